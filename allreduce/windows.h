@@ -45,6 +45,13 @@ struct window_request {
     size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
     size_t window; /* elements of a window; of SEND: of one mailbox, which `scratch` holds n of */
     size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
+    /* NULL: all blocks have `count` elements, `stride` apart. Else the blocks of SCATTER, GATHER,
+     * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have lengths of their own: sizes[from * n + to]
+     * elements go from rank `from` to rank `to`. They lie behind each other without gaps, in the
+     * order of ranks; INPUT and OUTPUT are different memory; count and stride play no part. Who
+     * shows one block to all has the same size for all of them, and so have the terms of a sum.
+     * Read by plan_build_window alone. */
+    const size_t *sizes;
     struct plan_config config; /* of an allreduce: its scratch; of all others: align */
 };
 

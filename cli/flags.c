@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/program.h"
 #include "cli/flag_table.h"
+#include "cli/say.h"
 #include "train/compare.h"
 
 enum { MOST_FLAGS = 200 }; /* rows of the table, with its headings */
@@ -206,25 +207,6 @@ int flags_parse_all_modes(int argc, char **argv, struct run_config *config, int 
 
 /* ---- --help ---- */
 
-enum { HELP_COLUMN = 33, HELP_WIDTH = 99 };
-
-/* Prints the text word by word from column HELP_COLUMN on, in lines of at most HELP_WIDTH columns.
- * Where a line begins the cursor stands in column `column`. */
-static void print_wrapped(const char *text, int column) {
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (column > HELP_COLUMN && column + 1 + length > HELP_WIDTH) {
-            printf("\n");
-            column = 0;
-        }
-        int gap = column < HELP_COLUMN ? HELP_COLUMN - column : 1;
-        printf("%*s%.*s", gap, "", length, text);
-        column += gap + length;
-        text += length + (text[length] == ' ');
-    }
-    printf("\n");
-}
-
 /* In a program with a model of its own, that is the one that is trained by default. */
 static const char *help_of(const struct flag *flag, const struct duet_model *own, char *text,
                            size_t bytes) {
@@ -242,8 +224,7 @@ void flags_help(const char *command, const struct duet_model *own) {
     for (const struct flag *flag = flag_table; flag->help; flag++) {
         char model[512];
         if (flag->name)
-            print_wrapped(help_of(flag, own, model, sizeof model),
-                          printf("  %s %s", flag->name, flag->value ? flag->value : ""));
+            say_flag(flag->name, flag->value, help_of(flag, own, model, sizeof model));
         else
             printf("\n%s:\n", flag->help);
     }

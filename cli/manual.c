@@ -7,6 +7,7 @@
 #include "base/program.h"
 #include "cli/commands.h"
 #include "cli/flag_table.h"
+#include "cli/run_words.h"
 #include "cli/say.h"
 
 /* ---- the man page ---- */
@@ -72,6 +73,9 @@ static void man_page(void) {
             printf("\n");
         }
     }
+    printf(".SH FLAGS OF %s RUN\n", name);
+    for (const struct run_flag *flag = run_flags; flag->name; flag++)
+        paragraph(flag->name, flag->value, flag->help);
     printf(".SH EXIT STATUS\n");
     for (int i = 0; i < STATUSES; i++)
         paragraph(statuses[i].status, NULL, statuses[i].meaning);
@@ -118,6 +122,21 @@ static int print_names(const struct flag *flag) {
     return 1;
 }
 
+/* Behind `run` come its own flags; what is no flag is a program, or a word for it. */
+static void complete_run(void) {
+    printf("    case $before in\n    --nproc-per-node) words=\"gpu cpu auto\" ;;\n    ");
+    for (const struct run_flag *flag = run_flags; flag->name; flag++)
+        if (flag->value && strcmp(flag->name, "--nproc-per-node") &&
+            strcmp(flag->name, "--log-dir"))
+            printf("%s|", flag->name);
+    printf("-r|-t) return ;;\n    *) words=\"--help ");
+    for (const struct run_flag *flag = run_flags; flag->name; flag++)
+        printf("%s ", flag->name);
+    printf("\" ;;\n    esac\n"
+           "    [[ $word == -* || $before == --nproc-per-node ]] || {\n"
+           "      COMPREPLY=($(compgen -f -c -- \"$word\")); return\n    }\n");
+}
+
 static void bash_completion(void) {
     const char *name = program_name();
     printf("# Completion of bash for %s, made by `%s manual bash`.\n_%s() {\n"
@@ -127,7 +146,9 @@ static void bash_completion(void) {
            name, name, name);
     for (int i = 0; command_help(i); i++)
         printf("%s ", command_name(i));
-    printf("\"\n  else\n    case $before in\n");
+    printf("\"\n  elif [[ ${COMP_WORDS[1]} == run ]]; then\n");
+    complete_run();
+    printf("  else\n    case $before in\n");
     for (const struct flag *flag = flag_table; flag->help; flag++) {
         if (!flag->name || !flag->value || print_names(flag) || print_choices(flag)) continue;
         int file = !strncmp(flag->value, "FILE", 4) || !strncmp(flag->value, "DIR", 3);

@@ -48,7 +48,7 @@ static void set_environment(const struct run_words *w, int attempt) {
     set_number("GROUP_RANK", 0);
     set_number("GROUP_WORLD_SIZE", 1);
     set_number("ROLE_WORLD_SIZE", w->ranks);
-    setenv("ROLE_NAME", "default", 1);
+    setenv("ROLE_NAME", w->role, 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
     setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
@@ -151,6 +151,9 @@ int command_run(int argc, char **argv, const struct duet_model *own) {
     int code = run_words_read(argc, argv, &w);
     if (code) return report_error(code);
     if (w.help) return run_help();
+    w.output.role = w.role;
+    code = run_output_choose_folder(&w.output, (int)w.ranks);
+    if (code) return report_error(code);
     for (int attempt = 0;; attempt++) {
         code = run_once(&w, attempt, &result);
         if (!code) return 0;

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/parse.h"
+#include "base/program.h"
 #include "base/system_error.h"
 
 enum { LINE = 8192, STREAMS = 2 };
@@ -47,6 +48,22 @@ int run_output_parse(const char *flag, const char *text, int *by_rank) {
 }
 
 /* ---- files ---- */
+
+int run_output_choose_folder(struct run_output *o, int ranks) {
+    const char *parent = getenv("TMPDIR");
+    int asked = 0;
+    for (int r = 0; r < ranks; r++)
+        asked |= o->redirect[r] | o->tee[r];
+    if (o->folder || !asked) return OK;
+    snprintf(o->temporary, sizeof o->temporary, "%s/%s-run-XXXXXX",
+             parent && *parent ? parent : "/tmp", program_name());
+    if (!mkdtemp(o->temporary))
+        return fail_system(errno, "%s: for the files of --redirects and --tee", o->temporary);
+    o->folder = o->temporary;
+    fprintf(stderr, "%s run: the files of --redirects and --tee are in %s\n", program_name(),
+            o->folder);
+    return OK;
+}
 
 static void file_of(const struct run_output *o, int rank, int stream, char *path, size_t bytes) {
     snprintf(path, bytes, "%s/%d/%s", o->attempt, rank, NAMES[stream]);
@@ -86,7 +103,7 @@ static int make_folders(struct run_output *o, int ranks, int attempt) {
 
 struct stream {
     int from, file, to; /* file -1: none */
-    char prefix[24], line[LINE];
+    char prefix[64], line[LINE];
     size_t used;
 };
 
@@ -102,7 +119,7 @@ static void write_all(int fd, const char *text, size_t bytes) {
 
 /* One write a line, so that the lines of ranks do not mix. */
 static void print_line(struct stream *s, size_t length) {
-    char out[LINE + 32];
+    char out[LINE + 72];
     int used = snprintf(out, sizeof out, "%s", s->prefix);
     memcpy(out + used, s->line, length);
     if (!length || s->line[length - 1] != '\n') out[used + (int)length++] = '\n';
@@ -190,7 +207,7 @@ static int open_streams(struct run_output *o, int ranks, struct stream *streams,
             o->pipes[r][s] = ends[1];
             streams[*count] = (struct stream){
                 .from = ends[0], .file = o->folder ? open_file(o, r, s) : -1, .to = s + 1};
-            snprintf(streams[(*count)++].prefix, sizeof streams->prefix, "[default%d]:", r);
+            snprintf(streams[(*count)++].prefix, sizeof streams->prefix, "[%.40s%d]:", o->role, r);
         }
     return OK;
 }

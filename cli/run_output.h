@@ -12,6 +12,8 @@ enum { TO_OUT = 1, TO_ERR = 2 };
 struct run_output {
     const char *folder;                          /* of the files; NULL: there are none */
     int redirect[MAX_DEVICES], tee[MAX_DEVICES]; /* by rank */
+    const char *role;                            /* stands in front of the rank in each line */
+    char temporary[4096];                        /* of `folder`, where nobody has named one */
     char attempt[4096];                          /* the folder of this attempt */
     int pipes[MAX_DEVICES][2];                   /* what a rank writes to: stdout, stderr */
     pid_t pump;                                  /* copies from the pipes; 0: nobody */
@@ -20,6 +22,10 @@ struct run_output {
 
 /* Reads the value of --redirects or --tee: 0 to 3 for all ranks, or "0:3,1:1" by rank. */
 int run_output_parse(const char *flag, const char *text, int *by_rank);
+
+/* Before the first attempt: where output is to go to files and no folder was named, makes one in
+ * TMPDIR (/tmp) and prints its name. It stays. */
+int run_output_choose_folder(struct run_output *output, int ranks);
 
 /* Before the ranks of an attempt start: makes folders and pipes, and starts the process that copies
  * from them. end: behind the last rank; waits until all that the ranks have printed is written. */

@@ -16,44 +16,51 @@
 #include "cli/say.h"
 #include "device/device.h"
 
+const struct run_flag run_flags[] = {
+    {"--nproc-per-node", "N",
+     "the number of ranks, 1 to 64 (default 1); gpu: one for each GPU; cpu: for each core; auto: "
+     "gpu "
+     "where there is one, else cpu"},
+    {"--max-restarts", "N", "start all ranks anew after a failure, so many times (default 0)"},
+    {"--redirects", "0..3",
+     "output to files instead of here: 1 stdout, 2 stderr, 3 both; for single ranks 0:3,2:1"},
+    {"--tee", "0..3", "to files and here, each line with its role and rank in front"},
+    {"--log-dir", "DIR",
+     "where the files are: DIR/attempt_0/1/stderr.log of rank 1 (default: a new folder in TMPDIR, "
+     "whose name is printed)"},
+    {"--role", "NAME", "ROLE_NAME of the ranks, which --tee prints (default default)"},
+    {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)"},
+    {"--shutdown-timeout", "S",
+     "signals (INT, TERM, HUP, QUIT) are passed on to the ranks; what runs after so many seconds "
+     "is "
+     "killed, at a second signal at once (default 30)"},
+    {"--standalone", NULL, "taken for torchrun's sake, as are those below: jobs never meet"},
+    {"--no-python", NULL, "programs start as they are"},
+    {"--nnodes", "1", "there is one machine"},
+    {"--node-rank", "0", "the same"},
+    {"--master-addr", "127.0.0.1", "the same"},
+    {"--monitor-interval", "S", "the end of a rank is noticed at once"},
+    {"--rdzv-backend", "NAME",
+     "ignored with --standalone, and refused without, as are those below"},
+    {"--rdzv-endpoint", "HOST:PORT", "the same"},
+    {"--rdzv-id", "ID", "the same"},
+    {"--rdzv-conf", "CONF", "the same"},
+    {0}};
+enum { RUN_FLAGS = sizeof run_flags / sizeof *run_flags - 1 };
+
 int run_help(void) {
     say(stdout,
         "usage: duet run [flags] PROGRAM [its arguments]\n\n"
         "Starts N copies of a program on this machine as the ranks of one job, with torchrun's\n"
         "environment (RANK, WORLD_SIZE, ...), and waits for them. If one fails, the others are\n"
         "ended within a second, and the failure is reported. Two jobs never meet.\n\n"
-        "  --nproc-per-node N  1 to 64; gpu: one for each GPU; cpu: for each core; auto: gpu "
-        "where\n"
-        "                      there is one, else cpu (default 1)\n"
-        "  --max-restarts N    start all ranks anew after a failure, so many times (default 0)\n"
-        "  --log-dir DIR       a folder for each attempt and rank: DIR/attempt_0/1/stderr.log\n"
-        "  --redirects 0..3    to the files instead of here: 1 stdout, 2 stderr, 3 both; for\n"
-        "                      single ranks 0:3,2:1\n"
-        "  --tee 0..3          to the files and here, each line with its rank; without --log-dir\n"
-        "                      only here\n"
-        "  --master-port P     MASTER_PORT of the ranks (default: one that is free)\n"
-        "  --shutdown-timeout S\n"
-        "                      signals (INT, TERM, HUP, QUIT) are passed on to the ranks; what "
-        "runs "
-        "after\n"
-        "                      so many seconds is killed, at a second signal at once (default 30)\n"
-        "  --standalone, --no-python, --nnodes 1, --node-rank 0, --master-addr 127.0.0.1,\n"
-        "  --monitor-interval S\n"
-        "                      taken for torchrun's sake: there is one machine, programs start as\n"
-        "                      they are, and the end of a rank is noticed at once; --rdzv-backend\n"
-        "                      and others of --rdzv- are taken with --standalone, and ignored\n\n"
-        "Flags take dashes or underscores, and their value with = or as the next word.\n\n"
-        "exit status: that of the rank that failed first; 128+n: ended by signal n; 2 wrong "
-        "usage\n");
+        "flags, with dashes or underscores, and their value with = or as the next word:\n");
+    for (const struct run_flag *flag = run_flags; flag->name; flag++)
+        say_flag(flag->name, flag->value, flag->help);
+    say(stdout, "\nexit status: that of the rank that failed first; 128+n: ended by signal n; 2 "
+                "wrong usage\n");
     return 0;
 }
-
-static const char *const known[] = {
-    "--nproc-per-node", "--max-restarts", "--log-dir",          "--redirects",        "--tee",
-    "--master-port",    "--nnodes",       "--monitor-interval", "--shutdown-timeout", "--node-rank",
-    "--master-addr",    "--rdzv-backend", "--rdzv-endpoint",    "--rdzv-id",          "--rdzv-conf",
-    "--standalone",     "--no-python"};
-enum { KNOWN = sizeof known / sizeof *known, VALUED = KNOWN - 2 };
 
 static int count_cores(void) {
     cpu_set_t set;
@@ -102,6 +109,7 @@ static int read_value(struct run_words *w, const char *flag, const char *text) {
     if (!strcmp(flag, "--master-port")) return parse_int(flag, text, 0, 65535, &w->port);
     if (!strcmp(flag, "--shutdown-timeout")) return parse_number(flag, text, 0, 1e9, &w->grace_s);
     if (!strcmp(flag, "--monitor-interval")) return parse_number(flag, text, 0, 1e9, &seconds);
+    if (!strcmp(flag, "--role")) return w->role = text, OK;
     if (!strcmp(flag, "--redirects")) return run_output_parse(flag, text, w->output.redirect);
     if (!strcmp(flag, "--tee")) return run_output_parse(flag, text, w->output.tee);
     if (strcmp(flag, "--log-dir")) return read_machines(w, flag, text);
@@ -119,40 +127,49 @@ static void spell(const char *from, char *word, size_t bytes) {
     if (!strcmp(word, "-t")) snprintf(word, bytes, "--tee");
 }
 
+static int unknown(const char *word) {
+    const char *known[RUN_FLAGS];
+    for (int k = 0; k < RUN_FLAGS; k++)
+        known[k] = run_flags[k].name;
+    return unknown_flag(word, known, RUN_FLAGS, "duet run --help");
+}
+
+/* Reads the flag argv[*i] and its value. */
+static int read_flag(int argc, char **argv, int *i, struct run_words *w) {
+    char word[32];
+    const char *value = strchr(argv[*i], '=') ? strchr(argv[*i], '=') + 1 : NULL;
+    const struct run_flag *flag = run_flags;
+    spell(argv[*i], word, sizeof word);
+    if (!strcmp(word, "-m") || !strcmp(word, "--module"))
+        return fail(ERR_USAGE,
+                    "%s: names a Python module, but programs start as they are: give python -m "
+                    "MODULE as the program",
+                    argv[*i]);
+    while (flag->name && strcmp(flag->name, word))
+        flag++;
+    if (!flag->name) return unknown(argv[*i]);
+    if (!flag->value && value)
+        return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word, value);
+    if (!flag->value) return w->standalone |= !strcmp(word, "--standalone"), OK;
+    if (!value && *i + 1 == argc) return fail(ERR_USAGE, "%s: no value: see duet run --help", word);
+    return read_value(w, flag->name, value ? value : argv[++*i]);
+}
+
 static int read_all(int argc, char **argv, struct run_words *w) {
     int i = 0;
     for (; i < argc && argv[i][0] == '-'; i++) {
-        char word[32];
-        const char *value = strchr(argv[i], '=') ? strchr(argv[i], '=') + 1 : NULL;
-        int k = 0;
-        spell(argv[i], word, sizeof word);
-        if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
-        if (!strcmp(word, "--")) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return w->help = 1, OK;
+        if (!strcmp(argv[i], "--")) {
             i++;
             break;
         }
-        while (k < KNOWN && strcmp(known[k], word))
-            k++;
-        if (k == KNOWN) return unknown_flag(argv[i], known, KNOWN, "duet run --help");
-        if (k >= VALUED && value)
-            return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", word,
-                        value);
-        if (k >= VALUED) {
-            w->standalone |= !strcmp(word, "--standalone");
-            continue;
-        }
-        if (!value && i + 1 == argc)
-            return fail(ERR_USAGE, "%s: no value: see duet run --help", word);
-        CHECK(read_value(w, known[k], value ? value : argv[++i]));
+        CHECK(read_flag(argc, argv, &i, w));
     }
     w->program = argv + i;
     if (w->rendezvous[0] && !w->standalone)
         return fail(ERR_USAGE, "%s: %s: several machines come later: leave it out",
                     w->rendezvous[0], w->rendezvous[1]);
     if (i == argc) return fail(ERR_USAGE, "run: no program was given: see duet run --help");
-    for (int r = 0; r < MAX_DEVICES && !w->output.folder; r++)
-        if (w->output.redirect[r])
-            return fail(ERR_USAGE, "--redirects: to which files? give --log-dir too");
     return OK;
 }
 
@@ -188,7 +205,7 @@ static int check_program(const char *program) {
 }
 
 int run_words_read(int argc, char **argv, struct run_words *w) {
-    *w = (struct run_words){.ranks = 1, .grace_s = 30}; /* torchrun's defaults */
+    *w = (struct run_words){.ranks = 1, .grace_s = 30, .role = "default"}; /* torchrun's */
     CHECK(read_all(argc, argv, w));
     return w->help ? OK : check_program(w->program[0]);
 }

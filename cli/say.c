@@ -26,3 +26,28 @@ void say(FILE *file, const char *text) {
     }
     fputs(text, file);
 }
+
+/* ---- flags ---- */
+
+enum { HELP_COLUMN = 33, HELP_WIDTH = 99 };
+
+/* Prints the text word by word from column HELP_COLUMN on. Where a line begins the cursor stands in
+ * column `column`. */
+static void print_wrapped(const char *text, int column) {
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (column > HELP_COLUMN && column + 1 + length > HELP_WIDTH) {
+            printf("\n");
+            column = 0;
+        }
+        int gap = column < HELP_COLUMN ? HELP_COLUMN - column : 1;
+        printf("%*s%.*s", gap, "", length, text);
+        column += gap + length;
+        text += length + (text[length] == ' ');
+    }
+    printf("\n");
+}
+
+void say_flag(const char *name, const char *value, const char *help) {
+    print_wrapped(help, printf("  %s %s", name, value ? value : ""));
+}

@@ -8,4 +8,8 @@
  * another program each becomes its name, "mynet train". */
 void say(FILE *file, const char *text);
 
+/* Prints what --help says of a flag: its name, its value (NULL: it takes none), and what it does,
+ * in lines of at most 99 columns. */
+void say_flag(const char *name, const char *value, const char *help);
+
 #endif

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
 
@@ -91,6 +92,7 @@ int board_abort(struct board *board, int rank, int code, const char *text) {
 
 void board_beat(struct board *board, int rank) {
     __atomic_fetch_add(&board->slots[rank].beats, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&board->slots[rank].beat_ns, now_ns(), __ATOMIC_RELAXED);
 }
 
 int board_aborted(const struct board *board) {

@@ -165,6 +165,10 @@ int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait);
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
 
+/* 1 if another rank of the job has not polled in a wait for 300 ms, though waits poll every 50 ms:
+ * it waits for nothing now, so it computes or is stopped. */
+int comm_is_silent(const struct comm *comm, int rank);
+
 /* ---- the abort word ---- */
 
 /* Ends the job. The first call of all ranks wins: its code and text become the job's error, which

@@ -100,12 +100,35 @@ static int fail_job(struct wait *wait, int code, int blamed, const char *where, 
     return fail(code, "%s", text);
 }
 
+int comm_is_silent(const struct comm *comm, int rank) {
+    const int64_t silent_ns = 6 * SLICE_NS;
+    return now_ns() - __atomic_load_n(&comm->board->slots[rank].beat_ns, __ATOMIC_RELAXED) >
+           silent_ns;
+}
+
+/* Other ranks that wait for nothing. */
+static uint64_t silent_ranks(const struct comm *comm) {
+    uint64_t silent = 0, left = ranks_that_left(comm);
+    for (int r = 0; r < comm->world; r++)
+        if (r != comm->rank && !(left >> r & 1) && comm_is_silent(comm, r)) silent |= 1ull << r;
+    return silent;
+}
+
 static int deadline_passed(struct wait *wait, const char *where) {
-    char ranks[4 * MAX_DEVICES], text[BOARD_TEXT];
-    uint64_t missing = missing_ranks(wait);
+    char ranks[4 * MAX_DEVICES], others[4 * MAX_DEVICES], text[BOARD_TEXT];
+    uint64_t missing = missing_ranks(wait), silent = silent_ranks(wait->comm);
     double seconds = (double)wait->all * 1e-9;
     name_ranks(missing, ranks, sizeof ranks);
-    if (missing)
+    name_ranks(silent, others, sizeof others);
+    if (missing && silent && !(missing & silent)) {
+        int many = (missing & (missing - 1)) != 0, more = (silent & (silent - 1)) != 0;
+        snprintf(text, sizeof text,
+                 "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not: may be "
+                 "stopped or far behind: see %s output, or %s",
+                 wait->comm->rank, where, many ? "s" : "", ranks, seconds,
+                 many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
+                 more ? "their" : "its", longer(wait));
+    } else if (missing)
         snprintf(
             text, sizeof text,
             "rank %d: %s: no word from rank%s %s after %g s: it may be stopped or far behind: see "

@@ -44,17 +44,28 @@ static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int a
     return OK;
 }
 
-/* The others give rank 0 a second more, so that it is the one to say who is missing. */
+/* The others give rank 0 a second more, so that it is the one to say who is missing; but not where
+ * it is silent itself. */
 static int report(struct group *g, uint64_t epoch, double timeout_s) {
-    struct comm_wait_reason reason = {.collective = "monitored_barrier",
-                                      .bucket = -1,
-                                      .step = -1,
-                                      .peer = g->ranks[0],
-                                      .number = g->announcer.number,
-                                      .timeout_s = timeout_s + 1};
+    const struct comm_flag *done = &g->memory.flags[g->rank][PLAN_DONE * g->n];
+    struct comm *comm = g->job->comm;
+    int64_t silent_by = deadline_after(timeout_s + 0.1), latest = deadline_after(timeout_s + 1);
     comm_post_flag(&g->memory.flags[0][PLAN_READY * g->n + g->rank], epoch);
-    return comm_wait_flag(g->job->comm, &g->memory.flags[g->rank][PLAN_DONE * g->n], epoch,
-                          &reason);
+    while (__atomic_load_n(&done->epoch, __ATOMIC_ACQUIRE) < epoch) {
+        int64_t now = now_ns();
+        CHECK(comm_check(comm));
+        if (now >= latest || (now >= silent_by && comm_is_silent(comm, g->ranks[0]))) {
+            struct comm_wait_reason reason = {.collective = "monitored_barrier",
+                                              .bucket = -1,
+                                              .step = -1,
+                                              .peer = g->ranks[0],
+                                              .number = g->announcer.number,
+                                              .timeout_s = timeout_s};
+            return comm_distant_late(comm, &reason, NULL);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return OK;
 }
 
 static int meet(struct group *g, double timeout_s, int all) {

@@ -23,7 +23,8 @@
  *   ready, epoch j + 1     who shows     who takes     piece j lies in my window
  *   done,  epoch j + 1     who takes     who showed    I have taken piece j
  *
- * Epochs: 1 .. m, for m pieces.
+ * Epochs: 1 .. m, for m pieces. Where blocks have lengths of their own, m is that of the longest,
+ * and the flags between two ranks count the pieces that go from one to the other.
  *
  * Early overwriting. A rank writes to its own window alone. It shows piece j when all takers are
  * done with piece j - 2, which lay in the same half, and leaves when they are done with all. So
@@ -94,7 +95,7 @@ struct flow {
     const struct pattern *pattern;
     uint64_t showers, takers; /* without this rank */
     int shows, takes;         /* this rank does */
-    size_t piece, pieces;     /* elements of a piece, how many pieces */
+    size_t piece;             /* elements of a piece */
 };
 
 /* Elements of a piece: a half of a window holds one piece of each block. */
@@ -103,8 +104,40 @@ static size_t piece_of(const struct window_request *q, const struct pattern *p) 
     return room > align ? room - room % align : room;
 }
 
-static struct range piece_at(const struct flow *f, size_t j) {
-    return range_piece((struct range){0, f->q->count}, f->piece, j);
+/* Elements that go from one rank to one other. */
+static size_t size_of(const struct window_request *q, int from, int to) {
+    return q->sizes ? q->sizes[from * q->n + to] : q->count;
+}
+
+static struct range block_of(const struct flow *f, int from, int to) {
+    return (struct range){0, size_of(f->q, from, to)};
+}
+
+static size_t pieces_of(const struct flow *f, int from, int to) {
+    return range_pieces(block_of(f, from, to), f->piece);
+}
+
+static size_t most_pieces(const struct flow *f) {
+    size_t most = 0;
+    for (int from = 0; from < f->q->n; from++)
+        for (int to = 0; to < f->q->n; to++)
+            if (pieces_of(f, from, to) > most) most = pieces_of(f, from, to);
+    return most;
+}
+
+/* Where the block for rank `to` begins in this rank's INPUT, and that from `from` in its OUTPUT. */
+static size_t input_at(const struct window_request *q, const struct pattern *p, int to) {
+    size_t at = 0;
+    for (int r = 0; r < to && p->parts; r++)
+        at += q->sizes ? size_of(q, q->rank, r) : q->stride;
+    return at;
+}
+
+static size_t output_at(const struct window_request *q, const struct pattern *p, int from) {
+    size_t at = 0;
+    for (int r = 0; r < from && p->stacks; r++)
+        at += q->sizes ? size_of(q, r, q->rank) : q->stride;
+    return at;
 }
 
 /* Where piece j of block b lies in a window. */
@@ -124,38 +157,47 @@ static struct plan_step private_copy(const struct flow *f, size_t from, size_t t
 /* What this rank has for itself. */
 static void keep_own(const struct flow *f) {
     const struct window_request *q = f->q;
-    size_t own = (size_t)q->rank * q->stride, from = f->pattern->parts ? own : 0,
-           to = f->pattern->stacks ? own : 0;
+    size_t length = size_of(q, q->rank, q->rank), from = input_at(q, f->pattern, q->rank),
+           to = output_at(q, f->pattern, q->rank);
     int has = f->pattern->what == WINDOW_BROADCAST ? 0 : f->shows || f->takes;
     if (f->pattern->what == WINDOW_GATHER) has = f->takes;
     if (f->pattern->what == WINDOW_SCATTER) has = f->shows;
-    if (has && !f->pattern->sums) add_step(f->plan, private_copy(f, from, to, q->count));
+    if (has && length && !f->pattern->sums) add_step(f->plan, private_copy(f, from, to, length));
 }
 
-static void show(const struct flow *f, size_t j) {
+/* Shows piece j of the block for rank `to`, which `readers` take. */
+static void show_block(const struct flow *f, size_t j, int to, uint64_t readers) {
     const struct window_request *q = f->q;
-    struct range piece = piece_at(f, j);
-    int blocks = f->pattern->parts ? q->n : 1, first = 1, last = blocks - 1;
-    /* a sum reads this rank's own block in its window too */
-    if (f->pattern->parts && !f->pattern->sums && last == q->rank) last--;
-    for (int b = 0; b <= last; b++) {
-        if (f->pattern->parts && !f->pattern->sums && b == q->rank) continue;
-        size_t from = (size_t)b * q->stride + piece.offset;
-        struct plan_step copy =
-            copy_from(q->rank, (struct range){from, piece.length}, rank_bit(q->rank));
-        copy.source_buffer = PLAN_INPUT;
-        copy.dest_offset = in_window(f, j, b);
-        if (first && j >= HALVES && f->takers) await(&copy, f->takers, PLAN_DONE, j + 1 - HALVES);
-        if (b == last && f->takers) post(&copy, f->takers, PLAN_READY, j + 1);
-        first = 0;
-        add_step(f->plan, copy);
+    if (j >= pieces_of(f, q->rank, to)) return;
+    struct range piece = range_piece(block_of(f, q->rank, to), f->piece, j);
+    piece.offset += input_at(q, f->pattern, to);
+    struct plan_step copy = copy_from(q->rank, piece, rank_bit(q->rank));
+    copy.source_buffer = PLAN_INPUT;
+    copy.dest_offset = in_window(f, j, f->pattern->parts ? to : 0);
+    if (readers && j >= HALVES) await(&copy, readers, PLAN_DONE, j + 1 - HALVES);
+    if (readers) post(&copy, readers, PLAN_READY, j + 1);
+    add_step(f->plan, copy);
+}
+
+/* Each rank takes from its right neighbour first, so each shows to its left one first; and last to
+ * itself, since a sum reads this rank's own block in its window too. */
+static void show(const struct flow *f, size_t j) {
+    int n = f->q->n, me = f->q->rank;
+    if (!f->pattern->parts) {
+        show_block(f, j, f->takers ? __builtin_ctzll(f->takers) : me, f->takers);
+        return;
+    }
+    for (int k = 1; k <= n; k++) {
+        int to = (me + n - k) % n;
+        if (to != me || f->pattern->sums) show_block(f, j, to, rank_bit(to) & ~rank_bit(me));
     }
 }
 
 static void take_sum(const struct flow *f, size_t j) {
-    struct range piece = piece_at(f, j);
-    struct plan_step sum = sum_all(piece, rank_bit(f->q->rank));
-    sum.source_offset = in_window(f, j, f->pattern->parts ? f->q->rank : 0);
+    int me = f->q->rank;
+    if (j >= pieces_of(f, me, me)) return;
+    struct plan_step sum = sum_all(range_piece(block_of(f, me, me), f->piece, j), rank_bit(me));
+    sum.source_offset = in_window(f, j, f->pattern->parts ? me : 0);
     sum.dest_buffer = PLAN_OUTPUT;
     sum.scale = PLAN_SCALE_SOURCE;
     if (f->showers) await(&sum, f->showers, PLAN_READY, j + 1);
@@ -166,18 +208,30 @@ static void take_sum(const struct flow *f, size_t j) {
 /* Each rank begins with its neighbour, not all with rank 0. */
 static void take_copies(const struct flow *f, size_t j) {
     const struct window_request *q = f->q;
-    struct range piece = piece_at(f, j);
     for (int k = 1; k < q->n; k++) {
         int from = (q->rank + k) % q->n;
-        if (!(f->showers >> from & 1)) continue;
+        if (!(f->showers >> from & 1) || j >= pieces_of(f, from, q->rank)) continue;
+        struct range piece = range_piece(block_of(f, from, q->rank), f->piece, j);
         struct plan_step copy = copy_from(from, piece, rank_bit(q->rank));
         copy.source_offset = in_window(f, j, f->pattern->parts ? q->rank : 0);
         copy.dest_buffer = PLAN_OUTPUT;
-        copy.dest_offset = (f->pattern->stacks ? (size_t)from * q->stride : 0) + piece.offset;
+        copy.dest_offset = output_at(q, f->pattern, from) + piece.offset;
         await(&copy, rank_bit(from), PLAN_READY, j + 1);
         post(&copy, rank_bit(from), PLAN_DONE, j + 1);
         add_step(f->plan, copy);
     }
+}
+
+/* Nobody reads this rank's window any more. */
+static void leave(const struct flow *f) {
+    int me = f->q->rank;
+    if (!f->q->sizes) {
+        add_await(f->plan, f->takers, PLAN_DONE, pieces_of(f, me, me));
+        return;
+    }
+    for (int to = 0; to < f->q->n; to++)
+        if (f->takers >> to & 1 && pieces_of(f, me, to))
+            add_await(f->plan, rank_bit(to), PLAN_DONE, pieces_of(f, me, to));
 }
 
 static void through_windows(struct plan *plan, const struct window_request *q,
@@ -192,18 +246,18 @@ static void through_windows(struct plan *plan, const struct window_request *q,
                      .shows = (showers & me) != 0,
                      .takes = (takers & me) != 0,
                      .piece = piece_of(q, p)};
-    f.pieces = range_pieces((struct range){0, q->count}, f.piece);
-    plan->epochs = (uint32_t)f.pieces;
+    size_t pieces = most_pieces(&f);
+    plan->epochs = (uint32_t)pieces;
     keep_own(&f);
-    for (size_t j = 0; j <= f.pieces; j++) {
-        if (f.shows && j < f.pieces) show(&f, j);
+    for (size_t j = 0; j <= pieces; j++) {
+        if (f.shows && j < pieces) show(&f, j);
         if (!f.takes || j == 0) continue;
         if (p->sums)
             take_sum(&f, j - 1);
         else
             take_copies(&f, j - 1);
     }
-    if (f.shows && f.takers) add_await(plan, f.takers, PLAN_DONE, f.pieces);
+    if (f.shows && f.takers) leave(&f);
 }
 
 /* ---- what does not fit the pattern ---- */
@@ -302,19 +356,18 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     memset(plan, 0, sizeof *plan);
     CHECK(check(q, p));
-    size_t blocks = (size_t)(q->n - 1) * q->stride + q->count;
     plan->algorithm = q->what;
     plan->n = q->n;
     plan->rank = q->rank;
     plan->count = q->count;
     plan->data = q->window;
-    plan->input = p && p->parts ? blocks : q->count;
-    plan->output = p && p->stacks ? blocks : q->count;
+    plan->input = p ? input_at(q, p, q->n - 1) + size_of(q, q->rank, q->n - 1) : q->count;
+    plan->output = p ? output_at(q, p, q->n - 1) + size_of(q, q->n - 1, q->rank) : q->count;
     if (q->what == WINDOW_BARRIER)
         barrier(plan, q);
     else if (q->what == WINDOW_SEND)
         send(plan, q);
-    else if (p && p->shows && q->count)
+    else if (p && p->shows && (q->count || q->sizes))
         through_windows(plan, q, p);
     else if (!p && q->count)
         CHECK_KEEP(allreduce_in_windows(plan, q), plan->error);

@@ -2,7 +2,17 @@
  * good roff, and bash completes words as a user expects. */
 #include "cli/commands.h"
 #include "cli/flag_table.h"
+#include "cli/run_words.h"
 #include "tests/cli/run.h"
+
+static void expect_flag(const char *page, const char *name) {
+    char line[128], *at = line;
+    at += sprintf(at, ".TP\n\\fB");
+    for (const char *letter = name; *letter; letter++)
+        at += sprintf(at, *letter == '-' ? "\\-" : "%c", *letter);
+    sprintf(at, "\\fR");
+    cr_expect(strstr(page, line), "%s", name);
+}
 
 Test(cli_manual, the_page_has_every_command_and_flag, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
@@ -15,15 +25,12 @@ Test(cli_manual, the_page_has_every_command_and_flag, .timeout = 60, .init = cli
         snprintf(line, sizeof line, ".TP\n\\fB%s\\fR\n", command_name(i));
         cr_expect(strstr(c.out, line), "%s", command_name(i));
     }
-    for (const struct flag *flag = flag_table; flag->help; flag++) {
-        char line[128], *at = line;
-        if (!flag->name) continue;
-        at += sprintf(at, ".TP\n\\fB");
-        for (const char *letter = flag->name; *letter; letter++)
-            at += sprintf(at, *letter == '-' ? "\\-" : "%c", *letter);
-        sprintf(at, "\\fR");
-        cr_expect(strstr(c.out, line), "%s", flag->name);
-    }
+    for (const struct flag *flag = flag_table; flag->help; flag++)
+        if (flag->name) expect_flag(c.out, flag->name);
+    const char *of_run = strstr(c.out, ".SH FLAGS OF duet RUN\n");
+    cr_assert_not_null(of_run);
+    for (const struct run_flag *flag = run_flags; flag->name; flag++)
+        expect_flag(of_run, flag->name);
     cli_free(&c);
 }
 
@@ -51,6 +58,9 @@ Test(cli_manual, bash_completes, .timeout = 60, .init = cli_folder_make,
         {"duet train --allreduce o", "oneshot"},
         {"duet train --devi", "--device --devices --device-memory"},
         {"duet train --epochs 1", ""},
+        {"duet run --master", "--master-port --master-addr"},
+        {"duet run --nproc-per-node c", "cpu"},
+        {"duet run --max-restarts 1", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char line[512];

@@ -39,7 +39,8 @@ Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder
     HAS(c.out, "1 1 1 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
     HAS(c.out, "2 2 2 3 3 127.0.0.1 0 1 3 default 0 2 --a b\n");
     cli_free(&c);
-    cli_run(&c, "run --nproc-per-node cpu --master-port 4711 sh -c true");
+    script("role", "[ $ROLE_NAME = trainer ]");
+    cli_run(&c, "run --nproc-per-node cpu --master-port 4711 --role=trainer ./role");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
 }
@@ -69,8 +70,18 @@ Test(cli_run, output_goes_to_files_and_with_its_rank, .timeout = 60, .init = cli
     HAS(c.err, "err 0\n");
     HAS(c.err, "[default1]:err 1\n");
     cli_free(&c);
-    cli_run(&c, "run -t 1 ./talk"); /* without files */
-    cr_assert_str_eq(c.out, "[default0]:out 0\n[default0]:no end of line\n");
+    cr_assert_eq(mkdir("temporary", 0777), 0); /* nobody has named a folder: a new one is named */
+    setenv("TMPDIR", "temporary", 1);
+    cli_run(&c, "run -t 1 --redirects 2 --role trainer ./talk");
+    unsetenv("TMPDIR");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_assert_str_eq(c.out, "[trainer0]:out 0\n[trainer0]:no end of line\n");
+    cr_assert_null(strstr(c.err, "err 0"));
+    char path[128] = "";
+    const char *folder = strstr(c.err, "are in temporary/duet-run-");
+    cr_assert(folder && sscanf(folder, "are in %100s", path) == 1, "%s", c.err);
+    strcat(path, "/attempt_0/0/stderr.log");
+    holds(path, "err 0\n");
     cli_free(&c);
 }
 
@@ -83,7 +94,8 @@ Test(cli_run, output_waits_for_its_reader, .timeout = 60, .init = cli_folder_mak
     script("much",
            "sleep 100 &\necho $! >left\nfor i in $(seq 110); do printf '%0999d\\n' $i; done");
     snprintf(command, sizeof command,
-             "%s/" BUILD_DIR "/duet run --tee 1 ./much | (sleep 2.2; wc -c >counted); "
+             "%s/" BUILD_DIR
+             "/duet run --log-dir logs --tee 1 ./much | (sleep 2.2; wc -c >counted); "
              "kill $(cat left)",
              cli_root_path);
     cr_assert_eq(system(command), 0);
@@ -203,7 +215,7 @@ Test(cli_run, signals_are_passed_on, .timeout = 60, .init = cli_folder_make,
                     "for s in TERM INT HUP QUIT; do trap \"echo $RANK: $s; exit 0\" $s; done\n"
                     ">ready$RANK\nwhile :; do sleep 0.01; done");
     for (int i = 0; i < SIGNALS; i++) {
-        cli_start(&c, "run --nproc-per-node 2 --max-restarts 3 --tee 1 ./saves");
+        cli_start(&c, "run --nproc-per-node 2 --max-restarts 3 --log-dir logs --tee 1 ./saves");
         wait_for_ranks();
         kill(c.pid, signals[i]);
         cli_wait_beside(&c, 1);
@@ -242,7 +254,7 @@ Test(cli_run, ranks_end_with_the_launcher, .timeout = 60, .init = cli_folder_mak
      .fini = cli_folder_remove) {
     struct cli c;
     script("waits", ">ready$RANK\nexec sleep 100");
-    cli_start(&c, "run --nproc-per-node 2 --tee 3 ./waits");
+    cli_start(&c, "run --nproc-per-node 2 --log-dir logs --tee 3 ./waits");
     wait_for_ranks();
     kill(c.pid, SIGKILL);
     cli_wait_beside(&c, 1);
@@ -273,7 +285,7 @@ Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
     cli_fails(2, "no such program along PATH: give ./here", "run here");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
     cli_fails(2, "did you mean --max-restarts?", "run --max-restart 1 true");
-    cli_fails(2, "give --log-dir too", "run --redirects 3 true");
+    cli_fails(2, "-m: names a Python module|give python -m MODULE as the program", "run -m x");
     cli_fails(2, "--tee|0 to 3", "run --tee 4 true");
     cli_fails(2, "--tee|RANK:0 to 3", "run --tee 0:1,2 true");
     cli_fails(2, "--standalone: takes no value", "run --standalone=1 true");
