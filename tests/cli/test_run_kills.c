@@ -1,7 +1,7 @@
 /* Ranks of `duet run` that die, are stopped or are held up for a moment in any collective, at
- * random times. Whenever that happens, the command ends within a second of the death or of the deadline
- * and names the rank that was the cause, or goes on as if nothing had been; no process, no shared
- * memory and no file is left behind.
+ * random times. Whenever that happens, the command ends within a second of the death or of the
+ * deadline and names the rank that was the cause, or goes on as if nothing had been; no process, no
+ * shared memory and no file is left behind.
  *
  * The choices follow a seed, which is printed; DUET_SEED=N repeats them, though not what the
  * processes do at those times. DUET_SECONDS=N: the test goes on for N seconds; DUET_ROUNDS=N: for
