@@ -34,13 +34,15 @@ CUDA_INCLUDE := $(filter-out /usr/include,$(sort $(call cuda_word,include)))
 CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
               -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) $(if $(CUDNN),-DHAVE_CUDNN) \
               $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
-# Code for Ampere and Hopper, and PTX for what comes later. --fmad=false: a*b+c fuses only where the
+# Code for the GPUs that nvcc knows, and PTX for all others, which the driver compiles when a device
+# is opened (device/cuda/code.c). --fmad=false: a*b+c fuses only where the
 # source says fmaf, as on the host. {0} zeroes a struct in C, where C++ wants {}: no warning for it.
+GPU_CODE := $(subst $(comma), ,$(call cuda_word,code))
 GPU_WARNINGS := -Wall,-Wextra,-Wno-missing-field-initializers$(if $(WERROR),$(comma)-Werror)
 GPU_HOST_FLAGS := $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS) \
-              -gencode arch=compute_80,code=sm_80 \
-              -gencode arch=compute_90,code=[sm_90,compute_90] \
+              $(foreach c,$(GPU_CODE),-gencode arch=compute_$(c),code=sm_$(c)) \
+              -gencode arch=compute_90,code=compute_90 \
               $(if $(WERROR),-Werror all-warnings)
 NVCC := $(call cuda_word,nvcc)
 COMPILE_CU = $(NVCC) $(NVCC_FLAGS) $(CUDA_FLAGS) $(CFLAGS)
@@ -53,6 +55,8 @@ $(B)/%.o: %.cu $(B)/flags
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "$(if $(EMULATION),c++,nvcc) $<")
 	$(Q)$(COMPILE_CU) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+
+$(B)/device/cuda/code.o: COMPILE += $(if $(GPU_CODE),-DDUET_GPU_CODE='$(call cuda_word,code)')
 
 # The file of a library as found here, tried first where it is loaded.
 library_found = $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file)))

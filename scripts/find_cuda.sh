@@ -2,6 +2,8 @@
 # Finds CUDA on this machine for the Makefile, and prints it as one line of words:
 #
 #   nvcc=PATH version=13.0 include=DIR... lib=FILE...   enough to build: nvcc and the static runtime
+#   code=80,90,100,120                                  of the GPUs that Duet has code for, those
+#                                                       whose code this nvcc can make
 #   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3             each where it was found, with its include
 #                                                       and lib words
 #   nvcc=PATH missing=WHAT                              nvcc is there, but WHAT it needs is not
@@ -19,6 +21,7 @@
 # Searched are CUDA_HOME, the nvcc in PATH, /usr/local/cuda, the system's own folders, and Python
 # packages named nvidia-*. Nothing here needs a GPU or a driver.
 set -u
+code=(80 90 100 120) # Ampere and Ada, Hopper, both kinds of Blackwell
 oldest=12 # the first major version of CUDA that compiles the C half
 
 report() { # USE WORD...
@@ -104,7 +107,7 @@ number() { # FILE MACRO: its value
     sed -n "s/^#define  *$2  *\([0-9]*\).*/\1/p" "$1" | head -1
 }
 
-include=() lib=() extra=()
+include=() lib=() extra=() codes=
 need() { # WORD HEADER LIBRARY: both, or the build goes without CUDA
     local h l
     if ! h=$(header "$2") || ! l=$(library "$3"); then
@@ -131,6 +134,11 @@ else
         exit 0
     fi
     need libcudart_static cuda_runtime_api.h libcudart_static.a
+    known=$("$nvcc" --list-gpu-code)
+    for c in "${code[@]}"; do
+        grep -qx "sm_$c" <<<"$known" && codes+=${codes:+,}$c
+    done
+    extra+=("code=$codes")
 fi
 may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR
 may cudnn cudnn.h libcudnn.so cudnn_version.h CUDNN_MAJOR CUDNN_MINOR

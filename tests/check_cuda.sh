@@ -3,13 +3,14 @@
 #
 #   1. the program starts where there is no driver: it needs no libcuda.so, and `duet devices` runs
 #      with GPUs hidden
-#   2. the kernels are there for sm_80, sm_90 and, as PTX, for later GPUs; each can be launched, and
-#      none spills registers without a reason (tests/check_cuda_kernels.py; its table is left in
-#      BUILD_DIR/cuda_kernels.txt)
-#   3. libduet.a shows duet_* alone, kernels and their registration included
-#   4. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
+#   2. the kernels are there for the GPUs that this nvcc knows and, as PTX, for others; each can be
+#      launched, and none spills registers without a reason (tests/check_cuda_kernels.py; its table
+#      is left in BUILD_DIR/cuda_kernels.txt)
+#   3. what ptxas made of them: tests/check_sass.sh, which prints its table
+#   4. libduet.a shows duet_* alone, kernels and their registration included
+#   5. `make CUDA=` builds a program that says it has no CUDA, with exit status 2
 #
-# Without nvcc only 4 is done. The last line is `N passed, N failed`. Exit status 1 on any failure.
+# Without nvcc only 5 is done. The last line is `N passed, N failed`. Exit status 1 on any failure.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
@@ -30,7 +31,7 @@ no_driver_needed() {
 }
 starts() { CUDA_VISIBLE_DEVICES= "$build/duet" devices | grep -q '^cuda  *none: device cuda: '; }
 kernels() {
-    python3 tests/check_cuda_kernels.py "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o \
+    python3 tests/check_cuda_kernels.py "$code" "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o \
         > "$build/cuda_kernels.txt"
 }
 own_names() {
@@ -46,7 +47,9 @@ refuses() {
     [[ ${status[0]} == 2 && ${status[1]} == 0 ]]
 }
 
-if scripts/find_cuda.sh | grep -q version=; then
+words=$(scripts/find_cuda.sh)
+if [[ $words == *version=* ]]; then
+    code=$(sed -n 's/.*code=\([^ ]*\).*/\1/p' <<<"$words")
     check "no driver needed to start" no_driver_needed
     check "starts with no GPU" starts
     if command -v python3 >/dev/null; then
@@ -55,6 +58,8 @@ if scripts/find_cuda.sh | grep -q version=; then
     else
         echo "what the kernels take of a multiprocessor was not looked at: no python3 here"
     fi
+    tests/check_sass.sh "$build"
+    check "the kernels' instructions" [ $? = 0 ]
     check "libduet.a shows duet_* alone" own_names
 fi
 make -j"$(nproc)" CUDA= B=build/without-cuda build/without-cuda/duet >/dev/null ||

@@ -2,10 +2,11 @@
 """What each kernel takes of a multiprocessor, read from the objects that nvcc made. Needs no GPU
 and no tool of CUDA's.
 
-    tests/check_cuda_kernels.py OBJECT...
+    tests/check_cuda_kernels.py CODE OBJECT...
 
-prints a table. Exit status 1 if a kernel could not be launched, spills, or is not there for all of
-sm_80, sm_90 and, as PTX, later GPUs.
+prints a table. CODE names the GPUs that the build has code for: 80,90 or more of them, as
+scripts/find_cuda.sh says. Exit status 1 if a kernel could not be launched, spills, or is not there
+for all of them and, as PTX, for other GPUs.
 
 An object of nvcc holds a fat binary: a header, then entries {kind 1 PTX or 2 ELF, ..., size, ...,
 architecture at byte 28}. In an ELF file of code each kernel has a section .nv.info.KERNEL and a
@@ -22,24 +23,31 @@ import struct
 import sys
 
 REGISTERS, REGISTER_LIMIT, SHARED_LIMIT, PARAMETER_LIMIT = 65536, 255, 48 * 1024, 4096
-SHARED, WARPS, BLOCKS = {80: 164 * 1024, 90: 228 * 1024}, 64, 32  # of a multiprocessor
+# Of a multiprocessor: bytes of shared memory, warps, blocks.
+ROOM = {80: (164 * 1024, 64, 32), 90: (228 * 1024, 64, 32), 100: (228 * 1024, 64, 32),
+        120: (100 * 1024, 48, 24)}
 RESERVED = 1024  # of shared memory, for each block; sm_90's sections count it already
 
 STACKS = {
     "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
-    "spin_kernel": (192, "the same tree; 8 bytes on sm_80 for two blocks a multiprocessor"),
+    "spin_kernel": (208, "the same tree; 8 to 16 bytes for two blocks a multiprocessor"),
     "batch_norm_factors": (8, "on sm_80 alone; its threads have one channel each"),
     "cross_entropy_backward": (8, "on sm_80 alone; one register, for full occupancy"),
     "adaptive_avg_pool_backward": (24, "ends of windows, for full occupancy; a plane once a step"),
+    "adaptive_avg_pool_forward": (80, "the same, from sm_100 on"),
+    "max_pool_backward": (8, "from sm_100 on: one register, for full occupancy"),
 }
 
 # Blocks that a multiprocessor must hold at once.
 RESIDENT = {
     "sum_kernel": 4,  # reads under way, device/cuda/kernels/sum.cu
     "spin_kernel": 2,  # one grid for 8 ranks, allreduce/cuda/grid.c
+    "product_planes<0,3>": 3, "product_planes<0,5>": 3,  # bounds of device/cuda/kernels/product.cu
+    "product_planes<1,3>": 3, "product_planes<1,5>": 3,
+    **{f"product<{kind},0>": 4 for kind in (0, 1, 2, 4, 5, 6)}, "product<3,0>": 3,
+    **{f"product<{kind},4>": 3 for kind in range(7)},
 }
 
-TARGETS = {(2, 80), (2, 90), (1, 90)}
 FORMAT_LIST, INT32 = 4, "<I"
 ATTRIBUTE = {0x2F: "registers", 0x12: "stack", 0x05: "threads", 0x19: "parameter"}
 
@@ -124,7 +132,8 @@ def judge(name, arch, k):
     warps = -(-threads // 32)
     registers = round_up(k["registers"], 8) * 32 * warps
     shared = k["shared"] + (0 if arch >= 90 and k["shared"] else RESERVED)
-    blocks = min(REGISTERS // registers, SHARED[arch] // shared, WARPS // warps, BLOCKS)
+    room, most_warps, most_blocks = ROOM[arch]
+    blocks = min(REGISTERS // registers, room // shared, most_warps // warps, most_blocks)
     wrong = []
     if "threads" not in k:
         wrong.append("no __launch_bounds__")
@@ -142,8 +151,9 @@ def judge(name, arch, k):
     return blocks, wrong
 
 
-def main(objects):
+def main(code, objects):
     failed, seen = 0, {}
+    targets = {(2, int(c)) for c in code.split(",")} | {(1, 90)}
     row = "{:29}{:>6}{:>9}{:>11}{:>8}{:>7}{:>11}{:>11}".format
     columns = "kernel arch threads registers shared stack parameter blocks/SM"
     print(row(*columns.split()))
@@ -151,7 +161,7 @@ def main(objects):
         with open(file, "rb") as f:
             data = f.read()
         entries = list(code_of(data))
-        if entries and {(kind, arch) for kind, arch, _ in entries} != TARGETS:
+        if entries and {(kind, arch) for kind, arch, _ in entries} != targets:
             failed += 1
             print(f"{file}: code for {sorted((kind, arch) for kind, arch, _ in entries)}")
         for kind, arch, elf in entries:
@@ -176,4 +186,4 @@ def main(objects):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

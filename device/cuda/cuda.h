@@ -122,6 +122,15 @@ struct cuda_device {
     void *post_flag, *wait_flag;
 };
 
+/* ---- code.c ---- */
+
+/* 1 if the program holds machine code for GPUs of this compute capability. */
+int cuda_code_runs(int major, int minor);
+
+/* Says in one line on stderr that the driver has to compile the kernels for the device's GPU, if it
+ * has to. Of the devices of a job that share a GPU only the first says so. */
+void cuda_code_say(const struct cuda_device *device);
+
 /* ---- error.c ---- */
 
 /* A failed call outside of any stream: fail()s with ERR_FAILED (ERR_MEMORY where the GPU is full)

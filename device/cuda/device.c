@@ -87,6 +87,7 @@ static int start(struct device *device) {
     CHECK(describe(d));
     CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream",
                device->name);
+    cuda_code_say(d);
     CHECK(load_kernels(d));
     CHECK(cuda_memory_open(d));
     device->layout = LAYOUT_PLAIN;

@@ -336,3 +336,26 @@ Test(cuda_train, largest_batch, .timeout = 300, .init = cli_folder_make,
     cr_expect(json_int(json_at(j, "max_batch")->child, "batch_size") < 16, "DP's gathered outputs");
     json_free(j);
 }
+
+/* Where the program holds no code for a GPU the driver compiles the kernels, which takes a while:
+ * one line says so, for each GPU and not for each device. On 10.3 code for 10.0 runs. */
+Test(cuda_train, says_that_the_kernels_are_compiled, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    const char *line = "has compute capability 11.0: this program holds code for 8.0, 9.0";
+    struct cli c;
+    set_up(1, 1);
+    cli_run(&c, "devices");
+    int emulated = strstr(c.out, "emulated GPU") != NULL;
+    cli_free(&c);
+    if (!emulated) cr_skip_test("only emulated GPUs have the capability that a test wants");
+    for (int capability = 103; capability <= 110; capability += 7) {
+        setenv("EMULATED_CAPABILITY", capability == 110 ? "110" : "103", 1);
+        cli_run(&c, "train --mode dp --devices 2 --device cuda --data-dir d --model mlp --steps 1 "
+                    "--batch-size 12 --mlp-hidden 13 --quiet");
+        cr_expect_eq(c.status, 0, "%s", c.err);
+        const char *first = strstr(c.err, line);
+        cr_expect_eq(first != NULL, capability == 110, "%s", c.err);
+        cr_expect(!first || !strstr(first + 1, line), "said twice: %s", c.err);
+        cli_free(&c);
+    }
+}

@@ -31,6 +31,7 @@
  *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
  *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
+ *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
  *                                that waits; 0: no limit
  *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
@@ -87,7 +88,7 @@ extern struct emulated {
     struct gpu gpus[GPU_LIMIT];
     size_t memory;                                             /* of each */
     enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
-    int multiprocessors, guard, trace;
+    int multiprocessors, capability, guard, trace;
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */

@@ -63,6 +63,7 @@ static void read_environment(void) {
                     : number("EMULATED_PEER", 1)     ? PEER_ALL
                                                      : PEER_NONE;
     emulated.multiprocessors = (int)number("EMULATED_MULTIPROCESSORS", 132);
+    emulated.capability = (int)number("EMULATED_CAPABILITY", 90);
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
@@ -176,7 +177,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     snprintf(p->name, sizeof p->name, "emulated GPU (no hardware)");
     memcpy(p->uuid.bytes, "emulated-gpu-", 13);
     p->uuid.bytes[15] = (char)gpu->number;
-    p->major = 9;
+    p->major = emulated.capability / 10, p->minor = emulated.capability % 10;
     p->multiProcessorCount = emulated.multiprocessors;
     p->totalGlobalMem = emulated.memory;
     p->sharedMemPerBlock = 48 << 10;

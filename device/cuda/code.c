@@ -1,0 +1,37 @@
+/* For which GPUs this program holds machine code.
+ *
+ * nvcc leaves machine code for a few architectures and PTX, an assembly language, for all others.
+ * Code runs on its own architecture and on later ones of the same major version: that for 8.0 runs
+ * on 8.6 and 8.9 too. On any other GPU the driver compiles the PTX while the kernels are loaded. */
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+
+#include "base/program.h"
+
+/* mk/cuda.mk gives the list; the emulation, which compiles for no GPU, has that of CUDA 13. */
+#ifndef DUET_GPU_CODE
+#define DUET_GPU_CODE 80, 90, 100, 120
+#endif
+static const int built_for[] = {DUET_GPU_CODE}; /* 10 * major + minor */
+enum { BUILDS = sizeof built_for / sizeof *built_for };
+
+int cuda_code_runs(int major, int minor) {
+    for (int i = 0; i < BUILDS; i++)
+        if (built_for[i] / 10 == major && built_for[i] % 10 <= minor) return 1;
+    return 0;
+}
+
+void cuda_code_say(const struct cuda_device *d) {
+    char list[16 * BUILDS] = "";
+    size_t used = 0;
+    if (cuda_code_runs(d->major, d->minor) || d->head.config.index != d->gpu) return;
+    for (int i = 0; i < BUILDS && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d.%d", i ? ", " : "",
+                                 built_for[i] / 10, built_for[i] % 10);
+    fprintf(stderr,
+            "%s: device %s: %s has compute capability %d.%d: this program holds code for %s: the "
+            "driver compiles its kernels now, which takes from seconds to a minute and is kept in "
+            "~/.nv/ComputeCache\n",
+            program_name(), d->head.name, d->gpu_name, d->major, d->minor, list);
+}
