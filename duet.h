@@ -360,9 +360,12 @@ int duet_tape_error(duet_tape *tape);
 
 /* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
  * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
- * are at most 16 leaves in a pass. */
+ * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape, whose rows are no
+ * samples: a matrix to multiply by. The layers, dropout and the losses refuse it, all other
+ * functions take it. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
+duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
 
 /* The layers. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of conv2d, linear
  * and matmul_add adds nothing. x is (N,C,H,W), or (N,K) for linear and matmul_add. size and stride
@@ -376,10 +379,20 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
  *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
  *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
  *     add, subtract, multiply            a + b, a - b, a * b, of one shape
+ *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
+ *                  dimensions one product for each of the leading ones, as for attention:
+ *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of a times one b (K,M)
+ *     sum, mean    of all elements, shape (1); with _dim over one dimension, which is then gone; -1
+ *                  is the last one. They are taken in double
+ *     embedding    w (R,D), index int32 (N,...), which must live until backward is done: y
+ *                  (N,...,D), the rows that the indices name. An index that is none makes NaN
  *     flatten                            y (N,C*H*W)
+ *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
- *     softmax, log_softmax               over the last dimension of (N,M) */
+ *     softmax, log_softmax               over the last dimension of (N,M)
+ * A model's forward keeps the dimension of samples: there sum and mean of all, those over dimension
+ * 0, and matmul with a matrix or a vector as b are refused. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
@@ -395,7 +408,14 @@ duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int runnin
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_sum(duet_tape *tape, duet_var *x);
+duet_var *duet_mean(duet_tape *tape, duet_var *x);
+duet_var *duet_sum_dim(duet_tape *tape, duet_var *x, int dim);
+duet_var *duet_mean_dim(duet_tape *tape, duet_var *x, int dim);
+duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
+duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_softmax(duet_tape *tape, duet_var *x);
@@ -430,8 +450,9 @@ duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets
  * samples have their highest score at their label. Either pointer may be NULL. */
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
-/* Runs the tape backward from a loss with the reduction mean or sum, and writes the gradient of
- * every parameter; a parameter that took no part gets zeros. Where gradients are added up, over
+/* Runs the tape backward from a loss with the reduction mean or sum, or from a var of one number,
+ * as duet_mean(...) makes it, and writes the gradient of every parameter; a parameter that took no
+ * part gets zeros. Where gradients are added up, over
  * passes or by a duet_ddp over ranks, a pass has one backward. */
 int duet_backward(duet_tape *tape, duet_var *loss);
 

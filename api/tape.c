@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/tape_internal.h"
+
 static int note_fired(void *context, int index) {
     struct duet_tape *t = context;
     t->fired[index] = 1;
@@ -167,10 +169,11 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     return duet_tape_error(t);
 }
 
-static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad) {
+static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad,
+                       int of_samples) {
     if (!t || t->error) return NULL;
     int code = api_operand(t, op, "tensor", x, DTYPE_F32);
-    if (!code && x->t.dims[0] != t->segments.n)
+    if (!code && of_samples && x->t.dims[0] != t->segments.n)
         code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0],
                     t->segments.n);
     if (api_tape_fail(t, code)) return NULL;
@@ -178,18 +181,26 @@ static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int n
 }
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
-    return enter(t, "input", x, 0);
+    return enter(t, "input", x, 0, 1);
 }
 
-duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
+static duet_var *new_leaf(duet_tape *t, const duet_tensor *x, int of_samples) {
     if (t && t->leaf_count == API_LEAVES) {
         api_tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
                               API_LEAVES));
         return NULL;
     }
-    duet_var *leaf = enter(t, "leaf", x, 1);
+    duet_var *leaf = enter(t, "leaf", x, 1, of_samples);
     if (leaf) t->leaves[t->leaf_count++] = var_of(leaf);
     return leaf;
+}
+
+duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
+    return new_leaf(t, x, 1);
+}
+
+duet_var *duet_free_leaf(duet_tape *t, const duet_tensor *x) {
+    return new_leaf(t, x, 0);
 }
 
 /* ---- backward ---- */
@@ -230,10 +241,31 @@ static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
     return reducer ? reducer->finish(reducer->context) : OK;
 }
 
+/* From a single number, such as the mean of all: its gradient with respect to itself is 1. */
+static int backward_from_one(duet_tape *t, struct var *root) {
+    if (tensor_count(&root->value) != 1)
+        return fail(
+            ERR_USAGE,
+            "backward: grad can be implicitly created only for scalar outputs, and this var "
+            "is no loss: use duet_mean, duet_sum or duet_backward_from");
+    struct var *plain = to_plain(t->tape, root);
+    struct op_args one = {.p.fill.value = 1};
+    if (plain)
+        one.out[0] =
+            tape_tensor(t->tape, DTYPE_F32, LAYOUT_PLAIN, plain->value.rank, plain->value.dims);
+    CHECK(tape_error(t->tape));
+    CHECK(launch(device_compute(t->device), OP_FILL, &one));
+    return backward(t, plain, &one.out[0]);
+}
+
 int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
-    return backward(t, var_of(loss), NULL);
+    struct var *root = var_of(loss);
+    enum reduction r;
+    if (root->value.dtype != DTYPE_F32 || !tape_loss_reduction(root, &r))
+        return backward(t, root, NULL);
+    return backward_from_one(t, root);
 }
 
 int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {

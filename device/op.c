@@ -87,6 +87,11 @@ double flops_gather_samples(const struct op_args *a) {
     return (double)tensor_count(&a->out[0]) * (a->p.gather.std > 0 ? 3 : 1);
 }
 
+double flops_matmul(const struct op_args *a) {
+    int depth = a->in[0].dims[a->p.matmul.turn_a ? 1 : 2];
+    return 2.0 * (double)tensor_count(&a->out[0]) * depth;
+}
+
 double op_flops(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT) return 0;
     const struct op_row *row = &op_table[op];

@@ -73,12 +73,17 @@
  *   HASH                      x [any]       -             -         U64 (R,S)      -
  *   GATHER_SAMPLES            U8 (R,C,H,W)  labels U8 (R) index (N) x (N,C,H,W)    labels I32 (N)
  *   GATHER_ROWS               x (R,..)      index I32 (N) -         y (N,..)       -
+ *   MATMUL                    a (B,I,K)     b (B,K,J)     -         y (B,I,J)      -
+ *   SUM                       x (O,L,I)     -             -         y (O,I)        -
+ *   SPREAD                    dy (O,I)      -             -         dx (O,L,I)     -
+ *   EMBEDDING_BACKWARD        dy (N,D)      index I32 (N) -         dw (R,D)       -
  *
  * Notes to the table:
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
- *   layer's x (N,K) lies as [group][K][16]. Softmax and the losses take PLAIN alone. The ops from
+ *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and MATMUL to EMBEDDING_BACKWARD
+ *   take PLAIN alone. The ops from
  *   ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either layout. TO_N16 writes zeros
  *   into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
@@ -105,6 +110,12 @@
  *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
  *   GATHER_ROWS does the same with rows of F32 or I32, which it copies.
+ * - MATMUL makes B products of matrices. With p.matmul.turn_a each a is stored as (K,I), with
+ *   turn_b each b as (J,K); both at once are refused, since no gradient needs them.
+ * - SUM: y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
+ *   a mean. SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float.
+ * - EMBEDDING_BACKWARD: row r of dw is the sum of the rows of dy whose index is r, in the order of
+ *   N, and 0 where there are none. An index outside 0..R-1 adds nothing.
  *
  * op_table.c has a row for each op: its operands as they are checked, and its flops.
  * CONTRIBUTING.md says how an op is added. */
@@ -178,7 +189,11 @@ extern "C" {
     OP(ADAM,                   adam,                    "adam") \
     OP(HASH,                   hash,                    "hash") \
     OP(GATHER_SAMPLES,         gather_samples,          "gather samples") \
-    OP(GATHER_ROWS,            gather_rows,             "gather rows")
+    OP(GATHER_ROWS,            gather_rows,             "gather rows") \
+    OP(MATMUL,                 matmul,                  "matmul") \
+    OP(SUM,                    sum,                     "sum") \
+    OP(SPREAD,                 spread,                  "spread") \
+    OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
@@ -266,6 +281,12 @@ struct hash_args {
 struct gather_args {
     float mean, std; /* std 0: pixels stay in 0..1 */
 };
+struct matmul_args {
+    int turn_a, turn_b; /* 1: a, or b, is stored with rows and columns exchanged */
+};
+struct sum_args {
+    int divide; /* at least 1 */
+};
 
 /* The float of a pixel's byte, as torchvision computes it: byte / 255, then (x - mean) / std. The
  * loader's table holds these numbers, and the kernels of every kind of device give the same
@@ -299,6 +320,8 @@ struct op_args {
         struct norm_args norm;
         struct hash_args hash;
         struct gather_args gather;
+        struct matmul_args matmul;
+        struct sum_args sum;
     } p;
 };
 

@@ -44,13 +44,14 @@ op_shapes shapes_to_n16, shapes_to_plain, shapes_conv_forward, shapes_conv_backw
     shapes_pool_forward, shapes_avg_pool_backward, shapes_max_pool_backward,
     shapes_adaptive_pool_forward, shapes_adaptive_pool_backward, shapes_dropout,
     shapes_loss_forward, shapes_loss_backward, shapes_loss_sum, shapes_norm, shapes_sgd,
-    shapes_two_moments, shapes_hash, shapes_gather_samples, shapes_gather_rows;
+    shapes_two_moments, shapes_hash, shapes_gather_samples, shapes_gather_rows, shapes_matmul,
+    shapes_sum, shapes_spread, shapes_embedding_backward;
 
 /* ---- op.c ---- */
 
 op_cost flops_conv_forward, flops_conv_backward_data, flops_conv_backward_weight, flops_linear,
     flops_linear_backward_weight, flops_pool_forward, flops_avg_pool_backward,
     flops_max_pool_backward, flops_rows, flops_sgd, flops_adadelta, flops_adam,
-    flops_gather_samples;
+    flops_gather_samples, flops_matmul;
 
 #endif

@@ -88,6 +88,7 @@ int trial_tf32(const struct op_testbed *bed);
 /* All cases of an operation. */
 int product_cases(struct op_testbed *bed, enum op op);
 int norm_cases(struct op_testbed *bed, enum op op);
+int algebra_cases(struct op_testbed *bed, enum op op);
 int other_cases(struct op_testbed *bed, enum op op);
 
 #ifdef __cplusplus

@@ -130,6 +130,7 @@ static const struct linear_shape linear_large[] = {
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 int product_cases(struct op_testbed *bed, enum op op) {
+    if (op == OP_MATMUL) return algebra_cases(bed, op);
     int conv = op <= OP_CONV2D_BACKWARD_WEIGHT, every = bed->d->config.quick ? 3 : 1;
     int randoms = conv ? COUNT(conv_random) : COUNT(linear_random);
     int wholes = conv ? COUNT(conv_whole) : COUNT(linear_whole);

@@ -37,7 +37,9 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
-    case OP_LINEAR_BACKWARD_WEIGHT: return &table[tf32 ? 4 : 1];
+    case OP_LINEAR_BACKWARD_WEIGHT:
+    case OP_MATMUL: return &table[tf32 ? 4 : 1];
+    case OP_SUM:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
     case OP_SOFTMAX_FORWARD:

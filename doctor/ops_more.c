@@ -338,6 +338,9 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_BACKWARD_FACTORS:
     case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(bed, op);
+    case OP_SUM:
+    case OP_SPREAD:
+    case OP_EMBEDDING_BACKWARD: return algebra_cases(bed, op);
     case OP_LOSS_SUM: return loss_sum(bed);
     case OP_HASH: return hash(bed);
     case OP_GATHER_SAMPLES: return gather(bed);

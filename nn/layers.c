@@ -78,7 +78,17 @@ static struct var *to_layout(struct tape *t, struct var *x, enum layout layout) 
     return tape_node(t, &node) ? NULL : node.y;
 }
 
+int tape_check_samples(const struct tape *t, const struct tensor *x) {
+    if (x->dims[0] == t->segments.n) return OK;
+    return fail(
+        ERR_USAGE,
+        "layer: its input has %d rows, the pass %d samples: only the functions that know no "
+        "samples take it",
+        x->dims[0], t->segments.n);
+}
+
 struct var *to_device_layout(struct tape *t, struct var *x) {
+    if (tape_stuck(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     return to_layout(t, x, device_layout(t->device));
 }
 
@@ -269,6 +279,7 @@ static struct var *drop(struct tape *t, struct var *x, double p, enum op op,
                   fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
         return NULL;
     }
+    if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
     struct node node = {.backward = backward, .x = x};

@@ -83,6 +83,7 @@ static int check_answers(const struct tensor *x, const struct tensor *answers, i
 static struct var *loss(struct tape *t, struct var *x, const struct tensor *answers,
                         enum reduction r, double smoothing, enum op op, node_backward *backward) {
     x = to_plain(t, x);
+    if (x && tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     if (!x || tape_fail(t, check_answers(&x->value, answers, op == OP_MSE_FORWARD ? 2 : 1)))
         return NULL;
     int n = x->value.dims[0];

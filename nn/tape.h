@@ -189,6 +189,24 @@ struct var *dropout(struct tape *t, struct var *x, double p);
 /* The same with whole planes of x (N,C,H,W): the mask's element is sample * C + channel. */
 struct var *dropout2d(struct tape *t, struct var *x, double p);
 
+/* torch.matmul of two vars, PLAIN; each may be a vector, and a vector counts as a row of a or a
+ * column of b. With 3 or 4 dimensions it makes a product for each of the leading ones, which must
+ * be equal; such an a times a matrix b multiplies all of its matrices by that one. Where b is a
+ * matrix or a vector its gradient sums over samples, so the batch must then be one segment. */
+struct var *matmul(struct tape *t, struct var *a, struct var *b);
+
+/* The sum and the mean over dimension `dim` of x, which is then gone; PLAIN. DIM_ALL: over all
+ * elements, which leaves one, of shape (1). They are taken in double. Over dimension 0, which is
+ * that of samples, the batch must be one segment. */
+enum { DIM_ALL = -1 };
+struct var *sum_of(struct tape *t, struct var *x, int dim);
+struct var *mean_of(struct tape *t, struct var *x, int dim);
+
+/* F.embedding: y (N,..,D) has the rows of w (R,D) that `index` names, I32 (N,..) in device memory,
+ * which must stay until backward is done; rank 1 to MAX_RANK - 1. An index that w does not have
+ * makes a row of NaN. */
+struct var *embedding(struct tape *t, const struct tensor *index, struct param *w);
+
 struct var *softmax(struct tape *t, struct var *x);     /* of x (N,M), row by row; PLAIN */
 struct var *log_softmax(struct tape *t, struct var *x); /* row by row; the result is PLAIN */
 /* x in PLAIN layout, batch first, as everything that leaves the device must be */

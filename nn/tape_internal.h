@@ -132,6 +132,10 @@ int tape_check_params(struct tape *t, const char *layer, const struct param *w,
 /* Have the operands of `op` ("add") the same shape? */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
 
+/* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments
+ * cannot take it. */
+int tape_check_samples(const struct tape *t, const struct tensor *x);
+
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 struct var *to_device_layout(struct tape *t, struct var *x);
 

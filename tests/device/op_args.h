@@ -167,6 +167,16 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 3, 50, 3, 9, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 3, N, 3, 9, 0);
         break;
+    case OP_MATMUL:
+        a.in[0] = F(0, 3, N, 3, 9, 0), a.in[1] = F(1, 3, N, 9, 8, 0),
+        a.out[0] = F(4, 3, N, 3, 8, 0);
+        break;
+    case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
+    case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
+    case OP_EMBEDDING_BACKWARD:
+        a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
+        a.out[0] = F(4, 2, 50, 9, 0, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
@@ -175,6 +185,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.pool = (struct pool_args){2, 2};
     if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
+    if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;
 }

@@ -34,6 +34,9 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
     case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the samples of the data set */
+    case OP_SUM: return t == 0 && d == 1;              /* how many are added */
+    case OP_SPREAD: return t == 3 && d == 1;
+    case OP_EMBEDDING_BACKWARD: return t == 3 && d == 0; /* rows of the table */
     case OP_NLL_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
@@ -138,6 +141,13 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     ACCEPT(OP_GATHER_ROWS, (a.in[0].dtype = a.out[0].dtype = DTYPE_I32));
     REFUSE(OP_GATHER_ROWS, a.out[0].dtype = DTYPE_I32, "numbers of two types");
     REFUSE(OP_GATHER_ROWS, a.in[0].dtype = a.out[0].dtype = DTYPE_F64, "numbers of 8 bytes");
+    ACCEPT(OP_MATMUL, (a.p.matmul.turn_a = 1, a.in[0].dims[1] = 9, a.in[0].dims[2] = 3));
+    ACCEPT(OP_MATMUL, (a.p.matmul.turn_b = 1, a.in[1].dims[1] = 8, a.in[1].dims[2] = 9));
+    REFUSE(OP_MATMUL, a.p.matmul.turn_a = 1, "a lies the other way");
+    REFUSE(OP_MATMUL, a.p.matmul.turn_b = 1, "b lies the other way");
+    REFUSE(OP_MATMUL, (a.p.matmul.turn_a = a.p.matmul.turn_b = 1), "both are turned");
+    REFUSE(OP_SUM, a.p.sum.divide = 0, "a division by 0");
+    REFUSE(OP_SPREAD, a.p.sum.divide = -1, "a negative divisor");
     for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
         REFUSE(op, a.p.loss.smoothing = 1.01, "more than the whole target is spread");
         REFUSE(op, a.p.loss.smoothing = NAN, "smoothing is no number");
@@ -235,6 +245,8 @@ Test(op, names_and_flops, .timeout = 30) {
     a = good_args(OP_GATHER_SAMPLES, LAYOUT_PLAIN);
     cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8);
     cr_assert_eq(op_flops(OP_GATHER_ROWS, &a), 0);
+    const struct op_args product = good_args(OP_MATMUL, LAYOUT_PLAIN);
+    cr_assert_eq(op_flops(OP_MATMUL, &product), 2.0 * N * 3 * 9 * 8);
     a.p.gather.std = 2;
     cr_assert_eq(op_flops(OP_GATHER_SAMPLES, &a), N * 3 * 9 * 8 * 3);
 }

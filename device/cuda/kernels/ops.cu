@@ -70,6 +70,10 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
     case OP_GATHER_ROWS: return enqueue_gather_rows(stream, args);
+    case OP_MATMUL:
+    case OP_SUM:
+    case OP_SPREAD:
+    case OP_EMBEDDING_BACKWARD: return enqueue_algebra(stream, op, args);
     case OP_TO_N16:
     case OP_TO_PLAIN:
     case OP_COUNT: break;
@@ -95,7 +99,7 @@ static int load(const struct cuda_device *device, const void *kernel) {
 int cuda_load_kernels(struct cuda_device *device) {
     const void *(*const families[])(int) = {elementwise_kernel, pool_kernel, loss_kernel,
                                             norm_kernel,        log_kernel,  gather_kernel,
-                                            product_kernel,     bias_kernel};
+                                            product_kernel,     bias_kernel, algebra_kernel};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)
             CHECK(load(device, families[f](i)));

@@ -11,6 +11,7 @@
 #include "device/host/kernels/n16_conv_data.inc.h"
 #include "device/host/kernels/n16_conv_weight.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
+#include "device/host/kernels/n16_matmul.inc.h"
 #include "device/host/kernels/n16_pool.inc.h"
 #include "device/host/kernels/n16_norm.inc.h"
 #include "device/host/kernels/n16_dropout.inc.h"
@@ -53,4 +54,5 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADADELTA] = fast_adadelta,
     [OP_ADAM] = fast_adam,
     [OP_HASH] = fast_hash,
+    [OP_MATMUL] = fast_matmul,
 };

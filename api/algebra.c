@@ -1,0 +1,129 @@
+/* Products of two vars, sums, means, embeddings and reshape: each checks what the command's models
+ * must not do, and calls the internal op. */
+#include "api/api.h"
+
+/* In a model's forward function the batch may be that of several devices, so nothing may mix its
+ * samples: the bits would depend on how many devices there are. 1: refused. */
+static int mixes_samples(duet_tape *t, const char *op) {
+    if (!t->inside_model) return 0;
+    api_tape_fail(t,
+                  fail(ERR_USAGE,
+                       "%s: it would mix the samples of a batch, which lie on several devices: in "
+                       "a model's forward keep the dimension of samples",
+                       op));
+    return 1;
+}
+
+static int64_t count_of(const struct var *x) {
+    return (int64_t)tensor_count(&x->value);
+}
+
+/* 1 if y would have too many elements. Its size is that of a times the columns of b. */
+static int product_too_large(duet_tape *t, const struct var *a, const struct var *b) {
+    const struct tensor *x = &a->value, *w = &b->value;
+    int64_t depth = x->dims[x->rank - 1] ? x->dims[x->rank - 1] : 1;
+    int64_t columns = w->rank > 1 ? w->dims[w->rank - 1] : 1;
+    if (count_of(a) / depth <= INT32_MAX / columns) return 0;
+    api_tape_fail(t, fail(ERR_USAGE, "matmul: %lld x %lld elements: a tensor has at most 2^31 - 1",
+                          (long long)(count_of(a) / depth), (long long)columns));
+    return 1;
+}
+
+duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
+    if (api_stuck(t, a) || api_stuck(t, b) || product_too_large(t, var_of(a), var_of(b)))
+        return NULL;
+    if (var_of(b)->value.rank < 3 && mixes_samples(t, "matmul")) return NULL;
+    return public_var(matmul(t->tape, var_of(a), var_of(b)));
+}
+
+typedef struct var *sum_function(struct tape *t, struct var *x, int dim);
+
+static duet_var *over_all(duet_tape *t, const char *op, duet_var *x, sum_function *f) {
+    if (api_stuck(t, x) || mixes_samples(t, op)) return NULL;
+    return public_var(f(t->tape, var_of(x), DIM_ALL));
+}
+
+/* Negative dimensions count from the last one, -1. */
+static duet_var *over_one(duet_tape *t, const char *op, duet_var *x, int dim, sum_function *f) {
+    if (api_stuck(t, x)) return NULL;
+    int rank = var_of(x)->value.rank, at = dim < 0 && dim >= -rank ? dim + rank : dim;
+    if (at < 0 || at >= rank) {
+        api_tape_fail(t, fail(ERR_USAGE,
+                              "%s: Dimension out of range (expected to be in range of [%d, %d], "
+                              "but got %d): check the model",
+                              op, -rank, rank - 1, dim));
+        return NULL;
+    }
+    if (at == 0 && mixes_samples(t, op)) return NULL;
+    return public_var(f(t->tape, var_of(x), at));
+}
+
+duet_var *duet_sum(duet_tape *t, duet_var *x) {
+    return over_all(t, "sum", x, sum_of);
+}
+
+duet_var *duet_mean(duet_tape *t, duet_var *x) {
+    return over_all(t, "mean", x, mean_of);
+}
+
+duet_var *duet_sum_dim(duet_tape *t, duet_var *x, int dim) {
+    return over_one(t, "sum", x, dim, sum_of);
+}
+
+duet_var *duet_mean_dim(duet_tape *t, duet_var *x, int dim) {
+    return over_one(t, "mean", x, dim, mean_of);
+}
+
+static int check_embedding(const duet_tape *t, const duet_tensor *index, int w) {
+    int count = t->params ? t->params->count : 0;
+    CHECK(api_operand(t, "embedding", "index", index, DTYPE_I32));
+    if (w < 0 || w >= count)
+        return fail(ERR_USAGE, "embedding: parameter %d: the pass was begun with %d of them", w,
+                    count);
+    const struct tensor *table = &t->params->param[w].value;
+    if (table->rank != 2)
+        return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2",
+                    t->params->param[w].spec->name, table->rank);
+    if (tensor_count(&index->t) <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
+    return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements",
+                tensor_count(&index->t));
+}
+
+duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int w) {
+    if (!t || t->error) return NULL;
+    if (tape_error(t->tape) || api_tape_fail(t, check_embedding(t, index, w))) return NULL;
+    return public_var(embedding(t->tape, &index->t, &t->params->param[w]));
+}
+
+/* Fills in the one -1 of a shape, and that of the samples. 0: `shape` is no shape for x. */
+static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
+    int64_t known = 1, want = (int64_t)tensor_sample_count(x);
+    int open = -1;
+    if (!shape || rank < 2 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
+        return 0;
+    for (int i = 1; i < rank; i++) {
+        to[i - 1] = shape[i];
+        if (shape[i] == -1 && open < 0)
+            open = i;
+        else if (shape[i] < 1 || known > want)
+            return 0;
+        else
+            known *= shape[i];
+    }
+    if (open > 0) to[open - 1] = (int)(want / known);
+    return open > 0 ? want % known == 0 : want == known;
+}
+
+duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int of_sample[MAX_RANK];
+    if (api_stuck(t, x)) return NULL;
+    if (!complete_shape(&var_of(x)->value, rank, shape, of_sample)) {
+        api_tape_fail(t,
+                      fail(ERR_USAGE,
+                           "reshape: the shape of rank %d is invalid for %d samples of %zu "
+                           "numbers: the first dimension stays, and one other may be -1",
+                           rank, var_of(x)->value.dims[0], tensor_sample_count(&var_of(x)->value)));
+        return NULL;
+    }
+    return public_var(reshape(t->tape, var_of(x), rank, of_sample));
+}

@@ -1,0 +1,77 @@
+/* The kernels of algebra.h on the GPU, and their launches. */
+#include "device/cuda/kernels/algebra.h"
+#include "device/cuda/kernels/launch.h"
+
+template <int KIND, int TILE>
+static __global__ void __launch_bounds__(tile_threads(TILE))
+    matmul(const __grid_constant__ struct matmul m) {
+    __shared__ struct product_shared shared;
+    struct place at = here();
+    DUET_BLOCK_KERNEL(at);
+    k_matmul(KIND, TILE, &m, &shared, at);
+}
+
+BLOCK_KERNEL(sum_over, struct sum_over, struct sum_over_shared, SUM_OVER_THREADS)
+THREAD_KERNEL(spread, struct spread, SIMPLE_THREADS)
+THREAD_KERNEL(embedding_backward, struct embedding, SIMPLE_THREADS)
+
+#define TILES_OF(kind)                                                                        \
+    {                                                                                         \
+        DUET_KERNEL(matmul<kind, TILE_LARGE>), DUET_KERNEL(matmul<kind, TILE_MEDIUM>),        \
+            DUET_KERNEL(matmul<kind, TILE_SMALL>), NULL, DUET_KERNEL(matmul<kind, TILE_TF32>) \
+    }
+
+enum { MATMUL_KINDS = 3 };
+static const void *const kernels[MATMUL_KINDS][TILES] = {
+    TILES_OF(PRODUCT_LINEAR_KK),
+    TILES_OF(PRODUCT_LINEAR_KC),
+    TILES_OF(PRODUCT_LINEAR_RC),
+};
+
+const void *algebra_kernel(int i) {
+    const void *const others[] = {DUET_KERNEL(sum_over), DUET_KERNEL(spread),
+                                  DUET_KERNEL(embedding_backward)};
+    for (int kind = 0; kind < MATMUL_KINDS; kind++)
+        for (int tile = 0; tile < TILES; tile++)
+            if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
+    return i < 3 ? others[i] : NULL;
+}
+
+static int too_large(enum op op) {
+    return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+}
+
+static int enqueue_matmul(struct cuda_stream *stream, const struct op_args *args) {
+    struct matmul m;
+    enum product_kind kind;
+    if (!matmul_of(args, &m, &kind)) return too_large(OP_MATMUL);
+    enum tile tile = product_choose(&m.p, kind, stream->head.device->config.allow_tf32);
+    size_t blocks = matmul_grid(&m, kind, tile);
+    if (blocks >= (size_t)1 << 31) return too_large(OP_MATMUL);
+    enqueue(stream, kernels[kind - PRODUCT_LINEAR_KK][tile], (uint32_t)blocks,
+            (uint32_t)tile_threads(tile), &m);
+    return OK;
+}
+
+int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct sum_over sum;
+    struct spread spread_args;
+    struct embedding e;
+    switch (op) {
+    case OP_MATMUL: return enqueue_matmul(stream, args);
+    case OP_SUM:
+        sum = sum_over_of(args);
+        enqueue(stream, DUET_KERNEL(sum_over), grid_for(sum.tiles, 1), SUM_OVER_THREADS, &sum);
+        return OK;
+    case OP_SPREAD:
+        if (!spread_of(args, &spread_args)) return too_large(op);
+        enqueue(stream, DUET_KERNEL(spread), grid_for(spread_args.all, SIMPLE_THREADS),
+                SIMPLE_THREADS, &spread_args);
+        return OK;
+    default: /* OP_EMBEDDING_BACKWARD */
+        if (!embedding_of(args, &e)) return too_large(op);
+        enqueue(stream, DUET_KERNEL(embedding_backward), grid_for(e.all, SIMPLE_THREADS),
+                SIMPLE_THREADS, &e);
+        return OK;
+    }
+}

@@ -1,0 +1,187 @@
+/* Products of matrices that are both data, sums along a dimension, and the gradient of an
+ * embedding's table.
+ *
+ * A product of matrices is a product of product.h, batch after batch: tile.h multiplies, and here
+ * stands only where each batch lies. Its depth is never split, so an element of y is one chain of
+ * fmaf in the order of k, whatever the tile.
+ *
+ * A sum: x is (outer, length, inner). A block takes `columns` neighbours of one row of y, 32 where
+ * they lie side by side and 1 where they do not, and its threads share the length among them:
+ *
+ *     inner > 1    thread t: column t % 32, elements t / 32, t / 32 + 8, ...   so a warp reads 128
+ *     inner = 1    thread t: elements t, t + 256, ...                          bytes in a row
+ *
+ * Each thread adds in double, then the block adds its threads in halves. So the order follows from
+ * the shape alone. */
+#ifndef DEVICE_CUDA_KERNELS_ALGEBRA_H
+#define DEVICE_CUDA_KERNELS_ALGEBRA_H
+
+#include "device/cuda/kernels/plan.h"
+
+/* ---- products ---- */
+
+struct matmul {
+    struct product p;                /* of the first pair of matrices */
+    size_t a_step, b_step, out_step; /* to the next ones */
+    uint32_t batches, tiles;         /* tiles: blocks of one product */
+};
+
+/* Writes the op as products of one kind. Returns 0 if it is too large for 32-bit indices. */
+static inline int matmul_of(const struct op_args *a, struct matmul *m, enum product_kind *kind) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    const struct matmul none = ZEROED;
+    int turn_a = a->p.matmul.turn_a, turn_b = a->p.matmul.turn_b;
+    uint32_t rows = (uint32_t)y->dims[1], cols = (uint32_t)y->dims[2],
+             depth = (uint32_t)x->dims[turn_a ? 1 : 2];
+    *m = none;
+    *kind = turn_a ? PRODUCT_LINEAR_RC : turn_b ? PRODUCT_LINEAR_KK : PRODUCT_LINEAR_KC;
+    if (product_too_large(a)) return 0;
+    m->p.a = tensor_f32(x), m->p.b = tensor_f32(&a->in[1]), m->p.out = tensor_f32(y);
+    m->p.rows = rows, m->p.cols = cols, m->p.depth = depth;
+    m->p.a_row = turn_a ? 1 : depth, m->p.a_depth = turn_a ? rows : 1;
+    m->p.b_depth = turn_b ? 1 : cols, m->p.b_col = turn_b ? depth : 1;
+    m->p.out_row = cols, m->p.out_col = 1;
+    m->p.ones_row = m->p.ones_col = -1;
+    m->a_step = (size_t)rows * depth, m->b_step = (size_t)depth * cols;
+    m->out_step = (size_t)rows * cols;
+    m->batches = (uint32_t)y->dims[0];
+    return 1;
+}
+
+/* The grid: blocks of all products. No workspace, so nothing is split. */
+static inline size_t matmul_grid(struct matmul *m, enum product_kind kind, enum tile tile) {
+    product_grid(&m->p, kind, tile, NULL, 0);
+    m->tiles = m->p.row_tiles * m->p.col_tiles;
+    return (size_t)m->tiles * m->batches;
+}
+
+DUET_BLOCK void k_matmul(int kind, int tile, const struct matmul *m, struct product_shared *memory,
+                         struct place at) {
+    uint32_t batch = at.block / m->tiles;
+    struct product p = m->p;
+    p.a += batch * m->a_step, p.b += batch * m->b_step, p.out += batch * m->out_step;
+    at.block %= m->tiles;
+    k_product(kind, tile, &p, memory, at);
+}
+
+/* ---- sums ---- */
+
+enum { SUM_OVER_THREADS = 256, SUM_OVER_COLUMNS = 32 };
+
+struct sum_over {
+    const float *x;
+    float *y;
+    size_t outer, length, inner;
+    uint32_t columns, lanes; /* of a block: columns * lanes = SUM_OVER_THREADS */
+    size_t tiles, row_tiles; /* blocks' shares of y in all, and of one row of y */
+    double divide;
+};
+
+struct sum_over_shared {
+    double at[SUM_OVER_THREADS];
+};
+
+static inline struct sum_over sum_over_of(const struct op_args *a) {
+    const struct tensor *x = &a->in[0];
+    struct sum_over s = ZEROED;
+    s.x = tensor_f32(x), s.y = tensor_f32(&a->out[0]);
+    s.outer = (size_t)x->dims[0], s.length = (size_t)x->dims[1], s.inner = (size_t)x->dims[2];
+    s.columns = s.inner > 1 ? SUM_OVER_COLUMNS : 1, s.lanes = SUM_OVER_THREADS / s.columns;
+    s.row_tiles = (s.inner + s.columns - 1) / s.columns;
+    s.tiles = s.outer * s.row_tiles;
+    s.divide = a->p.sum.divide;
+    return s;
+}
+
+DUET_BLOCK void k_sum_over(const struct sum_over *s, struct sum_over_shared *shared,
+                           struct place at) {
+    for (size_t tile = at.block; tile < s->tiles; tile += at.blocks) {
+        size_t o = tile / s->row_tiles, first = tile % s->row_tiles * s->columns;
+        BLOCK_PHASE(at) {
+            size_t i = first + at.thread % s->columns;
+            const float *x = s->x + o * s->length * s->inner + i;
+            double sum = 0;
+            for (size_t l = at.thread / s->columns; i < s->inner && l < s->length; l += s->lanes)
+                sum += x[l * s->inner];
+            shared->at[at.thread] = sum;
+        }
+        for (uint32_t half = SUM_OVER_THREADS / 2; half >= s->columns; half /= 2) {
+            BLOCK_PHASE(at) {
+                if (at.thread < half) shared->at[at.thread] += shared->at[at.thread + half];
+            }
+        }
+        BLOCK_PHASE(at) {
+            size_t i = first + at.thread;
+            if (at.thread < s->columns && i < s->inner)
+                s->y[o * s->inner + i] = (float)(shared->at[at.thread] / s->divide);
+        }
+    }
+}
+
+struct spread {
+    const float *dy;
+    float *dx;
+    size_t all; /* elements of dx; below 2^31 */
+    struct divider by_row, by_inner;
+    float divide;
+};
+
+/* Returns 0 if there are 2^31 elements or more. */
+static inline int spread_of(const struct op_args *a, struct spread *s) {
+    const struct tensor *dx = &a->out[0];
+    const struct spread none = ZEROED;
+    *s = none;
+    if (tensor_count(dx) >= (size_t)1 << 31) return 0;
+    s->dy = tensor_f32(&a->in[0]), s->dx = tensor_f32(dx), s->all = tensor_count(dx);
+    s->by_inner = divider_of((uint32_t)(dx->dims[2] ? dx->dims[2] : 1));
+    s->by_row = divider_of((uint32_t)(s->all ? tensor_sample_count(dx) : 1));
+    s->divide = (float)a->p.sum.divide;
+    return 1;
+}
+
+DUET_HD void k_spread(const struct spread *s, struct place at) {
+    for (size_t e = place_first(at); e < s->all; e += place_stride(at)) {
+        uint32_t in_row, i, o = divide(s->by_row, (uint32_t)e, &in_row);
+        divide(s->by_inner, in_row, &i);
+        s->dx[e] = s->dy[(size_t)o * s->by_inner.d + i] / s->divide;
+    }
+}
+
+/* ---- embeddings ---- */
+
+/* A thread owns one element of dw and looks through all indices: neighbouring threads have the same
+ * row, so their loads of an index are one, and the order of the sum is that of the reference. No
+ * atomic addition, whose order changes from run to run. */
+struct embedding {
+    const float *dy;
+    const int32_t *index;
+    float *dw;
+    uint32_t n, width;
+    size_t all; /* elements of dw; below 2^31 */
+    struct divider by_width;
+};
+
+/* Returns 0 if there are 2^31 elements or more. */
+static inline int embedding_of(const struct op_args *a, struct embedding *e) {
+    const struct embedding none = ZEROED;
+    *e = none;
+    if (tensor_count(&a->out[0]) >= (size_t)1 << 31) return 0;
+    e->dy = tensor_f32(&a->in[0]), e->index = (const int32_t *)a->in[1].data;
+    e->dw = tensor_f32(&a->out[0]);
+    e->n = (uint32_t)a->in[0].dims[0], e->width = (uint32_t)a->in[0].dims[1];
+    e->all = tensor_count(&a->out[0]);
+    e->by_width = divider_of(e->width ? e->width : 1);
+    return 1;
+}
+
+DUET_HD void k_embedding_backward(const struct embedding *e, struct place at) {
+    for (size_t i = place_first(at); i < e->all; i += place_stride(at)) {
+        uint32_t d, row = divide(e->by_width, (uint32_t)i, &d);
+        float sum = 0;
+        for (uint32_t n = 0; n < e->n; n++)
+            if (e->index[n] == (int32_t)row) sum += e->dy[(size_t)n * e->width + d];
+        e->dw[i] = sum;
+    }
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* Products of matrices in plain layout: y[i][j] = sum over k of a(i,k) b(k,j).
+ *
+ * A panel on the stack holds PANEL_COLUMNS columns of b and MATMUL_DEPTH of its rows, one row
+ * behind the other, whichever way b is stored. A vector is LANES neighbours of a row of y, and an
+ * element of a is a number broadcast, as in the weight gradient of a linear layer. Every element of
+ * y adds its products in the order of k, one by one, so the bits do not depend on the tiles. */
+
+enum { MATMUL_DEPTH = 256 };
+#if ACCUMULATORS >= 28
+#define MATMUL_ROWS 12
+#else
+#define MATMUL_ROWS 6
+#endif
+
+struct matmul {
+    const float *a, *b;
+    float *y; /* (rows, columns) */
+    int rows, columns, depth;
+    size_t a_i, a_k; /* a(i,k) = a[i * a_i + k * a_k] */
+    int turned;      /* 1: b is stored as (columns, depth), not (depth, columns) */
+};
+
+/* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
+static void matmul_panel(const struct matmul *m, int k0, int k1, int first, float *panel) {
+    int width = m->columns - first < PANEL_COLUMNS ? m->columns - first : PANEL_COLUMNS;
+    if (width < PANEL_COLUMNS) memset(panel, 0, (size_t)(k1 - k0) * PANEL_COLUMNS * sizeof(float));
+    if (!m->turned) {
+        for (int k = k0; k < k1; k++)
+            memcpy(panel + (size_t)(k - k0) * PANEL_COLUMNS, m->b + (size_t)k * m->columns + first,
+                   (size_t)width * sizeof(float));
+        return;
+    }
+    int j = 0;
+    for (; j + LANES <= width; j += LANES) {
+        const float *rows = m->b + (size_t)(first + j) * m->depth;
+        int k = k0;
+        for (; k + LANES <= k1; k += LANES)
+            transpose(rows + k, (size_t)m->depth, panel + (size_t)(k - k0) * PANEL_COLUMNS + j,
+                      PANEL_COLUMNS);
+        for (; k < k1; k++)
+            for (int lane = 0; lane < LANES; lane++)
+                panel[(size_t)(k - k0) * PANEL_COLUMNS + j + lane] =
+                    rows[(size_t)lane * m->depth + k];
+    }
+    for (; j < width; j++)
+        for (int k = k0; k < k1; k++)
+            panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * m->depth + k];
+}
+
+/* Adds terms k0 .. k1 - 1 to rows i .. i + MATMUL_ROWS - 1 of y, in PANEL_VECTORS vectors from
+ * `column` on. Where fewer rows are left, the last one is computed again. */
+static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
+                        const float *panel) {
+    vec acc[MATMUL_ROWS][PANEL_VECTORS];
+    float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y where y is narrower */
+    const float *a[MATMUL_ROWS];
+    float *y[MATMUL_ROWS];
+    int width = m->columns - column, narrow = width < PANEL_VECTORS * LANES;
+    UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
+        size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
+        a[r] = m->a + row * m->a_i + (size_t)k0 * m->a_k;
+        y[r] = m->y + row * (size_t)m->columns + column;
+        if (narrow) {
+            memset(edge[r], 0, sizeof edge[r]);
+            if (k0) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
+        }
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) {
+            acc[r][j] = k0 ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
+        }
+    }
+    size_t a_k = m->a_k;
+    for (size_t k = 0, count = (size_t)(k1 - k0); k < count; k++, panel += PANEL_COLUMNS) {
+        vec b[PANEL_VECTORS];
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load(panel + j * LANES);
+        UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
+            vec one = splat(a[r][k * a_k]);
+            UNROLL for (int j = 0; j < PANEL_VECTORS; j++) acc[r][j] = fused(one, b[j], acc[r][j]);
+        }
+    }
+    UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
+        UNROLL for (int j = 0; j < PANEL_VECTORS; j++)
+            store((narrow ? edge[r] : y[r]) + j * LANES, acc[r][j]);
+        if (narrow) memcpy(y[r], edge[r], (size_t)width * sizeof(float));
+    }
+}
+
+static void matmul_run(const struct matmul *m) {
+    float panel[MATMUL_DEPTH * PANEL_COLUMNS] __attribute__((aligned(64)));
+    if (m->depth == 0) memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
+    for (int first = 0; first < m->columns; first += PANEL_COLUMNS)
+        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH) {
+            int k1 = k0 + MATMUL_DEPTH < m->depth ? k0 + MATMUL_DEPTH : m->depth;
+            matmul_panel(m, k0, k1, first, panel);
+            for (int i = 0; i < m->rows; i += MATMUL_ROWS)
+                for (int j = 0; j < PANEL_COLUMNS && first + j < m->columns;
+                     j += PANEL_VECTORS * LANES)
+                    matmul_tile(m, k0, k1, i, first + j, panel + j);
+        }
+}
+
+static void fast_matmul(const struct op_args *p) {
+    const struct tensor *x = &p->in[0], *y = &p->out[0];
+    int turn_a = p->p.matmul.turn_a;
+    struct matmul m = {.rows = y->dims[1],
+                       .columns = y->dims[2],
+                       .depth = x->dims[turn_a ? 1 : 2],
+                       .turned = p->p.matmul.turn_b};
+    m.a_i = turn_a ? 1 : (size_t)m.depth, m.a_k = turn_a ? (size_t)m.rows : 1;
+    for (size_t n = 0; n < (size_t)y->dims[0]; n++) {
+        m.a = tensor_f32(x) + n * (size_t)m.rows * (size_t)m.depth;
+        m.b = tensor_f32(&p->in[1]) + n * (size_t)m.depth * (size_t)m.columns;
+        m.y = tensor_f32(y) + n * (size_t)m.rows * (size_t)m.columns;
+        matmul_run(&m);
+    }
+}

@@ -1,0 +1,77 @@
+/* Cases of matmul, sums along a dimension and the gradient of an embedding's table. */
+#include "base/error.h"
+#include "doctor/ops.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* Random numbers in odd shapes, and whole numbers, of which every sum is exact: as in
+ * ops_cases.c. */
+static int matmul(struct op_testbed *bed) {
+    static const int shapes[][4] = {/* matrices, rows, columns, depth */
+                                    {1, 1, 1, 1},    {3, 17, 5, 31},  {2, 7, 33, 70},
+                                    {0, 13, 40, 3},  {1, 67, 130, 9}, {4, 64, 48, 300},
+                                    {1, 3, 10, 1000}};
+    for (int i = 0; i < 2 * COUNT(shapes); i++)
+        for (int turned = 0; turned < 3; turned++) {
+            const int *s = shapes[i / 2];
+            int whole = i % 2, n = s[0], rows = s[1], columns = s[2], depth = s[3];
+            struct op_args a = {.p.matmul = {turned == 1, turned == 2}};
+            int a_rows = turned == 1 ? depth : rows, a_columns = turned == 1 ? rows : depth,
+                b_rows = turned == 2 ? columns : depth, b_columns = turned == 2 ? depth : columns;
+            a.in[0] = whole ? trial_whole(bed, 3, n, a_rows, a_columns, 1)
+                            : trial_random(bed, 3, n, a_rows, a_columns, 1);
+            a.in[1] = whole ? trial_whole(bed, 3, n, b_rows, b_columns, 1)
+                            : trial_random(bed, 3, n, b_rows, b_columns, 1);
+            a.out[0] = trial_tensor(bed, DTYPE_F32, 3, n, rows, columns, 1);
+            CHECK(run_trial(bed, OP_MATMUL, &a, whole ? 0 : (size_t)depth));
+            trial_forget(bed);
+        }
+    return OK;
+}
+
+static int sum(struct op_testbed *bed, enum op op) {
+    static const int shapes[][3] = {/* outer, length, inner */
+                                    {1, 1, 1},  {1, 1000, 1}, {7, 300, 1}, {1, 259, 10},
+                                    {5, 9, 67}, {0, 3, 2},    {3, 1, 33}};
+    for (int i = 0; i < 2 * COUNT(shapes); i++) {
+        const int *s = shapes[i / 2];
+        struct op_args a = {.p.sum.divide = i % 2 ? s[1] : 1};
+        int forward = op == OP_SUM;
+        a.in[0] = forward ? trial_random(bed, 3, s[0], s[1], s[2], 1)
+                          : trial_random(bed, 2, s[0], s[2], 1, 1);
+        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 2, s[0], s[2], 1, 1)
+                           : trial_tensor(bed, DTYPE_F32, 3, s[0], s[1], s[2], 1);
+        CHECK(run_trial(bed, op, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* Few rows, so that many indices meet in one; rows that nobody names; indices of no row. */
+static int embedding(struct op_testbed *bed) {
+    static const int shapes[][3] = {/* indices, rows of the table, width */
+                                    {1, 1, 1},
+                                    {90, 7, 10},
+                                    {33, 100, 3},
+                                    {0, 5, 4},
+                                    {300, 4, 65}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {trial_random(bed, 2, s[0], s[2], 1, 1),
+                                   trial_tensor(bed, DTYPE_I32, 1, s[0], 1, 1, 1)},
+                            .out = {trial_tensor(bed, DTYPE_F32, 2, s[1], s[2], 1, 1)}};
+        int32_t *index = a.in[1].data;
+        for (int n = 0; index && n < s[0]; n++)
+            index[n] = n % 9 == 4   ? s[1] + n % 3
+                       : n % 9 == 7 ? -1
+                                    : (int32_t)(rng_u32(&bed->rng) % (uint32_t)s[1]);
+        CHECK(run_trial(bed, OP_EMBEDDING_BACKWARD, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+int algebra_cases(struct op_testbed *bed, enum op op) {
+    if (op == OP_MATMUL) return matmul(bed);
+    return op == OP_EMBEDDING_BACKWARD ? embedding(bed) : sum(bed, op);
+}

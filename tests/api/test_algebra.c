@@ -1,0 +1,286 @@
+/* matmul, sum, mean, embedding and reshape of the public library on every kind of device: PyTorch's
+ * numbers and gradients, backward from one number, and what is refused. */
+#include <math.h>
+
+#include "tests/api/shared.h"
+#include "tests/golden/algebra.h"
+
+/* Sums of at most 10 numbers below 1, rounded to float a few times; a wrong term is 1e-2. */
+static const double TOLERANCE = 2e-6;
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+enum { MOST = 256 };
+
+/* value(i, a) of make_algebra.py. */
+static float value(int i, int a) {
+    return (float)((i * a + 13) % 1000 / 500.0 - 1);
+}
+
+static duet_tensor *tensor_of(duet_device *device, int rank, const int *shape, int a) {
+    float host[MOST];
+    duet_tensor *tensor;
+    for (int i = 0; i < MOST; i++)
+        host[i] = value(i, a);
+    MUST(duet_tensor_create(&tensor, device, DUET_F32, rank, shape, host));
+    return tensor;
+}
+
+static void expect_numbers(const char *what, int code, duet_tensor *got, const double *want,
+                           size_t count) {
+    float host[MOST];
+    cr_assert_eq(code, DUET_OK, "%s: %s", what, duet_error());
+    cr_assert_eq(duet_tensor_count(got), count, "%s has %zu numbers", what, duet_tensor_count(got));
+    MUST(duet_tensor_read(got, host));
+    for (size_t i = 0; i < count; i++)
+        cr_assert(fabs((double)host[i] - want[i]) <= TOLERANCE, "%s[%zu] is %.9g, not %.9g", what,
+                  i, (double)host[i], want[i]);
+    duet_tensor_free(got);
+}
+
+/* Backward from y with the gradient value(i, 3571); y and the leaves' gradients are as given. */
+struct fact {
+    const double *y, *da, *db;
+    size_t y_count, da_count, db_count;
+};
+#define FACT(name) \
+    { name##_y, name##_da, name##_db, COUNT(name##_y), COUNT(name##_da), COUNT(name##_db) }
+#define FACT_OF_ONE(name) \
+    { name##_y, name##_da, NULL, COUNT(name##_y), COUNT(name##_da), 0 }
+
+static void check_fact(duet_tape *tape, duet_device *device, const char *what, duet_var *y,
+                       duet_var *a, duet_var *b, const struct fact *f) {
+    duet_tensor *got, *dy;
+    int shape[DUET_MAX_RANK], code = duet_var_value(&got, tape, y);
+    cr_assert_eq(code, DUET_OK, "%s: %s", what, duet_error());
+    for (int i = 0; i < DUET_MAX_RANK; i++)
+        shape[i] = duet_tensor_dim(got, i);
+    dy = tensor_of(device, duet_tensor_rank(got), shape, 3571);
+    expect_numbers(what, code, got, f->y, f->y_count);
+    MUST(duet_backward_from(tape, y, dy));
+    code = duet_var_grad(&got, tape, a);
+    expect_numbers(what, code, got, f->da, f->da_count);
+    if (b) code = duet_var_grad(&got, tape, b);
+    if (b) expect_numbers(what, code, got, f->db, f->db_count);
+    duet_tensor_free(dy);
+}
+
+static const struct {
+    int a_rank, a[4], b_rank, b[4];
+    struct fact fact;
+} products[] = {{2, {3, 4}, 2, {4, 5}, FACT(matmul_0)},
+                {1, {4}, 1, {4}, FACT(matmul_1)},
+                {2, {3, 4}, 1, {4}, FACT(matmul_2)},
+                {1, {4}, 2, {4, 5}, FACT(matmul_3)},
+                {3, {2, 3, 4}, 3, {2, 4, 5}, FACT(matmul_4)},
+                {3, {2, 3, 4}, 2, {4, 5}, FACT(matmul_5)},
+                {3, {2, 3, 4}, 1, {4}, FACT(matmul_6)},
+                {4, {2, 2, 3, 4}, 4, {2, 2, 4, 2}, FACT(matmul_7)}};
+
+enum { ALL = -100 }; /* in place of a dimension */
+static const struct {
+    int rank, shape[4], dim;
+    struct fact sum, mean;
+} sums[] = {{2, {3, 4}, ALL, FACT_OF_ONE(sum_0), FACT_OF_ONE(mean_0)},
+            {2, {3, 4}, 0, FACT_OF_ONE(sum_1), FACT_OF_ONE(mean_1)},
+            {2, {3, 4}, -1, FACT_OF_ONE(sum_2), FACT_OF_ONE(mean_2)},
+            {3, {2, 3, 4}, 1, FACT_OF_ONE(sum_3), FACT_OF_ONE(mean_3)},
+            {4, {2, 3, 2, 3}, 3, FACT_OF_ONE(sum_4), FACT_OF_ONE(mean_4)},
+            {1, {5}, 0, FACT_OF_ONE(sum_5), FACT_OF_ONE(mean_5)}};
+
+static void check_products(duet_device *device, duet_tape *tape) {
+    for (size_t i = 0; i < COUNT(products); i++) {
+        char what[32];
+        snprintf(what, sizeof what, "matmul %zu", i);
+        duet_tensor *a = tensor_of(device, products[i].a_rank, products[i].a, 7919),
+                    *b = tensor_of(device, products[i].b_rank, products[i].b, 6131);
+        MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
+        duet_var *va = duet_free_leaf(tape, a), *vb = duet_free_leaf(tape, b);
+        check_fact(tape, device, what, duet_matmul(tape, va, vb), va, vb, &products[i].fact);
+        duet_tensor_free(a);
+        duet_tensor_free(b);
+    }
+}
+
+static void check_sums(duet_device *device, duet_tape *tape) {
+    for (size_t i = 0; i < 2 * COUNT(sums); i++) {
+        int mean = i % 2, dim = sums[i / 2].dim;
+        char what[32];
+        snprintf(what, sizeof what, "%s %zu", mean ? "mean" : "sum", i / 2);
+        duet_tensor *x = tensor_of(device, sums[i / 2].rank, sums[i / 2].shape, 7919);
+        MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
+        duet_var *leaf = duet_free_leaf(tape, x),
+                 *y = dim == ALL ? (mean ? duet_mean(tape, leaf) : duet_sum(tape, leaf))
+                      : mean     ? duet_mean_dim(tape, leaf, dim)
+                                 : duet_sum_dim(tape, leaf, dim);
+        check_fact(tape, device, what, y, leaf, NULL, mean ? &sums[i / 2].mean : &sums[i / 2].sum);
+        duet_tensor_free(x);
+    }
+}
+
+enum { SAMPLES = 5, WORDS = 2, ROWS = 4, WIDTH = 3 };
+
+static void check_embedding(duet_device *device, duet_tape *tape) {
+    float table[ROWS * WIDTH];
+    int32_t indices[SAMPLES * WORDS];
+    const struct duet_param shape = {"embedding.weight", 2, {ROWS, WIDTH}, table};
+    duet_params *params;
+    duet_tensor *index, *dy, *got;
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        table[i] = value(i, 7919);
+    for (int i = 0; i < SAMPLES * WORDS; i++)
+        indices[i] = (i * 5 + 1) % ROWS;
+    MUST(duet_params_create(&params, device, &shape, 1));
+    MUST(duet_tensor_create(&index, device, DUET_I32, 2, (int[]){SAMPLES, WORDS}, indices));
+    dy = tensor_of(device, 3, (int[]){SAMPLES, WORDS, WIDTH}, 3571);
+    for (int pass = 0; pass < 2; pass++) { /* the second goes on into other functions */
+        MUST(duet_tape_begin(tape, params, SAMPLES, DUET_TRAIN));
+        duet_var *y = duet_embedding(tape, index, 0);
+        if (pass) y = duet_reshape(tape, duet_flatten(tape, y), 3, (int[]){-1, WORDS, WIDTH});
+        int code = duet_var_value(&got, tape, y);
+        expect_numbers("embedding", code, got, embedding_y, COUNT(embedding_y));
+        MUST(duet_backward_from(tape, y, dy));
+        MUST(duet_tensor_to(&got, duet_params_grad(params, 0), device));
+        expect_numbers("its gradient", DUET_OK, got, embedding_dw, COUNT(embedding_dw));
+    }
+    duet_tensor_free(dy);
+    duet_tensor_free(index);
+    duet_params_free(params);
+}
+
+/* loss = ((x w - t)^2).mean(), as a script writes it: backward starts from one number. */
+static void check_scalar(duet_device *device, duet_tape *tape) {
+    enum { K = 3 };
+    const double x[SAMPLES][K] = {{1, 2, 0}, {0, -1, 1}, {2, 0, 1}, {1, 1, 1}, {-1, 0, 2}};
+    const double w[K] = {.5, -1, 2}, t[SAMPLES] = {1, 0, -1, 2, 0};
+    float fx[SAMPLES * K], fw[K], ft[SAMPLES], got[K], loss;
+    double want[K] = {0}, mean = 0;
+    for (int n = 0; n < SAMPLES; n++) {
+        double d = -t[n];
+        for (int k = 0; k < K; k++)
+            d += x[n][k] * w[k], fx[n * K + k] = (float)x[n][k], fw[k] = (float)w[k];
+        for (int k = 0; k < K; k++)
+            want[k] += 2 * d * x[n][k] / SAMPLES;
+        mean += d * d / SAMPLES, ft[n] = (float)t[n];
+    }
+    duet_tensor *X, *W, *T, *out;
+    MUST(duet_tensor_create(&X, device, DUET_F32, 2, (int[]){SAMPLES, K}, fx));
+    MUST(duet_tensor_create(&W, device, DUET_F32, 1, (int[]){K}, fw));
+    MUST(duet_tensor_create(&T, device, DUET_F32, 1, (int[]){SAMPLES}, ft));
+    MUST(duet_tape_begin(tape, NULL, SAMPLES, DUET_TRAIN));
+    duet_var *leaf = duet_free_leaf(tape, W), *y = duet_matmul(tape, duet_input(tape, X), leaf),
+             *d = duet_subtract(tape, y, duet_input(tape, T)),
+             *root = duet_mean(tape, duet_multiply(tape, d, d));
+    MUST(duet_backward(tape, root));
+    MUST(duet_var_grad(&out, tape, leaf));
+    MUST(duet_tensor_read(out, got));
+    duet_tensor_free(out);
+    MUST(duet_var_value(&out, tape, root));
+    MUST(duet_tensor_read(out, &loss));
+    cr_assert(fabs((double)loss - mean) <= TOLERANCE, "the loss is %g, not %g", (double)loss, mean);
+    for (int k = 0; k < K; k++)
+        cr_assert(fabs((double)got[k] - want[k]) <= TOLERANCE, "dw[%d] is %g, not %g", k,
+                  (double)got[k], want[k]);
+    MUST_FAIL(duet_backward(tape, y), DUET_USAGE, "only for scalar outputs");
+    duet_tensor_free(out), duet_tensor_free(X), duet_tensor_free(W), duet_tensor_free(T);
+}
+
+Test(api_algebra, pytorch_has_the_same_numbers, .timeout = 60) {
+    for (int kind = 0; kind < API_KINDS; kind++) {
+        duet_device *device;
+        duet_tape *tape;
+        MUST(duet_devices_open(&device, 1, api_kinds[kind], api_memory(api_kinds[kind])));
+        MUST(duet_tape_create(&tape, device));
+        check_products(device, tape);
+        check_sums(device, tape);
+        check_embedding(device, tape);
+        check_scalar(device, tape);
+        duet_tape_free(tape);
+        duet_devices_close(&device, 1);
+    }
+}
+
+/* A pass without samples: sums of nothing are 0, means are NaN, gradients are empty or 0. */
+Test(api_algebra, no_samples, .timeout = 30) {
+    duet_device *device;
+    duet_tape *tape;
+    duet_tensor *X, *W, *out;
+    float number;
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    MUST(duet_tape_create(&tape, device));
+    MUST(duet_tensor_create(&X, device, DUET_F32, 2, (int[]){0, 3}, NULL));
+    MUST(duet_tensor_create(&W, device, DUET_F32, 2, (int[]){3, 1}, &(float[]){1, 2, 3}));
+    for (int mean = 0; mean < 2; mean++) {
+        MUST(duet_tape_begin(tape, NULL, 0, DUET_TRAIN));
+        duet_var *x = duet_leaf(tape, X), *w = duet_free_leaf(tape, W),
+                 *y = duet_matmul(tape, x, w), *s = mean ? duet_mean(tape, y) : duet_sum(tape, y);
+        MUST(duet_backward(tape, s));
+        MUST(duet_var_value(&out, tape, s));
+        MUST(duet_tensor_read(out, &number));
+        cr_assert(mean ? isnan(number) : number == 0);
+        duet_tensor_free(out);
+        MUST(duet_var_grad(&out, tape, w));
+        MUST(duet_tensor_read(out, (float[3]){0}));
+        duet_tensor_free(out);
+    }
+    duet_tensor_free(X), duet_tensor_free(W);
+    duet_tape_free(tape);
+    duet_devices_close(&device, 1);
+}
+
+static void refused(duet_tape *t, duet_var *y, const char *says) {
+    cr_assert_null(y, "not refused: %s", says);
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, says);
+    cr_assert_null(strchr(duet_error(), '\n'));
+}
+
+Test(api_algebra, what_is_refused, .timeout = 30) {
+    static const char *const dims = "expected to be in range of [-2, 1]";
+    duet_device *devices[2];
+    duet_tape *tape;
+    duet_params *params;
+    duet_tensor *x, *elsewhere, *index, *m, *lone;
+    const struct duet_param shape[2] = {{"w", 2, {4, 3}, NULL}, {"b", 1, {4}, NULL}};
+    MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
+    MUST(duet_tape_create(&tape, devices[0]));
+    MUST(duet_params_create(&params, devices[0], shape, 2));
+    x = tensor_of(devices[0], 2, (int[]){5, 6}, 1), m = tensor_of(devices[0], 2, (int[]){7, 6}, 1);
+    elsewhere = tensor_of(devices[1], 2, (int[]){5, 6}, 1);
+    MUST(duet_tensor_create(&index, devices[0], DUET_I32, 1, (int[]){5}, NULL));
+    MUST(duet_tensor_create(&lone, devices[1], DUET_I32, 1, (int[]){5}, NULL));
+    for (int i = 0; i < 17; i++) {
+        MUST(duet_tape_begin(tape, i == 9 ? NULL : params, i == 13 ? 4 : 5, DUET_TRAIN));
+        duet_tape *t = tape;
+        duet_var *v = i == 13 ? NULL : duet_input(t, x), *f = duet_free_leaf(t, m);
+        switch (i) {
+        case 0:
+            refused(t, duet_matmul(t, v, v), "mat1 and mat2 shapes cannot be multiplied");
+            break;
+        case 1: refused(t, duet_sum_dim(t, v, 2), dims); break;
+        case 2: refused(t, duet_mean_dim(t, v, -3), dims); break;
+        case 3: refused(t, duet_reshape(t, v, 2, (int[]){5, 7}), "reshape: "); break;
+        case 4: refused(t, duet_reshape(t, v, 3, (int[]){5, -1, -1}), "reshape: "); break;
+        case 5: refused(t, duet_reshape(t, v, 2, (int[]){6, 5}), "reshape: "); break;
+        case 6: refused(t, duet_reshape(t, v, 2, NULL), "reshape: "); break;
+        case 7: refused(t, duet_free_leaf(t, elsewhere), "lies on cpu(1)"); break;
+        case 8: refused(t, duet_embedding(t, index, 2), "begun with 2 of them"); break;
+        case 9: refused(t, duet_embedding(t, index, 0), "begun with 0 of them"); break;
+        case 10: refused(t, duet_embedding(t, NULL, 0), "no index was given"); break;
+        case 11: refused(t, duet_embedding(t, x, 0), "must be int32"); break;
+        case 12: refused(t, duet_embedding(t, lone, 0), "lies on cpu(1)"); break;
+        case 13: refused(t, duet_embedding(t, index, 0), "for 5 of 4 samples"); break;
+        case 14: refused(t, duet_embedding(t, index, 1), "a table of rank 1"); break;
+        case 15: refused(t, duet_dropout(t, f, .5), "7 rows, the pass 5 samples"); break;
+        default: refused(t, duet_linear(t, f, 0, -1), "7 rows, the pass 5 samples"); break;
+        }
+        cr_assert_null(duet_matmul(t, v, v)); /* the error stays */
+    }
+    cr_assert(!duet_matmul(NULL, NULL, NULL) && !duet_sum(NULL, NULL) && !duet_mean(NULL, NULL) &&
+              !duet_sum_dim(NULL, NULL, 0) && !duet_mean_dim(NULL, NULL, 0) &&
+              !duet_embedding(NULL, NULL, 0) && !duet_reshape(NULL, NULL, 2, NULL) &&
+              !duet_free_leaf(NULL, NULL));
+    duet_tensor_free(x), duet_tensor_free(m), duet_tensor_free(elsewhere);
+    duet_tensor_free(index), duet_tensor_free(lone);
+    duet_params_free(params);
+    duet_tape_free(tape);
+    duet_devices_close(devices, 2);
+}

@@ -1,0 +1,112 @@
+/* The fast matmul against the reference, over shapes that fit no tile: equal bits on every
+ * instruction set. The references of sums and of an embedding's gradient against loops that are
+ * written in another way. */
+#include "tests/nn/layer.h"
+
+static void check_matmul(const int s[4], int turned) { /* matrices, rows, columns, depth */
+    struct heap heap = {0};
+    int a_rows = turned == 1 ? s[3] : s[1], a_columns = turned == 1 ? s[1] : s[3],
+        b_rows = turned == 2 ? s[2] : s[3], b_columns = turned == 2 ? s[3] : s[2];
+    struct op_args a = {.in = {tensor_random(&heap, 1, 3, s[0], a_rows, a_columns, 1),
+                               tensor_random(&heap, 2, 3, s[0], b_rows, b_columns, 1)},
+                        .p.matmul = {turned == 1, turned == 2}},
+                   sizes = a, first = {.step = NULL};
+    struct tensor want = a.out[0] = tensor_new(&heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
+    host_reference_kernels[OP_MATMUL](&a);
+    sizes.in[0] = absolute(&heap, &a.in[0]), sizes.in[1] = absolute(&heap, &a.in[1]);
+    sizes.out[0] = tensor_like(&heap, &want);
+    host_reference_kernels[OP_MATMUL](&sizes);
+    for (int i = 0; i < ISAS; i++) {
+        char line[80];
+        host_kernel *kernel = kernel_of(OP_MATMUL, all_isas[i]);
+        if (!kernel) continue;
+        snprintf(line, sizeof line, "matmul %d x %d x %d x %d, turned %d, %s", s[0], s[1], s[2],
+                 s[3], turned, all_isas[i]);
+        a.out[0] = tensor_like(&heap, &want);
+        kernel(&a);
+        expect_near(line, &a.out[0], &want, &sizes.out[0], rounding((size_t)s[3]));
+        if (!first.out[0].data) first = a;
+        cr_assert(same_bits(&a.out[0], &first.out[0]), "%s: other bits", line);
+    }
+    heap_free(&heap);
+}
+
+Test(math_algebra, matmul, .timeout = 60) {
+    static const int shapes[][4] = {{1, 1, 1, 1},   {3, 2, 5, 7},     {2, 13, 33, 15},
+                                    {0, 3, 4, 5},   {1, 25, 31, 257}, {2, 12, 32, 16},
+                                    {1, 1, 70, 300}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int turned = 0; turned < 3; turned++)
+            check_matmul(shapes[i], turned);
+}
+
+/* A matrix has the same bits among any others. */
+Test(math_algebra, a_product_does_not_depend_on_its_company, .timeout = 30) {
+    for (int i = 0; i < ISAS; i++) {
+        struct heap heap = {0};
+        host_kernel *kernel = kernel_of(OP_MATMUL, all_isas[i]);
+        struct op_args all = {.in = {tensor_random(&heap, 1, 3, 5, 7, 19, 1),
+                                     tensor_random(&heap, 2, 3, 5, 19, 11, 1)},
+                              .out = {tensor_new(&heap, DTYPE_F32, 3, 5, 7, 11, 1)}};
+        if (!kernel) continue;
+        kernel(&all);
+        for (int n = 0; n < 5; n++) {
+            struct op_args one = all;
+            one.out[0] = tensor_new(&heap, DTYPE_F32, 3, 1, 7, 11, 1);
+            one.in[0].dims[0] = one.in[1].dims[0] = 1;
+            one.in[0].data = tensor_f32(&all.in[0]) + (ptrdiff_t)n * 7 * 19;
+            one.in[1].data = tensor_f32(&all.in[1]) + (ptrdiff_t)n * 19 * 11;
+            kernel(&one);
+            cr_assert_arr_eq(one.out[0].data, tensor_f32(&all.out[0]) + (ptrdiff_t)n * 7 * 11,
+                             7 * 11 * sizeof(float));
+        }
+        heap_free(&heap);
+    }
+}
+
+Test(math_algebra, sum_and_spread, .timeout = 30) {
+    static const int shapes[][3] = {{1, 1, 1}, {3, 40, 1}, {2, 5, 70}, {1, 9, 64}, {0, 2, 3}};
+    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        const int *s = shapes[i / 2];
+        struct heap heap = {0};
+        int divide = i % 2 ? s[1] : 1;
+        struct tensor x = tensor_random(&heap, 1, 3, s[0], s[1], s[2], 1),
+                      y = tensor_new(&heap, DTYPE_F32, 2, s[0], s[2], 1, 1),
+                      dx = tensor_like(&heap, &x);
+        struct op_args sum = {.in = {x}, .out = {y}, .p.sum.divide = divide},
+                       spread = {.in = {y}, .out = {dx}, .p.sum.divide = divide};
+        host_reference_kernels[OP_SUM](&sum);
+        for (int e = 0; e < s[0] * s[2]; e++) {
+            double want = 0;
+            for (int l = 0; l < s[1]; l++)
+                want += (double)tensor_f32(&x)[(e / s[2] * s[1] + l) * s[2] + e % s[2]];
+            cr_assert_eq(tensor_f32(&y)[e], (float)(want / divide), "sum %d of shape %zu", e,
+                         i / 2);
+        }
+        host_reference_kernels[OP_SPREAD](&spread);
+        for (int e = 0; e < s[0] * s[1] * s[2]; e++)
+            cr_assert_eq(tensor_f32(&dx)[e],
+                         tensor_f32(&y)[e / (s[1] * s[2]) * s[2] + e % s[2]] / (float)divide);
+        heap_free(&heap);
+    }
+}
+
+Test(math_algebra, embedding_backward, .timeout = 30) {
+    enum { COUNT = 50, ROWS = 6, WIDTH = 5 };
+    struct heap heap = {0};
+    struct tensor dy = tensor_random(&heap, 1, 2, COUNT, WIDTH, 1, 1),
+                  index = tensor_new(&heap, DTYPE_I32, 1, COUNT, 1, 1, 1),
+                  dw = tensor_new(&heap, DTYPE_F32, 2, ROWS, WIDTH, 1, 1);
+    for (int i = 0; i < COUNT; i++) /* row 4 gets nothing; -1, 6 and 7 are no rows */
+        ((int32_t *)index.data)[i] = (i * 7 % 9 == 4 ? 5 : i * 7 % 9) - 1;
+    host_reference_kernels[OP_EMBEDDING_BACKWARD](
+        &(struct op_args){.in = {dy, index}, .out = {dw}});
+    for (int e = 0; e < ROWS * WIDTH; e++) {
+        float want = 0;
+        for (int i = 0; i < COUNT; i++)
+            if (((int32_t *)index.data)[i] == e / WIDTH)
+                want += tensor_f32(&dy)[i * WIDTH + e % WIDTH];
+        cr_assert_eq(tensor_f32(&dw)[e], want, "element %d", e);
+    }
+    heap_free(&heap);
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Writes algebra.h: what PyTorch's matmul, sum, mean and F.embedding compute, in float64, for tests/nn/test_algebra.c.
+
+    python3 tests/golden/make_algebra.py            needs torch, a second
+
+Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1;
+a = value(i, 7919), b = value(i, 6131), dy = value(i, 3571); index i of an embedding is (i * 5 + 1) mod 4."""
+import pathlib
+
+import torch
+
+MATMULS = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4, 5)),
+           ((2, 3, 4), (4,)), ((2, 2, 3, 4), (2, 2, 4, 2))]
+SUMS = [((3, 4), None), ((3, 4), 0), ((3, 4), 1), ((2, 3, 4), 1), ((2, 3, 2, 3), 3), ((5,), 0)]
+
+
+def values(shape, a):
+    count = torch.Size(shape).numel()
+    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64).reshape(shape)
+
+
+def as_c(name, t):
+    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
+    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
+    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+
+
+text = f"""/* Made by make_algebra.py with torch {torch.__version__}: facts about PyTorch's functions. */
+#ifndef TESTS_GOLDEN_ALGEBRA_H
+#define TESTS_GOLDEN_ALGEBRA_H
+
+"""
+for i, (shape_a, shape_b) in enumerate(MATMULS):
+    a, b = values(shape_a, 7919).requires_grad_(), values(shape_b, 6131).requires_grad_()
+    y = torch.matmul(a, b)
+    y.backward(values(tuple(y.shape), 3571))
+    text += as_c(f"matmul_{i}_y", y) + as_c(f"matmul_{i}_da", a.grad) + as_c(f"matmul_{i}_db", b.grad)
+for name in "sum", "mean":
+    for i, (shape, dim) in enumerate(SUMS):
+        x = values(shape, 7919).requires_grad_()
+        y = getattr(torch, name)(x) if dim is None else getattr(torch, name)(x, dim)
+        y.backward(values(tuple(y.shape), 3571))
+        text += as_c(f"{name}_{i}_y", y) + as_c(f"{name}_{i}_da", x.grad)
+w = values((4, 3), 7919).requires_grad_()
+y = torch.nn.functional.embedding(torch.tensor([(i * 5 + 1) % 4 for i in range(10)]).reshape(5, 2), w)
+y.backward(values(tuple(y.shape), 3571))
+text += as_c("embedding_y", y) + as_c("embedding_dw", w.grad)
+(pathlib.Path(__file__).resolve().parent / "algebra.h").write_text(text + "\n#endif\n")
