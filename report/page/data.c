@@ -30,27 +30,42 @@ static int number_of(struct names *names, const char *text) {
     return names->count++;
 }
 
-/* before_ns: the start of the span before it on its lane. */
-static int write_span(struct json_writer *w, const struct span *s, int64_t before_ns,
-                      struct names *names) {
-    int name = number_of(names, s->name);
+/* spans[0 .. n) as one; before_ns: the start of the one before it on its lane. */
+static int write_span(struct json_writer *w, const struct span *const *spans, size_t n,
+                      int64_t before_ns, struct names *names) {
+    const struct span *s = spans[0];
+    int64_t end_ns = s->end_ns, cpu_ns = 0;
+    uint64_t bytes = 0;
+    char several[24];
+    snprintf(several, sizeof several, "%d spans", (int)n);
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i]->end_ns > end_ns) end_ns = spans[i]->end_ns;
+        cpu_ns += spans[i]->cpu_ns;
+        bytes += spans[i]->bytes;
+    }
+    int name = number_of(names, n > 1 ? several : s->name);
     if (name < 0) return fail(ERR_MEMORY, "report: no host memory");
     json_integer(w, NULL, s->start_ns - before_ns);
-    json_integer(w, NULL, s->end_ns - s->start_ns);
+    json_integer(w, NULL, end_ns - s->start_ns);
     json_integer(w, NULL, s->phase);
     json_integer(w, NULL, name);
     json_integer(w, NULL, s->waiting);
-    json_integer(w, NULL, s->cpu_ns);
-    json_natural(w, NULL, s->bytes);
+    json_integer(w, NULL, cpu_ns);
+    json_natural(w, NULL, bytes);
     return OK;
 }
 
-static int write_lanes(struct json_writer *w, const struct window *window, struct names *names) {
+/* What devices without detail have between joined spans, as a part of the window. */
+static const double JOINED_GAP = 0.002;
+
+static int write_lanes(struct json_writer *w, const struct window *window, int detailed,
+                       struct names *names) {
     const struct span *last = NULL;
     int64_t before_ns = 0;
+    double gap = JOINED_GAP * (double)(window->end_ns - window->start_ns);
     json_array(w, "lanes");
-    for (size_t i = 0; i < window->count; i++) {
-        const struct span *s = window->spans[i];
+    for (size_t i = 0, n; i < window->count; i += n) {
+        const struct span *const *spans = window->spans + i, *s = *spans;
         if (!last || last->device != s->device || window_row_of(last) != window_row_of(s)) {
             if (last) json_close(w), json_close(w);
             json_object(w, NULL);
@@ -59,7 +74,8 @@ static int write_lanes(struct json_writer *w, const struct window *window, struc
             json_array(w, "spans");
             before_ns = window->start_ns;
         }
-        CHECK(write_span(w, s, before_ns, names));
+        n = s->device < detailed ? 1 : window_joined(spans, window->count - i, gap);
+        CHECK(write_span(w, spans, n, before_ns, names));
         before_ns = s->start_ns;
         last = s;
     }
@@ -87,7 +103,7 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
             json_integer(w, "first_step", window.first_step);
             json_integer(w, "steps", window.steps);
             json_integer(w, "length", window.end_ns - window.start_ns);
-            int code = write_lanes(w, &window, names);
+            int code = write_lanes(w, &window, devices_in_detail(page), names);
             json_close(w);
             if (code) return window_free(&window), code;
         }
@@ -111,6 +127,46 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
     return OK;
 }
 
+/* ---- traffic ---- */
+
+/* An end of a link: a device, or the host behind all of them. */
+static uint64_t link_bytes(const struct run_record *r, int from, int to) {
+    int a = from < r->devices ? from : LINK_HOST, b = to < r->devices ? to : LINK_HOST;
+    return a == b ? 0 : r->traffic->bytes[a][b];
+}
+
+/* The bytes to each destination in all steps, neighbours that are equal as one pair. */
+static void write_row(struct json_writer *w, const struct run_record *r, int from) {
+    int ends = r->devices + 1, equal = 1;
+    json_array(w, NULL);
+    for (int to = 0; to < ends; to += equal) {
+        uint64_t bytes = link_bytes(r, from, to);
+        for (equal = 1; to + equal < ends && link_bytes(r, from, to + equal) == bytes;)
+            equal++;
+        json_integer(w, NULL, equal);
+        json_natural(w, NULL, bytes);
+    }
+    json_close(w);
+}
+
+static void write_traffic(struct json_writer *w, const struct page *page) {
+    json_object(w, "traffic");
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        char figure[24];
+        if (!r || r->devices < 2 || !has_traffic(page, i)) continue;
+        snprintf(figure, sizeof figure, "traffic-%d", i);
+        json_object(w, figure);
+        json_integer(w, "steps", r->steps);
+        json_array(w, "rows");
+        for (int from = 0; from <= r->devices; from++)
+            write_row(w, r, from);
+        json_close(w);
+        json_close(w);
+    }
+    json_close(w);
+}
+
 /* ---- the whole ---- */
 
 static int write_all(FILE *file, const struct page *page) {
@@ -120,6 +176,7 @@ static int write_all(FILE *file, const struct page *page) {
     json_object(&w, NULL);
     int code = write_timeline(&w, page, &names);
     free(names.text);
+    if (!code) write_traffic(&w, page);
     if (!code) code = playback_data(&w, page);
     CHECK(code);
     json_close(&w);

@@ -8,13 +8,15 @@
  *                "length": 12345678,
  *                "lanes": [{"device": 0, "row": 0, "spans": [start, length, phase, name, waiting,
  *                                                            cpu, bytes,  start, ...]}]}],
+ *      "traffic": {"traffic-1": {"steps": 40, "rows": [[links, bytes of each,  links, ...], ...]}},
  *      "playbacks": {"moves-1": [...], "playback": [COLLECTIVE, ...]}}
  *
- * A COLLECTIVE of the figure of that id is
+ * A row of traffic is a source, its links lead to each destination; the host stands behind the
+ * devices. A COLLECTIVE of the figure of that id is
  *
  *     {"title": "Bucket 0, 504 KiB by ring.", "algorithm": "ring", "ranks": 4, "chunks": 4,
  *      "hops": [{"moves": [from, to, added, first chunk, chunks, ...],
- *                "cells": [rank, chunk, "terms as hexadecimal bits", ...]}]}
+ *                "cells": [rank, first chunk, chunks, "terms as hexadecimal bits", ...]}]}
  *
  * and one of DP has, in place of the algorithm, "copies" and the sentences "before" and "after".
  * Times are nanoseconds. The start of a span counts from the start of the span before it on its

@@ -43,6 +43,34 @@ static void write_hop(struct json_writer *w, const struct hops *h, int hop) {
     json_close(w);
 }
 
+/* What chunk c of rank r shows. */
+static uint64_t terms_of(const struct hops_state *state, const struct dp_move *move, int r, int c) {
+    uint64_t terms = hops_state_terms(state, r, c);
+    return move ? dp_move_terms(move, c, terms) : terms;
+}
+
+/* The chunks of a rank that have changed since before[], neighbours that are equal together. */
+static void write_changes(struct json_writer *w, const struct hops *h,
+                          const struct hops_state *state, const struct dp_move *move, int r,
+                          uint64_t *before /* [chunk_count] */) {
+    for (int c = 0, n; c < h->chunk_count; c += n) {
+        uint64_t is = terms_of(state, move, r, c);
+        char hex[24];
+        n = 1;
+        if (before[c] == is) continue;
+        while (c + n < h->chunk_count && terms_of(state, move, r, c + n) == is &&
+               before[c + n] != is)
+            n++;
+        for (int k = 0; k < n; k++)
+            before[c + k] = is;
+        snprintf(hex, sizeof hex, "%" PRIx64, is);
+        json_integer(w, NULL, r);
+        json_integer(w, NULL, c);
+        json_integer(w, NULL, n);
+        json_string(w, NULL, hex);
+    }
+}
+
 static int write_hops(struct json_writer *w, const struct hops *h, struct hops_state *state,
                       const struct dp_move *move) {
     size_t cells = (size_t)h->n * (size_t)h->chunk_count;
@@ -56,16 +84,7 @@ static int write_hops(struct json_writer *w, const struct hops *h, struct hops_s
         write_hop(w, h, hop);
         json_array(w, "cells");
         for (int r = 0; !code && r < h->n; r++)
-            for (int c = 0; c < h->chunk_count; c++) {
-                uint64_t *was = &before[r * h->chunk_count + c], is = hops_state_terms(state, r, c);
-                char hex[24];
-                if (move) is = dp_move_terms(move, c, is);
-                if (*was == is) continue;
-                snprintf(hex, sizeof hex, "%" PRIx64, *was = is);
-                json_integer(w, NULL, r);
-                json_integer(w, NULL, c);
-                json_string(w, NULL, hex);
-            }
+            write_changes(w, h, state, move, r, before + (size_t)r * (size_t)h->chunk_count);
         json_close(w);
         json_close(w);
     }

@@ -41,6 +41,9 @@ int most_devices(const struct page *page);
 
 /* Steps in a timeline: two, or one where two have more spans than a page should hold. */
 int steps_to_show(const struct page *page);
+/* The devices below this one are shown kernel by kernel when the timeline is zoomed in; of the
+ * others neighbours of one phase stay joined, or the page would be too large. */
+int devices_in_detail(const struct page *page);
 
 /* An axis along the bottom, from x to x + width for 0 to `most`: marks, lines of `height` above
  * them, labels and the unit. */

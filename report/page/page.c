@@ -125,6 +125,11 @@ static int put_timeline(FILE *file, const struct page *page) {
     CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
                      "Each box is measured by a span. Here neighbours of one phase are joined; "
                      "zoom in to see every kernel."));
+    if (devices_in_detail(page) < most_devices(page))
+        put_paragraph(file, "",
+                      "So that the page stays small, only devices 0 to %d are shown kernel by "
+                      "kernel; of the others neighbours of one phase stay joined.",
+                      devices_in_detail(page) - 1);
     timeline_table(file, page);
     close_section(file);
     return OK;
@@ -150,13 +155,14 @@ static int put_traffic(FILE *file, const struct page *page) {
                   "move: DP sends everything through one device, DDP does not.");
     for (int i = 0; i < page->count; i++) {
         if (!page->run[i].run || page->run[i].run->devices < 2 || !has_traffic(page, i)) continue;
-        char caption[200];
+        char caption[200], id[24];
         fprintf(file, "<div class=\"pair\">\n");
         snprintf(caption, sizeof caption, "%s: bytes a step; the thicker an arrow, the more.",
                  page->run[i].title);
         CHECK(put_figure(file, page, NULL, draw_links, i, caption));
         snprintf(caption, sizeof caption, "%s: from the row to the column.", page->run[i].title);
-        CHECK(put_figure(file, page, NULL, draw_matrix, i, caption));
+        snprintf(id, sizeof id, "traffic-%d", i);
+        CHECK(put_figure(file, page, id, draw_matrix, i, caption));
         fprintf(file, "</div>\n");
         any = 1;
     }
@@ -267,7 +273,7 @@ int page_write(FILE *file, const struct page *page) {
     close_section(file);
     fprintf(file, "</main>\n<script type=\"application/json\" id=\"data\">");
     CHECK(page_data(file, page));
-    fprintf(file, "</script>\n<script>\n%s%s%s</script>\n</body>\n</html>\n", asset_timeline_js,
-            asset_playback_js, asset_page_js);
+    fprintf(file, "</script>\n<script>\n%s%s%s%s</script>\n</body>\n</html>\n", asset_timeline_js,
+            asset_playback_js, asset_traffic_js, asset_page_js);
     return OK;
 }

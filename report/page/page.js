@@ -20,6 +20,8 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const timeline = document.getElementById("timeline");
   if (timeline && data.runs.length) new Timeline(timeline, data);
+  for (const [figure, links] of Object.entries(data.traffic))
+    new TrafficReader(document.getElementById(figure), links);
   for (const [figure, collectives] of Object.entries(data.playbacks))
     if (collectives.length) new Playback(document.getElementById(figure), collectives);
 }

@@ -137,6 +137,12 @@ void picture_frame(struct picture *p, double x, double y, double width, double h
     put_end(p, "rect", tip);
 }
 
+void picture_area(struct picture *p, double x, double y, double width, double height) {
+    if (p->form == PICTURE_SLIDE) return;
+    put_place(p, x, y, width, height);
+    fprintf(p->file, " class=\"area\"/>\n");
+}
+
 void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
                   double thickness) {
     fprintf(p->file, "<line x1=\"%.5g\" y1=\"%.5g\" x2=\"%.5g\" y2=\"%.5g\"", x1, y1, x2, y2);

@@ -46,6 +46,9 @@ void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2
                    enum shade shade, double thickness, const char *tip);
 void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade);
 
+/* Inside a page, an area without colour by which JavaScript finds its way; nothing in a file. */
+void picture_area(struct picture *p, double x, double y, double width, double height);
+
 /* A line through points: begin, a point at a time, end. */
 void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity);
 void picture_curve_point(struct picture *p, double x, double y);

@@ -47,8 +47,10 @@ class Playback {
     let state = Array.from({length: ranks}, () => new Array(chunks).fill(0n));
     for (const hop of hops) {
       state = state.map((row) => row.slice());
-      for (let i = 0; i < hop.cells.length; i += 3)
-        state[hop.cells[i]][hop.cells[i + 1]] = BigInt(`0x${hop.cells[i + 2]}`);
+      for (let i = 0; i < hop.cells.length; i += 4) {
+        const [rank, first, count, terms] = hop.cells.slice(i, i + 4);
+        state[rank].fill(BigInt(`0x${terms}`), first, first + count);
+      }
       states.push(state);
     }
     return states;
@@ -135,8 +137,9 @@ class Playback {
     const all = data.chunks * data.ranks, full = (1n << BigInt(data.ranks)) - 1n;
     const done = states[hop].flat().filter((terms) => terms === full).length;
     if (!hop) {
-      return "Before: each rank holds its own gradients alone, cut into " +
-        `${data.chunks} chunks. ${hops} hops follow.`;
+      return "Before: each rank holds its own gradients alone" +
+        `${data.chunks > 1 ? `, cut into ${data.chunks} chunks` : ""}. ` +
+        `${hops} hop${hops > 1 ? "s follow" : " follows"}.`;
     }
     const moves = this.movesNow(), adds = moves.filter((move) => move.added).length;
     const slices = ["ring", "direct"].includes(data.algorithm);

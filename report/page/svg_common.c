@@ -49,17 +49,29 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay small enough to be sent around, and a span takes about 25 bytes. */
-enum { MOST_SPANS = 6000 };
+/* A page should stay small enough to be sent around, and a span takes about 36 bytes. */
+enum { MOST_SPANS = 6000, MOST_DETAILED = 10000 };
 
-int steps_to_show(const struct page *page) {
+/* Spans of a step of all runs, about; `each` 1: of one device of each run. */
+static double spans_of_step(const struct page *page, int each) {
     double spans = 0;
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         int kept = r && r->steps < REPORT_STEPS ? r->steps : REPORT_STEPS;
-        if (r && r->steps) spans += 2 * (double)r->kept.count / kept;
+        if (r && r->steps) spans += (double)r->kept.count / kept / (each ? r->devices : 1);
     }
-    return spans > MOST_SPANS ? 1 : 2;
+    return spans;
+}
+
+int steps_to_show(const struct page *page) {
+    return 2 * spans_of_step(page, 0) > MOST_SPANS ? 1 : 2;
+}
+
+int devices_in_detail(const struct page *page) {
+    double each = steps_to_show(page) * spans_of_step(page, 1);
+    int devices = most_devices(page);
+    if (each * devices <= MOST_DETAILED) return devices;
+    return each > MOST_DETAILED / 2 ? 2 : (int)(MOST_DETAILED / each);
 }
 
 static void axis_label(double value, double step, enum axis_unit unit, char text[32]) {

@@ -27,8 +27,8 @@ static void end_words(const struct matrix *m, int end, char text[32]) {
         snprintf(text, 32, "%d", end);
 }
 
-/* Thousands of tips would make the page slow, and their squares are too small to rest on: from here
- * on the table below the picture has the numbers alone. */
+/* Thousands of tips would make the page slow and large: from here on JavaScript says what the link
+ * under the pointer carries, and the table below the picture has the numbers. */
 enum { MOST_WITH_TIPS = 33 };
 
 /* Four strengths of one colour: a class each would be as many colours, so the strength is the size
@@ -85,14 +85,16 @@ int draw_matrix(struct picture *p, const struct page *page, int index) {
         picture_line(p, m.x + at, m.y, m.x + at, m.y + all, SHADE_GRID, 1);
         picture_line(p, m.x, m.y + at, m.x + all, m.y + at, SHADE_GRID, 1);
     }
+    picture_area(p, m.x, m.y, m.ends * m.cell, m.ends * m.cell);
     draw_cells(p, page, index, &m);
     for (int a = 0; a < m.ends; a++) {
         char text[32];
         if (a % label_every(m.ends) && a < m.ends - 1) continue;
         if (a < m.ends - 1 && a > m.ends - 4 && m.ends > 20) continue; /* the host stands there */
         end_words(&m, a, text);
-        picture_text(p, m.x + (a + 0.5) * m.cell, m.y - 0.4 * f, ANCHOR_MIDDLE, SHADE_QUIET, "%s",
-                     text);
+        int cut = a == m.ends - 1 && m.cell < 2.4 * f; /* "host" would stand out */
+        picture_text(p, cut ? m.x + m.ends * m.cell : m.x + (a + 0.5) * m.cell, m.y - 0.4 * f,
+                     cut ? ANCHOR_END : ANCHOR_MIDDLE, SHADE_QUIET, "%s", text);
         picture_text(p, m.x - 0.4 * f, m.y + (a + 0.5) * m.cell + 0.36 * f, ANCHOR_END, SHADE_QUIET,
                      "%s", text);
     }

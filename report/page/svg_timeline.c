@@ -1,7 +1,5 @@
 /* The timeline: what every device did in one or two steps, all runs on one axis. Spans of a phase
  * that follow each other are one box here; JavaScript shows each kernel. */
-#include <string.h>
-
 #include "base/error.h"
 #include "report/page/draw.h"
 #include "report/page/window.h"
@@ -55,23 +53,6 @@ static int key_of(const struct page *page, const struct window *windows,
     return n;
 }
 
-/* The spans from spans[0] on that are drawn as one box: the same row, phase and kind, and no gap
- * that could be seen. */
-static size_t together(const struct span **spans, size_t count, double least_gap) {
-    size_t n = 1;
-    int64_t end = spans[0]->end_ns;
-    while (n < count && spans[n]->device == spans[0]->device &&
-           window_row_of(spans[n]) == window_row_of(spans[0]) &&
-           spans[n]->phase == spans[0]->phase && spans[n]->waiting == spans[0]->waiting &&
-           (double)(spans[n]->start_ns - end) <= least_gap &&
-           /* buckets are drawn one by one */
-           (spans[n]->lane != LANE_COMM || !strcmp(spans[n]->name, spans[0]->name))) {
-        if (spans[n]->end_ns > end) end = spans[n]->end_ns;
-        n++;
-    }
-    return n;
-}
-
 static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
                        double top, double each) {
     double scale = l->width / l->axis_ns;
@@ -79,7 +60,7 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
         const struct span *s = w->spans[i];
         char text[32], tip[128];
         int64_t end = s->end_ns;
-        n = together(w->spans + i, w->count - i, 0.6 / scale);
+        n = window_joined(w->spans + i, w->count - i, 0.6 / scale);
         for (size_t k = 1; k < n; k++)
             if (w->spans[i + k]->end_ns > end) end = w->spans[i + k]->end_ns;
         double x = l->gutter + (double)(s->start_ns - w->start_ns) * scale,

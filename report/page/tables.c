@@ -8,10 +8,11 @@
 #include "report/page/times.h"
 #include "report/text.h"
 
-static void put_head(FILE *file, const struct page *page, int i, int device) {
+/* Of devices first .. end - 1, which have one row. */
+static void put_head(FILE *file, const struct page *page, int i, int first, int end) {
     fprintf(file, "<tr><th scope=\"row\">");
     html_text(file, page->run[i].title);
-    fprintf(file, "</th><td>%d</td>", device);
+    fprintf(file, end > first + 1 ? "</th><td>%d to %d</td>" : "</th><td>%d</td>", first, end - 1);
 }
 
 static void put_bytes(FILE *file, uint64_t bytes, int i, const char *path, int d, const char *key) {
@@ -136,21 +137,43 @@ void summary_table(FILE *file, const struct page *page) {
 
 /* ---- below the pictures: each device in a row ---- */
 
+/* From how many devices on the tables are kept short: neighbours with equal numbers share a row. */
+enum { MOST_ROWS_EACH = 32 };
+
+/* The end of the devices from d on that held the same as d. */
+static int end_of_same_memory(const struct run_record *r, int d) {
+    const struct ledger *a = &r->device[d].memory;
+    int end = d + 1;
+    for (; r->devices > MOST_ROWS_EACH && end < r->devices; end++) {
+        const struct ledger *b = &r->device[end].memory;
+        if (a->capacity != b->capacity || a->total_peak != b->total_peak ||
+            memcmp(a->at_peak, b->at_peak, sizeof a->at_peak) != 0)
+            break;
+    }
+    return end;
+}
+
+static void memory_row(FILE *file, const struct page *page, int i, int d, int end) {
+    const struct ledger *m = &page->run[i].run->device[d].memory;
+    char key[32];
+    put_head(file, page, i, d, end);
+    put_bytes(file, m->capacity, i, "memory_capacity", d, "");
+    put_bytes(file, m->total_peak, i, "memory_peak", d, "");
+    for (int c = 0; c < MEM_CAUSE_COUNT; c++)
+        put_bytes(file, m->at_peak[c], i, "memory_at_peak_by_cause", d, cause_key(c, key));
+    fprintf(file, "</tr>\n");
+}
+
 void memory_table(FILE *file, const struct page *page) {
-    char head[400] = "run|device|limit|peak", key[32];
+    char head[400] = "run|device|limit|peak";
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
         snprintf(head + strlen(head), sizeof head - strlen(head), "|%s",
                  mem_cause_name((enum mem_cause)c));
     open_table(file, "memory at the peak, by cause", head);
     for (int i = 0; i < page->count; i++)
-        for (int d = 0; page->run[i].run && d < page->run[i].run->devices; d++) {
-            const struct ledger *m = &page->run[i].run->device[d].memory;
-            put_head(file, page, i, d);
-            put_bytes(file, m->capacity, i, "memory_capacity", d, "");
-            put_bytes(file, m->total_peak, i, "memory_peak", d, "");
-            for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-                put_bytes(file, m->at_peak[c], i, "memory_at_peak_by_cause", d, cause_key(c, key));
-            fprintf(file, "</tr>\n");
+        for (int d = 0, end; page->run[i].run && d < page->run[i].run->devices; d = end) {
+            end = end_of_same_memory(page->run[i].run, d);
+            memory_row(file, page, i, d, end);
         }
     close_table(file);
 }
@@ -159,6 +182,10 @@ static void put_ms(FILE *file, const struct run_record *r, int64_t ns, int i, in
                    const char *path, const char *key) {
     char words[32];
     double each = record_per_step(r, (double)ns) * 1e-6;
+    if (!ns && r->devices > MOST_ROWS_EACH) { /* nothing need not name its place */
+        fprintf(file, "<td>\xe2\x80\x93</td>");
+        return;
+    }
     snprintf(words, sizeof words, each > 0 ? "%.3f" : "\xe2\x80\x93", each);
     fprintf(file, "<td>");
     put_per_step(file, r, (double)ns, words, i, "per_device.%d.%s%s%s", d, path, *key ? "." : "",
@@ -183,7 +210,7 @@ void phase_table(FILE *file, const struct page *page) {
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
         for (int d = 0; r && r->timed && r->steps && d < r->devices; d++) {
-            put_head(file, page, i, d);
+            put_head(file, page, i, d, d + 1);
             for (int k = 0; k < PHASE_COUNT; k++)
                 if (any_time(page, k))
                     put_ms(file, r, r->device[d].phase_ns[k], i, d, "phase_ns",
@@ -202,9 +229,6 @@ static const char *link_words(int end, char text[16]) {
     snprintf(text, 16, end == LINK_HOST ? "host" : "device %d", end);
     return text;
 }
-
-/* From how many devices on neighbours that get the same share a row. */
-enum { MOST_ROWS_EACH = 32 };
 
 /* The end of the links from `a` that begin with the one to `b` and move as much as that. */
 static int end_of_equal(const struct run_record *r, int a, int b) {

@@ -92,6 +92,21 @@ int window_has_row(const struct window *window, enum window_row row) {
     return 0;
 }
 
+size_t window_joined(const struct span *const *spans, size_t count, double least_gap) {
+    size_t n = 1;
+    int64_t end = spans[0]->end_ns;
+    while (n < count && spans[n]->device == spans[0]->device &&
+           window_row_of(spans[n]) == window_row_of(spans[0]) &&
+           spans[n]->phase == spans[0]->phase && spans[n]->waiting == spans[0]->waiting &&
+           (double)(spans[n]->start_ns - end) <= least_gap &&
+           /* buckets are drawn one by one */
+           (spans[n]->lane != LANE_COMM || !strcmp(spans[n]->name, spans[0]->name))) {
+        if (spans[n]->end_ns > end) end = spans[n]->end_ns;
+        n++;
+    }
+    return n;
+}
+
 static int in_place_order(const void *left, const void *right) {
     const struct span *a = *(const struct span *const *)left,
                       *b = *(const struct span *const *)right;

@@ -29,6 +29,10 @@ enum window_row window_row_of(const struct span *span);
 /* 1 if some device has a span in that row. */
 int window_has_row(const struct window *window, enum window_row row);
 
+/* How many of spans[0 .. count) belong together: the same row, phase and kind, one behind the other
+ * with gaps of at most `least_gap` ns. Buckets stay apart. */
+size_t window_joined(const struct span *const *spans, size_t count, double least_gap);
+
 /* Time of one bucket's allreduce: how much of it lay beside work of the same device's compute lane,
  * and how much beside none. Wall times, the mean over the devices and over the kept steps but the
  * first two. */

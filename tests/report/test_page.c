@@ -104,6 +104,26 @@ Test(page, many_devices, .timeout = 60) {
     free_runs();
 }
 
+/* Of many devices with many spans only the first are shown kernel by kernel. */
+Test(page, spans_of_many_devices_are_joined, .timeout = 60) {
+    struct page page = three_runs(64);
+    for (int i = 0; i < 3; i++)
+        runs[i].steps = 1;
+    check_page(&page, "</html>", " spans\"");
+    for (int d = 0; d < 64; d++)
+        for (int k = 0; k < 300; k++) {
+            struct span s = {.step = 7, .device = (int16_t)d, .phase = PHASE_OPTIMIZER};
+            s.start_ns = 1700060000 + k * 100, s.end_ns = s.start_ns + 100;
+            strcpy(s.name, "update"), span_add(&runs[1].kept, &s);
+        }
+    check_page(&page, "\"300 spans\"", NULL);
+    check_page(&page, "only devices 0 to 31 are shown kernel by kernel", NULL);
+    free_runs();
+    page = three_runs(4);
+    check_page(&page, "</html>", "are shown kernel by kernel");
+    free_runs();
+}
+
 /* A speed that another program took a core from is said to be so, and no other. */
 Test(page, a_busy_machine_is_said, .timeout = 30) {
     struct page page = three_runs(2);
