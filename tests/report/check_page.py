@@ -7,8 +7,8 @@ Each PAGE must load without a network and without a message on the console, must
 and 1600 pixels in either theme, and must have every section, a text for every picture and a caption
 for every figure. The PAGE behind --json is that of a `duet compare` over several devices: its
 controls are worked by mouse and by keyboard, its numbers are compared with the JSON of the same
-run, and it is opened once without JavaScript. The PAGE behind --many is
-made by hand, with the links of tests/report/pages.h over 64 devices. Prints what is wrong, and ends with 1 if anything is;
+run, and it is opened once without JavaScript. The PAGE behind --many is made by hand, with the
+links of tests/report/pages.h over 64 devices. Prints what is wrong, and ends with 1 if anything is;
 77: there is no browser.
 """
 import json
