@@ -24,6 +24,11 @@ static const struct executor_kind *executors_of(enum device_kind kind) {
     return NULL;
 }
 
+int allreduce_meet(struct comm *comm, struct device *device) {
+    const struct executor_kind *kind = executors_of(device_config(device)->kind);
+    return kind && kind->meet ? kind->meet(comm, device) : OK;
+}
+
 /* ---- the end ---- */
 
 int allreduce_release(struct allreduce *ar) {

@@ -113,6 +113,9 @@ struct executor_kind {
      * zero when it returns. */
     int (*clear)(struct device *device, void *flags, size_t bytes);
 
+    /* As allreduce_meet. NULL: nothing to try. */
+    int (*meet)(struct comm *comm, struct device *device);
+
     /* Collective. Sets *ops, and *link where the figures for emulated devices, which it holds, do
      * not fit. ERR_USAGE, ERR_FAILED: no executor can serve these ranks. */
     int (*choose)(const struct executor_question *question, const struct executor_ops **ops,

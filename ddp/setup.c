@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "ddp/by_host.h"
 
@@ -127,6 +128,7 @@ int ddp_broadcast_values(struct comm *comm, struct param_set *params) {
     struct memory_handle mine, all[MAX_DEVICES];
     memset(&mine, 0, sizeof mine);
     memset(fds, -1, sizeof fds);
+    CHECK(allreduce_meet(comm, params->device));
     /* whatever was enqueued for the values is done */
     CHECK(stream_sync(device_compute(params->device)));
     if (rank == 0) CHECK(device_export(params->device, params->values, &mine, &fd));

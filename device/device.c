@@ -238,6 +238,18 @@ int device_reaches(struct device *device, const struct memory_handle *handle) {
     return !device->ops->reaches || device->ops->reaches(device, handle);
 }
 
+int device_meet(struct device *device, struct device *peer) {
+    return device->ops->meet ? device->ops->meet(device, peer) : OK;
+}
+
+const char *device_p2p_fault(const struct device *device) {
+    return device->ops->p2p_fault ? device->ops->p2p_fault(device) : "";
+}
+
+int device_is_stuck(const struct device *device) {
+    return device->ops->is_stuck && device->ops->is_stuck(device);
+}
+
 void device_unimport(struct device *device, void *memory) {
     if (memory) device->ops->unimport_memory(device, memory);
 }

@@ -233,10 +233,25 @@ struct memory_handle {
 };
 int device_export(struct device *device, const void *memory, struct memory_handle *handle, int *fd);
 int device_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
-/* 0: this device's GPU cannot reach the handle's (no peer access), so an import would fail. Else 1,
- * also for a GPU that is hidden from this process: there only the import can tell. */
+/* 0: this device's GPU cannot reach the handle's (no peer access, or one that was found not to
+ * work), so an import would fail or lie. Else 1, also for a GPU that is hidden from this process:
+ * there only the import can tell. */
 int device_reaches(struct device *device, const struct memory_handle *handle);
 void device_unimport(struct device *device, void *memory);
+
+/* Opens the way between two devices of this process, both idle, and tries it both ways. It comes
+ * before the first copy between them. Where the driver advertises a way that moves no bytes, copies
+ * go through host memory from then on, and device_p2p_fault says so. ERR_FAILED: the trial never
+ * ended, so the GPU is of no further use to this process. */
+int device_meet(struct device *device, struct device *peer);
+
+/* One line on GPUs that advertise peer-to-peer access (P2P) and move no bytes by it; "": none was
+ * found. Collectives between processes try P2P when they are opened. */
+const char *device_p2p_fault(const struct device *device);
+
+/* 1: such a trial hangs on the device's GPU. What would wait for the GPU must not be called: a
+ * process leaves by _exit. */
+int device_is_stuck(const struct device *device);
 
 /* Copies `bytes` bytes of imported memory (from any address inside it) into memory of the stream's
  * device, which must have imported it. Charged to the link from source_device, which is the

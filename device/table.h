@@ -85,6 +85,10 @@ struct device_ops {
     void (*unimport_memory)(struct device *device, void *memory);
     /* As device_reaches. NULL: every device of the kind reaches every other. */
     int (*reaches)(struct device *device, const struct memory_handle *handle);
+    /* As device_meet, device_p2p_fault and device_is_stuck. NULL: nothing to try. */
+    int (*meet)(struct device *device, struct device *peer);
+    const char *(*p2p_fault)(const struct device *device);
+    int (*is_stuck)(const struct device *device);
 };
 
 struct recording {

@@ -59,6 +59,11 @@ const char *doctor_kind_name(const struct doctor *d);
 int doctor_open(const struct doctor *d, int index, uint64_t bytes, int checked,
                 struct device **out);
 
+/* What a GPU's memory that another GPU reads wrong means to whoever has to mend it. */
+#define P2P_IS_BROKEN                                                                    \
+    "P2P is advertised and does not work: an IOMMU, ACS or a patched driver? Boot with " \
+    "iommu=pt, or set NCCL_P2P_DISABLE=1"
+
 /* Bytes in a block of data. The number is odd, so that a copy which drops its last byte is seen. */
 size_t doctor_block(const struct doctor *d);
 

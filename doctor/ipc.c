@@ -51,8 +51,8 @@ static int fetch(struct testbed *bed, struct rank_task *task) {
     if (good == bed->bytes)
         rank_note(bed->comm, task, 0, FINDING_OK, "%s copied, equal", size);
     else
-        rank_note(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is the first wrong one", good,
-                  size);
+        rank_note(bed->comm, task, 0, FINDING_OFF, "byte %zu of %s is the first wrong one%s", good,
+                  size, bed->d->kind == DEVICE_CUDA ? ": " P2P_IS_BROKEN : "");
     return OK;
 }
 

@@ -72,12 +72,14 @@ static int latency(struct testbed *bed, int from, int to, double *microseconds) 
     return OK;
 }
 
+static const char DIRECT[] = "direct";
+
 /* How bytes go from one device to the other. */
 static const char *route(const struct doctor *d, int from, int to) {
     int gpus = d->progress->gpus;
     if (d->kind != DEVICE_CUDA) return "one memory";
     if (gpus == 0 || from % gpus == to % gpus) return "one GPU";
-    return gpu_reaches(from % gpus, to % gpus) ? "direct" : "through host memory";
+    return gpu_reaches(from % gpus, to % gpus) ? DIRECT : "through host memory";
 }
 
 static int one_pair(struct testbed *bed, int from, int to) {
@@ -96,8 +98,9 @@ static int one_pair(struct testbed *bed, int from, int to) {
     for (int way = 0; way < WAYS; way++)
         if (good[way] != bed->bytes) {
             note(bed->d, FINDING_OFF, name, "every byte equal",
-                 "%s, %s: byte %zu of %s is the first wrong one", route(bed->d, from, to),
-                 way == PULLED ? "pulled" : "pushed", good[way], size);
+                 "%s, %s: byte %zu of %s is the first wrong one%s", route(bed->d, from, to),
+                 way == PULLED ? "pulled" : "pushed", good[way], size,
+                 !strcmp(route(bed->d, from, to), DIRECT) ? ": " P2P_IS_BROKEN : "");
             return OK;
         }
     note(bed->d, FINDING_OK, name, "every byte equal",

@@ -24,7 +24,7 @@ enum { RANK_TRIALS = 16 }; /* the most parts of a task that are judged one by on
 struct rank_finding {
     int done; /* 1: the fields below are written */
     enum finding_state state;
-    char text[160]; /* what was measured, or what was wrong */
+    char text[200]; /* what was measured, or what was wrong */
 };
 
 struct rank_task {

@@ -16,6 +16,9 @@ int device_group_init(struct device_group *group, int count, struct device *cons
         group->device[r] = devices[r];
     group->stream = device_compute(devices[0]);
     for (int r = 0; r < count; r++)
+        for (int peer = 0; peer < count; peer++)
+            if (peer != r) CHECK_GOTO(device_meet(devices[r], devices[peer]), code, failed);
+    for (int r = 0; r < count; r++)
         CHECK_GOTO(event_create(devices[r], &group->ready[r]), code, failed);
     CHECK_GOTO(event_create(devices[0], &group->done[0]), code, failed);
     return OK;

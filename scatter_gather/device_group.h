@@ -42,7 +42,8 @@ struct device_group {
 };
 
 /* devices[0..count): 1 .. MAX_DEVICES different devices, which must outlive the group. Device 0
- * leads. ERR_USAGE; on failure the group is zeroed. */
+ * leads. The ways between all of them are tried (device_meet). ERR_USAGE, ERR_FAILED; on failure
+ * the group is zeroed. */
 int device_group_init(struct device_group *group, int count, struct device *const *devices);
 
 /* The streams must be idle. A zeroed or half-built group is fine. */

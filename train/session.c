@@ -8,6 +8,7 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/program.h"
 #include "device/launch_lock.h"
 #include "train/bits.h"
 #include "train/live.h"
@@ -329,6 +330,9 @@ int session_is_stuck(struct session *s) {
     char text[1024];
     int stuck = 0;
     snprintf(text, sizeof text, "%s", error_message());
+    for (int i = 0; i < s->device_count && s->device[i]; i++)
+        stuck |= device_is_stuck(s->device[i]);
+    if (stuck) return 1;
     for (int i = 0; s->gpus && s->ranks == 1 && i < s->device_count && s->device[i]; i++) {
         stuck |= stream_sync(device_compute(s->device[i])) == ERR_TIMEOUT;
         stuck |= stream_sync(device_comm(s->device[i])) == ERR_TIMEOUT;
@@ -336,6 +340,13 @@ int session_is_stuck(struct session *s) {
     }
     fail(ERR_FAILED, "%s", text);
     return stuck;
+}
+
+void session_warn_of_p2p(const struct session *s) {
+    const char *fault = "";
+    for (int i = 0; i < s->device_count && !*fault; i++)
+        fault = device_p2p_fault(s->device[i]);
+    if (*fault && !s->rank) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
 }
 
 int session_close(struct session *s) {

@@ -87,11 +87,15 @@ int session_open(struct session *s, const struct run_config *config, struct comm
                  const float *initial, size_t initial_count, struct run_record *record);
 int session_close(struct session *s);
 
-/* Asked after a failure. 1: this process is alone and one of its GPUs does not end its work.
+/* Asked after a failure. 1: a trial of P2P hangs (device_is_stuck), or this process is alone and
+ * one of its GPUs does not end its work.
  * Freeing memory of any device on that GPU would wait for it without a deadline, so everything is
  * left to the end of the process. Keeps the error's text. In a job of ranks the collectives are
  * released first, and each rank's GPU memory belongs to its own process. */
 int session_is_stuck(struct session *s);
+
+/* On stderr, once: GPUs advertise P2P and move no bytes by it, and what the run does about it. */
+void session_warn_of_p2p(const struct session *s);
 
 /* 1 in the process that prints, saves and records. */
 static inline int session_leads(const struct session *s) {

@@ -3,7 +3,9 @@
 #include "allreduce/cuda/executor.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "allreduce/cuda/meet.h"
 #include "allreduce/cuda/nccl.h"
 #include "allreduce/cuda/step.h"
 #include "allreduce/cuda/upload.h"
@@ -20,13 +22,15 @@ static void find_sharers(const struct executor_question *q, int *a, int *b) {
 /* Two ranks of which the first one's GPU cannot reach the second one's; -1, -1: all reach all. */
 struct reach {
     int from, to;
+    int broken; /* 1: P2P is advertised and moves no bytes */
 };
 
 /* Collective: each rank knows the ways from its own GPU. */
 static int find_unreachable(const struct executor_question *q, struct reach *found) {
-    struct reach own = {-1, -1}, all[MAX_DEVICES];
+    struct reach own = {-1, -1, 0}, all[MAX_DEVICES];
     for (int r = 0; r < q->n && own.to < 0; r++)
-        if (!device_reaches(q->device, q->handle[r])) own = (struct reach){q->rank, r};
+        if (!device_reaches(q->device, q->handle[r]))
+            own = (struct reach){q->rank, r, *device_p2p_fault(q->device) != 0};
     CHECK(comm_exchange(q->comm, &own, sizeof own, -1, all, NULL));
     *found = own;
     for (int r = q->n - 1; r >= 0; r--)
@@ -60,7 +64,10 @@ static int choose_out_of_reach(const struct executor_question *q, const struct r
     const struct allreduce_link host = *link;
     int takes_nccl = q->algorithm == ALLREDUCE_AUTO && (q->n == 2 || q->any_order);
     char why[64];
-    snprintf(why, sizeof why, "rank %d's GPU cannot reach rank %d's", reach->from, reach->to);
+    snprintf(why, sizeof why,
+             reach->broken ? "P2P of ranks %d and %d moves no bytes: an IOMMU?"
+                           : "rank %d's GPU cannot reach rank %d's",
+             reach->from, reach->to);
     if (takes_nccl) CHECK(find_nccl(q, a, b, &takes_nccl));
     *ops = takes_nccl ? &cuda_nccl_ops : &cuda_staged_ops;
     *link = takes_nccl ? allreduce_link_gpus() : allreduce_link_staged(&host);
@@ -69,17 +76,23 @@ static int choose_out_of_reach(const struct executor_question *q, const struct r
     return OK;
 }
 
+/* NCCL would believe the driver. It reads the variable when a communicator is made. */
+static void disable_p2p_of_nccl(void) {
+    setenv("NCCL_P2P_DISABLE", "1", 0);
+}
+
 static int choose(const struct executor_question *q, const struct executor_ops **ops,
                   struct allreduce_link *link) {
-    struct reach reach = {-1, -1};
+    struct reach reach = {-1, -1, 0};
     int a, b;
     find_sharers(q, &a, &b);
+    if (q->n > 1) CHECK(find_unreachable(q, &reach));
+    if (reach.broken) disable_p2p_of_nccl();
     if (q->algorithm == ALLREDUCE_NCCL) {
         *link = allreduce_link_gpus();
         *ops = &cuda_nccl_ops;
         return cuda_nccl_check(q->device, a, b);
     }
-    if (q->n > 1) CHECK(find_unreachable(q, &reach));
     if (reach.to >= 0) {
         return choose_out_of_reach(q, &reach, a, b, ops, link);
     } else if (q->n == 1 || a >= 0) {
@@ -99,6 +112,7 @@ static int clear(struct device *device, void *flags, size_t bytes) {
 static const struct executor_kind kind = {.flags_bytes = cuda_flags_bytes,
                                           .scratch_pad = 16,
                                           .clear = clear,
+                                          .meet = cuda_meet_ranks,
                                           .choose = choose,
                                           .libraries = cuda_nccl_describe};
 const struct executor_kind *const cuda_executors = &kind;

@@ -7,6 +7,7 @@
  *     watch.c      who may end a wait: executors whose work depends on another rank
  *     poll.c       waiting: asking the GPU up to a deadline
  *     memory.c     the slab of device memory; pinned host memory
+ *     p2p.c        a trial of the ways between GPUs
  *     ipc.c        memory of other processes and other GPUs
  *     nvtx.c       phases for a profiler
  *     spans.c      how long each piece of work took
@@ -99,6 +100,17 @@ struct cuda_stream {
     char error_text[CUDA_ERROR_TEXT];
 };
 
+/* Which GPUs this one has tried to reach, and with what result. */
+struct cuda_p2p {
+    struct {
+        unsigned char uuid[16];
+        int works; /* 0: P2P is advertised and moves no bytes */
+    } known[MAX_DEVICES];
+    int count;
+    int stuck;       /* 1: a trial has not ended, and never may */
+    char fault[400]; /* as device_p2p_fault */
+};
+
 struct cuda_device {
     struct device head;
     int gpu;     /* CUDA's number of the GPU; several devices may have the same */
@@ -115,6 +127,7 @@ struct cuda_device {
     int overdue;                 /* 1: a wait has passed its deadline (poll.c); atomic */
     uint64_t peers_asked;        /* bit g: peer access to GPU g was tried; under service_lock */
     uint64_t peers;              /* bit g: GPU g's memory can be reached; under service_lock */
+    struct cuda_p2p p2p;         /* p2p.c */
     struct cuda_import *imports; /* ipc.c; under service_lock */
     struct cuda_watch *watches;  /* watch.c; under watch_lock */
     pthread_mutex_t watch_lock;
@@ -207,7 +220,55 @@ size_t cuda_memory_largest(struct device *device);
 int cuda_host_alloc(struct device *device, void **out, size_t bytes);
 void cuda_host_free(struct device *device, void *memory);
 
+/* ---- p2p.c ---- */
+
+/* Floats of a trial, 4 KiB each way; the seed of what lies where nothing has arrived. */
+enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
+
+/* The memory of one trial, each CUDA_P2P_COUNT floats, all of it device memory but `host`. */
+struct cuda_p2p_trial {
+    cudaStream_t stream; /* the trial's own, since it may never end */
+    float *loaded;       /* what a kernel has loaded from the peer */
+    float *copied;       /* what the copy engine has brought from the peer */
+    const float *own;    /* pattern `own_seed`, final */
+    unsigned own_seed;
+    const float *theirs; /* in the peer's memory: pattern `their_seed`, final */
+    unsigned their_seed;
+    float *inbox; /* in the peer's memory: a kernel stores the own pattern there */
+    float *host;  /* pinned */
+};
+
+/* The trials of a device, one after another, use one stream. close leaves a stuck one behind. */
+int cuda_p2p_open(struct cuda_device *device, cudaStream_t *stream);
+void cuda_p2p_close(struct cuda_device *device, cudaStream_t stream);
+void cuda_p2p_pattern(float *host, unsigned seed);
+/* `memory`, of this device, is CUDA_P2P_COUNT floats; synced. ERR_FAILED: the stream is stuck. */
+int cuda_p2p_put(struct cuda_device *device, const struct cuda_p2p_trial *t, float *memory,
+                 unsigned seed);
+/* *equal: 1 if the memory holds that pattern. */
+int cuda_p2p_holds(struct cuda_device *device, const struct cuda_p2p_trial *t, const float *memory,
+                   unsigned seed, int *equal);
+/* Loads, copies and stores. *works: 1 if both came right; what was stored is the peer's to judge.
+ * ERR_FAILED: it did not end in time, see cuda_p2p.stuck; `who` names the two in the error. */
+int cuda_p2p_try(struct cuda_device *device, const struct cuda_p2p_trial *t, const char *who,
+                 int *works);
+/* Keeps the result for the GPU with that UUID: of several the worst. */
+void cuda_p2p_learn(struct cuda_device *device, const unsigned char uuid[16], int works);
+/* The fault to tell of, unless there is one already: P2P moves no bytes between `who`. */
+void cuda_p2p_blame(struct cuda_device *device, const char *who);
+/* -1: not tried yet. */
+int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
+/* 1: the environment asks to do without P2P, by NCCL's own variable NCCL_P2P_DISABLE. */
+int cuda_p2p_disabled(void);
+
+int cuda_meet(struct device *device, struct device *peer);
+const char *cuda_p2p_fault(const struct device *device);
+int cuda_is_stuck(const struct device *device);
+
 /* ---- ipc.c ---- */
+
+/* Closes the way to GPU number `gpu` for good. */
+void cuda_unreach(struct cuda_device *device, int gpu);
 
 /* Opens the way from `device`, which is current, to the memory of GPU number `gpu`, where the
  * machine allows it. 1: kernels and copies reach it (always so for the device's own GPU). 0:
@@ -219,6 +280,7 @@ int cuda_export(struct device *device, const void *memory, size_t bytes,
 int cuda_import(struct device *device, const struct memory_handle *handle, int fd, void **out);
 void cuda_unimport(struct device *device, void *memory);
 int cuda_reaches(struct device *device, const struct memory_handle *handle);
+int cuda_reaches_gpu(const struct cuda_device *device, const unsigned char uuid[16]);
 void cuda_unimport_all(struct cuda_device *device, int drained);
 
 /* ---- nvtx.c ---- */

@@ -111,7 +111,7 @@ static void stop(struct device *device) {
         /* If the context is broken all calls below fail, and only host memory is freed. */
         cudaSetDevice(d->gpu);
         cuda_record_abandon(&d->compute);
-        int drained = cuda_stream_close(&d->copy);
+        int drained = cuda_stream_close(&d->copy) && !d->p2p.stuck;
         drained &= cuda_stream_close(&d->comm);
         drained &= cuda_stream_close(&d->compute);
         cuda_unimport_all(d, drained);
@@ -160,5 +160,8 @@ static const struct device_ops table = {
     .import_memory = cuda_import,
     .unimport_memory = cuda_unimport,
     .reaches = cuda_reaches,
+    .meet = cuda_meet,
+    .p2p_fault = cuda_p2p_fault,
+    .is_stuck = cuda_is_stuck,
 };
 const struct device_ops *const cuda_device_ops = &table;

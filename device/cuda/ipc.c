@@ -22,7 +22,7 @@ struct cuda_import {
 
 int cuda_reach(struct cuda_device *d, int gpu) {
     if (gpu == d->gpu) return 1;
-    if (gpu >= 64) return 0;
+    if (gpu >= 64 || cuda_p2p_disabled()) return 0;
     uint64_t bit = (uint64_t)1 << gpu;
     pthread_mutex_lock(&d->service_lock);
     if (!(d->peers_asked & bit)) {
@@ -40,12 +40,21 @@ int cuda_reach(struct cuda_device *d, int gpu) {
     return reached;
 }
 
-/* The handle's GPU is found by its UUID. The properties that hold it take a while to ask for, so
+void cuda_unreach(struct cuda_device *d, int gpu) {
+    uint64_t bit = (uint64_t)1 << gpu;
+    pthread_mutex_lock(&d->service_lock);
+    if (d->peers & bit && cudaDeviceDisablePeerAccess(gpu)) cudaGetLastError();
+    d->peers &= ~bit;
+    pthread_mutex_unlock(&d->service_lock);
+}
+
+/* The GPU is found by its UUID. The properties that hold it take a while to ask for, so
  * only GPUs out of reach are asked. */
-int cuda_reaches(struct device *device, const struct memory_handle *handle) {
-    const struct cuda_device *d = (const struct cuda_device *)device;
-    struct gpu_handle peer;
-    if (gpu_handle_unpack(handle, &peer)) return 1; /* the import will say what is wrong with it */
+int cuda_reaches_gpu(const struct cuda_device *d, const unsigned char uuid[16]) {
+    if (!memcmp(uuid, d->uuid, sizeof d->uuid)) return 1;
+    if (cuda_p2p_disabled()) return 0;
+    int known = cuda_p2p_known(d, uuid);
+    if (known >= 0) return known;
     for (int gpu = 0; gpu < d->gpus; gpu++) {
         struct cudaDeviceProp properties;
         int can = 1;
@@ -53,9 +62,15 @@ int cuda_reaches(struct device *device, const struct memory_handle *handle) {
         int out_of_reach = cudaDeviceCanAccessPeer(&can, d->gpu, gpu) == cudaSuccess && !can &&
                            cudaGetDeviceProperties(&properties, gpu) == cudaSuccess;
         cudaGetLastError();
-        if (out_of_reach && !memcmp(properties.uuid.bytes, peer.uuid, sizeof peer.uuid)) return 0;
+        if (out_of_reach && !memcmp(properties.uuid.bytes, uuid, sizeof d->uuid)) return 0;
     }
     return 1;
+}
+
+int cuda_reaches(struct device *device, const struct memory_handle *handle) {
+    struct gpu_handle peer;
+    if (gpu_handle_unpack(handle, &peer)) return 1; /* the import will say what is wrong with it */
+    return cuda_reaches_gpu((const struct cuda_device *)device, peer.uuid);
 }
 
 int cuda_export(struct device *device, const void *memory, size_t bytes,

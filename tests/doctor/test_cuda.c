@@ -164,6 +164,31 @@ Test(doctor_cuda, no_peer_access, .timeout = 100) {
     findings_free(f);
 }
 
+/* P2P that is advertised and moves no bytes is off, in words that say what to do. */
+Test(doctor_cuda, broken_peer_access, .timeout = 100) {
+    without_libraries();
+    setenv("EMULATED_P2P", "lost", 1);
+    struct findings *f = examine_gpus(check_peers, 2, 60);
+    const struct finding *row = row_of(f, "cuda(1) -> cuda(0)");
+    cr_expect(row->state == FINDING_OFF && strstr(row->measured, "P2P is advertised") &&
+                  strstr(row->measured, "iommu=pt, or set NCCL_P2P_DISABLE=1"),
+              "%s", row->measured);
+    findings_free(f);
+    f = examine_gpus(check_ipc, 2, 40);
+    row = row_of(f, "cuda: rank 0 opens memory of rank 1");
+    cr_expect(row->state == FINDING_OFF && strstr(row->measured, "P2P is advertised") &&
+                  strstr(row->measured, "iommu=pt, or set NCCL_P2P_DISABLE=1"),
+              "%s", row->measured);
+    findings_free(f);
+    setenv("NCCL_P2P_DISABLE", "1", 1); /* the way out */
+    f = examine_gpus(check_peers, 2, 60);
+    only_off(f, "");
+    findings_free(f);
+    f = examine_gpus(check_ipc, 2, 40);
+    only_off(f, "");
+    findings_free(f);
+}
+
 /* The second kernel of every process faults: every operation is off, each in a process of its
  * own. */
 Test(doctor_cuda, every_op_faults, .timeout = 280) {

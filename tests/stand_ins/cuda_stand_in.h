@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/kernels/sum_launch.h"
 #include "tests/device/shared.h"
 
 struct CUstream_st {
@@ -168,6 +169,10 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     (void)flags;
     gpu.pairs++;
+    return peer == gpu.current ? cudaErrorInvalidDevice : cudaSuccess;
+}
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    gpu.pairs--;
     return peer == gpu.current ? cudaErrorInvalidDevice : cudaSuccess;
 }
 

@@ -30,6 +30,8 @@
  *   EMULATED_MACHINE=name        or what all living processes have that name the same machine
  *   EMULATED_PEER=0              no peer access between GPUs, and no IPC across them
  *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
+ *   EMULATED_P2P=lost|stores|wrong|hang   peer access is advertised and does not work, as
+ *                                runtime_p2p.c says
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
@@ -51,9 +53,9 @@
  *                                  driver:values   there are no stream memory operations
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c,
- * runtime_memory.c, runtime_ipc.c, runtime_stream.c (queues and their threads), runtime_copy.c,
- * runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture), runtime_driver.c (stream
- * memory operations). */
+ * runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and their threads),
+ * runtime_copy.c, runtime_event.c, runtime_launch.c (kernels), runtime_graph.c (capture),
+ * runtime_driver.c (stream memory operations). */
 #ifndef TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 #define TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 
@@ -88,6 +90,7 @@ extern struct emulated {
     struct gpu gpus[GPU_LIMIT];
     size_t memory;                                             /* of each */
     enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
+    enum { P2P_WORKS, P2P_LOST, P2P_STORES, P2P_WRONG, P2P_HANG } p2p;
     int multiprocessors, capability, guard, trace;
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
@@ -135,6 +138,8 @@ struct allocation {
     int fd;               /* of device memory */
     uint64_t inode;       /* IMPORTED: which memfd this is */
     int opened;           /* IMPORTED: how often it was opened */
+    int foreign;          /* IMPORTED: it lies on another GPU than the one that imported it */
+    char *alias; /* DEVICE: as other GPUs see it where EMULATED_P2P is set; NULL: not yet */
     unsigned flags;
     struct allocation *next;
 };
@@ -148,9 +153,18 @@ void memory_add(const struct allocation *a);
 /* Takes the allocation that begins at `base` out of the list. */
 int memory_remove(const void *base, int opened_less, struct allocation *out);
 int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more);
+char *memory_alias(const void *base); /* made when first asked for */
 /* EMULATED_CUDA_GUARD: device memory is mapped between the two, which nest. */
 void guard_open(void);
 void guard_close(void);
+
+/* ---- peer access that does not work (runtime_p2p.c) ---- */
+
+/* As memory_map, for memory of another GPU. */
+cudaError_t p2p_map(int fd, size_t bytes, char **out);
+/* Replace addresses of other GPUs' memory by those by which `gpu` reaches it. 1: never ends. */
+int p2p_kernel(const struct gpu *gpu, void *param, size_t bytes);
+int p2p_copy(const struct gpu *gpu, char **to, const char **from);
 
 /* ---- streams (runtime_stream.c) ---- */
 
@@ -172,7 +186,7 @@ struct item {
     struct item *_Atomic next;
     size_t size;
     enum item_kind kind;
-    int fails; /* a kernel that faults (1) or never ends (2) */
+    int fails; /* a kernel that faults (1); a kernel or copy that never ends (2) */
     union {
         struct {
             const struct emulated_kernel *kernel;
@@ -263,6 +277,7 @@ struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: 
 /* ---- the others ---- */
 
 void kernel_run(const struct item *item, struct gpu *gpu); /* runtime_launch.c */
+void item_hang(void) __attribute__((noreturn));            /* the same: never ends */
 void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
 cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */

@@ -44,6 +44,7 @@ static cudaError_t submit_copy(struct CUstream_st *s, void *to, const void *from
     item->u.copy.to = to;
     item->u.copy.from = from;
     item->u.copy.bytes = bytes;
+    if (p2p_copy(s->gpu, &item->u.copy.to, &item->u.copy.from)) item->fails = 2;
     return stream_submit(s, item);
 }
 

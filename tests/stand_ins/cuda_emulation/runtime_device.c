@@ -62,6 +62,10 @@ static void read_environment(void) {
                     : peer && !strcmp(peer, "chain") ? PEER_CHAIN
                     : number("EMULATED_PEER", 1)     ? PEER_ALL
                                                      : PEER_NONE;
+    static const char *const p2p[] = {"lost", "stores", "wrong", "hang"};
+    const char *how = getenv("EMULATED_P2P");
+    for (int i = 0; how && i < 4; i++)
+        if (!strcmp(how, p2p[i])) emulated.p2p = P2P_LOST + i;
     emulated.multiprocessors = (int)number("EMULATED_MULTIPROCESSORS", 132);
     emulated.capability = (int)number("EMULATED_CAPABILITY", 90);
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;

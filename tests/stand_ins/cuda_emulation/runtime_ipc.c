@@ -66,9 +66,12 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned
                                 .bytes = h.bytes,
                                 .mapped = h.mapped,
                                 .inode = h.inode,
+                                .foreign = h.gpu != gpu->number,
                                 .opened = 1};
         a.fd = open_peer(&h);
-        error = a.fd < 0 ? cudaErrorMapBufferObjectFailed : memory_map(a.fd, a.mapped, &a.base);
+        error = a.fd < 0    ? cudaErrorMapBufferObjectFailed
+                : a.foreign ? p2p_map(a.fd, a.mapped, &a.base)
+                            : memory_map(a.fd, a.mapped, &a.base);
         if (error == cudaSuccess)
             memory_add(&a);
         else if (a.fd >= 0)

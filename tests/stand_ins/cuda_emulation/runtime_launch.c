@@ -93,15 +93,19 @@ __attribute__((destructor)) static void wait_at_exit(void) {
         pause();
 }
 
+void item_hang(void) {
+    atomic_store(&hangs, 1);
+    for (;;)
+        pause();
+}
+
 void kernel_run(const struct item *item, struct gpu *gpu) {
     const struct emulated_index grid = item->u.launch.grid;
     if (item->fails == 1) {
         gpu->fault = cudaErrorIllegalAddress;
         return;
     }
-    if (item->fails == 2) atomic_store(&hangs, 1);
-    while (item->fails == 2)
-        pause();
+    if (item->fails == 2) item_hang();
     if (item->u.launch.cooperative) {
         run_together(item, gpu);
         return;
@@ -159,6 +163,7 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     memcpy(item->param, params[0], kernel->bytes);
     /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
+    if (p2p_kernel(s->gpu, item->param, kernel->bytes)) item->fails = 2;
     return give(stream_submit(s, item));
 }
 

@@ -73,6 +73,18 @@ int memory_remove(const void *base, int opened_less, struct allocation *out) {
     return gone != NULL;
 }
 
+char *memory_alias(const void *base) {
+    char *alias = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct allocation *a = all; a && !alias; a = a->next) {
+        if (a->base != base) continue;
+        if (!a->alias && p2p_map(a->fd, a->mapped, &a->alias) != cudaSuccess) abort();
+        alias = a->alias;
+    }
+    pthread_mutex_unlock(&lock);
+    return alias;
+}
+
 static void protect_all(int how) {
     for (const struct allocation *a = all; a; a = a->next)
         if (is_on_device(a->kind)) mprotect(a->base, a->mapped, how);
@@ -210,6 +222,7 @@ cudaError_t cudaFree(void *memory) {
     gpu_drain(a.gpu);
     memory_remove(memory, 1, &a);
     munmap(a.base, a.mapped);
+    if (a.alias) munmap(a.alias, a.mapped);
     close(a.fd);
     a.gpu->used -= a.mapped;
     return give(a.gpu->fault);

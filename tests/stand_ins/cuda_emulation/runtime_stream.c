@@ -89,7 +89,10 @@ static void run(const struct CUstream_st *s, const struct item *item) {
     guard_open();
     switch (item->kind) {
     case ITEM_KERNEL: kernel_run(item, gpu); break;
-    case ITEM_COPY: memmove(item->u.copy.to, item->u.copy.from, item->u.copy.bytes); break;
+    case ITEM_COPY:
+        if (item->fails) item_hang();
+        memmove(item->u.copy.to, item->u.copy.from, item->u.copy.bytes);
+        break;
     case ITEM_FILL: memset(item->u.fill.to, item->u.fill.byte, item->u.fill.bytes); break;
     case ITEM_WRITE_VALUE: value_run_write(item); break;
     case ITEM_WAIT_VALUE: value_run_wait(item, gpu); break;

@@ -123,6 +123,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
         return ncclInvalidArgument;
     }
     if (fd < 0 || fails("init", rank, 0)) return ncclSystemError;
+    /* NCCL believes what the driver says of P2P, unless it is told otherwise. */
+    const char *p2p = getenv("NCCL_P2P_DISABLE");
+    if (ranks > 1 && getenv("EMULATED_P2P") && (!p2p || strcmp(p2p, "1") != 0)) {
+        fake_forbidden("nccl", "P2P that does not work: NCCL hangs");
+        return ncclSystemError;
+    }
     struct ncclComm *c = calloc(1, sizeof *c);
     c->m = mmap(NULL, sizeof *c->m, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);

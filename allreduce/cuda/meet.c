@@ -1,0 +1,208 @@
+/* Before ranks touch each other's device memory, each tries the way to every other GPU: 4 KiB go
+ * both ways (device/cuda/p2p.c says why). All ranks do this together:
+ *
+ *     exchange      which GPU each rank has, and which ways it has not tried yet
+ *     each rank     a block of its slab: own | loaded | copied | inbox of rank 0, 1, ... | spare
+ *     exchange      where the blocks lie; their contents are final
+ *     each rank     loads and copies `own` of every peer, stores its own into its inbox there
+ *     exchange      which of them came right, and that all stores are done
+ *     each rank     looks into its inboxes
+ *     exchange      which of them came right
+ *
+ * A pair of GPUs works if all of it came right, on both alike. Where no rank has anything to try it
+ * ends behind the first line. A rank whose trial hangs ends the job. */
+#include "allreduce/cuda/meet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/gpu_handle.h"
+
+enum { LOADED = 1, COPIED, INBOXES };
+
+static const size_t PIECE = CUDA_P2P_COUNT * sizeof(float);
+
+/* The ways to other ranks' GPUs, bit r for rank r's. */
+struct ways {
+    uint64_t open;    /* the driver advertises it, and it was not found broken */
+    uint64_t untried; /* it has not been tried by this rank */
+};
+
+struct meeting {
+    struct comm *comm;
+    struct cuda_device *device;
+    int n, rank;
+    float *block, *host;
+    cudaStream_t stream;
+    unsigned char uuid[MAX_DEVICES][GPU_UUID_BYTES];
+    struct ways ways[MAX_DEVICES];
+    uint64_t tries; /* bit r: the way to rank r's GPU is tried now, and by that rank too */
+    struct memory_handle handle[MAX_DEVICES];
+    uint64_t came[MAX_DEVICES];   /* rank r's bit p: what it read of rank p came right */
+    uint64_t stored[MAX_DEVICES]; /* rank r's bit p: what rank p stored at it came right */
+};
+
+static float *piece(float *block, int number) {
+    return block + (size_t)number * CUDA_P2P_COUNT;
+}
+
+static struct cuda_p2p_trial trial_of(const struct meeting *m) {
+    return (struct cuda_p2p_trial){.stream = m->stream,
+                                   .loaded = piece(m->block, LOADED),
+                                   .copied = piece(m->block, COPIED),
+                                   .own = m->block,
+                                   .own_seed = (unsigned)m->rank,
+                                   .host = m->host};
+}
+
+/* ---- whom to try ---- */
+
+static int exchange_gpus(struct meeting *m) {
+    unsigned char own[GPU_UUID_BYTES];
+    memcpy(own, m->device->uuid, sizeof own);
+    return comm_exchange(m->comm, own, sizeof own, -1, m->uuid, NULL);
+}
+
+static struct ways own_ways(const struct meeting *m) {
+    struct ways ways = {0, 0};
+    for (int r = 0; r < m->n; r++) {
+        uint64_t bit = (uint64_t)1 << r;
+        if (!memcmp(m->uuid[r], m->uuid[m->rank], GPU_UUID_BYTES)) continue;
+        if (cuda_reaches_gpu(m->device, m->uuid[r])) ways.open |= bit;
+        if (cuda_p2p_known(m->device, m->uuid[r]) < 0) ways.untried |= bit;
+    }
+    return ways;
+}
+
+/* A way is tried if both sides may and one of them has not. All ranks know all ways. */
+static int is_tried(const struct meeting *m, int a, int b) {
+    const struct ways *to = &m->ways[a], *back = &m->ways[b];
+    return to->open >> b & back->open >> a & (to->untried >> b | back->untried >> a) & 1;
+}
+
+/* *any: 1 if there is a way to try in the whole job. */
+static int choose_ways(struct meeting *m, int *any) {
+    struct ways own = own_ways(m);
+    CHECK(comm_exchange(m->comm, &own, sizeof own, -1, m->ways, NULL));
+    *any = 0;
+    for (int a = 0; a < m->n; a++)
+        for (int b = 0; b < m->n; b++) {
+            if (!is_tried(m, a, b)) continue;
+            if (a == m->rank) m->tries |= (uint64_t)1 << b;
+            *any = 1;
+        }
+    return OK;
+}
+
+/* ---- the trial ---- */
+
+static int fill_block(struct meeting *m) {
+    struct cuda_p2p_trial t = trial_of(m);
+    CHECK(cuda_p2p_put(m->device, &t, m->block, t.own_seed));
+    for (int r = 0; r < m->n; r++)
+        CHECK(cuda_p2p_put(m->device, &t, piece(m->block, INBOXES + r), CUDA_P2P_NOBODY));
+    return OK;
+}
+
+static int try_peer(struct meeting *m, int peer, uint64_t *came) {
+    struct device *device = &m->device->head;
+    struct cuda_p2p_trial t = trial_of(m);
+    char who[64];
+    void *memory;
+    int works = 0;
+    snprintf(who, sizeof who, "ranks %d and %d", m->rank, peer);
+    CHECK(device_import(device, &m->handle[peer], -1, &memory));
+    t.theirs = memory;
+    t.their_seed = (unsigned)peer;
+    t.inbox = piece(memory, INBOXES + m->rank);
+    int code = cuda_p2p_try(m->device, &t, who, &works);
+    if (!m->device->p2p.stuck) device_unimport(device, memory);
+    *came |= (uint64_t)works << peer;
+    return code;
+}
+
+static int try_all(struct meeting *m, uint64_t *came) {
+    for (int r = 0; r < m->n; r++)
+        if (m->tries >> r & 1) CHECK(try_peer(m, r, came));
+    return OK;
+}
+
+static int look_into_inboxes(struct meeting *m, uint64_t *stored) {
+    struct cuda_p2p_trial t = trial_of(m);
+    for (int r = 0; r < m->n; r++) {
+        int equal = 0;
+        if (!(m->tries >> r & 1)) continue;
+        CHECK(cuda_p2p_holds(m->device, &t, piece(m->block, INBOXES + r), (unsigned)r, &equal));
+        *stored |= (uint64_t)equal << r;
+    }
+    return OK;
+}
+
+/* All ranks judge all ways, so all have the same fault to tell of. */
+static void learn(struct meeting *m) {
+    for (int a = 0; a < m->n; a++)
+        for (int b = a + 1; b < m->n; b++) {
+            char who[64];
+            int works =
+                m->came[a] >> b & m->came[b] >> a & m->stored[a] >> b & m->stored[b] >> a & 1;
+            if (!is_tried(m, a, b)) continue;
+            snprintf(who, sizeof who, "ranks %d and %d", a, b);
+            if (a == m->rank) cuda_p2p_learn(m->device, m->uuid[b], works);
+            if (b == m->rank) cuda_p2p_learn(m->device, m->uuid[a], works);
+            if (!works) cuda_p2p_blame(m->device, who);
+        }
+}
+
+static int run(struct meeting *m) {
+    uint64_t came = 0, stored = 0;
+    CHECK(try_all(m, &came));
+    CHECK(comm_exchange(m->comm, &came, sizeof came, -1, m->came, NULL));
+    CHECK(look_into_inboxes(m, &stored));
+    CHECK(comm_exchange(m->comm, &stored, sizeof stored, -1, m->stored, NULL));
+    learn(m);
+    return OK;
+}
+
+/* ---- the meeting ---- */
+
+static int open_parts(struct meeting *m) {
+    struct device *device = &m->device->head;
+    void *block, *host;
+    CHECK(device_alloc(device, &block, (size_t)(INBOXES + m->n + 1) * PIECE, MEM_COMM));
+    m->block = block;
+    CHECK(device_host_alloc(device, &host, PIECE));
+    m->host = host;
+    return cuda_p2p_open(m->device, &m->stream);
+}
+
+static void close_parts(struct meeting *m) {
+    cuda_p2p_close(m->device, m->stream);
+    if (m->device->p2p.stuck) return; /* freeing would wait for the GPU */
+    device_host_free(&m->device->head, m->host);
+    device_free(&m->device->head, m->block);
+}
+
+static int meet(struct meeting *m) {
+    struct memory_handle own;
+    int fd, any;
+    CHECK(exchange_gpus(m));
+    CHECK(choose_ways(m, &any));
+    if (!any) return OK;
+    CHECK(open_parts(m));
+    CHECK(fill_block(m));
+    memset(&own, 0, sizeof own); /* padding bytes travel too */
+    CHECK(device_export(&m->device->head, m->block, &own, &fd));
+    CHECK(comm_exchange(m->comm, &own, sizeof own, -1, m->handle, NULL));
+    return run(m);
+}
+
+int cuda_meet_ranks(struct comm *comm, struct device *device) {
+    struct meeting m = {.comm = comm,
+                        .device = (struct cuda_device *)device,
+                        .n = comm_world_size(comm),
+                        .rank = comm_rank(comm)};
+    int code = meet(&m);
+    close_parts(&m);
+    return code;
+}

@@ -1,0 +1,11 @@
+/* Ranks on GPUs try the ways between them. */
+#ifndef ALLREDUCE_CUDA_MEET_H
+#define ALLREDUCE_CUDA_MEET_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+/* As allreduce_meet, for a GPU: device_reaches and device_p2p_fault tell of the result. */
+int cuda_meet_ranks(struct comm *comm, struct device *device);
+
+#endif

@@ -1,0 +1,107 @@
+/* GPUs that advertise peer access (P2P) which does not work, as behind an IOMMU: the emulated
+ * runtime loses or misplaces what one GPU reads and writes of another one's memory, or hangs. Found
+ * at the opening, by a trial of 4 KiB; training then goes on through host memory, with the bits of
+ * one device, and says so. */
+#include "base/clock.h"
+#include "tests/cli/data.h"
+#include "tests/cli/run.h"
+#include "tests/harness/gpus.h"
+
+#ifndef CUDA_EMULATION
+Test(emulated_p2p, needs_the_emulated_runtime, .timeout = 10) {
+    cr_skip_test("make EMULATION=1 check runs this");
+}
+#else
+
+static const char TINY[] =
+    "--device cuda --data-dir d --model mlp --mlp-hidden 8 --steps 2 --batch-size 16";
+
+static void set_up(int gpus, const char *p2p) {
+    set_gpus(gpus);
+    setenv("EMULATED_P2P", p2p, 1);
+    setenv("DUET_NCCL", "/no/such/libnccl.so", 1);
+    put_data(32, 8);
+}
+
+/* How often `text` has the word. */
+static int count(const char *text, const char *word) {
+    int n = 0;
+    for (; (text = strstr(text, word)); text++)
+        n++;
+    return n;
+}
+
+static void goes_by_host(int ranks, const char *p2p, const char *options) {
+    struct cli c;
+    cli_run(&c, "compare %s --devices %d %s", TINY, ranks, options);
+    cr_assert_eq(c.status, 0, "%s: %s", p2p, c.err);
+    cr_expect(strstr(c.out, "DP = single: identical to the bit after 2 steps") &&
+                  strstr(c.out, "DDP = single: identical to the bit after 2 steps"),
+              "%s: %s", p2p, c.out);
+    cr_expect(strstr(c.err, "warning: P2P between the GPUs of cuda(0) and cuda(1) is advertised") &&
+                  strstr(c.err, "warning: P2P between the GPUs of ranks 0 and 1 is advertised") &&
+                  strstr(c.err, "IOMMU") && strstr(c.err, "Duet goes through host memory"),
+              "%s: %s", p2p, c.err);
+    if (!*options) cr_expect_eq(count(c.err, "\n"), 2, "a line for each mode: %s", c.err);
+    cli_free(&c);
+}
+
+Test(emulated_p2p, bytes_that_do_not_arrive, .timeout = 240, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {"lost", "stores", "wrong"};
+    struct cli c;
+    for (int i = 0; i < 3; i++) {
+        set_up(2, ways[i]);
+        goes_by_host(2, ways[i], "");
+    }
+    goes_by_host(4, "wrong", ""); /* two on each GPU */
+    cli_run(&c, "train %s --mode ddp --devices 2", TINY);
+    cr_expect(c.status == 0 && strstr(c.err, "P2P"), "%s", c.err);
+    cli_free(&c);
+    cli_well("train %s --mode ddp --devices 2 --quiet", TINY);
+}
+
+/* A library that believes the driver is told not to. */
+Test(emulated_p2p, nccl_does_without, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    char nccl[2 * PATH_MAX];
+    struct cli c;
+    set_up(2, "lost");
+    snprintf(nccl, sizeof nccl, "%s/" BUILD_DIR "/tests/stand_ins/fake_cuda_libraries/fake_nccl.so",
+             cli_root_path);
+    setenv("DUET_NCCL", nccl, 1);
+    goes_by_host(2, "lost", "--allreduce nccl");
+    cli_run(&c, "compare %s --devices 2", TINY);
+    cr_expect(c.status == 0 && strstr(c.out, "nccl for") && strstr(c.out, "an IOMMU?"), "%s%s",
+              c.err, c.out);
+    cli_free(&c);
+}
+
+/* Nothing takes a hanging kernel from a GPU, so the job ends, in time and with the way out; also
+ * where the driver waits for the kernel when the process ends. */
+Test(emulated_p2p, a_trial_that_hangs, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const modes[] = {"ddp", "dp"};
+    set_up(2, "hang");
+    setenv("EMULATED_CUDA_EXIT", "waits", 1);
+    for (int m = 0; m < 2; m++) {
+        int64_t begun = now_ns();
+        cli_fails(1,
+                  "P2P between the GPUs of |hangs: 4 KiB have not arrived after |IOMMU|"
+                  "iommu=pt, or set NCCL_P2P_DISABLE=1: Duet then goes through host memory",
+                  "train %s --mode %s --devices 2 --timeout 1", TINY, modes[m]);
+        cr_expect_lt(now_ns() - begun, (int64_t)20e9);
+    }
+    setenv("NCCL_P2P_DISABLE", "1", 1);
+    cli_well("compare %s --devices 2", TINY);
+}
+
+/* Only GPUs that reach each other by what the driver says are tried. */
+Test(emulated_p2p, pairs, .timeout = 120, .init = cli_folder_make, .fini = cli_folder_remove) {
+    set_up(4, "lost");
+    set_peers("pairs");
+    goes_by_host(4, "pairs", "");
+    set_peers("0");
+    cli_well("compare %s --devices 4", TINY);
+}
+#endif
