@@ -10,6 +10,27 @@ EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/
 EMULATION_LIB := $(B)/libcuda_emulation.a
 FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_libraries/*.c))
 
+# make EMULATION=1 ptx: what nvcc makes of the kernels, for EMULATED_PTX=1 and the tests that run it
+# (tests/stand_ins/ptx). The folder is one for all builds. Without nvcc there is none.
+PTX_FOLDER := build/ptx
+PTX_FLAGS = $(filter-out -gencode arch=%,$(NVCC_FLAGS)) -arch=compute_90
+PTX_FILES := $(if $(NVCC),$(patsubst %,$(PTX_FOLDER)/%.ptx,\
+             $(basename $(notdir $(filter %.cu,$(CUDA_SOURCES))))))
+vpath %.cu $(CUDA_FOLDERS)
+$(PTX_FOLDER)/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "ptx $<")
+	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
+-include $(PTX_FILES:.ptx=.d)
+ptx: $(PTX_FILES)
+$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c)): | $(PTX_FILES)
+.PHONY: ptx
+
+# The interpreter's loops over the 32 lanes of a warp become vectors.
+EMULATION_OBJ += $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/ptx/*.c))
+$(B)/$(STAND_INS)/ptx/%.o: COMPILE += -O3 -fno-math-errno -fno-trapping-math \
+    $(if $(shell grep -sw fma /proc/cpuinfo | grep -sw avx2),$(call takes,-mfma -mavx2))
+
 # A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
 # Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.
 takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))

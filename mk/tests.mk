@@ -32,8 +32,8 @@ CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
 # Tests that look at a GPU where there is one, for make gpu-check.
 GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c) \
                $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c))
-GPU_TESTS := $(filter-out cuda/test_index% cuda/test_emulated% scripts/test_gpu_check%,\
-             $(patsubst tests/%.c,%,$(GPU_SOURCES)))
+GPU_TESTS := $(filter-out cuda/test_index% cuda/test_emulated% cuda/test_ptx% \
+             scripts/test_gpu_check%,$(patsubst tests/%.c,%,$(GPU_SOURCES)))
 
 $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
