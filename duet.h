@@ -321,6 +321,42 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
 double duet_lr_step(double lr, int step_size, double gamma, int epoch);
 double duet_lr_cosine(double lr, int t_max, int epoch);
 
+/* ---- checkpoints ----
+ *
+ * All that a program needs to go on, with the bits of a program that was not interrupted:
+ *
+ *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
+ *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
+ *     for (; c.epoch < 10; c.epoch++) {
+ *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, c.epoch));
+ *         duet_loader_start(loader, c.epoch);
+ *         ...                                  // the batches of the epoch
+ *         struct duet_checkpoint next = c;
+ *         next.epoch++;                        // where a program that loads it begins
+ *         if (rank == 0) duet_checkpoint_save(&next, "run.ckpt");
+ *     }
+ *
+ * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
+ * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
+ * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
+ * so nothing of a loader is kept. */
+struct duet_checkpoint {
+    duet_params *params;
+    duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
+    duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
+    int epoch;                 /* where the program is, as it counts: kept and given back */
+    int64_t step;
+};
+
+/* Saves all of it; the file appears whole or not at all. Call it between two updates: gradients
+ * are not kept. */
+int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
+
+/* Loads it into params, optimizer and tape, made as they were then, and fills in epoch and step.
+ * The optimizer gets its learning rate back too; its other options stay those it was made with.
+ * After an error DUET_FAILED or DUET_USAGE nothing has changed. */
+int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
+
 /* ---- the tape ----
  *
  * A forward function reads like the formula, and the tape records how to run it backward:

@@ -46,6 +46,14 @@ struct duet_params {
     struct api_sync *sync; /* NULL: a batch_norm normalises the samples of this process */
 };
 
+struct duet_optimizer {
+    struct duet_params *params;
+    struct optimizer optimizer;
+    struct step_block *step; /* in device memory */
+    double lr;
+    int64_t updates; /* so far */
+};
+
 /* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
 #define CHECK_OUT(out)                                                              \
     do {                                                                            \
@@ -88,6 +96,18 @@ void api_free_buffers(duet_params *params, int count);
 
 /* Buffer i as a file has it. `arena`: a host copy of all buffers. */
 struct safetensors_item api_buffer_item(const duet_params *params, int i, const void *arena);
+
+/* What a file has beside values and buffers: tensors, the 8-byte ones first, and texts. */
+struct api_extra {
+    const struct safetensors_item *items; /* [count] */
+    int count;
+    const struct safetensors_pair *about; /* [pairs] */
+    int pairs;
+};
+int api_params_write(struct duet_params *params, const char *file, const struct api_extra *extra);
+
+/* Reads all values and buffers; after an error none of them has changed. */
+int api_params_read(struct duet_params *params, const struct safetensors *file);
 
 /* ---- layers of a model ---- */
 

@@ -6,14 +6,6 @@
 #include "api/api.h"
 #include "nn/schedule.h"
 
-struct duet_optimizer {
-    struct duet_params *params;
-    struct optimizer optimizer;
-    struct step_block *step; /* in device memory */
-    double lr;
-    int64_t updates; /* so far */
-};
-
 /* PyTorch's; the command has the chapter's, 0.2. */
 static const double SGD_LEARNING_RATE = 0.001;
 

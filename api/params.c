@@ -181,31 +181,36 @@ static int host_buffers(const duet_params *params, void **out) {
     return fail(ERR_MEMORY, "buffers: no host memory for %zu bytes", params->buffers.bytes);
 }
 
-int duet_params_save(duet_params *params, const char *file) {
-    if (!params || !file)
-        return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
-    const struct safetensors_pair about = {"format", "pt"};
+int api_params_write(duet_params *params, const char *file, const struct api_extra *extra) {
     struct param_set *set = &params->set;
     struct safetensors_item *items =
-        calloc((size_t)(set->count + params->buffers.count), sizeof *items);
+        calloc((size_t)(set->count + params->buffers.count + extra->count), sizeof *items);
     float **values = NULL;
     void *buffers = NULL;
-    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file), count = 0;
+    int code = items ? OK : fail(ERR_MEMORY, "%s: no host memory", file), count = extra->count;
     if (!code) code = host_values(set, &values);
     if (!code) code = host_buffers(params, &buffers);
     for (int i = 0; i < set->count && !code; i++)
         code = param_read_value(set, i, values[i]);
     if (!code) code = buffer_set_read(&params->buffers, buffers);
-    if (!code) count = list_items(params, items, values, buffers);
+    if (!code && count) memcpy(items, extra->items, (size_t)count * sizeof *items);
+    if (!code) count += list_items(params, items + count, values, buffers);
     struct atomic_file f = {0};
     if (!code) code = atomic_open(&f, file);
-    if (!code) code = safetensors_write(&f, items, count, &about, 1);
+    if (!code) code = safetensors_write(&f, items, count, extra->about, extra->pairs);
     if (!code) code = atomic_commit(&f);
     atomic_abandon(&f);
     free_values(values);
     free(buffers);
     free(items);
     return code;
+}
+
+int duet_params_save(duet_params *params, const char *file) {
+    if (!params || !file)
+        return fail(ERR_USAGE, "save: no %s given", params ? "file was" : "parameters were");
+    const struct safetensors_pair about = {"format", "pt"};
+    return api_params_write(params, file, &(struct api_extra){.about = &about, .pairs = 1});
 }
 
 static int read_items(const duet_params *params, const struct safetensors *s, float *const *values,
@@ -222,22 +227,27 @@ static int read_items(const duet_params *params, const struct safetensors *s, fl
     return OK;
 }
 
-int duet_params_load(duet_params *params, const char *file) {
-    if (!params || !file)
-        return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
+int api_params_read(duet_params *params, const struct safetensors *file) {
     struct param_set *set = &params->set;
-    struct safetensors s = {0};
     float **values = NULL;
     void *buffers = NULL;
-    CHECK(safetensors_open(&s, file));
     int code = host_values(set, &values);
     if (!code) code = host_buffers(params, &buffers);
-    if (!code) code = read_items(params, &s, values, buffers);
+    if (!code) code = read_items(params, file, values, buffers);
     for (int i = 0; i < set->count && !code; i++)
         code = param_write_value(set, i, values[i]);
     if (!code) code = buffer_set_write(&params->buffers, buffers);
     free_values(values);
     free(buffers);
+    return code;
+}
+
+int duet_params_load(duet_params *params, const char *file) {
+    if (!params || !file)
+        return fail(ERR_USAGE, "load: no %s given", params ? "file was" : "parameters were");
+    struct safetensors s = {0};
+    CHECK(safetensors_open(&s, file));
+    int code = api_params_read(params, &s);
     safetensors_close(&s);
     return code;
 }

@@ -1,0 +1,288 @@
+/* Checkpoints of a program: one safetensors file with parameters, buffers, the optimizer's state
+ * and where the program is. The names are those of the command's checkpoints (train/resume.h):
+ * "W1", "optimizer.exp_avg.W1", "optimizer.step". The texts of __metadata__ say the rest. A
+ * program's have no settings of the command, so --resume refuses them; a program may read the
+ * command's. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "base/parse.h"
+#include "data/safetensors.h"
+
+/* The version of the command's list of tensors, and that of a program's list of texts. */
+#define CHECKPOINT_VERSION "1"
+
+enum { TEXT_BYTES = 40, MOST_TEXTS = 8, MOST_PARTS = 2, NAME_BYTES = 600 };
+
+/* ---- what is checked before anything is read or written ---- */
+
+static int check_checkpoint(const struct duet_checkpoint *c, const char *file, const char *what) {
+    if (!c) return fail(ERR_USAGE, "%s: no checkpoint was given", what);
+    if (!file) return fail(ERR_USAGE, "%s: no file was given", what);
+    if (!c->params) return fail(ERR_USAGE, "%s: no parameters were given", what);
+    if (c->optimizer && c->optimizer->params != c->params)
+        return fail(ERR_USAGE,
+                    "%s: the optimizer is of other parameters: give those that it updates", what);
+    if (c->tape && c->tape->device != c->params->set.device)
+        return fail(ERR_USAGE,
+                    "%s: the tape lies on %s, the parameters on %s: each device has its own", what,
+                    device_name(c->tape->device), device_name(c->params->set.device));
+    if (c->tape && c->tape->pass_of_update > 0 &&
+        c->tape->pass_of_update < c->tape->passes_of_update)
+        return fail(
+            ERR_USAGE,
+            "%s: pass %d of the %d of an update is done: gradients that are added up are not "
+            "kept: do so behind the last pass",
+            what, c->tape->pass_of_update, c->tape->passes_of_update);
+    return OK;
+}
+
+/* ---- saving ---- */
+
+/* The optimizer's part of a file, in host memory. */
+struct state {
+    int64_t *updates; /* [parameters] */
+    float *device;    /* as it lies on the device */
+    float *part;      /* the parts one behind the other, or one of them */
+    struct safetensors_item *items;
+    int count;
+    char prefix[MOST_PARTS][TEXT_BYTES]; /* "optimizer.exp_avg." */
+};
+
+static void free_state(struct state *s) {
+    free(s->updates);
+    free(s->device);
+    free(s->part);
+    free(s->items);
+}
+
+static int make_state(const struct duet_optimizer *o, struct state *s) {
+    const struct param_set *set = &o->params->set;
+    size_t count = (size_t)set->count, each = (size_t)o->optimizer.each;
+    s->updates = calloc(count + 1, sizeof *s->updates);
+    s->device = calloc(1, optimizer_state_bytes(&o->optimizer, set) + 1);
+    s->part = calloc(set->total_count * (each ? each : 1) + 1, sizeof *s->part);
+    s->items = calloc(count * each + 1, sizeof *s->items);
+    if (s->updates && s->device && s->part && s->items) return OK;
+    return fail(ERR_MEMORY, "checkpoint: no host memory for the state of %zu parameters", count);
+}
+
+static struct safetensors_item part_item(const struct param_spec *spec, const char *prefix,
+                                         const float *part) {
+    struct safetensors_item item = {
+        .name = spec->name, .prefix = prefix, .dims = spec->rank, .data = part};
+    for (int d = 0; d < spec->rank; d++)
+        item.shape[d] = spec->dims[d];
+    return item;
+}
+
+static int take_state(struct duet_optimizer *o, struct state *s) {
+    const struct param_set *set = &o->params->set;
+    float *part = s->part;
+    CHECK(optimizer_state_read(&o->optimizer, set, s->device));
+    for (int i = 0; i < set->count; i++)
+        s->updates[i] = o->updates;
+    s->items[s->count++] = (struct safetensors_item){.name = "optimizer.step",
+                                                     .dims = 1,
+                                                     .shape = {set->count},
+                                                     .data = s->updates,
+                                                     .dtype = "I64"};
+    for (int k = 0; k < o->optimizer.each; k++) {
+        snprintf(s->prefix[k], TEXT_BYTES, "optimizer.%s.",
+                 optimizer_part_name(o->optimizer.config.kind, k));
+        for (int i = 0; i < set->count; part += set->param[i++].count) {
+            optimizer_part_get(&o->optimizer, &set->param[i], k, s->device, part);
+            s->items[s->count++] = part_item(set->param[i].spec, s->prefix[k], part);
+        }
+    }
+    return OK;
+}
+
+struct texts {
+    struct safetensors_pair pair[MOST_TEXTS];
+    char value[MOST_TEXTS][TEXT_BYTES];
+    int count;
+};
+
+static void add_text(struct texts *t, const char *key, const char *text) {
+    snprintf(t->value[t->count], TEXT_BYTES, "%s", text);
+    t->pair[t->count] = (struct safetensors_pair){key, t->value[t->count]};
+    t->count++;
+}
+
+static void add_integer(struct texts *t, const char *key, int64_t value) {
+    char text[TEXT_BYTES];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    add_text(t, key, text);
+}
+
+/* 17 digits bring back the same double. */
+static void add_double(struct texts *t, const char *key, double value) {
+    char text[TEXT_BYTES];
+    locale_t before = numbers_of_c();
+    snprintf(text, sizeof text, "%.17g", value);
+    numbers_end(before);
+    add_text(t, key, text);
+}
+
+static void describe(const struct duet_checkpoint *c, struct texts *t) {
+    add_text(t, "format", "pt");
+    add_text(t, "duet_checkpoint", CHECKPOINT_VERSION);
+    add_integer(t, "step", c->step);
+    add_integer(t, "epoch", c->epoch);
+    if (c->tape) add_integer(t, "passes", (int64_t)c->tape->passes);
+    if (c->optimizer) {
+        add_text(t, "--optimizer", optimizer_name(c->optimizer->optimizer.config.kind));
+        add_double(t, "lr", c->optimizer->lr);
+    }
+}
+
+int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
+    struct state state = {.count = 0};
+    struct texts texts = {.count = 0};
+    CHECK(check_checkpoint(c, file, "save"));
+    if (c->epoch < 0 || c->step < 0)
+        return fail(ERR_USAGE, "save: epoch %d, step %" PRId64 ": both count from 0", c->epoch,
+                    c->step);
+    describe(c, &texts);
+    int code = c->optimizer ? make_state(c->optimizer, &state) : OK;
+    if (!code && c->optimizer) code = take_state(c->optimizer, &state);
+    if (!code)
+        code = api_params_write(c->params, file,
+                                &(struct api_extra){.items = state.items,
+                                                    .count = state.count,
+                                                    .about = texts.pair,
+                                                    .pairs = texts.count});
+    free_state(&state);
+    return code;
+}
+
+/* ---- loading ---- */
+
+static const char *text_of(const struct safetensors *file, const char *key) {
+    const struct json *metadata = json_find(file->header, "__metadata__");
+    const struct json *text = metadata ? json_find(metadata, key) : NULL;
+    return text && text->kind == JSON_STRING ? text->string : NULL;
+}
+
+static int broken(const struct safetensors *file, const char *what) {
+    return fail(ERR_FAILED, "load: %s: a checkpoint without its %s: it is broken", file->path,
+                what);
+}
+
+static int check_version(const struct safetensors *file) {
+    const char *version = text_of(file, "duet_checkpoint");
+    if (!version)
+        return fail(ERR_FAILED,
+                    "load: %s: it is no checkpoint: give one, or duet_params_load for values alone",
+                    file->path);
+    return strcmp(version, CHECKPOINT_VERSION)
+               ? fail(ERR_FAILED,
+                      "load: %s: a checkpoint of version %.20s, this Duet reads " CHECKPOINT_VERSION
+                      ": use the Duet that wrote it",
+                      file->path, version)
+               : OK;
+}
+
+/* A text that may be missing in a checkpoint of the command leaves *value as it is. */
+static int read_integer(const struct safetensors *file, const char *key, int64_t most, int needed,
+                        int64_t *value) {
+    const char *text = text_of(file, key);
+    if (!text && !needed) return OK;
+    return text && !parse_int(key, text, 0, most, value) ? OK : broken(file, key);
+}
+
+static int read_rate(const struct safetensors *file, double *lr) {
+    const char *text = text_of(file, "lr");
+    char *end;
+    if (!text) return OK;
+    locale_t before = numbers_of_c();
+    *lr = strtod(text, &end);
+    numbers_end(before);
+    return end == text || *end || !(*lr >= 0 && *lr <= 1e30) ? broken(file, "learning rate") : OK;
+}
+
+static int check_kind(const struct duet_optimizer *o, const struct safetensors *file) {
+    const char *theirs = text_of(file, "--optimizer"),
+               *ours = optimizer_name(o->optimizer.config.kind);
+    if (!theirs || strcmp(theirs, ours))
+        return fail(
+            ERR_USAGE, "load: %s: it was written with %s%.20s, this optimizer is %s: make the same",
+            file->path, theirs ? "the optimizer " : "no optimizer", theirs ? theirs : "", ours);
+    for (int i = 0; !o->optimizer.each && i < file->count; i++)
+        if (!strncmp(file->entries[i].name, "optimizer.momentum_buffer.", 26))
+            return fail(ERR_USAGE,
+                        "load: %s: it was written with momentum, this optimizer has none: make the "
+                        "same",
+                        file->path);
+    return OK;
+}
+
+/* This optimizer updates all parameters at once, so all have had as many updates. */
+static int read_updates(const struct duet_optimizer *o, const struct safetensors *file,
+                        struct state *s) {
+    int count = o->params->set.count;
+    int64_t shape = count;
+    CHECK(safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, s->updates));
+    for (int i = 0; i < count; i++)
+        if (s->updates[i] != s->updates[0] || s->updates[i] < 0)
+            return fail(ERR_FAILED,
+                        "load: %s: %" PRId64 " updates of '%s', %" PRId64
+                        " of '%s': this optimizer updates all alike",
+                        file->path, s->updates[i], o->params->set.param[i].spec->name,
+                        s->updates[0], o->params->set.param[0].spec->name);
+    return OK;
+}
+
+static int read_state(const struct duet_optimizer *o, const struct safetensors *file,
+                      struct state *s) {
+    const struct param_set *set = &o->params->set;
+    CHECK(make_state(o, s));
+    CHECK(check_kind(o, file));
+    CHECK(read_updates(o, file, s));
+    for (int k = 0; k < o->optimizer.each; k++)
+        for (int i = 0; i < set->count; i++) {
+            char name[NAME_BYTES];
+            struct safetensors_item item = part_item(set->param[i].spec, NULL, NULL);
+            snprintf(name, sizeof name, "optimizer.%s.%s",
+                     optimizer_part_name(o->optimizer.config.kind, k), item.name);
+            CHECK(safetensors_read(file, name, item.dims, item.shape, s->part));
+            optimizer_part_put(&o->optimizer, &set->param[i], k, s->part, s->device);
+        }
+    return OK;
+}
+
+/* Everything is read before anything changes. */
+static int load(struct duet_checkpoint *c, const struct safetensors *file, struct state *s) {
+    struct duet_optimizer *o = c->optimizer;
+    int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
+    double lr = o ? o->lr : 0;
+    CHECK(check_version(file));
+    CHECK(read_integer(file, "step", INT64_MAX - 1, 1, &step));
+    CHECK(read_integer(file, "epoch", INT32_MAX - 1, 0, &epoch));
+    CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));
+    CHECK(read_rate(file, &lr));
+    if (o) CHECK(read_state(o, file, s));
+    CHECK(api_params_read(c->params, file));
+    if (o) CHECK(optimizer_state_write(&o->optimizer, &c->params->set, s->device));
+    if (o) o->updates = s->updates[0], o->lr = lr;
+    if (c->tape) c->tape->passes = (uint64_t)passes;
+    c->epoch = (int)epoch, c->step = step;
+    return OK;
+}
+
+int duet_checkpoint_load(struct duet_checkpoint *c, const char *file) {
+    struct safetensors s = {0};
+    struct state state = {.count = 0};
+    CHECK(check_checkpoint(c, file, "load"));
+    CHECK(safetensors_open(&s, file));
+    int code = load(c, &s, &state);
+    free_state(&state);
+    safetensors_close(&s);
+    return code;
+}
