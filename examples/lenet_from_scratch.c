@@ -36,11 +36,15 @@ struct options {
 
 /* ---- the network ---- */
 
+/* A further layer needs its names here, its shapes and its line in lenet(). */
 enum { W1, b1, W2, b2, W3, b3, W4, b4, PARAMS };
 
+/* The side of a picture, and what each convolution with its pool of 2 x 2 leaves of it. */
+enum { SIDE = 28, SIDE_1 = (SIDE - 2) / 2, SIDE_2 = (SIDE_1 - 4) / 2, FLAT = 50 * SIDE_2 * SIDE_2 };
+
 static const struct duet_param shapes[PARAMS] = {
-    {"W1", 4, {20, 1, 3, 3}, NULL}, {"b1", 1, {20}, NULL},       {"W2", 4, {50, 20, 5, 5}, NULL},
-    {"b2", 1, {50}, NULL},          {"W3", 2, {800, 128}, NULL}, {"b3", 1, {128}, NULL},
+    {"W1", 4, {20, 1, 3, 3}, NULL}, {"b1", 1, {20}, NULL},        {"W2", 4, {50, 20, 5, 5}, NULL},
+    {"b2", 1, {50}, NULL},          {"W3", 2, {FLAT, 128}, NULL}, {"b3", 1, {128}, NULL},
     {"W4", 2, {128, 10}, NULL},     {"b4", 1, {10}, NULL},
 };
 
@@ -51,20 +55,25 @@ static size_t count_of(const struct duet_param *p) {
     return count;
 }
 
-/* The weights are randn * 0.01 and the biases 0. All parameters share one static array, one after
- * the other. */
+static float *make_floats(size_t count) {
+    float *values = malloc(count * sizeof *values);
+    if (!values) perror("lenet_from_scratch"), exit(1);
+    return values;
+}
+
+/* The weights are randn * 0.01, in new arrays; the biases are 0. */
 static int init_params(struct duet_param *params) {
-    static float values[129068];
-    float *at = values;
     duet_rng *rng;
     TRY(duet_rng_create(&rng, 0));
     for (int i = 0; i < PARAMS; i++) {
-        size_t count = count_of(&shapes[i]);
         params[i] = shapes[i];
-        params[i].values = at;
-        if (params[i].rank > 1) duet_rng_normal(rng, at, count, 0, 1);
+        if (params[i].rank == 1) continue;
+        size_t count = count_of(&shapes[i]);
+        float *values = make_floats(count);
+        duet_rng_normal(rng, values, count, 0, 1);
         for (size_t k = 0; k < count; k++)
-            *at++ *= 0.01f;
+            values[k] *= 0.01f;
+        params[i].values = values;
     }
     duet_rng_free(rng);
     return DUET_OK;
@@ -202,10 +211,13 @@ static int train_batch(const struct duet_batch *batch, struct replica *replicas,
 /* ---- are the replicas still one model? ---- */
 
 static int check_equal(const char *what, int i, duet_tensor *first, duet_tensor *other) {
-    static float a[800 * 128], b[800 * 128]; /* the largest parameter */
-    TRY(duet_tensor_read(first, a));
-    TRY(duet_tensor_read(other, b));
-    if (!memcmp(a, b, duet_tensor_count(first) * sizeof *a)) return DUET_OK;
+    size_t count = duet_tensor_count(first);
+    float *a = make_floats(2 * count), *b = a + count;
+    int code = duet_tensor_read(first, a);
+    if (!code) code = duet_tensor_read(other, b);
+    int differ = !code && memcmp(a, b, count * sizeof *a);
+    free(a);
+    if (!differ) return code;
     fprintf(stderr,
             "replicas differ: %s of %s: %s has another than %s: let allreduce write into every "
             "tensor\n",
@@ -283,7 +295,7 @@ static int train(const struct options *o, struct replica *replicas, duet_loader 
 /* ---- the program ---- */
 
 static int open_replicas(const struct options *o, duet_device **devices, struct replica *replicas) {
-    struct duet_param params[PARAMS];
+    struct duet_param params[PARAMS] = {0};
     int code = init_params(params);
     if (!code) code = duet_devices_open(devices, o->devices, o->kind, 0);
     for (int c = 0; c < o->devices && !code; c++) {
@@ -291,6 +303,8 @@ static int open_replicas(const struct options *o, duet_device **devices, struct 
         code = get_params(&replicas[c].params, params, devices[c]);
         if (!code) code = duet_tape_create(&replicas[c].tape, devices[c]);
     }
+    for (int i = 0; i < PARAMS; i++)
+        free((void *)params[i].values);
     return code;
 }
 
@@ -320,15 +334,6 @@ static int run(const struct options *o) {
     return code;
 }
 
-/* Reads a whole number of at least 1; 0 if `text` is none. */
-static int read_count(const char *text, int *value) {
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (end == text || *end || number < 1 || number > 1000000) return 0;
-    *value = (int)number;
-    return 1;
-}
-
 /* Reads a finite number of at least 0; 0 if `text` is none. */
 static int read_number(const char *text, double *value) {
     char *end;
@@ -336,42 +341,43 @@ static int read_number(const char *text, double *value) {
     return end != text && !*end && isfinite(*value) && *value >= 0;
 }
 
+/* Reads a whole number from 1 to `most`; 0 if `text` is none. */
+static int read_count(const char *text, int *value, int most) {
+    double number;
+    if (!read_number(text, &number) || number < 1 || number > most) return 0;
+    *value = (int)number;
+    return *value == number;
+}
+
 /* Returns NULL, or the word that is wrong. */
 static const char *read_options(char **words, struct options *o) {
-    for (; *words; words++) {
-        const char *flag = *words, *text = words[1];
-        if (!strcmp(flag, "--broken")) {
-            o->broken = 1;
-            continue;
-        }
-        if (!strcmp(flag, "--sharded")) {
-            o->sharded = 1;
-            continue;
-        }
-        int good = 1;
-        if (!text) return flag;
-        if (!strcmp(flag, "--devices"))
-            good = read_count(text, &o->devices) && o->devices <= DUET_MAX_DEVICES;
-        else if (!strcmp(flag, "--epochs"))
-            good = read_count(text, &o->epochs);
-        else if (!strcmp(flag, "--batch-size"))
-            good = read_count(text, &o->batch_size);
-        else if (!strcmp(flag, "--steps"))
-            good = read_count(text, &o->steps);
-        else if (!strcmp(flag, "--lr"))
-            good = read_number(text, &o->lr);
-        else if (!strcmp(flag, "--dataset"))
-            o->dataset = text;
-        else if (!strcmp(flag, "--data-dir"))
-            o->data_dir = text;
-        else if (!strcmp(flag, "--device"))
-            o->kind = text;
-        else if (!strcmp(flag, "--save"))
-            o->save = text;
-        else
-            return flag;
-        if (!good) return text;
-        words++;
+    const struct {
+        const char *flag, **text;
+        int *yes, *count, most;
+    } known[] = {
+        {"--dataset", .text = &o->dataset},
+        {"--data-dir", .text = &o->data_dir},
+        {"--device", .text = &o->kind},
+        {"--save", .text = &o->save},
+        {"--broken", .yes = &o->broken},
+        {"--sharded", .yes = &o->sharded},
+        {"--devices", .count = &o->devices, .most = DUET_MAX_DEVICES},
+        {"--epochs", .count = &o->epochs, .most = 1000000},
+        {"--batch-size", .count = &o->batch_size, .most = 1000000},
+        {"--steps", .count = &o->steps, .most = 1000000},
+        {"--lr", .most = 0},
+    };
+    for (size_t k = 0, flags = sizeof known / sizeof *known; *words; words++, k = 0) {
+        while (k < flags && strcmp(*words, known[k].flag))
+            k++;
+        if (k == flags || (!known[k].yes && !words[1])) return *words;
+        if (known[k].yes)
+            *known[k].yes = 1;
+        else if (words++, known[k].text)
+            *known[k].text = *words;
+        else if (known[k].count ? !read_count(*words, known[k].count, known[k].most)
+                                : !read_number(*words, &o->lr))
+            return *words;
     }
     return NULL;
 }

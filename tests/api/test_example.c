@@ -1,91 +1,10 @@
 /* The library as a user meets it: its header, its names, its installation, and the example program,
  * which uses the library alone. */
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "base/error.h"
-#include "data/dataset.h"
 #include "data/safetensors.h"
-#include "tests/harness/harness.h"
+#include "tests/api/small_set.h"
 
 #define EXAMPLE BUILD_DIR "/examples/lenet_from_scratch"
-
-static char folder[] = "/tmp/duet-api-XXXXXX";
-
-static void scratch_make(void) {
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void write_file(const char *name, const unsigned char *header, size_t header_bytes,
-                       const void *data, size_t bytes) {
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    cr_assert_not_null(file);
-    cr_assert_eq(fwrite(header, 1, header_bytes, file) + fwrite(data, 1, bytes, file),
-                 header_bytes + bytes);
-    cr_assert_eq(fclose(file), 0);
-}
-
-/* Writes a part of a data set as IDX files; it is small enough for sanitizer builds. Of each size
- * only the two low bytes can differ from 0. */
-static void small_set(const char *images, const char *labels, int count, int train) {
-    struct dataset set;
-    unsigned char high = (unsigned char)(count >> 8), low = (unsigned char)count;
-    cr_assert_eq(dataset_synthetic(&set, 0, count, train), OK, "%s", error_message());
-    write_file(images, (unsigned char[]){0, 0, 8, 3, 0, 0, high, low, 0, 0, 0, 28, 0, 0, 0, 28}, 16,
-               set.images, (size_t)count * 784);
-    write_file(labels, (unsigned char[]){0, 0, 8, 1, 0, 0, high, low}, 8, set.labels,
-               (size_t)count);
-    dataset_free(&set);
-}
-
-static void data_make(void) {
-    scratch_make();
-    small_set("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 600, 1);
-    small_set("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 100, 0);
-}
-
-/* Runs a shell command, in which {} stands for the scratch folder, and returns its exit status. Its
- * output goes to the file `out` in that folder. */
-static int shell(const char *command) {
-    char text[2048] = "{ ";
-    size_t used = 2;
-    for (const char *c = command; *c && used < sizeof text - 100; c++) {
-        if (c[0] == '{' && c[1] == '}') {
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s", folder);
-            c++;
-        } else {
-            text[used++] = *c;
-        }
-    }
-    snprintf(text + used, sizeof text - used, "; } >%s/out 2>&1", folder);
-    int status = system(text);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static const char *output(void) {
-    static char text[8192];
-    char path[64];
-    snprintf(path, sizeof path, "%s/out", folder);
-    FILE *file = fopen(path, "r");
-    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    text[n] = 0;
-    if (file) fclose(file);
-    return text;
-}
-
-static void scratch_remove(void) {
-    cr_assert_eq(shell("rm -rf {}.gone && mv {} {}.gone && rm -rf {}.gone"), 0);
-}
-
-#define RUN(want, command) cr_assert_eq(shell(command), (want), "%s: %s", command, output())
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 /* ---- header, names, installation ---- */
 
@@ -107,7 +26,24 @@ Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
            " && diff {}/declared {}/defined");
 }
 
-Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
+/* The program is built as a user changes it: with one more layer, of 128000 numbers, more than any
+ * other has. */
+static void one_more_layer(void) {
+    RUN(0, "sed -e 's/W4, b4, PARAMS/W4, b4, W5, b5, PARAMS/' "
+           "-e 's/{128, 10}, NULL}/{128, 1000}, NULL}/' "
+           "-e 's/{\"b4\", 1, {10}, NULL}/{\"b4\", 1, {1000}, NULL}, "
+           "{\"W5\", 2, {1000, 10}, NULL}, {\"b5\", 1, {10}, NULL}/' "
+           "-e 's/return duet_matmul_add(t, h3, W4, b4);/duet_var *h4 = duet_relu(t, "
+           "duet_matmul_add(t, h3, W4, b4)); return duet_matmul_add(t, h4, W5, b5);/' "
+           "{}/program.c >{}/deeper.c && cd {} && export "
+           "PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && cc deeper.c $(pkg-config "
+           "--define-variable=prefix={}/stage/opt/duet --cflags --libs duet) -o deeper");
+    RUN(0, "{}/deeper --steps 3 --epochs 1 --batch-size 16 --devices 3 --dataset mnist "
+           "--data-dir {} --save {}/deeper.safetensors");
+    RUN(0, "head -c 999 {}/deeper.safetensors | grep -aq '\"W5\": .*\\[1000, 10\\]'");
+}
+
+Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
      .fini = scratch_remove) {
     if (SANITIZED) cr_skip_test("a sanitizer's library needs the sanitizer's flags");
     if (shell("command -v pkg-config")) cr_skip_test("no pkg-config here");
@@ -121,6 +57,7 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
            "--libs duet) -o program");
     RUN(0, "{}/program --steps 1 --epochs 1 --dataset synthetic --devices 1");
     cr_assert_not_null(strstr(output(), "sec/epoch on [cpu(0)]"), "%s", output());
+    one_more_layer();
     RUN(0, "cd {}/stage/opt/duet/share && grep -q '^.TH \"duet\" 1' man/man1/duet.1"
            " && bash -n bash-completion/completions/duet && ls doc/duet/examples/my_model.c");
     /* The library links into programs that are built in other ways. */
@@ -141,23 +78,30 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = scratch_make,
     cr_assert_not_null(strstr(output(), "DDP = single: identical to the bit"), "%s", output());
 }
 
-/* PyTorch's text on DataParallel: 30 samples over 4 devices are 8 8 8 6, the last 10 are 3 3 3 1.
- * The threads' lines come in any order. */
+/* PyTorch's text on DataParallel, in its words: 30 samples over 4 devices are 8 8 8 6, the last 10
+ * are 3 3 3 1. The threads' lines come in any order. */
 Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .init = scratch_make,
      .fini = scratch_remove) {
-    RUN(0, BUILD_DIR
-        "/examples/data_parallel 4 | sed 's/ [a-z]*(\\([0-9]\\))$/ \\1/' | sort | uniq -c");
-    for (int r = 0; r < 4; r++) {
-        char line[96];
-        snprintf(line, sizeof line, "3 inside model: input (%d, 10), output (%d, 10) on %d\n",
-                 r < 3 ? 8 : 6, r < 3 ? 8 : 6, r);
-        cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
-        snprintf(line, sizeof line, "1 inside model: input (%d, 10), output (%d, 10) on %d\n",
-                 r < 3 ? 3 : 1, r < 3 ? 3 : 1, r);
+    static const char *const inputs[] = {"10", "3, 32, 32"}, *const words[] = {"", "complex"};
+    static const struct { int lines, samples; } replicas[] = {{9, 8}, {3, 6}, {3, 3}, {1, 1}};
+    for (int model = 0; model < 2; model++) {
+        char line[160];
+        snprintf(line, sizeof line,
+                 BUILD_DIR "/examples/data_parallel 4 %s | sort | uniq -c | sed 's/^ *//'",
+                 words[model]);
+        RUN(0, line);
+        for (int i = 0; i < 4; i++) {
+            snprintf(line, sizeof line,
+                     "%d \tIn Model: input size torch.Size([%d, %s]) output size torch.Size([%d, "
+                     "10])\n",
+                     replicas[i].lines, replicas[i].samples, inputs[model], replicas[i].samples);
+            cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
+        }
+        snprintf(line, sizeof line,
+                 "3 Outside: input size torch.Size([30, %s]) output_size torch.Size([30, 10])\n",
+                 inputs[model]);
         cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
     }
-    cr_assert_not_null(strstr(output(), "3 outside: input (30, 10), output (30, 10)"), "%s",
-                       output());
     RUN(2, BUILD_DIR "/examples/data_parallel 0");
     cr_assert_not_null(strstr(output(), "data_parallel: devices: 0: give 1 to 64"), "%s", output());
 }
