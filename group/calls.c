@@ -116,7 +116,7 @@ static int plan_parts(struct work *work) {
 
 static uint64_t epochs_of(const struct work *work) {
     uint64_t full = work->full ? work->full->plan.epochs : 0;
-    return (work->parts - 1) * full + work->last->plan.epochs;
+    return (work->parts - 1) * full + work->last->plan.epochs + (work->claims ? UNEVEN_EPOCHS : 0);
 }
 
 static int announce(struct work *work) {
@@ -132,11 +132,12 @@ static int announce(struct work *work) {
     if (sums)
         used += snprintf(what + used, sizeof what - (size_t)used, " %s",
                          call->average ? "average" : element_op_name(call->how.op));
-    if (rooted) snprintf(what + used, sizeof what - (size_t)used, ", root %d", call->root);
+    if (rooted) used += snprintf(what + used, sizeof what - (size_t)used, ", root %d", call->root);
+    if (is_uneven(call)) snprintf(what + used, sizeof what - (size_t)used, ", uneven");
     struct comm_call told = {.collective = window_name(call->what),
                              .bucket = -1,
                              .step = -1,
-                             .count = call->count,
+                             .count = is_uneven(call) ? 0 : call->count,
                              .what = what};
     work->number = g->announcer.number + 1;
     return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
@@ -144,7 +145,7 @@ static int announce(struct work *work) {
 
 static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
-    CHECK(plan_parts(work));
+    CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));
     CHECK(announce(work));
     work->base = g->base;
     work->calls = g->calls;
@@ -191,6 +192,10 @@ static int check(const struct group *g, const struct group_call *call) {
                                       call->peer >= g->n || call->peer == g->rank))
         return fail(ERR_USAGE, "rank %d: %s rank %d: give another rank of 0 to %d", me,
                     call->receive ? "recv from" : "send to", call->peer, g->n - 1);
+    if (is_uneven(call) && call->what != WINDOW_ALL_TO_ALL && call->what != WINDOW_ALL_GATHER &&
+        call->what != WINDOW_GATHER && call->what != WINDOW_SCATTER &&
+        call->what != WINDOW_REDUCE_SCATTER)
+        return fail(ERR_USAGE, "rank %d: %s: its blocks have one length: give no sizes", me, name);
     if (call->root < 0 || call->root >= g->n)
         return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, name, call->root,
                     g->n - 1);

@@ -5,6 +5,8 @@
  *     memory.c    the memory that the ranks of a group share
  *     calls.c     a call becomes plans (allreduce/windows.h) with their epochs
  *     runners.c     who runs them: the caller itself, or a thread beside it
+ *     uneven.c    calls whose blocks have lengths of their own
+ *     objects.c   calls that move bytes of any length, which only the sender knows
  *     mail.c      messages: send, receive, receive from anybody
  *     monitored.c the barrier that names who is missing
  *
@@ -77,6 +79,15 @@ struct group_call {
     int receive; /* WINDOW_SEND: 1: this rank receives */
     const void *input;
     void *output; /* may be the input */
+
+    /* Where blocks have lengths of their own: those of `input` and of `output`, in elements, [n],
+     * read when the call begins; NULL: `count` each. ALL_TO_ALL takes both. ALL_GATHER and, on the
+     * root, GATHER have output_sizes, and `count` is the length of the input; REDUCE_SCATTER and,
+     * on the root, SCATTER have input_sizes, and `count` is the length of the output. All ranks
+     * call it so; uneven 1 says it of those that give neither. Input and output are different
+     * memory. A rank that expects another number than its peer gives is told so. */
+    const size_t *input_sizes, *output_sizes;
+    int uneven;
 };
 
 /* Runs the call to its end; or, where work is not NULL, begins it, and *work is to be waited for
@@ -90,6 +101,22 @@ int work_wait(struct work *work);
 int work_done(struct work *work);         /* 1: it has ended, 0: not yet */
 int work_source(const struct work *work); /* of a receive that has ended: the rank it came from */
 void work_free(struct work *work);        /* waits for the end; NULL is fine */
+
+/* Bytes of any length. Those that a call brings are for the caller to free(). */
+struct group_object {
+    void *data;
+    size_t bytes;
+};
+
+/* broadcast_object_list: the root's `count` objects come to all; `list` of the others is written.
+ * all_gather_object: objects[r] becomes rank r's object; gather_object: on the root alone.
+ * scatter_object_list: *object becomes objects[rank] of the root. After an error nothing is to be
+ * freed, and the job has failed but for ERR_USAGE. */
+int group_broadcast_objects(struct group *group, struct group_object *list, int count, int root);
+int group_gather_objects(struct group *group, struct group_object *objects /* [n] or NULL */,
+                         const struct group_object *object, int root /* -1: to all */);
+int group_scatter_objects(struct group *group, struct group_object *object,
+                          const struct group_object *objects /* [n], root */, int root);
 
 /* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */

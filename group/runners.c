@@ -55,7 +55,9 @@ int runner_open(struct runner **out, struct group *g, int mail) {
 static void run_now(struct runner *runner, struct work *work) {
     runner->now = work;
     pthread_mutex_unlock(&runner->lock);
-    int code = work->call.what == WINDOW_SEND ? run_message(runner, work) : run_parts(runner, work);
+    int code = work->call.what == WINDOW_SEND ? run_message(runner, work)
+               : work->claims                 ? run_uneven(runner, work)
+                                              : run_parts(runner, work);
     pthread_mutex_lock(&runner->lock);
     work->code = code;
     if (code) snprintf(work->text, sizeof work->text, "%s", error_message());
@@ -155,5 +157,6 @@ void work_free(struct work *work) {
     if (work->runner) work_wait(work);
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;
+    free(work->claims);
     free(work);
 }

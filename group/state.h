@@ -63,6 +63,7 @@ struct work {
     size_t parts, longest;
     uint64_t base;  /* of the first part's epochs */
     uint64_t calls; /* counted calls before this one: the half of scratch */
+    size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
     struct runner *runner; /* whose lock guards what follows; NULL: never begun */
     int ended, code, source;
@@ -116,6 +117,12 @@ void leave_group(struct group *group);
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
 struct window_request request_of(const struct group *group, const struct group_call *call);
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
+
+/* uneven.c */
+#define UNEVEN_EPOCHS ((uint64_t)1 << 32) /* more than any plan has */
+int is_uneven(const struct group_call *call);
+int plan_uneven(struct work *work);
+int run_uneven(struct runner *runner, struct work *work);
 
 /* mail.c: claims the pieces of a message that is to be received or sent; runs it. */
 int begin_message(struct work *work, struct runner **runner);

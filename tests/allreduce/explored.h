@@ -49,7 +49,29 @@ static inline int build(struct plan *plan, enum allreduce_algorithm what, int n,
     return plan_build(plan, what, n, rank, COUNT, config);
 }
 
-/* Of a window of COUNT elements, in `slices` pieces; of a mailbox, in two more than it holds. */
+/* Elements that go from one rank to one other where blocks have lengths of their own: none, one
+ * piece or several. */
+static inline size_t uneven_size(enum allreduce_algorithm what, int call, int from, int to) {
+    static const size_t blocks[] = {4, 0, 2, 5}, parts[] = {2, 0, 3, 1};
+    switch ((int)what) {
+    case WINDOW_GATHER:
+    case WINDOW_ALL_GATHER: return blocks[(from + call) % 4];
+    case WINDOW_ALL_TO_ALL: return parts[(from + 2 * to + call) % 4];
+    default: return parts[(to + call) % 4];
+    }
+}
+
+/* Where the block for `to` begins in the INPUT of `from`. */
+static inline int uneven_at(enum allreduce_algorithm what, int call, int from, int to) {
+    size_t at = 0;
+    if (what == WINDOW_GATHER || what == WINDOW_ALL_GATHER) return 0;
+    for (int r = 0; r < to; r++)
+        at += uneven_size(what, call, from, r);
+    return (int)at;
+}
+
+/* Of a window of COUNT elements, in `slices` pieces (0: blocks of lengths of their own); of a
+ * mailbox, in two more than it holds. */
 static inline int build_windowed(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
                                  int root, int slices, int call) {
     struct window_request q = {.what = what,
@@ -58,22 +80,41 @@ static inline int build_windowed(struct plan *plan, enum allreduce_algorithm wha
                                .root = root,
                                .peer = (root + 1) % n,
                                .window = what == WINDOW_SEND ? MAILBOX : COUNT,
-                               .config = tiny_config(slices)};
+                               .config = tiny_config(slices ? slices : 1)};
+    size_t sizes[RANKS * RANKS];
     int parts =
         what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
     size_t piece = parts ? COUNT / 2 / (size_t)n : COUNT / 2;
     q.count = what < ALLREDUCE_ALGORITHM_COUNT ? COUNT
               : what == WINDOW_SEND            ? MAILBOX + 2
                                                : piece * (size_t)slices;
+    if (slices == 0) q.sizes = sizes, q.count = 0;
+    for (int i = 0; i < n * n; i++)
+        sizes[i] = uneven_size(what, call, i / n, i % n);
     q.stride = q.count;
     q.first = (size_t)call * q.count;
     return plan_build_window(plan, &q);
+}
+
+/* The same where blocks have lengths of their own. */
+static inline float uneven_output(const struct plan *plan, int root, int call, int i) {
+    enum allreduce_algorithm what = plan->algorithm;
+    int from = 0, me = plan->rank;
+    float sum = 0;
+    if (what == WINDOW_SCATTER) return input(call, root, uneven_at(what, call, root, me) + i);
+    for (int r = 0; r < plan->n && what == WINDOW_REDUCE_SCATTER; r++)
+        sum += input(call, r, uneven_at(what, call, r, me) + i);
+    if (what == WINDOW_REDUCE_SCATTER) return sum;
+    while (i >= (int)uneven_size(what, call, from, me))
+        i -= (int)uneven_size(what, call, from++, me);
+    return input(call, from, uneven_at(what, call, from, me) + i);
 }
 
 /* What OUTPUT of the rank must hold in element i. */
 static inline float output(const struct plan *plan, int root, int call, int i) {
     int count = (int)plan->count, mine = plan->rank * count + i;
     float sum = 0;
+    if (!count) return uneven_output(plan, root, call, i);
     switch ((int)plan->algorithm) {
     case WINDOW_BROADCAST:
     case WINDOW_SEND: return input(call, root, i);

@@ -1,0 +1,121 @@
+/* Collectives whose blocks have lengths of their own. A rank knows what it gives and what it
+ * expects, not what passes between two others. So such a call begins with an all_gather of these
+ * numbers, its claims, through the same windows: then all ranks know all of them, whoever gives
+ * another number than its peer expects is found out, and the plan is built.
+ *
+ *     claims of a rank    gives to rank 0 .. n-1 | expects of rank 0 .. n-1
+ *
+ * A call takes its epochs when it is called, before any claim is known: as many as no plan needs. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "group/state.h"
+
+int is_uneven(const struct group_call *call) {
+    return call->uneven || call->input_sizes || call->output_sizes;
+}
+
+static size_t *claims_of(const struct group *g, const struct group_call *call) {
+    size_t n = (size_t)g->n, *claims = calloc(2 * n, sizeof *claims), *gives = claims,
+           *expects = claims + n;
+    enum allreduce_algorithm what = call->what;
+    int is_root = g->rank == call->root;
+    for (int r = 0; r < g->n && claims; r++) {
+        int from_root = what != WINDOW_SCATTER || r == call->root,
+            to_root = what != WINDOW_GATHER || r == call->root;
+        if (what != WINDOW_SCATTER || is_root)
+            gives[r] = !to_root ? 0 : call->input_sizes ? call->input_sizes[r] : call->count;
+        if (what != WINDOW_GATHER || is_root)
+            expects[r] = !from_root ? 0 : call->output_sizes ? call->output_sizes[r] : call->count;
+    }
+    return claims;
+}
+
+static struct window_request claims_request(const struct group *g) {
+    struct group_call call = {
+        .what = WINDOW_ALL_GATHER, .count = 2 * (size_t)g->n, .how = {ELEMENT_I64, ELEMENT_SUM}};
+    return request_of(g, &call);
+}
+
+int plan_uneven(struct work *work) {
+    struct window_request q = claims_request(work->group);
+    work->claims = claims_of(work->group, &work->call);
+    if (!work->claims) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    work->parts = 1;
+    return take_plan(work->group, &q, &work->last);
+}
+
+static int differ(const struct work *work, int from, int to, size_t gives, size_t expects) {
+    const struct group *g = work->group;
+    int code = fail(ERR_FAILED,
+                    "rank %d: %s #%llu: rank %d gives rank %d %zu elements, which expects %zu: the "
+                    "split sizes of the two must be the same",
+                    g->ranks[g->rank], window_name(work->call.what),
+                    (unsigned long long)work->number, g->ranks[from], g->ranks[to], gives, expects);
+    comm_abort(g->job->comm, code, error_message());
+    return code;
+}
+
+/* sizes[from * n + to], of the claims of all ranks. */
+static int agree(const struct work *work, const size_t *claims, size_t *sizes) {
+    int n = work->group->n;
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++) {
+            size_t gives = claims[2 * from * n + to], expects = claims[2 * to * n + n + from];
+            if (gives != expects) return differ(work, from, to, gives, expects);
+            sizes[from * n + to] = gives;
+        }
+    return OK;
+}
+
+static struct executor_call part_of(const struct work *work, const struct plan *plan) {
+    const struct group_call *call = &work->call;
+    struct group *g = work->group;
+    return (struct executor_call){.plan = plan,
+                                  .data = g->memory.window,
+                                  .count = plan->count,
+                                  .base = work->base,
+                                  .scale = call->average ? 1.0 / g->n : 1,
+                                  .bucket = -1,
+                                  .step = -1,
+                                  .how = call->how,
+                                  .input = call->input,
+                                  .output = call->output};
+}
+
+static int exchange_claims(struct runner *runner, const struct work *work, size_t *all) {
+    struct executor_call part = part_of(work, &work->last->plan);
+    part.how = (struct arithmetic){ELEMENT_I64, ELEMENT_SUM};
+    part.scale = 1;
+    part.input = work->claims;
+    part.output = all;
+    return host_execute(&runner->ranks, &part);
+}
+
+static int run_with(struct runner *runner, struct work *work, size_t *claims, size_t *sizes) {
+    struct window_request q = request_of(work->group, &work->call);
+    struct plan plan;
+    CHECK(exchange_claims(runner, work, claims));
+    CHECK(agree(work, claims, sizes));
+    q.sizes = sizes;
+    CHECK(plan_build_window(&plan, &q));
+    struct executor_call part = part_of(work, &plan);
+    part.base += work->last->plan.epochs;
+    int code = host_execute(&runner->ranks, &part);
+    plan_free(&plan);
+    return code;
+}
+
+int run_uneven(struct runner *runner, struct work *work) {
+    struct group *g = work->group;
+    size_t n = (size_t)g->n, *claims = malloc(2 * n * n * sizeof *claims),
+           *sizes = malloc(n * n * sizeof *sizes);
+    int code = comm_check(g->job->comm);
+    if (!code && (!claims || !sizes))
+        code = fail(ERR_MEMORY, "process group: no host memory: free some");
+    if (!code) code = run_with(runner, work, claims, sizes);
+    if (code) comm_abort(g->job->comm, code, error_message()); /* the peers would wait */
+    free(claims);
+    free(sizes);
+    return code;
+}

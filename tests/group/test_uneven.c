@@ -1,0 +1,247 @@
+/* Blocks of lengths of their own and bytes of any length between ranks that are processes: random
+ * lengths, types, operations and roots, waited for and begun; and what is told where one rank gives
+ * another length than its peer expects. */
+#include "base/random.h"
+#include "tests/group/shared.h"
+
+enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+static const enum allreduce_algorithm whats[] = {WINDOW_ALL_GATHER, WINDOW_GATHER, WINDOW_SCATTER,
+                                                 WINDOW_ALL_TO_ALL, WINDOW_REDUCE_SCATTER};
+
+/* ---- one call: every element is made of who gives it to whom ---- */
+
+struct uneven {
+    enum allreduce_algorithm what;
+    struct arithmetic how;
+    int n, root, average;
+    size_t sizes[MOST * MOST]; /* [from * n + to] */
+};
+
+static int shows_one_block(enum allreduce_algorithm what) {
+    return what == WINDOW_ALL_GATHER || what == WINDOW_GATHER;
+}
+
+/* 0, 1 or 2: exact in every type. */
+static void element(const struct uneven *u, int from, int to, size_t i, char *out) {
+    struct expected e = {.what = u->what, .n = u->n, .how = u->how};
+    expected_was(&e, out, from, i * 3 + (shows_one_block(u->what) ? 0 : (size_t)to));
+}
+
+/* All ranks draw the same. */
+static struct uneven draw(struct rng *rng, int n) {
+    struct uneven u = {.what = whats[rng_u32(rng) % 5],
+                       .how = {(enum element_type)(rng_u32(rng) % ELEMENT_TYPES), ELEMENT_SUM},
+                       .n = n,
+                       .root = (int)(rng_u32(rng) % (uint32_t)n)};
+    size_t lengths[MOST * MOST];
+    for (int i = 0; i < n * n; i++) {
+        size_t longest = rng_u32(rng) % 3 ? 40 : LONGEST;
+        lengths[i] = rng_u32(rng) % 4 ? rng_u32(rng) % longest : 0;
+    }
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            u.sizes[from * n + to] = shows_one_block(u.what)       ? lengths[from]
+                                     : u.what == WINDOW_ALL_TO_ALL ? lengths[from * n + to]
+                                                                   : lengths[to];
+    if (u.what == WINDOW_REDUCE_SCATTER) {
+        u.how.op = (enum element_op)(rng_u32(rng) % ELEMENT_OPS);
+        u.average = u.how.op == ELEMENT_SUM && element_is_float(u.how.type) && rng_u32(rng) % 2;
+    }
+    return u;
+}
+
+static void fill(const struct uneven *u, int rank, char *input) {
+    size_t bytes = element_bytes(u->how.type);
+    for (int to = 0; to < (shows_one_block(u->what) ? 1 : u->n); to++)
+        for (size_t i = 0; i < u->sizes[rank * u->n + to]; i++, input += bytes)
+            element(u, rank, to, i, input);
+}
+
+static void sum_of(const struct uneven *u, int rank, size_t i, char *out) {
+    char term[MOST][WIDEST];
+    for (int r = 0; r < u->n; r++) {
+        element(u, r, rank, i, term[r]);
+        element_scale(u->how.type, term[r], term[r], u->average ? 1.0 / u->n : 1);
+    }
+    for (struct fold f = fold_begin(u->n); fold_next(&f);)
+        element_combine(u->how, term[f.to], term[f.to], term[f.from]);
+    memcpy(out, term[0], element_bytes(u->how.type));
+}
+
+/* OK, or which element is wrong. */
+static int judge(const struct uneven *u, int rank, const char *output) {
+    size_t bytes = element_bytes(u->how.type), at = 0;
+    int first = u->what == WINDOW_SCATTER ? u->root : u->what == WINDOW_REDUCE_SCATTER ? rank : 0;
+    int last = u->what == WINDOW_SCATTER || u->what == WINDOW_REDUCE_SCATTER ? first : u->n - 1;
+    if (u->what == WINDOW_GATHER && rank != u->root) last = -1;
+    for (int from = first; from <= last; from++)
+        for (size_t i = 0; i < u->sizes[from * u->n + rank]; i++, at++) {
+            char want[WIDEST];
+            if (u->what == WINDOW_REDUCE_SCATTER)
+                sum_of(u, rank, i, want);
+            else
+                element(u, from, rank, i, want);
+            if (memcmp(want, output + at * bytes, bytes))
+                return fail(ERR_CHECK, "%s over %d ranks, root %d: rank %d, element %zu of rank %d",
+                            window_name(u->what), u->n, u->root, rank, i, from);
+        }
+    return OK;
+}
+
+static int try_uneven(struct group *g, const struct uneven *u, int async) {
+    size_t row[MOST], column[MOST], bytes = element_bytes(u->how.type);
+    int rank = group_rank(g), is_root = rank == u->root, n = u->n;
+    char *input = malloc((MOST * LONGEST + 1) * bytes),
+         *output = malloc((MOST * LONGEST + 1) * bytes);
+    struct work *work = NULL;
+    for (int r = 0; r < n; r++) {
+        row[r] = u->sizes[rank * n + r];
+        column[r] = u->sizes[r * n + rank];
+    }
+    struct group_call call = {.what = u->what,
+                              .how = u->how,
+                              .average = u->average,
+                              .root = u->root,
+                              .input = input,
+                              .output = output,
+                              .uneven = 1};
+    if (shows_one_block(u->what)) call.count = row[0];
+    if (u->what == WINDOW_SCATTER) call.count = column[u->root];
+    if (u->what == WINDOW_REDUCE_SCATTER) call.count = column[0];
+    if (u->what == WINDOW_ALL_TO_ALL || u->what == WINDOW_REDUCE_SCATTER ||
+        (u->what == WINDOW_SCATTER && is_root))
+        call.input_sizes = row;
+    if (u->what == WINDOW_ALL_TO_ALL || u->what == WINDOW_ALL_GATHER ||
+        (u->what == WINDOW_GATHER && is_root))
+        call.output_sizes = column;
+    fill(u, rank, input);
+    memset(output, 0xff, MOST * LONGEST * bytes);
+    int code = group_run(g, &call, async ? &work : NULL);
+    memset(row, 0, sizeof row); /* they were read when the call began */
+    memset(column, 0, sizeof column);
+    if (!code && work) code = work_wait(work);
+    work_free(work);
+    if (!code) code = judge(u, rank, output);
+    free(input);
+    free(output);
+    return code;
+}
+
+static int uneven_entry(void *context) {
+    struct group *g;
+    struct rng rng;
+    (void)context;
+    int code = group_open_sized(&g, 60, &tiny);
+    rng_seed(&rng, 9);
+    for (int round = 0; round < (getenv("DUET_TEST_LONG") ? 2000 : ROUNDS) && !code; round++) {
+        struct uneven u = draw(&rng, group_size(g));
+        struct expected even = {
+            .what = ALLREDUCE_AUTO, .n = u.n, .count = 77, .stride = 77, .scale = 1, .seed = round};
+        code = try_uneven(g, &u, round % 3 == 0);
+        if (!code && round % 5 == 0) code = try_call(g, &even, 0, 0); /* epochs go on behind it */
+    }
+    return end_rank(g, NULL, code);
+}
+
+Test(uneven, blocks_of_any_lengths_arrive, .timeout = 300) {
+    for (int n = 1; n <= (test_short() ? 4 : MOST); n += n < 4 ? 1 : 4)
+        run_well(n, uneven_entry, NULL);
+}
+
+/* ---- lengths that do not agree ---- */
+
+static int disagree_entry(void *context) {
+    struct group *g;
+    float x[16] = {0}, y[16];
+    size_t gives[] = {1, 2, 3}, expects[3];
+    int code = group_open(&g, 60), rank = code ? 0 : group_rank(g);
+    for (int r = 0; r < 3; r++)
+        expects[r] = (size_t)(rank + 1) + (rank == 1 && r == 2); /* rank 2 gives it 2 */
+    struct group_call call = {.what = WINDOW_ALL_TO_ALL,
+                              .input = x,
+                              .output = y,
+                              .input_sizes = gives,
+                              .output_sizes = expects};
+    if (!code) code = group_run(g, &call, NULL);
+    return end_rank(g, context, code);
+}
+
+Test(uneven, a_rank_that_expects_another_length_is_named, .timeout = 60) {
+    struct page *page = new_page();
+    cr_assert_neq(run_ranks(3, disagree_entry, page).exit_status, 0);
+    int told = 0;
+    for (int r = 0; r < 3; r++) {
+        cr_assert(page->code[r], "rank %d", r);
+        told += strstr(page->text[r],
+                       "ALLTOALL #1: rank 2 gives rank 1 2 elements, which expects 3") != NULL;
+    }
+    cr_assert(told, "%s", page->text[0]);
+}
+
+/* ---- objects ---- */
+
+static int holds(const struct group_object *o, int rank, size_t bytes) {
+    if (o->bytes != bytes) return fail(ERR_CHECK, "object of rank %d: %zu bytes", rank, o->bytes);
+    for (size_t i = 0; i < bytes; i++)
+        if (((char *)o->data)[i] != (char)(rank + (int)i * 7))
+            return fail(ERR_CHECK, "object of rank %d: byte %zu", rank, i);
+    return OK;
+}
+
+static struct group_object object_of(int rank, size_t bytes) {
+    struct group_object o = {malloc(bytes + 1), bytes};
+    for (size_t i = 0; i < bytes; i++)
+        ((char *)o.data)[i] = (char)(rank + (int)i * 7);
+    return o;
+}
+
+static void free_objects(struct group_object *list, int n) {
+    for (int i = 0; i < n; i++)
+        free(list[i].data);
+}
+
+/* Lengths from none to many windows. */
+static size_t length_of(int rank, int round) {
+    return (size_t)(rank * round * 777) % 20011;
+}
+
+static int objects_once(struct group *g, int round) {
+    int n = group_size(g), me = group_rank(g), root = round % n, code = OK;
+    struct group_object mine = object_of(me, length_of(me, round)), got[MOST], one, list[3];
+    CHECK_GOTO(group_gather_objects(g, got, &mine, -1), code, out);
+    for (int r = 0; r < n && !code; r++)
+        code = holds(&got[r], r, length_of(r, round));
+    if (!code) free_objects(got, n);
+    if (!code) code = group_gather_objects(g, me == root ? got : NULL, &mine, root);
+    CHECK_GOTO(group_scatter_objects(g, &one, got, root), code, out);
+    code = holds(&one, me, length_of(me, round));
+    free(one.data);
+    if (me == root) free_objects(got, n);
+    for (int i = 0; i < 3 && me == root; i++)
+        list[i] = object_of(i, length_of(i + 1, round));
+    if (!code) code = group_broadcast_objects(g, list, 3, root);
+    for (int i = 0; i < 3 && !code; i++)
+        code = holds(&list[i], i, length_of(i + 1, round));
+    free_objects(list, 3);
+out:
+    free(mine.data);
+    return code;
+}
+
+static int objects_entry(void *context) {
+    struct group *g;
+    (void)context;
+    int code = group_open_sized(&g, 60, &tiny);
+    for (int round = 0; round < 6 && !code; round++)
+        code = objects_once(g, round);
+    struct group_object none = {NULL, 0};
+    if (!code && group_broadcast_objects(g, &none, 1, group_size(g)) != ERR_USAGE)
+        code = fail(ERR_CHECK, "a root that is no rank");
+    return end_rank(g, NULL, code);
+}
+
+Test(uneven, objects_arrive, .timeout = 60) {
+    for (int n = 1; n <= 4; n++)
+        run_well(n, objects_entry, NULL);
+}
