@@ -658,6 +658,41 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work);
 
+/* The same with parts of different lengths. Split sizes count rows of dimension 0, one entry for
+ * each rank; NULL: equal parts. What rank a gives to rank b must be as long as b expects, else all
+ * ranks are told which two differ.
+ *     all_to_all       all_to_all_single with output_split_sizes and input_split_sizes
+ *     all_gather       output is the inputs of all ranks, of which rank r's has
+ *                      output_split_sizes[r] rows
+ *     reduce_scatter   rank r gets the sum of part r, input_split_sizes[r] rows */
+int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                           const int *output_split_sizes, const int *input_split_sizes,
+                           duet_work **work);
+int duet_all_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                           const int *output_split_sizes, duet_work **work);
+int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                               const int *input_split_sizes, enum duet_reduction op,
+                               duet_work **work);
+
+/* Bytes of any length, which the others need not know: what Python sends as an object. Objects that
+ * a call brings lie in memory of their own, each for the caller to free(); it need not be freed
+ * where the call failed.
+ *     broadcast_object_list   the root's `count` objects; on other ranks `list` is overwritten
+ *     all_gather_object       list[r] becomes rank r's object, its own included
+ *     gather_object           the same on the root alone; list is NULL elsewhere
+ *     scatter_object_list     *object becomes list[rank] of the root; list is NULL elsewhere */
+struct duet_object {
+    void *data;
+    size_t bytes;
+};
+int duet_broadcast_object_list(duet_group *group, struct duet_object *list, int count, int root);
+int duet_all_gather_object(duet_group *group, struct duet_object *list,
+                           const struct duet_object *object);
+int duet_gather_object(duet_group *group, struct duet_object *list,
+                       const struct duet_object *object, int root);
+int duet_scatter_object_list(duet_group *group, struct duet_object *object,
+                             const struct duet_object *list, int root);
+
 /* Messages from one rank to one other, which arrive in the order in which they were sent. A short
  * message is on its way when send returns; a long one waits for its receiver. from:
  * DUET_ANY_SOURCE takes the first message that comes, of whichever rank; *source (NULL: not wanted,

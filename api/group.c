@@ -2,8 +2,7 @@
  * memory; the tensors of a GPU are copied to host memory before a call and back behind it. */
 #include <stdlib.h>
 
-#include "api/api.h"
-#include "group/group.h"
+#include "api/group_call.h"
 
 struct duet_work {
     struct work *work;
@@ -16,7 +15,7 @@ struct duet_work {
 
 _Static_assert(DUET_ANY_SOURCE == (int)ANY_SOURCE, "duet.h repeats it");
 
-static struct group *group_of(const duet_group *group) {
+struct group *group_of(const duet_group *group) {
     return (struct group *)group;
 }
 
@@ -119,8 +118,8 @@ static int finish(struct duet_work *w, int code) {
     return stream_sync(stream);
 }
 
-static int run(duet_group *group, struct group_call *call, duet_tensor *output,
-               const duet_tensor *input, int *source, duet_work **out) {
+int group_call_run(duet_group *group, struct group_call *call, duet_tensor *output,
+                   const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
     if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
     int code = prepare(w, call, output, input);
@@ -166,9 +165,8 @@ static const enum element_type element_types[] = {
     [DUET_F16] = ELEMENT_F16, [DUET_BF16] = ELEMENT_BF16, [DUET_I64] = ELEMENT_I64,
     [DUET_U8] = ELEMENT_U8};
 
-/* Sets what every call has: its group, its handle, and the tensor that says type and count. */
-static int check_call(const char *name, const duet_group *group, const duet_tensor *tensor,
-                      duet_work **work, struct group_call *call) {
+int group_call_begin(const char *name, const duet_group *group, const duet_tensor *tensor,
+                     duet_work **work, struct group_call *call) {
     if (work) *work = NULL;
     if (!group) return fail(ERR_USAGE, "%s: no group was given: this rank is not in it", name);
     if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
@@ -177,7 +175,7 @@ static int check_call(const char *name, const duet_group *group, const duet_tens
     return OK;
 }
 
-static int check_op(const char *name, enum duet_reduction op, struct group_call *call) {
+int group_call_op(const char *name, enum duet_reduction op, struct group_call *call) {
     call->average = op == DUET_MEAN;
     switch (op) {
     case DUET_MEAN:
@@ -193,18 +191,23 @@ static int check_op(const char *name, enum duet_reduction op, struct group_call 
                 name, (int)op);
 }
 
-/* `many` must have `times` as many elements as `one`, and be another tensor of the same type and
- * kind of device. NULL: it is missing where it is needed. */
-static int check_pair(const char *name, const char *which, const duet_tensor *many,
-                      const duet_tensor *one, int times) {
-    if (!many) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
-    if (many->t.dtype != one->t.dtype)
+int group_call_memory(const char *name, const char *which, const duet_tensor *other,
+                      const duet_tensor *one) {
+    if (!other) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
+    if (other->t.dtype != one->t.dtype)
         return fail(ERR_USAGE, "%s: input and output are of different types", name);
-    if (on_gpu(many) != on_gpu(one) || (on_gpu(one) && many->device != one->device))
+    if (on_gpu(other) != on_gpu(one) || (on_gpu(one) && other->device != one->device))
         return fail(ERR_USAGE, "%s: input and output are on different devices", name);
-    if (many->device == one->device && api_overlap(&many->t, &one->t))
+    if (other->device == one->device && api_overlap(&other->t, &one->t))
         return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",
                     name);
+    return OK;
+}
+
+/* `many` must have `times` as many elements as `one`, beside what group_call_memory demands. */
+static int check_pair(const char *name, const char *which, const duet_tensor *many,
+                      const duet_tensor *one, int times) {
+    CHECK(group_call_memory(name, which, many, one));
     if (tensor_count(&many->t) == (size_t)times * tensor_count(&one->t)) return OK;
     return fail(ERR_USAGE,
                 "%s: %s tensor of %zu elements for tensors of %zu: its size must be equal to "
@@ -218,7 +221,7 @@ int duet_barrier(duet_group *group, duet_work **work) {
     struct group_call call = {.what = WINDOW_BARRIER};
     if (work) *work = NULL;
     if (!group) return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it");
-    return run(group, &call, NULL, NULL, NULL, work);
+    return group_call_run(group, &call, NULL, NULL, NULL, work);
 }
 
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
@@ -230,87 +233,87 @@ int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
 
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work) {
     struct group_call call = {.what = WINDOW_BROADCAST, .root = root};
-    CHECK(check_call("broadcast", group, tensor, work, &call));
-    return run(group, &call, tensor, tensor, NULL, work);
+    CHECK(group_call_begin("broadcast", group, tensor, work, &call));
+    return group_call_run(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
                 duet_work **work) {
     struct group_call call = {.what = WINDOW_REDUCE, .root = root};
-    CHECK(check_call("reduce", group, tensor, work, &call));
-    CHECK(check_op("reduce", op, &call));
-    return run(group, &call, tensor, tensor, NULL, work);
+    CHECK(group_call_begin("reduce", group, tensor, work, &call));
+    CHECK(group_call_op("reduce", op, &call));
+    return group_call_run(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
                     duet_work **work) {
     struct group_call call = {.what = ALLREDUCE_AUTO};
-    CHECK(check_call("all_reduce", group, tensor, work, &call));
-    CHECK(check_op("all_reduce", op, &call));
-    return run(group, &call, tensor, tensor, NULL, work);
+    CHECK(group_call_begin("all_reduce", group, tensor, work, &call));
+    CHECK(group_call_op("all_reduce", op, &call));
+    return group_call_run(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
                 duet_work **work) {
     struct group_call call = {.what = WINDOW_GATHER, .root = root};
-    CHECK(check_call("gather", group, input, work, &call));
+    CHECK(group_call_begin("gather", group, input, work, &call));
     int here = duet_group_rank(group) == root;
     if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group)));
-    return run(group, &call, here ? output : NULL, input, NULL, work);
+    return group_call_run(group, &call, here ? output : NULL, input, NULL, work);
 }
 
 int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work) {
     struct group_call call = {.what = WINDOW_ALL_GATHER};
-    CHECK(check_call("all_gather", group, input, work, &call));
+    CHECK(group_call_begin("all_gather", group, input, work, &call));
     CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group)));
-    return run(group, &call, output, input, NULL, work);
+    return group_call_run(group, &call, output, input, NULL, work);
 }
 
 int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
                  duet_work **work) {
     struct group_call call = {.what = WINDOW_SCATTER, .root = root};
-    CHECK(check_call("scatter", group, output, work, &call));
+    CHECK(group_call_begin("scatter", group, output, work, &call));
     int here = duet_group_rank(group) == root;
     if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group)));
-    return run(group, &call, output, here ? input : NULL, NULL, work);
+    return group_call_run(group, &call, output, here ? input : NULL, NULL, work);
 }
 
 int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
                         enum duet_reduction op, duet_work **work) {
     struct group_call call = {.what = WINDOW_REDUCE_SCATTER};
-    CHECK(check_call("reduce_scatter", group, output, work, &call));
-    CHECK(check_op("reduce_scatter", op, &call));
+    CHECK(group_call_begin("reduce_scatter", group, output, work, &call));
+    CHECK(group_call_op("reduce_scatter", op, &call));
     CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group)));
-    return run(group, &call, output, input, NULL, work);
+    return group_call_run(group, &call, output, input, NULL, work);
 }
 
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work) {
     struct group_call call = {.what = WINDOW_ALL_TO_ALL};
     size_t n = group ? (size_t)duet_group_size(group) : 1;
-    CHECK(check_call("all_to_all", group, input, work, &call));
+    CHECK(group_call_begin("all_to_all", group, input, work, &call));
     CHECK(check_pair("all_to_all", "output", output, input, 1));
     if (call.count % n)
         return fail(ERR_USAGE, "all_to_all: %zu elements for %zu ranks: give a multiple",
                     call.count, n);
     call.count /= n;
-    return run(group, &call, output, input, NULL, work);
+    return group_call_run(group, &call, output, input, NULL, work);
 }
 
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work) {
     struct group_call call = {.what = WINDOW_SEND, .peer = to};
-    CHECK(check_call("send", group, tensor, work, &call));
+    CHECK(group_call_begin("send", group, tensor, work, &call));
     if (to < 0) return fail(ERR_USAGE, "send: to rank %d: give a rank of the group", to);
-    return run(group, &call, NULL, tensor, NULL, work);
+    return group_call_run(group, &call, NULL, tensor, NULL, work);
 }
 
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work) {
     struct group_call call = {.what = WINDOW_SEND, .peer = from, .receive = 1};
-    CHECK(check_call("recv", group, tensor, work, &call));
+    CHECK(group_call_begin("recv", group, tensor, work, &call));
     if (source && work)
         return fail(ERR_USAGE,
                     "recv: with a handle the source is not known yet: give NULL, and ask "
                     "duet_work_source");
-    return run(group, &call, tensor, NULL, source, work);
+    return group_call_run(group, &call, tensor, NULL, source, work);
 }

@@ -84,6 +84,29 @@ static int monitored(struct job *j) {
     return duet_monitored_barrier(j->group, 0, 1);
 }
 
+/* Rank r gets r times as much of everybody as rank 1. */
+static int all_to_all_uneven(struct job *j) {
+    int gives[DUET_MAX_DEVICES], expects[DUET_MAX_DEVICES], unit = j->count / j->n, code;
+    duet_tensor *in = NULL, *out = NULL;
+    for (int r = 0; r < j->n; r++)
+        gives[r] = r * unit, expects[r] = j->rank * unit;
+    code = duet_tensor_rows(&in, j->many, 0, unit * j->n * (j->n - 1) / 2);
+    if (!code) code = duet_tensor_rows(&out, j->results, 0, unit * j->n * j->rank);
+    if (!code) code = duet_all_to_all_uneven(j->group, out, in, expects, gives, handle(j));
+    if (!code && j->work) code = duet_work_wait(j->work);
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    return code;
+}
+
+static int objects(struct job *j) {
+    struct duet_object mine = {"object", (size_t)j->count % 7}, list[DUET_MAX_DEVICES];
+    int code = duet_all_gather_object(j->group, list, &mine);
+    for (int r = 0; r < j->n && !code; r++)
+        free(list[r].data);
+    return code;
+}
+
 static const struct {
     const char *name;
     int (*call)(struct job *);
@@ -95,6 +118,8 @@ static const struct {
              {"scatter", scatter},
              {"reduce_scatter", reduce_scatter},
              {"all_to_all", all_to_all},
+             {"all_to_all_uneven", all_to_all_uneven},
+             {"objects", objects},
              {"send_recv", send_recv},
              {"recv_any", recv_any},
              {"barrier", barrier},

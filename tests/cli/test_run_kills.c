@@ -17,10 +17,11 @@ static const char *const deed_names[DEEDS] = {"kill", "terminate", "abort",
                                               "stop", "pause",     "kill the launcher of"};
 static const int signals[DEEDS] = {SIGKILL, SIGTERM, SIGABRT, SIGSTOP, SIGSTOP, SIGKILL};
 
-static const char *const calls[] = {"all_reduce", "reduce",   "broadcast",  "all_gather",
-                                    "gather",     "scatter",  "all_to_all", "reduce_scatter",
-                                    "send_recv",  "recv_any", "barrier",    "monitored_barrier",
-                                    "all"};
+static const char *const calls[] = {"all_reduce",        "reduce",         "broadcast",
+                                    "all_gather",        "gather",         "scatter",
+                                    "all_to_all",        "reduce_scatter", "send_recv",
+                                    "recv_any",          "barrier",        "monitored_barrier",
+                                    "all_to_all_uneven", "objects",        "all"};
 enum { CALLS = sizeof calls / sizeof *calls };
 static const int counts[] = {1, 100, 5000, 200001}; /* the last is longer than a window */
 

@@ -1,0 +1,226 @@
+/* Parts of different lengths and bytes of any length, as a user's program meets them, on every kind
+ * of device: all_to_all_single with split sizes, uneven all_gather and reduce_scatter, objects,
+ * handles, views of rows, and what is refused. */
+#include <stdlib.h>
+
+#include "tests/api/shared.h"
+
+enum { RANKS = 3, COLUMNS = 2 };
+
+/* rows x COLUMNS floats: `first`, and each the next number. */
+static duet_tensor *rows(duet_device *device, int count, float first) {
+    duet_tensor *t = NULL;
+    float x[64];
+    for (int i = 0; i < count * COLUMNS; i++)
+        x[i] = first + (float)i;
+    duet_tensor_create(&t, device, DUET_F32, 2, (int[]){count, COLUMNS}, x);
+    return t;
+}
+
+static float at(const duet_tensor *t, int i) {
+    float x[64] = {0};
+    return duet_tensor_read(t, x) ? -1e9f : x[i];
+}
+
+/* Rank a gives b rows to rank b: 0, 1 and 2 rows. So rank b gets b rows of each. */
+static int all_to_all(duet_group *group, duet_device *device, int begun) {
+    int code = DUET_OK, rank = duet_group_rank(group), mine[] = {rank, rank, rank};
+    duet_tensor *in = rows(device, 3, (float)(100 * rank)), *out = rows(device, 3 * rank, -99);
+    duet_work *work = NULL;
+    HOLDS(in && out);
+    TRY(duet_all_to_all_uneven(group, out, in, mine, (int[]){0, 1, 2}, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int from = 0; from < RANKS; from++) /* behind what goes to the ranks before this one */
+        for (int i = 0; i < rank * COLUMNS; i++) {
+            int row = rank == 2 ? 1 : 0;
+            HOLDS(at(out, from * rank * COLUMNS + i) == (float)(100 * from + row * COLUMNS + i));
+        }
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    return code;
+}
+
+/* Rank r brings r + 1 rows. */
+static int all_gather(duet_group *group, duet_device *device, int begun) {
+    static const int splits[] = {1, 2, 3};
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)), *out = rows(device, 6, -1);
+    duet_work *work = NULL;
+    HOLDS(in && out);
+    TRY(duet_all_gather_uneven(group, out, in, splits, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int r = 0, i = 0; r < RANKS; r++)
+        for (int k = 0; k < splits[r] * COLUMNS; k++)
+            HOLDS(at(out, i++) == (float)(100 * r + k));
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    return code;
+}
+
+/* Rank 1 gets nothing, and the result is a view of the last rows of a tensor. */
+static int reduce_scatter(duet_group *group, duet_device *device) {
+    static const int splits[] = {2, 0, 1}, starts[] = {0, 2, 2};
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *in = rows(device, 3, (float)(10 * rank)), *whole = rows(device, 4, -1),
+                *out = NULL;
+    HOLDS(in && whole);
+    TRY(duet_tensor_rows(&out, whole, 4 - splits[rank], splits[rank]));
+    TRY(duet_reduce_scatter_uneven(group, out, in, splits, DUET_MAX, NULL));
+    for (int i = 0; i < 4 * COLUMNS; i++) {
+        int k = i - (4 - splits[rank]) * COLUMNS; /* in the view */
+        HOLDS(at(whole, i) == (k < 0 ? (float)(i - 1) : (float)(20 + starts[rank] * COLUMNS + k)));
+    }
+out:
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    duet_tensor_free(whole);
+    return code;
+}
+
+static struct duet_object text(int rank) {
+    static const char *const words[] = {"zero", "", "the longest of all three"};
+    return (struct duet_object){(void *)words[rank], strlen(words[rank])};
+}
+
+static int is_text(const struct duet_object *o, int rank) {
+    struct duet_object want = text(rank);
+    return o->bytes == want.bytes && !memcmp(o->data, want.data, want.bytes);
+}
+
+static int objects(duet_group *group) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    struct duet_object mine = text(rank), list[RANKS] = {{0}}, one = {0}, words[2] = {{0}};
+    TRY(duet_all_gather_object(group, list, &mine));
+    for (int r = 0; r < RANKS; r++)
+        HOLDS(is_text(&list[r], r));
+    TRY(duet_scatter_object_list(group, &one, rank == 1 ? list : NULL, 1));
+    HOLDS(is_text(&one, rank));
+    for (int r = 0; r < RANKS; r++)
+        free(list[r].data), list[r].data = NULL;
+    TRY(duet_gather_object(group, rank == 2 ? list : NULL, &mine, 2));
+    for (int r = 0; r < RANKS && rank == 2; r++)
+        HOLDS(is_text(&list[r], r));
+    if (rank == 0) words[0] = text(2), words[1] = text(0);
+    TRY(duet_broadcast_object_list(group, words, 2, 0));
+    HOLDS(is_text(&words[0], 2) && is_text(&words[1], 0));
+    if (rank == 0) words[0].data = words[1].data = NULL;
+out:
+    for (int r = 0; r < RANKS; r++)
+        free(list[r].data);
+    free(words[0].data);
+    free(words[1].data);
+    free(one.data);
+    return code;
+}
+
+static int misuse(duet_group *group, duet_device *device) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *x = rows(device, 3, 0), *y = rows(device, 3, 0), *ints = NULL;
+    struct duet_object bad = {NULL, 3}, list[RANKS];
+    TRY(duet_tensor_create(&ints, device, DUET_I32, 1, (int[]){3}, NULL));
+#define REFUSES(call, word) HOLDS((call) == DUET_USAGE && strstr(duet_error(), (word)))
+    REFUSES(duet_all_to_all_uneven(group, y, x, NULL, (int[]){1, 1, 2}, NULL),
+            "Split sizes doesn't match total dim 0 size: input_split_sizes add up to 4");
+    REFUSES(duet_all_to_all_uneven(group, y, x, (int[]){4, -1, 0}, NULL, NULL),
+            "output_split_sizes[1] is -1");
+    REFUSES(duet_all_to_all_uneven(group, NULL, x, NULL, NULL, NULL), "no output tensor");
+    REFUSES(duet_all_to_all_uneven(group, x, x, NULL, NULL, NULL), "overlap");
+    REFUSES(duet_all_to_all_uneven(NULL, y, x, NULL, NULL, NULL), "this rank is not in it");
+    REFUSES(duet_all_gather_uneven(group, y, ints, NULL, NULL), "different types");
+    REFUSES(duet_all_gather_uneven(group, y, x, NULL, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_SUM, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_NONE, NULL), "operation");
+    REFUSES(duet_broadcast_object_list(group, NULL, 2, 0), "no objects were given");
+    REFUSES(duet_broadcast_object_list(group, &bad, 1, 7), "root 7");
+    REFUSES(duet_broadcast_object_list(NULL, &bad, 1, 0), "no group");
+    REFUSES(duet_all_gather_object(group, list, &bad), "3 bytes at NULL");
+    REFUSES(duet_all_gather_object(group, NULL, &bad), "no objects were given");
+    REFUSES(duet_gather_object(group, list, &bad, -1), "3 bytes at NULL");
+    REFUSES(duet_scatter_object_list(group, &bad, NULL, rank), "no objects were given");
+    code = DUET_OK;
+out:
+    duet_tensor_free(x);
+    duet_tensor_free(y);
+    duet_tensor_free(ints);
+    return code;
+}
+
+/* Several calls under way at once, whose tensors are of a GPU where there is one. */
+static int many_handles(duet_group *group, duet_device *device) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *x[6] = {0};
+    duet_work *work[6] = {0};
+    for (int i = 0; i < 6; i++) {
+        x[i] = rows(device, 20, (float)(i + rank));
+        HOLDS(x[i]);
+        TRY(duet_all_reduce(group, x[i], DUET_SUM, &work[i]));
+    }
+    for (int i = 5; i >= 0; i--) {
+        TRY(duet_work_wait(work[i]));
+        HOLDS(duet_work_done(work[i]) && at(x[i], 39) == (float)(3 * (i + 39) + 3));
+    }
+out:
+    for (int i = 0; i < 6; i++) {
+        duet_work_free(work[i]);
+        duet_tensor_free(x[i]);
+    }
+    return code;
+}
+
+static int work(int rank, void *context) {
+    const char *kind = context;
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    int code = DUET_OK;
+    (void)rank;
+    TRY(duet_group_init(&group, 30));
+    TRY(duet_devices_open(&device, 1, kind, api_memory(kind)));
+    for (int begun = 0; begun < 2; begun++) {
+        TRY(all_to_all(group, device, begun));
+        TRY(all_gather(group, device, begun));
+    }
+    TRY(reduce_scatter(group, device));
+    TRY(many_handles(group, device));
+    TRY(objects(group));
+    TRY(misuse(group, device));
+out:
+    duet_group_destroy(&group);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+/* With CUDA_EMULATION on GPUs too. */
+Test(group_uneven, every_call_on_every_kind_of_device, .timeout = 60) {
+    for (int k = 0; k < API_KINDS; k++)
+        MUST(duet_spawn(RANKS, work, (void *)api_kinds[k]));
+}
+
+/* ---- ranks that give other split sizes ---- */
+
+static int disagrees(int rank, void *context) {
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    duet_tensor *in = NULL, *out = NULL;
+    int code = DUET_OK;
+    (void)context;
+    TRY(duet_group_init(&group, 30));
+    TRY(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    in = rows(device, 2, 0), out = rows(device, rank ? 3 : 2, 0);
+    code = duet_all_to_all_uneven(group, out, in, rank ? (int[]){2, 1} : (int[]){1, 1},
+                                  (int[]){1, 1}, NULL);
+out:
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    duet_group_destroy(&group);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+Test(group_uneven, ranks_that_disagree_are_told, .timeout = 30) {
+    cr_assert_neq(duet_spawn(2, disagrees, NULL), DUET_OK);
+    MUST_SAY("rank 0 gives rank 1 2 elements, which expects 4: the split sizes of the two");
+}
