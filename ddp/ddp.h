@@ -7,7 +7,7 @@
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all
  *     ddp/init.c         makes it around a replica, or around a program's parameters
- *     ddp/program.c      duet_ddp of duet.h, for programs
+ *     ddp/program.c      duet_ddp of duet.h, for programs; hooks.c, compress.c: their hooks
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream

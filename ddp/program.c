@@ -4,13 +4,15 @@
 
 #include "allreduce/select.h"
 #include "api/api.h"
-#include "ddp/ddp.h"
+#include "ddp/hooks.h"
+#include "ddp/state.h"
 #include "group/group.h"
 
 struct duet_ddp {
     struct ddp *ddp;
     struct duet_params *params;
     struct api_reducer reducer;
+    struct hooks hooks;
     int32_t step;     /* for spans and errors */
     int sync_buffers; /* 1: the next pass begins with rank 0's buffers */
 };
@@ -58,7 +60,9 @@ static int ready(void *context, int index) {
 }
 
 static int finish(void *context) {
-    return ddp_finish(((struct duet_ddp *)context)->ddp);
+    struct duet_ddp *d = context;
+    CHECK(ddp_finish(d->ddp));
+    return ddp_ended(d->ddp, hooks_finish(&d->hooks));
 }
 
 /* ---- its life ---- */
@@ -104,6 +108,8 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
         return code;
     }
     d->params = params;
+    d->hooks.group = group;
+    d->hooks.device = params->set.device;
     show_gradients(params);
     d->reducer = (struct api_reducer){enter, begin, before, ready, finish, config.find_unused, d};
     d->sync_buffers = 1;
@@ -115,8 +121,19 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
 void duet_ddp_free(duet_ddp *d) {
     if (!d) return;
     d->params->reducer = NULL;
+    hooks_free(&d->hooks);
     ddp_free(d->ddp);
     free(d);
+}
+
+int duet_ddp_register_comm_hook(duet_ddp *d,
+                                int (*hook)(const struct duet_bucket *bucket, void *context),
+                                void *context) {
+    if (!d) return fail(ERR_USAGE, "register_comm_hook: no ddp was given");
+    CHECK(ddp_register_comm_hook(d->ddp, hook ? hooks_call : NULL, &d->hooks));
+    d->hooks.hook = hook;
+    d->hooks.context = context;
+    return OK;
 }
 
 int duet_ddp_buckets(const duet_ddp *d) {

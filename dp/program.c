@@ -38,10 +38,8 @@ static int all_follow(struct duet_data_parallel *dp) {
     return OK;
 }
 
-/* Runs `collective` led by device `lead`. Device 0 leads again afterwards, also after a failure,
- * whose text stays. */
-static int led_by(struct duet_data_parallel *dp, int lead,
-                  int (*collective)(struct duet_data_parallel *dp, void *what), void *what) {
+int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
+                         int (*collective)(struct duet_data_parallel *dp, void *what), void *what) {
     char text[512];
     CHECK(all_ready(dp));
     CHECK(group_lead(&dp->group, lead));
@@ -118,7 +116,17 @@ static int scatter_rows(struct duet_data_parallel *dp, void *what) {
 static int scatter_tensor(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
                           struct pieces *pieces, enum mem_cause cause) {
     struct scattered s = {&whole->t, pieces, cause};
-    return led_by(dp, lead, scatter_rows, &s);
+    return data_parallel_led_by(dp, lead, scatter_rows, &s);
+}
+
+/* What the replicas change in theirs is lost: a model's buffers are those of device 0. */
+static int replicate_buffers(struct duet_data_parallel *dp) {
+    float *buffers[MAX_DEVICES];
+    struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};
+    if (!whole.count) return OK;
+    for (int r = 0; r < dp->count; r++)
+        buffers[r] = dp->params[r]->buffers.arena;
+    return broadcast_coalesced(&dp->group, buffers, &whole, 1);
 }
 
 static int replicate(struct duet_data_parallel *dp, void *nothing) {
@@ -126,7 +134,8 @@ static int replicate(struct duet_data_parallel *dp, void *nothing) {
     (void)nothing;
     for (int r = 0; r < dp->count; r++)
         values[r] = dp->params[r]->set.values;
-    return broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count);
+    CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
+    return replicate_buffers(dp);
 }
 
 /* ---- forward, on each device's own thread ---- */
@@ -162,7 +171,9 @@ static int forward_task(void *context, int r) {
     struct duet_tape *t = dp->tape[r];
     if (r >= dp->used) return OK;
     CHECK(duet_tape_begin(t, dp->params[r], dp->sizes[r], dp->pass));
-    duet_var *y = dp->forward(t, duet_input(t, &dp->x.part[r]), dp->context);
+    duet_var *x = (dp->input_grad ? duet_leaf : duet_input)(t, &dp->x.part[r]);
+    dp->leaf[r] = var_of(x);
+    duet_var *y = dp->forward(t, x, dp->context);
     CHECK(duet_tape_error(t));
     if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
     return dp->in_forward ? keep_loss(dp, r, y) : keep_output(dp, r, var_of(y));
@@ -217,6 +228,9 @@ static int check_ready(const struct duet_data_parallel *dp) {
     if (dp->params[0]->set.layout_version != dp->layout_version)
         return fail(ERR_USAGE, "DataParallel: a duet_ddp has moved the gradients: make new "
                                "parameters");
+    if (dp->params[0]->buffers.bytes != dp->buffer_bytes)
+        return fail(ERR_USAGE, "DataParallel: buffers were registered after it was made: register "
+                               "them before");
     return OK;
 }
 
@@ -224,6 +238,7 @@ static int check_ready(const struct duet_data_parallel *dp) {
 static int forward(struct duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
                    enum duet_pass pass) {
     dp->roots = NO_ROOTS;
+    dp->has_input_grad = 0;
     CHECK(check_ready(dp));
     if (x->t.dtype != DTYPE_F32)
         return fail(ERR_USAGE, "DataParallel: x is of type %d: must be float",
@@ -231,9 +246,10 @@ static int forward(struct duet_data_parallel *dp, const duet_tensor *x, const du
     cut(dp, x->t.dims[0]);
     dp->pass = pass;
     dp->in_forward = y != NULL;
+    if (pass == DUET_TRAIN) data_parallel_begin_pass(dp);
     CHECK(scatter_tensor(dp, 0, x, &dp->x, MEM_INPUT));
     if (y) CHECK(scatter_tensor(dp, 0, y, &dp->y, MEM_INPUT));
-    CHECK(led_by(dp, 0, replicate, NULL));
+    CHECK(data_parallel_led_by(dp, 0, replicate, NULL));
     return on_all_devices(dp, forward_task);
 }
 
@@ -243,7 +259,7 @@ int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, due
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     CHECK(check_input(dp, "x", x));
     CHECK(forward(dp, x, NULL, pass));
-    int code = led_by(dp, dp->output_device, gather_outputs, output);
+    int code = data_parallel_led_by(dp, dp->output_device, gather_outputs, output);
     if (code) {
         duet_tensor_free(*output);
         *output = NULL;
@@ -331,6 +347,8 @@ int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad)
     }
     dp->roots = NO_ROOTS;
     CHECK(on_all_devices(dp, backward_task));
-    CHECK(led_by(dp, 0, reduce, NULL));
-    return dp->in_forward ? divide(dp) : OK;
+    CHECK(data_parallel_led_by(dp, 0, reduce, NULL));
+    if (dp->in_forward) CHECK(divide(dp));
+    dp->has_input_grad = dp->input_grad;
+    return data_parallel_end_pass(dp);
 }

@@ -1,6 +1,7 @@
 /* The inside of duet_data_parallel, DataParallel around a forward function of a program. program.c
- * has the step, wrap.c makes and frees what it works on. dp.h is the same for the command, which
- * knows its model and its largest batch beforehand; here every step may be of another shape. */
+ * has the step, passes.c what a backward leaves, wrap.c makes and frees what it works on. dp.h is
+ * the same for the command, which knows its model and its largest batch beforehand; here every step
+ * may be of another shape. */
 #ifndef DP_PROGRAM_H
 #define DP_PROGRAM_H
 
@@ -18,6 +19,12 @@ struct pieces {
 /* What backward can start from. */
 enum roots { NO_ROOTS, OUTPUTS, LOSSES };
 
+/* Backward passes whose gradients are added up. */
+struct passes {
+    int of_update, done, of_next; /* as in struct duet_tape */
+    float *sums;                  /* of the passes done, on device 0, owned; NULL: never needed */
+};
+
 struct duet_data_parallel {
     int count, output_device;
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
@@ -34,6 +41,9 @@ struct duet_data_parallel {
     struct param_range *groups; /* of the parameter arenas, values and gradients alike */
     int group_count;
     struct reduce_plan reduce;
+    size_t buffer_bytes; /* of the buffers of params[0], as they were at the beginning */
+    int input_grad;      /* 1: x is a leaf */
+    struct passes passes;
 
     /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
      * losses[r]. */
@@ -43,6 +53,8 @@ struct duet_data_parallel {
     struct pieces x, y, grad;
     enum roots roots;              /* after a forward in training */
     int in_forward;                /* 1: the loss is computed there */
+    struct var *leaf[MAX_DEVICES]; /* on tape[r]: x */
+    int has_input_grad;            /* 1: behind a backward, until the next forward */
     struct var *root[MAX_DEVICES]; /* on tape[r]: the output, PLAIN, or the loss */
     double losses[MAX_DEVICES];
 };
@@ -52,5 +64,18 @@ void data_parallel_warn(const struct duet_data_parallel *dp, const char *text);
 
 /* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or a ddp has them. */
 int data_parallel_check_module(const struct duet_params *params, struct device *first);
+
+/* Runs `collective` led by device `lead`, behind what all devices have enqueued and before what
+ * they enqueue later. Device 0 leads again afterwards, also after a failure, whose text stays. */
+int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
+                         int (*collective)(struct duet_data_parallel *dp, void *what), void *what);
+
+/* ---- passes.c ---- */
+
+/* A forward in training begins. */
+void data_parallel_begin_pass(struct duet_data_parallel *dp);
+
+/* The gradients of a pass have come to device 0: they become the sum over the passes so far. */
+int data_parallel_end_pass(struct duet_data_parallel *dp);
 
 #endif

@@ -74,7 +74,24 @@ static void warn_of_imbalance(struct duet_data_parallel *dp) {
 
 /* ---- its life ---- */
 
-/* The same parameters on another device; each forward brings the values. */
+static int copy_buffers(struct duet_params *to, const struct duet_params *params) {
+    int count = params->buffers.count;
+    if (!count) return OK;
+    struct duet_buffer *like = calloc((size_t)count, sizeof *like);
+    if (!like) return fail(ERR_MEMORY, "DataParallel: no host memory for %d buffers", count);
+    for (int i = 0; i < count; i++) {
+        const struct buffer_spec *spec = params->buffers.buffer[i].spec;
+        like[i].name = spec->name;
+        like[i].type = spec->dtype == DTYPE_I64 ? DUET_I64 : DUET_F32;
+        like[i].rank = spec->rank;
+        memcpy(like[i].shape, spec->dims, sizeof like[i].shape);
+    }
+    int code = duet_params_register_buffers(to, like, count);
+    free(like);
+    return code;
+}
+
+/* The same parameters and buffers on another device; each forward brings the values. */
 static int copy_params(struct duet_params **out, struct device *device,
                        const struct duet_params *params) {
     int count = params->set.count;
@@ -88,7 +105,7 @@ static int copy_params(struct duet_params **out, struct device *device,
     }
     int code = duet_params_create(out, (duet_device *)device, like, count);
     free(like);
-    return code;
+    return code ? code : copy_buffers(*out, params);
 }
 
 /* The ranges of the values are those of the gradients too, unless a ddp has moved the latter. */
@@ -154,6 +171,9 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     dp->warn = o->warn;
     dp->context = context;
     dp->params[0] = params;
+    dp->buffer_bytes = params->buffers.bytes;
+    dp->input_grad = o->input_grad;
+    dp->passes.of_update = 1;
     int code = build(dp, device, o);
     if (code)
         duet_data_parallel_free(dp);
@@ -177,6 +197,7 @@ void duet_data_parallel_free(duet_data_parallel *dp) {
     free_pieces(dp, &dp->x);
     free_pieces(dp, &dp->y);
     free_pieces(dp, &dp->grad);
+    if (dp->passes.sums) device_free(dp->params[0]->set.device, dp->passes.sums);
     for (int r = 0; r < dp->count; r++) {
         duet_tape_free(dp->tape[r]);
         if (r > 0) duet_params_free(dp->params[r]);

@@ -1,101 +1,12 @@
 /* duet_ddp: the gradients that duet_backward leaves are the mean of those that each rank would have
  * alone, in every step, whatever the buckets; ranks start from rank 0's values; parameters left
- * out, accumulated passes, misuse. */
-#include <math.h>
-#include <stdlib.h>
-
-#include "tests/api/shared.h"
+ * out, accumulated passes, misuse. With CUDA_EMULATION on GPUs too. */
+#include "tests/api/ddp_bed.h"
 
 /* The mean by DDP adds in the order of its algorithm, that of the group in its own: terms of up to
  * about 10, so each of the few roundings is up to 1e-6, and from step to step the weights of the
  * two differ by it too. */
 static const double TOLERANCE = 1e-5;
-
-/* Registered in another order than they are used, so that the buckets move the gradients. */
-enum { W2, B2, W1, B1, EXTRA, PARAMS };
-enum { N = 5, K = 9, HIDDEN = 300, CLASSES = 4, LARGEST = K * HIDDEN };
-static const struct duet_param shapes[PARAMS] = {{"fc2.weight", 2, {CLASSES, HIDDEN}, NULL},
-                                                 {"fc2.bias", 1, {CLASSES}, NULL},
-                                                 {"fc1.weight", 2, {HIDDEN, K}, NULL},
-                                                 {"fc1.bias", 1, {HIDDEN}, NULL},
-                                                 {"extra.weight", 2, {CLASSES, K}, NULL}};
-
-/* A rank's model: `ours` has a ddp around it, `alone` the same values and none. */
-struct rank {
-    int rank, n, params; /* 4 of them, or with the extra layer 5 */
-    int change;          /* not 0: the passes of an update, set in the middle of a pass */
-    duet_group *group;
-    duet_device *device;
-    duet_params *ours, *alone;
-    duet_tape *tape;
-    duet_ddp *ddp;
-    float x[N * K];
-    int32_t labels[N];
-};
-
-/* Every rank draws other values: DDP has to make them those of rank 0. */
-static int make_params(struct rank *r, duet_params **out, int seed) {
-    struct duet_param params[PARAMS];
-    float *values = malloc(PARAMS * LARGEST * sizeof *values);
-    duet_rng *rng;
-    int code = duet_rng_create(&rng, (uint64_t)seed);
-    memcpy(params, shapes, sizeof shapes);
-    for (int i = 0; i < PARAMS && !code; i++) {
-        duet_rng_normal(rng, values + i * LARGEST, LARGEST, 0, 0.3);
-        params[i].values = values + i * LARGEST;
-    }
-    if (!code) code = duet_params_create(out, r->device, params, r->params);
-    duet_rng_free(rng);
-    free(values);
-    return code;
-}
-
-static int open_rank(struct rank *r, const struct duet_ddp_options *options, int params) {
-    int code;
-    *r = (struct rank){.params = params};
-    if ((code = duet_group_init(&r->group, 60))) return code;
-    r->rank = duet_group_rank(r->group), r->n = duet_group_size(r->group);
-    if ((code = duet_devices_open(&r->device, 1, "cpu", 32 << 20))) return code;
-    if ((code = make_params(r, &r->ours, r->rank))) return code;
-    if ((code = make_params(r, &r->alone, 0))) return code;
-    if ((code = duet_tape_create(&r->tape, r->device))) return code;
-    return duet_ddp_create(&r->ddp, r->group, r->ours, options);
-}
-
-static void close_rank(struct rank *r) {
-    duet_ddp_free(r->ddp);
-    duet_tape_free(r->tape);
-    duet_params_free(r->ours);
-    duet_params_free(r->alone);
-    duet_devices_close(&r->device, 1);
-    duet_group_destroy(&r->group);
-}
-
-/* One pass over samples of this rank's own. extra 1: the extra layer has a part in the loss. */
-static int pass(struct rank *r, duet_params *params, int number, int extra) {
-    duet_tensor *x = NULL, *labels = NULL;
-    for (int i = 0; i < N * K; i++)
-        r->x[i] = sinf((float)(i + 17 * number + 101 * r->rank));
-    for (int i = 0; i < N; i++)
-        r->labels[i] = (i + number + r->rank) % CLASSES;
-    int code = duet_tensor_create(&x, r->device, DUET_F32, 2, (int[]){N, K}, r->x);
-    if (!code) code = duet_tensor_create(&labels, r->device, DUET_I32, 1, (int[]){N}, r->labels);
-    if (!code) code = duet_tape_begin(r->tape, params, N, DUET_TRAIN);
-    if (!code) {
-        duet_tape *t = r->tape;
-        duet_var *in = duet_input(t, x);
-        duet_var *y = duet_linear(t, duet_relu(t, duet_linear(t, in, W1, B1)), W2, B2);
-        if (extra) y = duet_add(t, y, duet_linear(t, in, EXTRA, DUET_NO_BIAS));
-        duet_var *loss = duet_cross_entropy(t, y, labels, DUET_MEAN);
-        if (r->change) code = duet_tape_accumulate(t, r->change);
-        if (!code) code = duet_backward(t, loss);
-        /* Another one would leave gradients of this rank alone. */
-        if (!code && params == r->ours && duet_backward(t, loss) != DUET_USAGE) code = DUET_CHECK;
-    }
-    duet_tensor_free(x);
-    duet_tensor_free(labels);
-    return code;
-}
 
 /* Are the gradients of `ours` the mean over the ranks of those of `alone`? */
 static int check_means(struct rank *r) {
@@ -166,11 +77,17 @@ out:
     return code;
 }
 
+struct job {
+    const char *kind;
+    const struct duet_ddp_options *options;
+};
+
 static int averages(int number, void *context) {
-    const struct duet_ddp_options *options = context;
+    const struct job *job = context;
+    const struct duet_ddp_options *options = job->options;
     struct rank r;
     (void)number;
-    int code = open_rank(&r, options, EXTRA);
+    int code = open_rank(&r, job->kind, options, EXTRA);
     if (!code) code = compare_steps(&r, 1, 0);
     if (!code) code = compare_steps(&r, 3, 0); /* once in three passes, as no_sync */
     if (!code && options && options->bucket_cap_mb > 0 && duet_ddp_buckets(r.ddp) < 2)
@@ -185,18 +102,21 @@ static int averages(int number, void *context) {
 Test(api_ddp, gradients_are_the_mean_over_the_ranks, .timeout = 120) {
     struct duet_ddp_options small = {.bucket_cap_mb = 0.002, .allreduce = "direct"},
                             late = {.no_overlap = 1, .allreduce = "ring"};
-    MUST(duet_spawn(2, averages, NULL));
-    MUST(duet_spawn(3, averages, &small));
-    MUST(duet_spawn(4, averages, &late));
-    MUST(duet_spawn(1, averages, NULL));
+    for (int kind = 0; kind < API_KINDS; kind++) {
+        const char *name = api_kinds[kind];
+        MUST(duet_spawn(2, averages, &(struct job){name, NULL}));
+        MUST(duet_spawn(3, averages, &(struct job){name, &small}));
+        MUST(duet_spawn(4, averages, &(struct job){name, &late}));
+        MUST(duet_spawn(1, averages, &(struct job){name, NULL}));
+    }
 }
 
 /* Rank 0 alone uses the extra layer. */
 static int finds_unused(int number, void *context) {
     const struct duet_ddp_options options = {.find_unused_parameters = 1};
     struct rank r;
-    (void)number, (void)context;
-    int code = open_rank(&r, &options, PARAMS);
+    (void)number;
+    int code = open_rank(&r, context, &options, PARAMS);
     if (!code) code = compare_steps(&r, 1, 1);
     close_rank(&r);
     return code;
@@ -205,7 +125,7 @@ static int finds_unused(int number, void *context) {
 static int leaves_out(int number, void *context) {
     struct rank r;
     (void)number, (void)context;
-    int code = open_rank(&r, NULL, PARAMS), first = 0, second = 0, rank = r.rank;
+    int code = open_rank(&r, "cpu", NULL, PARAMS), first = 0, second = 0, rank = r.rank;
     if (code) goto out;
     first = pass(&r, r.ours, 0, 0);
     second = pass(&r, r.ours, 1, 0);
@@ -218,7 +138,8 @@ out:
 }
 
 Test(api_ddp, parameters_may_be_left_out_if_they_are_looked_for, .timeout = 120) {
-    MUST(duet_spawn(3, finds_unused, NULL));
+    for (int kind = 0; kind < API_KINDS; kind++)
+        MUST(duet_spawn(3, finds_unused, (void *)api_kinds[kind]));
     cr_assert_neq(duet_spawn(2, leaves_out, NULL), DUET_OK); /* the job has failed */
     MUST_SAY("finished reduction");
 }
@@ -229,7 +150,7 @@ static int misuse(int number, void *context) {
     duet_ddp *other;
     duet_group *half = NULL;
     (void)number, (void)context;
-    int code = open_rank(&r, NULL, EXTRA), rank = r.rank;
+    int code = open_rank(&r, "cpu", NULL, EXTRA), rank = r.rank;
     if (code) goto out;
     HOLDS(duet_ddp_create(NULL, r.group, r.alone, NULL) == DUET_USAGE);
     HOLDS(duet_ddp_create(&other, NULL, r.alone, NULL) == DUET_USAGE && !other);

@@ -1,0 +1,85 @@
+/* Calls a program's communication hook for each full bucket, and keeps what the hook has begun
+ * until the end of backward. */
+#include "ddp/hooks.h"
+
+#include <stdlib.h>
+
+/* Where bucket `index` is kept; buckets stay at their places, since hooks have pointers to them. */
+static int place(struct hooks *h, int index, struct hook_bucket **out) {
+    while (h->count <= index) {
+        struct hook_bucket **more =
+            realloc(h->bucket, ((size_t)h->count + 1) * sizeof(struct hook_bucket *));
+        if (more) h->bucket = more;
+        struct hook_bucket *b = more ? calloc(1, sizeof *b) : NULL;
+        if (!b) return fail(ERR_MEMORY, "ddp: no host memory for bucket %d", index);
+        h->bucket[h->count++] = b;
+    }
+    *out = h->bucket[index];
+    return OK;
+}
+
+static int end_of(struct hook_bucket *b) {
+    duet_work *work = b->work;
+    if (!b->waiting) return OK;
+    b->waiting = 0;
+    b->work = NULL;
+    int code = work ? duet_work_wait(work) : OK;
+    if (!code && b->then) code = b->then(&b->seen, b->state);
+    if (!code) duet_work_free(work);
+    return code;
+}
+
+int hooks_call(void *context, const struct ddp_bucket *bucket) {
+    struct hooks *h = context;
+    struct hook_bucket *b = NULL;
+    const int count = (int)bucket->count;
+    CHECK(place(h, bucket->index, &b));
+    b->gradients = (struct duet_tensor){
+        .device = h->device, .t = tensor_plain(bucket->data, DTYPE_F32, 1, &count), .borrowed = 1};
+    b->seen = (struct duet_bucket){.index = bucket->index,
+                                   .is_last = bucket->last,
+                                   .count = bucket->count,
+                                   .gradients = &b->gradients,
+                                   .group = h->group};
+    b->waiting = 0;
+    return h->hook(&b->seen, h->context);
+}
+
+int hooks_finish(struct hooks *h) {
+    for (int i = 0; i < h->count; i++)
+        CHECK(end_of(h->bucket[i]));
+    return OK;
+}
+
+int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
+                     int (*then)(const struct duet_bucket *bucket, void *state), void *state) {
+    struct hook_bucket *b = (struct hook_bucket *)bucket;
+    if (!b) return fail(ERR_USAGE, "duet_bucket_then: no bucket was given");
+    if (b->waiting)
+        return fail(ERR_USAGE, "duet_bucket_then: called twice for bucket %d: call it once",
+                    bucket->index);
+    b->waiting = 1;
+    b->work = work;
+    b->then = then;
+    b->state = state;
+    return OK;
+}
+
+void hooks_free(struct hooks *h) {
+    for (int i = 0; i < h->count; i++) {
+        if (h->bucket[i]->waiting) duet_work_free(h->bucket[i]->work); /* backward has failed */
+        hooks_free_packed(h->bucket[i]);
+        free(h->bucket[i]);
+    }
+    free(h->bucket);
+    h->bucket = NULL;
+    h->count = 0;
+}
+
+int duet_allreduce_hook(const struct duet_bucket *bucket, void *context) {
+    duet_work *work;
+    (void)context;
+    if (!bucket) return fail(ERR_USAGE, "allreduce_hook: no bucket was given");
+    CHECK(duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, &work));
+    return duet_bucket_then(bucket, work, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* Communication hooks of programs: what stands between ddp_comm_hook and the hooks of duet.h.
+ *
+ *     duet_backward    gradients ........ bucket 0 full ....... bucket 1 full ... end
+ *     the same thread                     hook(0) begins a call  hook(1) begins   wait, then(0)
+ *     the group's thread                  [ all_reduce 0 .......][ all_reduce 1 ] wait, then(1)
+ */
+#ifndef DDP_HOOKS_H
+#define DDP_HOOKS_H
+
+#include "api/api.h"
+#include "ddp/ddp.h"
+
+struct work;
+
+/* A bucket as hooks see it, and what it waits for. */
+struct hook_bucket {
+    struct duet_bucket seen; /* first, so that a hook's pointer leads here */
+    struct duet_tensor gradients;
+    int waiting; /* 1: duet_bucket_then was called, and its end has not come */
+    duet_work *work;
+    int (*then)(const struct duet_bucket *bucket, void *state);
+    void *state;
+    /* Of the hooks that compress: host memory of `room` elements, owned. */
+    uint16_t *packed;
+    float *staged; /* on a GPU: the gradients in host memory */
+    size_t room;
+    struct work *sum; /* of `packed`; NULL: none under way */
+};
+
+struct hooks {
+    int (*hook)(const struct duet_bucket *bucket, void *context); /* NULL: none is registered */
+    void *context;
+    duet_group *group;
+    struct device *device;
+    struct hook_bucket **bucket; /* [count], owned, by index */
+    int count;
+};
+
+/* A ddp_comm_hook; its context is a struct hooks. */
+int hooks_call(void *context, const struct ddp_bucket *bucket);
+
+/* The end of a backward: each bucket that waits is waited for, in order. */
+int hooks_finish(struct hooks *hooks);
+
+/* Waits for calls under way, frees the rest. */
+void hooks_free(struct hooks *hooks);
+
+/* compress.c: waits for the sum of a bucket and frees what the bucket keeps. */
+void hooks_free_packed(struct hook_bucket *bucket);
+
+#endif
