@@ -23,7 +23,8 @@ $(PTX_FOLDER)/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
 	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
 -include $(PTX_FILES:.ptx=.d)
 ptx: $(PTX_FILES)
-$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c)): | $(PTX_FILES)
+$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/cuda/test_emulated_ops.c): | \
+    $(PTX_FILES)
 .PHONY: ptx
 
 # The interpreter's loops over the 32 lanes of a warp become vectors.

@@ -2,12 +2,17 @@
  * is started by the code that starts it on hardware, and the result is copied back and compared
  * with the host's reference. (The arithmetic of the kernels over many more shapes, tiles and grids:
  * tests/cuda/test_index*.c.) The host cannot reach device memory here. */
-#include "tests/stand_ins/cuda_emulated.h"
+#include "tests/harness/harness.h"
 
 #ifndef CUDA_EMULATION
-ONLY_EMULATED(emulated_ops)
+Test(emulated_ops, needs_the_emulated_runtime) {
+    cr_skip_test("make EMULATION=1 builds with it: docs/cuda.md");
+}
 #else
+#include <unistd.h>
+
 #include "tests/cuda/emulated_bed.h"
+#include "tests/stand_ins/ptx/library.h"
 
 /* ---- products ---- A sum of t products in another order is off by at most t 2^-24 of the sum of
  * their absolute values. */
@@ -333,18 +338,33 @@ static void others(struct bed *b) {
     }
 }
 
+static void try_all(struct bed *b, int tf32) {
+    struct device_config config = test_config(DEVICE_CUDA, 0);
+    config.memory_bytes = 96 << 20;
+    config.allow_tf32 = tf32;
+    MUST(device_open(&b->device, &config));
+    products(b);
+    if (!tf32) others(b);
+    device_close(b->device);
+}
+
 Test(emulated_ops, every_op_equals_the_reference, .timeout = 120) {
     setenv("EMULATED_CUDA_GUARD", "1", 1);
-    struct device_config config = test_config(DEVICE_CUDA, 0);
     struct bed b = {.device = NULL};
-    config.memory_bytes = 96 << 20;
-    MUST(device_open(&b.device, &config));
-    products(&b);
-    others(&b);
+    try_all(&b, 0);
     for (int op = 0; op < OP_COUNT; op++)
         cr_expect(b.tried[op] || op == OP_TO_N16 || op == OP_TO_PLAIN, "%s was not tried",
                   op_name((enum op)op));
-    device_close(b.device);
+}
+
+/* Every op from the PTX that nvcc makes of its kernels: within the bounds of the reference too, and
+ * with the bits of the text. */
+Test(emulated_ops, every_op_has_the_same_bits_from_ptx, .timeout = 120) {
+    struct bed b = {.ptx = 1};
+    if (access(PTX_FOLDER, R_OK)) cr_skip_test("no nvcc here: there is no PTX");
+    emulated_ptx_use(PTX_FOLDER);
+    try_all(&b, 0);
+    cr_expect(emulated_ptx_launches() > 300, "%lu launches ran PTX", emulated_ptx_launches());
 }
 
 Test(emulated_ops, a_fault_of_a_kernel_names_the_op_and_the_step, .timeout = 60) {

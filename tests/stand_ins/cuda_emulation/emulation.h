@@ -71,6 +71,7 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/stand_ins/cuda_emulation/launch.h"
+#include "tests/stand_ins/cuda_emulation/use_ptx.h"
 
 enum { GPU_LIMIT = 16 };
 
@@ -133,7 +134,6 @@ int fault_set(const char *word); /* 1: the list has this very entry, such as "dr
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_IMPORTED, MEMORY_PINNED, MEMORY_REGISTERED };
 
-struct ptx_range;
 struct allocation {
     enum memory_kind kind;
     struct gpu *gpu;
@@ -281,7 +281,7 @@ struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: 
 /* The memory that kernels of the GPU may access, as an array to be freed. Returns how many. */
 int memory_ranges(const struct gpu *gpu, struct ptx_range **out);
 
-/* ---- PTX in place of the kernels' text (runtime_ptx.c) ---- */
+/* ---- PTX in place of the kernels' text (runtime_ptx.c, use_ptx.h) ---- */
 
 struct emulated_ptx;
 struct emulated_ptx_run {
@@ -290,10 +290,6 @@ struct emulated_ptx_run {
     struct ptx_range *ranges;
     struct gpu *gpu;
 };
-/* From now on kernels run from the PTX of this folder; NULL: from their text. Not while a kernel
- * runs. EMULATED_PTX says the same for a process from its start. */
-void emulated_ptx_use(const char *folder);
-unsigned long emulated_ptx_launches(void); /* how many launches ran PTX */
 /* What a launch of the kernel runs; NULL: its text, or with *broken = 1 nothing, as was said on
  * stderr. */
 const struct emulated_ptx *emulated_ptx_of(const struct emulated_kernel *kernel, int *broken);

@@ -27,6 +27,9 @@ static struct ptx_library library;
 static struct known *all;
 static enum { UNREAD, OFF, ON, BROKEN } mode;
 static atomic_ulong launches;
+static atomic_int paused;
+static const struct ptx_range *only; /* set while nothing runs */
+static int only_count;
 
 static void complain(const char *what) {
     fprintf(stderr, "emulated PTX: %s\n", what);
@@ -51,6 +54,15 @@ void emulated_ptx_use(const char *folder) {
     pthread_mutex_lock(&lock);
     use(folder);
     pthread_mutex_unlock(&lock);
+}
+
+void emulated_ptx_pause(int now) {
+    atomic_store(&paused, now);
+}
+
+void emulated_ptx_only(const struct ptx_range *ranges, int count) {
+    only = ranges;
+    only_count = count;
 }
 
 unsigned long emulated_ptx_launches(void) {
@@ -105,6 +117,7 @@ static void find(struct known *k) {
 
 const struct emulated_ptx *emulated_ptx_of(const struct emulated_kernel *kernel, int *broken) {
     *broken = 0;
+    if (atomic_load(&paused)) return NULL;
     pthread_mutex_lock(&lock);
     if (mode == UNREAD) {
         const char *folder = getenv("EMULATED_PTX");
@@ -150,8 +163,8 @@ struct emulated_ptx_run *emulated_ptx_begin(const struct emulated_ptx *ptx, cons
         gpu->fault = cudaErrorLaunchFailure;
         return NULL;
     }
-    g.range_count = memory_ranges(gpu, &ranges);
-    g.ranges = ranges;
+    g.range_count = only ? only_count : memory_ranges(gpu, &ranges);
+    g.ranges = only ? only : ranges;
     struct emulated_ptx_run *run = calloc(1, sizeof *run);
     if (!run) abort();
     run->machine = ptx_machine_new(&g);
