@@ -18,10 +18,16 @@ may differ, since times do; words and the number of lines must be equal. A comma
 the page has a line `duet: ...` must fail, and every other one must end with 0. A block `console
 shown` is not run: it needs what a machine may lack.
 
+A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
+more) or in backticks with a flag, is run once as well and must end with 0. It gets one step and few
+pictures where it names neither, for only its words are checked.
+
 --write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped, with a
 line that says so, where it is not installed."""
 import os
+import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -31,6 +37,12 @@ FASHION = "/usr/share/datasets/fashion-mnist"
 SECONDS = 300  # the longest command is a short training run
 NUMBER = re.compile(
     r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(B|KiB|MiB|GiB|ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+
+
+# Commands that are not run, or must not end with 0: why.
+NOT_RUN = {"duet doctor": "it takes seconds, and its own tests run it",
+           "duet run --nproc-per-node 4 build/examples/scatter": "tests run the examples"}
+FAILS = {"duet train --mode ddp --devices 3 --model branches --steps 5": "as its page says"}
 
 
 def shape(line):
@@ -122,6 +134,71 @@ def check_page(page, build, write):
     return good, bad, skipped
 
 
+def mentions(text):
+    """The commands in the text that stand in no fenced block."""
+    prose, fenced = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif not fenced and line.startswith("    duet "):
+            yield re.split(r"\s{2,}| \| ", line.strip())[0]
+        elif not fenced and not line.startswith("    "):
+            prose.append(line)
+    for found in re.finditer(r"`(duet [^`]*--[^`]*)`", "\n".join(prose)):
+        yield " ".join(found[1].split())
+
+
+def put_pictures(folder):
+    """A few pictures of noise in the format of MNIST."""
+    os.mkdir(folder)
+    noise = random.Random(1)
+    for name, count in (("train", 512), ("t10k", 64)):
+        for kind, sizes, values in (
+                ("images-idx3", (count, 28, 28), noise.randbytes(count * 784)),
+                ("labels-idx1", (count,), bytes(i % 10 for i in range(count)))):
+            with open(f"{folder}/{name}-{kind}-ubyte", "wb") as file:
+                file.write(struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + values)
+
+
+def made_short(command):
+    words = command.split()
+    if words[1] not in ("train", "compare", "profile", "scale"):
+        return command
+    short = {"--steps": "1"}
+    if words[1] != "scale" and "--find-max-batch" not in words:
+        short["--batch-size"] = "32"
+    if "--dataset" not in words:
+        short["--data-dir"] = "pictures"
+    for flag, value in short.items():
+        if flag not in words:
+            words += [flag, value]
+    return " ".join(words)
+
+
+def check_mentions(pages, build):
+    """As check_page; none is skipped."""
+    good = bad = 0
+    seen = set(NOT_RUN)
+    with tempfile.TemporaryDirectory() as folder:
+        put_pictures(folder + "/pictures")
+        for name in ("before", "after", "A", "B"):  # for duet diff
+            run(made_short(f"duet train --json {name}.json"), folder, build)
+        for page in pages:
+            with open(page, encoding="utf-8") as file:
+                commands_of_page = list(mentions(file.read()))
+            for command in commands_of_page:
+                if command in seen:
+                    continue
+                seen.add(command)
+                status, got = run(made_short(command), folder, build)
+                right = (status != 0) == (command in FAILS)
+                good, bad = good + right, bad + (not right)
+                if not right:
+                    print(f"{os.path.relpath(page, ROOT)}: {command}\n    its status is {status}: "
+                          f"{got[-1]}")
+    return good, bad, 0
+
+
 def main():
     words = [word for word in sys.argv[1:] if word != "--write"]
     build = os.path.abspath(words[0] if words else os.path.join(ROOT, "build"))
@@ -134,6 +211,7 @@ def main():
     for page in pages:
         result = check_page(page, build, "--write" in sys.argv)
         sums = [a + b for a, b in zip(sums, result)]
+    sums = [a + b for a, b in zip(sums, check_mentions(pages, build))]
     print(f"{sums[0]} passed, {sums[1]} failed" + (f", {sums[2]} skipped" if sums[2] else ""))
     return 1 if sums[1] or not sums[0] else 0
 
