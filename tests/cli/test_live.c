@@ -1,121 +1,10 @@
 /* --live: the dashboard on a terminal of the test's own. What stands there is what the run's JSON
  * says; the terminal is given back as it was, however the command ends; and where there is no
  * dashboard not one escape byte is sent. */
-#include <termios.h>
-
 #include "tests/cli/data.h"
-#include "tests/cli/json.h"
-#include "tests/cli/terminal.h"
-#include "trace/ledger.h"
-
-enum { ROWS = 24 }; /* of the terminals that tests/cli/run.h makes */
+#include "tests/cli/live.h"
 
 #define RUN "--data-dir d --model mlp --mlp-hidden 16 --batch-size 20"
-
-/* A command on a terminal, and how that was set before. */
-struct session {
-    struct cli c;
-    struct terminal t;
-    struct termios before;
-    int side; /* another descriptor of the terminal, which outlives that of `c` */
-};
-
-/* A build without ncurses refuses --live, and says what to install. */
-static void skip_without_ncurses(void) {
-    struct cli c;
-    cli_run(&c, "train --live --quiet");
-    int absent = strstr(c.err, "no ncurses: install libncurses-dev") != NULL;
-    cli_free(&c);
-    if (absent) cr_skip_test("built without ncurses");
-}
-
-static void begin(struct session *s, int columns, const char *words) {
-    skip_without_ncurses();
-    term_init(&s->t, ROWS, columns);
-    cli_start_on_narrow_terminal(&s->c, columns, "%s", words);
-    /* the modes of a terminal that nobody has touched; the command may be at its own already */
-    int fresh = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    cr_assert(fresh >= 0 && !tcgetattr(fresh, &s->before));
-    close(fresh);
-    s->side = fcntl(s->c.terminal, F_DUPFD_CLOEXEC, 0);
-    cr_assert_geq(s->side, 0);
-}
-
-/* Waits until `text` stands on the screen. */
-static int screen_shows(struct session *s, const char *text) {
-    for (int64_t deadline = deadline_after(CLI_SECONDS); now_ns() < deadline; cli_pause()) {
-        cli_listen(&s->c);
-        term_listen(&s->t, &s->c);
-        char *all = term_text(&s->t, &s->t.screen[s->t.alternate]);
-        int found = strstr(all, text) != NULL;
-        free(all);
-        if (found) return 1;
-    }
-    return 0;
-}
-
-static void is_given_back(struct session *s, const char *what) {
-    struct termios now;
-    cr_assert_eq(tcgetattr(s->side, &now), 0);
-    cr_expect(!s->t.alternate && !s->t.hidden_cursor, "%s: alternate screen %d, no cursor %d", what,
-              s->t.alternate, s->t.hidden_cursor);
-    cr_expect(now.c_lflag == s->before.c_lflag && now.c_iflag == s->before.c_iflag &&
-                  now.c_oflag == s->before.c_oflag,
-              "%s: the terminal's modes are others", what);
-}
-
-/* Waits for the end. The terminal has been given back, and what was held back stands on it. */
-static void end(struct session *s, int status, const char *what) {
-    cli_wait(&s->c);
-    term_listen(&s->t, &s->c);
-    cr_assert_eq(s->c.status, status, "%s: status %d: %s", what, s->c.status, s->c.err);
-    cr_expect_eq(s->t.used, s->c.seen, "%s: half a character or sequence at the end", what);
-    cr_expect_gt(s->t.times_taken, 0, "%s: no dashboard", what);
-    is_given_back(s, what);
-    close(s->side);
-}
-
-static void has(const char *screen, const char *text) {
-    cr_expect(strstr(screen, text), "'%s' is not on\n%s", text, screen);
-}
-
-/* The last screen says what the JSON of the run does. */
-static void says_what_json_says(const struct session *s, const char *path, const char *title) {
-    struct json *root = json_of(path);
-    char *screen = term_text(&s->t, &s->t.left), want[128];
-    int steps = (int)json_int(root, "steps");
-    double seconds = json_double(root, "training_seconds");
-    has(screen, title);
-    snprintf(want, sizeof want, "step %d/%d ", steps, steps);
-    has(screen, want);
-    snprintf(want, sizeof want, "%.0f images/s", (double)json_int(root, "images") / seconds);
-    has(screen, want);
-    snprintf(want, sizeof want, "losses/%d", steps - 1);
-    double loss = json_double(root, want);
-    snprintf(want, sizeof want, "loss %.4f", loss);
-    has(screen, want);
-    snprintf(want, sizeof want, "o test acc %.4f", json_double(root, "accuracy/1"));
-    has(screen, want);
-    for (int d = 0; d < (int)json_int(root, "devices"); d++) {
-        char key[64], held[32], all[32];
-        int shown = -1;
-        snprintf(key, sizeof key, "per_device/%d", d);
-        const struct json *device = json_at(root, key);
-        snprintf(want, sizeof want, "cpu(%d)   %s of %s ", d,
-                 format_bytes((uint64_t)json_int(device, "memory_now"), held, sizeof held),
-                 format_bytes((uint64_t)json_int(device, "memory_capacity"), all, sizeof all));
-        has(screen, want);
-        const char *line = strstr(screen, want), *busy = line ? strstr(line, "busy") : NULL;
-        double share = (double)json_int(device, "busy_ns") * 1e-9 / seconds;
-        cr_expect(busy && sscanf(busy, "busy %d", &shown) == 1);
-        /* every rank takes its share of its own time; that in the file is rank 0's, and a run of
-         * a few milliseconds is not equally long for all */
-        double bound = d && !strncmp(title, "DDP", 3) ? 5 + 50 * share : 1;
-        cr_expect(fabs(shown - 100 * share) <= bound, "busy %d %%, not %.1f", shown, 100 * share);
-    }
-    free(screen);
-    json_free(root);
-}
 
 static int has_byte_above(const char *text, int most) {
     for (; *text; text++)
@@ -153,7 +42,8 @@ Test(cli_live, the_screen_says_what_the_json_says, .timeout = 120, .init = cli_f
         cr_expect(matches(s.c.progress, "^(single|DP|DDP) +epoch 2/2  step 6 "), "%s",
                   s.c.progress);
         /* a vt100 has no second screen: what is printed behind the dashboard scrolls it up */
-        if (strcmp(ways[i].terminal, "vt100") != 0) says_what_json_says(&s, "j", ways[i].title);
+        if (strcmp(ways[i].terminal, "vt100") != 0)
+            says_what_json_says(&s, "j", ways[i].title, "cpu");
         char *below = term_text(&s.t, &s.t.screen[0]);
         cr_expect(strstr(below, "o test acc "), "the last picture stays: %s", below);
         free(below);
