@@ -1,5 +1,5 @@
-/* --live of a run on GPUs: on an emulated runtime the dashboard says what the run's JSON says, as it
- * does of emulated devices (tests/cli/test_live.c). */
+/* --live of a run on GPUs: on an emulated runtime the dashboard says what the JSON of the run says,
+ * as it does of emulated devices (tests/cli/test_live.c). */
 #include "tests/stand_ins/cuda_emulated.h"
 
 #ifndef CUDA_EMULATION
