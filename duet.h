@@ -530,8 +530,33 @@ int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 
+/* A data set of your own: arrays, or a function that makes one sample at a time.
+ *
+ *     struct duet_data data = {.count = 1000, .rank = 1, .shape = {20}, .type = DUET_F32,
+ *                              .samples = x, .targets = y, .outputs = 1};
+ *     duet_dataset_create(&set, &data);
+ *
+ * Nothing is copied: arrays and context must outlive the set. */
+struct duet_data {
+    int count;             /* samples */
+    int rank, shape[3];    /* of one sample: 1 to 3 dimensions */
+    enum duet_type type;   /* of its elements: DUET_F32, or DUET_U8, which enter as pixels */
+    const void *samples;   /* (count, shape), row-major; NULL: `read` makes them */
+    const int32_t *labels; /* (count), each at least 0; or */
+    const float *targets;  /* (count, outputs) */
+    int outputs;           /* numbers of a target; 0: labels */
+    int classes;           /* 0: 1 + the largest label, or 1 where `read` makes them */
+    /* Writes sample i, 0 to count - 1, to `sample`, and its int32 label or its `outputs` floats to
+     * `answer`. The workers of a loader call it at once, so it must not change what they share. It
+     * returns 0, or a code with which duet_loader_next then fails. */
+    int (*read)(void *context, int i, void *sample, void *answer);
+    void *context;
+};
+int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
+
 /* The number of pictures; their shape, which becomes channels, height and width: 1, 28, 28 for the
- * sets above, and what the files of `folder` hold; and 1 + the largest label. Of NULL all are 0. */
+ * sets above, what the files of `folder` hold, and the shape of your own, filled up with 1; and 1 +
+ * the largest label, 0 with targets. Of NULL all are 0. */
 int duet_dataset_count(const duet_dataset *set);
 void duet_dataset_shape(const duet_dataset *set, int shape[3]);
 int duet_dataset_classes(const duet_dataset *set);
@@ -550,14 +575,49 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_siz
 int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
                                    int shuffle, int drop_last, uint64_t seed, int workers, int rank,
                                    int world_size);
+
+/* The same with all options, also for data of your own:
+ *
+ *     duet_loader_create_from(&loader, set, &(struct duet_loader_options){
+ *         .batch_size = 32, .shuffle = DUET_SHUFFLE, .rank = rank, .world_size = n});
+ *
+ * Two traps are said in a line: at the start, by rank 0, how many samples are served twice in every
+ * epoch because the ranks do not divide them; and once, that an epoch begins which has just been
+ * there, so that its order is the same (a forgotten set_epoch). */
+enum duet_shuffle {
+    DUET_IN_ORDER,
+    DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
+    /* DataLoader(shuffle=True) after torch.manual_seed(seed), for a world of 1 */
+    DUET_SHUFFLE_RANDOM
+};
+struct duet_loader_options {
+    int batch_size; /* of each rank */
+    enum duet_shuffle shuffle;
+    uint64_t seed;
+    int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
+    int workers;          /* threads that prepare batches ahead */
+    int rank, world_size; /* world_size 0: 1 */
+    /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
+     * channels, or three for three. std[0] = 0: they stay 0 to 1. */
+    double mean[3], std[3];
+    void (*warn)(const char *text, void *context); /* is given these lines; NULL: stderr */
+    void *context;
+};
+int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
+                            const struct duet_loader_options *options);
+
+/* How many samples an epoch serves twice, over all ranks. */
+int duet_loader_duplicates(const duet_loader *loader);
 void duet_loader_free(duet_loader *loader);
 int duet_loader_steps(const duet_loader *loader); /* the number of batches in an epoch */
 
 struct duet_batch {
-    int n;            /* the number of samples */
-    const float *X;   /* (n,channels,height,width), each pixel 0 to 1 */
-    const int32_t *y; /* (n), the labels */
-    int shape[3];     /* of each picture: channels, height, width */
+    int n;                /* the number of samples */
+    const float *X;       /* (n,channels,height,width), each pixel 0 to 1; numbers as they are */
+    const int32_t *y;     /* (n), the labels; NULL where there are targets */
+    int shape[3];         /* of each picture: channels, height, width */
+    const float *targets; /* (n,outputs); NULL where there are labels */
+    int outputs;
 };
 
 /* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "data/dataset.h"
 #include "data/safetensors.h"
 #include "duet.h"
 #include "nn/optimizer.h"
@@ -44,6 +45,10 @@ struct duet_params {
     struct buffer_spec *buffer_specs;  /* owned, and so are the names in it */
     struct duet_tensor *buffer_views;
     struct api_sync *sync; /* NULL: a batch_norm normalises the samples of this process */
+};
+
+struct duet_dataset {
+    struct dataset set;
 };
 
 struct duet_optimizer {

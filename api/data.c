@@ -1,64 +1,43 @@
-/* Data sets and batches. The internal loader is used with one device, so that a batch is a
- * contiguous piece of the epoch's order. */
+/* Batches. The internal loader is used with one device, so that a batch is a contiguous piece of
+ * the epoch's order, or the share of one rank. */
 #include "api/api.h"
 
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/program.h"
 #include "data/loader.h"
 
-struct duet_dataset {
-    struct dataset set;
-};
+_Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFLE_DISTRIBUTED &&
+                   DUET_SHUFFLE_RANDOM == (int)SHUFFLE_RANDOM,
+               "duet.h repeats the orders of data/sampler.h");
 
 struct duet_loader {
     struct loader *loader;
     struct batch *held; /* the batch the caller has; released at the next call */
     int started;        /* 1: an epoch was started */
     int shape[3];       /* of each picture */
+    const duet_dataset *set;
+    int shuffles, epoch; /* epoch: the one under way; -1: none yet */
+    int quiet;           /* 1: no warning goes to stderr */
+    void (*warn)(const char *text, void *context);
+    void *context;
 };
 
-int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
-    CHECK_OUT(out);
-    if (!name)
-        return fail(
-            ERR_USAGE,
-            "data set: no name was given: there are fashion-mnist, mnist, synthetic and random");
-    struct duet_dataset *set = calloc(1, sizeof *set);
-    if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
-    int code = dataset_open(&set->set, name, folder, train);
-    if (code)
-        duet_dataset_free(set);
-    else
-        *out = set;
-    return code;
-}
-
-void duet_dataset_free(duet_dataset *set) {
-    if (!set) return;
-    dataset_free(&set->set);
-    free(set);
-}
-
-int duet_dataset_count(const duet_dataset *set) {
-    return set ? set->set.count : 0;
-}
-
-void duet_dataset_shape(const duet_dataset *set, int shape[3]) {
-    struct sample_shape none = {0}, of = set ? set->set.shape : none;
-    if (!shape) return;
-    shape[0] = of.channels;
-    shape[1] = of.height;
-    shape[2] = of.width;
-}
-
-int duet_dataset_classes(const duet_dataset *set) {
-    return set ? set->set.classes : 0;
+static void say_nothing(const char *text, void *context) {
+    (void)text, (void)context;
 }
 
 static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config) {
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
+    l->set = set;
+    l->shuffles = config->shuffle != SHUFFLE_NONE;
+    l->quiet = 1;
+    l->epoch = -1;
     duet_dataset_shape(set, l->shape);
     int code = loader_init(&l->loader, config);
     if (code)
@@ -84,35 +63,118 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_siz
                       .workers = workers});
 }
 
-/* The order of DistributedSampler is padded or cut to a multiple of the ranks, and rank r has its
- * positions r, r + n, ...: so every rank has equally many batches of equal sizes. */
 int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
                                    int shuffle, int drop_last, uint64_t seed, int workers, int rank,
                                    int world_size) {
     CHECK_OUT(out);
-    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
+    if (world_size < 1)
+        return fail(ERR_USAGE, "loader: %d ranks: give 1 to %d", world_size, MAX_DEVICES);
+    int code = duet_loader_create_from(out, set,
+                                       &(struct duet_loader_options){.batch_size = batch_size,
+                                                                     .shuffle = !!shuffle,
+                                                                     .drop_last = drop_last,
+                                                                     .seed = seed,
+                                                                     .workers = workers,
+                                                                     .rank = rank,
+                                                                     .world_size = world_size,
+                                                                     .warn = say_nothing});
+    return code;
+}
+
+/* ---- with options ---- */
+
+static int check_ranks(const struct duet_loader_options *o, int world_size) {
     if (world_size < 1 || world_size > MAX_DEVICES)
         return fail(ERR_USAGE, "loader: %d ranks: give 1 to %d", world_size, MAX_DEVICES);
-    if (rank < 0 || rank >= world_size)
+    if (o->rank < 0 || o->rank >= world_size)
         return fail(ERR_USAGE,
                     "Invalid rank %d, rank should be in the interval [0, %d]: give the rank of "
                     "this process",
-                    rank, world_size - 1);
-    if (batch_size < 1 || batch_size > API_SAMPLES / world_size)
-        return fail(ERR_USAGE, "loader: batches of %d on each of %d ranks: give 1 to %d",
-                    batch_size, world_size, API_SAMPLES / world_size);
-    return create(
-        out, set,
-        &(struct loader_config){
-            .set = &set->set,
-            .split = {.kind = SPLIT_STRIDED, .devices = world_size, .virtual_devices = world_size},
-            .batch_size = batch_size * world_size,
-            .shuffle = !!shuffle,
-            .seed = seed,
-            .end = drop_last ? ORDER_CUT : ORDER_PAD,
-            .first_device = rank,
-            .device_count = 1,
-            .workers = workers});
+                    o->rank, world_size - 1);
+    if (o->batch_size < 1 || o->batch_size > API_SAMPLES / world_size)
+        return fail(ERR_USAGE, "loader: batch size: %d on each of %d ranks: give 1 to %d",
+                    o->batch_size, world_size, API_SAMPLES / world_size);
+    if ((unsigned)o->shuffle > DUET_SHUFFLE_RANDOM)
+        return fail(ERR_USAGE,
+                    "loader: shuffle %d: there are DUET_IN_ORDER, DUET_SHUFFLE and "
+                    "DUET_SHUFFLE_RANDOM",
+                    (int)o->shuffle);
+    if (o->shuffle == DUET_SHUFFLE_RANDOM && world_size > 1)
+        return fail(ERR_USAGE,
+                    "loader: DUET_SHUFFLE_RANDOM on %d ranks: a DataLoader's own shuffle knows no "
+                    "ranks: give DUET_SHUFFLE",
+                    world_size);
+    return OK;
+}
+
+/* Numbers of one channel serve all. */
+static int scale(const struct duet_loader_options *o, const struct dataset *set,
+                 struct loader_config *c) {
+    int bytes = set->read ? set->read_bytes : !set->numbers, given = 0;
+    for (int i = 0; i < LOADER_CHANNELS; i++) {
+        c->means[i] = (float)o->mean[i], c->stds[i] = (float)o->std[i];
+        given |= o->mean[i] != 0 || o->std[i] != 0;
+        if (!(o->std[i] >= 0 && o->std[i] <= FLT_MAX && fabs(o->mean[i]) <= FLT_MAX))
+            return fail(ERR_USAGE, "loader: mean %g, std %g: give numbers, std above 0", o->mean[i],
+                        o->std[i]);
+    }
+    if (given && !bytes)
+        return fail(ERR_USAGE, "loader: mean and std: the samples are numbers, which are taken as "
+                               "they are: give neither");
+    if (given && (o->std[0] == 0 || (o->std[1] == 0) != (o->std[2] == 0)))
+        return fail(ERR_USAGE, "loader: std %g, %g, %g: give one for all channels, or three",
+                    o->std[0], o->std[1], o->std[2]);
+    c->mean = c->means[0], c->std = c->stds[0];
+    c->by_channel = o->std[1] > 0;
+    return OK;
+}
+
+static void warn(const struct duet_loader *l, const char *text) {
+    if (l->warn)
+        l->warn(text, l->context);
+    else if (!l->quiet)
+        fprintf(stderr, "%s: warning: %s\n", program_name(), text);
+}
+
+static void say_duplicates(const struct duet_loader *l, int count, int world_size) {
+    char text[200];
+    int twice = loader_duplicates(l->loader);
+    snprintf(
+        text, sizeof text,
+        "%d samples over %d ranks: in every epoch %d of them %s served twice; with drop_last %d "
+        "would be left out instead",
+        count, world_size, twice, twice == 1 ? "is" : "are", count % world_size);
+    if (twice) warn(l, text);
+}
+
+int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
+                            const struct duet_loader_options *o) {
+    CHECK_OUT(out);
+    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
+    if (!o) return fail(ERR_USAGE, "loader: no options were given");
+    int n = o->world_size ? o->world_size : 1;
+    CHECK(check_ranks(o, n));
+    struct loader_config config = {
+        .set = &set->set,
+        .split = {.kind = SPLIT_STRIDED, .devices = n, .virtual_devices = n},
+        .batch_size = o->batch_size * n,
+        .shuffle = (int)o->shuffle,
+        .seed = o->seed,
+        .end = o->drop_last ? ORDER_CUT : ORDER_PAD,
+        .first_device = o->rank,
+        .device_count = 1,
+        .workers = o->workers};
+    CHECK(scale(o, &set->set, &config));
+    CHECK(create(out, set, &config));
+    (*out)->quiet = 0;
+    (*out)->warn = o->warn;
+    (*out)->context = o->context;
+    if (o->rank == 0) say_duplicates(*out, set->set.count, n);
+    return OK;
+}
+
+int duet_loader_duplicates(const duet_loader *loader) {
+    return loader ? loader_duplicates(loader->loader) : 0;
 }
 
 void duet_loader_free(duet_loader *loader) {
@@ -130,11 +192,25 @@ static void release(struct duet_loader *l) {
     l->held = NULL;
 }
 
+/* Once: a program that forgets to count does so in every epoch. */
+static void say_same_order(struct duet_loader *l, int epoch) {
+    char text[200];
+    snprintf(
+        text, sizeof text,
+        "epoch %d begins once more, and its samples come in the same order, as where set_epoch "
+        "is forgotten: give duet_loader_start the number of each epoch",
+        epoch);
+    warn(l, text);
+    l->shuffles = 0;
+}
+
 int duet_loader_start(duet_loader *loader, int epoch) {
     if (!loader) return fail(ERR_USAGE, "loader: none was given");
     if (epoch < 0) return fail(ERR_USAGE, "epoch %d: epochs count from 0", epoch);
     release(loader);
     CHECK(loader_start_epoch(loader->loader, epoch, 0));
+    if (loader->shuffles && loader->epoch == epoch) say_same_order(loader, epoch);
+    loader->epoch = epoch;
     loader->started = 1;
     return OK;
 }
@@ -149,7 +225,11 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
     CHECK(loader_next(loader->loader, &loader->held));
     const struct batch *held = loader->held;
     if (!held) return OK;
-    *batch = (struct duet_batch){held->segments.n, held->pixels, held->labels, {0}};
+    *batch = (struct duet_batch){.n = held->segments.n,
+                                 .X = held->pixels,
+                                 .y = held->labels,
+                                 .targets = held->targets,
+                                 .outputs = loader->set->set.outputs};
     memcpy(batch->shape, loader->shape, sizeof batch->shape);
     return OK;
 }

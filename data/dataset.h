@@ -28,6 +28,12 @@ struct dataset {
     const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
     const void *answers;  /* labels I32 (count), or targets F32 (count, outputs) */
     int outputs;          /* numbers of a target; 0: there are labels */
+    /* The set of a program may also be bytes with `answers` in place of labels; or it has no arrays
+     * and a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
+     * threads may call it at once. It returns 0, or a code that ends the loading. */
+    int (*read)(void *context, int index, void *sample, void *answer);
+    void *read_context;
+    int read_bytes; /* 1: it makes bytes */
     /* Memory of either kind that dataset_free unmaps instead (data/shared_dataset.h). */
     void *map;
     size_t map_bytes;

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,20 +32,23 @@ enum slot_state { FREE, FILLING, READY, HELD };
 struct slot {
     struct batch batch; /* first, so that a batch handed out can be cast to its slot */
     enum slot_state state;
-    void *memory;      /* staging memory of pixels and labels, or of the index alone */
-    float *pixels;     /* in `memory`; NULL where the batch is an index */
-    uint32_t *answers; /* labels or targets, 4 bytes each; in `memory`; NULL as pixels */
-    int32_t *index;    /* data set indices of the batch; in `memory` where it is an index */
-    uint8_t *rows;     /* room for the samples as bytes; NULL where the batch is an index */
+    int code;                /* of a READY slot: its samples could not be made */
+    char error[ERROR_BYTES]; /* the text of `code` */
+    void *memory;            /* staging memory of pixels and labels, or of the index alone */
+    float *pixels;           /* in `memory`; NULL where the batch is an index */
+    uint32_t *answers;       /* labels or targets, 4 bytes each; in `memory`; NULL as pixels */
+    int32_t *index;          /* data set indices of the batch; in `memory` where it is an index */
+    uint8_t *rows;           /* room for the samples as bytes; NULL where the batch is an index */
 };
 
 struct loader {
     struct loader_config config;
     struct order order;
-    int64_t length;   /* positions of an epoch */
-    int steps;        /* batches of an epoch */
-    int32_t *index;   /* the order of the epoch */
-    float pixel[256]; /* [byte]: the float that it becomes */
+    int64_t length;                     /* positions of an epoch */
+    int steps;                          /* batches of an epoch */
+    int32_t *index;                     /* the order of the epoch */
+    float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
+    int tables;                         /* 1, or one for each channel */
     int slots;
     struct slot *slot;
 
@@ -69,15 +73,18 @@ static void fill_slot(struct loader *l, struct slot *s) {
                c->first_device, c->device_count, &plan, outline ? NULL : s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
+    s->code = OK;
     if (c->on_device || outline) return;
     const struct prepare what = {.set = c->set,
                                  .pixel = l->pixel,
+                                 .tables = l->tables,
                                  .index = s->index,
                                  .n = plan.n,
                                  .rows = s->rows,
                                  .pixels = s->pixels,
                                  .answers = s->answers};
-    prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
+    s->code = prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
+    if (s->code) snprintf(s->error, sizeof s->error, "%s", error_message());
 }
 
 /* Claims a free slot for the next step and marks it FILLING. NULL: no slot is free, or no step is
@@ -144,6 +151,9 @@ static int check_config(const struct loader_config *c) {
         c->first_device > c->split.devices - c->device_count)
         return fail(ERR_USAGE, "loader: devices %d to %d: there are %d", c->first_device,
                     c->first_device + c->device_count - 1, c->split.devices);
+    if (c->by_channel && c->set->shape.channels != LOADER_CHANNELS)
+        return fail(ERR_USAGE, "loader: means of %d channels: a sample has %d", LOADER_CHANNELS,
+                    c->set->shape.channels);
     if (c->workers < 0 || c->workers > LOADER_WORKERS)
         return fail(ERR_USAGE, "workers: %d: give 0 to %d", c->workers, LOADER_WORKERS);
     return OK;
@@ -233,9 +243,12 @@ static int prepare(struct loader *l) {
             ERR_USAGE,
             "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
             c->batch_size, c->set->count);
-    const struct gather_args scale = {c->mean, c->std};
-    for (int i = 0; i < 256; i++)
-        l->pixel[i] = gather_pixel(&scale, (unsigned char)i);
+    l->tables = c->by_channel ? LOADER_CHANNELS : 1;
+    for (int i = 0; i < 256 * l->tables; i++) {
+        const struct gather_args scale = {c->by_channel ? c->means[i / 256] : c->mean,
+                                          c->by_channel ? c->stds[i / 256] : c->std};
+        l->pixel[i] = gather_pixel(&scale, (unsigned char)(i % 256));
+    }
     if (!c->alloc) c->alloc = host_alloc, c->release = host_release;
     CHECK(make_slots(l));
     return start_workers(l);
@@ -316,7 +329,7 @@ static int take_wanted(struct loader *l, struct batch **out) {
     struct slot *s;
     if (all_held(l))
         return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
-    if (l->config.workers == 0) {
+    if (l->config.workers == 0 && !wanted_slot(l)) {
         s = claim_slot(l);
         fill_slot(l, s);
         l->filling--;
@@ -324,6 +337,7 @@ static int take_wanted(struct loader *l, struct batch **out) {
     }
     while (!(s = wanted_slot(l)) || s->state != READY)
         CHECK(wait_done(l, deadline));
+    if (s->code) return fail(s->code, "%s", s->error);
     s->state = HELD;
     l->wanted++;
     *out = &s->batch;

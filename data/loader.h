@@ -28,8 +28,9 @@
 extern "C" {
 #endif
 
-/* The most workers, and how many batches more than workers there is memory for. */
-enum { LOADER_WORKERS = 64, LOADER_SPARE = 3 };
+/* The most workers, how many batches more than workers there is memory for, and the channels of a
+ * sample that may be scaled each by its own numbers. */
+enum { LOADER_WORKERS = 64, LOADER_SPARE = 3, LOADER_CHANNELS = 3 };
 
 struct loader_config {
     /* Must outlive the loader. An outline (dataset_outline) gives batches that are cut but empty:
@@ -44,6 +45,8 @@ struct loader_config {
     int first_device, device_count;
     int workers;     /* 0: loader_next prepares each batch itself */
     float mean, std; /* of bytes; std 0: pixels stay between 0 and 1 */
+    int by_channel;  /* 1: means and stds of the three channels, in place of these two */
+    float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
     /* The data set on a device: a batch is then an index into it. NULL: it has pixels. */
     const struct device_dataset *on_device;
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
@@ -79,7 +82,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step);
 
 /* Stores the next batch in *out, or NULL after the last one. The caller holds the batch until
  * loader_release, and may hold at most workers + LOADER_SPARE batches at once; one more is
- * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`. */
+ * ERR_FAILED. ERR_TIMEOUT: no worker delivered the batch in time. Or the code of `interrupted`, or
+ * that of the data set's own function, which is returned until the next loader_start_epoch. */
 int loader_next(struct loader *l, struct batch **out);
 /* The same, but *out is NULL also where a worker has not yet prepared the batch. */
 int loader_try(struct loader *l, struct batch **out);

@@ -17,7 +17,8 @@ extern "C" {
 /* What is prepared, and where. */
 struct prepare {
     const struct dataset *set;
-    const float *pixel;   /* [byte]: the float that it becomes */
+    const float *pixel;   /* [table][byte]: the float that it becomes */
+    int tables;           /* 1, or one for each channel */
     const int32_t *index; /* [n] places of the samples in the set */
     int n;
     uint8_t *rows;     /* (n, C, H, W) bytes: room between the two stages; unused of numbers */
@@ -25,8 +26,9 @@ struct prepare {
     uint32_t *answers; /* labels or targets, 4 bytes each, staging memory */
 };
 
-/* Does both stages. Returns how long each took, in ns. */
-void prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_ns);
+/* Does both stages. Returns how long each took, in ns. Only a data set's own function can fail; its
+ * code is returned. */
+int prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_ns);
 
 #ifdef __cplusplus
 }
