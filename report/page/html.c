@@ -56,11 +56,17 @@ void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
     fprintf(file, "</p>\n");
 }
 
+enum { MANY_COLUMNS = 10 }; /* with more the style prints a table smaller, so that paper holds it */
+
 void open_table(FILE *file, const char *summary, const char *head) {
     fprintf(file, "<details class=\"numbers\"><summary>%s</summary>\n", summary);
     fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
             summary);
-    fprintf(file, "<table><thead><tr>");
+    int columns = 1;
+    for (const char *at = head; *at; at++)
+        columns += *at == '|';
+    fprintf(file,
+            columns > MANY_COLUMNS ? "<table class=\"many\"><thead><tr>" : "<table><thead><tr>");
     while (*head) {
         char name[200];
         size_t n = strcspn(head, "|");

@@ -123,11 +123,11 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "copies of the next batch.",
                   REPORT_STEPS);
     CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
-                     "Each box is measured by a span. Here neighbours of one phase are joined; "
-                     "zoom in to see every kernel."));
+                     "Each box is measured by a span. Neighbours of one phase are one box where no "
+                     "gap between them can be seen."));
     if (devices_in_detail(page) < most_devices(page))
         put_paragraph(file, "",
-                      "So that the page stays small, only devices 0 to %d are shown kernel by "
+                      "So that the page stays small, only devices 0 to %d can be shown kernel by "
                       "kernel; of the others neighbours of one phase stay joined.",
                       devices_in_detail(page) - 1);
     timeline_table(file, page);

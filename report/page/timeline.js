@@ -104,7 +104,7 @@ class Timeline {
 
   hint() {
     this.said.textContent = "Rest on a box or tap it, or choose one with the arrow keys, to see " +
-      "what it is. Ctrl and the wheel, a pinch, or + and \u2212 zoom.";
+      "what it is. Ctrl and the wheel, a pinch, or + and \u2212 zoom, down to single kernels.";
   }
 
   // ---- the part of the axis that is shown ----

@@ -60,7 +60,28 @@ def look(driver, path):
         expect((sum(map(int, dark[4:-1].split(","))) < 200) == (theme == "dark"),
                f"{name}: the paper is {dark}")
         page.close()
+    on_paper(driver, path)
     expect(os.path.getsize(path) < 2e6, f"{path}: {os.path.getsize(path)} bytes")
+
+
+PAPER = 718  # pixels across a sheet of A4 within a browser's margins
+
+
+def on_paper(driver, path):
+    """Printed from the dark theme: light, nothing to press, nothing cut, also of opened tables."""
+    page = driver.open("file://" + os.path.abspath(path), PAPER, 1000, "dark")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.theme("dark", media="print")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('button, input, nav, summary, .stage, svg')].filter("
+        "e => e.checkVisibility()).map(e => e.getAttribute('class') || e.tagName)")
+    expect(shown and all(name.endswith(" wide") for name in shown), f"{path}, printed: {shown}")
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    expect(wide <= PAPER, f"{path}, printed: {wide} pixels wide on {PAPER}")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    expect(sum(map(int, paper[4:-1].split(","))) > 700, f"{path}, printed: the paper is {paper}")
+    page.close()
 
 
 def at(root, path):
