@@ -700,7 +700,9 @@ int duet_group_global_rank(const duet_group *group, int rank);
  *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
  *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
  * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be a
- * view of rows, but an output must not overlap its input. */
+ * view of rows. An output must not overlap its input, but may be it, and in place all_gather and
+ * gather take rows that are this rank's part of the output, reduce_scatter and scatter give rows
+ * that are its part of the input. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,

@@ -191,14 +191,20 @@ int group_call_op(const char *name, enum duet_reduction op, struct group_call *c
                 name, (int)op);
 }
 
+static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
+    size_t at = (size_t)own * tensor_bytes(&one->t);
+    return own >= 0 && (const char *)one->t.data == (const char *)many->t.data + at;
+}
+
 int group_call_memory(const char *name, const char *which, const duet_tensor *other,
-                      const duet_tensor *one) {
+                      const duet_tensor *one, int own) {
     if (!other) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
     if (other->t.dtype != one->t.dtype)
         return fail(ERR_USAGE, "%s: input and output are of different types", name);
     if (on_gpu(other) != on_gpu(one) || (on_gpu(one) && other->device != one->device))
         return fail(ERR_USAGE, "%s: input and output are on different devices", name);
-    if (other->device == one->device && api_overlap(&other->t, &one->t))
+    if (other->device == one->device && api_overlap(&other->t, &one->t) &&
+        !is_part(one, other, own))
         return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",
                     name);
     return OK;
@@ -206,8 +212,8 @@ int group_call_memory(const char *name, const char *which, const duet_tensor *ot
 
 /* `many` must have `times` as many elements as `one`, beside what group_call_memory demands. */
 static int check_pair(const char *name, const char *which, const duet_tensor *many,
-                      const duet_tensor *one, int times) {
-    CHECK(group_call_memory(name, which, many, one));
+                      const duet_tensor *one, int times, int own) {
+    CHECK(group_call_memory(name, which, many, one, own));
     if (tensor_count(&many->t) == (size_t)times * tensor_count(&one->t)) return OK;
     return fail(ERR_USAGE,
                 "%s: %s tensor of %zu elements for tensors of %zu: its size must be equal to "
@@ -258,7 +264,7 @@ int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input
     struct group_call call = {.what = WINDOW_GATHER, .root = root};
     CHECK(group_call_begin("gather", group, input, work, &call));
     int here = duet_group_rank(group) == root;
-    if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group)));
+    if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group), root));
     return group_call_run(group, &call, here ? output : NULL, input, NULL, work);
 }
 
@@ -266,7 +272,8 @@ int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *i
                     duet_work **work) {
     struct group_call call = {.what = WINDOW_ALL_GATHER};
     CHECK(group_call_begin("all_gather", group, input, work, &call));
-    CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group)));
+    CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group),
+                     duet_group_rank(group)));
     return group_call_run(group, &call, output, input, NULL, work);
 }
 
@@ -275,7 +282,7 @@ int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *inpu
     struct group_call call = {.what = WINDOW_SCATTER, .root = root};
     CHECK(group_call_begin("scatter", group, output, work, &call));
     int here = duet_group_rank(group) == root;
-    if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group)));
+    if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group), root));
     return group_call_run(group, &call, output, here ? input : NULL, NULL, work);
 }
 
@@ -284,7 +291,8 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
     struct group_call call = {.what = WINDOW_REDUCE_SCATTER};
     CHECK(group_call_begin("reduce_scatter", group, output, work, &call));
     CHECK(group_call_op("reduce_scatter", op, &call));
-    CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group)));
+    CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group),
+                     duet_group_rank(group)));
     return group_call_run(group, &call, output, input, NULL, work);
 }
 
@@ -293,7 +301,7 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
     struct group_call call = {.what = WINDOW_ALL_TO_ALL};
     size_t n = group ? (size_t)duet_group_size(group) : 1;
     CHECK(group_call_begin("all_to_all", group, input, work, &call));
-    CHECK(check_pair("all_to_all", "output", output, input, 1));
+    CHECK(check_pair("all_to_all", "output", output, input, 1, -1));
     if (call.count % n)
         return fail(ERR_USAGE, "all_to_all: %zu elements for %zu ranks: give a multiple",
                     call.count, n);

@@ -47,7 +47,7 @@ static int check_block(const char *name, const char *which, const duet_tensor *o
 /* Where parts move, input and output may not be one either. */
 static int check_memory(const char *name, const char *which, const duet_tensor *other,
                         const duet_tensor *one) {
-    CHECK(group_call_memory(name, which, other, one));
+    CHECK(group_call_memory(name, which, other, one, -1));
     if (other->t.data != one->t.data || !tensor_bytes(&other->t) || !tensor_bytes(&one->t))
         return OK;
     return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",

@@ -81,6 +81,29 @@ out:
     return code;
 }
 
+/* The tensor of one block is this rank's part of the other tensor. */
+static int in_place(duet_group *group, duet_device *device) {
+    int code = DUET_OK, rank = duet_group_rank(group);
+    duet_tensor *all = rows(device, 2 * RANKS, (float)(100 * rank)), *own = NULL, *other = NULL;
+    HOLDS(all);
+    TRY(duet_tensor_rows(&own, all, 2 * rank, 2));
+    TRY(duet_tensor_rows(&other, all, 2 * ((rank + 1) % RANKS), 2));
+    TRY(duet_all_gather(group, all, own, NULL));
+    for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
+        HOLDS(at(all, i) == (float)(100 * (i / (2 * COLUMNS)) + i));
+    TRY(duet_reduce_scatter(group, own, all, DUET_SUM, NULL));
+    for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
+        HOLDS(at(all, i) ==
+              (float)((100 * (i / (2 * COLUMNS)) + i) * (i / (2 * COLUMNS) == rank ? RANKS : 1)));
+    HOLDS(duet_all_gather(group, all, other, NULL) == DUET_USAGE);
+    HOLDS(duet_reduce_scatter(group, other, all, DUET_SUM, NULL) == DUET_USAGE);
+out:
+    duet_tensor_free(own);
+    duet_tensor_free(other);
+    duet_tensor_free(all);
+    return code;
+}
+
 static struct duet_object text(int rank) {
     static const char *const words[] = {"zero", "", "the longest of all three"};
     return (struct duet_object){(void *)words[rank], strlen(words[rank])};
@@ -185,6 +208,7 @@ static int work(int rank, void *context) {
     }
     TRY(reduce_scatter(group, device));
     TRY(many_handles(group, device));
+    TRY(in_place(group, device));
     TRY(objects(group));
     TRY(misuse(group, device));
 out:
