@@ -762,6 +762,12 @@ int duet_scatter_object_list(duet_group *group, struct duet_object *object,
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work);
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work);
 
+/* The same with a tag, 0 or more (without one: 0): a receive takes the first message of its tag.
+ * Messages of other tags wait for their receives meanwhile, in memory of the receiver. */
+int duet_send_tag(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
+int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
+                  duet_work **work);
+
 /* A barrier that finds out who does not come within timeout_s: rank 0 names all missing ranks, or
  * with all = 0 the first one. */
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all);

@@ -192,6 +192,9 @@ static int check(const struct group *g, const struct group_call *call) {
                                       call->peer >= g->n || call->peer == g->rank))
         return fail(ERR_USAGE, "rank %d: %s rank %d: give another rank of 0 to %d", me,
                     call->receive ? "recv from" : "send to", call->peer, g->n - 1);
+    if (call->what == WINDOW_SEND && call->tag < 0)
+        return fail(ERR_USAGE, "rank %d: %s: Tag must be nonnegative, not %d", me,
+                    call->receive ? "recv" : "send", call->tag);
     if (is_uneven(call) && call->what != WINDOW_ALL_TO_ALL && call->what != WINDOW_ALL_GATHER &&
         call->what != WINDOW_GATHER && call->what != WINDOW_SCATTER &&
         call->what != WINDOW_REDUCE_SCATTER)

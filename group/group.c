@@ -16,11 +16,9 @@ static void release_job(struct membership *job) {
 
 static void free_group(struct group *g) {
     runner_close(g->collectives);
-    runner_close(g->anybody);
-    for (int r = 0; r < g->n; r++) {
+    for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
-        runner_close(g->receives[r]);
-    }
+    free_lanes(g);
     while (g->plans) {
         struct group_plan *next = g->plans->next;
         plan_free(&g->plans->plan);

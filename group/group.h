@@ -7,14 +7,15 @@
  *     runners.c     who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
  *     objects.c   calls that move bytes of any length, which only the sender knows
- *     mail.c      messages: send, receive, receive from anybody
+ *     mail.c      messages: send
+ *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
  *     monitored.c the barrier that names who is missing
  *
  * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
  *
- * Order. The collectives of a group are called by all its ranks in the same order. Messages from
- * one rank to one other arrive in the order in which they were sent; apart from that messages and
- * collectives do not wait for each other.
+ * Order. The collectives of a group are called by all its ranks in the same order. Messages of one
+ * tag from one rank to one other arrive in the order in which they were sent; apart from that
+ * messages and collectives do not wait for each other.
  *
  * Threads: one thread at a time uses a group (ERR_USAGE says where two do), different threads may
  * use different groups. Errors as in comm/comm.h; after any but ERR_USAGE the job has failed. */
@@ -77,6 +78,7 @@ struct group_call {
     int root;    /* where there is one */
     int peer;    /* WINDOW_SEND: the other rank; ANY_SOURCE */
     int receive; /* WINDOW_SEND: 1: this rank receives */
+    int tag;     /* WINDOW_SEND: only messages of the same tag are received, in their order */
     const void *input;
     void *output; /* may be the input */
 

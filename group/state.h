@@ -19,7 +19,24 @@ struct membership {
 /* What the sender writes about a message before its first piece. */
 struct mail_head {
     uint64_t count;
-    uint32_t type, op; /* op: unused, 0 */
+    uint32_t type;
+    int32_t tag;
+};
+
+/* A message that has come and that nobody wanted yet: lane.c. */
+struct stashed {
+    struct mail_head head;
+    int source;
+    void *data;
+    struct stashed *next;
+};
+
+/* Receives of one tag from one rank (or from anybody) run one after another, those of another tag
+ * beside them. */
+struct mail_lane {
+    int source, tag;
+    struct runner *runner;
+    struct mail_lane *next;
 };
 
 /* ---- memory that the ranks share: memory.c ---- */
@@ -71,8 +88,8 @@ struct work {
     struct work *next;
 };
 
-/* Works that are run one after another: all collectives of a group, all messages to one rank, all
- * messages from one rank. */
+/* Works that are run one after another: all collectives of a group, all messages to one rank, or
+ * those of a lane. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
     struct group *group;
@@ -103,9 +120,16 @@ struct group {
     struct group_plan *plans;
     int plan_count;
     uint64_t base, calls, messages;
-    pthread_mutex_t mail_lock;                         /* guards `received` */
-    uint64_t sent[MAX_DEVICES], received[MAX_DEVICES]; /* pieces, by the other rank */
-    struct runner *collectives, *sends[MAX_DEVICES], *receives[MAX_DEVICES], *anybody;
+    uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
+    /* Receives, by the rank that sends. mail_lock guards all but `lanes`. */
+    pthread_mutex_t mail_lock;
+    uint64_t received[MAX_DEVICES]; /* pieces that were taken */
+    uint64_t expected[MAX_DEVICES]; /* and those that receives under way will take */
+    int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
+    int taking[MAX_DEVICES];        /* 1: a receive looks at what comes first, or takes it */
+    struct stashed *stash;          /* oldest first */
+    struct mail_lane *lanes;
+    struct runner *collectives, *sends[MAX_DEVICES];
     int used; /* 1: a thread is inside; atomic */
 };
 
@@ -124,8 +148,19 @@ int is_uneven(const struct group_call *call);
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 
-/* mail.c: claims the pieces of a message that is to be received or sent; runs it. */
+/* mail.c: begins a message, and runs it. */
 int begin_message(struct work *work, struct runner **runner);
 int run_message(struct runner *runner, struct work *work);
+
+/* mail.c: the pieces of so many elements; the flag of `kind` that `writer` posts to this rank; the
+ * description of the message whose first piece is number `first`. */
+uint64_t mail_pieces(const struct group *group, size_t count, enum element_type type);
+struct comm_flag *mail_flag(const struct group *group, int kind, int writer);
+struct mail_head *mail_head_of(const struct group *group, int sender, int receiver, uint64_t first);
+
+/* lane.c: a message comes in. */
+int receive_message(struct runner *runner, struct work *work);
+int find_lane(struct runner **out, struct group *group, int source, int tag);
+void free_lanes(struct group *group);
 
 #endif

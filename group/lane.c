@@ -1,0 +1,248 @@
+/* Messages that come in. What one rank sends to one other comes in one row, whatever its tags are.
+ * Receives of one tag form a lane, and the lanes of one sender take turns at the row:
+ *
+ *     row of rank 2:   tag 0 | tag 5 | tag 0 | ...
+ *
+ *     lane (2, tag 5)  takes the first message into a stash, and the second one for itself
+ *     lane (2, tag 0)  finds its message in the stash
+ *
+ * So no lane has to wait for what another one has to receive first, and a message that nobody wants
+ * yet holds up nobody. Whoever receives from anybody looks at all rows. Of two receives that both
+ * want a message, the one that names its sender gets it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/state.h"
+
+/* ---- lanes ---- */
+
+int find_lane(struct runner **out, struct group *g, int source, int tag) {
+    for (struct mail_lane *lane = g->lanes; lane; lane = lane->next)
+        if (lane->source == source && lane->tag == tag) return *out = lane->runner, OK;
+    struct mail_lane *lane = calloc(1, sizeof *lane);
+    if (!lane) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    int code = runner_open(&lane->runner, g, 1);
+    if (code) {
+        free(lane);
+        return code;
+    }
+    lane->source = source;
+    lane->tag = tag;
+    lane->next = g->lanes;
+    g->lanes = lane;
+    *out = lane->runner;
+    return OK;
+}
+
+void free_lanes(struct group *g) {
+    while (g->lanes) {
+        struct mail_lane *next = g->lanes->next;
+        runner_close(g->lanes->runner);
+        free(g->lanes);
+        g->lanes = next;
+    }
+    while (g->stash) {
+        struct stashed *next = g->stash->next;
+        free(g->stash->data);
+        free(g->stash);
+        g->stash = next;
+    }
+}
+
+/* ---- the stash; mail_lock is held ---- */
+
+static int wants(const struct group_call *call, int source, int tag) {
+    return call->tag == tag && (call->peer == source || call->peer == ANY_SOURCE);
+}
+
+static struct stashed *unstash(struct group *g, const struct group_call *call) {
+    for (struct stashed **s = &g->stash; *s; s = &(*s)->next) {
+        struct stashed *found = *s;
+        if (!wants(call, found->source, found->head.tag)) continue;
+        *s = found->next;
+        return found;
+    }
+    return NULL;
+}
+
+static void put_last(struct group *g, struct stashed *message) {
+    struct stashed **s = &g->stash;
+    while (*s)
+        s = &(*s)->next;
+    *s = message;
+}
+
+/* ---- a message of a row ---- */
+
+static int judge(struct work *work, const struct mail_head *head, int from) {
+    const struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    if (head->count == call->count && head->type == (uint32_t)call->how.type) return OK;
+    int code =
+        fail(ERR_FAILED,
+             "rank %d: recv #%llu from rank %d: it sent %llu elements of %s, and %llu of %s are "
+             "expected: give both tensors the same size and type",
+             g->ranks[g->rank], (unsigned long long)work->number, g->ranks[from],
+             (unsigned long long)head->count,
+             head->type < ELEMENT_TYPES ? element_type_name((enum element_type)head->type) : "?",
+             (unsigned long long)call->count, element_type_name(call->how.type));
+    comm_abort(g->job->comm, code, error_message());
+    return code;
+}
+
+/* Takes the message that begins at piece `base` of the row of `from` to `output`, by plans of its
+ * own: the group keeps its plans for one thread. */
+static int take(struct runner *runner, const struct work *work, const struct mail_head *head,
+                int from, uint64_t base, void *output) {
+    struct group_plan last = {0}, full = {0};
+    struct work part = {.group = work->group, .call = work->call, .base = base, .last = &last};
+    part.call.peer = from;
+    part.call.count = head->count;
+    part.call.how.type = (enum element_type)head->type;
+    part.call.output = output;
+    struct window_request q = request_of(part.group, &part.call);
+    q.first = base % MAIL_PIECES;
+    part.longest = window_longest(&q);
+    part.parts = head->count > part.longest ? (head->count + part.longest - 1) / part.longest : 1;
+    q.count = head->count - (part.parts - 1) * part.longest;
+    CHECK(plan_build_window(&last.plan, &q));
+    q.count = part.longest;
+    int code = part.parts > 1 ? plan_build_window(&full.plan, &q) : OK;
+    part.full = part.parts > 1 ? &full : NULL;
+    if (!code) code = run_parts(runner, &part);
+    plan_free(&last.plan);
+    plan_free(&full.plan);
+    return code;
+}
+
+static int take_wanted(struct runner *runner, struct work *work, const struct mail_head *head,
+                       int from, uint64_t base) {
+    CHECK(judge(work, head, from));
+    int foreseen = work->last && work->base % MAIL_PIECES == base % MAIL_PIECES;
+    if (!foreseen) return take(runner, work, head, from, base, work->call.output);
+    work->base = base;
+    return run_parts(runner, work);
+}
+
+static int take_for_others(struct runner *runner, struct work *work, const struct mail_head *head,
+                           int from, uint64_t base) {
+    struct group *g = work->group;
+    struct stashed *message = calloc(1, sizeof *message);
+    size_t bytes = head->count * element_bytes((enum element_type)head->type);
+    if (message)
+        *message = (struct stashed){.head = *head, .source = from, .data = malloc(bytes + 1)};
+    int code = message && message->data
+                   ? take(runner, work, head, from, base, message->data)
+                   : fail(ERR_MEMORY,
+                          "rank %d: a message of %zu bytes from rank %d, tag %d, that "
+                          "nobody receives yet: no host memory: free some",
+                          g->ranks[g->rank], bytes, g->ranks[from], head->tag);
+    if (code) {
+        if (message) free(message->data);
+        free(message);
+        return code;
+    }
+    pthread_mutex_lock(&g->mail_lock);
+    put_last(g, message);
+    pthread_mutex_unlock(&g->mail_lock);
+    return OK;
+}
+
+/* The first message of the row of `from`, which is this work's turn. *taken 1: it was wanted. */
+static int take_first(struct runner *runner, struct work *work, int from, int *taken) {
+    struct group *g = work->group;
+    uint64_t base = g->received[from]; /* only who has its turn changes it */
+    CHECK(wait_on(runner, mail_flag(g, PLAN_SENT, from), base + 1, from));
+    const struct mail_head head = *mail_head_of(g, from, g->rank, base);
+    *taken = wants(&work->call, from, head.tag);
+    int code = *taken ? take_wanted(runner, work, &head, from, base)
+                      : take_for_others(runner, work, &head, from, base);
+    if (*taken) work->source = from;
+    pthread_mutex_lock(&g->mail_lock);
+    g->received[from] = base + mail_pieces(g, head.count, (enum element_type)head.type);
+    pthread_mutex_unlock(&g->mail_lock);
+    return code;
+}
+
+/* ---- whose turn it is ---- */
+
+/* A row whose turn this work may have now, -1: none; or a message of the stash. */
+static int find_row(struct group *g, const struct group_call *call, struct stashed **stashed) {
+    int row = -1;
+    pthread_mutex_lock(&g->mail_lock);
+    *stashed = unstash(g, call);
+    for (int r = 0; r < g->n && row < 0 && !*stashed; r++) {
+        if (r == g->rank || g->taking[r]) continue;
+        uint64_t sent = __atomic_load_n(&mail_flag(g, PLAN_SENT, r)->epoch, __ATOMIC_ACQUIRE);
+        if (call->peer == ANY_SOURCE ? sent > g->received[r] && !g->pending[r] : call->peer == r)
+            row = r;
+    }
+    if (row >= 0) g->taking[row] = 1;
+    pthread_mutex_unlock(&g->mail_lock);
+    return row;
+}
+
+static void leave_row(struct group *g, int row) {
+    pthread_mutex_lock(&g->mail_lock);
+    g->taking[row] = 0;
+    pthread_mutex_unlock(&g->mail_lock);
+}
+
+static int copy_stashed(struct work *work, struct stashed *message) {
+    int code = judge(work, &message->head, message->source);
+    size_t bytes = message->head.count * element_bytes(work->call.how.type);
+    if (!code && bytes) memcpy(work->call.output, message->data, bytes);
+    work->source = message->source;
+    free(message->data);
+    free(message);
+    return code;
+}
+
+static int nothing_came(const struct work *work, double limit) {
+    const struct group *g = work->group;
+    char from[32] = "any rank";
+    if (work->call.peer != ANY_SOURCE)
+        snprintf(from, sizeof from, "rank %d", g->ranks[work->call.peer]);
+    int code = fail(ERR_TIMEOUT, "rank %d: recv #%llu from %s: nothing came in %g s",
+                    g->ranks[g->rank], (unsigned long long)work->number, from, limit);
+    comm_abort(g->job->comm, code, error_message());
+    return code;
+}
+
+/* There is no one flag to sleep on: it looks again and again, at first often. */
+static int receive(struct runner *runner, struct work *work) {
+    struct group *g = work->group;
+    struct comm *comm = g->job->comm;
+    double limit = g->timeout_s > 0 ? g->timeout_s : comm_timeout_s(comm);
+    int64_t start = now_ns(), pause = 2000;
+    for (int taken = 0; !taken;) {
+        struct stashed *stashed;
+        int row = find_row(g, &work->call, &stashed);
+        if (stashed) return copy_stashed(work, stashed);
+        if (row >= 0) {
+            int code = take_first(runner, work, row, &taken);
+            leave_row(g, row);
+            if (code) return code;
+            continue;
+        }
+        CHECK(comm_check(comm));
+        if ((double)(now_ns() - start) * 1e-9 > limit) return nothing_came(work, limit);
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        if (pause < 200000) pause += pause / 4;
+    }
+    return OK;
+}
+
+int receive_message(struct runner *runner, struct work *work) {
+    struct group *g = work->group;
+    int from = work->call.peer, code = receive(runner, work);
+    if (from == ANY_SOURCE) return code;
+    pthread_mutex_lock(&g->mail_lock);
+    g->pending[from]--;
+    pthread_mutex_unlock(&g->mail_lock);
+    return code;
+}

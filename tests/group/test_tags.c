@@ -1,0 +1,218 @@
+/* Tags: messages of one tag keep their order, those of another tag neither disturb them nor wait
+ * for them, however the receives are ordered; also from anybody, and of messages that nobody wants
+ * yet. */
+#include "base/random.h"
+#include "tests/group/shared.h"
+
+enum { TAGS = 4, EACH = 12, MOST = 4 };
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+
+static int begin(struct group *g, int receive, int peer, int tag, float *x, size_t count,
+                 struct work **work) {
+    struct group_call call = {.what = WINDOW_SEND,
+                              .count = count,
+                              .peer = peer,
+                              .receive = receive,
+                              .tag = tag,
+                              .input = x,
+                              .output = x};
+    return group_run(g, &call, work);
+}
+
+static float value(int from, int tag, int message, size_t i) {
+    return (float)(from * 100000 + tag * 10000 + message * 100) + (float)(i % 90);
+}
+
+static void fill(float *x, int from, int tag, int message, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        x[i] = value(from, tag, message, i);
+}
+
+static int check(const float *x, int from, int tag, int message, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (x[i] != value(from, tag, message, i))
+            return fail(ERR_CHECK, "message %d of tag %d from rank %d: element %zu is %g, not %g",
+                        message, tag, from, i, (double)x[i], (double)value(from, tag, message, i));
+    return OK;
+}
+
+/* ---- the last one first ---- */
+
+static int reversed(struct group *g) {
+    static const size_t counts[] = {3, 5000, 0, 257};
+    static float x[5000];
+    int code = OK;
+    for (int tag = 0; tag < TAGS && group_rank(g) == 1 && !code; tag++) {
+        fill(x, 1, tag, 0, counts[tag]);
+        code = begin(g, 0, 0, tag, x, counts[tag], NULL);
+    }
+    for (int tag = TAGS - 1; tag >= 0 && group_rank(g) == 0 && !code; tag--) {
+        code = begin(g, 1, 1, tag, x, counts[tag], NULL);
+        if (!code) code = check(x, 1, tag, 0, counts[tag]);
+    }
+    return code;
+}
+
+/* Rank 0 waits for tag 5 when tag 1 comes, without which rank 1 does not send tag 5. */
+static int question_and_answer(struct group *g) {
+    struct work *work = NULL;
+    float x = 1, y = 2, z = 3;
+    int code = OK;
+    if (group_rank(g) == 1) {
+        code = begin(g, 0, 0, 1, &x, 1, NULL);
+        if (!code) code = begin(g, 1, 0, 1, &y, 1, NULL);
+        if (!code) code = begin(g, 0, 0, 5, &y, 1, NULL);
+    } else if (group_rank(g) == 0) {
+        code = begin(g, 1, 1, 5, &y, 1, &work);
+        if (!code) code = begin(g, 1, 1, 1, &x, 1, NULL);
+        if (!code) code = begin(g, 0, 1, 1, &z, 1, NULL);
+        if (!code) code = work_wait(work);
+        if (!code && (x != 1 || y != 3)) code = fail(ERR_CHECK, "%g, %g", (double)x, (double)y);
+        work_free(work);
+    }
+    return code;
+}
+
+/* Rank 0 takes all of tag 1 before any of tag 0, of whomever. */
+static int from_anybody(struct group *g) {
+    int code = OK, rank = group_rank(g), n = group_size(g), next[2][MOST] = {{0}};
+    float x[300];
+    for (int m = 0; m < EACH && rank && !code; m++)
+        for (int tag = 0; tag < 2 && !code; tag++) {
+            struct work *work = NULL;
+            fill(x, rank, tag, m, 300);
+            code = begin(g, 0, 0, tag, x, 300, &work);
+            if (!code) code = work_wait(work);
+            work_free(work);
+        }
+    for (int tag = 1; tag >= 0 && !rank; tag--)
+        for (int m = 0; m < EACH * (n - 1) && !code; m++) {
+            struct work *work = NULL;
+            code = begin(g, 1, ANY_SOURCE, tag, x, 300, &work);
+            if (!code) code = work_wait(work);
+            int from = code ? 0 : work_source(work);
+            if (!code && (from < 1 || from >= n)) code = fail(ERR_CHECK, "source %d", from);
+            if (!code) code = check(x, from, tag, next[tag][from]++, 300);
+            work_free(work);
+        }
+    return code;
+}
+
+/* ---- at random: all ranks send to all, and receive in another order ---- */
+
+struct letter {
+    int tag;
+    size_t count;
+};
+
+/* What rank a sends to rank b: the same on both. */
+static void draw(int a, int b, int round, struct letter letters[EACH]) {
+    struct rng rng;
+    rng_seed(&rng, (uint64_t)(round * 64 + a * 8 + b));
+    for (int m = 0; m < EACH; m++)
+        letters[m] = (struct letter){(int)(rng_u32(&rng) % TAGS), rng_u32(&rng) % 700};
+}
+
+static int receive_all(struct group *g, int from, int round, int begun) {
+    struct letter letters[EACH];
+    struct work *works[EACH] = {0};
+    float *x = calloc(EACH * 700, sizeof *x);
+    int code = OK, first = round % TAGS;
+    draw(from, group_rank(g), round, letters);
+    for (int t = 0; t < TAGS; t++) /* tag by tag */
+        for (int m = 0; m < EACH && !code; m++)
+            if (letters[m].tag == (first + t) % TAGS)
+                code = begin(g, 1, from, letters[m].tag, x + m * 700, letters[m].count,
+                             begun ? &works[m] : NULL);
+    for (int m = 0; m < EACH; m++) {
+        if (works[m] && !code) code = work_wait(works[m]);
+        work_free(works[m]);
+        if (!code) code = check(x + m * 700, from, letters[m].tag, m, letters[m].count);
+    }
+    free(x);
+    return code;
+}
+
+static int at_random(struct group *g, int round) {
+    int n = group_size(g), me = group_rank(g), code = OK, count = 0;
+    struct work *sends[MOST * EACH] = {0};
+    float *x = calloc(MOST * EACH * 700, sizeof *x);
+    for (int k = 1; k < n; k++) {
+        struct letter letters[EACH];
+        draw(me, (me + k) % n, round, letters);
+        for (int m = 0; m < EACH && !code; m++, count++) {
+            fill(x + count * 700, me, letters[m].tag, m, letters[m].count);
+            code = begin(g, 0, (me + k) % n, letters[m].tag, x + count * 700, letters[m].count,
+                         &sends[count]);
+        }
+    }
+    for (int k = 1; k < n && !code; k++)
+        code = receive_all(g, (me + k) % n, round, round % 2);
+    for (int i = 0; i < count; i++) {
+        if (!code) code = work_wait(sends[i]);
+        work_free(sends[i]);
+    }
+    free(x);
+    return code;
+}
+
+static int tags_entry(void *context) {
+    struct group *g;
+    struct group_call barrier = {.what = WINDOW_BARRIER};
+    (void)context;
+    int code = group_open_sized(&g, 30, &tiny);
+    if (!code) code = reversed(g);
+    if (!code) code = question_and_answer(g);
+    if (!code) code = from_anybody(g);
+    if (!code) code = group_run(g, &barrier, NULL);
+    for (int round = 0; round < (getenv("DUET_TEST_LONG") ? 500 : 10) && !code; round++)
+        code = at_random(g, round);
+    return end_rank(g, NULL, code);
+}
+
+Test(tags, messages_find_their_receives, .timeout = 120) {
+    run_well(2, tags_entry, NULL);
+    run_well(MOST, tags_entry, NULL);
+}
+
+/* ---- what is told ---- */
+
+struct fault {
+    struct page *page;
+    int kind;
+};
+
+static int faulty_entry(void *context) {
+    const struct fault *f = context;
+    struct group *g;
+    float x[4] = {0};
+    int code = group_open(&g, 0.5), rank = code ? 0 : group_rank(g);
+    if (!code && begin(g, 0, 1 - rank, -1, x, 1, NULL) != ERR_USAGE)
+        code = fail(ERR_CHECK, "a negative tag");
+    if (!code && f->kind == 0 && rank == 1) { /* tag 3 waits in the stash, and is too long */
+        code = begin(g, 0, 0, 3, x, 4, NULL);
+        if (!code) code = begin(g, 0, 0, 4, x, 1, NULL);
+    }
+    if (!code && f->kind == 0 && rank == 0) {
+        code = begin(g, 1, 1, 4, x, 1, NULL);
+        if (!code) code = begin(g, 1, 1, 3, x, 2, NULL);
+    }
+    if (!code && f->kind == 1) /* a tag that nobody sends; the other comes into the stash */
+        code = rank ? begin(g, 0, 0, 3, x, 4, NULL) : begin(g, 1, 1, 4, x, 4, NULL);
+    if (!code && f->kind == 1 && rank == 1) {
+        struct group_call barrier = {.what = WINDOW_BARRIER};
+        code = group_run(g, &barrier, NULL);
+    }
+    return end_rank(g, f->page, code);
+}
+
+Test(tags, faults_are_told, .timeout = 60) {
+    static const char *const texts[] = {
+        "recv #2 from rank 1: it sent 4 elements of float32, and 2 of float32 are expected",
+        "recv #1: no word from rank 1 after 0.5 s"};
+    for (int kind = 0; kind < 2; kind++) {
+        struct fault f = {new_page(), kind};
+        run_ranks(2, faulty_entry, &f);
+        cr_assert(f.page->code[0] && strstr(f.page->text[0], texts[kind]), "%s", f.page->text[0]);
+    }
+}
