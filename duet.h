@@ -993,6 +993,10 @@ struct duet_model {
     enum duet_loss loss;
     int forward_changes; /* 1: forward is not the same in every step, so none can be replayed */
     void *context;       /* passed on to these functions; may be NULL */
+    /* Data of the program's own (struct duet_data), on which the command trains unless --dataset
+     * names another; test may be NULL. All processes of a job run main and are given it, but only
+     * the first reads samples; the others share its memory. */
+    const struct duet_data *train, *test;
 };
 
 /* What describe is told: channels, height and width of a sample, and the number of classes. */

@@ -1,7 +1,10 @@
 /* Data sets: those that Duet knows by name, and a program's own arrays or function. */
-#include "api/api.h"
+#include "api/dataset.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
 
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train) {
     CHECK_OUT(out);
@@ -98,28 +101,36 @@ static int count_classes(const struct duet_data *d, int *classes) {
     return OK;
 }
 
-int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
+int api_dataset_of(const struct duet_data *d, struct dataset *set) {
     struct sample_shape shape;
-    int classes;
-    CHECK_OUT(out);
-    if (!d) return fail(ERR_USAGE, "data set: no data was given");
+    int classes, bytes = d->type == DUET_U8;
+    memset(set, 0, sizeof *set);
     CHECK(check_sources(d));
     CHECK(check_shape(d, &shape));
     CHECK(count_classes(d, &classes));
+    *set = (struct dataset){.name = DATASET_OWN,
+                            .count = d->count,
+                            .shape = shape,
+                            .classes = classes,
+                            .images = bytes ? d->samples : NULL,
+                            .numbers = bytes ? NULL : d->samples,
+                            .answers = d->labels ? (const void *)d->labels : d->targets,
+                            .outputs = d->outputs,
+                            .read = d->read,
+                            .read_context = d->context,
+                            .read_bytes = bytes};
+    return OK;
+}
+
+int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
+    CHECK_OUT(out);
+    if (!d) return fail(ERR_USAGE, "data set: no data was given");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set: no host memory");
-    int bytes = d->type == DUET_U8;
-    set->set = (struct dataset){.name = "of the program",
-                                .count = d->count,
-                                .shape = shape,
-                                .classes = classes,
-                                .images = bytes ? d->samples : NULL,
-                                .numbers = bytes ? NULL : d->samples,
-                                .answers = d->labels ? (const void *)d->labels : d->targets,
-                                .outputs = d->outputs,
-                                .read = d->read,
-                                .read_context = d->context,
-                                .read_bytes = bytes};
-    *out = set;
-    return OK;
+    int code = api_dataset_of(d, &set->set);
+    if (code)
+        free(set);
+    else
+        *out = set;
+    return code;
 }

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "api/dataset.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/program.h"
@@ -146,7 +147,12 @@ static int check_own(const struct duet_model *own) {
     if ((unsigned)own->loss > DUET_MSE)
         return fail(ERR_USAGE, "struct duet_model %s: loss %d: see duet.h", own->name,
                     (int)own->loss);
-    return OK;
+    struct dataset set;
+    if (own->test && !own->train)
+        return fail(ERR_USAGE, "struct duet_model %s: test data without training data: give both",
+                    own->name);
+    if (own->train) CHECK(api_dataset_of(own->train, &set));
+    return own->test ? api_dataset_of(own->test, &set) : OK;
 }
 
 static int run_command(int argc, char **argv, const struct duet_model *own) {

@@ -86,7 +86,8 @@ const struct flag flag_table[] = {
     HEADING("data"),
     {"--dataset", "NAME",
      "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
-     "torch.randint labels, by the seed of the run (default fashion-mnist)",
+     "torch.randint labels, by the seed of the run (default fashion-mnist; in a program with data "
+     "of its own: own)",
      read_text, AT(dataset), NO_LIMITS, always},
     {"--shape", "CxHxW|K",
      "synthetic, random: the shape of a sample; K makes vectors (default 1x28x28; random: what the "

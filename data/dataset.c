@@ -10,17 +10,19 @@
 #include "base/nearest.h"
 #include "base/random.h"
 #include "data/dataset_files.h"
+#include "data/dataset_own.h"
 #include "data/synthetic.h"
 
 enum { SYNTHETIC_COUNT = 60000, RANDOM_COUNT = 6400, TEST_SHARE = 6 };
 static const double MOST_BYTES = 0x1p30;
 static const struct sample_shape default_shape = {1, 28, 28};
 
-enum kind { UNKNOWN, FILES, SYNTHETIC, RANDOM };
+enum kind { UNKNOWN, FILES, SYNTHETIC, RANDOM, OWN };
 
 static enum kind kind_of(const char *name) {
     if (!strcmp(name, "fashion-mnist") || !strcmp(name, "mnist")) return FILES;
     if (!strcmp(name, "synthetic")) return SYNTHETIC;
+    if (!strcmp(name, DATASET_OWN)) return OWN;
     return strcmp(name, "random") ? UNKNOWN : RANDOM;
 }
 
@@ -39,7 +41,7 @@ int dataset_made_samples(const struct dataset_config *c) {
 }
 
 int dataset_has_test(const struct dataset_config *c) {
-    return kind_of(c->name) != RANDOM;
+    return kind_of(c->name) == OWN ? c->own[1].count > 0 : kind_of(c->name) != RANDOM;
 }
 
 /* ---- checks ---- */
@@ -70,11 +72,40 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
                 count, text, each * count / MOST_BYTES, MOST_BYTES / each);
 }
 
+int dataset_model_outputs(const struct dataset *set) {
+    if (set->outputs) return set->outputs;
+    return set->classes > DATASET_CLASSES || !strcmp(set->name, DATASET_OWN) ? set->classes
+                                                                             : DATASET_CLASSES;
+}
+
+/* A program's own says everything itself. */
+static int check_own(const struct dataset_config *c) {
+    int outputs = c->own[0].outputs;
+    if (!c->own[0].count)
+        return fail(ERR_USAGE, "--dataset: own: this program brings no data along: give another");
+    if (c->folder || c->shape.channels || c->samples)
+        return fail(ERR_USAGE,
+                    "--dataset: own: the program's data has its own samples: leave %s out",
+                    c->folder    ? "--data-dir"
+                    : c->samples ? "--samples"
+                                 : "--shape");
+    if (!c->targets != !outputs)
+        return fail(ERR_USAGE, "--loss: %s: the program's data has %s: give --loss %s",
+                    c->targets ? "mse" : "cross-entropy", outputs ? "targets" : "labels",
+                    outputs ? "mse" : "cross-entropy");
+    if (!c->own[1].count || c->own[1].outputs == outputs) return OK;
+    return fail(ERR_USAGE,
+                "--dataset: own: %d outputs for training, %d for the test: give one number",
+                outputs, c->own[1].outputs);
+}
+
 int dataset_check(const struct dataset_config *c) {
-    static const char *const words[] = {"fashion-mnist", "mnist", "synthetic", "random"};
+    static const char *const words[] = {"fashion-mnist", "mnist", "synthetic", "random",
+                                        DATASET_OWN};
     enum kind kind = kind_of(c->name);
     char text[SAMPLE_SHAPE_BYTES];
-    if (kind == UNKNOWN) return unknown_value("--dataset", c->name, words, 4);
+    if (kind == UNKNOWN) return unknown_value("--dataset", c->name, words, c->own[0].count ? 5 : 4);
+    if (kind == OWN) return check_own(c);
     if (c->targets && kind != RANDOM)
         return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
                     c->name);
@@ -166,6 +197,7 @@ int dataset_make(struct dataset *set, const struct dataset_config *c, int train)
     CHECK(dataset_check(c));
     switch (kind_of(c->name)) {
     case SYNTHETIC: return synthetic_part(set, c, train);
+    case OWN: return dataset_own(set, &c->own[train ? 0 : 1]);
     case RANDOM:
         return train ? make_random(set, c)
                      : fail(ERR_USAGE, "data set random: has no test part: train without one");
@@ -175,6 +207,12 @@ int dataset_make(struct dataset *set, const struct dataset_config *c, int train)
 
 /* Fashion-MNIST was made to take MNIST's place, so both have the same sizes. */
 enum { MNIST_TRAIN = 60000, MNIST_TEST = 10000 };
+
+/* 1: dataset_own makes numbers of it. */
+static int outline_is_numbers(const struct dataset *own) {
+    int bytes = own->read ? own->read_bytes : !own->numbers;
+    return !bytes || own->outputs || own->classes > 256;
+}
 
 int dataset_outline(struct dataset *set, const struct dataset_config *c, int train) {
     static const char nothing[1]; /* never read */
@@ -198,8 +236,13 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
         set->count = train ? MNIST_TRAIN : MNIST_TEST;
         set->classes = DATASET_CLASSES;
     }
+    if (kind == OWN) {
+        const struct dataset *own = &c->own[train ? 0 : 1];
+        set->count = own->count, set->shape = own->shape;
+        set->classes = own->classes, set->outputs = own->outputs;
+    }
     if (kind == SYNTHETIC && classes > SYNTHETIC_MOST) set->classes = SYNTHETIC_MOST;
-    if (kind == RANDOM) {
+    if (kind == RANDOM || (kind == OWN && outline_is_numbers(&c->own[train ? 0 : 1]))) {
         set->numbers = (const float *)(const void *)nothing;
         set->answers = nothing;
     } else {

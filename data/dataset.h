@@ -15,8 +15,11 @@ extern "C" {
  * Fashion-MNIST need not show all of its ten. */
 enum { DATASET_CLASSES = 10 };
 
+/* The name of the data set that a program brings along. */
+#define DATASET_OWN "own"
+
 struct dataset {
-    const char *name;          /* "fashion-mnist", "mnist", "synthetic" or "random" */
+    const char *name;          /* "fashion-mnist", "mnist", "synthetic", "random" or "own" */
     int count;                 /* samples */
     struct sample_shape shape; /* of each */
     int classes;               /* 1 + the largest label; 0: the samples have targets */
@@ -45,9 +48,15 @@ static inline int dataset_answer_count(const struct dataset *set) {
     return set->outputs ? set->outputs : 1;
 }
 
+/* The outputs that a model for this set has: the numbers of a target; the classes, where a program
+ * says them; else at least DATASET_CLASSES. */
+int dataset_model_outputs(const struct dataset *set);
+
 /* Which data set. What is 0 or NULL is not given. */
 struct dataset_config {
     const char *name;
+    struct dataset
+        own[2];         /* of "own": the training part, and the test part; count 0: there is none */
     const char *folder; /* of the IDX files (--data-dir), raw or .gz */
     /* Of the sets that are made, synthetic and random: */
     struct sample_shape shape; /* default 1x28x28 */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "allreduce/plan.h"
+#include "api/dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -45,6 +46,7 @@ void run_config_own(struct run_config *config, const struct duet_model *own) {
     if (!own) return;
     config->model_options.own = own;
     snprintf(config->model, sizeof config->model, "%s", own->name);
+    if (own->train) snprintf(config->dataset, sizeof config->dataset, DATASET_OWN);
 }
 
 void run_config_without_files(struct run_config *config) {
@@ -84,7 +86,7 @@ int run_virtual_devices(const struct run_config *config) {
 struct dataset_config run_dataset(const struct run_config *config) {
     const struct model_options *o = &config->model_options;
     int random = !strcmp(config->dataset, "random");
-    return (struct dataset_config){
+    struct dataset_config data = {
         .name = config->dataset,
         .folder = *config->data_dir ? config->data_dir : NULL,
         .shape = !o->sample.channels && random ? model_sample(config->model, o) : o->sample,
@@ -93,6 +95,10 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .targets = o->loss == LOSS_MSE,
         .outline = config->dry,
         .seed = config->seed};
+    /* What is wrong with them duet_command has said. */
+    if (o->own && o->own->train) (void)api_dataset_of(o->own->train, &data.own[0]);
+    if (o->own && o->own->test) (void)api_dataset_of(o->own->test, &data.own[1]);
+    return data;
 }
 
 int run_evaluates(const struct run_config *config) {
@@ -233,6 +239,10 @@ int run_config_check(const struct run_config *config) {
     CHECK(dataset_check(&data));
     CHECK(check_sampler(config));
     options.sample = data.shape; /* files are not open yet */
+    if (!strcmp(config->dataset, DATASET_OWN)) {
+        options.sample = data.own[0].shape;
+        if (!options.classes) options.classes = dataset_model_outputs(&data.own[0]);
+    }
     CHECK(model_open(&model, config->model, &options));
     model_free(&model);
     CHECK(check_words(config));

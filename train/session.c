@@ -45,14 +45,13 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
 }
 
 /* The model follows the training set: its samples' shape, and 1 + its largest label as the number
- * of classes, at least DATASET_CLASSES; --classes gives another number. */
+ * of classes; --classes gives another number. */
 static int open_model(struct session *s) {
     const struct run_config *c = s->config;
     const struct dataset *set = &s->train_set;
     struct model_options options = c->model_options;
     options.sample = set->shape;
-    if (!options.classes)
-        options.classes = set->classes > DATASET_CLASSES ? set->classes : DATASET_CLASSES;
+    if (!options.classes) options.classes = dataset_model_outputs(set);
     return model_open(&s->model, c->model, &options);
 }
 
@@ -66,6 +65,9 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
         return fail(ERR_FAILED,
                     "%s labels of %s: up to %d: model %s has %d classes: give --classes %d", part,
                     set->name, set->classes - 1, m->name, m->classes, set->classes);
+    if (set->outputs && set->outputs != m->classes)
+        return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
+                    m->classes, set->name, set->outputs);
     if (is->channels == first->channels && is->height == first->height && is->width == first->width)
         return OK;
     return fail(ERR_FAILED,
