@@ -228,6 +228,10 @@ int duet_params_count(const duet_params *params);
  * The gradients stay as they are. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
+/* zero_grad: all gradients become 0. A step needs it not, since duet_backward overwrites them; it
+ * drops what the passes of duet_tape_accumulate have added up so far. */
+int duet_zero_grad(duet_params *params);
+
 /* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where that
  * is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It is
  * stored in *norm, unless that is NULL. It is summed in double, in the order of the parameters, so
@@ -426,7 +430,7 @@ duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
  *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
- *     softmax, log_softmax               over the last dimension of (N,M)
+ *     softmax, log_softmax               over the last dimension
  * A model's forward keeps the dimension of samples: there sum and mean of all, those over dimension
  * 0, and matmul with a matrix or a vector as b are refused. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1 };

@@ -128,6 +128,13 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
     return optimizer_step(&params->sgd, &params->set, params->step);
 }
 
+int duet_zero_grad(duet_params *params) {
+    if (!params) return fail(ERR_USAGE, "zero_grad: no parameters were given");
+    for (int i = 0; i < params->set.count; i++)
+        CHECK(api_zero(params->set.device, &params->set.param[i].grad));
+    return OK;
+}
+
 /* ---- files ---- */
 
 /* Allocates host memory for all values, filled with zeros. values[i] is that of parameter i;

@@ -4,12 +4,22 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+/* x seen as rows of its last dimension. */
+static struct tensor rows_of(const struct tensor *x) {
+    int width = x->dims[x->rank - 1], rest = 1;
+    for (int i = 0; i < x->rank - 1; i++)
+        rest *= x->dims[i];
+    return tensor_plain(x->data, x->dtype, 2, (int[]){rest, width});
+}
+
 static int rows_backward(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
-    struct op_args args = {.in = {n->y->value, n->y->grad}, .out[0] = grad_target(t, n->x)};
+    struct tensor dx = grad_target(t, n->x);
+    struct op_args args = {.in = {rows_of(&n->y->value), rows_of(&n->y->grad)},
+                           .out[0] = rows_of(&dx)};
     CHECK(tape_error(t));
     CHECK(launch(t->stream, op, &args));
-    return grad_done(t, n->x, &args.out[0]);
+    return grad_done(t, n->x, &dx);
 }
 
 static int softmax_backward(struct tape *t, struct node *n) {
@@ -23,11 +33,16 @@ static int log_softmax_backward(struct tape *t, struct node *n) {
 static struct var *rows(struct tape *t, struct var *x, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x) return NULL;
+    if (!x->value.dims[x->value.rank - 1]) {
+        tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
+        return NULL;
+    }
     struct node node = {.backward = backward, .x = x};
-    node.args.in[0] = x->value;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    node.args.in[0] = rows_of(&x->value);
+    node.args.out[0] = rows_of(&y);
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
-    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    node.y = tape_var(t, y, x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
 

@@ -207,8 +207,9 @@ struct var *mean_of(struct tape *t, struct var *x, int dim);
  * makes a row of NaN. */
 struct var *embedding(struct tape *t, const struct tensor *index, struct param *w);
 
-struct var *softmax(struct tape *t, struct var *x);     /* of x (N,M), row by row; PLAIN */
-struct var *log_softmax(struct tape *t, struct var *x); /* row by row; the result is PLAIN */
+/* Over the last dimension of x; PLAIN. */
+struct var *softmax(struct tape *t, struct var *x);
+struct var *log_softmax(struct tape *t, struct var *x);
 /* x in PLAIN layout, batch first, as everything that leaves the device must be */
 struct var *to_plain(struct tape *t, struct var *x);
 

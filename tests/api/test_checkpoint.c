@@ -1,5 +1,6 @@
 /* Checkpoints of a program: 4 steps have the bits of 2, a checkpoint, a new program that loads it,
- * and 2 more, for every optimizer; the command's checkpoints are read too; and what is refused. */
+ * and 2 more, for every optimizer; the command's checkpoints are read too; zero_grad; and what is
+ * refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -167,6 +168,34 @@ Test(api_checkpoint, the_commands_checkpoint_is_read, .timeout = 60) {
     duet_params_free(p);
     duet_devices_close(&device, 1);
     unlink(file);
+}
+
+/* Two passes that are added up, with the first one's sum dropped, are the second one alone. */
+Test(api_checkpoint, zero_grad_drops_what_was_added_up, .timeout = 30) {
+    struct program p;
+    float alone[OUT * IN], after[OUT * IN], zeros[OUT * IN] = {0};
+    for (int k = 0; k < API_KINDS; k++) {
+        program_open(&p, api_kinds[k], NULL);
+        duet_tensor *grad = duet_params_grad(p.params, 0);
+        for (int passes = 1; passes <= 2; passes++) {
+            MUST(duet_tape_accumulate(p.tape, passes));
+            for (int pass = 0; pass < passes; pass++) {
+                MUST(duet_tape_begin(p.tape, p.params, SAMPLES, DUET_TRAIN));
+                duet_var *y = duet_linear(p.tape, duet_input(p.tape, p.x), 0, 1);
+                MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, y, p.y, DUET_MEAN)));
+                if (pass + 1 == passes) break;
+                MUST(duet_zero_grad(p.params));
+            }
+            MUST(duet_tensor_read(grad, passes == 1 ? alone : after));
+        }
+        cr_assert_arr_eq(after, alone, sizeof alone);
+        cr_assert_arr_neq(alone, zeros, sizeof alone);
+        MUST(duet_zero_grad(p.params));
+        MUST(duet_tensor_read(grad, after));
+        cr_assert_arr_eq(after, zeros, sizeof zeros);
+        program_close(&p);
+    }
+    MUST_FAIL(duet_zero_grad(NULL), DUET_USAGE, "no parameters");
 }
 
 /* ---- misuse ---- */

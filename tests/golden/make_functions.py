@@ -38,4 +38,6 @@ text = f"""/* Made by make_functions.py with torch {torch.__version__}: facts ab
 for i, (n, c, h, w, p, q) in enumerate(SHAPES):
     text += facts(f"adaptive_{i}", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (p, q)), (n, c, h, w))
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
+text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
+text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))
 (pathlib.Path(__file__).resolve().parent / "functions.h").write_text(text + "\n#endif\n")

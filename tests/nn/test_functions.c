@@ -27,6 +27,11 @@ static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
     return softmax(t, x);
 }
 
+static struct var *log_softmax_of(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    return log_softmax(t, x);
+}
+
 static struct var *some_dropout2d(struct tape *t, struct var *x, const int *p) {
     (void)p;
     return dropout2d(t, dropout2d(t, x, 0.25), 0.5);
@@ -105,6 +110,8 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
     GOLDEN("more out than in", 4, ((int[]){1, 1, 2, 3}), adaptive, ((int[]){5, 3}), 1, adaptive_2);
     GOLDEN("side by side", 4, ((int[]){2, 1, 6, 8}), adaptive, ((int[]){3, 2}), 1, adaptive_3);
     GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
+    GOLDEN("softmax of 4 dimensions", 4, ((int[]){2, 3, 2, 4}), softmax_of, NULL, 8, softmax_4d);
+    GOLDEN("log_softmax of 3", 3, ((int[]){2, 3, 4}), log_softmax_of, NULL, 8, log_softmax_3d);
 }
 
 /* Four virtual devices on 1, 2 and 4 devices, early and late. */
@@ -154,6 +161,7 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("adaptive 3x3", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){3, 3}, 27);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
     check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
+    check_bits("softmax of rows", 3, (int[]){0, 3, 7}, softmax_of, NULL, 21);
 }
 
 /* The masks of two layers, plane by plane, in y and in dx. */
