@@ -30,6 +30,9 @@ libcriterion-dev|the test framework|the tests run in the small runner of tests/h
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
 clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
+gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
+libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
+qemu-user-static|runs programs for Arm|what is compiled for Arm is not run
 libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage
 chromium|opens the pages of --report in tests|no test opens a page in a browser"
 
