@@ -23,7 +23,7 @@ static const struct duet_buffer buffers[BUFFERS] = {
 struct job {
     const char *kind;
     int n[RANKS]; /* samples of each rank */
-    double momentum;
+    double momentum, timeout_s;
 };
 
 struct rank {
@@ -50,7 +50,7 @@ static int make_params(struct rank *r, duet_params **out) {
 static int open_rank(struct rank *r, const struct job *job) {
     int code;
     *r = (struct rank){.job = job};
-    if ((code = duet_group_init(&r->group, 60))) return code;
+    if ((code = duet_group_init(&r->group, job->timeout_s > 0 ? job->timeout_s : 60))) return code;
     r->rank = duet_group_rank(r->group), r->world = duet_group_size(r->group);
     if ((code = duet_device_open(&r->device, job->kind, 0, api_memory(job->kind)))) return code;
     if ((code = make_params(r, &r->params))) return code;
@@ -279,8 +279,26 @@ static int differ(int number, void *context) {
     if (rank) TRY(duet_params_register_buffers(other, buffers, 2));
     TRY(duet_ddp_create(&r.ddp, r.group, other, NULL));
 out:
-    close_rank(&r);
+    duet_ddp_free(r.ddp), r.ddp = NULL;
     duet_params_free(other);
+    close_rank(&r);
+    return code;
+}
+
+/* PyTorch's trap: rank 0 evaluates, and the others do not come. */
+static int evaluates_alone(int number, void *context) {
+    struct rank r;
+    int code = open_rank(&r, context), rank = r.rank;
+    (void)number;
+    if (code) goto out;
+    TRY(duet_ddp_create(&r.ddp, r.group, r.params, NULL));
+    TRY(pass(&r, r.params, rank, 2, 0, DUET_TRAIN, NULL));
+    if (rank)
+        sleep(5); /* is ended with the job */
+    else
+        TRY(pass(&r, r.params, 0, 2, 0, DUET_EVALUATE, NULL));
+out:
+    close_rank(&r);
     return code;
 }
 
@@ -292,6 +310,12 @@ Test(api_sync_bn, buffers_are_rank_0s_when_pytorch_sends_them, .timeout = 120) {
     struct job job = {.kind = "cpu"};
     cr_assert_neq(duet_spawn(2, differ, &job), DUET_OK);
     MUST_SAY("inconsistent");
+}
+
+Test(api_sync_bn, evaluation_on_rank_0_alone_is_ended_by_the_deadline, .timeout = 60) {
+    struct job job = {.kind = "cpu", .momentum = 0.5, .timeout_s = 0.3};
+    cr_assert_eq(duet_spawn(2, evaluates_alone, &job), DUET_TIMEOUT, "%s", duet_error());
+    MUST_SAY("broadcast");
 }
 
 Test(api_sync_bn, files_have_buffers, .timeout = 30) {
