@@ -77,14 +77,6 @@ static int flushed(int status) {
                         fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
 }
 
-/* CUDA maps the streams of a process to a number of hardware queues. Two streams in one queue run
- * one after the other, so a wait for another rank at its head would hold up both. So this asks for
- * the largest number of queues. CUDA reads the variable when it first opens a GPU; ranks inherit
- * it. */
-static void ask_for_queues(void) {
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
-
 static int unknown_command(const char *word) {
     const char *known[COMMAND_COUNT];
     for (int i = 0; i < COMMAND_COUNT; i++)
@@ -170,7 +162,6 @@ int duet_command(int argc, char **argv, const struct duet_model *own) {
     if (!code) code = check_own(own);
     if (code) return report_error(code);
     set_signals();
-    ask_for_queues();
     if (!strcmp(command, "--help") || !strcmp(command, "-h") || !strcmp(command, "help"))
         return flushed(help(own));
     if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);

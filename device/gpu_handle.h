@@ -17,7 +17,16 @@ struct gpu_handle {
     unsigned char uuid[GPU_UUID_BYTES]; /* of the GPU */
     uint64_t slab, slab_bytes; /* the slab's address in the exporting process, and its size */
     uint64_t pid_namespace;    /* of the exporter: pids of other namespaces mean nothing here */
+    uint64_t ipc_namespace;    /* of the exporter; 0 where /proc does not say */
+    uint32_t user;             /* the exporter's effective user */
 };
+
+/* Fills in the last three for this process. */
+void gpu_handle_sign(struct gpu_handle *gpu);
+
+/* Why a driver may have refused to open the handle here, and what to do about it: the exporter is
+ * another user's, or in another namespace; or in general words. */
+void gpu_handle_apart(const struct gpu_handle *gpu, char *text, size_t bytes);
 
 /* Fills handle->bytes; the caller sets offset, size, pid and device. */
 void gpu_handle_pack(struct memory_handle *handle, const struct gpu_handle *gpu);

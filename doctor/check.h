@@ -47,6 +47,11 @@ doctor_check check_grid;      /* grid.c: every algorithm in one launch on one GP
 doctor_check check_step;      /* step.c: a training step of LeNet and ConvNet */
 doctor_check check_replay;    /* replay.c: steps recorded and replayed */
 
+/* environment.c: steps of check_machine. The first comes before CUDA reads the environment, the
+ * second after the GPUs have been counted. */
+void look_at_environment(struct doctor *d);
+void look_at_compute_modes(struct doctor *d);
+
 /* Adds a finding about `what` ("cpu(0): copies"). The format gives what was measured. */
 void note(struct doctor *d, enum finding_state state, const char *what, const char *bound,
           const char *format, ...) __attribute__((format(printf, 5, 6)));

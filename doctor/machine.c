@@ -104,7 +104,8 @@ int check_machine(struct doctor *d, int first) {
         void (*look)(struct doctor *d);
     } steps[] = {{"cores", look_at_cores},       {"memory", look_at_memory},
                  {"open files", look_at_limits}, {"vector kernels", look_at_kernels},
-                 {"build", look_at_build},       {"GPUs", look_for_gpus}};
+                 {"build", look_at_build},       {"environment", look_at_environment},
+                 {"GPUs", look_for_gpus},        {"compute modes", look_at_compute_modes}};
     for (int i = first; i < (int)(sizeof steps / sizeof *steps); i++) {
         doctor_step(d, i, "%s", steps[i].name);
         steps[i].look(d);

@@ -57,7 +57,7 @@ static int ddp_strategy_open(struct session *s) {
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     CHECK(ddp_init(&d->ddp, s->comm, &d->replica, &ddp));
-    if (!c->warned) session_warn_of_p2p(s);
+    if (!c->warned) session_warn_of_gpus(s);
     if (!s->model.sync_bn) return OK;
     return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
                        most_channels(&s->model));

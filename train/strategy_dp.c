@@ -13,7 +13,7 @@ static void warn(const struct session *s) {
     int cores[MAX_DEVICES];
     char text[320];
     if (s->config->warned || s->devices < 2) return;
-    session_warn_of_p2p(s);
+    session_warn_of_gpus(s);
     for (int i = 0; i < s->devices; i++) {
         memory[i] = device_ledger(s->device[i]).capacity;
         cores[i] = device_cores(s->device[i]);

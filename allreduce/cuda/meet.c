@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/p2p.h"
 #include "device/gpu_handle.h"
 
 enum { LOADED = 1, COPIED, INBOXES };

@@ -4,6 +4,7 @@
  * The files, from the bottom up; each calls only files above it in this list:
  *
  *     error.c      where a CUDA error becomes a message
+ *     environment.c   variables and settings that change what CUDA does
  *     watch.c      who may end a wait: executors whose work depends on another rank
  *     poll.c       waiting: asking the GPU up to a deadline
  *     memory.c     the slab of device memory; pinned host memory
@@ -180,6 +181,18 @@ static inline int cuda_use(const struct device *device) {
     return OK;
 }
 
+/* ---- environment.c ---- */
+
+#define CUDA_QUEUES_VARIABLE "CUDA_DEVICE_MAX_CONNECTIONS"
+#define CUDA_QUEUES "32" /* the most that CUDA takes */
+/* Before the first call of CUDA in this process: asks for CUDA_QUEUES, unless enough are asked. */
+void cuda_ask_for_queues(void);
+/* Why a driver refuses GPU number `gpu` to this process, and what to do; NULL: the error says
+ * it. */
+const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes);
+/* As cuda_use, for the first time: makes the context. ERR_FAILED in those words. */
+int cuda_enter(struct cuda_device *device);
+
 /* ---- watch.c ---- */
 
 /* An executor whose work on a stream may wait for another rank. Neither function waits, and
@@ -220,47 +233,12 @@ size_t cuda_memory_largest(struct device *device);
 int cuda_host_alloc(struct device *device, void **out, size_t bytes);
 void cuda_host_free(struct device *device, void *memory);
 
-/* ---- p2p.c ---- */
+/* ---- p2p.c; the rest is in p2p.h ---- */
 
-/* Floats of a trial, 4 KiB each way; the seed of what lies where nothing has arrived. */
-enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
-
-/* The memory of one trial, each CUDA_P2P_COUNT floats, all of it device memory but `host`. */
-struct cuda_p2p_trial {
-    cudaStream_t stream; /* the trial's own, since it may never end */
-    float *loaded;       /* what a kernel has loaded from the peer */
-    float *copied;       /* what the copy engine has brought from the peer */
-    const float *own;    /* pattern `own_seed`, final */
-    unsigned own_seed;
-    const float *theirs; /* in the peer's memory: pattern `their_seed`, final */
-    unsigned their_seed;
-    float *inbox; /* in the peer's memory: a kernel stores the own pattern there */
-    float *host;  /* pinned */
-};
-
-/* The trials of a device, one after another, use one stream. close leaves a stuck one behind. */
-int cuda_p2p_open(struct cuda_device *device, cudaStream_t *stream);
-void cuda_p2p_close(struct cuda_device *device, cudaStream_t stream);
-void cuda_p2p_pattern(float *host, unsigned seed);
-/* `memory`, of this device, is CUDA_P2P_COUNT floats; synced. ERR_FAILED: the stream is stuck. */
-int cuda_p2p_put(struct cuda_device *device, const struct cuda_p2p_trial *t, float *memory,
-                 unsigned seed);
-/* *equal: 1 if the memory holds that pattern. */
-int cuda_p2p_holds(struct cuda_device *device, const struct cuda_p2p_trial *t, const float *memory,
-                   unsigned seed, int *equal);
-/* Loads, copies and stores. *works: 1 if both came right; what was stored is the peer's to judge.
- * ERR_FAILED: it did not end in time, see cuda_p2p.stuck; `who` names the two in the error. */
-int cuda_p2p_try(struct cuda_device *device, const struct cuda_p2p_trial *t, const char *who,
-                 int *works);
-/* Keeps the result for the GPU with that UUID: of several the worst. */
-void cuda_p2p_learn(struct cuda_device *device, const unsigned char uuid[16], int works);
-/* The fault to tell of, unless there is one already: P2P moves no bytes between `who`. */
-void cuda_p2p_blame(struct cuda_device *device, const char *who);
-/* -1: not tried yet. */
-int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
 /* 1: the environment asks to do without P2P, by NCCL's own variable NCCL_P2P_DISABLE. */
 int cuda_p2p_disabled(void);
-
+/* What a trial has found for the GPU with that UUID: 1, 0; -1: not tried yet. */
+int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
 int cuda_meet(struct device *device, struct device *peer);
 const char *cuda_p2p_fault(const struct device *device);
 int cuda_is_stuck(const struct device *device);

@@ -29,6 +29,8 @@ static int driver_missing(void) {
 }
 
 static int probe(int *count) {
+    char why[320];
+    cuda_ask_for_queues();
     cudaError_t error = cudaGetDeviceCount(count);
     if (error != cudaSuccess) {
         cudaGetLastError();
@@ -43,7 +45,7 @@ static int probe(int *count) {
     }
     if (error != cudaSuccess)
         return fail(ERR_USAGE, "device cuda: %s: %s: use --device cpu", cudaGetErrorName(error),
-                    cudaGetErrorString(error));
+                    cuda_refusal(error, 0, why, sizeof why) ? why : cudaGetErrorString(error));
     return OK;
 }
 
@@ -83,7 +85,7 @@ static int start(struct device *device) {
     pthread_mutex_init(&d->watch_lock, NULL);
     CHECK(probe(&d->gpus));
     place(d);
-    CHECK(cuda_use(device));
+    CHECK(cuda_enter(d));
     CHECK(describe(d));
     CUDA_CHECK(cudaStreamCreateWithFlags(&d->service, cudaStreamNonBlocking), "a stream",
                device->name);

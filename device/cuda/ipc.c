@@ -76,10 +76,9 @@ int cuda_reaches(struct device *device, const struct memory_handle *handle) {
 int cuda_export(struct device *device, const void *memory, size_t bytes,
                 struct memory_handle *handle, int *fd) {
     struct cuda_device *d = (struct cuda_device *)device;
-    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab,
-                             .slab_bytes = d->arena.bytes,
-                             .pid_namespace = gpu_pid_namespace()};
+    struct gpu_handle gpu = {.slab = (uint64_t)(uintptr_t)d->slab, .slab_bytes = d->arena.bytes};
     cudaIpcMemHandle_t ipc;
+    gpu_handle_sign(&gpu);
     _Static_assert(sizeof ipc == GPU_IPC_BYTES, "the driver's handle fits its place");
     CHECK(cuda_use(device));
     CUDA_CHECK(cudaIpcGetMemHandle(&ipc, d->slab), "export of memory by CUDA IPC", device->name);
@@ -106,14 +105,13 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
     cudaError_t error =
         cudaIpcOpenMemHandle((void **)&m->base, m->ipc, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess) {
+        char why[200];
         cudaGetLastError();
         free(m);
-        return fail(
-            ERR_FAILED,
-            "import of memory of device %d, process %d, on %s: %s: %s: ranks must be one user's, "
-            "in one container or with a common IPC namespace, on GPUs that reach each other",
-            handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
-            cudaGetErrorString(error));
+        gpu_handle_apart(gpu, why, sizeof why);
+        return fail(ERR_FAILED, "import of memory of device %d, process %d, on %s: %s: %s: %s",
+                    handle->device, handle->pid, d->head.name, cudaGetErrorName(error),
+                    cudaGetErrorString(error), why);
     }
     m->next = d->imports;
     d->imports = m;

@@ -6,13 +6,14 @@
  * it, 4 KiB go each way: by a kernel's loads and stores, and by a copy engine. A GPU that fails is
  * treated as out of reach, and everything goes through host memory. Only a trial that hangs ends
  * the job, since nothing can take a hanging kernel from a GPU. */
+#include "device/cuda/p2p.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "device/cuda/cuda.h"
 #include "device/cuda/kernels/sum_launch.h"
 
 /* A trial takes some 20 us; behind other processes' work on a shared GPU it may take longer. */

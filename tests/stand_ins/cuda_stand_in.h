@@ -163,6 +163,10 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     ENTER();
     return *least = 0, *greatest = -5, cudaSuccess;
 }
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    (void)attribute, (void)device;
+    return *value = 0, cudaSuccess;
+}
 cudaError_t cudaDeviceCanAccessPeer(int *can, int a, int b) {
     return *can = a != b, cudaSuccess;
 }
@@ -195,6 +199,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     return *out ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void *memory) {
+    if (!memory) return gpu.fault;
     for (int i = 0; i < SLABS; i++)
         if (gpu.slab[i] == memory) gpu.slab[i] = NULL;
     return free(memory), gpu.memory--, gpu.fault;

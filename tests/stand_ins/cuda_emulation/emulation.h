@@ -34,6 +34,10 @@
  *                                runtime_p2p.c says
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
+ *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE
+ *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues, as
+ *                                runtime_queue.c says
+ *   CUDA_LAUNCH_BLOCKING=1       a launch returns when its kernel has ended
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
  *                                that waits; 0: no limit
  *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
@@ -53,12 +57,14 @@
  *                                  ipc      cudaIpcOpenMemHandle is refused
  *                                  export   cudaIpcGetMemHandle is refused
  *                                  driver:none  driver:old
+ *                                  driver:mps      the MPS daemon does not answer
  *                                  driver:values   there are no stream memory operations
  *
- * Files: runtime_device.c (GPUs, their properties, the environment), runtime_error.c,
- * runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and their threads),
- * runtime_copy.c, runtime_event.c, runtime_launch.c (kernels), runtime_ptx.c (kernels from PTX),
- * runtime_graph.c (capture), runtime_driver.c (stream memory operations). */
+ * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
+ * runtime_error.c, runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and
+ * their threads), runtime_queue.c, runtime_copy.c, runtime_event.c, runtime_launch.c (kernels),
+ * runtime_ptx.c (kernels from PTX), runtime_graph.c (capture), runtime_driver.c (stream memory
+ * operations). */
 #ifndef TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 #define TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 
@@ -83,6 +89,8 @@ struct gpu {
     atomic_int fault; /* cudaError_t: the context's fault, which stays */
     atomic_size_t used;
     atomic_uint peers;   /* bit g: access was enabled */
+    atomic_int context;  /* 1: this process has one */
+    atomic_int streams;  /* ever created */
     cudaStream_t legacy; /* made when first asked for */
 };
 
@@ -96,6 +104,9 @@ extern struct emulated {
     enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
     enum { P2P_WORKS, P2P_LOST, P2P_STORES, P2P_WRONG, P2P_HANG } p2p;
     int multiprocessors, capability, guard, trace;
+    int exclusive; /* a context is refused while another process has one */
+    int blocking;  /* launches wait for their kernels */
+    int queues;    /* hardware queues of each GPU; 0: as many as there are streams */
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */
@@ -125,6 +136,7 @@ cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `e
     } while (0)
 
 struct gpu *current_gpu(void);
+cudaError_t context_open(struct gpu *gpu); /* runtime_context.c; once for each GPU */
 
 /* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
 int fault_now(const char *what);
@@ -190,7 +202,8 @@ struct item {
     struct item *_Atomic next;
     size_t size;
     enum item_kind kind;
-    int fails; /* a kernel that faults (1); a kernel or copy that never ends (2) */
+    unsigned ticket; /* in its hardware queue */
+    int fails;       /* a kernel that faults (1); a kernel or copy that never ends (2) */
     union {
         struct {
             const struct emulated_kernel *kernel;
@@ -238,8 +251,17 @@ struct CUstream_st {
     struct item *tail;         /* under post_lock */
     struct item *head;         /* the stream's thread's own: the item that was done last */
     atomic_uint posted, finished;
+    struct queue *queue; /* NULL: its own */
     struct CUstream_st *next_all;
 };
+
+/* ---- hardware queues (runtime_queue.c) ---- */
+
+struct queue *queue_of(struct gpu *gpu); /* for a new stream; NULL: it has one of its own */
+/* Around an item: its place in its queue, taken when it is posted; its turn. */
+void queue_take(struct queue *queue, struct item *item);
+void queue_wait(struct queue *queue, const struct item *item);
+void queue_leave(struct queue *queue);
 
 /* The stream behind a handle; NULL if it is none, or was destroyed. The legacy stream is one of the
  * current GPU. */

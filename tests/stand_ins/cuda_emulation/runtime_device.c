@@ -68,6 +68,11 @@ static void read_environment(void) {
         if (!strcmp(how, p2p[i])) emulated.p2p = P2P_LOST + i;
     emulated.multiprocessors = (int)number("EMULATED_MULTIPROCESSORS", 132);
     emulated.capability = (int)number("EMULATED_CAPABILITY", 90);
+    const char *mode = getenv("EMULATED_COMPUTE_MODE");
+    emulated.exclusive = mode && !strcmp(mode, "exclusive");
+    emulated.blocking = number("CUDA_LAUNCH_BLOCKING", 0) != 0;
+    emulated.queues = (int)number("CUDA_DEVICE_MAX_CONNECTIONS", 0);
+    if (emulated.queues < 0 || emulated.queues >= 8) emulated.queues = 0;
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
@@ -119,11 +124,13 @@ cudaError_t enter_driver(void) {
     if (emulated_self.on_stream) return cudaErrorNotPermitted; /* a host function of a stream */
     if (emulated.forked) return cudaErrorInitializationError;
     if (fault_set("driver:none") || fault_set("driver:old")) return cudaErrorInsufficientDriver;
+    if (fault_set("driver:mps")) return cudaErrorMpsConnectionFailed;
     return emulated.count ? cudaSuccess : cudaErrorNoDevice;
 }
 
 cudaError_t enter_gpu(void) {
     cudaError_t error = enter_driver();
+    if (error == cudaSuccess) error = context_open(current_gpu());
     return error != cudaSuccess ? error : (cudaError_t)current_gpu()->fault;
 }
 
@@ -165,6 +172,7 @@ static cudaError_t check_device(int device) {
 cudaError_t cudaSetDevice(int device) {
     ENTER(check_device(device));
     emulated_self.gpu = device;
+    ENTER(context_open(current_gpu())); /* from CUDA 12 on it makes the context */
     return give(current_gpu()->fault);
 }
 
@@ -231,7 +239,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrConcurrentKernels: *value = p.concurrentKernels; break;
     case cudaDevAttrMemoryClockRate: *value = 2619000; break;
     case cudaDevAttrClockRate: *value = 1980000; break;
-    case cudaDevAttrComputeMode: *value = 0; break;
+    case cudaDevAttrComputeMode:
+        *value = emulated.exclusive ? cudaComputeModeExclusiveProcess : cudaComputeModeDefault;
+        break;
     default: return give(cudaErrorInvalidValue);
     }
     return cudaSuccess;

@@ -62,6 +62,8 @@ static const struct {
          "operation not permitted on an event last recorded in a capturing stream"),
     WORD(cudaErrorStreamCaptureWrongThread,
          "attempt to terminate a thread-local capture sequence from another thread"),
+    WORD(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    WORD(cudaErrorMpsConnectionFailed, "MPS client failed to connect to the MPS control daemon"),
     WORD(cudaErrorUnknown, "unknown error"),
 };
 

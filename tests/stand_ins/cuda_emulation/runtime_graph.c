@@ -194,7 +194,7 @@ static struct item *again(const struct item *item) {
     if (item->kind == ITEM_WAIT)
         copy->u.event.number = atomic_load_explicit(&state->recorded, memory_order_relaxed);
     if (item->kind == ITEM_KERNEL)
-        copy->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
+        copy->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : item->fails;
     return copy;
 }
 

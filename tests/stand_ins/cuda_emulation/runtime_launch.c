@@ -202,7 +202,10 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
     if (p2p_kernel(s->gpu, item->param, kernel->bytes)) item->fails = 2;
-    return give(stream_submit(s, item));
+    int waits = emulated.blocking && !s->capture;
+    cudaError_t error = stream_submit(s, item);
+    if (error == cudaSuccess && waits) stream_drain(s);
+    return give(error);
 }
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,

@@ -113,7 +113,11 @@ static void *work(void *argument) {
             continue;
         }
         int end = item->kind == ITEM_END;
+        int waits = item->kind == ITEM_WAIT || item->kind == ITEM_WAIT_VALUE;
+        if (s->queue) queue_wait(s->queue, item);
+        if (s->queue && !waits) queue_leave(s->queue);
         run(s, item);
+        if (s->queue && waits) queue_leave(s->queue);
         free(s->head);
         s->head = item;
         atomic_fetch_add_explicit(&s->finished, 1, memory_order_release);
@@ -138,6 +142,7 @@ static void wait_for_room(struct CUstream_st *s) {
 void stream_post(struct CUstream_st *s, struct item *item) {
     if (emulated.queue) wait_for_room(s);
     pthread_mutex_lock(&s->post_lock);
+    if (s->queue) queue_take(s->queue, item);
     struct item *last = s->tail;
     s->tail = item;
     atomic_store_explicit(&last->next, item, memory_order_release);
@@ -184,6 +189,7 @@ static cudaError_t make(struct gpu *gpu, unsigned flags, int priority, cudaStrea
     s->flags = flags;
     s->priority = priority;
     s->head = s->tail = first;
+    s->queue = queue_of(gpu);
     pthread_mutex_init(&s->post_lock, NULL);
     /* Detached, since nobody joins a driver's thread: a process may end while work is queued.
      * Signals are left to the program's threads. */

@@ -1,0 +1,43 @@
+/* A trial of peer-to-peer access between two GPUs, by its parts: p2p.c puts them together for two
+ * devices of one process, allreduce/cuda/meet.c for the ranks of a job. */
+#ifndef DEVICE_CUDA_P2P_H
+#define DEVICE_CUDA_P2P_H
+
+#include "device/cuda/cuda.h"
+
+/* Floats of a trial, 4 KiB each way; the seed of what lies where nothing has arrived. */
+enum { CUDA_P2P_COUNT = 1024, CUDA_P2P_NOBODY = MAX_DEVICES };
+
+/* The memory of one trial, each CUDA_P2P_COUNT floats, all of it device memory but `host`. */
+struct cuda_p2p_trial {
+    cudaStream_t stream; /* the trial's own, since it may never end */
+    float *loaded;       /* what a kernel has loaded from the peer */
+    float *copied;       /* what the copy engine has brought from the peer */
+    const float *own;    /* pattern `own_seed`, final */
+    unsigned own_seed;
+    const float *theirs; /* in the peer's memory: pattern `their_seed`, final */
+    unsigned their_seed;
+    float *inbox; /* in the peer's memory: a kernel stores the own pattern there */
+    float *host;  /* pinned */
+};
+
+/* The trials of a device, one after another, use one stream. close leaves a stuck one behind. */
+int cuda_p2p_open(struct cuda_device *device, cudaStream_t *stream);
+void cuda_p2p_close(struct cuda_device *device, cudaStream_t stream);
+void cuda_p2p_pattern(float *host, unsigned seed);
+/* `memory`, of this device, is CUDA_P2P_COUNT floats; synced. ERR_FAILED: the stream is stuck. */
+int cuda_p2p_put(struct cuda_device *device, const struct cuda_p2p_trial *t, float *memory,
+                 unsigned seed);
+/* *equal: 1 if the memory holds that pattern. */
+int cuda_p2p_holds(struct cuda_device *device, const struct cuda_p2p_trial *t, const float *memory,
+                   unsigned seed, int *equal);
+/* Loads, copies and stores. *works: 1 if both came right; what was stored is the peer's to judge.
+ * ERR_FAILED: it did not end in time, see cuda_p2p.stuck; `who` names the two in the error. */
+int cuda_p2p_try(struct cuda_device *device, const struct cuda_p2p_trial *t, const char *who,
+                 int *works);
+/* Keeps the result for the GPU with that UUID: of several the worst. */
+void cuda_p2p_learn(struct cuda_device *device, const unsigned char uuid[16], int works);
+/* The fault to tell of, unless there is one already: P2P moves no bytes between `who`. */
+void cuda_p2p_blame(struct cuda_device *device, const char *who);
+
+#endif

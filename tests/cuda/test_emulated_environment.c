@@ -1,0 +1,184 @@
+/* What lies around a program that uses CUDA, on the emulated runtime: variables that other programs
+ * leave in a shell, GPUs that take one process at a time, MPS, processes of different users and
+ * containers. Each has its line, and a row of the doctor. */
+#include <sched.h>
+
+#include "device/device.h"
+#include "tests/allreduce/cuda.h"
+#include "tests/allreduce/lose.h"
+#include "tests/cli/data.h"
+#include "tests/cli/run.h"
+#include "tests/doctor/shared.h"
+
+#ifndef CUDA_EMULATION
+Test(emulated_environment, needs_the_emulated_runtime, .timeout = 10) {
+    cr_skip_test("make EMULATION=1 check runs this");
+}
+#else
+
+static const char TINY[] =
+    "--device cuda --data-dir d --model mlp --mlp-hidden 8 --steps 2 --batch-size 16";
+
+static void set_up(int gpus) {
+    set_gpus(gpus);
+    setenv("DUET_NCCL", "/no/such/libnccl.so", 1);
+    setenv("DUET_CUBLAS", "/no/such/libcublas.so", 1);
+    setenv("DUET_CUDNN", "/no/such/libcudnn.so", 1);
+    put_data(32, 8);
+}
+
+/* A row of the doctor's look at the machine. */
+static void doctor_says(const char *name, enum finding_state state, const char *text) {
+    struct doctor_config config = doctor_config_default();
+    config.target = DOCTOR_CUDA;
+    struct findings *f = examine_on(check_machine, &config, 1);
+    const struct finding *row = row_of(f, name);
+    cr_expect(row->state == state && strstr(row->measured, text), "%s: %d, %s", name,
+              (int)row->state, row->measured);
+    findings_free(f);
+}
+
+/* ---- CUDA_DEVICE_MAX_CONNECTIONS ---- */
+
+/* In one hardware queue the write that ends a wait would stand behind the wait. */
+Test(emulated_environment, one_hardware_queue, .timeout = 120) {
+    struct job job = {.page = new_page(), .kind = DEVICE_CUDA, .free_s = 3};
+    set_gpus(1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+    job.algorithm = ALLREDUCE_RING;
+    kill_one(&job, 1, 3);
+}
+
+Test(emulated_environment, too_few_queues_are_not_taken, .timeout = 60) {
+    set_gpus(1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+    doctor_says("hardware queues", FINDING_OK, "MAX_CONNECTIONS=1 is too few for");
+    const char *variable = "CUDA_DEVICE_MAX_CONNECTIONS", *asked[] = {"1", "7", "8", "16"},
+               *taken[] = {"32", "32", "8", "16"};
+    int count;
+    for (int i = 0; i < 4; i++) {
+        setenv(variable, asked[i], 1);
+        cr_assert_eq(device_probe(DEVICE_CUDA, &count), OK);
+        cr_expect_str_eq(getenv(variable), taken[i]);
+    }
+}
+
+/* ---- CUDA_LAUNCH_BLOCKING ---- */
+
+Test(emulated_environment, launches_that_wait, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    for (int gpus = 1; gpus <= 2; gpus++) {
+        set_up(gpus);
+        cli_run(&c, "compare %s --devices 2", TINY);
+        cr_expect(c.status == 0 && strstr(c.out, "DDP = single: identical to the bit"), "%s%s",
+                  c.err, c.out);
+        cr_expect(strstr(c.err, "warning: CUDA_LAUNCH_BLOCKING=1: behind an allreduce") &&
+                      !strchr(strchr(c.err, '\n') + 1, '\n'),
+                  "one line: %s", c.err);
+        cli_free(&c);
+    }
+    doctor_says("launches", FINDING_OFF, "CUDA_LAUNCH_BLOCKING=1: a launch waits");
+}
+
+/* ---- compute mode and MPS ---- */
+
+Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    char machine[32];
+    struct cli c;
+    snprintf(machine, sizeof machine, "environment-%d", (int)getpid());
+    setenv("EMULATED_MACHINE", machine, 1);
+    setenv("EMULATED_COMPUTE_MODE", "exclusive", 1);
+    set_up(1);
+    cli_well("train %s --mode single --quiet", TINY);
+    cli_well("train %s --mode dp --devices 2 --quiet", TINY); /* one process */
+    cli_fails(1,
+              "GPU 0 takes one process at a time|EXCLUSIVE_PROCESS|give each rank a GPU|--mode dp|"
+              "nvidia-cuda-mps-control -d|nvidia-smi -i 0 -c DEFAULT",
+              "train %s --mode ddp --devices 2 --quiet", TINY);
+    cli_run(&c, "devices");
+    cr_expect(strstr(c.out, "takes one process at a time: ranks cannot share it"), "%s", c.out);
+    cli_free(&c);
+    doctor_says("compute mode", FINDING_OFF, "GPUs 0 take one process at a time");
+    set_gpus(2);
+    cli_well("train %s --mode ddp --devices 2 --quiet", TINY);
+}
+
+Test(emulated_environment, mps, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    set_up(1);
+    setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe", 1);
+    doctor_says("MPS", FINDING_OFF, "CUDA_MPS_PIPE_DIRECTORY=pipe: no daemon is there");
+    cr_assert_eq(mkdir("pipe", 0700), 0);
+    fclose(fopen("pipe/control", "w"));
+    doctor_says("MPS", FINDING_OK, "pipe/control: ranks that share a GPU run at once");
+    setenv("EMULATED_CUDA_FAULT", "driver:mps", 1);
+    cli_fails(2,
+              "cudaErrorMpsConnectionFailed|the MPS daemon of pipe does not serve this process|"
+              "unset CUDA_MPS_PIPE_DIRECTORY|--device cpu",
+              "train %s --mode single", TINY);
+}
+
+/* ---- users and containers ---- */
+
+static const struct device_config config = {
+    .kind = DEVICE_CUDA, .devices = 1, .memory_bytes = 80 << 20, .timeout_s = 20};
+
+/* A process of another container or user opens memory of this one: the error's text. */
+static void refused(int namespaces, uid_t user, const char *words) {
+    int handles[2], texts[2], status;
+    char text[600] = "";
+    cr_assert(pipe(handles) == 0 && pipe(texts) == 0);
+    pid_t other = fork();
+    cr_assert(other >= 0);
+    if (other == 0) {
+        struct memory_handle handle;
+        struct device *device;
+        void *memory;
+        if (namespaces && unshare(namespaces)) _exit(77);
+        if (user && seteuid(user)) _exit(77);
+        pid_t inner = fork(); /* a new PID namespace begins with the child */
+        if (inner) {
+            close(texts[1]);
+            waitpid(inner, &status, 0);
+            _exit(WEXITSTATUS(status));
+        }
+        if (read(handles[0], &handle, sizeof handle) != sizeof handle ||
+            device_open(&device, &config))
+            _exit(78);
+        if (!device_import(device, &handle, -1, &memory)) _exit(79);
+        (void)!write(texts[1], error_message(), strlen(error_message()));
+        _exit(0);
+    }
+    close(texts[1]);
+    struct memory_handle handle;
+    struct device *device;
+    void *memory;
+    int fd;
+    cr_assert_eq(device_open(&device, &config), OK, "%s", error_message());
+    cr_assert_eq(device_alloc(device, &memory, 4096, MEM_COMM), OK);
+    cr_assert_eq(device_export(device, memory, &handle, &fd), OK);
+    cr_assert_eq(write(handles[1], &handle, sizeof handle), (ssize_t)sizeof handle);
+    (void)!read(texts[0], text, sizeof text - 1);
+    cr_assert_eq(waitpid(other, &status, 0), other);
+    device_free(device, memory);
+    device_close(device);
+    if (WEXITSTATUS(status) == 77) cr_skip_test("this user may not make namespaces");
+    cr_assert_eq(status, 0, "status %d", WEXITSTATUS(status));
+    cr_assert(strstr(text, words), "%s", text);
+}
+
+Test(emulated_environment, containers_without_a_common_ipc_namespace, .timeout = 60) {
+    refused(CLONE_NEWIPC, 0, "different IPC namespaces: start containers with --ipc=host");
+}
+
+Test(emulated_environment, containers_with_pid_namespaces_of_their_own, .timeout = 60) {
+    refused(CLONE_NEWPID, 0, "different PID namespaces: start containers with --pid=host");
+}
+
+Test(emulated_environment, another_user, .timeout = 60) {
+    refused(0, 65534, "to user 65534: start all ranks as one user");
+}
+#endif
