@@ -148,6 +148,27 @@ Test(ptx, threads_exchange_through_shared_memory) {
                64, mirrored);
 }
 
+static uint32_t counted(uint32_t i) {
+    return 100 + 2 * i;
+}
+
+static uint32_t swapped(uint32_t i) {
+    return i == 7 ? 107 : 0;
+}
+
+Test(ptx, atomics_give_what_was_there) {
+    expect_out("atom.global.add.u64 %rd6, [%rd1], 2; cvt.u32.u64 %r4, %rd6;\n"
+               "st.global.u32 [%rd4], %r4;\n",
+               64, counted);
+    expect_out("mov.u32 %r4, 0; atom.acq_rel.gpu.add.u32 %r5, [%rd1], 2;\n"
+               "st.global.u32 [%rd4], %r5;\n",
+               64, counted);
+    expect_out("atom.acq_rel.sys.cas.b32 %r4, [%rd3], 107, %r1; ld.global.u32 %r5, [%rd3];\n"
+               "setp.eq.s32 %p1, %r5, %r1; selp.b32 %r6, %r4, 0, %p1;\n"
+               "st.global.u32 [%rd4], %r6;\n",
+               64, swapped);
+}
+
 /* ---- faults ---- */
 
 static void expect_fault(const char *text, enum ptx_fault_kind kind, const char *says) {

@@ -125,6 +125,7 @@ static int atomic(struct ptx_maker *m, struct ptx_instr *in, struct ptx_word res
     if (m->line->count != (adds ? 3 : 4)) return ptx_wrong(m, "a wrong number of operands");
     if (!address(m, &m->line->operands[1], &space, &in->at[4], &in->wide, &in->offset)) return 0;
     in->space = (uint8_t)space;
+    in->count = 1;
     in->bytes = (uint8_t)(bits / 8);
     for (int i = 0; i < m->line->count; i++)
         if (i != 1 && !ptx_operand_at(m, m->line->operands[i].words[0], bits, &in->at[i])) return 0;

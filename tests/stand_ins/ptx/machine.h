@@ -108,9 +108,9 @@ struct ptx_machine {
 void ptx_fault(struct ptx_warp *w, enum ptx_fault_kind kind, int lane, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* race.c: a thread reads or writes [offset, offset + bytes) of shared memory. Return 0 with a
- * fault. */
-int ptx_touch_read(struct ptx_warp *w, int lane, uint32_t offset, uint32_t bytes);
+/* race.c: a thread writes [offset, offset + bytes) of shared memory; each active lane l reads
+ * [at[l], at[l] + bytes). Return 0 with a fault. */
+int ptx_touch_reads(struct ptx_warp *w, const uint64_t at[PTX_LANES], uint32_t bytes);
 int ptx_touch_write(struct ptx_warp *w, int lane, uint32_t offset, uint32_t bytes);
 int ptx_touch_await(struct ptx_warp *w, int lane, uint32_t offset, uint32_t bytes);
 void ptx_touch_arrived(struct ptx_warp *w, int lane, uint32_t offset, uint32_t bytes);

@@ -6,10 +6,18 @@
 
 /* ---- where an address lies ---- */
 
-static uint64_t address_of(const struct ptx_warp *w, const struct ptx_access *access, int l) {
+/* The addresses of all lanes; those of lanes that are not active mean nothing. */
+static void addresses(const struct ptx_warp *w, const struct ptx_access *access,
+                      uint64_t at[PTX_LANES]) {
     const void *base = w->registers + access->base;
-    return (access->wide ? ((const uint64_t *)base)[l] : ((const uint32_t *)base)[l]) +
-           (uint64_t)access->offset;
+    const uint32_t *narrow = base;
+    const uint64_t *wide = base, offset = (uint64_t)access->offset;
+    if (access->wide)
+        for (int l = 0; l < PTX_LANES; l++)
+            at[l] = wide[l] + offset;
+    else
+        for (int l = 0; l < PTX_LANES; l++)
+            at[l] = narrow[l] + offset;
 }
 
 static const char *verb(const struct ptx_access *access) {
@@ -50,16 +58,19 @@ static char *reach_global(struct ptx_warp *w, const struct ptx_access *access, i
     return (char *)(uintptr_t)at;
 }
 
-static char *reach_shared(struct ptx_warp *w, const struct ptx_access *access, int l, uint64_t at) {
+/* Shared memory, all lanes at once. */
+static int reach_shared(struct ptx_warp *w, const struct ptx_access *access,
+                        const uint64_t at[PTX_LANES], char *host[PTX_LANES]) {
     struct ptx_machine *m = w->machine;
-    size_t bytes = m->grid.program->shared_bytes;
-    if (at >= bytes || access->bytes > bytes - at) {
-        outside(w, access, l, at, "the block's shared memory");
-        return NULL;
+    const size_t bytes = m->grid.program->shared_bytes;
+    for (uint32_t lanes = w->mask; lanes; lanes &= lanes - 1) {
+        const int l = __builtin_ctz(lanes);
+        if (at[l] >= bytes || access->bytes > bytes - at[l])
+            return outside(w, access, l, at[l], "the block's shared memory");
+        host[l] = (char *)m->shared + at[l];
+        if (access->writes && !ptx_touch_write(w, l, (uint32_t)at[l], access->bytes)) return 0;
     }
-    int fine = access->writes ? ptx_touch_write(w, l, (uint32_t)at, access->bytes)
-                              : ptx_touch_read(w, l, (uint32_t)at, access->bytes);
-    return fine ? (char *)m->shared + at : NULL;
+    return access->writes || ptx_touch_reads(w, at, access->bytes);
 }
 
 /* Memory that each thread has for itself. */
@@ -78,7 +89,6 @@ static char *reach_one(struct ptx_warp *w, const struct ptx_access *access, int 
     const struct ptx_program *p = m->grid.program;
     switch (space) {
     case PTX_GLOBAL: return reach_global(w, access, l, at);
-    case PTX_SHARED: return reach_shared(w, access, l, at);
     case PTX_LOCAL:
         return reach_own(w, access, l, at, m->local, p->local_bytes, "the thread's local memory");
     case PTX_CALL: return reach_own(w, access, l, at, m->call, p->call_bytes, "a call's arguments");
@@ -89,19 +99,36 @@ static char *reach_one(struct ptx_warp *w, const struct ptx_access *access, int 
         return NULL;
     default: break;
     }
-    uint64_t tag = at >> PTX_TAG_SHIFT;
-    if (tag == 0) return reach_global(w, access, l, at);
-    if (tag - 1 < PTX_GENERIC)
-        return reach_one(w, access, l, at - (tag << PTX_TAG_SHIFT), (enum ptx_space)(tag - 1));
     outside(w, access, l, at, "every memory");
     return NULL;
 }
 
+/* A generic address: its upper byte says which memory it is in. Lanes may differ in it. */
+static int reach_generic(struct ptx_warp *w, const struct ptx_access *access,
+                         uint64_t at[PTX_LANES], char *host[PTX_LANES]) {
+    const uint32_t all = w->mask;
+    int fine = 1;
+    for (uint32_t lanes = all; lanes && fine; lanes &= lanes - 1) {
+        const int l = __builtin_ctz(lanes);
+        const uint64_t tag = at[l] >> PTX_TAG_SHIFT;
+        const enum ptx_space space = tag ? (enum ptx_space)(tag - 1) : PTX_GLOBAL;
+        at[l] -= tag << PTX_TAG_SHIFT;
+        w->mask = 1u << l;
+        fine = space == PTX_SHARED ? reach_shared(w, access, at, host)
+                                   : !!(host[l] = reach_one(w, access, l, at[l], space));
+    }
+    w->mask = all;
+    return fine;
+}
+
 int ptx_reach(struct ptx_warp *w, const struct ptx_access *access, char *host[PTX_LANES]) {
     uint64_t at[PTX_LANES], bits = 0, low = UINT64_MAX, high = 0;
-    PTX_EACH_LANE(at[l] = address_of(w, access, l); bits |= at[l]);
+    addresses(w, access, at);
+    PTX_EACH_LANE(bits |= at[l]);
     if (bits & (access->bytes - 1))
         PTX_EACH_LANE(if (at[l] & (access->bytes - 1)) return misaligned(w, access, l, at[l]));
+    if (access->space == PTX_SHARED) return reach_shared(w, access, at, host);
+    if (access->space == PTX_GENERIC) return reach_generic(w, access, at, host);
     if (access->space == PTX_GLOBAL) { /* mostly all lanes are in one allocation */
         PTX_EACH_LANE(low = at[l] < low ? at[l] : low; high = at[l] > high ? at[l] : high);
         if (may_access(w, low, high - low + access->bytes)) {

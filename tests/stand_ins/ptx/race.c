@@ -30,16 +30,30 @@ static uint32_t offset_of(const struct ptx_machine *m, const struct ptx_touch *t
     return (uint32_t)(t - m->touches) << m->grain_shift;
 }
 
-int ptx_touch_read(struct ptx_warp *w, int lane, uint32_t offset, uint32_t bytes) {
+static int read_refused(struct ptx_warp *w, int lane, const struct ptx_touch *t) {
+    const uint32_t at = offset_of(w->machine, t);
+    return t->awaited ? await(w, lane, at, t->awaited - 1)
+                      : race(w, lane, at, "reads", "wrote", t->writer);
+}
+
+/* Neighbours mostly read the same: only the first of them is looked at. */
+int ptx_touch_reads(struct ptx_warp *w, const uint64_t at[PTX_LANES], uint32_t bytes) {
     struct ptx_machine *m = w->machine;
     const uint32_t now = m->interval;
-    const uint16_t thread = (uint16_t)(w->first_thread + (uint32_t)lane);
-    EACH_TOUCH(m, t, offset, bytes) {
-        if (t->awaited) return await(w, lane, offset_of(m, t), t->awaited - 1);
-        if (t->written == now && t->writer != thread)
-            return race(w, lane, offset_of(m, t), "reads", "wrote", t->writer);
-        t->reader = t->read != now || t->reader == thread ? thread : PTX_MANY;
-        t->read = now;
+    uint64_t before = UINT64_MAX;
+    int shared = 0;
+    for (uint32_t lanes = w->mask; lanes; lanes &= lanes - 1) {
+        const int l = __builtin_ctz(lanes);
+        const uint16_t thread = (uint16_t)(w->first_thread + (uint32_t)l);
+        if (at[l] == before && shared) continue;
+        shared = at[l] == before;
+        before = at[l];
+        EACH_TOUCH(m, t, (uint32_t)at[l], bytes) {
+            if (t->awaited || (t->written == now && t->writer != thread))
+                return read_refused(w, l, t);
+            t->reader = t->read != now || t->reader == thread ? thread : PTX_MANY;
+            t->read = now;
+        }
     }
     return 1;
 }
