@@ -69,6 +69,15 @@ unsigned long emulated_ptx_launches(void) {
     return atomic_load(&launches);
 }
 
+int emulated_ptx_ran(const char *name) {
+    int ran = 0;
+    pthread_mutex_lock(&lock);
+    for (const struct known *k = all; k && !ran; k = k->next)
+        ran = k->program && !strcmp(k->name, name);
+    pthread_mutex_unlock(&lock);
+    return ran;
+}
+
 /* The kernel's name of the text that DUET_KERNEL made: "... [with PARAM = pool; void (*
  * KERNEL)(PARAM) = product<0, 3>]". Returns 0 for a kernel that was named in another way. */
 static int kernel_name(const struct emulated_kernel *kernel, char *name, size_t bytes) {

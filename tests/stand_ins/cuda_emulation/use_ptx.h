@@ -9,6 +9,7 @@
 void emulated_ptx_use(const char *folder); /* from now on the PTX of this folder; NULL: the text */
 void emulated_ptx_pause(int paused);       /* 1: the text, until 0 */
 unsigned long emulated_ptx_launches(void); /* how many launches ran PTX */
+int emulated_ptx_ran(const char *name);    /* 1: this kernel ran from PTX: "product<0,3>" */
 
 /* Kernels may access these ranges alone, and not whole allocations; NULL: as before. `ranges` is
  * the caller's. */
