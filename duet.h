@@ -1065,6 +1065,18 @@ int64_t duet_tape_number(const duet_tape *tape);
  * again, up to this call, with other words in argv. */
 int duet_command(int argc, char **argv, const struct duet_model *model);
 
+/* The same model in a program with a training loop of its own: makes its parameters and buffers on
+ * the device, for samples of model->sample and so many classes, with the initial values of
+ * torch.manual_seed(seed). They are as those of duet_params_create, and may be given to a duet_ddp
+ * or a duet_data_parallel; a forward function that gets them, as model->forward, may call
+ * duet_layer. Nothing of `model` is used after the call.
+ *
+ *     duet_params_create_model(&params, device, &model, 10, 0);
+ *     duet_tape_begin(tape, params, n, DUET_TRAIN);
+ *     duet_var *scores = model.forward(tape, duet_input(tape, X), model.context); */
+int duet_params_create_model(duet_params **out, duet_device *device, const struct duet_model *model,
+                             int classes, uint64_t seed);
+
 #ifdef __cplusplus
 }
 #endif

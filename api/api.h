@@ -18,6 +18,7 @@
 #include "nn/optimizer.h"
 #include "nn/tape.h"
 
+struct api_layer;
 struct model;
 
 struct duet_tensor {
@@ -44,7 +45,10 @@ struct duet_params {
     struct buffer_set buffers;         /* zeroed: there are none */
     struct buffer_spec *buffer_specs;  /* owned, and so are the names in it */
     struct duet_tensor *buffer_views;
-    struct api_sync *sync; /* NULL: a batch_norm normalises the samples of this process */
+    struct api_sync *sync;          /* NULL: a batch_norm normalises the samples of this process */
+    const struct api_layer *layers; /* [layer_count] of a model; NULL: there are none */
+    int layer_count;
+    struct api_layer *own_layers; /* freed with the names in it; NULL: they are another's */
 };
 
 struct duet_dataset {
@@ -98,6 +102,9 @@ int api_check_names_differ(const char *what, const char *const *names, int count
 
 /* Frees the buffers, also half-built ones; `count` of them were asked for. */
 void api_free_buffers(duet_params *params, int count);
+
+/* Frees the layers, if they are its own. */
+void api_free_layers(duet_params *params);
 
 /* Buffer i as a file has it. `arena`: a host copy of all buffers. */
 struct safetensors_item api_buffer_item(const duet_params *params, int i, const void *arena);

@@ -1,5 +1,7 @@
 /* The layers of a model by their numbers: what a forward function calls for those that the model
  * has described (models/module.c). Each does what the function of PyTorch's module would do. */
+#include <stdlib.h>
+
 #include "api/api.h"
 
 /* Layer i of the pass's model. If there is none, the tape keeps the error and the result is
@@ -11,9 +13,9 @@ static const struct api_layer *layer_at(duet_tape *t, int i) {
                               i, t->layer_count));
     else
         api_tape_fail(t, fail(ERR_USAGE,
-                              "layer %d: layers belong to the forward function of a "
-                              "struct duet_model: call duet_linear and its like",
-                              i));
+                              "layer %d: the parameters of this pass have %d layers: make them of "
+                              "a struct duet_model, or call duet_linear and its like",
+                              i, t->layer_count));
     return NULL;
 }
 
@@ -68,6 +70,12 @@ duet_var *duet_layer_add_relu(duet_tape *t, int layer, duet_var *x, duet_var *re
     if (!l) return NULL;
     return l->kind == LAYER_BATCH_NORM ? normalise(t, l, x, 1, residual)
                                        : duet_relu(t, duet_add(t, apply(t, l, x), residual));
+}
+
+void api_free_layers(duet_params *params) {
+    for (int i = 0; params->own_layers && i < params->layer_count; i++)
+        free(params->own_layers[i].name);
+    free(params->own_layers);
 }
 
 int duet_layer_count(const duet_tape *t) {

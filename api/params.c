@@ -99,6 +99,7 @@ void duet_params_free(duet_params *params) {
         device_free(params->set.device, params->step);
     }
     api_free_buffers(params, params->buffers.count);
+    api_free_layers(params);
     optimizer_free(&params->sgd);
     param_set_free(&params->set);
     free_specs(params->specs, count);

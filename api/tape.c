@@ -145,6 +145,9 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     t->owner = params;
     t->params = params ? &params->set : NULL;
     t->buffers = params ? &params->buffers : NULL;
+    t->layers = params ? params->layers : NULL;
+    t->layer_count = params ? params->layer_count : 0;
+    t->dropout = -1;
     t->sync_bn = params && params->sync;
     tape_set_exchange(t->tape, t->sync_bn ? &params->sync->exchange : NULL);
     begin_update(t);

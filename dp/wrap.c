@@ -91,7 +91,7 @@ static int copy_buffers(struct duet_params *to, const struct duet_params *params
     return code;
 }
 
-/* The same parameters and buffers on another device; each forward brings the values. */
+/* The same parameters, buffers and layers on another device; each forward brings the values. */
 static int copy_params(struct duet_params **out, struct device *device,
                        const struct duet_params *params) {
     int count = params->set.count;
@@ -105,7 +105,10 @@ static int copy_params(struct duet_params **out, struct device *device,
     }
     int code = duet_params_create(out, (duet_device *)device, like, count);
     free(like);
-    return code ? code : copy_buffers(*out, params);
+    if (code) return code;
+    (*out)->layers = params->layers;
+    (*out)->layer_count = params->layer_count;
+    return copy_buffers(*out, params);
 }
 
 /* The ranges of the values are those of the gradients too, unless a ddp has moved the latter. */

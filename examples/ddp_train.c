@@ -1,0 +1,119 @@
+/* The training script of the texts on DistributedDataParallel on one machine: local rank,
+ * SyncBatchNorm, unused parameters, evaluation by all ranks, saving by one. Beside each call stands
+ * what it is in PyTorch; ddp_traps.c shows what goes wrong without it.
+ *
+ *     duet run --nproc-per-node 4 ./ddp_train mnist 2 model.safetensors
+ *                     data set, epochs, what to save; without `duet run` it spawns two ranks */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "duet.h"
+
+#define TRY(call)                      \
+    do {                               \
+        if ((code = (call))) goto out; \
+    } while (0)
+
+enum { CONV, BN, FC, AUX, BATCH = 32 /* of each rank */ };
+
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    duet_module_conv2d(m, "conv", 1, 8, 3, 1, 1, 1);
+    duet_module_batch_norm(m, "bn", 8, 1e-5, 0.1);
+    duet_module_linear(m, "fc", 8 * 14 * 14, duet_module_classes(m), 1);
+    duet_module_linear(m, "aux", 8 * 14 * 14, duet_module_classes(m), 1);
+}
+
+/* The layer `aux` has no part in the loss, as in many a model that was changed. */
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2)));
+}
+
+static const struct duet_model model = {"net", .describe = describe, .forward = forward};
+
+/* An epoch of this rank's samples; without an optimizer it evaluates. Counts the samples with the
+ * right answer, and all. */
+static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_optimizer *optimizer,
+               duet_loader *loader, int epoch, int64_t counts[2]) {
+    duet_tensor *X = NULL, *y = NULL;
+    int code = duet_loader_start(loader, epoch); /* sampler.set_epoch(epoch) */
+    counts[0] = counts[1] = 0;
+    while (!code) {
+        struct duet_batch b;
+        int64_t right;
+        TRY(duet_loader_next(loader, &b));
+        if (!b.n) break;
+        duet_tensor_free(X), duet_tensor_free(y), y = NULL; /* those of the step before */
+        TRY(duet_tensor_create(&X, device, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
+        TRY(duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y));
+        TRY(duet_tape_begin(tape, params, b.n, optimizer ? DUET_TRAIN : DUET_EVALUATE));
+        duet_var *scores = forward(tape, duet_input(tape, X), NULL); /* model(X) */
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN);
+        if (optimizer) TRY(duet_backward(tape, l)); /* loss.backward(): averaged over the ranks */
+        if (optimizer) TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
+        TRY(duet_loss_read(tape, l, NULL, &right));
+        counts[0] += right, counts[1] += b.n;
+    }
+out:
+    duet_tensor_free(X), duet_tensor_free(y);
+    return code;
+}
+
+static int work(int rank, void *context) {
+    char *const *words = context;
+    const struct duet_ddp_options options = {.find_unused_parameters = 1};
+    const struct duet_optimizer_options sgd = {"sgd", .lr = 0.05, .momentum = 0.9};
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    duet_params *params = NULL;
+    duet_tape *tape = NULL;
+    duet_ddp *ddp = NULL;
+    duet_optimizer *optimizer = NULL;
+    duet_dataset *sets[2] = {NULL}; /* for evaluation and for training */
+    duet_loader *loaders[2] = {NULL};
+    duet_tensor *total = NULL;
+    int64_t counts[2];
+    int code, local_rank;
+    TRY(duet_group_init(&group, 0)); /* dist.init_process_group("nccl") */
+    rank = duet_group_rank(group), local_rank = duet_group_local_rank(group);
+    TRY(duet_device_open(&device, "auto", local_rank, 128 << 20)); /* set_device(local_rank) */
+    TRY(duet_params_create_model(&params, device, &model, 10, 0));
+    TRY(duet_convert_sync_batchnorm(params, group)); /* nn.SyncBatchNorm.convert_sync_batchnorm */
+    TRY(duet_ddp_create(&ddp, group, params, &options)); /* DDP(model, device_ids=[local_rank]) */
+    TRY(duet_tape_create(&tape, device));
+    TRY(duet_optimizer_create(&optimizer, params, &sgd));
+    TRY(duet_tensor_create(&total, device, DUET_I64, 1, (int[]){2}, NULL));
+    for (int train = 0; train < 2; train++) {
+        TRY(duet_dataset_open(&sets[train], words[1], NULL, train));
+        /* DataLoader(set, 32, sampler=DistributedSampler(set, shuffle=train)) */
+        TRY(duet_loader_create_distributed(&loaders[train], sets[train], BATCH, train, 0, 0, 1,
+                                           rank, duet_group_size(group)));
+    }
+    for (int epoch = 0; epoch < atoi(words[2]); epoch++) {
+        TRY(run(tape, device, params, optimizer, loaders[1], epoch, counts));
+        TRY(run(tape, device, params, NULL, loaders[0], 0, counts)); /* on all ranks */
+        TRY(duet_tensor_write(total, counts));
+        TRY(duet_all_reduce(group, total, DUET_SUM, NULL)); /* dist.all_reduce(correct) */
+        TRY(duet_tensor_read(total, counts));
+        if (rank == 0) printf("epoch %d: test acc %.4f\n", epoch, 1. * counts[0] / counts[1]);
+    }
+    if (words[3] && rank == 0) TRY(duet_params_save(params, words[3])); /* torch.save on rank 0 */
+    TRY(duet_barrier(group, NULL)); /* nobody loads before the file is there */
+    if (words[3]) TRY(duet_params_load(params, words[3])); /* model.load_state_dict(torch.load()) */
+out:
+    for (int train = 0; train < 2; train++)
+        duet_loader_free(loaders[train]), duet_dataset_free(sets[train]);
+    duet_tensor_free(total), duet_optimizer_free(optimizer), duet_ddp_free(ddp),
+        duet_tape_free(tape);
+    duet_params_free(params), duet_devices_close(&device, 1), duet_group_destroy(&group);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3) return fprintf(stderr, "ddp_train DATASET EPOCHS [FILE]\n"), 2;
+    int code = getenv("RANK") ? work(0, argv) : duet_spawn(2, work, argv);
+    if (code) fprintf(stderr, "ddp_train: %s\n", duet_error());
+    return duet_exit_status(code);
+}

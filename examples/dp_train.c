@@ -1,0 +1,105 @@
+/* The training script of the texts on DataParallel: one process, a thread per device, the loss on
+ * the gathered outputs, evaluation on all devices, saving. Beside each call stands what it is in
+ * PyTorch.
+ *
+ *     ./dp_train 4 mnist 2 model.safetensors      devices, data set, epochs, what to save */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "duet.h"
+
+#define TRY(call)                      \
+    do {                               \
+        if ((code = (call))) goto out; \
+    } while (0)
+
+enum { CONV, BN, FC, BATCH = 64 /* of all devices */ };
+
+static void describe(duet_module *m, void *context) {
+    (void)context;
+    duet_module_conv2d(m, "conv", 1, 8, 3, 1, 1, 1);
+    duet_module_batch_norm(m, "bn", 8, 1e-5, 0.1);
+    duet_module_linear(m, "fc", 8 * 14 * 14, duet_module_classes(m), 1);
+}
+
+/* Runs on all devices at once, each with its share of the batch. */
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2)));
+}
+
+static const struct duet_model net = {"net", .describe = describe, .forward = forward};
+
+/* Without an optimizer it evaluates. Counts the samples with the right answer, and all. */
+static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
+               duet_optimizer *optimizer, duet_loader *loader, int epoch, int64_t counts[2]) {
+    duet_tensor *X = NULL, *y = NULL, *output = NULL, *grad = NULL;
+    enum duet_pass pass = optimizer ? DUET_TRAIN : DUET_EVALUATE;
+    int code = duet_loader_start(loader, epoch); /* for X, y in loader: */
+    counts[0] = counts[1] = 0;
+    while (!code) {
+        struct duet_batch b;
+        int64_t right;
+        TRY(duet_loader_next(loader, &b));
+        if (!b.n) break;
+        TRY(duet_tensor_create(&X, first, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
+        TRY(duet_tensor_create(&y, first, DUET_I32, 1, &b.n, b.y));
+        TRY(duet_data_parallel_forward(model, X, &output, pass)); /* model(X) */
+        TRY(duet_tape_begin(tape, NULL, b.n, pass));
+        duet_var *scores = duet_leaf(tape, output); /* the loss is computed on device 0 alone */
+        duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN);
+        TRY(duet_loss_read(tape, loss, NULL, &right));
+        if (optimizer) {
+            TRY(duet_backward(tape, loss)); /* loss.backward() */
+            TRY(duet_var_grad(&grad, tape, scores));
+            TRY(duet_data_parallel_backward(model, grad)); /* sums the gradients on device 0 */
+            TRY(duet_optimizer_step(optimizer));           /* optimizer.step() */
+        }
+        counts[0] += right, counts[1] += b.n;
+        duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
+        X = y = output = grad = NULL;
+    }
+out:
+    duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    const struct duet_optimizer_options sgd = {"sgd", .lr = 0.05, .momentum = 0.9};
+    duet_device *devices[DUET_MAX_DEVICES] = {NULL};
+    duet_params *params = NULL;
+    duet_data_parallel *model = NULL;
+    duet_tape *tape = NULL;
+    duet_optimizer *optimizer = NULL;
+    duet_dataset *sets[2] = {NULL}; /* for evaluation and for training */
+    duet_loader *loaders[2] = {NULL};
+    int64_t counts[2];
+    if (argc < 4) return fprintf(stderr, "dp_train DEVICES DATASET EPOCHS [FILE]\n"), 2;
+    int code, n = atoi(argv[1]);
+    TRY(duet_devices_open(devices, n, "auto", 128 << 20));
+    printf("Let's use %d devices!\n", n);
+    TRY(duet_params_create_model(&params, devices[0], &net, 10, 0)); /* model.to("cuda:0") */
+    /* nn.DataParallel(model, device_ids=[0, ..., n - 1], output_device=0) */
+    TRY(duet_data_parallel_create(&model, devices, n, params, forward, NULL, NULL));
+    TRY(duet_tape_create(&tape, devices[0]));
+    TRY(duet_optimizer_create(&optimizer, params, &sgd)); /* optim.SGD(model.parameters(), ...) */
+    for (int train = 0; train < 2; train++) {
+        TRY(duet_dataset_open(&sets[train], argv[2], NULL, train));
+        TRY(duet_loader_create(&loaders[train], sets[train], BATCH, train, 0, 1));
+    }
+    for (int epoch = 0; epoch < atoi(argv[3]); epoch++) {
+        TRY(run(model, tape, devices[0], optimizer, loaders[1], epoch, counts));
+        TRY(run(model, tape, devices[0], NULL, loaders[0], 0, counts)); /* model.eval() */
+        printf("epoch %d: test acc %.4f\n", epoch, 1. * counts[0] / counts[1]);
+    }
+    if (argv[4]) TRY(duet_params_save(params, argv[4])); /* torch.save(model.module.state_dict()) */
+out:
+    if (code) fprintf(stderr, "dp_train: %s\n", duet_error());
+    for (int train = 0; train < 2; train++)
+        duet_loader_free(loaders[train]), duet_dataset_free(sets[train]);
+    duet_data_parallel_free(model), duet_optimizer_free(optimizer);
+    duet_tape_free(tape), duet_params_free(params);
+    if (devices[0]) duet_devices_close(devices, n);
+    return duet_exit_status(code);
+}
