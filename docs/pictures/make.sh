@@ -3,7 +3,8 @@
 #
 # Times in them are those of the machine. The commands run in an empty folder, because a page shows
 # its command line, which should name no path. screenshots.py takes the pictures of a page.
-# three_splits.svg and dp_and_ddp.svg are drawn by hand.
+# sampler.py draws what `duet sampler` prints. three_splits.svg and dp_and_ddp.svg are drawn by
+# hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 docs=$(realpath "$(dirname "$0")/..")
@@ -36,3 +37,4 @@ pictures wide_head memory phases -- \
 pictures batch_norm loss -- \
     compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \
     --devices 4 --epochs 1 --lr 0.05 --sync-bn --quiet
+python3 "$docs/pictures/sampler.py" "$duet"
