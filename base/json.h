@@ -40,7 +40,8 @@ void json_string(struct json_writer *w, const char *key, const char *text);
  * null. */
 void json_number(struct json_writer *w, const char *key, double value);
 void json_integer(struct json_writer *w, const char *key, int64_t value);
-/* Writes value / 1000 exactly: 12345 as 12.345. */
+/* Writes value / 1000: 12345 as 12.345. A reader that multiplies by 1000 gets the value, whether it
+ * rounds or cuts: where cutting would give less by one, a millionth is added. */
 void json_thousandths(struct json_writer *w, const char *key, int64_t value);
 void json_natural(struct json_writer *w, const char *key, uint64_t value);
 void json_boolean(struct json_writer *w, const char *key, int value);

@@ -106,10 +106,17 @@ void json_integer(struct json_writer *w, const char *key, int64_t value) {
     fprintf(w->file, "%" PRId64, value);
 }
 
+/* Above this a millionth is lost in a double. */
+static const uint64_t MOST_THOUSANDTHS = UINT64_C(1) << 43;
+
 void json_thousandths(struct json_writer *w, const char *key, int64_t value) {
     uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    /* The double nearest to 1.001, times 1000, is 1000.999...: a millionth more, and what is left
+     * of it without its fraction is the value again. */
+    int short_of_it = size < MOST_THOUSANDTHS && (uint64_t)((double)size / 1000 * 1000) != size;
     before_value(w, key);
-    fprintf(w->file, "%s%" PRIu64 ".%03" PRIu64, value < 0 ? "-" : "", size / 1000, size % 1000);
+    fprintf(w->file, "%s%" PRIu64 ".%03" PRIu64 "%s", value < 0 ? "-" : "", size / 1000,
+            size % 1000, short_of_it ? "001" : "");
 }
 
 void json_natural(struct json_writer *w, const char *key, uint64_t value) {

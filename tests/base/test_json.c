@@ -27,7 +27,7 @@ static void write_all(struct json_writer *w) {
     json_integer(w, "least", INT64_MIN);
     json_array(w, "thousandths");
     json_thousandths(w, NULL, 12345), json_thousandths(w, NULL, 7), json_thousandths(w, NULL, -1),
-        json_thousandths(w, NULL, INT64_MIN);
+        json_thousandths(w, NULL, INT64_MIN), json_thousandths(w, NULL, 1001);
     json_close(w);
     json_array(w, "list");
     json_boolean(w, NULL, 1);
@@ -44,7 +44,7 @@ Test(json, writes_what_it_reads, .timeout = 30) {
     cr_assert_eq(code, OK, "%s", error_message());
     cr_assert(strstr(text, "tab\\t bell\\u0007 \xc3\xa9 \xf0\x9f\x98\x80 bad\\ufffd\\ufffd end"));
     cr_assert(strstr(text, "\"nan\": null, \"inf\": null"));
-    cr_assert(strstr(text, "[12.345, 0.007, -0.001, -9223372036854775.808]"));
+    cr_assert(strstr(text, "[12.345, 0.007, -0.001, -9223372036854775.808, 1.001001]"));
     cr_assert(strstr(text, "\"list\": [true, null, {}]"));
     struct json *j;
     cr_assert_eq(json_parse("test", text, strlen(text), &j), OK, "%s", error_message());
