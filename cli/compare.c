@@ -1,5 +1,4 @@
 /* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,14 +73,6 @@ static int write_files(struct run_files *files, const struct comparison *c, cons
     return code;
 }
 
-static void show_allreduce(const struct run_record *ddp) {
-    if (!*ddp->choice) return;
-    printf("allreduce: %s; buckets of", ddp->choice);
-    for (int b = 0; b < ddp->bucket_count; b++)
-        printf("%s %" PRId64, b ? "," : "", ddp->bucket_bytes[b]);
-    printf(" bytes\n");
-}
-
 /* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
@@ -92,7 +83,7 @@ static void show(const struct comparison *c) {
     printf("\n%s on %s, %s: %d steps in %d epoch%s\n", first->model, first->dataset, devices.words,
            first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
     batch_line(stdout, c->run);
-    show_allreduce(&c->run[MODE_DDP]);
+    allreduce_lines(stdout, &c->run[MODE_DDP]);
     printf("\n");
     compare_table(stdout, c->run);
     busy_line(stdout, c->run);

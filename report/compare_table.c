@@ -2,6 +2,7 @@
  * figure. */
 #include "report/compare_table.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "report/machine.h"
@@ -203,25 +204,40 @@ void busy_line(FILE *file, const struct run_record *run) {
 void batch_line(FILE *file, const struct run_record *run) {
     const struct columns c = columns_of(run);
     const struct run_record *first = c.run[0];
+    struct text batch = {.used = 0}, text = {.used = 0};
     for (int i = 0; i < c.count; i++) {
         const struct run_record *r = c.run[i];
         char share[32];
         share_words(r->batch_size, r->devices, !r->virtual_devices && r->mode == MODE_DP, share);
-        fprintf(file, "%s%s: %s x %d", i ? ", " : "batch: ", mode_title(r->mode), share,
-                r->devices);
+        text_add(&batch, "%s%s: %s x %d", i ? ", " : "batch: ", mode_title(r->mode), share,
+                 r->devices);
     }
-    fprintf(file, " = global %d; ", first->batch_size);
-    if (first->passes > 1) fprintf(file, "%d batches an update; ", first->passes);
-    fprintf(file, "%s, learning rate %g", first->optimizer, first->lr);
+    text_add(&batch, " = global %d", first->batch_size);
+    text_wrap(file, text_width(file), 0, 2, batch.words);
+    if (first->passes > 1) text_add(&text, "%d batches an update; ", first->passes);
+    text_add(&text, "%s, learning rate %g", first->optimizer, first->lr);
     if (first->lr_step)
-        fprintf(file, " x %g every %d epoch%s", first->lr_gamma, first->lr_step,
-                first->lr_step > 1 ? "s" : "");
-    if (!strcmp(first->lr_schedule, "cosine")) fprintf(file, " along a cosine");
+        text_add(&text, " x %g every %d epoch%s", first->lr_gamma, first->lr_step,
+                 first->lr_step > 1 ? "s" : "");
+    if (!strcmp(first->lr_schedule, "cosine")) text_add(&text, " along a cosine");
     if (first->virtual_devices)
-        fprintf(file, "; %d virtual devices, %d duplicates an epoch\n", first->virtual_devices,
-                first->duplicates);
+        text_add(&text, "; %d virtual devices, %d duplicates an epoch", first->virtual_devices,
+                 first->duplicates);
     else
-        fprintf(file, "; virtual devices off\n");
+        text_add(&text, "; virtual devices off");
+    text_wrap(file, text_width(file), 2, 4, text.words);
+}
+
+void allreduce_lines(FILE *file, const struct run_record *ddp) {
+    struct text how = {.used = 0}, buckets = {.used = 0};
+    if (!*ddp->choice) return;
+    text_add(&how, "allreduce: %s", ddp->choice);
+    text_add(&buckets, "buckets of");
+    for (int b = 0; b < ddp->bucket_count; b++)
+        text_add(&buckets, "%s %" PRId64, b ? "," : "", ddp->bucket_bytes[b]);
+    text_add(&buckets, " bytes");
+    text_wrap(file, text_width(file), 0, 2, how.words);
+    text_wrap(file, text_width(file), 0, 2, buckets.words);
 }
 
 void chapter_line(FILE *file, const struct run_record *r) {

@@ -15,9 +15,14 @@ void compare_table(FILE *file, const struct run_record *run);
 void busy_line(FILE *file, const struct run_record *run);
 
 /* Prints how each mode cuts the batch, and the optimizer: "batch: single: 256 x 1, DP: 128 x 2,
- * DDP: 128 x 2 = global 256; sgd, learning rate 0.2; 2 virtual devices, 0 duplicates an epoch".
+ * DDP: 128 x 2 = global 256", and below it "sgd, learning rate 0.2; 2 virtual devices, 0
+ * duplicates an epoch".
  * run[MODE_COUNT]: by mode. */
 void batch_line(FILE *file, const struct run_record *run);
+
+/* Prints the algorithm of DDP's allreduce, and why it, then the sizes of its buckets; nothing where
+ * none was chosen. */
+void allreduce_lines(FILE *file, const struct run_record *ddp);
 
 /* Prints the line that the chapter's program prints: "test acc: 0.84, 2.8 sec/epoch on [cpu(0),
  * cpu(1)]". */

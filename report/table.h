@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-/* Columns on paper: of the row's name, and of each value. */
-enum { TABLE_NAME = 30, TABLE_VALUE = 16 };
+/* Columns on paper: of the row's name, and of each value. With three values a row has 80. */
+enum { TABLE_NAME = 29, TABLE_VALUE = 16 };
 enum { TABLE_CELL = 32 }; /* bytes of a value's text, its end included */
 
 /* Prints one row: `columns` values under each other's columns, right-aligned. */

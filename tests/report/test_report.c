@@ -34,6 +34,8 @@ Test(report, compare_table, .timeout = 30) {
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
     char *head = text_of(compare_table, run);
     has(head, "^seconds an epoch, extrapolated ");
+    for (char *line = strtok(head, "\n"); line; line = strtok(NULL, "\n"))
+        cr_expect_leq(strlen(line), 80, "%s", line);
     free(head);
     run[0].steps_per_epoch = run[1].steps_per_epoch = run[2].steps_per_epoch;
     run[1].training_seconds = 1, run[2].training_seconds = 4;
@@ -79,13 +81,21 @@ Test(report, lines, .timeout = 30) {
     run[1] = make(MODE_DP, 2);
     run[2] = make(MODE_DDP, 2);
     char *text = text_of(batch_line, run);
-    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250; adam, learning "
-              "rate 0.125; 4 "
-              "virtual devices, 3 duplicates an epoch$");
+    has(text, "^batch: single: 250 x 1, DP: 125 x 2, DDP: 125 x 2 = global 250$");
+    has(text, "^  adam, learning rate 0.125; 4 virtual devices, 3 duplicates an epoch$");
     free(text);
     run[0].virtual_devices = 0;
     text = text_of(batch_line, run);
-    has(text, "adam, learning rate 0.125; virtual devices off$");
+    has(text, "^  adam, learning rate 0.125; virtual devices off$");
+    free(text);
+    strcpy(run[2].choice,
+           "ring: it was asked for by name, and these are many words about the reason");
+    run[2].bucket_bytes = calloc(2, sizeof *run[2].bucket_bytes), run[2].bucket_count = 2;
+    run[2].bucket_bytes[0] = 4, run[2].bucket_bytes[1] = 100000;
+    text = text_of(allreduce_lines, &run[2]);
+    has(text, "^allreduce: ring: it was asked for by name, and these are many words about the$");
+    has(text, "^  reason$");
+    has(text, "^buckets of 4, 100000 bytes$");
     free(text);
     const struct {
         int gpus, cores, devices;
