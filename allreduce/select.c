@@ -118,6 +118,7 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
         if (ordered_only && !allreduce_keeps_order(a)) continue;
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;
+        if (!text) continue; /* in the hot path of every call nobody reads it */
         used += (size_t)snprintf(costs + used, sizeof costs - used, "%s%s %.3g", used ? ", " : "",
                                  allreduce_algorithm_name(a), cost);
     }

@@ -1,11 +1,12 @@
 /* How fast are the calls of process groups here?
  *
- *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL]
+ *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]
  *
- * For each call and each size from -b to -e, times four: microseconds of a call, the median over
- * many, of the slowest rank. BYTES are those of the larger tensor of a rank. The results are
- * checked before they are timed. bench/torch_group.py times the same calls of PyTorch's gloo and
- * prints the same columns, so that both can be run in turn. */
+ * For each call and each size from -b to -e, times four: microseconds of a call, the median over as
+ * many as -t seconds have room for, of the slowest rank. BYTES are those of the larger tensor of a
+ * rank. The results are checked before they are timed. bench/torch_group.py and bench/mpi_group.c
+ * time the same calls of PyTorch's gloo and of MPI and print the same columns;
+ * bench/compare_group.py runs all three in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,12 @@ static const struct {
     {"send_recv", WINDOW_SEND, 0, 0}, /* rank 0 to rank 1 and back: half of the time */
     {"barrier", WINDOW_BARRIER, 0, 0},
 };
-enum { CALLS = sizeof calls / sizeof *calls, MOST_TIMES = 2000 };
+enum { CALLS = sizeof calls / sizeof *calls, LEAST_TIMES = 5, MOST_TIMES = 2000 };
 
 struct options {
     int n;
     size_t from, to;
+    double seconds;
     const char *call;
 };
 
@@ -72,25 +74,43 @@ static int check(struct group *g, int k, const struct group_call *call, size_t c
     return OK;
 }
 
-/* The median of a call's time in microseconds, of this rank. */
-static int time_call(struct group *g, int k, size_t bytes, float *in, float *out, double *us) {
-    int n = group_size(g), wide = calls[k].parts || calls[k].stacks;
+/* The largest of all ranks' numbers. */
+static int largest(struct group *g, double *x) {
+    struct group_call call = {.what = ALLREDUCE_AUTO,
+                              .count = 1,
+                              .how = {ELEMENT_F64, ELEMENT_MAX},
+                              .input = x,
+                              .output = x};
+    return group_run(g, &call, NULL);
+}
+
+static int time_once(struct group *g, struct group_call call, double *us) {
+    int64_t start = now_ns();
+    int code = make_call(g, call);
+    *us = (double)(now_ns() - start) * 1e-3;
+    return code;
+}
+
+/* The median of a call's time in microseconds, of the slowest rank. */
+static int time_call(struct group *g, int k, size_t bytes, float *in, float *out, double seconds,
+                     double *us) {
+    static double times[MOST_TIMES];
+    int n = group_size(g), wide = calls[k].parts || calls[k].stacks, most = MOST_TIMES;
     size_t count = bytes / sizeof(float) / (wide ? (size_t)n : 1);
     struct group_call call = {.what = calls[k].what, .count = count, .input = in, .output = out};
-    double *times = malloc(MOST_TIMES * sizeof *times);
     for (size_t i = 0; i < bytes / sizeof(float); i++)
         in[i] = 1;
-    int code = make_call(g, call), most = bytes > 1 << 20 ? 20 : bytes > 1 << 16 ? 200 : MOST_TIMES;
-    if (!code) code = check(g, k, &call, count);
-    for (int i = 0; i < most && !code; i++) {
-        int64_t start = now_ns();
-        code = make_call(g, call);
-        times[i] = (double)(now_ns() - start) * 1e-3 / (calls[k].what == WINDOW_SEND ? 2 : 1);
-    }
+    CHECK(make_call(g, call));
+    CHECK(check(g, k, &call, count));
+    CHECK(time_once(g, call, us)); /* says how many there is time for */
+    CHECK(largest(g, us));
+    if (*us * most > seconds * 1e6) most = (int)(seconds * 1e6 / *us);
+    if (most < LEAST_TIMES) most = LEAST_TIMES;
+    for (int i = 0; i < most; i++)
+        CHECK(time_once(g, call, &times[i]));
     qsort(times, (size_t)most, sizeof *times, by_time);
-    *us = times[most / 2];
-    free(times);
-    return code;
+    *us = times[most / 2] / (calls[k].what == WINDOW_SEND ? 2 : 1);
+    return largest(g, us);
 }
 
 static int rank_main(void *context) {
@@ -101,18 +121,10 @@ static int rank_main(void *context) {
     for (int k = 0; k < CALLS && !code; k++)
         for (size_t bytes = o->from; bytes <= o->to && !code; bytes *= 4) {
             double us = 0;
-            float worst;
             if (o->call && strcmp(o->call, calls[k].name)) break;
-            code = time_call(g, k, bytes, in, out, &us);
-            worst = (float)us;
-            struct group_call slowest = {.what = ALLREDUCE_AUTO,
-                                         .count = 1,
-                                         .how = {ELEMENT_F32, ELEMENT_MAX},
-                                         .input = &worst,
-                                         .output = &worst};
-            if (!code) code = group_run(g, &slowest, NULL);
+            code = time_call(g, k, bytes, in, out, o->seconds, &us);
             if (!code && group_rank(g) == 0)
-                printf("%-15s %3d %12zu %12.2f\n", calls[k].name, o->n, bytes, (double)worst);
+                printf("%-15s %3d %12zu %12.2f\n", calls[k].name, o->n, bytes, us);
             if (calls[k].what == WINDOW_BARRIER) break;
         }
     if (code) fprintf(stderr, "group_perf: %s\n", error_message());
@@ -123,11 +135,12 @@ static int rank_main(void *context) {
 }
 
 int main(int argc, char **argv) {
-    struct options o = {.n = 2, .from = 4, .to = 16 << 20};
+    struct options o = {.n = 2, .from = 4, .to = 16 << 20, .seconds = 0.2};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "-n")) o.n = atoi(argv[i + 1]);
         if (!strcmp(argv[i], "-b")) o.from = (size_t)atol(argv[i + 1]);
         if (!strcmp(argv[i], "-e")) o.to = (size_t)atol(argv[i + 1]);
+        if (!strcmp(argv[i], "-t")) o.seconds = atof(argv[i + 1]);
         if (!strcmp(argv[i], "-c")) o.call = argv[i + 1];
     }
     struct launch launch = {.world_size = o.n, .entry = rank_main, .context = &o};

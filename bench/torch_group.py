@@ -1,5 +1,5 @@
 """The calls of bench/group_perf.c by PyTorch's gloo, in the same columns:
-torch_group.py [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL]"""
+torch_group.py [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]"""
 import argparse
 import time
 
@@ -54,8 +54,12 @@ def run(rank, options):
                 if rank == 0:
                     print(f"{name}: {error}")
                 break
+            start = time.perf_counter()
+            call()  # says how many there is time for
+            once = torch.tensor(time.perf_counter() - start)
+            dist.all_reduce(once, dist.ReduceOp.MAX)
             times = []
-            for _ in range(20 if size > 1 << 20 else 200 if size > 1 << 16 else 2000):
+            for _ in range(max(5, min(2000, int(options.t / once.item())))):
                 start = time.perf_counter()
                 call()
                 times.append(time.perf_counter() - start)
@@ -77,5 +81,6 @@ if __name__ == "__main__":
     parser.add_argument("-b", type=int, default=4)
     parser.add_argument("-e", type=int, default=16 << 20)
     parser.add_argument("-c")
+    parser.add_argument("-t", type=float, default=0.2)
     arguments = parser.parse_args()
     mp.spawn(run, (arguments,), arguments.n)

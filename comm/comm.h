@@ -131,6 +131,9 @@ struct comm_wait_reason {
     int peer;
     uint64_t number;  /* of the call in its process group; 0: none */
     double timeout_s; /* deadline of this wait; 0: that of comm_open */
+    /* How long the thread, which has nothing else to do, yields its core and looks again before it
+     * sleeps: longer than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
+    int64_t spin_ns;
 };
 
 /* Returns OK once flag->epoch >= epoch. What the poster wrote before it posted is then visible.

@@ -28,6 +28,7 @@
  * needless system call at each post; no wake-up is lost by it. */
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,8 +41,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "a futex waits on the first four bytes of the epoch");
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
-static const int64_t SPIN_NS = 5000; /* as long as a sleep and a wake-up take */
-enum { SPINS_PER_CLOCK = 16 };       /* looks at the flag between two looks at the clock */
+static const int64_t SPIN_NS = 5000;       /* as long as a sleep and a wake-up take */
+static const int64_t SHORT_SPIN_NS = 1000; /* where yielding comes before sleeping */
+enum { SPINS_PER_CLOCK = 16 };             /* looks at the flag between two looks at the clock */
 
 static int reached(const struct comm_flag *flag, uint64_t epoch) {
     return __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch;
@@ -55,13 +57,23 @@ static void pause_briefly(void) {
 #endif
 }
 
-static int spin(const struct comm_flag *flag, uint64_t epoch) {
-    int64_t end = now_ns() + SPIN_NS;
+static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
+    int64_t end = now_ns() + ns;
     do {
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (reached(flag, epoch)) return 1;
             pause_briefly();
         }
+    } while (now_ns() < end);
+    return 0;
+}
+
+/* The core goes to whoever else can run on it: perhaps the rank that is waited for. */
+static int spin_in_turn(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
+    int64_t end = now_ns() + ns;
+    do {
+        sched_yield();
+        if (reached(flag, epoch)) return 1;
     } while (now_ns() < end);
     return 0;
 }
@@ -76,7 +88,10 @@ static void sleep_on(struct comm_flag *flag, uint64_t epoch, int64_t most_ns) {
 }
 
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait) {
-    if (reached(flag, epoch) || (comm->spin && spin(flag, epoch))) return OK;
+    int64_t spin_ns = wait->reason.spin_ns;
+    if (reached(flag, epoch)) return OK;
+    if (comm->spin && spin(flag, epoch, spin_ns > 0 ? SHORT_SPIN_NS : SPIN_NS)) return OK;
+    if (spin_ns > 0 && spin_in_turn(flag, epoch, spin_ns)) return OK;
     int64_t slice_ns;
     while (!reached(flag, epoch)) {
         CHECK(wait_poll(wait, &slice_ns));

@@ -13,6 +13,10 @@
 #include "base/system_error.h"
 #include "group/state.h"
 
+/* Two ranks that answer each other must not fall asleep in turns: a wake-up takes some 10 us, in
+ * which the other one would fall asleep, too. */
+static const int64_t CALLER_SPIN_NS = 100000;
+
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;
@@ -22,7 +26,8 @@ int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int p
         .step = -1,
         .peer = g->ranks[peer],
         .number = work->number,
-        .timeout_s = g->timeout_s};
+        .timeout_s = g->timeout_s,
+        .spin_ns = runner->in_caller ? CALLER_SPIN_NS : 0};
     if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
     return comm_wait_flag(g->job->comm, flag, epoch, &reason);
 }
@@ -52,8 +57,9 @@ int runner_open(struct runner **out, struct group *g, int mail) {
 }
 
 /* Runs one work; the lock is held before and after, not meanwhile. */
-static void run_now(struct runner *runner, struct work *work) {
+static void run_now(struct runner *runner, struct work *work, int in_caller) {
     runner->now = work;
+    runner->in_caller = in_caller;
     pthread_mutex_unlock(&runner->lock);
     int code = work->call.what == WINDOW_SEND ? run_message(runner, work)
                : work->claims                 ? run_uneven(runner, work)
@@ -75,7 +81,7 @@ static void *runner_main(void *argument) {
         if (!runner->first) break;
         struct work *work = runner->first;
         runner->first = work->next;
-        run_now(runner, work);
+        run_now(runner, work, 0);
     }
     pthread_mutex_unlock(&runner->lock);
     return NULL;
@@ -109,7 +115,7 @@ int run_on(struct runner *runner, struct work *work, int wait) {
     work->runner = runner;
     pthread_mutex_lock(&runner->lock);
     if (wait && !runner->first && !runner->now)
-        run_now(runner, work);
+        run_now(runner, work, 1);
     else
         code = queue(runner, work);
     while (wait && !code && !work->ended)

@@ -94,6 +94,7 @@ struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
     struct group *group;
     struct work *now; /* what is run */
+    int in_caller;    /* 1: in the thread that made the call, and waits for its end */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;

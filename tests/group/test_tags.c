@@ -199,10 +199,7 @@ static int faulty_entry(void *context) {
     }
     if (!code && f->kind == 1) /* a tag that nobody sends; the other comes into the stash */
         code = rank ? begin(g, 0, 0, 3, x, 4, NULL) : begin(g, 1, 1, 4, x, 4, NULL);
-    if (!code && f->kind == 1 && rank == 1) {
-        struct group_call barrier = {.what = WINDOW_BARRIER};
-        code = group_run(g, &barrier, NULL);
-    }
+    if (!code && f->kind == 1 && rank == 1) usleep(900000); /* it waits for nobody itself */
     return end_rank(g, f->page, code);
 }
 
