@@ -798,15 +798,17 @@ void duet_work_free(duet_work *work);
  *     }
  *     duet_ddp_free(ddp);
  *
- * All ranks do the same number of training passes. A parameter that has no part in the loss of some
- * rank makes the next duet_tape_begin fail, in PyTorch's words, unless find_unused_parameters is
- * set. After an error the job has failed, as in process groups. */
+ * All ranks do the same number of training passes, or join. A parameter that has no part in the
+ * loss of some rank makes the next duet_tape_begin fail, in PyTorch's words, unless
+ * find_unused_parameters is set. After an error the job has failed, as in process groups. */
+enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
     double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
     const char *allreduce;      /* as --allreduce of the command; NULL: auto */
     int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
     int no_overlap;             /* 1: sums only behind backward, to see what the overlap is worth */
     int no_broadcast_buffers;   /* 1: broadcast_buffers=False: each rank keeps its own buffers */
+    enum duet_join join;        /* see duet_ddp_join */
 };
 
 /* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
@@ -819,6 +821,16 @@ struct duet_ddp_options {
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
+
+/* Uneven inputs, as PyTorch's `with model.join()`: with options.join each rank calls it behind its
+ * last pass, and a rank that calls it early shadows the passes of the others, with gradients of
+ * zero, until all have come. Then the parameters and buffers of the last of the ranks that trained
+ * longest are everybody's. The state of an optimizer is not.
+ *     DUET_JOIN          sums are divided by the number of all ranks
+ *     DUET_JOIN_ACTIVE   by those that still have batches: divide_by_initial_world_size=False
+ *     DUET_JOIN_THROW    the job ends where some ranks have batches and others have none
+ * Each step is slower with it. It does not go with SyncBatchNorm, but for DUET_JOIN_THROW. */
+int duet_ddp_join(duet_ddp *ddp);
 
 /* Collective, once: from now on every duet_batch_norm in a training pass with these parameters
  * normalises over the samples of all ranks, and the running statistics are theirs. A rank may have

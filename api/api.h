@@ -147,10 +147,9 @@ struct api_layer {
 /* What the tape calls where its parameters have a ddp; api/ knows none: ddp/program.c is behind
  * these functions. */
 struct api_reducer {
-    /* Before each pass, in evaluation too. reduces 1: gradients are summed behind it. */
-    int (*enter)(void *context, int reduces);
-    /* Then, before the forward of an update's first pass. It may move the gradients. */
-    int (*begin)(void *context);
+    /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
+     * be moved; reduces 1: its last, behind which gradients are summed. */
+    int (*enter)(void *context, int opens, int reduces);
     /* Before the backward of its last pass from `root`: what becomes of unused parameters. */
     int (*before)(void *context, struct tape *tape, struct var *root);
     /* The gradient of parameter `index` is complete. */

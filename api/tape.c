@@ -126,11 +126,6 @@ static void begin_update(duet_tape *t) {
     t->passes_of_next = 0;
 }
 
-static int enter_step(const struct api_reducer *reducer, const struct tape_step *step) {
-    CHECK(reducer->enter(reducer->context, step->training && !step->more_passes));
-    return step->training && !step->add_grads ? reducer->begin(reducer->context) : OK;
-}
-
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     if (t->inside_model) return refuse_inside(t, "duet_tape_begin");
@@ -164,7 +159,9 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         step.add_grads = t->pass_of_update > 0;
         step.more_passes = t->pass_of_update + 1 < t->passes_of_update;
     }
-    if (!code && params && params->reducer) code = enter_step(params->reducer, &step);
+    if (!code && params && params->reducer)
+        code = params->reducer->enter(params->reducer->context, step.training && !step.add_grads,
+                                      step.training && !step.more_passes);
     t->passes += pass == DUET_TRAIN;
     if (tape_begin(t->tape, &step)) return tape_error(t->tape);
     api_tape_fail(t, code);

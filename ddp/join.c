@@ -10,14 +10,13 @@
  * in the same order, with zeros, and then updates from the sums like everybody else: so all ranks
  * hold the same parameters and the same state of the optimizer at every step. (PyTorch leaves
  * joined ranks behind and at the end broadcasts the parameters of a rank that was active to the
- * last; the momentum of the others stays behind.) */
+ * last; the momentum of the others stays behind. program_join.c does so too, for programs.) */
 #include <string.h>
 
 #include "base/error.h"
 #include "ddp/state.h"
 
-/* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
-static int bring_zeros(struct ddp *ddp) {
+int ddp_bring_zeros(struct ddp *ddp) {
     struct param_set *params = ddp->params;
     int count = (int)params->arena_count;
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
@@ -39,7 +38,7 @@ static int shadow(struct ddp *ddp, const struct step_block *block, int *active) 
     CHECK(ddp_broadcast_buffers(ddp, r->step_number));
     CHECK(replica_hash_values(r));
     CHECK(replica_log_nothing(r));
-    CHECK(bring_zeros(ddp));
+    CHECK(ddp_bring_zeros(ddp));
     CHECK(ddp_close_step(ddp));
     return replica_update(r);
 }

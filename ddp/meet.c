@@ -20,9 +20,12 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active) {
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(comm_gather(ddp->comm, &mine, sizeof mine, all));
     *active = 0;
-    for (int r = 0; r < world; r++)
+    for (int r = 0; r < world; r++) {
         *active += all[r];
-    if (ddp->config.join == DDP_JOIN_THROW && *active < world) return thrown(ddp, mine);
+        if (all[r]) ddp->source = r;
+    }
+    int uneven = *active && *active < world;
+    if (ddp->config.join == DDP_JOIN_THROW && uneven) return thrown(ddp, mine);
     if (ddp->config.join == DDP_JOIN_ACTIVE && ddp->config.divide && *active)
         ddp->scale = 1.0f / (float)*active;
     return OK;

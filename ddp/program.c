@@ -4,43 +4,36 @@
 
 #include "allreduce/select.h"
 #include "api/api.h"
-#include "ddp/hooks.h"
-#include "ddp/state.h"
+#include "ddp/program.h"
 #include "group/group.h"
 
-struct duet_ddp {
-    struct ddp *ddp;
-    struct duet_params *params;
-    struct api_reducer reducer;
-    struct hooks hooks;
-    int32_t step;     /* for spans and errors */
-    int sync_buffers; /* 1: the next pass begins with rank 0's buffers */
-};
+_Static_assert((int)DUET_JOIN == (int)DDP_JOIN_INITIAL &&
+                   (int)DUET_JOIN_ACTIVE == (int)DDP_JOIN_ACTIVE &&
+                   (int)DUET_JOIN_THROW == (int)DDP_JOIN_THROW,
+               "duet.h repeats them");
 
 /* ---- what the tape calls ---- */
 
-/* duet_params_grad hands out the gradients where they are now. */
-static void show_gradients(struct duet_params *params) {
+/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
+void program_show_gradients(struct duet_params *params) {
     struct param_set *set = &params->set;
     for (int i = 0; i < set->count; i++)
         params->views[set->count + i].t = set->param[i].grad;
 }
 
 /* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
- * before it was one whose gradients were summed, for only such a one follows all ranks' update. */
-static int enter(void *context, int reduces) {
+ * before it was one whose gradients were summed. */
+static int enter(void *context, int opens, int reduces) {
     struct duet_ddp *d = context;
-    if (d->sync_buffers) CHECK(ddp_broadcast_buffers(d->ddp, d->step));
+    int sync = d->sync_buffers;
     d->sync_buffers = reduces;
-    return OK;
-}
-
-/* In the second step the gradients get other places. */
-static int begin(void *context) {
-    struct duet_ddp *d = context;
-    CHECK(ddp_begin(d->ddp, d->step++));
-    show_gradients(d->params);
-    return OK;
+    if (opens) {
+        CHECK(ddp_ended(d->ddp, program_check_join(d)));
+        CHECK(ddp_begin(d->ddp, d->step++));
+        program_show_gradients(d->params);
+    }
+    if (!sync) return OK;
+    return opens && d->join ? program_join_buffers(d) : ddp_broadcast_buffers(d->ddp, d->step);
 }
 
 /* With find_unused_parameters the gradients of the others are zero, and count as ready. */
@@ -78,6 +71,9 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
     config->find_unused = options->find_unused_parameters;
     config->no_overlap = options->no_overlap;
     config->own_buffers = options->no_broadcast_buffers;
+    if (options->join < DUET_JOIN_OFF || options->join > DUET_JOIN_THROW)
+        return fail(ERR_USAGE, "ddp: join %d: see enum duet_join", (int)options->join);
+    config->join = (enum ddp_join)options->join;
     return options->allreduce ? allreduce_algorithm_parse(options->allreduce, &config->algorithm)
                               : OK;
 }
@@ -109,9 +105,10 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     }
     d->params = params;
     d->hooks.group = group;
+    d->join = config.join != DDP_JOIN_OFF;
     d->hooks.device = params->set.device;
-    show_gradients(params);
-    d->reducer = (struct api_reducer){enter, begin, before, ready, finish, config.find_unused, d};
+    program_show_gradients(params);
+    d->reducer = (struct api_reducer){enter, before, ready, finish, config.find_unused, d};
     d->sync_buffers = 1;
     params->reducer = &d->reducer;
     *out = d;

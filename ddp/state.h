@@ -33,6 +33,7 @@ struct ddp {
     int ready_count;
     char *is_ready;   /* [parameters] 1: its gradient is ready in this backward */
     char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
+    int source;       /* with join: the last of the ranks that had input in this step */
     int found_unused; /* 1: some rank has left out some parameter in some step */
 };
 
@@ -59,5 +60,10 @@ int ddp_agree_on_used(struct ddp *ddp);
 /* With config.join, else nothing: how many ranks have input for the step that begins. `mine` 1:
  * this one has. Collective. */
 int ddp_count_active(struct ddp *ddp, int mine, int *active);
+
+/* ---- join.c ---- */
+
+/* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
+int ddp_bring_zeros(struct ddp *ddp);
 
 #endif
