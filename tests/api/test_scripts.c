@@ -111,6 +111,22 @@ Test(scripts, dp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_da
     check_accuracy();
 }
 
+/* ResNet-18 on 8 pictures, on one device, where it has the bits of the command's, and on two. */
+Test(scripts, resnet18_trains_as_the_command_does, .timeout = 200, .init = scratch_make,
+     .fini = scratch_remove) {
+    small_set("train-images-idx3-ubyte", "train-labels-idx1-ubyte", 8, 1);
+    small_set("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", 2, 0);
+    RUN(0, "mkdir {}/data && ln -s .. {}/data/mnist");
+    RUN(0,
+        INSIDE "$build/examples/resnet18 1 4 0.1 mnist 1 ours && $build/duet train --mode single "
+               "--model resnet18 --init d2l --dataset mnist --batch-size 4 --lr 0.1 --epochs 1 "
+               "--save commands --quiet && cmp ours commands");
+    SAYS(" sec/epoch, test acc: ");
+    if (test_short()) return;
+    RUN(0, INSIDE "$build/examples/resnet18 2 8 0.1 mnist 1");
+    SAYS(" sec/epoch, test acc: ");
+}
+
 /* ---- the traps ---- */
 
 static const char *first_labels(int epoch, char line[80]) {
