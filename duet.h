@@ -414,7 +414,7 @@ duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
- *     adaptive     averages              y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
  *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
  *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
@@ -443,6 +443,7 @@ duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
                           double momentum);
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);

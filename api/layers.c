@@ -116,14 +116,23 @@ duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
     return public_var(max_pool2d(t->tape, var_of(x), size, stride));
 }
 
+/* 1: an adaptive pool cannot make such an output. */
+static int refuse_adaptive(duet_tape *t, const char *layer, duet_var *x, int height, int width) {
+    if (api_stuck(t, x) || beyond(t, layer, "height", height, 1) ||
+        beyond(t, layer, "width", width, 1))
+        return 1;
+    return var_of(x)->value.rank == 4 &&
+           too_large(t, layer, var_of(x), var_of(x)->value.dims[1], height, width);
+}
+
 duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int width) {
-    if (api_stuck(t, x) || beyond(t, "adaptive_avg_pool2d", "height", height, 1) ||
-        beyond(t, "adaptive_avg_pool2d", "width", width, 1))
-        return NULL;
-    if (var_of(x)->value.rank == 4 &&
-        too_large(t, "adaptive_avg_pool2d", var_of(x), var_of(x)->value.dims[1], height, width))
-        return NULL;
+    if (refuse_adaptive(t, "adaptive_avg_pool2d", x, height, width)) return NULL;
     return public_var(adaptive_avg_pool2d(t->tape, var_of(x), height, width));
+}
+
+duet_var *duet_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
+    if (refuse_adaptive(t, "adaptive_max_pool2d", x, height, width)) return NULL;
+    return public_var(adaptive_max_pool2d(t->tape, var_of(x), height, width));
 }
 
 /* The running statistics lie side by side, as buffers of one shape do. */

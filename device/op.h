@@ -77,13 +77,15 @@
  *   SUM                       x (O,L,I)     -             -         y (O,I)        -
  *   SPREAD                    dy (O,I)      -             -         dx (O,L,I)     -
  *   EMBEDDING_BACKWARD        dy (N,D)      index I32 (N) -         dw (R,D)       -
+ *   ADAPTIVE_MAX_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
+ *   ADAPTIVE_MAX_POOL_BACKWARD x            dy            -         dx             -
  *
  * Notes to the table:
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
- *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and MATMUL to EMBEDDING_BACKWARD
- *   take PLAIN alone. The ops from
+ *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all from MATMUL on take
+ *   PLAIN alone. The ops from
  *   ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either layout. TO_N16 writes zeros
  *   into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
@@ -94,7 +96,8 @@
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
- *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do.
+ *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do. ADAPTIVE_MAX_POOL
+ *   has the maximum of each window, and its gradient goes where MAX_POOL's goes.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0. The loss of a
  *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
@@ -193,7 +196,9 @@ extern "C" {
     OP(MATMUL,                 matmul,                  "matmul") \
     OP(SUM,                    sum,                     "sum") \
     OP(SPREAD,                 spread,                  "spread") \
-    OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward")
+    OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward") \
+    OP(ADAPTIVE_MAX_POOL_FORWARD,    adaptive_max_pool_forward,   "adaptive max pool forward") \
+    OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,

@@ -176,6 +176,11 @@ int shapes_adaptive_pool_backward(enum op op, const struct op_args *a) {
     return check_adaptive_pool(op, &a->in[0], &a->out[0], "dx");
 }
 
+int shapes_adaptive_max_pool_backward(enum op op, const struct op_args *a) {
+    CHECK(want_same(op, "dx", &a->out[0], &a->in[0]));
+    return check_adaptive_pool(op, &a->in[0], &a->in[1], "dy");
+}
+
 int shapes_dropout(enum op op, const struct op_args *a) {
     const struct dropout_args *p = &a->p.dropout;
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES)

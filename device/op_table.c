@@ -262,4 +262,12 @@ const struct op_row op_table[OP_COUNT] = {
                                .out = {{"dw", "f", 2}},
                                .shapes = shapes_embedding_backward,
                                .per_input = 1},
+    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {.in = {{"x", "f", 4}},
+                                      .out = {{"y", "f", 4}},
+                                      .shapes = shapes_adaptive_pool_forward,
+                                      .per_input = 1 /* as of means: a comparison a pixel */},
+    [OP_ADAPTIVE_MAX_POOL_BACKWARD] = {.in = {{"x", "f", 4}, {"dy", "f", 4}},
+                                       .out = {{"dx", "f", 4}},
+                                       .shapes = shapes_adaptive_max_pool_backward,
+                                       .per_input = 1},
 };

@@ -125,11 +125,18 @@ static int adaptive_pool(struct op_testbed *bed, enum op op) {
                                     {16, 1, 7, 5, 3, 4}, {5, 2, 2, 3, 5, 3},    {2, 1, 1, 1, 1, 1}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        int forward = op == OP_ADAPTIVE_AVG_POOL_FORWARD, in = forward ? 2 : 4, out = 6 - in;
+        int forward = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_MAX_POOL_FORWARD,
+            by_x = op == OP_ADAPTIVE_MAX_POOL_BACKWARD, in = forward ? 2 : 4, out = 6 - in;
         struct op_args a = {
             .in = {trial_random(bed, 4, s[0], s[1], s[in], s[in + 1])},
             .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[out], s[out + 1])}};
         put_special_values(&a.in[0]);
+        if (by_x) {
+            a.in[1] = a.in[0];
+            a.in[0] = trial_random(bed, 4, s[0], s[1], s[2], s[3]);
+            for (size_t k = 0; a.in[0].data && k < tensor_count(&a.in[0]); k++) /* ties */
+                tensor_f32(&a.in[0])[k] = roundf(3 * tensor_f32(&a.in[0])[k]);
+        }
         CHECK(run_trial(bed, op, &a, 0));
         trial_forget(bed);
     }
@@ -314,7 +321,9 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_MAX_POOL_FORWARD:
     case OP_MAX_POOL_BACKWARD: return pool(bed, op);
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD: return adaptive_pool(bed, op);
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
+    case OP_ADAPTIVE_MAX_POOL_FORWARD:
+    case OP_ADAPTIVE_MAX_POOL_BACKWARD: return adaptive_pool(bed, op);
     case OP_DROPOUT2D_FORWARD:
     case OP_DROPOUT2D_BACKWARD: return planes(bed, op);
     case OP_SOFTMAX_FORWARD:

@@ -235,21 +235,39 @@ static int adaptive_avg_pool_backward(struct tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
-struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width) {
-    if (tape_stuck(t, x)) return NULL;
+static int adaptive_max_pool_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->x->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_ADAPTIVE_MAX_POOL_BACKWARD, n, &args, 0);
+}
+
+static struct var *adaptive_pool(struct tape *t, struct var *x, int height, int width,
+                                 const char *name, enum op op, node_backward *backward) {
     const int *d = x->value.dims;
     if (x->value.rank != 4 || height < 1 || width < 1) {
         tape_fail(t, fail(ERR_USAGE,
-                          "adaptive_avg_pool2d: an output of %dx%d does not suit an input of rank "
-                          "%d: check the model",
-                          height, width, x->value.rank));
+                          "%s: an output of %dx%d does not suit an input of rank %d: check the "
+                          "model",
+                          name, height, width, x->value.rank));
         return NULL;
     }
     int dims[4] = {d[0], d[1], height, width};
-    struct node node = {.backward = adaptive_avg_pool_backward, .x = x};
+    struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return tape_append_op(t, OP_ADAPTIVE_AVG_POOL_FORWARD, &node, x->needs_grad);
+    return tape_append_op(t, op, &node, x->needs_grad);
+}
+
+struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width) {
+    if (tape_stuck(t, x)) return NULL;
+    return adaptive_pool(t, x, height, width, "adaptive_avg_pool2d", OP_ADAPTIVE_AVG_POOL_FORWARD,
+                         adaptive_avg_pool_backward);
+}
+
+/* Its kernels take plain tensors alone. */
+struct var *adaptive_max_pool2d(struct tape *t, struct var *x, int height, int width) {
+    if (!(x = to_plain(t, x))) return NULL;
+    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_ADAPTIVE_MAX_POOL_FORWARD,
+                         adaptive_max_pool_backward);
 }
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and

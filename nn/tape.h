@@ -176,6 +176,8 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
 /* y (N,C,height,width): each pixel is the mean of its share of x (N,C,H,W), cut as PyTorch's
  * AdaptiveAvgPool2d cuts; 1 x 1 is the mean of the plane. */
 struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width);
+/* The same with the maximum of each share; PLAIN. */
+struct var *adaptive_max_pool2d(struct tape *t, struct var *x, int height, int width);
 struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
 /* (N,..) -> (N,shape[0],..), a view: each sample has the same numbers in the same order. rank: of
  * the result, 2 to MAX_RANK; shape[rank - 1]. */

@@ -65,6 +65,8 @@ static inline void run_pool(enum op op, const struct op_args *a, struct grid gri
     case OP_MAX_POOL_BACKWARD: RUN_THREADS(k_max_pool_backward, &p, grid); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: RUN_THREADS(k_adaptive_avg_pool_forward, &p, grid); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: RUN_THREADS(k_adaptive_avg_pool_backward, &p, grid); break;
+    case OP_ADAPTIVE_MAX_POOL_FORWARD: RUN_THREADS(k_adaptive_max_pool_forward, &p, grid); break;
+    case OP_ADAPTIVE_MAX_POOL_BACKWARD: RUN_THREADS(k_adaptive_max_pool_backward, &p, grid); break;
     default: cr_assert_fail("%s is no pool", op_name(op));
     }
 }

@@ -162,6 +162,9 @@ static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
                   y = tensor_random(&b->heap, 2, 4, n, 3, rows, columns);
     check(b, OP_ADAPTIVE_AVG_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {y}, .out = {x}}, 0, NULL);
+    struct tensor dx = tensor_like(&b->heap, &x);
+    check(b, OP_ADAPTIVE_MAX_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
+    check(b, OP_ADAPTIVE_MAX_POOL_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 0, NULL);
 }
 
 static void try_dropout2d(struct bed *b, int n, int channels, int side) {
@@ -328,6 +331,7 @@ static void others(struct bed *b) {
     for (int i = 1; i < 4; i++) {
         try_pool(b, 2 * i - 1, i, i % 2 + 1);
         try_dropout2d(b, 2 * i, 7, i);
+        heap_free(&b->heap);
         try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);

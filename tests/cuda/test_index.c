@@ -242,9 +242,17 @@ Test(cuda_index, adaptive_pools_equal_the_reference, .timeout = 120) {
             const int *s = shapes[i];
             struct tensor x = tensor_random(&heap, 1, 4, s[0], 3, s[1], s[2]),
                           y = tensor_random(&heap, 2, 4, s[0], 3, s[3], s[4]);
-            for (int back = 0; back < 2; back++) {
-                enum op op = back ? OP_ADAPTIVE_AVG_POOL_BACKWARD : OP_ADAPTIVE_AVG_POOL_FORWARD;
-                struct op_args want = {.in = {back ? y : x}}, got = want;
+            for (size_t k = 0; k < tensor_count(&x); k++) /* many equal values, and some NaN */
+                tensor_f32(&x)[k] = k % 11 == 5 ? NAN : roundf(3 * tensor_f32(&x)[k]) / 2;
+            for (int k = 0; k < 4; k++) {
+                static const enum op ops[] = {
+                    OP_ADAPTIVE_AVG_POOL_FORWARD, OP_ADAPTIVE_AVG_POOL_BACKWARD,
+                    OP_ADAPTIVE_MAX_POOL_FORWARD, OP_ADAPTIVE_MAX_POOL_BACKWARD};
+                enum op op = ops[k];
+                int back = k % 2;
+                struct op_args want = {.in = {k == 1 ? y : x}}, got;
+                if (k == 3) want.in[1] = y;
+                got = want;
                 want.out[0] = tensor_like(&heap, back ? &x : &y);
                 got.out[0] = tensor_like(&heap, back ? &x : &y);
                 host_reference_kernels[op](&want);

@@ -28,6 +28,8 @@ static int is_free(enum op op, int t, int d) {
     case OP_FILL:
     case OP_SCALE:
     case OP_HASH: return 1;
+    case OP_ADAPTIVE_MAX_POOL_BACKWARD: return t == 1 && d >= 2;
+    case OP_ADAPTIVE_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: return d >= 2;   /* any size from any size */
     case OP_BATCH_NORM_MOMENTS: return t == 0 && d != 1; /* samples and pixels */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes functions.h: what PyTorch's adaptive_avg_pool2d and softmax compute, in float64, for tests/nn/test_functions.c.
+"""Writes functions.h: what PyTorch's adaptive pools and softmax compute, in float64, for tests/nn/test_functions.c.
 
     python3 tests/golden/make_functions.py            needs torch, a second
 
@@ -37,6 +37,8 @@ text = f"""/* Made by make_functions.py with torch {torch.__version__}: facts ab
 """
 for i, (n, c, h, w, p, q) in enumerate(SHAPES):
     text += facts(f"adaptive_{i}", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (p, q)), (n, c, h, w))
+for i, (n, c, h, w, p, q) in enumerate(SHAPES[1:3]):
+    text += facts(f"adaptive_max_{i}", lambda x: torch.nn.functional.adaptive_max_pool2d(x, (p, q)), (n, c, h, w))
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
 text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
 text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))

@@ -22,6 +22,10 @@ static struct var *adaptive(struct tape *t, struct var *x, const int *p) {
     return adaptive_avg_pool2d(t, x, p[0], p[1]);
 }
 
+static struct var *adaptive_max(struct tape *t, struct var *x, const int *p) {
+    return adaptive_max_pool2d(t, x, p[0], p[1]);
+}
+
 static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
     (void)p;
     return softmax(t, x);
@@ -109,6 +113,10 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
            adaptive_1);
     GOLDEN("more out than in", 4, ((int[]){1, 1, 2, 3}), adaptive, ((int[]){5, 3}), 1, adaptive_2);
     GOLDEN("side by side", 4, ((int[]){2, 1, 6, 8}), adaptive, ((int[]){3, 2}), 1, adaptive_3);
+    GOLDEN("maxima of windows that overlap", 4, ((int[]){1, 2, 7, 5}), adaptive_max,
+           ((int[]){3, 4}), 1, adaptive_max_0);
+    GOLDEN("more maxima out than in", 4, ((int[]){1, 1, 2, 3}), adaptive_max, ((int[]){5, 3}), 1,
+           adaptive_max_1);
     GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
     GOLDEN("softmax of 4 dimensions", 4, ((int[]){2, 3, 2, 4}), softmax_of, NULL, 8, softmax_4d);
     GOLDEN("log_softmax of 3", 3, ((int[]){2, 3, 4}), log_softmax_of, NULL, 8, log_softmax_3d);
@@ -159,6 +167,7 @@ static void check_bits(const char *what, int rank, int *dims, function *f, const
 Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("adaptive", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){1, 1}, 3);
     check_bits("adaptive 3x3", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){3, 3}, 27);
+    check_bits("adaptive max", 4, (int[]){0, 3, 7, 4}, adaptive_max, (int[]){3, 3}, 27);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
     check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
     check_bits("softmax of rows", 3, (int[]){0, 3, 7}, softmax_of, NULL, 21);

@@ -12,6 +12,8 @@ THREAD_KERNEL(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(max_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(adaptive_max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(adaptive_max_pool_backward, struct pool, SIMPLE_THREADS)
 
 static const struct op_kernel kernels[] = {
     {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
@@ -20,6 +22,8 @@ static const struct op_kernel kernels[] = {
     {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_backward)},
     {OP_ADAPTIVE_AVG_POOL_FORWARD, DUET_KERNEL(adaptive_avg_pool_forward)},
     {OP_ADAPTIVE_AVG_POOL_BACKWARD, DUET_KERNEL(adaptive_avg_pool_backward)},
+    {OP_ADAPTIVE_MAX_POOL_FORWARD, DUET_KERNEL(adaptive_max_pool_forward)},
+    {OP_ADAPTIVE_MAX_POOL_BACKWARD, DUET_KERNEL(adaptive_max_pool_backward)},
 };
 
 const void *pool_kernel(int i) {

@@ -119,3 +119,42 @@ void reference_adaptive_avg_pool_backward(const struct op_args *a) {
                             *element4(dx, n, c, h, w) += share;
                 }
 }
+
+/* The place of the maximum of window (p, q) of y's, in the plane of x. */
+static int adaptive_argmax(const struct tensor *x, const struct tensor *y, int n, int c, int p,
+                           int q) {
+    struct pool_span rows = pool_span(p, x->dims[2], y->dims[2]),
+                     columns = pool_span(q, x->dims[3], y->dims[3]);
+    int best = rows.begin * x->dims[3] + columns.begin;
+    float most = *element4(x, n, c, rows.begin, columns.begin);
+    for (int h = rows.begin; h < rows.end; h++)
+        for (int w = columns.begin; w < columns.end; w++) {
+            float value = *element4(x, n, c, h, w);
+            if (value > most || isnan(value)) {
+                most = value;
+                best = h * x->dims[3] + w;
+            }
+        }
+    return best;
+}
+
+void reference_adaptive_max_pool_forward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    for (int n = 0; n < y->dims[0]; n++)
+        for (int c = 0; c < y->dims[1]; c++)
+            for (int p = 0; p < y->dims[2]; p++)
+                for (int q = 0; q < y->dims[3]; q++)
+                    *element4(y, n, c, p, q) =
+                        element4(x, n, c, 0, 0)[adaptive_argmax(x, y, n, c, p, q)];
+}
+
+void reference_adaptive_max_pool_backward(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *dy = &a->in[1], *dx = &a->out[0];
+    memset(dx->data, 0, tensor_count(dx) * sizeof(float));
+    for (int n = 0; n < dy->dims[0]; n++)
+        for (int c = 0; c < dy->dims[1]; c++)
+            for (int p = 0; p < dy->dims[2]; p++)
+                for (int q = 0; q < dy->dims[3]; q++)
+                    element4(dx, n, c, 0, 0)[adaptive_argmax(x, dy, n, c, p, q)] +=
+                        *element4(dy, n, c, p, q);
+}
