@@ -1,8 +1,9 @@
 /* Checkpoints of a program: 4 steps have the bits of 2, a checkpoint, a new program that loads it,
- * and 2 more, for every optimizer; the command's checkpoints are read too; zero_grad; and what is
- * refused. */
+ * and 2 more, for every optimizer, and for two ranks; the command's checkpoints are read too;
+ * zero_grad; and what is refused. */
 #include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/api/shared.h"
@@ -132,6 +133,66 @@ Test(api_checkpoint, resumed_training_has_the_same_bits, .timeout = 60) {
         check_resume(api_kinds[k], &o);
         check_resume(api_kinds[k], NULL);
     }
+}
+
+/* ---- two ranks with a duet_ddp: rank 0 saves, both load ---- */
+
+enum { RANKS = 2 };
+
+struct ranks {
+    char file[64];
+    int64_t first, last; /* steps */
+    int save, load;
+    struct numbers numbers[RANKS];
+};
+
+static int train_rank(int rank, void *context) {
+    struct ranks *all = context;
+    struct duet_optimizer_options o;
+    struct program p;
+    duet_group *group = NULL;
+    duet_ddp *ddp = NULL;
+    int code;
+    MUST(duet_optimizer_defaults(&o, "adam"));
+    program_open(&p, "cpu", &o);
+    struct duet_checkpoint c = {.params = p.params, .optimizer = p.optimizer, .tape = p.tape};
+    TRY(duet_group_init(&group, 20));
+    TRY(duet_ddp_create(&ddp, group, p.params, NULL));
+    if (all->load) TRY(duet_checkpoint_load(&c, all->file));
+    HOLDS(c.step == all->first);
+    if (rank) TRY(duet_tensor_scale(p.x, .5f)); /* data of its own */
+    train(&p, .05, all->first, all->last);
+    c.step = all->last;
+    if (all->save && rank == 0) TRY(duet_checkpoint_save(&c, all->file));
+    read_numbers(&p, &all->numbers[rank]);
+out:
+    duet_ddp_free(ddp);
+    duet_group_destroy(&group);
+    program_close(&p);
+    return code;
+}
+
+Test(api_checkpoint, ranks_go_on_with_the_same_bits, .timeout = 60) {
+    struct ranks *all =
+        mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct numbers whole[RANKS];
+    cr_assert_neq((void *)all, MAP_FAILED);
+    file_name(all->file);
+    all->last = STEPS;
+    MUST(duet_spawn(RANKS, train_rank, all));
+    memcpy(whole, all->numbers, sizeof whole);
+    cr_assert_arr_eq(whole[0].values, whole[1].values, sizeof whole[0].values);
+    all->last = 2, all->save = 1;
+    MUST(duet_spawn(RANKS, train_rank, all));
+    cr_assert_arr_neq(whole[0].values, all->numbers[0].values, sizeof whole[0].values);
+    all->first = 2, all->last = STEPS, all->save = 0, all->load = 1;
+    MUST(duet_spawn(RANKS, train_rank, all));
+    for (int r = 0; r < RANKS; r++) {
+        cr_assert_arr_eq(all->numbers[r].values, whole[r].values, sizeof whole[r].values);
+        cr_assert(r || !memcmp(all->numbers[r].running, whole[r].running, sizeof whole->running));
+    }
+    unlink(all->file);
+    munmap(all, sizeof *all);
 }
 
 /* A program goes on from a checkpoint of `duet train`. */
