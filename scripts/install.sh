@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The work of `make install`: PREFIX=... VERSION=... LIBS=... scripts/install.sh BUILD_DIR [DESTDIR]
+# The work of `make install`:
+# PREFIX=... VERSION=... LIBS=... STATIC_LIBS=... scripts/install.sh BUILD_DIR [DESTDIR]
 set -eu
 build=$1 root=${2:-}$PREFIX
 set -x
@@ -13,5 +14,5 @@ for example in examples/*; do
     install -D -m 644 "$example" "$root/share/doc/duet/$example"
 done
 install -d "$root/lib/pkgconfig"
-sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|" duet.pc.in \
-    >"$root/lib/pkgconfig/duet.pc"
+sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|; s|@STATIC_LIBS@|$STATIC_LIBS|" \
+    duet.pc.in >"$root/lib/pkgconfig/duet.pc"

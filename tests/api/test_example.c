@@ -60,14 +60,16 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
     one_more_layer();
     RUN(0, "cd {}/stage/opt/duet/share && grep -q '^.TH \"duet\" 1' man/man1/duet.1"
            " && bash -n bash-completion/completions/duet && ls doc/duet/examples/my_model.c");
-    /* The library links into programs that are built in other ways. */
-    RUN(0,
-        "printf '#include <duet.h>\\nint main(void) { return duet_time() > 0 ? 0 : 1; }\\n' >{}/p.c"
-        " && cp {}/p.c {}/p.cc && export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
-        " && words=$(pkg-config --static --define-variable=prefix={}/stage/opt/duet --cflags "
-        "--libs duet)"
-        " && cc -fsanitize=address {}/p.c $words -o {}/p && {}/p"
-        " && { ! command -v c++ || { c++ {}/p.cc $words -o {}/p && {}/p; }; }");
+    RUN(0, "diff -r examples {}/stage/opt/duet/share/doc/duet/examples");
+    /* The library links into programs that are built in other ways: with a sanitizer, in C++ and,
+     * where the other libraries are there for it, without shared ones. */
+    RUN(0, "export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
+           " && words=$(pkg-config --static --define-variable=prefix={}/stage/opt/duet --cflags "
+           "--libs duet) && others=$(pkg-config --static --libs-only-l duet | sed s/-lduet//)"
+           " && cc -fsanitize=address examples/all_reduce.c $words -o {}/p && {}/p"
+           " && { ! command -v c++ || { c++ tests/api/installed.cc $words -o {}/p && {}/p; }; }"
+           " && { ! echo 'int main(void) { return 0; }' | cc -static -x c - -o {}/p $others || "
+           "{ cc -static examples/all_reduce.c $words -o {}/p && {}/p; }; }");
     /* A program that is the whole command. */
     RUN(0, "cp examples/my_model.c {}/mynet.c && cd {} && export "
            "PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
