@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory that a program has not written yet holds this in each byte: a NaN as a float, an index
- * that is far outside. */
+/* Shared and local memory that a block has not written yet holds this in each byte: a NaN as a
+ * float, an index that is far outside. (Registers hold what the block before left there: to fill
+ * those of a large kernel would take longer than to run it.) */
 enum { RUBBISH = 0xff };
 
 /* ---- faults ---- */
@@ -99,7 +100,6 @@ struct ptx_machine *ptx_machine_new(const struct ptx_grid *grid) {
         ptx_machine_free(m);
         return NULL;
     }
-    memset(m->registers, RUBBISH, m->warp_count * p->register_bytes);
     for (uint32_t i = 0; i < m->warp_count; i++)
         prepare_warp(m, i);
     return m;

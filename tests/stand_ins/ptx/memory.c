@@ -62,13 +62,15 @@ static char *reach_global(struct ptx_warp *w, const struct ptx_access *access, i
 static int reach_shared(struct ptx_warp *w, const struct ptx_access *access,
                         const uint64_t at[PTX_LANES], char *host[PTX_LANES]) {
     struct ptx_machine *m = w->machine;
-    const size_t bytes = m->grid.program->shared_bytes;
-    for (uint32_t lanes = w->mask; lanes; lanes &= lanes - 1) {
+    const uint64_t bytes = m->grid.program->shared_bytes;
+    uint64_t most = 0;
+    PTX_EACH_LANE(most = at[l] > most ? at[l] : most; host[l] = (char *)m->shared + at[l]);
+    if (most >= bytes || access->bytes > bytes - most)
+        PTX_EACH_LANE(if (at[l] >= bytes || access->bytes > bytes - at[l]) return outside(
+            w, access, l, at[l], "the block's shared memory"));
+    for (uint32_t lanes = access->writes ? w->mask : 0; lanes; lanes &= lanes - 1) {
         const int l = __builtin_ctz(lanes);
-        if (at[l] >= bytes || access->bytes > bytes - at[l])
-            return outside(w, access, l, at[l], "the block's shared memory");
-        host[l] = (char *)m->shared + at[l];
-        if (access->writes && !ptx_touch_write(w, l, (uint32_t)at[l], access->bytes)) return 0;
+        if (!ptx_touch_write(w, l, (uint32_t)at[l], access->bytes)) return 0;
     }
     return access->writes || ptx_touch_reads(w, at, access->bytes);
 }

@@ -4,13 +4,17 @@
  *
  * For each few bytes it is kept who wrote and who read them last, and in which interval between
  * barriers. So a missing barrier is found whatever the order in which the warps ran. */
+#include <stdio.h>
+#include <string.h>
+
 #include "tests/stand_ins/ptx/machine.h"
 
 static int race(struct ptx_warp *w, int lane, uint32_t at, const char *does, const char *did,
                 uint32_t other) {
+    char who[20];
+    snprintf(who, sizeof who, other == PTX_MANY ? "several threads" : "thread %u", other);
     ptx_fault(w, PTX_FAULT_RACE, lane,
-              "%s shared memory at %u, which thread %u %s with no barrier between", does, at,
-              other == PTX_MANY ? 0 : other, did);
+              "%s shared memory at %u, which %s %s with no barrier between", does, at, who, did);
     return 0;
 }
 
@@ -36,18 +40,26 @@ static int read_refused(struct ptx_warp *w, int lane, const struct ptx_touch *t)
                       : race(w, lane, at, "reads", "wrote", t->writer);
 }
 
-/* Neighbours mostly read the same: only the first of them is looked at. */
+/* Many lanes read the same: an address is looked at for the first two of them, which is enough to
+ * know that more than one thread has read there. */
 int ptx_touch_reads(struct ptx_warp *w, const uint64_t at[PTX_LANES], uint32_t bytes) {
     struct ptx_machine *m = w->machine;
     const uint32_t now = m->interval;
-    uint64_t before = UINT64_MAX;
-    int shared = 0;
+    const int shift = __builtin_ctz(bytes);
+    uint64_t once[PTX_LANES];
+    uint32_t twice = 0;
+    memset(once, 0xff, sizeof once);
     for (uint32_t lanes = w->mask; lanes; lanes &= lanes - 1) {
         const int l = __builtin_ctz(lanes);
         const uint16_t thread = (uint16_t)(w->first_thread + (uint32_t)l);
-        if (at[l] == before && shared) continue;
-        shared = at[l] == before;
-        before = at[l];
+        const uint32_t slot = (uint32_t)(at[l] >> shift) % PTX_LANES;
+        if (once[slot] != at[l])
+            twice &= ~(1u << slot);
+        else if (twice >> slot & 1)
+            continue;
+        else
+            twice |= 1u << slot;
+        once[slot] = at[l];
         EACH_TOUCH(m, t, (uint32_t)at[l], bytes) {
             if (t->awaited || (t->written == now && t->writer != thread))
                 return read_refused(w, l, t);
