@@ -25,7 +25,7 @@ static int end_of(struct hook_bucket *b) {
     b->work = NULL;
     int code = work ? duet_work_wait(work) : OK;
     if (!code && b->then) code = b->then(&b->seen, b->state);
-    if (!code) duet_work_free(work);
+    duet_work_free(work);
     return code;
 }
 
