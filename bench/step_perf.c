@@ -151,29 +151,6 @@ static void print_row(const struct measured *m) {
     fflush(stdout);
 }
 
-/* Measures one line of the table, and a second with graphs if the first ran on a GPU; `m` has room
- * for both. The weights are saved to be compared. Returns how many ran. */
-static int measure_pair(struct measured *m, const struct run_config *config, const char *folder) {
-    int runs = 0;
-    do {
-        struct measured *now = &m[runs];
-        *now = (struct measured){.config = *config, .graph = runs, .same_bits = -1};
-        now->config.no_graph = !now->graph;
-        snprintf(now->config.save, PATH_BYTES, "%s/%d", folder, runs);
-        measure(now);
-        if (runs == 1 && !m[0].code && !now->code) {
-            now->same_bits = same_files(m[0].config.save, now->config.save);
-            if (!now->same_bits)
-                now->code = fail(ERR_CHECK, "graph and plain end in different weights");
-            snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
-        }
-        print_row(now);
-    } while (++runs < 2 && !strcmp(m[0].kind, "cuda"));
-    for (int i = 0; i < runs; i++)
-        unlink(m[i].config.save);
-    return runs;
-}
-
 /* ---- targets ---- */
 
 struct target {
@@ -199,15 +176,6 @@ static void find_targets(const struct measured *m, int runs, struct target targe
             targets[0].measured = m[i].epoch_s;
         if (c->mode == MODE_DDP && c->devices == 4) targets[1].measured = m[i].first_step_s;
     }
-}
-
-/* Prints the lines that scripts/gpu_check.sh collects. */
-static void print_targets(const struct target *targets) {
-    for (int t = 0; t < 2; t++)
-        if (targets[t].measured >= 0)
-            printf("target: %s | at most %g s | %.4f s | %s\n", targets[t].what, targets[t].most,
-                   targets[t].measured,
-                   targets[t].measured <= targets[t].most ? "reached" : "not reached");
 }
 
 /* ---- the whole ---- */
@@ -243,11 +211,12 @@ static void write_run(struct json_writer *w, const struct measured *m) {
     json_close(w);
 }
 
-static int write_json(struct atomic_file *file, const char *name, const struct measured *m,
-                      int runs) {
+static int write_json(const char *name, const struct measured *m, int runs) {
+    struct atomic_file file = {0};
     struct json_writer w;
     struct target targets[2];
-    json_start(&w, file->file);
+    CHECK(atomic_open(&file, name));
+    json_start(&w, file.file);
     json_object(&w, NULL);
     json_array(&w, "runs");
     for (int i = 0; i < runs; i++)
@@ -266,40 +235,91 @@ static int write_json(struct atomic_file *file, const char *name, const struct m
     }
     json_close(&w);
     json_close(&w);
-    CHECK(json_finish(&w, name));
-    return atomic_commit(file);
+    int code = json_finish(&w, name);
+    if (!code) code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code;
+}
+
+/* Whoever cuts this program off has all that was measured until then. */
+struct report {
+    const char *json; /* the file, "": none */
+    const struct measured *all;
+    int told[2]; /* 1: the target was printed */
+    int code;    /* the first failure to write */
+};
+
+/* Prints a target the moment it is known, in the line that scripts/gpu_check.sh collects, and
+ * writes the JSON anew. `last` was measured last. */
+static void tell(struct report *r, const struct measured *last) {
+    struct target targets[2];
+    int runs = (int)(last - r->all) + 1;
+    find_targets(r->all, runs, targets);
+    for (int t = 0; t < 2; t++) {
+        if (targets[t].measured < 0 || r->told[t]) continue;
+        printf("target: %s | at most %g s | %.4f s | %s\n", targets[t].what, targets[t].most,
+               targets[t].measured,
+               targets[t].measured <= targets[t].most ? "reached" : "not reached");
+        fflush(stdout);
+        r->told[t] = 1;
+    }
+    if (*r->json) CHECK_KEEP(write_json(r->json, r->all, runs), r->code);
+}
+
+/* Measures one line of the table, and a second with graphs if the first ran on a GPU; `m` has room
+ * for both. The weights are saved to be compared. Returns how many ran. */
+static int measure_pair(struct measured *m, const struct run_config *config, const char *folder,
+                        struct report *report) {
+    int runs = 0;
+    do {
+        struct measured *now = &m[runs];
+        *now = (struct measured){.config = *config, .graph = runs, .same_bits = -1};
+        now->config.no_graph = !now->graph;
+        snprintf(now->config.save, PATH_BYTES, "%s/%d", folder, runs);
+        measure(now);
+        if (runs == 1 && !m[0].code && !now->code) {
+            now->same_bits = same_files(m[0].config.save, now->config.save);
+            if (!now->same_bits)
+                now->code = fail(ERR_CHECK, "graph and plain end in different weights");
+            snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
+        }
+        print_row(now);
+        tell(report, now);
+    } while (++runs < 2 && !strcmp(m[0].kind, "cuda"));
+    for (int i = 0; i < runs; i++)
+        unlink(m[i].config.save);
+    return runs;
 }
 
 /* Mode single at every batch; then DP and DDP on each number of devices, at the first batch. */
 static int measure_model(const struct options *o, const char *model, const char *folder,
-                         struct measured *m) {
+                         struct measured *m, struct report *report) {
     int runs = 0;
     struct run_config config = o->base;
     snprintf(config.model, sizeof config.model, "%s", model);
     for (int b = 0; b < o->batch_count; b++) {
         config.batch_size = (int)o->batches[b];
-        runs += measure_pair(m + runs, &config, folder);
+        runs += measure_pair(m + runs, &config, folder, report);
     }
     config.batch_size = (int)o->batches[0];
     for (int d = 0; d < o->device_count && o->devices[d]; d++)
         for (config.mode = MODE_DP; config.mode <= MODE_DDP; config.mode++) {
             config.devices = (int)o->devices[d];
-            runs += measure_pair(m + runs, &config, folder);
+            runs += measure_pair(m + runs, &config, folder, report);
         }
     return runs;
 }
 
 static int run(int argc, char **argv) {
     struct options o;
-    struct atomic_file json = {0};
     static const int MOST = LIST * (LIST + 2 * LIST) * 2;
     struct measured *m = NULL;
-    struct target targets[2];
+    struct report report = {.json = o.json};
     char folder[] = "/tmp/step_perf-XXXXXX";
     int code = OK, runs = 0, made = 0;
     CHECK(parse_options(argc, argv, &o));
-    if (*o.json) CHECK_GOTO(atomic_open(&json, o.json), code, done);
     m = calloc((size_t)MOST, sizeof *m);
+    report.all = m;
     made = mkdtemp(folder) != NULL;
     if (!m || !made)
         CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
@@ -311,10 +331,8 @@ static int run(int argc, char **argv) {
     printf("# model  mode     batch  how       us/step      least       most    epoch s    "
            "images/s first step s  loss\n");
     for (int i = 0; i < o.model_count; i++)
-        runs += measure_model(&o, o.models[i], folder, m + runs);
-    find_targets(m, runs, targets);
-    print_targets(targets);
-    if (json.file) CHECK_GOTO(write_json(&json, o.json, m, runs), code, done);
+        runs += measure_model(&o, o.models[i], folder, m + runs, &report);
+    code = report.code;
     for (int i = 0; i < runs && !code; i++)
         if (m[i].code)
             code = fail(m[i].code, "%s, %s: %s", m[i].config.model, mode_title(m[i].config.mode),
@@ -322,7 +340,6 @@ static int run(int argc, char **argv) {
 done:
     if (made) rmdir(folder);
     free(m);
-    atomic_abandon(&json);
     return code;
 }
 

@@ -58,7 +58,7 @@ $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
-# Everything that needs a GPU, in at most 8 minutes: scripts/gpu_check.sh says what.
+# Everything that needs a GPU, in at most 18 minutes: scripts/gpu_check.sh says what.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks everything that needs a GPU, in at most 8 minutes:
+# Checks everything that needs a GPU, in at most 18 minutes, the most important first:
 #
 #     make gpu-check [PARTS="build doctor"] [OUT=DIR]
 #
@@ -7,9 +7,10 @@
 # set and no test package. Its parts:
 #
 #     build      the program, the benchmarks and the tests that use a GPU
+#     lenet      the time of LeNet's step at batch 256 on one GPU
 #     doctor     duet doctor: is this machine fit, and is every operation right
 #     demo       single, DP and DDP on 2 and 4 devices
-#     step       bench/step_perf: the time of a training step
+#     step       bench/step_perf: the time of other training steps
 #     allreduce  bench/allreduce_perf: sums are right; times beside that of a copy
 #     torch      the same steps in PyTorch, where it is installed
 #     kill       ranks and launcher are killed: what is printed, and what is left behind
@@ -17,9 +18,12 @@
 #     sanitizer  short runs under compute-sanitizer: memcheck and racecheck
 #
 # Each part is a program of its own, scripts/gpu_check/PART.sh, with a time limit. A part that fails
-# or is cut off is reported, and the others go on. After each part the results are written to OUT
-# (default bench/results) as gpu_check-GPU-DATE.json and .txt. The last line is
+# or is cut off is reported, and the others go on. What a part says is printed as it comes. After
+# each part, and whenever a figure with a target is known, the results are written to OUT (default
+# bench/results) as gpu_check-GPU-DATE.json and .txt. The last line is
 # `N passed, N failed, N not here`.
+# A program stays open on each GPU meanwhile, since a driver may need seconds to start when the last
+# one has gone.
 # Exit status: 0 all passed, 1 something failed or was cut off, 2 wrong usage or no GPU.
 #
 # EMULATION=1 tries the script itself on the emulated CUDA runtime of
@@ -30,17 +34,20 @@ cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C # compilers print ASCII quotes, and numbers have a decimal point
 # part | its limit in seconds
 table="build|170
-doctor|75
+lenet|40
+doctor|110
 demo|60
-step|100
-allreduce|60
+step|120
+allreduce|80
 torch|80
 kill|75
-tests|90
-sanitizer|90"
-limit_all=${GPU_CHECK_SECONDS:-465} # for all parts; cutting off the last one takes some seconds
-slower=1 # the emulation needs more time
-[[ -n ${EMULATION-} && -z ${GPU_CHECK_SECONDS-} ]] && slower=5 limit_all=2400
+tests|240
+sanitizer|100"
+# For all parts: the sum of the table's limits, and some seconds to cut off the last one.
+limit_all=${GPU_CHECK_SECONDS:-1080}
+slower=${GPU_CHECK_SLOWER:-1} # the emulation needs more time
+[[ -n ${EMULATION-} && -z ${GPU_CHECK_SECONDS-}${GPU_CHECK_SLOWER-} ]] && slower=5
+limit_all=$((slower * limit_all))
 
 export B=${B:-build} EMULATED=${EMULATION:+1} WORK
 . scripts/gpu_check/common.sh
@@ -67,7 +74,7 @@ hidden=${hidden:-no nvidia-smi that lists one, no /dev/nvidia0}
 gpu_is_here || stop "no GPU here: $hidden: nothing was checked"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/gpu_check.XXXXXX") || exit 2
-current= file=
+current= file= holder=
 run=$$-$RANDOM # in the environment of every process that a part starts
 
 # Ends processes that a part has left behind; they may be in process groups of their own (timeout,
@@ -88,12 +95,20 @@ clean_up() {
     [[ -n $current ]] && kill "$current" 2>/dev/null && wait "$current"
     last_second=$((SECONDS + 2))
     end_the_rest
+    [[ -n $holder ]] && kill -KILL "$holder" 2>/dev/null && wait "$holder" 2>/dev/null
     rm -rf "$WORK"
     [[ -n $file ]] && rm -f "$file.json.new" "$file.txt.new"
 }
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+
+# Keeps a program open on each GPU.
+hold_gpus() {
+    [[ -z $holder && -x $B/bench/gpu_facts ]] || return
+    "$B/bench/gpu_facts" --hold >"$WORK/holder" 2>&1 </dev/null &
+    holder=$!
+}
 
 # ---- the names of the results ----
 
@@ -157,24 +172,38 @@ write_results() {
         stop "$file: cannot be written: is the disk full?"
 }
 
-# Reads the lines `target: WHAT | WANTED | MEASURED | reached or not reached` of a log.
-take_targets() { # LOG
+# Reads the lines `target: WHAT | WANTED | MEASURED | reached or not reached` of a log from a line
+# on, and sets `taken` to how many there are.
+take_targets() { # LOG FIRST
     local what wanted measured reached
     while IFS='|' read -r what wanted measured reached; do
         what=$(trim "$what") wanted=$(trim "$wanted")
         measured=$(trim "$measured") reached=$(trim "$reached")
         printf '  %-78s %-22s %-14s %s\n' "$what" "$wanted" "$measured" "$reached" >>"$WORK/targets"
+        taken=$((taken + 1))
         echo "{\"what\": $(json_text "$what"), \"wanted\": $(json_text "$wanted")," \
             "\"measured\": $(json_text "$measured")," \
             "\"reached\": $(json_yes_no test "$reached" = reached)}" >>"$WORK/targets.json"
-    done < <(sed -n 's/^target: //p' "$1")
+    done < <(sed -n 's/^target: //p' "$1" | tail -n +"$2")
+}
+
+# Prints what a part has said since the last time, and writes new figures down.
+follow() { # NAME LOG
+    local size lines=$taken
+    size=$(wc -c <"$2")
+    ((size > shown)) || return
+    [[ $1 == build ]] || tail -c +$((shown + 1)) "$2" | head -c $((size - shown))
+    shown=$size
+    [[ $(tail -c 1 "$2") == "" ]] || return # a line is not yet complete
+    take_targets "$2" $((taken + 1))
+    ((taken == lines)) || { [[ -n $file ]] && write_results; }
 }
 
 # ---- one part ----
 
 run_part() { # NAME LIMIT
     local name=$1 limit=$2 left=$((limit_all - SECONDS)) begin=$SECONDS log=$WORK/$1.log
-    local status state note left_some=
+    local status state note left_some= shown=0 taken=0
     ((limit > left)) && limit=$left
     if ((limit < 5)); then
         echo "no time was left for it" >"$log"
@@ -187,8 +216,15 @@ run_part() { # NAME LIMIT
         LIMIT=$limit GPU_CHECK_RUN=$run timeout -k 5 "$limit" \
             bash "${GPU_CHECK_PARTS:-scripts/gpu_check}/$name.sh" >"$log" 2>&1 </dev/null &
         current=$!
-        { wait "$current"; } 2>/dev/null # without the shell's own message on how it ended
+        { # without the shell's own message on how it ended
+            while kill -0 "$current"; do
+                sleep 0.1
+                follow "$name" "$log"
+            done
+            wait "$current"
+        } 2>/dev/null
         status=$?
+        follow "$name" "$log"
         current=
         last_second=$((SECONDS + 2))
         end_the_rest && left_some=yes
@@ -207,7 +243,7 @@ run_part() { # NAME LIMIT
     [[ -n $left_some && $state != "cut off" ]] &&
         note="${note:+$note; }left processes, which were ended"
     printf '  %-10s %-9s %4d s  %s\n' "$name" "$state" "$seconds" "$note" | tee -a "$WORK/summary"
-    take_targets "$log"
+    take_targets "$log" $((taken + 1)) # of a last line without an end
     local results=null
     [[ -s $WORK/$name.json ]] && results=$(cat "$WORK/$name.json")
     {
@@ -219,15 +255,18 @@ run_part() { # NAME LIMIT
         echo "\"log_end\": $log_end}"
     } | tr '\n' ' ' >>"$WORK/parts.json"
     echo >>"$WORK/parts.json"
+    [[ $name == build && $state != passed ]] && tail -n 30 "$log"
     [[ $name == build && $state == passed ]] || {
         printf '\n== %s: %s\n' "$name" "$state"
         tail -n $([[ $name == build ]] && echo 30 || echo 150) "$log" | grep -v '^target: '
-    } | tee -a "$WORK/logs"
+    } >>"$WORK/logs"
 }
 
 passed=0 failed=0 not_here=0
 touch "$WORK/summary" "$WORK/targets" "$WORK/targets.json" "$WORK/parts.json" "$WORK/logs"
 for part in "${parts[@]}"; do
+    [[ -n $file || ! -x $B/bench/gpu_facts ]] || describe_machine
+    hold_gpus
     run_part "$part" $((slower * $(grep "^$part|" <<<"$table" | cut -d'|' -f2)))
     [[ -n $file ]] || describe_machine # only now, since it runs a program that `build` makes
     write_results

@@ -28,9 +28,8 @@ to_json() { # RANKS
 perf() { # NAME RANKS WORDS...
     local name=$1 ranks=$2 out=$WORK/allreduce.out status wrong lines
     shift 2
-    "$B/bench/allreduce_perf" -d "$kind" -r "$ranks" "$@" >"$out" 2>&1
-    status=$?
-    cat "$out"
+    "$B/bench/allreduce_perf" -d "$kind" -r "$ranks" "$@" 2>&1 | tee "$out"
+    status=${PIPESTATUS[0]}
     to_json "$ranks" <"$out" >>"$rows"
     lines=$(grep -c '^ *[0-9]' "$out")
     wrong=$(awk '/^ *[0-9]/ && $8 != "0" { n++ } END { print n + 0 }' "$out")

@@ -12,9 +12,8 @@ elif ! "$duet" train --device cpu --model mlp --mlp-hidden 1 --batch-size 1 --st
 fi
 for devices in 2 4; do
     log=$WORK/demo-$devices.log
-    "$duet" demo --device "$device" --devices $devices "${words[@]}" >"$log" 2>&1
-    status=$?
-    cat "$log"
+    "$duet" demo --device "$device" --devices $devices "${words[@]}" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
     times=$(sed -n 's/^seconds an epoch  *//p' "$log" | tr -s ' ')
     same=$(grep -c '^D[DP]*P = single: identical to the bit' "$log")
     if ((status == 0 && same == 2)); then

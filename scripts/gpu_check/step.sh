@@ -10,10 +10,8 @@ perf() { # NAME WORDS...
     local name=$1
     shift
     "$B/bench/step_perf" --device "$device" --data-dir "$folder" --json "$WORK/step-$name.json" \
-        "$@" >"$WORK/step-$name.out" 2>&1
-    local status=$?
-    cat "$WORK/step-$name.out"
-    results+="${results:+, }\"$name\": $(cat "$WORK/step-$name.json" 2>/dev/null || echo null)"
+        "$@" 2>&1 | tee "$WORK/step-$name.out"
+    local status=${PIPESTATUS[0]}
     if ((status == 0)); then
         local graph='/^lenet +single .* graph / && !n++ { print $5 " us a step at batch " $3 }'
         local runs lenet
@@ -23,10 +21,20 @@ perf() { # NAME WORDS...
     else
         check off "steps, $name" "status $status: $(tail -n 1 "$WORK/step-$name.out")"
     fi
-    echo "{$results}" >"$WORK/step.json"
+    collect
 }
 
-results=
+# Puts together what has been measured until now: step_perf writes its JSON after each row.
+collect() {
+    local name results=
+    for name in own library; do
+        [[ -s $WORK/step-$name.json ]] &&
+            results+="${results:+, }\"$name\": $(cat "$WORK/step-$name.json")"
+    done
+    echo "{$results}" >"$WORK/step.json"
+}
+trap 'collect; exit 143' TERM
+
 perf own "${words[@]}"
 if [[ $device == cuda && -z $EMULATED ]]; then
     if "$duet" train --device cuda --cuda-math library --model mlp --steps 1 --quiet \

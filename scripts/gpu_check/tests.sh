@@ -10,7 +10,12 @@ for name in ${TESTS-}; do
 done
 ((${#programs[@]})) || { echo "no test is built"; exit 1; }
 export TEST_SECONDS=$((LIMIT > 20 ? LIMIT - 10 : 10)) # before this part is cut off
-TEST_JOBS=4 scripts/run_tests.sh "$B" "${programs[@]}" | tee "$WORK/tests.out"
+# Programs that share a GPU take turns on it, and their deadlines run on meanwhile.
+gpus=$("$B/bench/gpu_facts" 2>/dev/null | grep -c '^gpu ')
+jobs=$((gpus < 1 ? 1 : gpus > 4 ? 4 : gpus))
+echo "$jobs at a time, on $gpus GPUs"
+export DUET_TEST_SHORT=1
+TEST_JOBS=$jobs scripts/run_tests.sh "$B" "${programs[@]}" | tee "$WORK/tests.out"
 status=${PIPESTATUS[0]}
 echo "note: $(tail -n 1 "$WORK/tests.out")"
 ((status == 0 && bad == 0))

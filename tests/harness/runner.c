@@ -9,6 +9,8 @@
  *
  *     test_x                          runs all tests
  *     test_x --filter 'ring/sums_*'   those whose suite/name matches the shell pattern
+ *     test_x --here --filter ring/x   runs one test in this process, without a timeout: for tools
+ *                                     that look at the program which they start
  *     test_x --list                   prints suite/name, one per line */
 #include "tests/harness/harness.h"
 
@@ -143,9 +145,17 @@ static enum outcome run_test(const struct harness_test *test) {
     return FAILED;
 }
 
+/* A failure that is fatal ends the process itself. */
+static int run_here(const struct harness_test *test) {
+    if (test->init) test->init();
+    test->body();
+    if (test->fini) test->fini();
+    return atomic_load(&page->failed) ? 1 : 0;
+}
+
 int main(int argc, char **argv) {
     const char *filter = NULL;
-    bool list = false;
+    bool list = false, here = false;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--filter") && i + 1 < argc)
             filter = argv[++i];
@@ -153,6 +163,8 @@ int main(int argc, char **argv) {
             filter = argv[i] + 9;
         else if (!strcmp(argv[i], "--list"))
             list = true;
+        else if (!strcmp(argv[i], "--here"))
+            here = true;
         /* options of Criterion, without a meaning here */
         else if (strncmp(argv[i], "-j", 2) && strcmp(argv[i], "--verbose")) {
             fprintf(stderr, "%s: unknown option: %s: use --filter SUITE/NAME or --list\n", argv[0],
@@ -170,12 +182,17 @@ int main(int argc, char **argv) {
         char path[512];
         snprintf(path, sizeof path, "%s/%s", test->suite, test->name);
         if (test->disabled || (filter && fnmatch(filter, path, FNM_EXTMATCH))) continue;
+        if (here) return run_here(test);
         if (list)
             puts(path);
         else
             count[run_test(test)]++;
     }
     if (list) return 0;
+    if (here) {
+        fprintf(stderr, "%s: no test %s\n", argv[0], filter ? filter : "");
+        return 2;
+    }
     int tested = count[PASSED] + count[FAILED] + count[CRASHED],
         failing = count[FAILED] + count[CRASHED];
     fprintf(stderr, "[====] Synthesis: Tested: %d | Passing: %d | Failing: %d | Crashing: %d \n",

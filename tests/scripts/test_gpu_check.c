@@ -162,3 +162,24 @@ Test(gpu_check, emulated_results_stay_in_the_build_folder, .timeout = 60, .init 
     cr_expect(c.status == 0 && strstr(c.out, "/b/gpu_check/gpu_check-"), "%s", c.out);
     cli_free(&c);
 }
+
+/* The limits of the parts add up: with all time used by each, the last one still has its own. */
+Test(gpu_check, limits_add_up, .timeout = 60, .init = make_place, .fini = cli_folder_remove) {
+    static const char *const parts[] = {"build",     "doctor", "lenet", "demo",  "step",
+                                        "allreduce", "torch",  "kill",  "tests", "sanitizer"};
+    char path[64];
+    int sum = 0, limit;
+    struct cli c;
+    setenv("GPU_CHECK_SLOWER", "1", 1);
+    for (int i = 0; i < 10; i++) {
+        snprintf(path, sizeof path, "p/%s.sh", parts[i]);
+        put_script(path, "echo limit=$LIMIT\n");
+    }
+    cli_run(&c, "build doctor lenet demo step allreduce torch kill tests sanitizer");
+    for (const char *at = c.out;
+         (at = strstr(at, "at most ")) && sscanf(at, "at most %d s", &limit); at++)
+        sum += limit;
+    cr_expect(sum > 600 && sum <= 1080, "%d s: %s", sum, c.out);
+    cr_expect(strstr(c.out, "10 passed, 0 failed, 0 not here"), "%s", c.out);
+    cli_free(&c);
+}

@@ -13,6 +13,30 @@ static struct json *run_real(const char *part, int status) {
     return json_of(result("", "json"));
 }
 
+/* What step_perf has measured when it is cut off is not lost: figures with a target, and its JSON.
+ */
+Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 60, .init = make_place,
+     .fini = cli_folder_remove) {
+    unlink("b/bench");
+    cr_assert_eq(mkdir("b/bench", 0777), 0);
+    put_script("b/bench/make_data", "#!/usr/bin/env bash\nmkdir -p $1\n");
+    put_script("b/bench/step_perf",
+               "#!/usr/bin/env bash\n"
+               "while (($#)); do [[ $1 == --json ]] && echo '{\"runs\": [7]}' >$2; shift; done\n"
+               "echo 'target: an epoch | at most 0.05 s | 0.04 s | reached'\n"
+               "cp $OUT/*.json $OUT/../before 2>/dev/null\nsleep 1\n"
+               "cp $OUT/*.json $OUT/../during\nsleep 100\n");
+    setenv("GPU_CHECK_SECONDS", "8", 1);
+    put_script("b/bench/gpu_facts", "#!/usr/bin/env bash\n[[ $1 == --hold ]] && exec sleep 100\n"
+                                    "echo 'gpu 0: A GPU | sm_90'\n");
+    struct json *root = run_real("step", 1), *during = json_of("during");
+    cr_expect_eq(json_int(root, "parts/0/results/own/runs/0"), 7);
+    cr_expect_str_eq(json_text(root, "parts/0/state"), "cut off");
+    cr_expect_eq(json_at(root, "targets")->count, 1);
+    cr_expect_str_eq(json_text(during, "targets/0/measured"), "0.04 s");
+    json_free(root), json_free(during);
+}
+
 Test(gpu_check, demo_and_steps_on_this_machine, .timeout = 240, .init = make_place,
      .fini = cli_folder_remove) {
     struct json *root = run_real("step demo", 0);
@@ -118,8 +142,8 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
     } turns[] = {{"echo '========= ERROR SUMMARY: 0 errors'; [[ $2 == memcheck ]] || "
                   "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'",
                   "", 0},
-                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 7},
-                 {":", "status 0, ", 7},
+                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 8},
+                 {":", "status 0, ", 8},
                  {"[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 0 errors' || "
                   "echo '========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)'",
                   "1 hazard", 2},
@@ -133,13 +157,41 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
         snprintf(text, sizeof text, "#!/usr/bin/env bash\n%s\n", turns[i].says);
         put_script("p/compute-sanitizer", text);
         struct json *root = run_real("sanitizer", turns[i].off ? 1 : 0);
-        cr_expect_eq(json_at(root, "parts/0/checks")->count, 7, "%s", turns[i].says);
+        cr_expect_eq(json_at(root, "parts/0/checks")->count, 8, "%s", turns[i].says);
         cr_expect_str_eq(json_text(root, "parts/0/state"), turns[i].off ? "failed" : "passed");
         int off = checks_off(root, turns[i].words);
         cr_expect(turns[i].off < 0 ? off > 0 : off == turns[i].off, "%s: %d", turns[i].says, off);
         json_free(root);
     }
 }
+
+#if defined CUDA_EMULATION && defined HARNESS_PLAIN
+/* A compute-sanitizer that looks only at the program which it starts, not at what that forks, and
+ * that counts each call of CUDA that fails. Where it has seen no program it has nothing to say. */
+static const char strict[] =
+    "#!/usr/bin/env bash\n"
+    "api=explicit\n"
+    "while [[ $1 == --* ]]; do [[ $1 == --report-api-errors ]] && api=$2; shift 2; done\n"
+    "export EMULATED_SANITIZER=$TMPDIR/seen-$$\n"
+    "\"$@\" || exit\n"
+    "grep -qs program $EMULATED_SANITIZER || exit 0\n"
+    "errors=$(grep -c error $EMULATED_SANITIZER)\n"
+    "[[ $api == no ]] && errors=0\n"
+    "echo \"========= ERROR SUMMARY: $errors errors\"\n";
+
+Test(gpu_check, the_sanitizer_looks_at_what_it_runs, .timeout = 120, .init = make_place,
+     .fini = cli_folder_remove) {
+    char tests[2 * PATH_MAX];
+    snprintf(tests, sizeof tests, "%s/" BUILD_DIR "/tests", cli_root_path);
+    cr_assert_eq(symlink(tests, "b/tests"), 0);
+    tools_first();
+    put_script("p/compute-sanitizer", strict);
+    setenv("GPU_CHECK_FORMS", "recorded", 1);
+    struct json *root = run_real("sanitizer", 0);
+    cr_expect_eq(json_at(root, "parts/0/checks")->count, 2);
+    json_free(root);
+}
+#endif
 
 /* A test that hangs is named before the part is cut off, and the other tests count. */
 Test(gpu_check, a_test_that_hangs_is_named, .timeout = 60, .init = make_place,

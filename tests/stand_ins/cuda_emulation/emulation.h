@@ -41,6 +41,12 @@
  *   EMULATED_CUDA_QUEUE=n        items that may be under way on a stream (1024): a launch beyond
  *                                that waits; 0: no limit
  *   EMULATED_CUDA_LATE_US=n      every item of a stream starts n microseconds late
+ *   EMULATED_START_MS=n          the first context of a process takes n ms, and as many again where
+ *                                no other process of the machine has one (no persistence mode)
+ *   EMULATED_SWITCH_US=n         a GPU that another process of EMULATED_MACHINE used last takes n
+ *                                microseconds to change hands
+ *   EMULATED_SANITIZER=FILE      a line `program` for each program that calls CUDA itself, and
+ *                                `error` for each call that fails: what compute-sanitizer sees
  *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
  *                                host is a SIGSEGV
  *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
@@ -106,7 +112,8 @@ extern struct emulated {
     int multiprocessors, capability, guard, trace;
     int exclusive; /* a context is refused while another process has one */
     int blocking;  /* launches wait for their kernels */
-    int queues;    /* hardware queues of each GPU; 0: as many as there are streams */
+    long start_ms, switch_us;
+    int queues; /* hardware queues of each GPU; 0: as many as there are streams */
     long late_us, queue;
     char machine[32]; /* "": memory is counted for this process alone */
     int forked;       /* 1: a fork of a process that had called CUDA: every call fails here */
@@ -137,6 +144,9 @@ cudaError_t give(cudaError_t error); /* sets the thread's last error, returns `e
 
 struct gpu *current_gpu(void);
 cudaError_t context_open(struct gpu *gpu); /* runtime_context.c; once for each GPU */
+/* Before a piece of work: the GPU changes hands, if another process had it. */
+void context_switch(const struct gpu *gpu);
+void sanitizer_note(const char *what);
 
 /* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
 int fault_now(const char *what);

@@ -75,6 +75,8 @@ static void read_environment(void) {
     if (emulated.queues < 0 || emulated.queues >= 8) emulated.queues = 0;
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;
+    emulated.start_ms = number("EMULATED_START_MS", 0);
+    emulated.switch_us = number("EMULATED_SWITCH_US", 0);
     emulated.late_us = number("EMULATED_CUDA_LATE_US", 0);
     emulated.queue = number("EMULATED_CUDA_QUEUE", 1024);
     if (getenv("EMULATED_MACHINE"))

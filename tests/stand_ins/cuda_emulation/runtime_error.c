@@ -4,6 +4,7 @@
 
 cudaError_t give(cudaError_t error) {
     if (error != cudaSuccess) emulated_self.last_error = error;
+    if (error != cudaSuccess && error != cudaErrorNotReady) sanitizer_note("error\n");
     return error;
 }
 

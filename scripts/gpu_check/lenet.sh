@@ -1,0 +1,11 @@
+# The figure that matters first: LeNet on one GPU at batch 256, plain and as a graph.
+. scripts/gpu_check/common.sh
+words=(--models lenet --batches 256 --devices 0 --epochs 5)
+[[ -n $EMULATED ]] && words=(--models mlp --batches 8 --devices 0 --epochs 3)
+folder=$(pictures full) || exit 1
+"$B/bench/step_perf" --device "$device" --data-dir "$folder" --json "$WORK/lenet.json" \
+    "${words[@]}" 2>&1 | tee "$WORK/lenet.out"
+status=${PIPESTATUS[0]}
+echo "note: $(awk '/^[a-z]+ +single .* graph / { print $1, $5, "us a step at batch", $3 }' \
+    "$WORK/lenet.out")"
+exit "$status"
