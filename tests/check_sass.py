@@ -56,7 +56,7 @@ SHARES = {
     "product_planes<0,3>": 62, "product_planes<0,5>": 68,
     "product_planes<1,3>": 62, "product_planes<1,5>": 68,
     "product<0,0>": 56, "product<1,0>": 54, "product<2,0>": 48, "product<3,0>": 57,
-    "product<4,0>": 64, "product<5,0>": 63, "product<6,0>": 59,
+    "product_narrow": 28, "product<4,0>": 64, "product<5,0>": 63, "product<6,0>": 59,
 }
 
 NAMED = WIDE.keys() | SHARES.keys()

@@ -13,6 +13,7 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/mse.h"
+#include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pool.h"
 #include "tests/device/kernels_common.h"
@@ -118,6 +119,10 @@ static inline void product_block(const void *param, void *shared, struct place a
     const struct product_call *c = param;
     k_product(c->kind, c->tile, c->p, shared, at);
 }
+static inline void narrow_block(const void *param, void *shared, struct place at) {
+    const struct product_call *c = param;
+    k_product_narrow(c->p, shared, at);
+}
 static inline void add_splits_thread(const void *param, struct place at) {
     const struct product_call *c = param;
     k_add_splits(c->kind, c->p, at);
@@ -155,13 +160,19 @@ static inline uint32_t run_product(enum op op, const struct op_args *a, int tile
                        : tile == AS_LAUNCHED && planes_chosen(&p, kind, 0, &q))
         return run_planes(&q, kind);
     cr_assert_neq(tile, PLANES);
+    int narrow = tile == AS_LAUNCHED && narrow_chosen(&p, kind, 0);
     if (tile < 0) tile = (int)product_choose(&p, kind, 0);
-    product_grid(&p, kind, (enum tile)tile, NULL, workspace);
+    if (narrow)
+        narrow_grid(&p, NULL, workspace);
+    else
+        product_grid(&p, kind, (enum tile)tile, NULL, workspace);
     if (p.splits > 1) p.partial = heap_take(&heap, sizeof(float) * p.splits * p.rows * p.cols);
     struct product_call call = {(int)kind, tile, &p};
-    struct grid grid = {p.row_tiles * p.col_tiles * p.splits, (uint32_t)tile_threads(tile)},
+    struct grid grid = {p.row_tiles * p.col_tiles * p.splits,
+                        narrow ? NARROW_THREADS : (uint32_t)tile_threads(tile)},
                 fold = {3, 33};
-    gpu_run_blocks(product_block, &call, sizeof(struct product_shared), grid);
+    gpu_run_blocks(narrow ? narrow_block : product_block, &call,
+                   narrow ? sizeof(struct narrow_shared) : sizeof(struct product_shared), grid);
     if (p.splits > 1) gpu_run_threads(add_splits_thread, &call, fold);
     heap_free(&heap);
     return p.splits;
