@@ -343,7 +343,8 @@ double duet_lr_cosine(double lr, int t_max, int epoch);
  * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
  * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
  * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
- * so nothing of a loader is kept. */
+ * so nothing of a loader is kept. Nor are the masks of dropout inside a duet_data_parallel, which
+ * begin anew. */
 struct duet_checkpoint {
     duet_params *params;
     duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
