@@ -238,6 +238,10 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
     }
     if (kind == OWN) {
         const struct dataset *own = &c->own[train ? 0 : 1];
+        if (own->read && own->classes <= 1 && !own->outputs && !c->classes)
+            return fail(ERR_USAGE,
+                        "--dataset: own: the labels that its function makes are not read: "
+                        "give --classes");
         set->count = own->count, set->shape = own->shape;
         set->classes = own->classes, set->outputs = own->outputs;
     }

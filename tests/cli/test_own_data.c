@@ -44,6 +44,12 @@ Test(own_data, the_model_follows_the_data, .timeout = 60, .init = cli_folder_mak
     cr_expect_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "mynet on own"), "%s", c.out);
     cli_free(&c);
+    be_program("function"); /* labels that only a run would read */
+    cli_run(&c, "estimate --devices 2 --batch-size 12");
+    cr_expect(c.status == 2 && strstr(c.err, "give --classes"), "%s", c.err);
+    cli_free(&c);
+    cli_well("estimate --devices 2 --batch-size 12 --classes 3");
+    be_program("floats");
     cli_well("train --dataset random --steps 2 --samples 32"); /* others are still there */
     cli_well("train --data-on device --steps 2 --batch-size 12");
 }
