@@ -80,6 +80,20 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
     cr_assert_not_null(strstr(output(), "DDP = single: identical to the bit"), "%s", output());
 }
 
+/* The chapter's numbers. */
+Test(api_chapter_example, sums_and_scatters_as_the_chapter, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, BUILD_DIR "/examples/chapter_demos | sed s/cuda/cpu/g");
+    cr_expect_str_eq(
+        output(),
+        "before allreduce:\n  [[1, 1]] on cpu(0)\n  [[2, 2]] on cpu(1)\n"
+        "after allreduce:\n  [[3, 3]] on cpu(0)\n  [[3, 3]] on cpu(1)\n"
+        "input:\n  [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14], [15, 16, 17, 18, 19]] "
+        "on cpu(0)\nload into [cpu(0), cpu(1)]\n"
+        "output:\n  [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] on cpu(0)\n"
+        "  [[10, 11, 12, 13, 14], [15, 16, 17, 18, 19]] on cpu(1)\n");
+}
+
 /* PyTorch's text on DataParallel, in its words: 30 samples over 4 devices are 8 8 8 6, the last 10
  * are 3 3 3 1. The threads' lines come in any order. */
 Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .init = scratch_make,
