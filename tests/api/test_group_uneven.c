@@ -225,9 +225,8 @@ static int work(int rank, void *context) {
     duet_group *group = NULL;
     duet_device *device = NULL;
     int code = DUET_OK;
-    (void)rank;
     TRY(duet_group_init(&group, 30));
-    TRY(duet_devices_open(&device, 1, kind, api_memory(kind)));
+    TRY(duet_device_open(&device, kind, rank, api_memory(kind)));
     for (int begun = 0; begun < 2; begun++) {
         TRY(all_to_all(group, device, begun));
         TRY(all_gather(group, device, begun));
@@ -249,6 +248,15 @@ Test(group_uneven, every_call_on_every_kind_of_device, .timeout = 60) {
     for (int k = 0; k < API_KINDS; k++)
         MUST(duet_spawn(RANKS, work, (void *)api_kinds[k]));
 }
+
+#ifdef CUDA_EMULATION
+/* Each rank has a GPU of its own, which no other GPU can reach. */
+Test(group_uneven, gpus_without_peer_access, .timeout = 60) {
+    setenv("EMULATED_GPUS", "3", 1);
+    setenv("EMULATED_PEER", "0", 1);
+    MUST(duet_spawn(RANKS, work, "cuda"));
+}
+#endif
 
 /* ---- ranks that give other split sizes ---- */
 
