@@ -82,27 +82,28 @@ static int stepwise_open(struct executor **out, const struct executor_ranks *ran
 
 /* ---- a call ---- */
 
+/* All waits of a step in one call, and all posts: a stream that is given back to another process
+ * between two of them costs more than they do. */
 static int wait_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
                       const struct plan_step *step) {
-    int n = e->calls.ranks->n;
+    int n = e->calls.ranks->n, count = 0;
     const struct cuda_flag *own = cuda_flags_of(&e->calls, e->calls.ranks->rank);
+    const uint64_t *awaited[CUDA_FLAGS_AT_ONCE];
     for (int peer = 0; peer < n; peer++)
         if (step->wait_ranks >> peer & 1)
-            CHECK(cuda_flag_wait(s, &own[cuda_flag_at(n, 0, step->wait_kind, peer)].epoch,
-                                 call->base + step->wait_epoch));
-    return OK;
+            awaited[count++] = &own[cuda_flag_at(n, 0, step->wait_kind, peer)].epoch;
+    return cuda_flags_wait(s, awaited, count, call->base + step->wait_epoch);
 }
 
 static int post_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
                       const struct plan_step *step) {
-    int n = e->calls.ranks->n, me = e->calls.ranks->rank;
-    for (int peer = 0; peer < n; peer++) {
-        struct cuda_flag *flags = cuda_flags_of(&e->calls, peer);
+    int n = e->calls.ranks->n, me = e->calls.ranks->rank, count = 0;
+    uint64_t *posted[CUDA_FLAGS_AT_ONCE];
+    for (int peer = 0; peer < n; peer++)
         if (step->post_ranks >> peer & 1)
-            CHECK(cuda_flag_post(s, &flags[cuda_flag_at(n, 0, step->post_kind, me)].epoch,
-                                 call->base + step->post_epoch));
-    }
-    return OK;
+            posted[count++] =
+                &cuda_flags_of(&e->calls, peer)[cuda_flag_at(n, 0, step->post_kind, me)].epoch;
+    return cuda_flags_post(s, posted, count, call->base + step->post_epoch);
 }
 
 static int move(struct executor *e, struct cuda_stream *s, const struct executor_call *call,

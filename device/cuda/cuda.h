@@ -134,6 +134,7 @@ struct cuda_device {
     pthread_mutex_t watch_lock;
     /* The driver's functions that post flags and wait for them (flag.c); NULL: not looked up. */
     void *post_flag, *wait_flag;
+    void *batch_flags; /* several of them in one call; NULL: one by one */
 };
 
 /* ---- code.c ---- */

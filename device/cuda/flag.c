@@ -6,6 +6,8 @@
 #include <string.h>
 
 typedef CUresult flag_function(CUstream stream, CUdeviceptr flag, cuuint64_t epoch, unsigned how);
+typedef CUresult batch_function(CUstream stream, unsigned count, CUstreamBatchMemOpParams *all,
+                                unsigned flags);
 typedef CUresult attribute_function(int *value, CUdevice_attribute attribute, CUdevice device);
 
 /* The CUDA version whose form of these functions is meant: their second form, there since 11.7. */
@@ -45,6 +47,7 @@ int cuda_flag_open(struct cuda_device *d) {
                     "cpu, or a GPU for each rank",
                     d->head.name, d->gpu_name);
     CHECK(find(d, "cuStreamWaitValue64", &d->wait_flag));
+    if (find(d, "cuStreamBatchMemOp", &d->batch_flags)) d->batch_flags = NULL;
     return find(d, "cuStreamWriteValue64", &d->post_flag);
 }
 
@@ -69,6 +72,63 @@ int cuda_flag_post(struct cuda_stream *s, uint64_t *flag, uint64_t epoch) {
 int cuda_flag_wait(struct cuda_stream *s, const uint64_t *flag, uint64_t epoch) {
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
     return enqueue(s, d->wait_flag, flag, epoch, CU_STREAM_WAIT_VALUE_GEQ, "wait for a flag");
+}
+
+/* The driver's record of one post or wait. */
+static CUstreamBatchMemOpParams operation_of(int wait, const uint64_t *flag, uint64_t epoch) {
+    CUstreamBatchMemOpParams o;
+    memset(&o, 0, sizeof o);
+    if (wait) {
+        o.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        o.waitValue.address = (CUdeviceptr)(uintptr_t)flag;
+        o.waitValue.value64 = epoch;
+        o.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    } else {
+        o.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        o.writeValue.address = (CUdeviceptr)(uintptr_t)flag;
+        o.writeValue.value64 = epoch;
+        o.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    return o;
+}
+
+static int enqueue_batch(struct cuda_stream *s, CUstreamBatchMemOpParams *all, int count,
+                         const char *what) {
+    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    batch_function *function;
+    if (s->capturing)
+        return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
+                    what, s->head.device->name);
+    memcpy(&function, &d->batch_flags, sizeof function);
+    CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (unsigned)count, all, 0), what);
+    return OK;
+}
+
+int cuda_flags_post(struct cuda_stream *s, uint64_t *const *flags, int count, uint64_t epoch) {
+    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    CUstreamBatchMemOpParams all[CUDA_FLAGS_AT_ONCE];
+    if (count < 2 || !d->batch_flags) {
+        for (int i = 0; i < count; i++)
+            CHECK(cuda_flag_post(s, flags[i], epoch));
+        return OK;
+    }
+    for (int i = 0; i < count; i++)
+        all[i] = operation_of(0, flags[i], epoch);
+    return enqueue_batch(s, all, count, "post of flags");
+}
+
+int cuda_flags_wait(struct cuda_stream *s, const uint64_t *const *flags, int count,
+                    uint64_t epoch) {
+    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    CUstreamBatchMemOpParams all[CUDA_FLAGS_AT_ONCE];
+    if (count < 2 || !d->batch_flags) {
+        for (int i = 0; i < count; i++)
+            CHECK(cuda_flag_wait(s, flags[i], epoch));
+        return OK;
+    }
+    for (int i = 0; i < count; i++)
+        all[i] = operation_of(1, flags[i], epoch);
+    return enqueue_batch(s, all, count, "wait for flags");
 }
 
 void cuda_flag_release(const struct cuda_device *d, cudaStream_t stream, uint64_t *flag) {

@@ -32,6 +32,13 @@ int cuda_flag_open(struct cuda_device *device);
 int cuda_flag_post(struct cuda_stream *stream, uint64_t *flag, uint64_t epoch);
 int cuda_flag_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t epoch);
 
+/* The same for `count` flags, at most CUDA_FLAGS_AT_ONCE, and one epoch: in one call of the driver,
+ * which a stream runs as one operation. */
+enum { CUDA_FLAGS_AT_ONCE = 64 };
+int cuda_flags_post(struct cuda_stream *stream, uint64_t *const *flags, int count, uint64_t epoch);
+int cuda_flags_wait(struct cuda_stream *stream, const uint64_t *const *flags, int count,
+                    uint64_t epoch);
+
 /* Writes CUDA_FLAG_RELEASED on any stream of the current GPU. It is for the time after a failure,
  * so its own failures are not reported. */
 void cuda_flag_release(const struct cuda_device *device, cudaStream_t stream, uint64_t *flag);

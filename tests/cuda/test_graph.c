@@ -239,7 +239,7 @@ Test(cuda_graph, words_are_no_part_of_a_recording, .timeout = 60) {
     struct device *d = open_gpu(0, 20);
     struct stream *s = device_compute(d);
     struct cuda_stream *stream = (struct cuda_stream *)s;
-    uint64_t *word = (uint64_t *)(void *)test_floats(d, 2), zero = 0, got = 0;
+    uint64_t *word = (uint64_t *)(void *)test_floats(d, 4), zero = 0, got = 0;
     if (cuda_flag_open((struct cuda_device *)d)) cr_skip_test("%s", error_message());
     MUST(stream_write(s, word, &zero, sizeof zero));
     MUST(stream_sync(s));
@@ -258,6 +258,17 @@ Test(cuda_graph, words_are_no_part_of_a_recording, .timeout = 60) {
     MUST(copy_to_host(s, &got, word, sizeof got));
     MUST(stream_sync(s));
     cr_assert_eq(got, 5);
+    /* two in a call, and one by one where the driver has no such call */
+    for (uint64_t epoch = 6; epoch < 8; epoch++) {
+        uint64_t pair[2] = {0}, *words[2] = {word, word + 1};
+        MUST(stream_write(s, word + 1, &zero, sizeof zero));
+        MUST(cuda_flags_post(stream, words, 2, epoch));
+        MUST(cuda_flags_wait(stream, (const uint64_t *const *)words, 2, epoch));
+        MUST(copy_to_host(s, pair, word, sizeof pair));
+        MUST(stream_sync(s));
+        cr_assert(pair[0] == epoch && pair[1] == epoch);
+        ((struct cuda_device *)d)->batch_flags = NULL;
+    }
     device_close(d);
 }
 

@@ -54,6 +54,23 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
     return enqueue(stream, address, value, ITEM_WAIT_VALUE);
 }
 
+/* The driver takes at most 256 in a call, and runs them in order. */
+static CUresult batch_values(CUstream stream, unsigned count, CUstreamBatchMemOpParams *all,
+                             unsigned flags) {
+    if (flags || count > 256) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+        if (all[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+            error = wait_value(stream, all[i].waitValue.address, all[i].waitValue.value64,
+                               all[i].waitValue.flags);
+        if (all[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            error = write_value(stream, all[i].writeValue.address, all[i].writeValue.value64,
+                                all[i].writeValue.flags);
+        if (error != CUDA_SUCCESS) return error;
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult device_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
     if (device < 0 || device >= emulated.count) return CUDA_ERROR_INVALID_DEVICE;
     if (attribute != CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)
@@ -87,6 +104,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, uns
     } known[] = {
         {"cuStreamWriteValue64", (void (*)(void))write_value, 9000},
         {"cuStreamWaitValue64", (void (*)(void))wait_value, 9000},
+        {"cuStreamBatchMemOp", (void (*)(void))batch_values, 8000},
         {"cuDeviceGetAttribute", (void (*)(void))device_attribute, 2000},
         {"cuGetErrorName", (void (*)(void))error_name, 6000},
         {"cuGetErrorString", (void (*)(void))error_string, 6000},
