@@ -29,7 +29,8 @@ static void draw_cell(struct picture *p, const struct strip *s, double x, double
                       int changed) {
     int n = s->hops->n, whole = s->move && dp_move_copies(s->move);
     double stripe = (s->cell - 2) / n;
-    picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
+    if (terms != rank_all(n) && !(whole && terms)) /* else nothing of it would be seen */
+        picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
     for (int r = 0; r < n; r++)
         if (terms >> r & 1)
             picture_box(p, whole ? x : x + r * stripe, y, whole ? s->cell - 2 : stripe + 0.2,
