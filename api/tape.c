@@ -260,6 +260,7 @@ static int backward_from_one(duet_tape *t, struct var *root) {
 
 int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
+    if (t->inside_model) return refuse_inside(t, "duet_backward");
     if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
     struct var *root = var_of(loss);
     enum reduction r;
