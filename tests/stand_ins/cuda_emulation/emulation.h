@@ -44,7 +44,8 @@
  *   EMULATED_START_MS=n          the first context of a process takes n ms, and as many again where
  *                                no other process of the machine has one (no persistence mode)
  *   EMULATED_SWITCH_US=n         a GPU that another process of EMULATED_MACHINE used last takes n
- *                                microseconds to change hands
+ *                                microseconds to change hands; /dev/shm/emulated-machine-NAME,
+ *                                which says who that was, is left behind
  *   EMULATED_SANITIZER=FILE      a line `program` for each program that calls CUDA itself, and
  *                                `error` for each call that fails: what compute-sanitizer sees
  *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
