@@ -13,6 +13,7 @@ Test(ptx_tiles, needs_the_emulated_runtime) {
 
 #include "device/cuda/kernels/algebra.h"
 #include "device/cuda/kernels/launch.h"
+#include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/planes.h"
 #include "tests/nn/layer.h"
 #include "tests/stand_ins/cuda_emulation/use_ptx.h"
@@ -106,6 +107,24 @@ static void check_planes(const char *what, const struct op_args *there, const st
     check_bits(what, there, l);
 }
 
+/* The weight gradient of one channel, and its splits added up. */
+static void check_narrow(const char *what, const struct op_args *there, struct product *p,
+                         enum product_kind kind) {
+    const int first = kernel_number(PRODUCT_KINDS, 0);
+    void *partial;
+    if (!narrow_chosen(p, kind, 0)) return;
+    narrow_grid(p, NULL, CUDA_WORKSPACE_BYTES);
+    cr_assert_gt(p->splits, 1);
+    DONE(cudaMalloc(&partial, sizeof(float) * p->splits * p->rows * p->cols));
+    p->partial = partial;
+    const struct one_launch l[2] = {
+        {product_kernel(first + 6), p, p->row_tiles * p->splits, NARROW_THREADS},
+        {product_kernel(first + 4), p, grid_for((size_t)p->rows * p->cols, SIMPLE_THREADS),
+         SIMPLE_THREADS}};
+    check_bits(what, there, l);
+    DONE(cudaFree(partial));
+}
+
 /* One pass of a layer, in every way. */
 static void check_pass(const struct layer *layer, enum pass pass) {
     struct heap heap = {0};
@@ -133,6 +152,7 @@ static void check_pass(const struct layer *layer, enum pass pass) {
         DONE(cudaFree(partial));
     }
     check_planes(op_name(op), &there, &p, kind);
+    check_narrow(op_name(op), &there, &p, kind);
     args_free(&there);
     heap_free(&heap);
 }
@@ -193,17 +213,15 @@ static void expect_all_ran(void) {
 
 Test(ptx_tiles, every_product_has_the_bits_of_its_text, .timeout = 120) {
     /*                            n  C   H   W   O  k  s  p */
-    static const int convs[][8] = {{3, 5, 9, 11, 20, 3, 1, 1},
-                                   {2, 3, 12, 10, 7, 5, 1, 2},
-                                   {2, 4, 9, 9, 33, 3, 2, 1},
-                                   {1, 34, 13, 13, 34, 5, 1, 0},
-                                   {1, 32, 12, 12, 32, 3, 1, 0}};
+    static const int convs[][8] = {{3, 5, 9, 11, 20, 3, 1, 1},   {2, 3, 12, 10, 7, 5, 1, 2},
+                                   {2, 4, 9, 9, 33, 3, 2, 1},    {1, 34, 13, 13, 34, 5, 1, 0},
+                                   {1, 32, 12, 12, 32, 3, 1, 0}, {5, 1, 9, 8, 23, 3, 1, 1}};
     if (access(PTX_FOLDER, R_OK)) cr_skip_test("no nvcc here: there is no PTX");
     emulated_ptx_use(PTX_FOLDER);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         struct heap heap = {0};
         struct layer layer =
-            i < 5 ? conv_layer(&heap, convs[i]) : linear_layer(&heap, 150, 43, 37, i == 6);
+            i < 6 ? conv_layer(&heap, convs[i]) : linear_layer(&heap, 150, 43, 37, i == 7);
         for (enum pass pass = FORWARD; pass < PASSES; pass++)
             check_pass(&layer, pass);
         heap_free(&heap);
