@@ -1,9 +1,9 @@
 /* duet.h: Duet as a library.
  *
- * It gives you devices with memory of their own, tensors on them, a tape that records a forward
- * pass and runs it backward, and what a training program needs around that: parameters, random
- * numbers and data. That is enough to write data parallelism yourself. The program
- * examples/lenet_from_scratch.c does so; it is a good place to start reading. A program is built by
+ * It gives you devices with memory of their own, tensors on them, parameters and optimizers, a
+ * tape that records a forward pass and runs it backward, random numbers, data and checkpoints.
+ * That is enough to write data parallelism yourself. The program examples/lenet_from_scratch.c
+ * does so; it is a good place to start reading. A program is built by
  *
  *     cc program.c $(pkg-config --cflags --libs duet)
  *
@@ -20,27 +20,32 @@
  *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
  *     duet_sgd(params, 0.1, 1);
  *
- * Of the two finished strategies, duet_data_parallel is DataParallel around your forward function
- * and duet_ddp is DistributedDataParallel around your parameters. duet_command gives a program of
- * yours the whole command `duet`, with a model of your own; examples/my_model.c is such a program.
+ * For several processes there are process groups, with the calls of torch.distributed. Both
+ * finished strategies are here too: duet_ddp is DistributedDataParallel around your parameters,
+ * and duet_data_parallel is DataParallel around your forward function (examples/ddp_train.c and
+ * dp_train.c). Last, you may describe a model once: duet_command then gives your program the
+ * whole command `duet` with this model (examples/my_model.c), and duet_params_create_model gives
+ * its parameters to a training loop of your own. This header has all of it in this order.
  *
  * Errors. A function that returns int returns DUET_OK (0) or a code of enum duet_code, and then
  * duet_error() has one line of text that says what failed. The few that return a number instead
- * say so. A wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object is
- * needed and for a number out of range. A function without a code then does nothing, or returns 0.
+ * say so. A wrong argument is an error and never a crash: DUET_USAGE for a NULL where an object
+ * is needed and for a number out of range. A function without a code then does nothing, or
+ * returns 0.
  *
- * Ownership. All objects are opaque. An object that a function hands out through `out` belongs to
- * the caller, who frees it with the matching *_free; after a failure *out is NULL. Every *_free
- * and *_close takes NULL. Free everything that is on a device before you close the device.
+ * Ownership. All objects are opaque. An object that a function hands out through `out` belongs
+ * to the caller, who frees it with the matching *_free; after a failure *out is NULL. Every
+ * *_free and *_close takes NULL. Free everything that is on a device before you close the
+ * device.
  *
- * Tensors are row-major, with the batch as the first dimension. The letters of a shape: N samples,
- * C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
+ * Tensors are row-major, with the batch as the first dimension. The letters of a shape: N
+ * samples, C channels, H height, W width, K features. A tensor has at most 2^31 - 1 elements.
  *
- * Threads. A device, and all that is on it, may be used by one thread at a time. Different threads
- * may use different devices at once; a copy between two devices uses both. A device works
- * asynchronously where it can, but you need not care: a function that reads a result waits for
- * it. After fork() the child has none of the library's threads. It may open devices of its own, but
- * must not use or close those of its parent. */
+ * Threads. A device, and all that is on it, may be used by one thread at a time. Different
+ * threads may use different devices at once; a copy between two devices uses both. A device
+ * works asynchronously where it can, but you need not care: a function that reads a result waits
+ * for it. After fork() the child has none of the library's threads. It may open devices of its
+ * own, but must not use or close those of its parent. */
 #ifndef DUET_H
 #define DUET_H
 
@@ -228,20 +233,22 @@ int duet_params_count(const duet_params *params);
  * The gradients stay as they are. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
-/* zero_grad: all gradients become 0. A step needs it not, since duet_backward overwrites them; it
- * drops what the passes of duet_tape_accumulate have added up so far. */
+/* zero_grad: all gradients become 0. A training step does not need it, since duet_backward
+ * overwrites them. It drops what the passes of duet_tape_accumulate have added up so far. */
 int duet_zero_grad(duet_params *params);
 
-/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where that
- * is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It is
- * stored in *norm, unless that is NULL. It is summed in double, in the order of the parameters, so
- * it has the same bits on every device and rank. A norm that is not finite is not an error: as in
- * PyTorch, infinite gradients become NaN and the others 0, and NaN spoils all. max_norm: 0 or more.
- * Waits, and reads all gradients into host memory. Call it between duet_backward and the step. */
+/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
+ * that is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It
+ * is stored in *norm, unless that is NULL. It is summed in double, in the order of the
+ * parameters, so it has the same bits on every device and rank. A norm that is not finite is not
+ * an error: as in PyTorch, with an infinite norm infinite gradients become NaN and the others 0,
+ * and with a norm of NaN all become NaN. max_norm is at least 0. Waits, and reads all gradients
+ * into host memory. Call it between duet_backward and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
-/* A buffer: state of a model that no gradient changes, as the running statistics of a batch_norm.
- * That has three of them, in this order; the last may be left out, unless momentum is below 0:
+/* A buffer: state of a model that no gradient changes, such as the running statistics of a
+ * batch_norm. Those are three buffers in this order; the last may be left out, unless momentum is
+ * below 0:
  *
  *     {"bn1.running_mean", DUET_F32, 1, {16}, 0},
  *     {"bn1.running_var", DUET_F32, 1, {16}, 1},
@@ -325,43 +332,6 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
 double duet_lr_step(double lr, int step_size, double gamma, int epoch);
 double duet_lr_cosine(double lr, int t_max, int epoch);
 
-/* ---- checkpoints ----
- *
- * All that a program needs to go on, with the bits of a program that was not interrupted:
- *
- *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
- *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
- *     for (; c.epoch < 10; c.epoch++) {
- *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, c.epoch));
- *         duet_loader_start(loader, c.epoch);
- *         ...                                  // the batches of the epoch
- *         struct duet_checkpoint next = c;
- *         next.epoch++;                        // where a program that loads it begins
- *         if (rank == 0) duet_checkpoint_save(&next, "run.ckpt");
- *     }
- *
- * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
- * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
- * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
- * so nothing of a loader is kept. Nor are the masks of dropout inside a duet_data_parallel, which
- * begin anew. */
-struct duet_checkpoint {
-    duet_params *params;
-    duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
-    duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
-    int epoch;                 /* where the program is, as it counts: kept and given back */
-    int64_t step;
-};
-
-/* Saves all of it; the file appears whole or not at all. Call it between two updates: gradients
- * are not kept. */
-int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
-
-/* Loads it into params, optimizer and tape, made as they were then, and fills in epoch and step.
- * The optimizer gets its learning rate back too; its other options stay those it was made with.
- * After an error DUET_FAILED or DUET_USAGE nothing has changed. */
-int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
-
 /* ---- the tape ----
  *
  * A forward function reads like the formula, and the tape records how to run it backward:
@@ -389,10 +359,10 @@ void duet_tape_seed(duet_tape *tape, uint64_t seed);
 enum duet_pass { DUET_EVALUATE, DUET_TRAIN };
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 
-/* From the next pass on the gradients of `passes` training passes, each with a backward of its own,
- * are added up: they are complete, and the optimizer may use them, behind each such number of
- * passes. 1, as at first: each backward overwrites them. With a duet_ddp the ranks then meet once
- * for all these passes, as with PyTorch's no_sync. */
+/* From the next pass on, the gradients of each `passes` training passes are added up. Each pass
+ * has a backward of its own; after the last of them the gradients are complete, and the
+ * optimizer may use them. With 1, as at first, each backward overwrites them. With a duet_ddp
+ * the ranks meet once for all these passes, as with PyTorch's no_sync. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
@@ -401,43 +371,41 @@ int duet_tape_error(duet_tape *tape);
 
 /* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
  * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
- * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape, whose rows are no
- * samples: a matrix to multiply by. The layers, dropout and the losses refuse it, all other
+ * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape whose rows are not
+ * samples, such as a matrix to multiply by. The layers, dropout and the losses refuse it; all other
  * functions take it. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
 
-/* The layers. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of conv2d, linear
- * and matmul_add adds nothing. x is (N,C,H,W), or (N,K) for linear and matmul_add. size and stride
- * are 1 to 2^20, padding is 0 to 2^20.
+/* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
+ * conv2d, linear and matmul_add adds nothing. x is (N,C,H,W), or (N,K) for linear and matmul_add.
  *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
- *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
- *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
  *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
  *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
- *     add, subtract, multiply            a + b, a - b, a * b, of one shape
- *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
- *                  dimensions one product for each of the leading ones, as for attention:
- *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of a times one b (K,M)
- *     sum, mean    of all elements, shape (1); with _dim over one dimension, which is then gone; -1
- *                  is the last one. They are taken in double
- *     embedding    w (R,D), index int32 (N,...), which must live until backward is done: y
- *                  (N,...,D), the rows that the indices name. An index that is none makes NaN
- *     flatten                            y (N,C*H*W)
- *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
- *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
- *                  dropout2d: each plane
- *     softmax, log_softmax               over the last dimension
- * A model's forward keeps the dimension of samples: there sum and mean of all, those over dimension
- * 0, and matmul with a matrix or a vector as b are refused. */
+ *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
+ *                  int32 (N,...) and must live until backward is done; an index of no row gives NaN
+ * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
+duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
+                          double momentum);
+duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
+
+/* Layers without parameters.
+ *     relu, tanh, sigmoid                of each element
+ *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
+ *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     flatten                            y (N,C*H*W)
+ *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
+ *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
+ *                  dropout2d: each plane
+ *     softmax, log_softmax               over the last dimension */
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
 duet_var *duet_tanh(duet_tape *tape, duet_var *x);
 duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
@@ -445,8 +413,23 @@ duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
-duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
-                          double momentum);
+duet_var *duet_flatten(duet_tape *tape, duet_var *x);
+duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
+duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_softmax(duet_tape *tape, duet_var *x);
+duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
+
+/* Arithmetic.
+ *     add, subtract, multiply            a + b, a - b, a * b, of one shape
+ *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
+ *                  dimensions one product for each of the leading ones, as for attention:
+ *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of a times one b (K,M)
+ *     sum, mean    of all elements, shape (1); with _dim over dimension `dim` (-1: the last one),
+ *                  which the result lacks. They are computed in double
+ * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
+ * sum and mean of all elements or over dimension 0, and matmul with a matrix or a vector as b, are
+ * refused there. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
@@ -455,13 +438,6 @@ duet_var *duet_sum(duet_tape *tape, duet_var *x);
 duet_var *duet_mean(duet_tape *tape, duet_var *x);
 duet_var *duet_sum_dim(duet_tape *tape, duet_var *x, int dim);
 duet_var *duet_mean_dim(duet_tape *tape, duet_var *x, int dim);
-duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
-duet_var *duet_flatten(duet_tape *tape, duet_var *x);
-duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
-duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
-duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
-duet_var *duet_softmax(duet_tape *tape, duet_var *x);
-duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
@@ -492,10 +468,10 @@ duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets
  * samples have their highest score at their label. Either pointer may be NULL. */
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
-/* Runs the tape backward from a loss with the reduction mean or sum, or from a var of one number,
- * as duet_mean(...) makes it, and writes the gradient of every parameter; a parameter that took no
- * part gets zeros. Where gradients are added up, over
- * passes or by a duet_ddp over ranks, a pass has one backward. */
+/* Runs the tape backward from a loss with the reduction mean or sum, or from a var of one
+ * number, as duet_mean(...) makes it, and writes the gradient of every parameter; a parameter
+ * that took no part gets zeros. Where gradients are added up, over passes or by a duet_ddp over
+ * ranks, a pass has one backward. */
 int duet_backward(duet_tape *tape, duet_var *loss);
 
 /* Runs the tape backward from any var, given the gradient with respect to it: a float tensor of the
@@ -526,7 +502,19 @@ int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, in
 /* order[0 .. n) = torch.randperm(n), for n below 214748364. */
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 
-/* ---- data ---- */
+/* ---- data ----
+ *
+ * A data set has samples, and a loader cuts it into batches in host memory:
+ *
+ *     duet_dataset_open(&set, "fashion-mnist", NULL, 1);
+ *     duet_loader_create(&loader, set, 256, 1, 0, 1);
+ *     for (int epoch = 0; epoch < 10; epoch++) {
+ *         struct duet_batch batch;
+ *         duet_loader_start(loader, epoch);
+ *         while (!duet_loader_next(loader, &batch) && batch.n)
+ *             ...                              // make tensors of batch.X and batch.y, and a step
+ *     }
+ */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
  * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
@@ -560,9 +548,9 @@ struct duet_data {
 };
 int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
 
-/* The number of pictures; their shape, which becomes channels, height and width: 1, 28, 28 for the
- * sets above, what the files of `folder` hold, and the shape of your own, filled up with 1; and 1 +
- * the largest label, 0 with targets. Of NULL all are 0. */
+/* count: the number of samples. shape: their channels, height and width. For the sets above that is
+ * 1, 28, 28 or what the files of `folder` hold; the shape of your own data is filled up with 1.
+ * classes: 1 + the largest label, or 0 with targets. Of NULL all are 0. */
 int duet_dataset_count(const duet_dataset *set);
 void duet_dataset_shape(const duet_dataset *set, int shape[3]);
 int duet_dataset_classes(const duet_dataset *set);
@@ -587,9 +575,10 @@ int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, i
  *     duet_loader_create_from(&loader, set, &(struct duet_loader_options){
  *         .batch_size = 32, .shuffle = DUET_SHUFFLE, .rank = rank, .world_size = n});
  *
- * Two traps are said in a line: at the start, by rank 0, how many samples are served twice in every
- * epoch because the ranks do not divide them; and once, that an epoch begins which has just been
- * there, so that its order is the same (a forgotten set_epoch). */
+ * This loader warns of two traps, in one line each. At the start rank 0 says how many samples
+ * are served twice in every epoch, because their number does not divide by that of the ranks.
+ * And the first time that the same epoch begins twice in a row, a line says that the order of
+ * samples is the same again: somebody forgot set_epoch. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
@@ -606,7 +595,7 @@ struct duet_loader_options {
     /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
      * channels, or three for three. std[0] = 0: they stay 0 to 1. */
     double mean[3], std[3];
-    void (*warn)(const char *text, void *context); /* is given these lines; NULL: stderr */
+    void (*warn)(const char *text, void *context); /* is given the warnings; NULL: stderr */
     void *context;
 };
 int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
@@ -631,10 +620,48 @@ struct duet_batch {
 int duet_loader_start(duet_loader *loader, int epoch);
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
 
+/* ---- checkpoints ----
+ *
+ * A checkpoint holds all that a program needs to go on with the bits of a program that was not
+ * interrupted:
+ *
+ *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
+ *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
+ *     for (; c.epoch < 10; c.epoch++) {
+ *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, c.epoch));
+ *         duet_loader_start(loader, c.epoch);
+ *         ...                                  // the batches of the epoch
+ *         struct duet_checkpoint next = c;
+ *         next.epoch++;                        // where a program that loads it begins
+ *         if (rank == 0) duet_checkpoint_save(&next, "run.ckpt");
+ *     }
+ *
+ * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
+ * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
+ * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
+ * so nothing of a loader is kept. The masks of dropout inside a duet_data_parallel are not kept
+ * either: they begin anew. */
+struct duet_checkpoint {
+    duet_params *params;
+    duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
+    duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
+    int epoch;                 /* where the program is, as it counts: kept and given back */
+    int64_t step;
+};
+
+/* Saves all of it; the file appears whole or not at all. Call it between two updates: gradients
+ * are not kept. */
+int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
+
+/* Loads it into params, optimizer and tape, which must be made like those saved, and fills
+ * in epoch and step. The optimizer gets its learning rate back too; its other options stay those
+ * it was made with. After DUET_FAILED or DUET_USAGE nothing has changed. */
+int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
+
 /* ---- process groups: torch.distributed ----
  *
  * Several processes, the ranks, that compute together; each has devices and tensors of its own.
- * They come from the program itself, as with torch.multiprocessing.spawn,
+ * They come from the program itself, as with torch.multiprocessing.spawn:
  *
  *     static int work(int rank, void *context) {
  *         duet_group *group;
@@ -645,24 +672,25 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *         duet_group_destroy(&group);
  *         return code;
  *     }
- *     ...     return duet_exit_status(duet_spawn(4, work, NULL));
  *
- * or from torchrun, mpirun or n shells, with RANK and WORLD_SIZE in the environment of each. All
- * ranks are on one machine. Of jobs that are started by hand at the same time each needs a
- * MASTER_PORT of its own; no port is opened, it is a name.
+ *     int main(void) { return duet_exit_status(duet_spawn(4, work, NULL)); }
  *
- * Calls are collective: all ranks of the group make the same calls in the same order, each with a
- * tensor of the same type and size. The ranks that differ are told so, and a rank that does not
- * come is named when the timeout has passed. After any error but DUET_USAGE the job has failed: all
- * that is left is to destroy the group and to end.
+ * Or `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
+ * environment of each. All ranks are on one machine. Of jobs that are started by hand at the
+ * same time each needs a MASTER_PORT of its own; no port is opened, it is a name.
+ *
+ * Calls are collective: all ranks of the group make the same calls in the same order, each with
+ * a tensor of the same type and size. The ranks that differ are told so, and a rank that does
+ * not come is named when the timeout has passed. After any error but DUET_USAGE the job has
+ * failed: all that is left is to destroy the group and to end.
  *
  * The last argument of a call is its handle. NULL: the call returns when its result is there
- * (async_op=False). Else it returns at once, and *work is to be waited for; until then the tensors
- * must be neither used nor freed.
+ * (async_op=False). Else it returns at once, and *work is to be waited for; until then the
+ * tensors must be neither used nor freed.
  *
  * Terms are added in one fixed order, whatever the number of elements, so all ranks get the same
- * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats of
- * any width. Sums of 16-bit floats are rounded after each addition, and integers wrap around.
+ * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats
+ * of any width. Sums of 16-bit floats are rounded after each addition, and integers wrap around.
  *
  * Threads: one thread at a time uses a group. */
 
@@ -705,10 +733,10 @@ int duet_group_global_rank(const duet_group *group, int rank);
  *                      number `rank` of it
  *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
  *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
- * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be a
- * view of rows. An output must not overlap its input, but may be it, and in place all_gather and
- * gather take rows that are this rank's part of the output, reduce_scatter and scatter give rows
- * that are its part of the input. */
+ * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be
+ * a view of rows. An output must not overlap its input, but some calls work in place: the output
+ * may be the input itself; the input of all_gather and gather may be this rank's part of the
+ * output; the output of reduce_scatter and scatter may be this rank's part of the input. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
@@ -742,9 +770,9 @@ int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const due
                                const int *input_split_sizes, enum duet_reduction op,
                                duet_work **work);
 
-/* Bytes of any length, which the others need not know: what Python sends as an object. Objects that
- * a call brings lie in memory of their own, each for the caller to free(); it need not be freed
- * where the call failed.
+/* Bytes of any length, which the other ranks need not know beforehand: what Python sends as an
+ * object. Each object that a call brings lies in memory of its own, which the caller frees by
+ * free(). After a failure there is nothing to free.
  *     broadcast_object_list   the root's `count` objects; on other ranks `list` is overwritten
  *     all_gather_object       list[r] becomes rank r's object, its own included
  *     gather_object           the same on the root alone; list is NULL elsewhere
@@ -761,10 +789,10 @@ int duet_gather_object(duet_group *group, struct duet_object *list,
 int duet_scatter_object_list(duet_group *group, struct duet_object *object,
                              const struct duet_object *list, int root);
 
-/* Messages from one rank to one other, which arrive in the order in which they were sent. A short
- * message is on its way when send returns; a long one waits for its receiver. from:
- * DUET_ANY_SOURCE takes the first message that comes, of whichever rank; *source (NULL: not wanted,
- * and with a handle it must be) says whose it was. */
+/* Messages from one rank to one other, which arrive in the order in which they were sent. A
+ * short message is on its way when send returns; a long one waits for its receiver. With from =
+ * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says
+ * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. */
 int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work);
 int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work);
 
@@ -778,8 +806,9 @@ int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int
  * with all = 0 the first one. */
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
 
-/* wait: returns when the call has ended, with its code; done: 1 if it has ended, never waits;
- * source: of a recv that was waited for, the rank it came from; free waits too. */
+/* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if
+ * it has ended, and never waits. source returns the rank that a recv came from, once it was
+ * waited for. free waits too. */
 int duet_work_wait(duet_work *work);
 int duet_work_done(duet_work *work);
 int duet_work_source(const duet_work *work);
@@ -787,9 +816,9 @@ void duet_work_free(duet_work *work);
 
 /* ---- DistributedDataParallel ----
  *
- * Around the parameters of each rank: from then on duet_backward leaves gradients that are averaged
- * over the ranks, summed in buckets while backward still runs. All else stays as in a program of
- * one process:
+ * A duet_ddp is made around the parameters of each rank. From then on the gradients that
+ * duet_backward leaves are averages over the ranks, which are summed in buckets while backward
+ * still runs. All else stays as in a program of one process:
  *
  *     duet_ddp_create(&ddp, group, params, NULL);
  *     for (...) {                                     // on every rank, with samples of its own
@@ -800,15 +829,15 @@ void duet_work_free(duet_work *work);
  *     }
  *     duet_ddp_free(ddp);
  *
- * All ranks do the same number of training passes, or join. A parameter that has no part in the
- * loss of some rank makes the next duet_tape_begin fail, in PyTorch's words, unless
- * find_unused_parameters is set. After an error the job has failed, as in process groups. */
+ * All ranks do the same number of training passes, or end with duet_ddp_join. A parameter that
+ * has no part in the loss of some rank makes the next duet_tape_begin fail, in PyTorch's words,
+ * unless find_unused_parameters is set. After an error the job has failed, as in process groups. */
 enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
 struct duet_ddp_options {
     double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
     const char *allreduce;      /* as --allreduce of the command; NULL: auto */
     int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
-    int no_overlap;             /* 1: sums only behind backward, to see what the overlap is worth */
+    int no_overlap;             /* 1: sums only after backward, to see what the overlap is worth */
     int no_broadcast_buffers;   /* 1: broadcast_buffers=False: each rank keeps its own buffers */
     enum duet_join join;        /* see duet_ddp_join */
 };
@@ -819,41 +848,40 @@ struct duet_ddp_options {
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
  * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
- * ranks evaluate, as in PyTorch; else the others are waited for until the timeout. */
+ * ranks must evaluate, as in PyTorch; a rank that does so alone waits until the timeout. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
 
-/* Uneven inputs, as PyTorch's `with model.join()`: with options.join each rank calls it behind its
- * last pass, and a rank that calls it early shadows the passes of the others, with gradients of
- * zero, until all have come. Then the parameters and buffers of the last of the ranks that trained
- * longest are everybody's. The state of an optimizer is not.
+/* The number of buckets: one in the first step, which finds out the order of the gradients. */
+int duet_ddp_buckets(const duet_ddp *ddp);
+
+/* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
+ * last pass. A rank that calls it early shadows the passes of the others, with gradients of zero,
+ * until all have come. Then all ranks get the parameters and buffers of one rank: of those that
+ * trained longest, the one with the highest number. The state of an optimizer is not copied.
  *     DUET_JOIN          sums are divided by the number of all ranks
- *     DUET_JOIN_ACTIVE   by those that still have batches: divide_by_initial_world_size=False
+ *     DUET_JOIN_ACTIVE   by that of those that still have batches:
+ *                        divide_by_initial_world_size=False
  *     DUET_JOIN_THROW    the job ends where some ranks have batches and others have none
- * Each step is slower with it. It does not go with SyncBatchNorm, but for DUET_JOIN_THROW. */
+ * Each step is slower with it. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */
 int duet_ddp_join(duet_ddp *ddp);
 
-/* Collective, once: from now on every duet_batch_norm in a training pass with these parameters
- * normalises over the samples of all ranks, and the running statistics are theirs. A rank may have
- * any number of samples, 0 too. `group` must be that of all ranks. duet_params_free then is
- * collective, unless the job has failed, and must come before duet_group_destroy. */
-int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
-
 /* A communication hook takes the place of the average of a bucket: register_comm_hook.
- * duet_backward calls it for each bucket as soon as the bucket's gradients are there, in the same
- * order on all ranks, in its own thread. What is in `gradients` when it returns DUET_OK is the
- * gradient; it divides by the number of ranks itself. Any other code ends the job with the text of
- * duet_error().
+ * duet_backward calls it, in the thread of duet_backward, for each bucket as soon as the bucket's
+ * gradients are there, in the same order on all ranks. What `gradients` holds when the hook returns
+ * DUET_OK is the gradient, so the hook itself divides by the number of ranks. Any other code ends
+ * the job with the text of duet_error().
  *
  *     static int hook(const struct duet_bucket *bucket, void *context) {
  *         return duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, NULL);
  *     }
  *
- * Backward goes on meanwhile if the hook begins the call with a handle, &work, and returns
- * duet_bucket_then(bucket, work, NULL, NULL), which stands for PyTorch's Future. At its end
- * duet_backward goes through the buckets: it waits for the work, which may be NULL, calls
- * then(bucket, state), unless that is NULL, and frees the handle. `bucket` is valid until then. */
+ * If the hook begins the call with a handle, &work, and returns
+ * duet_bucket_then(bucket, work, NULL, NULL), backward goes on meanwhile. It stands for PyTorch's
+ * Future. At its end duet_backward goes through the buckets: it waits for the work, which may be
+ * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `bucket` is valid
+ * until that is done. */
 struct duet_bucket {
     int index;              /* from 0 */
     int is_last;            /* 1: the last of this backward */
@@ -864,22 +892,27 @@ struct duet_bucket {
 int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state);
 
-/* Once for each ddp, before the first step, and the same on all ranks. */
+/* Registers a hook: once for each ddp, before the first step, and the same on all ranks. */
 int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);
 
-/* Hooks to be registered, with context NULL: the plain average, and PyTorch's fp16_compress_hook
- * and bf16_compress_hook. These round each gradient to 16 bits, divide by the number n of ranks and
- * then sum, and round to 16 bits after each step. So they err by at most (n + 2) u times the mean
- * of |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for bf16. In fp16 numbers below
- * 6e-5 err by up to (n + 1) 2^-24, and those beyond 65504 become infinite. */
+/* Hooks that come with Duet, to be registered with context NULL: the plain average, and PyTorch's
+ * fp16_compress_hook and bf16_compress_hook. The last two round each gradient to 16 bits, divide by
+ * the number n of ranks and then sum, and round to 16 bits after each step. So they err by at most
+ * (n + 2) u times the mean of |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for
+ * bf16. In fp16, numbers below 6e-5 err by up to (n + 1) 2^-24, and numbers beyond 65504 become
+ * infinite. */
 int duet_allreduce_hook(const struct duet_bucket *bucket, void *context);
 int duet_fp16_compress_hook(const struct duet_bucket *bucket, void *context);
 int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
 
-/* The number of buckets: one in the first step, which finds out the order of the gradients. */
-int duet_ddp_buckets(const duet_ddp *ddp);
+/* SyncBatchNorm: collective, once. From then on every duet_batch_norm in a training pass with
+ * these parameters normalises over the samples of all ranks, and the running statistics are
+ * theirs. A rank may have any number of samples, 0 too. `group` must be that of all ranks.
+ * duet_params_free then is collective, unless the job has failed, and must come before
+ * duet_group_destroy. */
+int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
 
 /* ---- DataParallel ----
  *
@@ -1074,15 +1107,15 @@ int duet_layer_count(const duet_tape *tape);
 int duet_tape_training(const duet_tape *tape);
 int64_t duet_tape_number(const duet_tape *tape);
 
-/* The command `duet` with this model, which is what --model stands at. Call it first in main, and
+/* The command `duet` with this model, which is the default of --model. Call it first in main, and
  * return what it returns. It starts this program anew for each process of a job: main then runs
  * again, up to this call, with other words in argv. */
 int duet_command(int argc, char **argv, const struct duet_model *model);
 
 /* The same model in a program with a training loop of its own: makes its parameters and buffers on
- * the device, for samples of model->sample and so many classes, with the initial values of
- * torch.manual_seed(seed). They are as those of duet_params_create, and may be given to a duet_ddp
- * or a duet_data_parallel; a forward function that gets them, as model->forward, may call
+ * the device, for samples of model->sample and `classes` classes, with the initial values of
+ * torch.manual_seed(seed). They may be used as those of duet_params_create, also by a duet_ddp or a
+ * duet_data_parallel. In a pass with them model->forward, or any other forward function, may call
  * duet_layer. Nothing of `model` is used after the call.
  *
  *     duet_params_create_model(&params, device, &model, 10, 0);
