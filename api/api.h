@@ -199,7 +199,7 @@ struct duet_tape {
     struct buffer_set *buffers; /* NULL: none */
     double dropout;             /* the probability of all its dropout layers; < 0: their own */
     int sync_bn;                /* 1: every batch_norm is synchronised */
-    const struct model *model;  /* NULL: a tape of the program\'s own. For models/ alone */
+    const struct model *model;  /* NULL: a tape of the program's own. For models/ alone */
     int inside_model;           /* 1: the pass belongs to the replica, which begins and ends it */
     struct var *leaves[API_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
