@@ -1,6 +1,6 @@
 /* Comparisons, which make predicates. Of floats there are two of each: setp.lt is false where one
  * of the numbers is a NaN, setp.ltu is true. */
-#include "tests/stand_ins/ptx/machine.h"
+#include "tests/stand_ins/ptx/form.h"
 
 #define COMPARE(name, type, ...)                                       \
     static void name(struct ptx_warp *w, const struct ptx_instr *in) { \
@@ -34,15 +34,6 @@
     COMPARE(geu_##type, type, !(a < b))             \
     COMPARE(num_##type, type, (a == a) & (b == b))  \
     COMPARE(nan_##type, type, (a != a) | (b != b))
-
-typedef int16_t s16;
-typedef int32_t s32;
-typedef int64_t s64;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef float f32;
-typedef double f64;
 
 OF_INTEGERS(s16)
 OF_INTEGERS(u16)

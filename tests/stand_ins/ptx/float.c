@@ -8,15 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/stand_ins/ptx/machine.h"
-
-typedef float f32;
-typedef double f64;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef int32_t s32;
-typedef uint64_t u64;
-typedef int64_t s64;
+#include "tests/stand_ins/ptx/form.h"
 
 static inline u32 bits_of(f32 x) {
     u32 bits;
@@ -38,36 +30,16 @@ static inline f64 same(f64 x) {
     return x;
 }
 
-#define UNARY(name, to, from, ...)                                     \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) { \
-        to *d = PTX_AT(to, 0);                                         \
-        const from *x = PTX_AT(from, 1);                               \
-        PTX_EACH_LANE(const from a = x[l]; d[l] = (to)(__VA_ARGS__));  \
-    }
-#define BINARY(name, type, ...)                                                      \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) {               \
-        type *d = PTX_AT(type, 0);                                                   \
-        const type *x = PTX_AT(type, 1), *y = PTX_AT(type, 2);                       \
-        PTX_EACH_LANE(const type a = x[l]; const type b = y[l]; d[l] = __VA_ARGS__); \
-    }
-#define FUSED(name, type, ...)                                                       \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) {               \
-        type *d = PTX_AT(type, 0);                                                   \
-        const type *x = PTX_AT(type, 1), *y = PTX_AT(type, 2), *z = PTX_AT(type, 3); \
-        PTX_EACH_LANE(const type a = x[l]; const type b = y[l]; const type c = z[l]; \
-                      d[l] = __VA_ARGS__);                                           \
-    }
-
-#define ARITHMETIC(type, made)            \
-    BINARY(add_##type, type, made(a + b)) \
-    BINARY(sub_##type, type, made(a - b)) \
-    BINARY(mul_##type, type, made(a *b))  \
-    BINARY(div_##type, type, made(a / b)) \
+#define ARITHMETIC(type, made)                        \
+    BINARY(add_##type, type, type, type, made(a + b)) \
+    BINARY(sub_##type, type, type, type, made(a - b)) \
+    BINARY(mul_##type, type, type, type, made(a *b))  \
+    BINARY(div_##type, type, type, type, made(a / b)) \
     UNARY(rcp_##type, type, type, made((type)1 / a))
 ARITHMETIC(f32, one_nan)
 ARITHMETIC(f64, same)
-FUSED(fma_f32, f32, one_nan(fmaf(a, b, c)))
-FUSED(fma_f64, f64, fma(a, b, c))
+TERNARY(fma_f32, f32, f32, one_nan(fmaf(a, b, c)))
+TERNARY(fma_f64, f64, f64, fma(a, b, c))
 UNARY(sqrt_f32, f32, f32, one_nan(sqrtf(a)))
 UNARY(sqrt_f64, f64, f64, sqrt(a))
 UNARY(neg_f32, u32, u32, a ^ 0x80000000u)
@@ -75,8 +47,8 @@ UNARY(neg_f64, u64, u64, a ^ (u64)1 << 63)
 UNARY(abs_f32, u32, u32, a & 0x7fffffffu)
 UNARY(abs_f64, u64, u64, a & ~((u64)1 << 63))
 /* the sign of the first, the rest of the second */
-BINARY(sign_f32, f32, copysignf(b, a))
-BINARY(sign_f64, f64, copysign(b, a))
+BINARY(sign_f32, f32, f32, f32, copysignf(b, a))
+BINARY(sign_f64, f64, f64, f64, copysign(b, a))
 
 /* ftz: a subnormal float is zero, before and after. */
 static inline f32 flushed(f32 x) {

@@ -1,35 +1,7 @@
 /* Instructions on integers, bits and predicates. Sums and products wrap; a shift by the width or
  * more leaves nothing, or the sign. */
-#include "tests/stand_ins/ptx/machine.h"
+#include "tests/stand_ins/ptx/form.h"
 
-/* Makes the functions of two, three or four operands, each of a type of its own. */
-#define UNARY(name, to, from, ...)                                     \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) { \
-        to *d = PTX_AT(to, 0);                                         \
-        const from *x = PTX_AT(from, 1);                               \
-        PTX_EACH_LANE(const from a = x[l]; d[l] = (to)(__VA_ARGS__));  \
-    }
-#define BINARY(name, to, first, second, ...)                                                  \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) {                        \
-        to *d = PTX_AT(to, 0);                                                                \
-        const first *x = PTX_AT(first, 1);                                                    \
-        const second *y = PTX_AT(second, 2);                                                  \
-        PTX_EACH_LANE(const first a = x[l]; const second b = y[l]; d[l] = (to)(__VA_ARGS__)); \
-    }
-#define TERNARY(name, to, from, ...)                                               \
-    static void name(struct ptx_warp *w, const struct ptx_instr *in) {             \
-        to *d = PTX_AT(to, 0);                                                     \
-        const from *x = PTX_AT(from, 1), *y = PTX_AT(from, 2);                     \
-        const to *z = PTX_AT(to, 3);                                               \
-        PTX_EACH_LANE(const from a = x[l]; const from b = y[l]; const to c = z[l]; \
-                      d[l] = (to)(__VA_ARGS__));                                   \
-    }
-
-typedef int32_t s32;
-typedef int64_t s64;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
 __extension__ typedef unsigned __int128 u128;
 __extension__ typedef __int128 s128;
 

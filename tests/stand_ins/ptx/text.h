@@ -1,7 +1,6 @@
 /* PTX as text. nvcc writes its kernels in PTX, NVIDIA's assembly language of a virtual machine,
  * before the driver or ptxas makes a GPU's own code of it. Here a file of PTX is cut into
- * functions, and a function into instructions. What an instruction means is not known here
- * (tests/stand_ins/ptx/form.h).
+ * functions, and a function into instructions. What an instruction means, decode.c looks up.
  *
  *     .entry _Z8add_bias8add_bias( .param .align 8 .b8 _Z8add_bias8add_bias_param_0[48] )
  *     {
