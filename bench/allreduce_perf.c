@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/allreduce_options.h"
+#include "bench/quantile.h"
 #include "comm/launch.h"
 #include "doctor/cuda/gpu.h"
 
@@ -92,11 +93,6 @@ static int count_wrong(struct rank *r, size_t count, float scale, uint64_t *wron
     return OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct timing {
     double us, p50, p99;
 };
@@ -129,7 +125,7 @@ static int time_calls(struct rank *r, size_t count, float scale, struct timing *
         single[i] = (double)(log->spans[first + (size_t)i].end_ns -
                              log->spans[first + (size_t)i].start_ns) *
                     1e-3;
-    qsort(single, (size_t)calls, sizeof *single, by_value);
+    sort_values(single, (size_t)calls);
     t->p50 = single[calls / 2];
     t->p99 = single[calls * 99 / 100];
     free(single);

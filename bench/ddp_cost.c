@@ -24,6 +24,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "bench/quantile.h"
 #include "ddp/ddp.h"
 #include "group/group.h"
 
@@ -186,17 +187,6 @@ static int judge(struct bench *b) {
 }
 
 /* ---- what comes out ---- */
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts x and returns the value below which `part` of it lies. */
-static double quantile(double *x, int64_t n, double part) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[(int64_t)(part * (double)(n - 1) + 0.5)];
-}
 
 /* Two steps of a round against two others, or one against one; in percent. */
 static double difference(const struct bench *b, int64_t *const *ns, int from, int to, int both) {

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "base/random.h"
+#include "bench/quantile.h"
 #include "models/replica.h"
 #include "trace/step_times.h"
 
@@ -159,17 +160,6 @@ static int judge(struct bench *b) {
 }
 
 /* ---- what comes out ---- */
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts x and returns the value below which `part` of it lies. */
-static double quantile(double *x, int64_t n, double part) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return x[(int64_t)(part * (double)(n - 1) + 0.5)];
-}
 
 /* Differences in percent of the step without spans, round by round. */
 static void print_pairs(const struct bench *b, const char *what, int d) {

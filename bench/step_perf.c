@@ -23,6 +23,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "bench/quantile.h"
 #include "bench/step_options.h"
 #include "models/model.h"
 #include "train/job.h"
@@ -62,16 +63,11 @@ static void liven(const struct model *model, float **values) {
     }
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The first epoch, which warms up, does not count. */
 static void take_times(struct measured *m, const struct run_record *r) {
     int timed = r->epoch_count - 1, per_epoch = r->steps / r->epoch_count;
     double *s = r->epoch_seconds + 1;
-    qsort(s, (size_t)timed, sizeof *s, by_value);
+    sort_values(s, (size_t)timed);
     m->epoch_s = timed % 2 ? s[timed / 2] : (s[timed / 2 - 1] + s[timed / 2]) / 2;
     m->us = m->epoch_s / per_epoch * 1e6;
     m->least_us = s[0] / per_epoch * 1e6;
