@@ -192,7 +192,7 @@ static void release(struct duet_loader *l) {
     l->held = NULL;
 }
 
-/* Once: a program that forgets to count does so in every epoch. */
+/* This is said once, since a program that forgets to count forgets it in every epoch. */
 static void say_same_order(struct duet_loader *l, int epoch) {
     char text[200];
     snprintf(

@@ -3,11 +3,14 @@
  *     comm_hooks [STEPS [BATCH [RANKS...]]]          default: 200 steps, batch 64 a rank, 2 and 4
  *
  * Each rank trains LeNet twice on the same batches of Fashion-MNIST, or of synthetic pictures where
- * that is not found: with a hook, and with float32 averages. Printed is how far the averages of the
- * first step, which start from equal parameters, lie apart, as the 2-norm of the difference by
- * that of the float32 average; what the losses of the last 20 steps are; how many bytes of
- * gradients a rank brings to each step; and the least time of a step. It is a program of duet.h
- * alone. */
+ * that is not found: with a hook, and with float32 averages. It prints for each hook
+ *
+ *   - how far its averages of the first step, before which all parameters are equal, lie from those
+ *     in float32: the 2-norm of the difference, divided by that of the float32 average
+ *   - the mean loss of the last 20 steps
+ *   - the bytes of gradients that a rank brings to each step, and the least time of a step
+ *
+ * The program uses duet.h alone. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

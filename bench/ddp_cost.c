@@ -5,11 +5,11 @@
  * Each rank trains LeNet twice on the same batches: as the command does (ddp_step around a replica)
  * and as a program does with duet.h alone: tensors for pixels and labels, forward, duet_backward
  * inside a duet_ddp, duet_sgd, duet_loss_read. A round is two steps of each, in an order that
- * changes from round to round; so what slows the machine down for a while slows all four. Each
- * difference is taken within its round, and of a job counts the median over its rounds, on rank 0.
- * Where in memory a job's tensors lie makes one of the two faster by some percent for as long as
- * the job runs; so there are several jobs, and printed are their median, the least and the most.
- * How much the two steps of the command differ shows what a difference of nothing looks like here.
+ * changes from round to round, so that what slows the machine down for a while slows all four. Each
+ * difference is taken within its round. The figure of a job is the median over its rounds, on rank
+ * 0. Where the tensors of a job lie in memory makes one of the two faster by some percent for as
+ * long as the job runs. So there are several jobs, and their median, least and most are printed.
+ * How much the two steps of the command differ shows how large a difference can be by chance here.
  * CPU times are those of the rank's process, with the thread of its communication stream, which
  * waits for the other ranks; wall times stand beside them, and the least step of each.
  *

@@ -2,11 +2,11 @@
  *
  *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]
  *
- * For each call and each size from -b to -e, times four: microseconds of a call, the median over as
- * many as -t seconds have room for, of the slowest rank. BYTES are those of the larger tensor of a
- * rank. The results are checked before they are timed. bench/torch_group.py and bench/mpi_group.c
- * time the same calls of PyTorch's gloo and of MPI and print the same columns;
- * bench/compare_group.py runs all three in turn. */
+ * It prints for each call, and for each size from -b to -e in steps of four times, the
+ * microseconds of a call: the median over as many calls as -t seconds have room for, of the
+ * slowest rank. BYTES are those of the larger tensor of a rank. The results are checked before
+ * they are timed. bench/torch_group.py and bench/mpi_group.c time the same calls of PyTorch's
+ * gloo and of MPI and print the same columns; bench/compare_group.py runs all three in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

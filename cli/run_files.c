@@ -1,4 +1,4 @@
-/* All files of a command's runs: see files.h. */
+/* All files of a command's runs: see run_files.h. */
 #include "cli/run_files.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-/* The inside of a duet_ddp: program.c has its step, program_join.c what a rank does that has run
- * out of batches. */
+/* The inside of a duet_ddp. program.c has its step; program_join.c has what a rank does when its
+ * batches have run out. */
 #ifndef DDP_PROGRAM_H
 #define DDP_PROGRAM_H
 
@@ -24,7 +24,8 @@ void program_show_gradients(struct duet_params *params);
 /* ERR_USAGE: with these parameters no rank can be shadowed. */
 int program_check_join(const struct duet_ddp *d);
 
-/* In the place of rank 0's buffers: those of the last of the ranks with input. Collective. */
+/* Collective. With join all ranks get the buffers of the highest rank that has batches, not those
+ * of rank 0. */
 int program_join_buffers(struct duet_ddp *d);
 
 #endif

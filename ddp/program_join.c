@@ -1,6 +1,7 @@
-/* duet_ddp_join: a rank of a program that has run out of batches. join.c tells what a shadow is. As
- * in PyTorch shadows do not update here, since the optimizer is the program's. Behind the last step
- * the parameters and buffers of a rank that took part in it go to all. */
+/* duet_ddp_join: what a rank of a program does when its batches have run out. join.c says what a
+ * shadow is. Shadows do not update their parameters here, since the optimizer is the program's. So
+ * after the last step all ranks get the parameters and buffers of a rank that took part in it, as
+ * in PyTorch. */
 #include "ddp/program.h"
 
 int program_check_join(const struct duet_ddp *d) {

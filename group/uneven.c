@@ -5,8 +5,8 @@
  *
  *     claims of a rank    gives to rank 0 .. n-1 | expects of rank 0 .. n-1
  *
- * A call takes its epochs when it is called, before any claim is known: as many as no plan
- * needs. */
+ * A call takes its epochs when it is called, before any claim is known. So it takes UNEVEN_EPOCHS,
+ * which are more than any plan needs. */
 #include <stdlib.h>
 
 #include "base/error.h"

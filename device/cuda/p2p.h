@@ -35,9 +35,9 @@ int cuda_p2p_holds(struct cuda_device *device, const struct cuda_p2p_trial *t, c
  * ERR_FAILED: it did not end in time, see cuda_p2p.stuck; `who` names the two in the error. */
 int cuda_p2p_try(struct cuda_device *device, const struct cuda_p2p_trial *t, const char *who,
                  int *works);
-/* Keeps the result for the GPU with that UUID: of several the worst. */
+/* Keeps the result for the GPU with that UUID. Of several results the worst one counts. */
 void cuda_p2p_learn(struct cuda_device *device, const unsigned char uuid[16], int works);
-/* The fault to tell of, unless there is one already: P2P moves no bytes between `who`. */
+/* Sets the text of device_p2p_fault, unless it has one: P2P moves no bytes between `who`. */
 void cuda_p2p_blame(struct cuda_device *device, const char *who);
 
 #endif

@@ -1,7 +1,7 @@
 /* Faults planted into the PTX that nvcc makes of the kernels: a barrier that is missing, a vector
  * that is misaligned, a width that is wrong, an index that is off. The interpreter of PTX must
- * refuse each, or find it while it runs, or come to other bits than nvcc's own code. So that a
- * compiler's mistake of that kind would be noticed too. */
+ * refuse each, or find it while it runs, or come to other bits than nvcc's own code. A mistake of
+ * the compiler of such a kind would then be noticed too. */
 #include "tests/harness/harness.h"
 
 #ifndef CUDA_EMULATION

@@ -2,8 +2,8 @@
  * allreduce, from PTX and from the kernels' text compiled as C++. The weights are the same to the
  * bit.
  *
- * Of exp and log, which are the only functions that a GPU has of its own, the losses take those for
- * doubles; what they are off by is far below a float's last place, so equal weights are expected of
+ * exp and log are the only functions of which a GPU has its own versions. The losses call those for
+ * doubles, whose error is far below the last place of a float, so the weights must be equal after
  * them too. */
 #include "tests/harness/harness.h"
 
