@@ -2,7 +2,7 @@
  *
  *     group_perf [-n RANKS] [-b BYTES] [-e BYTES] [-c CALL] [-t SECONDS]
  *
- * It prints for each call, and for each size from -b to -e in steps of four times, the
+ * It prints for each call, and for each size from -b to -e, each four times the last, the
  * microseconds of a call: the median over as many calls as -t seconds have room for, of the
  * slowest rank. BYTES are those of the larger tensor of a rank. The results are checked before
  * they are timed. bench/torch_group.py and bench/mpi_group.c time the same calls of PyTorch's

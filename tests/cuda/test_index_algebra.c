@@ -18,24 +18,15 @@ static void matmul_block(const void *param, void *shared, struct place at) {
 /* Every tile has the same bits, but for that of tensor cores. */
 static void check_matmul(const int s[4], int turned) { /* matrices, rows, columns, depth */
     struct heap heap = {0};
-    int a_rows = turned == 1 ? s[3] : s[1], a_columns = turned == 1 ? s[1] : s[3],
-        b_rows = turned == 2 ? s[2] : s[3], b_columns = turned == 2 ? s[3] : s[2];
-    struct op_args a = {.in = {tensor_random(&heap, 1, 3, s[0], a_rows, a_columns, 1),
-                               tensor_random(&heap, 2, 3, s[0], b_rows, b_columns, 1)},
-                        .p.matmul = {turned == 1, turned == 2}},
-                   sizes = a;
-    struct tensor want = a.out[0] = tensor_new(&heap, DTYPE_F32, 3, s[0], s[1], s[2], 1),
-                  first = {.data = NULL};
-    host_reference_kernels[OP_MATMUL](&a);
-    sizes.in[0] = absolute(&heap, &a.in[0]), sizes.in[1] = absolute(&heap, &a.in[1]);
-    sizes.out[0] = tensor_like(&heap, &want);
-    host_reference_kernels[OP_MATMUL](&sizes);
+    struct matmul_case c = matmul_case(&heap, s, turned);
+    struct op_args a = c.args;
+    struct tensor first = {.data = NULL};
     for (int tile = TILE_LARGE; tile < TILES; tile++) {
         struct matmul m;
         enum product_kind kind;
         char line[80];
         if (tile == TILE_WIDE) continue;
-        a.out[0] = tensor_like(&heap, &want);
+        a.out[0] = tensor_like(&heap, &c.want);
         cr_assert_eq(op_check(OP_MATMUL, &a), OK);
         cr_assert(matmul_of(&a, &m, &kind));
         struct grid grid = {(uint32_t)matmul_grid(&m, kind, (enum tile)tile),
@@ -45,7 +36,7 @@ static void check_matmul(const int s[4], int turned) { /* matrices, rows, column
         gpu_run_blocks(matmul_block, &call, sizeof(struct product_shared), grid);
         snprintf(line, sizeof line, "matmul %d x %d x %d x %d, turned %d, tile %d", s[0], s[1],
                  s[2], s[3], turned, tile);
-        expect_near(line, &a.out[0], &want, &sizes.out[0],
+        expect_near(line, &a.out[0], &c.want, &c.size,
                     rounding((size_t)s[3]) + (tile == TILE_TF32 ? TF32_PRODUCT : 0));
         if (!first.data) first = a.out[0];
         cr_assert(tile == TILE_TF32 || same_bits(&a.out[0], &first), "%s: other bits", line);

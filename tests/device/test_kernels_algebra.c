@@ -5,28 +5,20 @@
 
 static void check_matmul(const int s[4], int turned) { /* matrices, rows, columns, depth */
     struct heap heap = {0};
-    int a_rows = turned == 1 ? s[3] : s[1], a_columns = turned == 1 ? s[1] : s[3],
-        b_rows = turned == 2 ? s[2] : s[3], b_columns = turned == 2 ? s[3] : s[2];
-    struct op_args a = {.in = {tensor_random(&heap, 1, 3, s[0], a_rows, a_columns, 1),
-                               tensor_random(&heap, 2, 3, s[0], b_rows, b_columns, 1)},
-                        .p.matmul = {turned == 1, turned == 2}},
-                   sizes = a, first = {.step = NULL};
-    struct tensor want = a.out[0] = tensor_new(&heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
-    host_reference_kernels[OP_MATMUL](&a);
-    sizes.in[0] = absolute(&heap, &a.in[0]), sizes.in[1] = absolute(&heap, &a.in[1]);
-    sizes.out[0] = tensor_like(&heap, &want);
-    host_reference_kernels[OP_MATMUL](&sizes);
+    struct matmul_case c = matmul_case(&heap, s, turned);
+    struct op_args a = c.args;
+    struct tensor first = {.data = NULL};
     for (int i = 0; i < ISAS; i++) {
         char line[80];
         host_kernel *kernel = kernel_of(OP_MATMUL, all_isas[i]);
         if (!kernel) continue;
         snprintf(line, sizeof line, "matmul %d x %d x %d x %d, turned %d, %s", s[0], s[1], s[2],
                  s[3], turned, all_isas[i]);
-        a.out[0] = tensor_like(&heap, &want);
+        a.out[0] = tensor_like(&heap, &c.want);
         kernel(&a);
-        expect_near(line, &a.out[0], &want, &sizes.out[0], rounding((size_t)s[3]));
-        if (!first.out[0].data) first = a;
-        cr_assert(same_bits(&a.out[0], &first.out[0]), "%s: other bits", line);
+        expect_near(line, &a.out[0], &c.want, &c.size, rounding((size_t)s[3]));
+        if (!first.data) first = a.out[0];
+        cr_assert(same_bits(&a.out[0], &first), "%s: other bits", line);
     }
     heap_free(&heap);
 }

@@ -93,4 +93,26 @@ static inline void expect_near(const char *what, const struct tensor *got,
     }
 }
 
+/* A product and what the reference makes of it. */
+struct matmul_case {
+    struct op_args args;
+    struct tensor want, size; /* size: the same of absolute values, which `rounding` is a part of */
+};
+
+/* s: matrices, rows, columns, depth; turned 1: a is stored the other way round, 2: b is. */
+static inline struct matmul_case matmul_case(struct heap *heap, const int s[4], int turned) {
+    int a_rows = turned == 1 ? s[3] : s[1], a_columns = turned == 1 ? s[1] : s[3],
+        b_rows = turned == 2 ? s[2] : s[3], b_columns = turned == 2 ? s[3] : s[2];
+    struct matmul_case c = {.args = {.in = {tensor_random(heap, 1, 3, s[0], a_rows, a_columns, 1),
+                                            tensor_random(heap, 2, 3, s[0], b_rows, b_columns, 1)},
+                                     .p.matmul = {turned == 1, turned == 2}}};
+    struct op_args sizes = c.args;
+    c.want = c.args.out[0] = tensor_new(heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
+    host_reference_kernels[OP_MATMUL](&c.args);
+    sizes.in[0] = absolute(heap, &c.args.in[0]), sizes.in[1] = absolute(heap, &c.args.in[1]);
+    c.size = sizes.out[0] = tensor_like(heap, &c.want);
+    host_reference_kernels[OP_MATMUL](&sizes);
+    return c;
+}
+
 #endif
