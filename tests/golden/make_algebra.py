@@ -9,20 +9,11 @@ import pathlib
 
 import torch
 
+from formulas import as_c, values
+
 MATMULS = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4, 5)),
            ((2, 3, 4), (4,)), ((2, 2, 3, 4), (2, 2, 4, 2))]
 SUMS = [((3, 4), None), ((3, 4), 0), ((3, 4), 1), ((2, 3, 4), 1), ((2, 3, 2, 3), 3), ((5,), 0)]
-
-
-def values(shape, a):
-    count = torch.Size(shape).numel()
-    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64).reshape(shape)
-
-
-def as_c(name, t):
-    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
-    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
-    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
 
 
 text = f"""/* Made by make_algebra.py with torch {torch.__version__}: facts about PyTorch's functions. */

@@ -10,17 +10,9 @@ import pathlib
 
 import torch
 
+from formulas import as_c, values
+
 N, C, H, W = 5, 3, 4, 2
-
-
-def values(count, a):
-    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64)
-
-
-def as_c(name, t):
-    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
-    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
-    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
 
 
 def facts(name, momentum):
@@ -28,11 +20,11 @@ def facts(name, momentum):
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([0.5, -1.25, 2.0]))
         layer.bias.copy_(torch.tensor([0.25, 0.0, -3.0]))
-    first = values(N * C * H * W, 7919).reshape(N, C, H, W)
-    second = (3 * values(N * C * H * W, 104729) + 0.5).reshape(N, C, H, W).requires_grad_()
+    first = values((N, C, H, W), 7919)
+    second = (3 * values((N, C, H, W), 104729) + 0.5).requires_grad_()
     text = as_c(f"{name}_first_y", layer(first))
     y = layer(second)
-    y.backward(values(N * C * H * W, 3571).reshape(N, C, H, W))
+    y.backward(values((N, C, H, W), 3571))
     text += as_c(f"{name}_running_mean", layer.running_mean) + as_c(f"{name}_running_var", layer.running_var)
     assert layer.num_batches_tracked.item() == 2
     if momentum is not None:

@@ -9,18 +9,9 @@ import pathlib
 
 import torch
 
+from formulas import as_c, values
+
 SHAPES = [(2, 3, 7, 5, 1, 1), (1, 2, 7, 5, 3, 4), (1, 1, 2, 3, 5, 3), (2, 1, 6, 8, 3, 2)]  # N C H W and height, width
-
-
-def values(shape, a):
-    count = torch.Size(shape).numel()
-    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64).reshape(shape)
-
-
-def as_c(name, t):
-    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
-    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
-    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
 
 
 def facts(name, function, shape):

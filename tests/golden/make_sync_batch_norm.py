@@ -10,27 +10,18 @@ import pathlib
 
 import torch
 
+from formulas import as_c, values
+
 SHAPE = (8, 6, 5, 4)
-
-
-def values(count, a):
-    return torch.tensor([((i * a + 13) % 1000) / 500 - 1 for i in range(count)], dtype=torch.float64)
-
-
-def as_c(name, t):
-    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
-    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
-    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
 
 
 layer = torch.nn.BatchNorm2d(SHAPE[1]).double()
 with torch.no_grad():
-    layer.weight.copy_(values(SHAPE[1], 331) + 1.5)
-    layer.bias.copy_(values(SHAPE[1], 17))
-count = SHAPE[0] * SHAPE[1] * SHAPE[2] * SHAPE[3]
-x = (2 * values(count, 7919) + 0.25).reshape(SHAPE).requires_grad_()
+    layer.weight.copy_(values((SHAPE[1],), 331) + 1.5)
+    layer.bias.copy_(values((SHAPE[1],), 17))
+x = (2 * values(SHAPE, 7919) + 0.25).requires_grad_()
 y = layer(x)
-y.backward(values(count, 3571).reshape(SHAPE))
+y.backward(values(SHAPE, 3571))
 head = f"""/* Made by make_sync_batch_norm.py with torch {torch.__version__}: a whole batch through BatchNorm2d. */
 #ifndef TESTS_GOLDEN_SYNC_BATCH_NORM_H
 #define TESTS_GOLDEN_SYNC_BATCH_NORM_H
