@@ -6,6 +6,7 @@
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
 #include "tests/harness/gpus.h"
+#include "tests/harness/text.h"
 
 #ifndef CUDA_EMULATION
 Test(emulated_p2p, needs_the_emulated_runtime, .timeout = 10) {
@@ -23,14 +24,6 @@ static void set_up(int gpus, const char *p2p) {
     put_data(32, 8);
 }
 
-/* How often `text` has the word. */
-static int count(const char *text, const char *word) {
-    int n = 0;
-    for (; (text = strstr(text, word)); text++)
-        n++;
-    return n;
-}
-
 static void goes_by_host(int ranks, const char *p2p, const char *options) {
     struct cli c;
     cli_run(&c, "compare %s --devices %d %s", TINY, ranks, options);
@@ -42,7 +35,7 @@ static void goes_by_host(int ranks, const char *p2p, const char *options) {
                   strstr(c.err, "warning: P2P between the GPUs of ranks 0 and 1 is advertised") &&
                   strstr(c.err, "IOMMU") && strstr(c.err, "Duet goes through host memory"),
               "%s: %s", p2p, c.err);
-    if (!*options) cr_expect_eq(count(c.err, "\n"), 2, "a line for each mode: %s", c.err);
+    if (!*options) cr_expect_eq(count_of(c.err, "\n"), 2, "a line for each mode: %s", c.err);
     cli_free(&c);
 }
 

@@ -5,14 +5,8 @@
 
 #include "report/page/prints.h"
 #include "report/page/window.h"
+#include "tests/harness/text.h"
 #include "tests/report/pages.h"
-
-static int count_of(const char *text, const char *word) {
-    int n = 0;
-    for (; (text = strstr(text, word)); text += strlen(word))
-        n++;
-    return n;
-}
 
 /* Every element that was opened is closed, in order, but for those that HTML never closes; and
  * quotes of attributes are paired. */

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "report/chrome_trace.h"
 #include "tests/cli/json.h"
+#include "tests/harness/text.h"
 
 static void add(struct run_record *r, int device, enum lane lane, enum phase phase, int step,
                 int64_t start, int64_t end, const char *name) {
@@ -139,13 +140,6 @@ static struct span *last_span(struct run_record *r) {
 static void ends(struct run_record *r, uint64_t sources, uint64_t destinations, int kind) {
     struct span_ends e = {sources, destinations, (uint8_t)kind};
     span_set_ends(last_span(r), &e);
-}
-
-static int count_of(const char *text, const char *word) {
-    int n = 0;
-    for (; (text = strstr(text, word)); text += strlen(word))
-        n++;
-    return n;
 }
 
 /* Two calls of one name in a step: the first of each device belong together, then the second. Rank
