@@ -18,30 +18,30 @@
 
 const struct run_flag run_flags[] = {
     {"--nproc-per-node", "N",
-     "the number of ranks, 1 to 64 (default 1); gpu: one for each GPU; cpu: for each core; auto: "
-     "gpu "
-     "where there is one, else cpu"},
-    {"--max-restarts", "N", "start all ranks anew after a failure, so many times (default 0)"},
+     "the number of ranks, 1 to 64 (default 1); gpu: one for each GPU; cpu: one for each core; "
+     "auto: gpu where there is one, else cpu"},
+    {"--max-restarts", "N", "how often all ranks are started anew after a failure (default 0)"},
     {"--redirects", "0..3",
-     "output to files instead of here: 1 stdout, 2 stderr, 3 both; for single ranks 0:3,2:1"},
-    {"--tee", "0..3", "to files and here, each line with its role and rank in front"},
+     "output goes to files instead of here: 1 stdout, 2 stderr, 3 both; for single ranks 0:3,2:1"},
+    {"--tee", "0..3",
+     "output goes to files and here, where each line begins with the role and the rank"},
     {"--log-dir", "DIR",
      "where the files are: DIR/attempt_0/1/stderr.log of rank 1 (default: a new folder in TMPDIR, "
      "whose name is printed)"},
-    {"--role", "NAME", "ROLE_NAME of the ranks, which --tee prints (default default)"},
+    {"--role", "NAME", "ROLE_NAME of the ranks, which --tee prints (default: the word default)"},
     {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)"},
     {"--shutdown-timeout", "S",
-     "signals (INT, TERM, HUP, QUIT) are passed on to the ranks; what runs after so many seconds "
-     "is "
-     "killed, at a second signal at once (default 30)"},
-    {"--standalone", NULL, "taken for torchrun's sake, as are those below: jobs never meet"},
+     "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
+     "seconds, or at a second signal, are killed (default 30)"},
+    {"--standalone", NULL,
+     "accepted for torchrun's sake, like the flags below: jobs never meet anyway"},
     {"--no-python", NULL, "programs start as they are"},
     {"--nnodes", "1", "there is one machine"},
     {"--node-rank", "0", "the same"},
     {"--master-addr", "127.0.0.1", "the same"},
     {"--monitor-interval", "S", "the end of a rank is noticed at once"},
     {"--rdzv-backend", "NAME",
-     "ignored with --standalone, and refused without, as are those below"},
+     "ignored with --standalone and refused without it, like the flags below"},
     {"--rdzv-endpoint", "HOST:PORT", "the same"},
     {"--rdzv-id", "ID", "the same"},
     {"--rdzv-conf", "CONF", "the same"},
@@ -57,8 +57,8 @@ int run_help(void) {
         "flags, with dashes or underscores, and their value with = or as the next word:\n");
     for (const struct run_flag *flag = run_flags; flag->name; flag++)
         say_flag(flag->name, flag->value, flag->help);
-    say(stdout, "\nexit status: that of the rank that failed first; 128+n: ended by signal n; 2 "
-                "wrong usage\n");
+    say(stdout, "\nexit status: that of the rank that failed first; 128+n where signal n ended it; "
+                "2: wrong usage\n");
     return 0;
 }
 
