@@ -1,7 +1,11 @@
-/* The inside of duet_data_parallel, DataParallel around a forward function of a program. program.c
- * has the step, passes.c what a backward leaves, wrap.c makes and frees what it works on. dp.h is
- * the same for the command, which knows its model and its largest batch beforehand; here every step
- * may be of another shape. */
+/* The inside of duet_data_parallel, DataParallel around a forward function of a program.
+ *
+ *     program_open.c      makes and frees what it works on
+ *     program.c           the step: forward on all devices, backward, the sum
+ *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x
+ *
+ * dp.h is the same for the command, which knows its model and its largest batch beforehand. Here
+ * every step may be of another shape. */
 #ifndef DP_PROGRAM_H
 #define DP_PROGRAM_H
 
@@ -70,7 +74,7 @@ int data_parallel_check_module(const struct duet_params *params, struct device *
 int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
                          int (*collective)(struct duet_data_parallel *dp, void *what), void *what);
 
-/* ---- passes.c ---- */
+/* ---- program_passes.c ---- */
 
 /* A forward in training begins. */
 void data_parallel_begin_pass(struct duet_data_parallel *dp);
