@@ -174,13 +174,15 @@ int with_graphs(const struct flag *flag, const struct asked *asked) {
 /* Opens the model with every option that some model takes, and sees what it made of them: one that
  * has no such option ignores it. ERR_USAGE: there is no such model. */
 static int try_model(const struct asked *asked, struct model *model) {
-    const struct model_options *given = &asked->config->model_options;
+    const struct model_options given = run_model_options(asked->config);
     const struct model_options all = {.dropout = 0.5,
                                       .hidden_count = 1,
                                       .hidden = {1},
-                                      .params = given->params,
-                                      .buffers = given->buffers,
-                                      .own = given->own};
+                                      .sample = given.sample,
+                                      .classes = given.classes,
+                                      .params = given.params,
+                                      .buffers = given.buffers,
+                                      .own = given.own};
     return model_open(model, asked->config->model, &all);
 }
 

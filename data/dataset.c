@@ -214,6 +214,12 @@ static int outline_is_numbers(const struct dataset *own) {
     return !bytes || own->outputs || own->classes > 256;
 }
 
+struct sample_shape dataset_shape(const struct dataset_config *c) {
+    enum kind kind = kind_of(c->name);
+    if (kind == OWN) return c->own[0].shape;
+    return kind == FILES && !c->outline ? dataset_files_shape(c) : c->shape;
+}
+
 int dataset_outline(struct dataset *set, const struct dataset_config *c, int train) {
     static const char nothing[1]; /* never read */
     enum kind kind = kind_of(c->name);

@@ -78,6 +78,10 @@ int dataset_made_samples(const struct dataset_config *config);
 /* 0: the set has no test part. */
 int dataset_has_test(const struct dataset_config *config);
 
+/* The shape of the samples, before they are made or read: of files as the head of the training
+ * pictures has it. Zeros where that cannot be read: dataset_make says why. */
+struct sample_shape dataset_shape(const struct dataset_config *config);
+
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
  * Files are looked for in `folder`, and where there is none in ./data/<name>, in ./datasets/<name>

@@ -89,18 +89,40 @@ static int not_found(const char *name, const char *folder) {
                 fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "");
 }
 
+/* Where files are looked for if no folder was named. */
+static const char *const places[] = {"data", "datasets", "/usr/share/datasets"};
+enum { PLACES = sizeof places / sizeof *places };
+
+static const char *name_of(const struct dataset_config *config) {
+    return !strcmp(config->name, names[0]) ? names[0] : names[1]; /* static storage */
+}
+
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train) {
-    static const char *const places[] = {"data", "datasets", "/usr/share/datasets"};
-    const char *name = !strcmp(config->name, names[0]) ? names[0] : names[1]; /* static storage */
+    const char *name = name_of(config);
     int found = 0;
     if (config->folder) {
         CHECK(open_in(set, name, config->folder, train, &found));
         return found ? OK : not_found(name, config->folder);
     }
-    for (size_t i = 0; i < sizeof places / sizeof *places && !found; i++) {
+    for (int i = 0; i < PLACES && !found; i++) {
         char place[64];
         snprintf(place, sizeof place, "%s/%s", places[i], name);
         CHECK(open_in(set, name, place, train, &found));
     }
     return found ? OK : not_found(name, NULL);
+}
+
+struct sample_shape dataset_files_shape(const struct dataset_config *config) {
+    char path[PATH_BYTES], place[64];
+    struct sample_shape shape = {0};
+    struct idx images = {0};
+    int found = 0;
+    for (int i = 0; i < (config->folder ? 1 : PLACES) && !found; i++) {
+        snprintf(place, sizeof place, "%s/%s", places[i], name_of(config));
+        found = find_file(path, config->folder ? config->folder : place, "train-images-idx3-ubyte");
+    }
+    if (found && !idx_open(&images, path, 3))
+        shape = (struct sample_shape){1, images.size[1], images.size[2]};
+    idx_free(&images);
+    return shape;
 }

@@ -12,8 +12,9 @@ FLAGS += -Wno-format-truncation
 # Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
 # AddressSanitizer watches the generic kernels and the references, and
 # tests/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told of the
-# kernels' operands instead: device/host/race.c.
-OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
+# kernels' operands instead: device/host/race.c. Tests of CUDA's indices compute as much.
+OPT_cuda := -O2 # tests/cuda
+OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O2)
 WIDE_KERNELS := $(B)/device/host/kernels/n16_avx2.o $(B)/device/host/kernels/n16_avx512.o
 $(WIDE_KERNELS): COMPILE += -O3 -fno-sanitize=all
 endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs test programs and adds up their results: scripts/run_tests.sh BUILD_DIR PROGRAM...
 #
-# TEST_JOBS programs run side by side (default 3, since many wait more than they compute). Each runs
+# TEST_JOBS programs run side by side (default 4, since many wait more than they compute). Each runs
 # its tests one after another. Long programs start first, since the one that starts last decides
 # when all are done. One line is printed for each program when it ends.
 #
@@ -106,15 +106,15 @@ fi
 shift # the build folder: the paths of the programs contain it
 [[ -n ${TEST_SECONDS-} ]] && export TESTS_END=$(($(date +%s) + TEST_SECONDS))
 
-# The order: 0 the longest program, 1 the tests of the command, 2 those that train or wait, 3 the
+# The order: 0 the longest programs, 1 the tests of the command, 2 those that train or wait, 3 the
 # rest; within one class as given.
 order='{ class = 3 }
 /test_(kernels|golden|gpu_check)|\/(dp|ddp|train|allreduce|comm|cuda|doctor)\/test_/ { class = 2 }
 /\/cli\/test_/ { class = 1 }
-/\/cli\/test_same_bits/ { class = 0 }
+/\/(cli\/test_(same_bits|end|batch_norm)|scripts\/test_gpu_check_parts)$/ { class = 0 }
 { print class, NR, $0 }'
 printf '%s\n' "$@" |
     awk "$order" |
     sort -n -k1,1 -k2,2 | cut -d' ' -f3- |
-    xargs -P "${TEST_JOBS:-3}" -I{} "$0" --one {} |
+    xargs -P "${TEST_JOBS:-4}" -I{} "$0" --one {} |
     sum_up $#

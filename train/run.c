@@ -232,17 +232,21 @@ int run_check_sync_bn(const struct run_config *config) {
                            "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
 }
 
-int run_config_check(const struct run_config *config) {
+struct model_options run_model_options(const struct run_config *config) {
     struct model_options options = config->model_options;
+    struct dataset_config data = run_dataset(config);
+    options.sample = dataset_shape(&data);
+    if (!strcmp(config->dataset, DATASET_OWN) && !options.classes)
+        options.classes = dataset_model_outputs(&data.own[0]);
+    return options;
+}
+
+int run_config_check(const struct run_config *config) {
     struct model model = {0};
     struct dataset_config data = run_dataset(config);
     CHECK(dataset_check(&data));
     CHECK(check_sampler(config));
-    options.sample = data.shape; /* files are not open yet */
-    if (!strcmp(config->dataset, DATASET_OWN)) {
-        options.sample = data.own[0].shape;
-        if (!options.classes) options.classes = dataset_model_outputs(&data.own[0]);
-    }
+    struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model, &options));
     model_free(&model);
     CHECK(check_words(config));

@@ -159,6 +159,9 @@ int run_check_sync_bn(const struct run_config *config);
 
 /* The data set of the run. It points into config. */
 struct dataset_config run_dataset(const struct run_config *config);
+
+/* The options of the run's model, with what its data set says of them before it is read. */
+struct model_options run_model_options(const struct run_config *config);
 /* 1: there is test accuracy after each epoch. Random data has no test part. */
 int run_evaluates(const struct run_config *config);
 

@@ -61,3 +61,24 @@ Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_fo
     cli_well("train --data-dir d --batch-size 14 --steps 2 --json one.json --quiet");
     expect_shape("one.json", 28, 28, 10, 129068);
 }
+
+/* A model in a file may fit pictures of one size alone, which the head of their file says before
+ * they are read; so flags that belong to some models are judged by it, too. */
+Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    FILE *file = fopen("m", "w");
+    cr_assert_not_null(file);
+    fputs("Sequential(\n"
+          "  (0): Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
+          "  (1): BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+          "  (2): Flatten(start_dim=1, end_dim=-1)\n"
+          "  (3): Linear(in_features=288, out_features=12, bias=True)\n"
+          ")\n",
+          file);
+    cr_assert_eq(fclose(file), 0);
+    put_shape(32, 9, 8, 10);
+    cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn "
+             "--label-smoothing 0.1");
+    put_shape(32, 8, 8, 10);
+    cli_fails(2, "288 features, but is given 256", "train --data-dir d --model m --sync-bn");
+}

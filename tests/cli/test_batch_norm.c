@@ -9,37 +9,61 @@
 
 /* The last batch of an epoch is short: 22 samples in batches of 8, padded where V = 4. */
 #define DATA "--model resnet18 --dataset synthetic --shape 1x9x8 --samples 22"
-#define RUN DATA " --virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet"
+#define REST " --virtual-devices 4 --batch-size 8 --lr 0.05 --seed 3 --quiet"
+#define RUN DATA REST
 
-static void same_as_single(const char *mode, const char *options) {
-    cli_well("train --mode %s %s " RUN " --epochs 1 --log-loss two.csv --save two", mode, options);
+/* A step of ResNet-18 is long, one of this model is not. */
+#define SMALL_RUN "--model small --dataset synthetic --shape 1x9x8 --samples 22" REST
+static void put_small_model(void) {
+    FILE *file = fopen("small", "w");
+    cr_assert_not_null(file);
+    fputs("Sequential(\n"
+          "  (0): Conv2d(1, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
+          "  (1): BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
+          "  (2): ReLU()\n"
+          "  (3): Flatten(start_dim=1, end_dim=-1)\n"
+          "  (4): Linear(in_features=576, out_features=10, bias=True)\n"
+          ")\n",
+          file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static void same_as_single(const char *mode, const char *run, const char *options) {
+    cli_well("train --mode %s %s %s --epochs 1 --log-loss two.csv --save two", mode, run, options);
     cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
     cr_expect(cli_same_file("one", "two"), "%s %s: weights or buffers differ", mode, options);
 }
 
 Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
-    same_as_single("ddp --devices 2", "");
-    if (test_short()) return;
-    same_as_single("dp --devices 4", "");
-    same_as_single("ddp --devices 4", "--allreduce fused");
+    put_small_model();
+    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", SMALL_RUN, "");
+    same_as_single("dp --devices 4", SMALL_RUN, "");
+    same_as_single("ddp --devices 4", SMALL_RUN, "--allreduce fused");
     /* rank 0's own statistics are those that it would have sent to the others */
-    same_as_single("ddp --devices 2", "--no-broadcast-buffers");
+    same_as_single("ddp --devices 2", SMALL_RUN, "--no-broadcast-buffers");
+}
+
+Test(cli_batch_norm, resnet_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    cli_well("train --mode single " RUN " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", RUN, "");
+    if (!test_short()) same_as_single("dp --devices 4", RUN, "");
 }
 
 /* Not padded, the last batch of an epoch has 19 - 16 = 3 samples: the fourth rank has none and
  * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
 Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
-    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
+    put_small_model();
     static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
     static const char *const ways[] = {"--join", "--no-sync-steps 2"};
     for (int i = 0; i < 2; i++)
         for (int m = 0; m < 3 - i; m++) { /* accumulated: DDP alone */
             const char *to = m ? "two" : "one";
-            cli_well("train --mode %s " RUN " --samples 19 %s --epochs 1 --log-loss %s.csv --save "
-                     "%s",
+            cli_well("train --mode %s " SMALL_RUN
+                     " --samples 19 %s --epochs 1 --log-loss %s.csv --save %s",
                      modes[m], ways[i], to, to);
             cr_expect(!m || cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", modes[m],
                       ways[i]);
@@ -50,10 +74,12 @@ Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
 
 Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
-    cli_well("train --mode single --sync-bn " RUN " --epochs 1 --log-loss one.csv --save one");
-    same_as_single("ddp --devices 2", "--sync-bn");
-    if (!test_short()) same_as_single("ddp --devices 4", "--sync-bn");
-    cli_well("train --mode single " RUN " --epochs 1 --log-loss two.csv --save two");
+    put_small_model();
+    cli_well("train --mode single --sync-bn " SMALL_RUN
+             " --epochs 1 --log-loss one.csv --save one");
+    same_as_single("ddp --devices 2", SMALL_RUN, "--sync-bn");
+    same_as_single("ddp --devices 4", SMALL_RUN, "--sync-bn");
+    cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss two.csv --save two");
     cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
 }
 
