@@ -106,7 +106,7 @@ int comm_is_silent(const struct comm *comm, int rank) {
            silent_ns;
 }
 
-/* Other ranks that wait for nothing. */
+/* The other ranks that wait for nobody, and may be stopped. */
 static uint64_t silent_ranks(const struct comm *comm) {
     uint64_t silent = 0, left = ranks_that_left(comm);
     for (int r = 0; r < comm->world; r++)
@@ -122,12 +122,13 @@ static int deadline_passed(struct wait *wait, const char *where) {
     name_ranks(silent, others, sizeof others);
     if (missing && silent && !(missing & silent)) {
         int many = (missing & (missing - 1)) != 0, more = (silent & (silent - 1)) != 0;
-        snprintf(text, sizeof text,
-                 "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not: may be "
-                 "stopped or far behind: see %s output, or %s",
-                 wait->comm->rank, where, many ? "s" : "", ranks, seconds,
-                 many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
-                 more ? "their" : "its", longer(wait));
+        snprintf(
+            text, sizeof text,
+            "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not, and may "
+            "be stopped or far behind: see %s output, or %s",
+            wait->comm->rank, where, many ? "s" : "", ranks, seconds,
+            many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
+            more ? "their" : "its", longer(wait));
     } else if (missing)
         snprintf(
             text, sizeof text,
@@ -138,8 +139,7 @@ static int deadline_passed(struct wait *wait, const char *where) {
     else
         snprintf(text, sizeof text,
                  "rank %d: %s: nothing came within %g s: a rank or the launcher may be stopped: "
-                 "see their output, or "
-                 "%s",
+                 "see their output, or %s",
                  wait->comm->rank, where, seconds, longer(wait));
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }

@@ -94,13 +94,11 @@ static int put_allreduce(FILE *file, const struct page *page) {
     put_paragraph(
         file, "",
         "Every step sums %d bucket%s over %d ranks. The picture is of the largest, %s by the "
-        "algorithm %s, as the plan says that all ranks run: the order is that of the "
-        "plan, computed and not measured.%s",
+        "algorithm %s, as the plan says that all ranks run. The order is that of "
+        "the plan; it is computed and not measured.%s",
         r->bucket_count, r->bucket_count == 1 ? "" : "s", r->devices,
         bytes_words(bucket_bytes(r, bucket), size), bucket_algorithm(r, bucket),
-        instead ? " What the library does inside is not known here, and a ring stands for "
-                  "it."
-                : "");
+        instead ? " What the library does inside is not known here; a ring stands for it." : "");
     hops_free(&hops);
     CHECK(put_figure(file, page, "playback", draw_collective, 0,
                      "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "

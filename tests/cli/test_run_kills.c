@@ -91,7 +91,7 @@ static int names_the_missing(const struct round *r, const char *err) {
     char late[64], waits[64], absent[64], first[64];
     const char *line = strstr(err, "\nduet: ");
     snprintf(late, sizeof late, "no word from rank %d after", r->victim);
-    snprintf(waits, sizeof waits, "rank %d does not: may be stopped", r->victim);
+    snprintf(waits, sizeof waits, "rank %d does not, and may be stopped", r->victim);
     snprintf(absent, sizeof absent, "Rank %d failed to pass monitoredBarrier", r->victim);
     snprintf(first, sizeof first, "duet: rank %d: ", r->victim);
     if (!line) return 0;
