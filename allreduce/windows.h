@@ -48,9 +48,9 @@ struct window_request {
     /* NULL: all blocks have `count` elements, `stride` apart. Else the blocks of SCATTER, GATHER,
      * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have lengths of their own: sizes[from * n + to]
      * elements go from rank `from` to rank `to`. They lie behind each other without gaps, in the
-     * order of ranks; INPUT and OUTPUT are different memory; count and stride play no part. Who
-     * shows one block to all has the same size for all of them, and so have the terms of a sum.
-     * Read by plan_build_window alone. */
+     * order of ranks; INPUT and OUTPUT are different memory; count and stride play no part. A
+     * rank that shows one block to all has one size for all of them, and the terms of a sum have
+     * one size. Only plan_build_window reads it. */
     const size_t *sizes;
     struct plan_config config; /* of an allreduce: its scratch; of all others: align */
 };

@@ -55,8 +55,8 @@ int dataset_model_outputs(const struct dataset *set);
 /* Which data set. What is 0 or NULL is not given. */
 struct dataset_config {
     const char *name;
-    struct dataset
-        own[2];         /* of "own": the training part, and the test part; count 0: there is none */
+    /* Of "own": the data for training and those for the test; count 0: there are none. */
+    struct dataset own[2];
     const char *folder; /* of the IDX files (--data-dir), raw or .gz */
     /* Of the sets that are made, synthetic and random: */
     struct sample_shape shape; /* default 1x28x28 */

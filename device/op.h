@@ -84,10 +84,10 @@
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
- *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all from MATMUL on take
- *   PLAIN alone. The ops from
- *   ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either layout. TO_N16 writes zeros
- *   into the lanes past the last sample.
+ *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all ops from MATMUL on take
+ *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either
+ *   layout.
+ * - TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
  *   both DROPOUTs, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
  *   sample's place in its segment.

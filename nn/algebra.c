@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-/* x seen with other dimensions; as many elements. */
+/* x with other dimensions, which make as many elements. */
 static struct tensor seen_as(const struct tensor *x, int rank, int d0, int d1, int d2) {
     struct tensor v = tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
     return v;
 }
 
-/* The batch has several segments, but the result would depend on all of them. */
+/* ERR_USAGE where the batch has several segments, since the result would depend on all of them. */
 static int one_segment(const struct tape *t, const char *op) {
     if (t->segments.count == 1) return OK;
     return fail(ERR_USAGE,

@@ -94,7 +94,7 @@ void tape_set_hook(struct tape *tape, grad_hook *hook, void *context);
  * behind these functions. Without an exchange the tape's own segments are all there are. */
 struct tape_exchange {
     int segments; /* V: those of all ranks together */
-    int place;    /* of a tape with one segment: which of them it is; -1: each is its number v */
+    int place;    /* of the one segment of a tape among the V; -1: a segment's number v says it */
     /* *parts becomes F64 (V, rows, channels), valid until the next call. Every rank writes the
      * matrices of its own segments there, each at its segment's number v, on the compute stream. */
     int (*parts)(void *context, int rows, int channels, struct tensor *parts);

@@ -95,7 +95,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .targets = o->loss == LOSS_MSE,
         .outline = config->dry,
         .seed = config->seed};
-    /* What is wrong with them duet_command has said. */
+    /* duet_command has said what is wrong with them. */
     if (o->own && o->own->train) (void)api_dataset_of(o->own->train, &data.own[0]);
     if (o->own && o->own->test) (void)api_dataset_of(o->own->test, &data.own[1]);
     return data;

@@ -182,7 +182,7 @@ static void put_ms(FILE *file, const struct run_record *r, int64_t ns, int i, in
                    const char *path, const char *key) {
     char words[32];
     double each = record_per_step(r, (double)ns) * 1e-6;
-    if (!ns && r->devices > MOST_ROWS_EACH) { /* nothing need not name its place */
+    if (!ns && r->devices > MOST_ROWS_EACH) { /* a zero without a place in the JSON */
         fprintf(file, "<td>\xe2\x80\x93</td>");
         return;
     }
