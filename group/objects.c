@@ -39,9 +39,10 @@ static int unpack(struct group *g, struct group_object *list, int n, const char 
     for (int i = 0; i < n; packed += sizes[i++]) {
         list[i].data = malloc(sizes[i] + 1);
         if (!list[i].data) {
-            while (i-- > 0)
+            int code = no_memory(g, sizes[i]);
+            for (; i >= 0; list[i--].data = NULL)
                 free(list[i].data);
-            return no_memory(g, sizes[i]);
+            return code;
         }
         memcpy(list[i].data, packed, sizes[i]);
     }
