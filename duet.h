@@ -213,9 +213,9 @@ struct duet_param {
 };
 
 /* Makes `count` parameters, 1 to 65536, on the device, each with a gradient, which is zero at
- * first. Each name must be UTF-8, differ from the others, not be "__metadata__" and not begin with
- * "module.", which files use otherwise. Nothing of `params` is used after the call. The layers
- * below name a parameter by its index in `params`. */
+ * first. Each name must be UTF-8 of at most 200 bytes, differ from the others, not be
+ * "__metadata__" and not begin with "module.", which files use otherwise. Nothing of `params` is
+ * used after the call. The layers below name a parameter by its index in `params`. */
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
                        int count);
 void duet_params_free(duet_params *params);

@@ -3,6 +3,7 @@
  * "W1", "optimizer.exp_avg.W1", "optimizer.step". The texts of __metadata__ say the rest. A
  * program's have no settings of the command, so --resume refuses them; a program may read the
  * command's. */
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,7 +205,8 @@ static int read_rate(const struct safetensors *file, double *lr) {
     locale_t before = numbers_of_c();
     *lr = strtod(text, &end);
     numbers_end(before);
-    return end == text || *end || !(*lr >= 0 && *lr <= 1e30) ? broken(file, "learning rate") : OK;
+    return end == text || *end || !(*lr >= 0 && *lr <= FLT_MAX) ? broken(file, "learning rate")
+                                                                : OK;
 }
 
 static int check_kind(const struct duet_optimizer *o, const struct safetensors *file) {
@@ -263,8 +265,8 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file, struc
     int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
     double lr = o ? o->lr : 0;
     CHECK(check_version(file));
-    CHECK(read_integer(file, "step", INT64_MAX - 1, 1, &step));
-    CHECK(read_integer(file, "epoch", INT32_MAX - 1, 0, &epoch));
+    CHECK(read_integer(file, "step", INT64_MAX, 1, &step));
+    CHECK(read_integer(file, "epoch", INT32_MAX, 0, &epoch));
     CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));
     CHECK(read_rate(file, &lr));
     if (o) CHECK(read_state(o, file, s));

@@ -6,8 +6,14 @@
 #include "api/api.h"
 #include "base/json.h"
 
+/* So that a file has room for what stands before it, as in "optimizer.exp_avg.fc1.weight". */
+enum { LONGEST_NAME = 200 };
+
 int api_check_name(const char *what, const char *name) {
     if (!name) return fail(ERR_USAGE, "%s: it has no name: give one", what);
+    if (strlen(name) > LONGEST_NAME)
+        return fail(ERR_USAGE, "%s: its name has %zu bytes: give at most %d", what, strlen(name),
+                    LONGEST_NAME);
     if (!strcmp(name, "__metadata__") || !strncmp(name, "module.", 7))
         return fail(ERR_USAGE, "%s: '%.100s': files use %s for something else: give another name",
                     what, name, *name == '_' ? "__metadata__" : "the prefix module.");

@@ -1,6 +1,8 @@
 /* Checkpoints of a program: 4 steps have the bits of 2, a checkpoint, a new program that loads it,
  * and 2 more, for every optimizer, and for two ranks; the command's checkpoints are read too;
  * zero_grad; and what is refused. */
+#include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -257,6 +259,27 @@ Test(api_checkpoint, zero_grad_drops_what_was_added_up, .timeout = 30) {
         program_close(&p);
     }
     MUST_FAIL(duet_zero_grad(NULL), DUET_USAGE, "no parameters");
+}
+
+/* Whatever is saved can be loaded. */
+Test(api_checkpoint, the_longest_name_and_the_largest_numbers, .timeout = 30) {
+    const struct duet_optimizer_options sgd = {"sgd", .lr = FLT_MAX, .momentum = .9};
+    char file[64], name[201];
+    duet_device *device;
+    struct duet_checkpoint c = {.epoch = INT_MAX, .step = INT64_MAX};
+    memset(name, 'x', 200), name[200] = 0;
+    file_name(file);
+    MUST(duet_devices_open(&device, 1, "cpu", api_memory("cpu")));
+    MUST(duet_params_create(&c.params, device, &(struct duet_param){name, 1, {2}, NULL}, 1));
+    MUST(duet_optimizer_create(&c.optimizer, c.params, &sgd));
+    MUST(duet_checkpoint_save(&c, file));
+    c.epoch = 0, c.step = 0;
+    MUST(duet_checkpoint_load(&c, file));
+    cr_assert(c.epoch == INT_MAX && c.step == INT64_MAX);
+    duet_optimizer_free(c.optimizer);
+    duet_params_free(c.params);
+    duet_devices_close(&device, 1);
+    unlink(file);
 }
 
 /* ---- misuse ---- */

@@ -260,6 +260,10 @@ Test(api_limits, names_that_no_file_can_have, .timeout = 30) {
         MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "parameter 1");
         cr_assert_null(params);
     }
+    char longest[202];
+    memset(longest, 'x', 201), longest[201] = 0;
+    list[1].name = longest;
+    MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "201 bytes");
     list[1].name = good[0];
     MUST_FAIL(duet_params_create(&params, device, list, 2), DUET_USAGE, "'metadata'");
     list[1].name = good[1];
