@@ -74,6 +74,9 @@ static int compress(const struct duet_bucket *bucket, int half) {
     struct hook_bucket *b = (struct hook_bucket *)bucket;
     float *gradients;
     if (!b) return fail(ERR_USAGE, "compress hook: no bucket was given");
+    if (b->waiting)
+        return fail(ERR_USAGE, "compress hook: bucket %d waits for another call: make one",
+                    bucket->index);
     CHECK(make_room(b));
     CHECK(bring(b, &gradients));
     pack(b, gradients, half, (float)duet_group_size(bucket->group));

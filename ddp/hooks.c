@@ -2,7 +2,9 @@
  * until the end of backward. */
 #include "ddp/hooks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Where bucket `index` is kept; buckets stay at their places, since hooks have pointers to them. */
 static int place(struct hooks *h, int index, struct hook_bucket **out) {
@@ -18,13 +20,25 @@ static int place(struct hooks *h, int index, struct hook_bucket **out) {
     return OK;
 }
 
+/* A program's function may return any number, and leave no text: `before` is what duet_error() said
+ * before the call. */
+static int returned(const struct hook_bucket *b, const char *what, int code, const char *before) {
+    if (!code) return OK;
+    if (code < 0 || code > ERR_PEER || !strcmp(before, error_message()))
+        return fail(ERR_FAILED, "ddp: %s returned %d for bucket %d", what, code, b->seen.index);
+    return code;
+}
+
+/* Ends what the bucket waits for; it may then wait for something else. */
 static int end_of(struct hook_bucket *b) {
+    char before[ERROR_BYTES];
     duet_work *work = b->work;
-    if (!b->waiting) return OK;
     b->waiting = 0;
     b->work = NULL;
     int code = work ? duet_work_wait(work) : OK;
-    if (!code && b->then) code = b->then(&b->seen, b->state);
+    snprintf(before, sizeof before, "%s", error_message());
+    if (!code && b->then)
+        code = returned(b, "the function of duet_bucket_then", b->then(&b->seen, b->state), before);
     duet_work_free(work);
     return code;
 }
@@ -41,13 +55,15 @@ int hooks_call(void *context, const struct ddp_bucket *bucket) {
                                    .count = bucket->count,
                                    .gradients = &b->gradients,
                                    .group = h->group};
-    b->waiting = 0;
-    return h->hook(&b->seen, h->context);
+    char before[ERROR_BYTES];
+    snprintf(before, sizeof before, "%s", error_message());
+    return returned(b, "the communication hook", h->hook(&b->seen, h->context), before);
 }
 
 int hooks_finish(struct hooks *h) {
     for (int i = 0; i < h->count; i++)
-        CHECK(end_of(h->bucket[i]));
+        while (h->bucket[i]->waiting)
+            CHECK(end_of(h->bucket[i]));
     return OK;
 }
 

@@ -54,6 +54,20 @@ static int begins_sums(const struct duet_bucket *b, void *context) {
     return code;
 }
 
+/* A second call behind the first one: the mean of what is already the mean changes nothing. */
+static int sums_again(const struct duet_bucket *b, void *context) {
+    duet_work *work;
+    int code = duet_tensor_scale(b->gradients, 1.0f / (float)duet_group_size(b->group));
+    if (!code) code = duet_all_reduce(b->group, b->gradients, DUET_MEAN, &work);
+    return code ? code : duet_bucket_then(b, work, NULL, context);
+}
+
+static int begins_two_sums(const struct duet_bucket *b, void *context) {
+    duet_work *work;
+    int code = duet_all_reduce(b->group, b->gradients, DUET_SUM, &work);
+    return code ? code : duet_bucket_then(b, work, sums_again, context);
+}
+
 /* ---- the average of a model, step after step ---- */
 
 /* The mean over the ranks of r->alone's gradient i, and of its absolute values. */
@@ -130,6 +144,7 @@ Test(api_hooks, average_in_every_way, .timeout = 120) {
         struct job jobs[] = {{.hook = sums_at_once},
                              {.hook = begins_sums},
                              {.hook = begins_sums, .no_overlap = 1},
+                             {.hook = begins_two_sums},
                              {.hook = duet_allreduce_hook},
                              {.hook = duet_fp16_compress_hook, .unit = half},
                              {.hook = duet_bf16_compress_hook, .unit = bf16}};
@@ -203,10 +218,25 @@ static int gives_up(const struct duet_bucket *b, void *context) {
     return duet_all_reduce(b->group, b->gradients, DUET_SUM, NULL);
 }
 
+/* What is refused leaves the call under way as it is. */
+static int compresses_twice(const struct duet_bucket *b, void *context) {
+    int code = duet_fp16_compress_hook(b, context);
+    if (!code && duet_bf16_compress_hook(b, context) != DUET_USAGE) code = DUET_CHECK;
+    return code ? code : strstr(duet_error(), "waits for another call") ? DUET_OK : DUET_CHECK;
+}
+
+static int says_nothing(const struct duet_bucket *b, void *context) {
+    return duet_bucket_then(b, NULL, NULL, context) ? DUET_OK : 70;
+}
+
+static int ends_in_silence(const struct duet_bucket *b, void *context) {
+    return duet_bucket_then(b, NULL, says_nothing, context);
+}
+
 static int fails(int number, void *context) {
     struct rank r;
     int code = open_rank(&r, "cpu", NULL, EXTRA), rank = r.rank;
-    (void)number, (void)context;
+    (void)number;
     if (code) goto out;
     HOLDS(duet_ddp_register_comm_hook(NULL, gives_up, NULL) == DUET_USAGE);
     HOLDS(duet_ddp_register_comm_hook(r.ddp, NULL, NULL) == DUET_USAGE);
@@ -214,7 +244,7 @@ static int fails(int number, void *context) {
     HOLDS(duet_bucket_then(NULL, NULL, NULL, NULL) == DUET_USAGE);
     HOLDS(duet_allreduce_hook(NULL, NULL) == DUET_USAGE);
     HOLDS(duet_fp16_compress_hook(NULL, NULL) == DUET_USAGE);
-    TRY(duet_ddp_register_comm_hook(r.ddp, gives_up, NULL));
+    TRY(duet_ddp_register_comm_hook(r.ddp, ((const struct job *)context)->hook, NULL));
     TRY(pass(&r, r.ours, 0, 0));
 out:
     close_rank(&r);
@@ -222,6 +252,11 @@ out:
 }
 
 Test(api_hooks, a_hook_that_fails_ends_the_job, .timeout = 60) {
-    cr_assert_neq(duet_spawn(2, fails, NULL), DUET_OK);
+    cr_assert_neq(duet_spawn(2, fails, &(struct job){.hook = gives_up}), DUET_OK);
     MUST_SAY("all_reduce: no tensor was given");
+    cr_assert_eq(duet_spawn(2, fails, &(struct job){.hook = says_nothing}), DUET_FAILED);
+    MUST_SAY("the communication hook returned 70 for bucket 0");
+    cr_assert_eq(duet_spawn(2, fails, &(struct job){.hook = ends_in_silence}), DUET_FAILED);
+    MUST_SAY("the function of duet_bucket_then returned 70 for bucket 0");
+    MUST(duet_spawn(2, fails, &(struct job){.hook = compresses_twice}));
 }
