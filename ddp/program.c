@@ -78,14 +78,36 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
                               : OK;
 }
 
+enum { AGREED = 4 };
+
+/* The options that all ranks must give alike; allreduce/ compares the algorithm. */
+static int agree(struct comm *comm, const struct ddp_config *config) {
+    static const char *const names[AGREED] = {"bucket_cap_mb", "join", "find_unused_parameters",
+                                              "no_broadcast_buffers"};
+    const double mine[AGREED] = {config->bucket_cap_mb > 0 ? config->bucket_cap_mb : 0,
+                                 config->join, !!config->find_unused, !!config->own_buffers};
+    double all[MAX_DEVICES][AGREED];
+    CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
+    for (int r = 0; r < comm_world_size(comm); r++)
+        for (int i = 0; i < AGREED; i++)
+            if (all[r][i] != mine[i])
+                return fail(ERR_FAILED,
+                            "ddp: %s is %g on rank %d and %g on rank %d: give all ranks the same",
+                            names[i], mine[i], comm_rank(comm), all[r][i], r);
+    return OK;
+}
+
 static int check(const duet_group *group, const duet_params *params) {
     if (!group || !params)
         return fail(ERR_USAGE, "ddp: no %s given", group ? "parameters were" : "group was");
     if (params->reducer)
         return fail(ERR_USAGE, "ddp: the parameters have one already: free it first");
     if (!group_comm((const struct group *)group))
-        return fail(ERR_USAGE, "ddp: a group of %d ranks of the job: give the group of all ranks",
-                    group_size((const struct group *)group));
+        return fail(
+            ERR_USAGE,
+            "ddp: a group of %d ranks of the job, or in another order: give the group of all "
+            "ranks",
+            group_size((const struct group *)group));
     return OK;
 }
 
@@ -95,10 +117,15 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK_OUT(out);
     CHECK(check(group, params));
     CHECK(config_of(options, &config));
+    struct comm *comm = group_comm((struct group *)group);
     struct duet_ddp *d = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
-    int code = ddp_init_around(&d->ddp, group_comm((struct group *)group), params->set.device,
-                               &params->set, &params->buffers, &config);
+    int code = agree(comm, &config);
+    if (code)
+        comm_abort(comm, code, error_message());
+    else
+        code = ddp_init_around(&d->ddp, comm, params->set.device, &params->set, &params->buffers,
+                               &config);
     if (code) {
         free(d);
         return code;

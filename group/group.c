@@ -184,5 +184,8 @@ int group_world_rank(const struct group *group, int rank) {
 }
 
 struct comm *group_comm(const struct group *group) {
-    return group->n == comm_world_size(group->job->comm) ? group->job->comm : NULL;
+    if (group->n != comm_world_size(group->job->comm)) return NULL;
+    for (int r = 0; r < group->n; r++)
+        if (group->ranks[r] != r) return NULL;
+    return group->job->comm;
 }

@@ -63,7 +63,8 @@ int group_local_rank(const struct group *group);
 /* OK while the job runs, else its failure. */
 int group_check(const struct group *group);
 
-/* The job, of which the group is all ranks; NULL: it is a sub-group. Borrowed from the group. */
+/* The job, of which the group is all ranks with the same numbers; NULL: it is a sub-group, or it
+ * numbers the ranks otherwise. Borrowed from the group. */
 struct comm *group_comm(const struct group *group);
 
 int group_world_rank(const struct group *group,

@@ -56,7 +56,9 @@ static int check(const duet_params *params, const duet_group *group) {
         return fail(ERR_USAGE, "SyncBatchNorm: the parameters have been converted already");
     if (!group_comm((const struct group *)group))
         return fail(ERR_USAGE,
-                    "SyncBatchNorm: a group of %d ranks of the job: give the group of all ranks",
+                    "SyncBatchNorm: a group of %d ranks of the job, or in another order: give the "
+                    "group of all "
+                    "ranks",
                     group_size((const struct group *)group));
     return OK;
 }

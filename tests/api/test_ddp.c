@@ -148,7 +148,7 @@ static int misuse(int number, void *context) {
     struct rank r;
     struct duet_ddp_options bad = {.bucket_cap_mb = -1}, unknown = {.allreduce = "pigeon"};
     duet_ddp *other;
-    duet_group *half = NULL;
+    duet_group *half = NULL, *turned = NULL;
     (void)number, (void)context;
     int code = open_rank(&r, "cpu", NULL, EXTRA), rank = r.rank;
     if (code) goto out;
@@ -163,16 +163,40 @@ static int misuse(int number, void *context) {
     HOLDS(duet_tape_accumulate(NULL, 1) == DUET_USAGE);
     TRY(duet_group_new(&half, r.group, (int[]){r.n - 1}, 1, 0));
     if (half) HOLDS(duet_ddp_create(&other, half, r.alone, NULL) == DUET_USAGE);
+    TRY(duet_group_new(&turned, r.group, (int[]){1, 0}, 2, 0));
+    HOLDS(duet_ddp_create(&other, turned, r.alone, NULL) == DUET_USAGE);
+    HOLDS(strstr(duet_error(), "in another order"));
+    HOLDS(duet_convert_sync_batchnorm(r.alone, turned) == DUET_USAGE);
     HOLDS(duet_ddp_buckets(NULL) == 0);
     TRY(compare_steps(&r, 1, 0)); /* none of this has done harm */
 out:
-    duet_group_destroy(&half);
+    duet_group_destroy(&half), duet_group_destroy(&turned);
+    close_rank(&r);
+    return code;
+}
+
+/* Each rank gives other options. */
+static int disagrees(int number, void *context) {
+    const struct duet_ddp_options *options = context;
+    struct rank r;
+    int code = open_rank(&r, "cpu", &options[number], EXTRA);
     close_rank(&r);
     return code;
 }
 
 Test(api_ddp, misuse_is_one_line, .timeout = 120) {
+    const struct duet_ddp_options odd[][2] = {
+        {{.join = DUET_JOIN_OFF}, {.bucket_cap_mb = 3}},
+        {{.join = DUET_JOIN_OFF}, {.join = DUET_JOIN}},
+        {{.join = DUET_JOIN_OFF}, {.find_unused_parameters = 1}},
+        {{.join = DUET_JOIN_OFF}, {.no_broadcast_buffers = 1}}};
+    const char *const names[] = {"bucket_cap_mb is ", "join is ", "find_unused_parameters is ",
+                                 "no_broadcast_buffers is "};
     MUST(duet_spawn(2, misuse, NULL));
+    for (int i = 0; i < 4; i++) {
+        cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i]), DUET_FAILED);
+        MUST_SAY(names[i]);
+    }
 }
 
 /* Each rank's batches are those of its DistributedSampler: together an epoch's samples, padded with
