@@ -114,8 +114,9 @@ static int scale(const struct duet_loader_options *o, const struct dataset *set,
     for (int i = 0; i < LOADER_CHANNELS; i++) {
         c->means[i] = (float)o->mean[i], c->stds[i] = (float)o->std[i];
         given |= o->mean[i] != 0 || o->std[i] != 0;
-        if (!(o->std[i] >= 0 && o->std[i] <= FLT_MAX && fabs(o->mean[i]) <= FLT_MAX))
-            return fail(ERR_USAGE, "loader: mean %g, std %g: give numbers, std above 0", o->mean[i],
+        if (!(o->std[i] >= 0 && o->std[i] <= FLT_MAX && fabs(o->mean[i]) <= FLT_MAX) ||
+            (o->std[i] > 0) != (c->stds[i] > 0))
+            return fail(ERR_USAGE, "loader: mean %g, std %g: give floats, std above 0", o->mean[i],
                         o->std[i]);
     }
     if (given && !bytes)
@@ -124,6 +125,9 @@ static int scale(const struct duet_loader_options *o, const struct dataset *set,
     if (given && (o->std[0] == 0 || (o->std[1] == 0) != (o->std[2] == 0)))
         return fail(ERR_USAGE, "loader: std %g, %g, %g: give one for all channels, or three",
                     o->std[0], o->std[1], o->std[2]);
+    if (o->std[1] == 0 && (o->mean[1] != 0 || o->mean[2] != 0))
+        return fail(ERR_USAGE, "loader: means %g, %g, %g, but one std: give three of both",
+                    o->mean[0], o->mean[1], o->mean[2]);
     c->mean = c->means[0], c->std = c->stds[0];
     c->by_channel = o->std[1] > 0;
     return OK;

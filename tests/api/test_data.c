@@ -327,6 +327,8 @@ Test(api_data, what_is_refused, .timeout = 30) {
     WRONG(o.std[0] = (double)NAN, "std nan");
     WRONG((o.std[0] = 1, o.mean[1] = (double)INFINITY), "mean inf");
     WRONG((o.std[0] = o.std[1] = 1), "or three");
+    WRONG((o.std[0] = 1, o.mean[2] = 1), "means 0, 0, 1, but one std");
+    WRONG(o.std[0] = 1e-60, "std 1e-60");
     o = fine, o.std[0] = 1;
     refuse_options(set, o, "the samples are numbers");
     o.std[1] = o.std[2] = 1;
