@@ -372,8 +372,8 @@ int duet_tape_error(duet_tape *tape);
 /* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
  * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
  * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape whose rows are not
- * samples, such as a matrix to multiply by. The layers, dropout and the losses refuse it; all other
- * functions take it. */
+ * samples, such as a matrix to multiply by. Layers with parameters, dropout and the losses refuse
+ * it; all other functions take it. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
@@ -843,7 +843,7 @@ struct duet_ddp_options {
 };
 
 /* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
- * parameters of the same shapes. options NULL: zeros. `group` must be that of all ranks; it and the
+ * parameters of the same shapes and the same options. options NULL: zeros. `group` must be that of all ranks; it and the
  * parameters must outlive the ddp.
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
@@ -880,8 +880,8 @@ int duet_ddp_join(duet_ddp *ddp);
  * If the hook begins the call with a handle, &work, and returns
  * duet_bucket_then(bucket, work, NULL, NULL), backward goes on meanwhile. It stands for PyTorch's
  * Future. At its end duet_backward goes through the buckets: it waits for the work, which may be
- * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `bucket` is valid
- * until that is done. */
+ * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin
+ * another call and return duet_bucket_then once more. `bucket` is valid until all that is done. */
 struct duet_bucket {
     int index;              /* from 0 */
     int is_last;            /* 1: the last of this backward */
@@ -963,8 +963,8 @@ struct duet_data_parallel_options {
  * Their buffers go to all replicas too; what the first replica does to them stays, and what the
  * others do is lost: running statistics are those of the first chunk.
  * forward may be called by several threads at once, each with a tape of its own, in which parameter
- * i is the replica's copy of parameter i. It must not begin a pass or run one backward. options
- * NULL: zeros. Devices and params must outlive the result. */
+ * i is the replica's copy of parameter i. It must not begin a pass, run one backward or call
+ * duet_tape_accumulate. options NULL: zeros. Devices and params must outlive the result. */
 int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
                               duet_params *params,
                               duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),

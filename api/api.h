@@ -201,6 +201,7 @@ struct duet_tape {
     int sync_bn;                /* 1: every batch_norm is synchronised */
     const struct model *model;  /* NULL: a tape of the program's own. For models/ alone */
     int inside_model;           /* 1: the pass belongs to the replica, which begins and ends it */
+    int inside_forward;         /* 1: the same, while a function of a duet_data_parallel runs */
     struct var *leaves[API_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
     int error; /* the code of the wrapper's first failure; the tape keeps those of the ops */

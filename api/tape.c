@@ -90,12 +90,16 @@ int api_operand(const struct duet_tape *t, const char *op, const char *what, con
     return OK;
 }
 
-/* In the forward function of a model the command has begun the pass, and it goes on from there. */
+/* Others have begun the pass in which a forward function runs, and they go on from there. */
+static int belongs_to_others(const duet_tape *t) {
+    return t->inside_model || t->inside_forward;
+}
+
 static int refuse_inside(duet_tape *t, const char *function) {
     return api_tape_fail(t, fail(ERR_USAGE,
                                  "%s: the forward function of a model has called it: return the "
-                                 "scores, the rest is done by the command",
-                                 function));
+                                 "scores, the rest is done by %s",
+                                 function, t->inside_model ? "the command" : "duet_data_parallel"));
 }
 
 /* ---- a pass ---- */
@@ -128,7 +132,7 @@ static void begin_update(duet_tape *t) {
 
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
-    if (t->inside_model) return refuse_inside(t, "duet_tape_begin");
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_begin");
     int code = check_begin(t, params, samples, pass);
     if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
         params = NULL;
@@ -216,7 +220,7 @@ static int zero_unused(duet_tape *t) {
 int duet_tape_accumulate(duet_tape *t, int passes) {
     enum { MOST = 1 << 20 };
     if (!t) return fail(ERR_USAGE, "tape: none was given");
-    if (t->inside_model) return refuse_inside(t, "duet_tape_accumulate");
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_accumulate");
     if (passes < 1 || passes > MOST)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
     t->passes_of_next = passes; /* the pass under way, if there is one, was begun as it is */
@@ -225,7 +229,7 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
 
 /* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
 static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
-    if (t->inside_model) return refuse_inside(t, "duet_backward");
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
     int last = t->pass_of_update + 1 >= t->passes_of_update;
     if (t->went_back && (t->passes_of_update > 1 || (t->owner && t->owner->reducer)))
         return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
@@ -260,7 +264,7 @@ static int backward_from_one(duet_tape *t, struct var *root) {
 
 int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
-    if (t->inside_model) return refuse_inside(t, "duet_backward");
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
     if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
     struct var *root = var_of(loss);
     enum reduction r;

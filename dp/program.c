@@ -153,7 +153,9 @@ static int keep_loss(struct duet_data_parallel *dp, int r, duet_var *y) {
     struct duet_tape *t = dp->tape[r];
     enum reduction reduction;
     double sum;
+    t->inside_forward = 1;
     duet_var *loss = dp->loss(t, y, &dp->y.part[r], dp->context);
+    t->inside_forward = 0;
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "DataParallel: the loss function has returned NULL");
     CHECK(tape_loss_reduction(var_of(loss), &reduction));
@@ -173,7 +175,9 @@ static int forward_task(void *context, int r) {
     CHECK(duet_tape_begin(t, dp->params[r], dp->sizes[r], dp->pass));
     duet_var *x = (dp->input_grad ? duet_leaf : duet_input)(t, &dp->x.part[r]);
     dp->leaf[r] = var_of(x);
+    t->inside_forward = 1;
     duet_var *y = dp->forward(t, x, dp->context);
+    t->inside_forward = 0;
     CHECK(duet_tape_error(t));
     if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
     return dp->in_forward ? keep_loss(dp, r, y) : keep_output(dp, r, var_of(y));

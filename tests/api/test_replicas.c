@@ -198,6 +198,42 @@ Test(api_replicas, gradients_are_added_up, .timeout = 60) {
     }
 }
 
+/* Each would change the pass that forward runs in, or those after it. */
+static duet_var *meddles(duet_tape *t, duet_var *x, void *context) {
+    switch (*(const int *)context) {
+    case 0: duet_tape_begin(t, NULL, 2, DUET_TRAIN); break;
+    case 1: duet_tape_accumulate(t, 3); break;
+    case 2: duet_backward(t, duet_mean(t, x)); break;
+    default: break;
+    }
+    return x;
+}
+
+static duet_var *loss_meddles(duet_tape *t, duet_var *y, const duet_tensor *labels, void *context) {
+    (void)labels;
+    return *(int *)context += 10, duet_tape_accumulate(t, 3), y;
+}
+
+Test(api_replicas, forward_must_not_meddle_with_its_tape, .timeout = 30) {
+    static const char *const calls[] = {"duet_tape_begin", "duet_tape_accumulate", "duet_backward"};
+    const struct duet_data_parallel_options options = {.loss = loss_meddles};
+    struct world w;
+    duet_data_parallel *dp;
+    duet_tensor *output, *x;
+    int what;
+    open_world(&w, "cpu", 0);
+    x = rows(&w, 0, 1);
+    MUST(duet_data_parallel_create(&dp, w.devices, 1, w.params, meddles, &what, &options));
+    for (what = 0; what < 3; what++)
+        MUST_FAIL(duet_data_parallel_forward(dp, x, &output, DUET_TRAIN), DUET_USAGE, calls[what]);
+    MUST_FAIL(duet_data_parallel_loss(dp, x, x, &output, DUET_TRAIN), DUET_USAGE, calls[1]);
+    cr_assert_eq(what, 13);
+    MUST(duet_data_parallel_forward(dp, x, &output, DUET_TRAIN)); /* none has done harm */
+    duet_tensor_free(output), duet_tensor_free(x);
+    duet_data_parallel_free(dp);
+    close_world(&w);
+}
+
 Test(api_replicas, misuse_is_one_line, .timeout = 30) {
     struct world w;
     duet_tensor *grad, *x;
