@@ -843,8 +843,8 @@ struct duet_ddp_options {
 };
 
 /* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
- * parameters of the same shapes and the same options. options NULL: zeros. `group` must be that of all ranks; it and the
- * parameters must outlive the ddp.
+ * parameters of the same shapes and were given the same options; NULL: zeros. `group` must be that
+ * of all ranks; it and the parameters must outlive the ddp.
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
  * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
