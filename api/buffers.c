@@ -1,5 +1,6 @@
 /* Buffers beside the parameters of a program: the internal buffer_set, with names of its own. They
  * are registered once; a tape's batch_norm finds them by index, files keep them by name. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,9 @@ static int check_buffer(const struct duet_buffer *b) {
     if (b->type != DUET_F32 && b->type != DUET_I64)
         return fail(ERR_USAGE, "buffer %.100s: type %d: give DUET_F32 or DUET_I64", b->name,
                     (int)b->type);
+    if (b->type == DUET_I64 && !(fabs(b->value) <= 0x1p53))
+        return fail(ERR_USAGE, "buffer %.100s: starts at %g: give -2^53 to 2^53 to an int64",
+                    b->name, b->value);
     if (!b->rank) return OK;
     CHECK(api_check_shape(b->name, b->rank, b->shape));
     return b->shape[0] ? OK : fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", b->name);

@@ -9,7 +9,7 @@
 #include "group/state.h"
 
 static void release_job(struct membership *job) {
-    if (!job || --job->users > 0) return;
+    if (!job || __atomic_sub_fetch(&job->users, 1, __ATOMIC_ACQ_REL) > 0) return;
     comm_close(job->comm);
     free(job);
 }
@@ -42,7 +42,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     struct group *g = calloc(1, sizeof *g);
     if (!g) return NULL;
     g->job = job;
-    job->users++;
+    __atomic_add_fetch(&job->users, 1, __ATOMIC_RELAXED);
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->memory.sizes = a->sizes;

@@ -12,7 +12,7 @@
 /* The job that a world and the groups made of it belong to. */
 struct membership {
     struct comm *comm;
-    int users; /* groups */
+    int users; /* groups; atomic, since different threads may end them */
     int local_rank;
 };
 

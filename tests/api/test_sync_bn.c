@@ -360,7 +360,9 @@ Test(api_sync_bn, misuse_is_one_line, .timeout = 30) {
     MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "DUET_I64");
     wrong = (struct duet_buffer){"x", DUET_F32, 1, {0}, 0};
     MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "dimension 0");
-    wrong.rank = DUET_MAX_RANK + 1;
+    wrong = (struct duet_buffer){"x", DUET_I64, 0, {0}, (double)NAN};
+    MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "starts at nan");
+    wrong.rank = DUET_MAX_RANK + 1, wrong.value = 0;
     MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "rank");
     wrong.name = NULL;
     MUST_FAIL(duet_params_register_buffers(bare, &wrong, 1), DUET_USAGE, "no name");
