@@ -184,6 +184,18 @@ static int disagrees(int number, void *context) {
     return code;
 }
 
+static int calls_another(int number, void *context) {
+    struct rank r;
+    duet_ddp *other = NULL;
+    int code = open_rank(&r, "cpu", NULL, EXTRA);
+    (void)context;
+    if (!code)
+        code = number ? duet_ddp_create(&other, r.group, r.alone, NULL)
+                      : duet_convert_sync_batchnorm(r.alone, r.group);
+    close_rank(&r);
+    return code;
+}
+
 Test(api_ddp, misuse_is_one_line, .timeout = 120) {
     const struct duet_ddp_options odd[][2] = {
         {{.join = DUET_JOIN_OFF}, {.bucket_cap_mb = 3}},
@@ -197,6 +209,8 @@ Test(api_ddp, misuse_is_one_line, .timeout = 120) {
         cr_assert_eq(duet_spawn(2, disagrees, (void *)odd[i]), DUET_FAILED);
         MUST_SAY(names[i]);
     }
+    cr_assert_neq(duet_spawn(2, calls_another, NULL), DUET_OK);
+    MUST_SAY("all must bring the same");
 }
 
 /* Each rank's batches are those of its DistributedSampler: together an epoch's samples, padded with
