@@ -78,7 +78,7 @@ int dataset_model_outputs(const struct dataset *set) {
                                                                              : DATASET_CLASSES;
 }
 
-/* A program's own says everything itself. */
+/* A data set that the program brings along has its own sizes, which no flag changes. */
 static int check_own(const struct dataset_config *c) {
     int outputs = c->own[0].outputs;
     if (!c->own[0].count)

@@ -6,8 +6,8 @@
 
 /* *set gets arrays of its own with all samples of `from`, one of struct dataset_config: bytes with
  * labels where `from` has bytes and its labels are below 256; else numbers, of bytes as byte / 255.
- * ERR_USAGE: a label is below 0, or not below the number of classes that `from` gives. ERR_MEMORY;
- * or the code of the set's own function. */
+ * ERR_USAGE: a label is below 0, or not below the number of classes that `from` gives. ERR_FAILED:
+ * the set's own function has failed. ERR_MEMORY. */
 int dataset_own(struct dataset *set, const struct dataset *from);
 
 #endif

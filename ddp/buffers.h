@@ -13,7 +13,8 @@ extern "C" {
 
 struct ddp_buffers;
 
-/* Collective. ERR_FAILED: a rank has other buffers than this one. */
+/* Collective. ERR_FAILED: a rank has more or fewer buffers than this one, or
+ * other bytes in all. */
 int ddp_buffers_check(struct comm *comm, const struct buffer_set *set);
 
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL where the model has no
