@@ -83,9 +83,9 @@ out:
 
 /* The first process prepares the data while the others wait: all come to one barrier, the others
  * before they look, the first when it is done. */
-static int prepare(duet_group *group, int mended) {
+static int prepare(duet_group *group, int rank, int mended) {
     const char *file = "prepared.txt";
-    int rank = duet_group_rank(group), code = DUET_OK;
+    int code = DUET_OK;
     FILE *f;
     if (mended && rank != 0) code = duet_barrier(group, NULL);
     if (rank == 0) {
@@ -102,17 +102,17 @@ static int work(int rank, void *context) {
     duet_group *group = NULL;
     int mended = words[2] != NULL, waits = !strcmp(words[1], "evaluate");
     int code = duet_group_init(&group, waits && !mended ? TIMEOUT_S : 0);
-    (void)rank;
     if (!code)
         code = waits                            ? evaluate(group, mended)
                : !strcmp(words[1], "set_epoch") ? set_epoch(group, mended)
-                                                : prepare(group, mended);
+                                                : prepare(group, rank, mended);
     duet_group_destroy(&group);
     return code;
 }
 
 int main(int argc, char **argv) {
     if (argc < 2) return fprintf(stderr, "ddp_traps set_epoch|evaluate|prepare [mended]\n"), 2;
+    remove("prepared.txt"); /* of an earlier run */
     int code = duet_spawn(RANKS, work, argv);
     if (code) fprintf(stderr, "ddp_traps: %s\n", duet_error());
     return duet_exit_status(code);
