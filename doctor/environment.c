@@ -21,7 +21,7 @@ static void look_at_queues(struct doctor *d) {
     if (value && atoi(value) < LEAST)
         note(d, FINDING_OK, "hardware queues", "",
              "CUDA_DEVICE_MAX_CONNECTIONS=%s is too few for streams that wait for other ranks: 32 "
-             "are taken",
+             "are taken, under MPS 8",
              value);
 }
 

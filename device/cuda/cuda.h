@@ -186,7 +186,9 @@ static inline int cuda_use(const struct device *device) {
 
 #define CUDA_QUEUES_VARIABLE "CUDA_DEVICE_MAX_CONNECTIONS"
 #define CUDA_QUEUES "32" /* the most that CUDA takes */
-/* Before the first call of CUDA in this process: asks for CUDA_QUEUES, unless enough are asked. */
+#define CUDA_QUEUES_MPS "8"
+/* Before the first call of CUDA in this process: asks for CUDA_QUEUES, or CUDA_QUEUES_MPS where the
+ * daemon of MPS is there, unless enough are asked. */
 void cuda_ask_for_queues(void);
 /* Why a driver refuses GPU number `gpu` to this process, and what to do; NULL: the error says
  * it. */

@@ -2,6 +2,7 @@
  * variable that is put right before CUDA reads it, and refusals whose reason CUDA does not say. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "device/cuda/cuda.h"
 
@@ -12,19 +13,41 @@
  * by events. */
 enum { QUEUES_LEAST = 8 };
 
+static const char *mps_folder(void) {
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    return folder ? folder : "/tmp/nvidia-mps";
+}
+
+static int mps_daemon_is_there(void) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/control", mps_folder());
+    return !access(path, F_OK);
+}
+
+/* Under MPS the processes of a GPU share its queues, and each has those that it asks for to itself:
+ * 60 processes that take the default, which is 2 there, or 3 that take 32. A process beyond that is
+ * refused. */
 void cuda_ask_for_queues(void) {
     const char *asked = getenv(CUDA_QUEUES_VARIABLE);
-    if (!asked || atoi(asked) < QUEUES_LEAST) setenv(CUDA_QUEUES_VARIABLE, CUDA_QUEUES, 1);
+    if (!asked || atoi(asked) < QUEUES_LEAST)
+        setenv(CUDA_QUEUES_VARIABLE, mps_daemon_is_there() ? CUDA_QUEUES_MPS : CUDA_QUEUES, 1);
 }
 
 const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes) {
-    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
     int mode = cudaComputeModeDefault;
-    if (error >= cudaErrorMpsConnectionFailed && error <= cudaErrorMpsMaxConnectionsReached) {
+    if (error == cudaErrorMpsMaxClientsReached || error == cudaErrorMpsMaxConnectionsReached) {
+        snprintf(
+            text, bytes,
+            "MPS has no room for another process on GPU %d: end others, take fewer ranks, give "
+            "each less by %s=%s, or unset CUDA_MPS_PIPE_DIRECTORY and end the daemon of %s",
+            gpu, CUDA_QUEUES_VARIABLE, CUDA_QUEUES_MPS, mps_folder());
+        return text;
+    }
+    if (error >= cudaErrorMpsConnectionFailed && error <= cudaErrorMpsServerNotReady) {
         snprintf(text, bytes,
                  "the MPS daemon of %s does not serve this process: start it anew "
                  "(nvidia-cuda-mps-control -d), unset CUDA_MPS_PIPE_DIRECTORY",
-                 pipe ? pipe : "/tmp/nvidia-mps");
+                 mps_folder());
         return text;
     }
     if (error != cudaErrorDevicesUnavailable) return NULL;

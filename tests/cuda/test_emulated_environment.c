@@ -121,6 +121,29 @@ Test(emulated_environment, mps, .timeout = 120, .init = cli_folder_make,
               "train %s --mode single", TINY);
 }
 
+/* The queues of MPS are enough for the ranks of a GPU; without any left it is said. */
+Test(emulated_environment, queues_of_mps, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    char machine[32];
+    int count;
+    snprintf(machine, sizeof machine, "mps-%d", (int)getpid());
+    setenv("EMULATED_MACHINE", machine, 1);
+    setenv("EMULATED_MPS", "1", 1);
+    setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe", 1);
+    set_up(1);
+    cr_assert_eq(mkdir("pipe", 0700), 0);
+    fclose(fopen("pipe/control", "w"));
+    unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    cli_well("train %s --mode ddp --devices 4 --quiet", TINY);
+    cr_assert_eq(device_probe(DEVICE_CUDA, &count), OK);
+    cr_expect_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* somebody asked for them */
+    cli_fails(1,
+              "cudaErrorMpsMaxConnectionsReached|MPS has no room for another process on GPU 0|"
+              "CUDA_DEVICE_MAX_CONNECTIONS=8|the daemon of pipe",
+              "train %s --mode ddp --devices 4 --quiet", TINY);
+}
+
 /* ---- users and containers ---- */
 
 static const struct device_config config = {

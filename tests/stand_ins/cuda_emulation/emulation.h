@@ -35,6 +35,8 @@
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE
+ *   EMULATED_MPS=1               the processes of EMULATED_MACHINE share 120 hardware queues of a GPU;
+ *                                each has CUDA_DEVICE_MAX_CONNECTIONS of them (2) to itself
  *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues, as
  *                                runtime_queue.c says
  *   CUDA_LAUNCH_BLOCKING=1       a launch returns when its kernel has ended
@@ -111,8 +113,9 @@ extern struct emulated {
     enum { PEER_NONE, PEER_ALL, PEER_PAIRS, PEER_CHAIN } peer; /* who reaches whom */
     enum { P2P_WORKS, P2P_LOST, P2P_STORES, P2P_WRONG, P2P_HANG } p2p;
     int multiprocessors, capability, guard, trace;
-    int exclusive; /* a context is refused while another process has one */
-    int blocking;  /* launches wait for their kernels */
+    int mps_queues; /* of each process; 0: no MPS */
+    int exclusive;  /* a context is refused while another process has one */
+    int blocking;   /* launches wait for their kernels */
     long start_ms, switch_us;
     int queues; /* hardware queues of each GPU; 0: as many as there are streams */
     long late_us, queue;

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CLIENTS = 32 };
+enum { CLIENTS = 32, MPS_QUEUES = 120 };
 
 static void pause_us(long us) {
     struct timespec time = {us / 1000000, us % 1000000 * 1000};
@@ -47,6 +47,16 @@ static int has_company(void) {
             close(fd);
     }
     return company;
+}
+
+/* Under MPS. 0: other processes have left too few. */
+static int take_queues(const struct gpu *gpu) {
+    char what[48];
+    int missing = emulated.mps_queues;
+    snprintf(what, sizeof what, "MPS queue of GPU %d", gpu->number);
+    for (int i = 0; i < MPS_QUEUES && missing > 0; i++)
+        missing -= take_name(what, i) >= 0; /* until the end of the process */
+    return missing <= 0;
 }
 
 static void start_slowly(void) {
@@ -100,6 +110,8 @@ cudaError_t context_open(struct gpu *gpu) {
     started = 1;
     if (!gpu->context && emulated.exclusive && take_name("context on GPU", gpu->number) < 0)
         error = cudaErrorDevicesUnavailable;
+    if (!gpu->context && error == cudaSuccess && !take_queues(gpu))
+        error = cudaErrorMpsMaxConnectionsReached;
     if (error == cudaSuccess) gpu->context = 1;
     pthread_mutex_unlock(&lock);
     return error;

@@ -72,6 +72,7 @@ static void read_environment(void) {
     emulated.exclusive = mode && !strcmp(mode, "exclusive");
     emulated.blocking = number("CUDA_LAUNCH_BLOCKING", 0) != 0;
     emulated.queues = (int)number("CUDA_DEVICE_MAX_CONNECTIONS", 0);
+    if (number("EMULATED_MPS", 0)) emulated.mps_queues = emulated.queues ? emulated.queues : 2;
     if (emulated.queues < 0 || emulated.queues >= 8) emulated.queues = 0;
     emulated.guard = number("EMULATED_CUDA_GUARD", 0) != 0;
     emulated.trace = number("EMULATED_CUDA_TRACE", 0) != 0;

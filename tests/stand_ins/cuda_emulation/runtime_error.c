@@ -68,6 +68,7 @@ static const struct {
          "attempt to terminate a thread-local capture sequence from another thread"),
     WORD(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
     WORD(cudaErrorMpsConnectionFailed, "MPS client failed to connect to the MPS control daemon"),
+    WORD(cudaErrorMpsMaxConnectionsReached, "MPS has no hardware connections left for this device"),
     WORD(cudaErrorUnknown, "unknown error"),
 };
 
