@@ -43,9 +43,11 @@ static int probe(int *count) {
             ERR_USAGE,
             "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): use --device cpu");
     }
-    if (error != cudaSuccess)
+    if (error != cudaSuccess) {
+        const char *refusal = cuda_refusal(error, 0, why, sizeof why);
         return fail(ERR_USAGE, "device cuda: %s: %s: use --device cpu", cudaGetErrorName(error),
-                    cuda_refusal(error, 0, why, sizeof why) ? why : cudaGetErrorString(error));
+                    refusal ? refusal : cudaGetErrorString(error));
+    }
     return OK;
 }
 

@@ -33,24 +33,42 @@ void cuda_ask_for_queues(void) {
         setenv(CUDA_QUEUES_VARIABLE, mps_daemon_is_there() ? CUDA_QUEUES_MPS : CUDA_QUEUES, 1);
 }
 
-const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes) {
-    int mode = cudaComputeModeDefault;
-    if (error == cudaErrorMpsMaxClientsReached || error == cudaErrorMpsMaxConnectionsReached) {
-        snprintf(
-            text, bytes,
-            "MPS has no room for another process on GPU %d: end others, take fewer ranks, give "
-            "each less by %s=%s, or unset CUDA_MPS_PIPE_DIRECTORY and end the daemon of %s",
-            gpu, CUDA_QUEUES_VARIABLE, CUDA_QUEUES_MPS, mps_folder());
-        return text;
+/* Refusals that follow from the machine alone. */
+static const char *machine_refusal(cudaError_t error) {
+    switch (error) {
+    case cudaErrorSystemNotReady:
+        return "system not yet initialized: GPUs behind NVSwitches wait for the service "
+               "nvidia-fabricmanager of the driver's version: systemctl start nvidia-fabricmanager";
+    case cudaErrorSystemDriverMismatch:
+        return "libcuda and the driver in the kernel have different versions: reboot after an "
+               "update; in a container, start it anew";
+    case cudaErrorCompatNotSupportedOnDevice:
+        return "a libcuda newer than the driver was loaded, which only data center GPUs allow: "
+               "take the folder cuda/compat out of LD_LIBRARY_PATH, or install a newer driver";
+    case cudaErrorUnknown:
+        return "unknown error: if nvidia-smi works, /dev/nvidia-uvm may be missing: "
+               "nvidia-modprobe "
+               "-u, or reboot";
+    default: return NULL;
     }
-    if (error >= cudaErrorMpsConnectionFailed && error <= cudaErrorMpsServerNotReady) {
+}
+
+static void mps_refusal(cudaError_t error, int gpu, char *text, size_t bytes) {
+    if (error == cudaErrorMpsMaxClientsReached || error == cudaErrorMpsMaxConnectionsReached)
+        snprintf(text, bytes,
+                 "MPS has no room for another process on GPU %d: end others, take fewer ranks, "
+                 "give each less by %s=%s, or unset CUDA_MPS_PIPE_DIRECTORY and end the daemon of "
+                 "%s",
+                 gpu, CUDA_QUEUES_VARIABLE, CUDA_QUEUES_MPS, mps_folder());
+    else
         snprintf(text, bytes,
                  "the MPS daemon of %s does not serve this process: start it anew "
                  "(nvidia-cuda-mps-control -d), unset CUDA_MPS_PIPE_DIRECTORY",
                  mps_folder());
-        return text;
-    }
-    if (error != cudaErrorDevicesUnavailable) return NULL;
+}
+
+static void mode_refusal(int gpu, char *text, size_t bytes) {
+    int mode = cudaComputeModeDefault;
     if (cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, gpu)) cudaGetLastError();
     if (mode == cudaComputeModeExclusiveProcess)
         snprintf(text, bytes,
@@ -65,6 +83,16 @@ const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes) {
                  gpu, gpu);
     else
         snprintf(text, bytes, "GPU %d is busy or broken: see nvidia-smi", gpu);
+}
+
+const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes) {
+    if (machine_refusal(error)) return machine_refusal(error);
+    if (error >= cudaErrorMpsConnectionFailed && error <= cudaErrorMpsMaxConnectionsReached)
+        mps_refusal(error, gpu, text, bytes);
+    else if (error == cudaErrorDevicesUnavailable)
+        mode_refusal(gpu, text, bytes);
+    else
+        return NULL;
     return text;
 }
 
@@ -75,8 +103,8 @@ int cuda_enter(struct cuda_device *d) {
     if (error == cudaSuccess) error = cudaFree(NULL);
     if (error == cudaSuccess) return OK;
     cudaGetLastError();
-    if (!cuda_refusal(error, d->gpu, why, sizeof why))
-        return cuda_fail(error, "choosing the GPU", d->head.name);
+    const char *refusal = cuda_refusal(error, d->gpu, why, sizeof why);
+    if (!refusal) return cuda_fail(error, "choosing the GPU", d->head.name);
     return fail(ERR_FAILED, "device %s: %s: %s, or use --device cpu", d->head.name,
-                cudaGetErrorName(error), why);
+                cudaGetErrorName(error), refusal);
 }

@@ -144,6 +144,26 @@ Test(emulated_environment, queues_of_mps, .timeout = 120, .init = cli_folder_mak
               "train %s --mode ddp --devices 4 --quiet", TINY);
 }
 
+/* ---- a driver that does not start ---- */
+
+Test(emulated_environment, a_driver_that_does_not_start, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const struct {
+        const char *fault, *words;
+    } cases[] = {
+        {"driver:fabric", "cudaErrorSystemNotReady: system not yet initialized|NVSwitch|"
+                          "systemctl start nvidia-fabricmanager|use --device cpu"},
+        {"driver:mixed", "cudaErrorSystemDriverMismatch|different versions: reboot"},
+        {"driver:compat", "cudaErrorCompatNotSupportedOnDevice|cuda/compat out of LD_LIBRARY_PATH"},
+        {"driver:unknown", "cudaErrorUnknown: unknown error|nvidia-modprobe -u"},
+    };
+    set_up(1);
+    for (int i = 0; i < 4; i++) {
+        setenv("EMULATED_CUDA_FAULT", cases[i].fault, 1);
+        cli_fails(2, cases[i].words, "train %s --mode single", TINY);
+    }
+}
+
 /* ---- users and containers ---- */
 
 static const struct device_config config = {

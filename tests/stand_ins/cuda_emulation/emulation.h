@@ -67,6 +67,9 @@
  *                                  export   cudaIpcGetMemHandle is refused
  *                                  driver:none  driver:old
  *                                  driver:mps      the MPS daemon does not answer
+ *                                  driver:fabric   no fabric manager; driver:mixed: libcuda of
+ *                                  another version; driver:compat: one newer than this GPU allows;
+ *                                  driver:unknown: any other reason
  *                                  driver:values   there are no stream memory operations
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,

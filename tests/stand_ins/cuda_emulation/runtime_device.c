@@ -121,13 +121,23 @@ int fault_now(const char *what) {
 
 /* ---- entering ---- */
 
+static const struct {
+    const char *word;
+    cudaError_t error;
+} refusals[] = {{"driver:mps", cudaErrorMpsConnectionFailed},
+                {"driver:fabric", cudaErrorSystemNotReady},
+                {"driver:mixed", cudaErrorSystemDriverMismatch},
+                {"driver:compat", cudaErrorCompatNotSupportedOnDevice},
+                {"driver:unknown", cudaErrorUnknown}};
+
 cudaError_t enter_driver(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_environment);
     if (emulated_self.on_stream) return cudaErrorNotPermitted; /* a host function of a stream */
     if (emulated.forked) return cudaErrorInitializationError;
     if (fault_set("driver:none") || fault_set("driver:old")) return cudaErrorInsufficientDriver;
-    if (fault_set("driver:mps")) return cudaErrorMpsConnectionFailed;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (fault_set(refusals[i].word)) return refusals[i].error;
     return emulated.count ? cudaSuccess : cudaErrorNoDevice;
 }
 
