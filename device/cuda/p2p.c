@@ -89,7 +89,13 @@ void cuda_p2p_pattern(float *host, unsigned seed) {
     }
 }
 
-static int stuck(const char *who, double seconds) {
+/* who NULL: the copy did not leave the GPU `name`. */
+static int stuck(const char *name, const char *who, double seconds) {
+    if (!who)
+        return fail(ERR_FAILED,
+                    "a copy of 4 KiB between %s and the host has not ended after %g s: its GPU is "
+                    "kept busy by another program, or broken: see nvidia-smi",
+                    name, seconds);
     return fail(ERR_FAILED,
                 "P2P between the GPUs of %s is advertised by the driver and hangs: 4 KiB have not "
                 "arrived after %g s, " REASON ", or set NCCL_P2P_DISABLE=1: Duet then goes through "
@@ -97,21 +103,22 @@ static int stuck(const char *who, double seconds) {
                 who, seconds);
 }
 
-/* Waits for the stream, which `error` was enqueued on. */
+/* Waits for the stream, where the last call said `error`. who NULL: no other GPU has a part. */
 static int finish(struct cuda_device *d, cudaStream_t stream, cudaError_t error, const char *who) {
     double seconds = d->head.config.timeout_s < TRIAL_S ? d->head.config.timeout_s : TRIAL_S;
     int64_t deadline = deadline_after(seconds);
     if (error == cudaSuccess) error = cudaStreamQuery(stream);
     while (error == cudaErrorNotReady) {
         cudaGetLastError();
-        if (now_ns() >= deadline) return stuck(who, seconds);
+        if (now_ns() >= deadline) return stuck(d->head.name, who, seconds);
         d->p2p.stuck = 1; /* until it has ended, or for good if the job is ended now */
         CHECK(device_interrupted(&d->head));
         sched_yield();
         error = cudaStreamQuery(stream);
     }
     d->p2p.stuck = 0;
-    CUDA_CHECK(error, "a trial of P2P: an IOMMU may be in the way", d->head.name);
+    CUDA_CHECK(error, who ? "a trial of P2P: an IOMMU may be in the way" : "a copy of 4 KiB",
+               d->head.name);
     return OK;
 }
 
@@ -120,8 +127,7 @@ int cuda_p2p_put(struct cuda_device *d, const struct cuda_p2p_trial *t, float *m
     cuda_p2p_pattern(t->host, seed);
     CHECK(cuda_use(&d->head));
     return finish(d, t->stream,
-                  cudaMemcpyAsync(memory, t->host, BYTES, cudaMemcpyHostToDevice, t->stream),
-                  d->head.name);
+                  cudaMemcpyAsync(memory, t->host, BYTES, cudaMemcpyHostToDevice, t->stream), NULL);
 }
 
 int cuda_p2p_holds(struct cuda_device *d, const struct cuda_p2p_trial *t, const float *memory,
@@ -131,8 +137,7 @@ int cuda_p2p_holds(struct cuda_device *d, const struct cuda_p2p_trial *t, const 
     memset(t->host, 0, BYTES);
     CHECK(cuda_use(&d->head));
     CHECK(finish(d, t->stream,
-                 cudaMemcpyAsync(t->host, memory, BYTES, cudaMemcpyDeviceToHost, t->stream),
-                 d->head.name));
+                 cudaMemcpyAsync(t->host, memory, BYTES, cudaMemcpyDeviceToHost, t->stream), NULL));
     *equal = !memcmp(t->host, want, BYTES);
     return OK;
 }
