@@ -29,6 +29,12 @@ struct ways {
     uint64_t untried; /* it has not been tried by this rank */
 };
 
+/* Of a rank's trials, bit p for rank p. */
+struct came {
+    uint64_t right;   /* what it read came right */
+    uint64_t refused; /* the driver does not open the memory: it advertises nothing */
+};
+
 struct meeting {
     struct comm *comm;
     struct cuda_device *device;
@@ -39,7 +45,7 @@ struct meeting {
     struct ways ways[MAX_DEVICES];
     uint64_t tries; /* bit r: the way to rank r's GPU is tried now, and by that rank too */
     struct memory_handle handle[MAX_DEVICES];
-    uint64_t came[MAX_DEVICES];   /* rank r's bit p: what it read of rank p came right */
+    struct came came[MAX_DEVICES];
     uint64_t stored[MAX_DEVICES]; /* rank r's bit p: what rank p stored at it came right */
 };
 
@@ -105,24 +111,31 @@ static int fill_block(struct meeting *m) {
     return OK;
 }
 
-static int try_peer(struct meeting *m, int peer, uint64_t *came) {
+/* A process that does not see the peer's GPU (CUDA_VISIBLE_DEVICES) cannot ask whether it is within
+ * reach before it opens the memory. */
+static int try_peer(struct meeting *m, int peer, struct came *came) {
     struct device *device = &m->device->head;
     struct cuda_p2p_trial t = trial_of(m);
     char who[64];
     void *memory;
     int works = 0;
     snprintf(who, sizeof who, "ranks %d and %d", m->rank, peer);
-    CHECK(device_import(device, &m->handle[peer], -1, &memory));
+    int code = device_import(device, &m->handle[peer], -1, &memory);
+    if (code && !cuda_p2p_known(m->device, m->uuid[peer])) {
+        came->refused |= (uint64_t)1 << peer;
+        return OK;
+    }
+    CHECK(code);
     t.theirs = memory;
     t.their_seed = (unsigned)peer;
     t.inbox = piece(memory, INBOXES + m->rank);
-    int code = cuda_p2p_try(m->device, &t, who, &works);
+    code = cuda_p2p_try(m->device, &t, who, &works);
     if (!m->device->p2p.stuck) device_unimport(device, memory);
-    *came |= (uint64_t)works << peer;
+    came->right |= (uint64_t)works << peer;
     return code;
 }
 
-static int try_all(struct meeting *m, uint64_t *came) {
+static int try_all(struct meeting *m, struct came *came) {
     for (int r = 0; r < m->n; r++)
         if (m->tries >> r & 1) CHECK(try_peer(m, r, came));
     return OK;
@@ -144,18 +157,21 @@ static void learn(struct meeting *m) {
     for (int a = 0; a < m->n; a++)
         for (int b = a + 1; b < m->n; b++) {
             char who[64];
+            const struct came *to = &m->came[a], *back = &m->came[b];
             int works =
-                m->came[a] >> b & m->came[b] >> a & m->stored[a] >> b & m->stored[b] >> a & 1;
+                to->right >> b & back->right >> a & m->stored[a] >> b & m->stored[b] >> a & 1;
             if (!is_tried(m, a, b)) continue;
             snprintf(who, sizeof who, "ranks %d and %d", a, b);
             if (a == m->rank) cuda_p2p_learn(m->device, m->uuid[b], works);
             if (b == m->rank) cuda_p2p_learn(m->device, m->uuid[a], works);
-            if (!works) cuda_p2p_blame(m->device, who);
+            if (!works && !((to->refused >> b | back->refused >> a) & 1))
+                cuda_p2p_blame(m->device, who);
         }
 }
 
 static int run(struct meeting *m) {
-    uint64_t came = 0, stored = 0;
+    struct came came = {0, 0};
+    uint64_t stored = 0;
     CHECK(try_all(m, &came));
     CHECK(comm_exchange(m->comm, &came, sizeof came, -1, m->came, NULL));
     CHECK(look_into_inboxes(m, &stored));

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/cuda/cuda.h"
+#include "device/cuda/p2p.h"
 #include "device/gpu_handle.h"
 
 struct cuda_import {
@@ -93,7 +93,9 @@ int cuda_export(struct device *device, const void *memory, size_t bytes,
     return OK;
 }
 
-/* Finds the mapping of the handle's slab, or makes it. The caller holds service_lock. */
+/* Finds the mapping of the handle's slab, or makes it. The caller holds service_lock. A GPU that
+ * cannot be reached is remembered: cuda_reaches_gpu does not know of GPUs that are hidden from this
+ * process (CUDA_VISIBLE_DEVICES). */
 static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
                      const struct gpu_handle *gpu, struct cuda_import **out) {
     for (*out = d->imports; *out; *out = (*out)->next)
@@ -108,6 +110,7 @@ static int open_slab(struct cuda_device *d, const struct memory_handle *handle,
         char why[200];
         cudaGetLastError();
         free(m);
+        if (error == cudaErrorPeerAccessUnsupported) cuda_p2p_learn(d, gpu->uuid, 0);
         gpu_handle_apart(gpu, why, sizeof why);
         return fail(ERR_FAILED, "import of memory of device %d, process %d, on %s: %s: %s: %s",
                     handle->device, handle->pid, d->head.name, cudaGetErrorName(error),

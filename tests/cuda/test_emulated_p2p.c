@@ -2,6 +2,9 @@
  * runtime loses or misplaces what one GPU reads and writes of another one's memory, or hangs. Found
  * at the opening, by a trial of 4 KiB; training then goes on through host memory, with the bits of
  * one device, and says so. */
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
@@ -96,5 +99,29 @@ Test(emulated_p2p, pairs, .timeout = 120, .init = cli_folder_make, .fini = cli_f
     goes_by_host(4, "pairs", "");
     set_peers("0");
     cli_well("compare %s --devices 4", TINY);
+}
+
+/* Each process sees one GPU, as under many schedulers, and cannot ask whether the other is within
+ * reach. A program of duet.h then trains by host memory, with the same bits. */
+Test(emulated_p2p, a_gpu_of_its_own_for_each_process, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    FILE *script = fopen("one", "w");
+    cr_assert_not_null(script);
+    fprintf(script,
+            "#!/bin/sh\nCUDA_VISIBLE_DEVICES=$RANK exec %s/" BUILD_DIR
+            "/examples/ddp_train mnist 1 "
+            "weights-$EMULATED_PEER\n",
+            cli_root_path);
+    cr_assert(!fclose(script) && !chmod("one", 0700));
+    set_up(2, "works");
+    cr_assert(!mkdir("data", 0700) && !symlink("../d", "data/mnist"));
+    for (int peer = 1; peer >= 0; peer--) {
+        set_peers(peer ? "1" : "0");
+        cli_run(&c, "run --nproc-per-node 2 ./one");
+        cr_assert(c.status == 0 && !strstr(c.err, "P2P"), "%d: %s", peer, c.err);
+        cli_free(&c);
+    }
+    cr_expect(cli_same_file("weights-1", "weights-0"), "other weights");
 }
 #endif
