@@ -65,8 +65,9 @@ static int choose_out_of_reach(const struct executor_question *q, const struct r
     int takes_nccl = q->algorithm == ALLREDUCE_AUTO && (q->n == 2 || q->any_order);
     char why[64];
     snprintf(why, sizeof why,
-             reach->broken ? "P2P of ranks %d and %d moves no bytes: an IOMMU?"
-                           : "rank %d's GPU cannot reach rank %d's",
+             reach->broken         ? "P2P of ranks %d and %d moves no bytes: an IOMMU?"
+             : cuda_p2p_disabled() ? "NCCL_P2P_DISABLE keeps the GPUs of ranks %d and %d apart"
+                                   : "rank %d's GPU cannot reach rank %d's",
              reach->from, reach->to);
     if (takes_nccl) CHECK(find_nccl(q, a, b, &takes_nccl));
     *ops = takes_nccl ? &cuda_nccl_ops : &cuda_staged_ops;

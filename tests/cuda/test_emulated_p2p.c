@@ -88,8 +88,12 @@ Test(emulated_p2p, a_trial_that_hangs, .timeout = 120, .init = cli_folder_make,
                   "train %s --mode %s --devices 2 --timeout 1", TINY, modes[m]);
         cr_expect_lt(now_ns() - begun, (int64_t)20e9);
     }
+    struct cli c;
     setenv("NCCL_P2P_DISABLE", "1", 1);
-    cli_well("compare %s --devices 2", TINY);
+    cli_run(&c, "compare %s --devices 2", TINY);
+    cr_expect(c.status == 0 && strstr(c.out, "NCCL_P2P_DISABLE keeps the GPUs of ranks 0 and 1"),
+              "%s%s", c.err, c.out);
+    cli_free(&c);
 }
 
 /* Only GPUs that reach each other by what the driver says are tried. */
