@@ -12,4 +12,16 @@ static inline int count_of(const char *text, const char *word) {
     return n;
 }
 
+/* 1 if the text has these words, also where a line was broken between two of them. */
+static inline int says(const char *text, const char *words) {
+    static const char white[] = " \n";
+    for (; *text; text++) {
+        const char *t = text, *w = words;
+        for (; *w && (*t == *w || (*w == ' ' && *t == '\n')); w++)
+            t += *w == ' ' ? strspn(t, white) : 1;
+        if (!*w) return 1;
+    }
+    return 0;
+}
+
 #endif
