@@ -35,8 +35,8 @@
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE
- *   EMULATED_MPS=1               the processes of EMULATED_MACHINE share 120 hardware queues of a GPU;
- *                                each has CUDA_DEVICE_MAX_CONNECTIONS of them (2) to itself
+ *   EMULATED_MPS=1               the processes of EMULATED_MACHINE share 120 hardware queues of a
+ *                                GPU; each takes CUDA_DEVICE_MAX_CONNECTIONS of them (2) for itself
  *   CUDA_DEVICE_MAX_CONNECTIONS=n     below 8: the streams of a GPU share n hardware queues, as
  *                                runtime_queue.c says
  *   CUDA_LAUNCH_BLOCKING=1       a launch returns when its kernel has ended
