@@ -79,7 +79,9 @@ try() { # NAME MODE SIGNAL RANK STATUS WORDS
             complaint+="${complaint:+, }$(memory_used) MiB in use, $used_before before"
         ((status == wanted)) || complaint+="${complaint:+, }status $status, not $wanted"
     } 2>/dev/null
-    grep -Ev '^(single|DP|DDP) +epoch ' "$out" >"$err" # without the progress
+    # Without the progress, and without what a machine may have to say at the start of each run.
+    grep -Ev '^(single|DP|DDP) +epoch |^duet: (rank [0-9]+: )?warning: |the driver compiles its' \
+        "$out" >"$err"
     lines=$(wc -l <"$err")
     if [[ -n $words ]]; then
         ((lines == 1)) && grep -Eq "^duet: .*$words" "$err" ||

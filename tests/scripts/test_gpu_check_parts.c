@@ -99,7 +99,9 @@ static int checks_off(const struct json *root, const char *words) {
     return off;
 }
 
+/* Also on a machine of which each run has to say something first. */
 Test(gpu_check, kills_end_well, .timeout = 240, .init = make_place, .fini = cli_folder_remove) {
+    wrap("echo 'duet: warning: P2P moves no bytes' >&2; exec \"$DUET\" \"$@\"");
     struct json *root = run_real("kill", 0);
     cr_expect_eq(json_at(root, "parts/0/checks")->count, 7);
     json_free(root);
