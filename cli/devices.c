@@ -40,7 +40,7 @@ static void list_gpu(int gpu) {
     }
     printf("        GPU %d: %s, compute capability %d.%d, %s%s\n", gpu, facts.name, facts.major,
            facts.minor, format_bytes(facts.memory, memory, sizeof memory),
-           facts.exclusive ? "; takes one process at a time: ranks cannot share it" : "");
+           facts.exclusive ? "; takes one process at a time: ranks share it under MPS alone" : "");
 }
 
 static void list_gpus(void) {

@@ -42,12 +42,20 @@ static void look_at_p2p(struct doctor *d) {
              "NCCL_P2P_DISABLE=%s: between GPUs everything goes through host memory", value);
 }
 
+enum { PATH_LENGTH = 512 };
+
+/* 1 if the daemon of MPS is there; `path` is what it listens at. */
+static int mps_runs(char path[PATH_LENGTH]) {
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    snprintf(path, PATH_LENGTH, "%s/control", folder ? folder : "/tmp/nvidia-mps");
+    return !access(path, F_OK);
+}
+
 static void look_at_mps(struct doctor *d) {
-    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY"), *share;
-    char path[512];
-    snprintf(path, sizeof path, "%s/control", folder ? folder : "/tmp/nvidia-mps");
-    share = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    if (!access(path, F_OK))
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY"),
+               *share = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    char path[PATH_LENGTH];
+    if (mps_runs(path))
         note(d, FINDING_OK, "MPS", "",
              "%.200s: ranks that share a GPU run at once, and a fault of one ends all%s%.8s%s",
              path, share ? "; each has " : "", share ? share : "", share ? " % of the SMs" : "");
@@ -58,8 +66,9 @@ static void look_at_mps(struct doctor *d) {
              folder);
 }
 
+/* Under MPS its server is the one process that such a GPU takes. */
 void look_at_compute_modes(struct doctor *d) {
-    char list[64] = "";
+    char list[64] = "", path[PATH_LENGTH];
     if (!d->progress->gpus) return;
     for (int gpu = 0; gpu < d->progress->gpus; gpu++) {
         struct gpu_facts facts;
@@ -67,7 +76,10 @@ void look_at_compute_modes(struct doctor *d) {
         if (!gpu_facts(gpu, &facts) && facts.exclusive)
             snprintf(list + used, sizeof list - used, " %d", gpu);
     }
-    if (*list)
+    if (*list && mps_runs(path))
+        note(d, FINDING_OK, "compute mode", "", "GPUs%s take one process at a time: that of MPS",
+             list);
+    else if (*list)
         note(d, FINDING_OFF, "compute mode", "processes may share a GPU",
              "GPUs%s take one process at a time: ranks cannot share them: start MPS "
              "(nvidia-cuda-mps-control -d), or nvidia-smi -c DEFAULT",

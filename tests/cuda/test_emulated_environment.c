@@ -99,7 +99,8 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
               "nvidia-cuda-mps-control -d|nvidia-smi -i 0 -c DEFAULT",
               "train %s --mode ddp --devices 2 --quiet", TINY);
     cli_run(&c, "devices");
-    cr_expect(strstr(c.out, "takes one process at a time: ranks cannot share it"), "%s", c.out);
+    cr_expect(strstr(c.out, "takes one process at a time: ranks share it under MPS alone"), "%s",
+              c.out);
     cli_free(&c);
     doctor_says("compute mode", FINDING_OFF, "GPUs 0 take one process at a time");
     set_gpus(2);
@@ -109,10 +110,13 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
 Test(emulated_environment, mps, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     set_up(1);
+    setenv("EMULATED_COMPUTE_MODE", "exclusive", 1); /* as NVIDIA advises for MPS */
     setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe", 1);
+    doctor_says("compute mode", FINDING_OFF, "start MPS");
     doctor_says("MPS", FINDING_OFF, "CUDA_MPS_PIPE_DIRECTORY=pipe: no daemon is there");
     cr_assert_eq(mkdir("pipe", 0700), 0);
     fclose(fopen("pipe/control", "w"));
+    doctor_says("compute mode", FINDING_OK, "GPUs 0 take one process at a time: that of MPS");
     doctor_says("MPS", FINDING_OK, "pipe/control: ranks that share a GPU run at once");
     setenv("EMULATED_CUDA_FAULT", "driver:mps", 1);
     cli_fails(2,
