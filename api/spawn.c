@@ -22,13 +22,18 @@ struct spawn {
     struct outcome *outcomes; /* by rank; shared with the ranks */
 };
 
-/* What runs in a rank. Its number is in the environment, where the launcher has put it. */
+/* What runs in a rank. Its number is in the environment, where the launcher has put it. A text from
+ * before the fork is not this rank's. */
 static int run_rank(void *argument) {
     struct spawn *s = argument;
     const char *number = getenv("RANK");
+    char before[ERROR_BYTES];
+    snprintf(before, sizeof before, "%s", error_message());
     int rank = number ? atoi(number) : 0, code = s->work(rank, s->context);
+    if (code < 0 || code > ERR_PEER) code = ERR_FAILED;
     s->outcomes[rank].code = code;
-    if (code) snprintf(s->outcomes[rank].text, ERROR_BYTES, "%s", error_message());
+    if (code && strcmp(before, error_message()))
+        snprintf(s->outcomes[rank].text, ERROR_BYTES, "%s", error_message());
     return error_exit_status(code);
 }
 
@@ -51,7 +56,8 @@ static int launch_them(struct spawn *s, int n) {
     int code = launch_ranks(&launch, &result);
     if (!code || result.rank < 0 || result.rank >= n) return code;
     const struct outcome *first = &s->outcomes[result.rank];
-    if (!first->code || !first->text[0] || first->code == ERR_PEER) return code;
+    if (!first->code || first->code == ERR_PEER) return code;
+    if (!first->text[0]) return first->code; /* the text is the launcher's */
     char prefix[24];
     snprintf(prefix, sizeof prefix, "rank %d: ", result.rank);
     return fail(first->code, "%s%s", strncmp(first->text, prefix, strlen(prefix)) ? prefix : "",

@@ -185,8 +185,18 @@ static int fails(int rank, void *context) {
     return code;
 }
 
+static int returns(int rank, void *context) {
+    return rank ? *(const int *)context : DUET_OK;
+}
+
 Test(group, spawn_tells_the_first_failure, .timeout = 60) {
+    int strange[] = {70, -1}, check = DUET_CHECK;
     MUST_FAIL(duet_spawn(2, fails, NULL), DUET_USAGE, "rank 1: tensor: no device was given");
+    /* that text is not the next rank's, which leaves none */
+    for (int i = 0; i < 2; i++)
+        MUST_FAIL(duet_spawn(2, returns, &strange[i]), DUET_FAILED, "recorded no reason");
+    MUST_FAIL(duet_spawn(2, returns, &check), DUET_CHECK, "ended with status 3");
+    cr_assert_null(strstr(duet_error(), "status 1"));
     cr_assert_neq(duet_spawn(2, fails, "status"), DUET_OK);
     MUST_SAY("ended with status 7");
     MUST_FAIL(duet_spawn(0, fails, NULL), DUET_USAGE, "0 ranks");
