@@ -7,7 +7,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct memory_handle handle[2];
     memset(handle, 0, sizeof handle);
     memcpy(handle, data, size < sizeof handle ? size : sizeof handle);
-    struct gpu_handle gpu;
+    struct gpu_handle gpu, same;
+    memset(&gpu, 0, sizeof gpu); /* the bytes between its fields too, which memcmp compares */
+    memset(&same, 0, sizeof same);
     int code = gpu_handle_unpack(&handle[0], &gpu);
     if (code) {
         check_error(code);
@@ -15,7 +17,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         MUST(handle[0].size > 0 && handle[0].offset <= gpu.slab_bytes);
         MUST(handle[0].size <= gpu.slab_bytes - handle[0].offset);
         struct memory_handle again = handle[0];
-        struct gpu_handle same;
         gpu_handle_pack(&again, &gpu);
         MUST(gpu_handle_unpack(&again, &same) == OK && !memcmp(&same, &gpu, sizeof gpu));
         MUST(gpu_handles_share(&handle[0], &handle[0]));
