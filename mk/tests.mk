@@ -21,7 +21,7 @@ SKIP_SAN    := scripts/test_% comm/test_stall doctor/test_ranks doctor/test_guar
 SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words cli/test_flags \
-               cli/test_report report/test_page \
+               cli/test_report report/test_page report/test_collective \
                allreduce/test_hops cli/test_collective cli/test_json cli/test_csv cli/test_manual \
                cli/test_golden_resnet cli/test_profile_counts cli/test_batch_norm cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \

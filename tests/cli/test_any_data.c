@@ -66,19 +66,10 @@ Test(cli_any_data, files_of_any_size_and_classes, .timeout = 300, .init = cli_fo
  * they are read; so flags that belong to some models are judged by it, too. */
 Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    FILE *file = fopen("m", "w");
-    cr_assert_not_null(file);
-    fputs("Sequential(\n"
-          "  (0): Conv2d(1, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
-          "  (1): BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
-          "  (2): Flatten(start_dim=1, end_dim=-1)\n"
-          "  (3): Linear(in_features=288, out_features=12, bias=True)\n"
-          ")\n",
-          file);
-    cr_assert_eq(fclose(file), 0);
-    put_shape(32, 9, 8, 10);
+    put_norm_model("m");
+    put_shape(32, 9, 8, 9);
     cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn "
              "--label-smoothing 0.1");
-    put_shape(32, 8, 8, 10);
-    cli_fails(2, "288 features, but is given 256", "train --data-dir d --model m --sync-bn");
+    put_shape(32, 8, 8, 9);
+    cli_fails(2, "576 features, but is given 512", "train --data-dir d --model m --sync-bn");
 }

@@ -14,20 +14,6 @@
 
 /* A step of ResNet-18 is long, one of this model is not. */
 #define SMALL_RUN "--model small --dataset synthetic --shape 1x9x8 --samples 22" REST
-static void put_small_model(void) {
-    FILE *file = fopen("small", "w");
-    cr_assert_not_null(file);
-    fputs("Sequential(\n"
-          "  (0): Conv2d(1, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
-          "  (1): BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
-          "  (2): ReLU()\n"
-          "  (3): Flatten(start_dim=1, end_dim=-1)\n"
-          "  (4): Linear(in_features=576, out_features=10, bias=True)\n"
-          ")\n",
-          file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 static void same_as_single(const char *mode, const char *run, const char *options) {
     cli_well("train --mode %s %s %s --epochs 1 --log-loss two.csv --save two", mode, run, options);
     cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
@@ -36,7 +22,7 @@ static void same_as_single(const char *mode, const char *run, const char *option
 
 Test(cli_batch_norm, every_mode_ends_with_the_same_file, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    put_small_model();
+    put_norm_model("small");
     cli_well("train --mode single " SMALL_RUN " --epochs 1 --log-loss one.csv --save one");
     same_as_single("ddp --devices 2", SMALL_RUN, "");
     same_as_single("dp --devices 4", SMALL_RUN, "");
@@ -56,7 +42,7 @@ Test(cli_batch_norm, resnet_ends_with_the_same_file, .timeout = 300, .init = cli
  * shadows the others, buffers included. The last update of an epoch has one batch of the two. */
 Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
-    put_small_model();
+    put_norm_model("small");
     static const char *const modes[] = {"single", "ddp --devices 4", "dp --devices 4"};
     static const char *const ways[] = {"--join", "--no-sync-steps 2"};
     for (int i = 0; i < 2; i++)
@@ -74,7 +60,7 @@ Test(cli_batch_norm, uneven_inputs_and_accumulated_gradients, .timeout = 300,
 
 Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout = 300,
      .init = cli_folder_make, .fini = cli_folder_remove) {
-    put_small_model();
+    put_norm_model("small");
     cli_well("train --mode single --sync-bn " SMALL_RUN
              " --epochs 1 --log-loss one.csv --save one");
     same_as_single("ddp --devices 2", SMALL_RUN, "--sync-bn");
