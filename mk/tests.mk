@@ -25,7 +25,8 @@ SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allred
                allreduce/test_hops cli/test_collective cli/test_json cli/test_csv cli/test_manual \
                cli/test_golden_resnet cli/test_profile_counts cli/test_batch_norm cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
-               cli/test_wide_head cli/test_profile
+               cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
+               api/test_scripts
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 
