@@ -97,5 +97,7 @@ int duet_allreduce_hook(const struct duet_bucket *bucket, void *context) {
     (void)context;
     if (!bucket) return fail(ERR_USAGE, "allreduce_hook: no bucket was given");
     CHECK(duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, &work));
-    return duet_bucket_then(bucket, work, NULL, NULL);
+    int code = duet_bucket_then(bucket, work, NULL, NULL);
+    if (code) duet_work_free(work);
+    return code;
 }
