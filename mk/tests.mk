@@ -14,16 +14,16 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
               $(if $(EMULATION),-DCUDA_EMULATION)
 
-# What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
-# that waits for processes which are stopped or die. A race takes two threads: under SAN=thread
-# programs with one thread are left out, and so are those that only run what others run there too.
-SKIP_SAN    := scripts/test_% comm/test_stall doctor/test_ranks doctor/test_guard
+# What `make check` runs. A test of a shell script learns nothing from a sanitizer. A race takes two
+# threads: under SAN=thread programs with one thread are left out, and so are those that only run
+# what other programs run there too.
+SKIP_SAN    := scripts/test_%
 SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words cli/test_flags \
                cli/test_report report/test_page report/test_collective \
                allreduce/test_hops cli/test_collective cli/test_json cli/test_csv cli/test_manual \
-               cli/test_golden_resnet cli/test_profile_counts cli/test_batch_norm cli/test_trace \
+               cli/test_golden_resnet cli/test_profile_counts cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
                cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
                api/test_scripts
