@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "base/unnamed_file.h"
@@ -129,8 +130,8 @@ static int open_content(struct atomic_file *f, int tried) {
 /* Opens f->file for something that is written directly: a descriptor, a pipe, a device. */
 static int open_direct(struct atomic_file *f, int descriptor) {
     /* O_NONBLOCK: a pipe that nobody reads is an error, not a hang. */
-    int fd = descriptor < 0 ? open(f->target, O_WRONLY | O_CLOEXEC | O_NONBLOCK)
-                            : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    int fd = above_streams(descriptor < 0 ? open(f->target, O_WRONLY | O_CLOEXEC | O_NONBLOCK)
+                                          : fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (fd < 0) return -1;
     if (descriptor < 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     f->file = fdopen(fd, "w");

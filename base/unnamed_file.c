@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 enum { TRIES = 100, RANDOM = 8, SUFFIX = RANDOM + 5 }; /* the suffix is ".xxxxxxxx.tmp" */
 
@@ -52,10 +53,13 @@ static int open_named(const char *path, char **name) {
     for (int i = 0; i < TRIES; i++) {
         *name = random_name(path);
         if (!*name) return -1;
-        int fd = open(*name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+        int opened = open(*name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+        int fd = above_streams(opened), error = errno;
         if (fd >= 0) return fd;
+        if (opened >= 0) unlink(*name);
         free(*name);
-        if (errno != EEXIST) break;
+        errno = error;
+        if (error != EEXIST) break;
     }
     *name = NULL;
     return -1;
@@ -63,7 +67,7 @@ static int open_named(const char *path, char **name) {
 
 int unnamed_open(const char *path) {
     char *folder = path_folder(path), *name;
-    int fd = folder ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
+    int fd = folder ? above_streams(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666)) : -1;
     free(folder);
     if (fd >= 0) return fd;
     fd = open_named(path, &name);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 
@@ -33,7 +34,7 @@ static int map(struct board **board, int fd, int world) {
 int board_create(struct board **board, int *fd, int world) {
     *board = NULL;
     int code = OK;
-    *fd = memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    *fd = above_streams(memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (*fd < 0) return fail_system(errno, "shared memory of the job: memfd_create");
     if (ftruncate(*fd, (off_t)board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "comm/job.h"
@@ -34,7 +35,7 @@ static int catch_signals(struct job *job) {
             sigaddset(&caught, deadly[i]);
     }
     pthread_sigmask(SIG_BLOCK, &caught, &job->mask_before);
-    job->signal_fd = signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    job->signal_fd = above_streams(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
     return job->signal_fd < 0 ? fail_system(errno, "launcher: signalfd") : OK;
 }
 

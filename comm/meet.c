@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "comm/environment.h"
@@ -70,7 +71,7 @@ static int is_mine(int socket) {
 }
 
 static int new_socket(int *out) {
-    *out = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    *out = above_streams(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     return *out < 0 ? fail_system(errno, "rendezvous: socket") : OK;
 }
 
@@ -217,8 +218,9 @@ static int collect(struct comm *comm, struct job *job, const struct spot *spot, 
     int64_t deadline = now_ns() + comm->timeout_ns;
     for (int came = 0; came < job->world - 1;) {
         struct pollfd polled = {.fd = listener, .events = POLLIN};
-        int socket =
-            poll(&polled, 1, LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        int socket = poll(&polled, 1, LOOK_MS) > 0
+                         ? above_streams(accept4(listener, NULL, NULL, SOCK_CLOEXEC))
+                         : -1;
         if (socket >= 0) receive_rank(comm, job, spot, socket, blob);
         int gone = anybody_gone(job);
         if (gone)
@@ -247,12 +249,12 @@ static void *serve(void *argument) {
 
 static int start_thread(struct comm *comm, struct meeting *m) {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || both_above_streams(pair))
         return fail_system(errno, "rank 0: rendezvous: socketpair");
     m->job.ranks[0].socket = pair[0];
     comm->socket = pair[1];
     /* serve.c reads the launcher's signals from this descriptor: here it only wakes the thread */
-    m->job.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    m->job.signal_fd = above_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (m->job.signal_fd < 0) return fail_system(errno, "rank 0: rendezvous: eventfd");
     CHECK(serve_start(&m->job));
     sigset_t all, before;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -159,7 +160,7 @@ static int read_at(const struct safetensors *s, uint64_t offset, void *out, uint
 static int open_checked(struct safetensors *s) {
     struct stat st;
     uint64_t length;
-    s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    s->fd = above_streams(open(s->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (s->fd < 0 || fstat(s->fd, &st))
         return fail_errno(ERR_FAILED, errno, "cannot read: %s", s->path);
     if (!S_ISREG(st.st_mode))

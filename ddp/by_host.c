@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 static size_t bytes_of(const struct param_set *params) {
@@ -25,7 +26,7 @@ static int offer(struct param_set *params, int *fd) {
     struct stream *stream = device_compute(params->device);
     size_t bytes = bytes_of(params);
     void *memory;
-    *fd = memfd_create("duet-values", MFD_CLOEXEC);
+    *fd = above_streams(memfd_create("duet-values", MFD_CLOEXEC));
     if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)bytes))
         return fail(ERR_MEMORY, "ddp: %zu bytes of parameters in host memory: free some", bytes);
     CHECK(map(*fd, bytes, &memory));

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "group/state.h"
@@ -44,7 +45,7 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
 }
 
 static int make(size_t bytes, int *fd) {
-    *fd = memfd_create("duet-group", MFD_CLOEXEC);
+    *fd = above_streams(memfd_create("duet-group", MFD_CLOEXEC));
     if (*fd < 0 || ftruncate(*fd, (off_t)bytes))
         return fail_system(errno, "process group: %zu bytes of shared memory", bytes);
     return OK;

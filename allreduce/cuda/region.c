@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "device/cuda/cuda.h"
 
 static int map(struct region *region, int rank, int fd) {
@@ -21,7 +22,7 @@ static int map(struct region *region, int rank, int fd) {
 /* posix_fallocate takes the memory now: without it a page that cannot be had would end the process
  * when it is first touched. */
 static int make_own(struct region *region, const char *device_name, int *fd) {
-    *fd = memfd_create("duet-staged", MFD_CLOEXEC);
+    *fd = above_streams(memfd_create("duet-staged", MFD_CLOEXEC));
     if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)region->bytes))
         return fail(ERR_MEMORY,
                     "allreduce: %zu bytes of host memory to stage through: the host has not "

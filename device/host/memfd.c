@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "device/host/host.h"
@@ -20,7 +21,7 @@ static int open_memory(struct host_memfd *memory, int device) {
     char size[32], what[80];
     format_bytes(memory->bytes, size, sizeof size);
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
-    memory->fd = memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    memory->fd = above_streams(memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (ftruncate(memory->fd, (off_t)memory->bytes))
         return fail(ERR_MEMORY, "%s: %s: give a smaller --device-memory", what, strerror(errno));

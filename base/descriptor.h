@@ -1,0 +1,24 @@
+/* The numbers of descriptors. 0, 1 and 2 are the standard streams, also in a program that was
+ * started with some of them closed (`program >&-`). The kernel gives a new descriptor the lowest
+ * number that is free. A file or memory that got one of these three would receive what the program
+ * prints, so whatever is opened for longer than a moment is moved above them. */
+#ifndef BASE_DESCRIPTOR_H
+#define BASE_DESCRIPTOR_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Gives the descriptor a number above those of the standard streams: returns `fd` itself if it is
+ * above them, else a duplicate that is closed on exec, and closes `fd`. -1, with errno: `fd` is -1,
+ * or no number is free. */
+int above_streams(int fd);
+
+/* The same for both ends of a pipe or a pair of sockets. -1, with errno: both are closed
+ * and set to -1. */
+int both_above_streams(int pair[2]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
