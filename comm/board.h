@@ -45,8 +45,9 @@ struct slot {
     uint64_t beats;  /* grows whenever the rank polls in a wait or calls comm_check: progress.c */
     int64_t beat_ns; /* when it last did, on the clock of base/clock.h, which all ranks share */
     uint32_t pid;
-    uint32_t left;            /* 1: comm_close was called; the end of the process is no failure */
-    int32_t start_errno;      /* why the program could not be started, 0 if it could */
+    uint32_t left;       /* 1: comm_close was called; the end of the process is no failure */
+    int32_t start_errno; /* why the program could not be started, 0 if it could */
+    uint32_t core; /* 1 + the core of the last thread of the rank that had to wait; 0: unknown */
     uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
     uint64_t gather_bytes[2]; /* what the rank brings to the gather in box 0 and 1 */
     char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */

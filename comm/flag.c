@@ -91,6 +91,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     int64_t spin_ns = wait->reason.spin_ns;
     if (reached(flag, epoch)) return OK;
     if (comm->spin && spin(flag, epoch, spin_ns > 0 ? SHORT_SPIN_NS : SPIN_NS)) return OK;
+    if (comm->spin && spin_ns > 0) leave_shared_core(comm, wait->reason.peer);
     if (spin_ns > 0 && spin_in_turn(flag, epoch, spin_ns)) return OK;
     int64_t slice_ns;
     while (!reached(flag, epoch)) {

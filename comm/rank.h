@@ -14,6 +14,13 @@ struct watch {
     int pidfds[MAX_DEVICES]; /* by rank; -1: this rank, one that ended, or no pidfds here */
 };
 
+/* How often this rank has waited for one that was last seen on its core: cores.c. Touched by
+ * several threads, and exact for none of them. */
+struct sharing {
+    uint32_t waits;
+    int64_t moved_at; /* on the clock of base/clock.h */
+};
+
 struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
@@ -24,6 +31,7 @@ struct comm {
     uint64_t looks;                        /* calls of comm_look_for_stop */
     struct announcer announcer;            /* of the collectives of all kinds */
     int debug;                             /* 1: all ranks meet before each collective */
+    struct sharing sharing;
     struct watch watch;
     struct meeting *meeting; /* of rank 0 in a job without a launcher: meet.h; else NULL */
 };
@@ -69,6 +77,10 @@ int wait_poll(struct wait *wait, int64_t *slice_ns);
 /* The whole wait until `flag` has reached `epoch`, for comm_wait_flag and for the barrier. `wait`
  * has been started and says what is waited for. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
+
+/* cores.c: a thread of this rank waits in vain for rank `peer` (-1: unknown). Where the two share a
+ * core though others are free, it moves to one of those. Now and then, at most. */
+void leave_shared_core(struct comm *comm, int peer);
 
 /* Fails with the job's first failure: ERR_PEER, or this rank's own code if it failed first. OK if
  * the job has not failed. `where`: what this rank was waiting in, "" if nothing. */
