@@ -119,7 +119,8 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
         double cost = allreduce_cost(a, n, count, link);
         if (cost < allreduce_cost(best, n, count, link)) best = a;
         if (!text) continue; /* in the hot path of every call nobody reads it */
-        used += (size_t)snprintf(costs + used, sizeof costs - used, "%s%s %.3g", used ? ", " : "",
+        used += (size_t)snprintf(costs + used, sizeof costs - used,
+                                 cost < 999.5 ? "%s%s %.3g" : "%s%s %.0f", used ? ", " : "",
                                  allreduce_algorithm_name(a), cost);
     }
     if (text && n == 1) snprintf(text, text_bytes, "one rank: only the scale is left to do");

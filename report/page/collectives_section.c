@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "report/page/buckets.h"
 #include "report/page/collective.h"
+#include "report/page/data.h"
 #include "report/page/html.h"
 #include "report/page/moves.h"
 #include "report/page/tables.h"
@@ -85,20 +86,32 @@ static int collective_table(FILE *file, const struct page *page) {
 
 static int put_allreduce(FILE *file, const struct page *page) {
     struct hops hops;
+    struct text text = {.used = 0};
     char size[32];
     int instead, index = index_of_ddp(page);
     const struct run_record *r = page->run[index].run;
     int bucket = largest_bucket_of(r);
     CHECK(hops_of_bucket(r, bucket, &hops, &instead));
     put_title_of(file, &page->run[index]);
-    put_paragraph(
-        file, "",
-        "Every step sums %d bucket%s over %d ranks. The picture is of the largest, %s by the "
-        "algorithm %s, as the plan says that all ranks run. The order is that of "
-        "the plan; it is computed and not measured.%s",
-        r->bucket_count, r->bucket_count == 1 ? "" : "s", r->devices,
-        bytes_words(bucket_bytes(r, bucket), size), bucket_algorithm(r, bucket),
-        instead ? " What the library does inside is not known here; a ring stands for it." : "");
+    bytes_words(bucket_bytes(r, bucket), size);
+    if (r->bucket_count == 1)
+        text_add(&text, "Every step sums one bucket of %s over %d ranks, by the algorithm %s.",
+                 size, r->devices, bucket_algorithm(r, bucket));
+    else
+        text_add(&text,
+                 "Every step sums %d buckets over %d ranks, the largest of them, %s, by the "
+                 "algorithm %s. %s",
+                 r->bucket_count, r->devices, size, bucket_algorithm(r, bucket),
+                 plays_all_buckets(r) ? "They are played one after another; a picture on paper "
+                                        "shows the largest."
+                                      : "The picture shows the largest.");
+    put_paragraph(file, "",
+                  "%s Who sends what in which hop is read from the plan that all ranks run, and "
+                  "not measured.%s",
+                  text.words,
+                  instead ? " What the library does inside is not known here; a ring "
+                            "stands for it."
+                          : "");
     hops_free(&hops);
     CHECK(put_figure(file, page, "playback", draw_collective, 0,
                      "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "

@@ -10,81 +10,109 @@
 
 /* ---- the timeline ---- */
 
-/* Names of spans, each once. */
-struct names {
-    char (*text)[sizeof((struct span *)0)->name];
+/* What spans have in common, each once. */
+struct kinds {
+    struct kind {
+        enum phase phase;
+        int waiting;
+        char name[sizeof((struct span *)0)->name];
+    } * kind;
     int count, capacity;
 };
 
-/* The number of the name; -1: no host memory. */
-static int number_of(struct names *names, const char *text) {
-    for (int i = names->count - 1; i >= 0; i--)
-        if (!strcmp(names->text[i], text)) return i;
-    if (names->count == names->capacity) {
-        int capacity = names->capacity ? 2 * names->capacity : 64;
-        void *grown = realloc(names->text, (size_t)capacity * sizeof *names->text);
-        if (!grown) return -1;
-        names->text = grown, names->capacity = capacity;
+/* The number of the kind; -1: no host memory. */
+static int number_of(struct kinds *kinds, const struct span *s, const char *name) {
+    for (int i = kinds->count - 1; i >= 0; i--) {
+        const struct kind *k = &kinds->kind[i];
+        if (k->phase == s->phase && k->waiting == s->waiting && !strcmp(k->name, name)) return i;
     }
-    snprintf(names->text[names->count], sizeof *names->text, "%s", text);
-    return names->count++;
+    if (kinds->count == kinds->capacity) {
+        int capacity = kinds->capacity ? 2 * kinds->capacity : 64;
+        void *grown = realloc(kinds->kind, (size_t)capacity * sizeof *kinds->kind);
+        if (!grown) return -1;
+        kinds->kind = grown, kinds->capacity = capacity;
+    }
+    struct kind *k = &kinds->kind[kinds->count];
+    k->phase = s->phase, k->waiting = s->waiting;
+    snprintf(k->name, sizeof k->name, "%s", name);
+    return kinds->count++;
 }
 
-/* spans[0 .. n) as one; before_ns: the start of the one before it on its lane. */
-static int write_span(struct json_writer *w, const struct span *const *spans, size_t n,
-                      int64_t before_ns, struct names *names) {
+static void put_whole(FILE *file, int64_t value) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint64_t left = value < 0 ? (uint64_t)-value << 1 | 1 : (uint64_t)value << 1;
+    do {
+        fputc(digits[(left & 31) | (left > 31 ? 32 : 0)], file);
+        left >>= 5;
+    } while (left);
+}
+
+/* spans[0 .. n) as one; *end_ns: the end of the one before it on its lane, and then its own. */
+static int write_span(FILE *file, const struct span *const *spans, size_t n, int64_t *end_ns,
+                      struct kinds *kinds) {
     const struct span *s = spans[0];
-    int64_t end_ns = s->end_ns, cpu_ns = 0;
+    int64_t end = s->end_ns, cpu_ns = 0;
     uint64_t bytes = 0;
     char several[24];
     snprintf(several, sizeof several, "%d spans", (int)n);
     for (size_t i = 0; i < n; i++) {
-        if (spans[i]->end_ns > end_ns) end_ns = spans[i]->end_ns;
+        if (spans[i]->end_ns > end) end = spans[i]->end_ns;
         cpu_ns += spans[i]->cpu_ns;
         bytes += spans[i]->bytes;
     }
-    int name = number_of(names, n > 1 ? several : s->name);
-    if (name < 0) return fail(ERR_MEMORY, "report: no host memory");
-    json_integer(w, NULL, s->start_ns - before_ns);
-    json_integer(w, NULL, end_ns - s->start_ns);
-    json_integer(w, NULL, s->phase);
-    json_integer(w, NULL, name);
-    json_integer(w, NULL, s->waiting);
-    json_integer(w, NULL, cpu_ns);
-    json_natural(w, NULL, bytes);
+    int kind = number_of(kinds, s, n > 1 ? several : s->name);
+    if (kind < 0) return fail(ERR_MEMORY, "report: no host memory");
+    put_whole(file, s->start_ns - *end_ns);
+    put_whole(file, end - s->start_ns);
+    put_whole(file, kind);
+    put_whole(file, end - s->start_ns - cpu_ns);
+    put_whole(file, (int64_t)bytes);
+    *end_ns = end;
     return OK;
 }
 
 /* What devices without detail have between joined spans, as a part of the window. */
 static const double JOINED_GAP = 0.002;
 
-static int write_lanes(struct json_writer *w, const struct window *window, int detailed,
-                       struct names *names) {
-    const struct span *last = NULL;
-    int64_t before_ns = 0;
+/* The spans of one lane, which begins at spans[0]; *used: how many they are. */
+static int write_lane(struct json_writer *w, const struct window *window, size_t first,
+                      int detailed, struct kinds *kinds, size_t *used) {
+    const struct span *const *spans = window->spans + first, *s = *spans;
     double gap = JOINED_GAP * (double)(window->end_ns - window->start_ns);
-    json_array(w, "lanes");
-    for (size_t i = 0, n; i < window->count; i += n) {
-        const struct span *const *spans = window->spans + i, *s = *spans;
-        if (!last || last->device != s->device || window_row_of(last) != window_row_of(s)) {
-            if (last) json_close(w), json_close(w);
-            json_object(w, NULL);
-            json_integer(w, "device", s->device);
-            json_integer(w, "row", window_row_of(s));
-            json_array(w, "spans");
-            before_ns = window->start_ns;
-        }
-        n = s->device < detailed ? 1 : window_joined(spans, window->count - i, gap);
-        CHECK(write_span(w, spans, n, before_ns, names));
-        before_ns = s->start_ns;
-        last = s;
+    size_t left = window->count - first, bytes = 0, i = 0;
+    int64_t end_ns = window->start_ns;
+    char *text = NULL;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return fail(ERR_MEMORY, "report: no host memory");
+    int code = OK;
+    for (size_t n; !code && i < left && spans[i]->device == s->device &&
+                   window_row_of(spans[i]) == window_row_of(s);
+         i += n) {
+        n = s->device < detailed ? 1 : window_joined(spans + i, left - i, gap);
+        code = write_span(file, spans + i, n, &end_ns, kinds);
     }
-    if (last) json_close(w), json_close(w);
+    if (fclose(file) && !code) code = fail(ERR_MEMORY, "report: no host memory");
+    json_object(w, NULL);
+    json_integer(w, "device", s->device);
+    json_integer(w, "row", window_row_of(s));
+    json_string(w, "spans", code ? "" : text);
     json_close(w);
-    return OK;
+    free(text);
+    *used = i;
+    return code;
 }
 
-static int write_timeline(struct json_writer *w, const struct page *page, struct names *names) {
+static int write_lanes(struct json_writer *w, const struct window *window, int detailed,
+                       struct kinds *kinds) {
+    int code = OK;
+    json_array(w, "lanes");
+    for (size_t i = 0, n = 0; !code && i < window->count; i += n)
+        code = write_lane(w, window, i, detailed, kinds, &n);
+    json_close(w);
+    return code;
+}
+
+static int write_timeline(struct json_writer *w, const struct page *page, struct kinds *kinds) {
     int64_t axis_ns = 0;
     json_array(w, "runs");
     for (int i = 0; i < page->count; i++) {
@@ -103,7 +131,7 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
             json_integer(w, "first_step", window.first_step);
             json_integer(w, "steps", window.steps);
             json_integer(w, "length", window.end_ns - window.start_ns);
-            int code = write_lanes(w, &window, devices_in_detail(page), names);
+            int code = write_lanes(w, &window, devices_in_detail(page), kinds);
             json_close(w);
             if (code) return window_free(&window), code;
         }
@@ -111,9 +139,14 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
     }
     json_close(w);
     json_integer(w, "axis_ns", axis_ns);
-    json_array(w, "names");
-    for (int i = 0; i < names->count; i++)
-        json_string(w, NULL, names->text[i]);
+    json_array(w, "kinds");
+    for (int i = 0; i < kinds->count; i++) {
+        json_array(w, NULL);
+        json_integer(w, NULL, kinds->kind[i].phase);
+        json_integer(w, NULL, kinds->kind[i].waiting);
+        json_string(w, NULL, kinds->kind[i].name);
+        json_close(w);
+    }
     json_close(w);
     json_array(w, "phases");
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
@@ -171,11 +204,11 @@ static void write_traffic(struct json_writer *w, const struct page *page) {
 
 static int write_all(FILE *file, const struct page *page) {
     struct json_writer w;
-    struct names names = {NULL, 0, 0};
+    struct kinds kinds = {NULL, 0, 0};
     json_start(&w, file);
     json_object(&w, NULL);
-    int code = write_timeline(&w, page, &names);
-    free(names.text);
+    int code = write_timeline(&w, page, &kinds);
+    free(kinds.kind);
     if (!code) write_traffic(&w, page);
     if (!code) code = playback_data(&w, page);
     CHECK(code);

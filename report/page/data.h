@@ -2,12 +2,11 @@
  * of collectives hop by hop.
  *
  *     {"phases": [{"name": "forward", "css": "forward"}, ...],
- *      "names": ["conv2d forward", ...],
+ *      "kinds": [[phase, waiting, "conv2d forward"], ...],
  *      "axis_ns": 12345678,
  *      "runs": [{"title": "DP", "devices": 4, "comm": 0, "copy": 1, "first_step": 12, "steps": 2,
  *                "length": 12345678,
- *                "lanes": [{"device": 0, "row": 0, "spans": [start, length, phase, name, waiting,
- *                                                            cpu, bytes,  start, ...]}]}],
+ *                "lanes": [{"device": 0, "row": 0, "spans": "AgmC..."}]}],
  *      "traffic": {"traffic-1": {"steps": 40, "rows": [[links, bytes of each,  links, ...], ...]}},
  *      "playbacks": {"moves-1": [...], "playback": [COLLECTIVE, ...]}}
  *
@@ -19,8 +18,12 @@
  *                "cells": [rank, first chunk, chunks, "terms as hexadecimal bits", ...]}]}
  *
  * and one of DP has, in place of the algorithm, "copies" and the sentences "before" and "after".
- * Times are nanoseconds. The start of a span counts from the start of the span before it on its
- * lane, that of the first from the start of the run's window. */
+ * Spans are most of a page, so those of a lane are one text of whole numbers, five for each span:
+ * the gap between it and the end of the span before it (of the first: the start of the run's
+ * window), its length, its kind, by how much its CPU time is less than its length, and its bytes.
+ * Times are nanoseconds. A number is written as in source maps (base64 VLQ): its sign is its lowest
+ * bit, and it is cut into pieces of 5 bits, the lowest first. Each piece is a character, which
+ * stands for 0 to 63 in A-Z a-z 0-9 + /; one of 32 or more says that another follows. */
 #ifndef REPORT_PAGE_DATA_H
 #define REPORT_PAGE_DATA_H
 
@@ -32,5 +35,8 @@ int page_data(FILE *file, const struct page *page);
 
 /* Its member "playbacks", into the open object. ERR_FAILED, ERR_MEMORY. */
 int playback_data(struct json_writer *w, const struct page *page);
+
+/* 1 if each bucket of a run of DDP is played back, 0 if the largest alone. */
+int plays_all_buckets(const struct run_record *run);
 
 #endif

@@ -126,8 +126,12 @@ static int write_bucket(struct json_writer *w, const struct run_record *r, int b
 /* With more ranks or buckets the largest bucket stands for all. */
 enum { ALL_BUCKETS = 12, ALL_RANKS = 8 };
 
+int plays_all_buckets(const struct run_record *r) {
+    return r->devices <= ALL_RANKS && r->bucket_count <= ALL_BUCKETS;
+}
+
 static int write_buckets(struct json_writer *w, const struct run_record *r) {
-    int all = r->devices <= ALL_RANKS && r->bucket_count <= ALL_BUCKETS, code = OK;
+    int all = plays_all_buckets(r), code = OK;
     json_array(w, "playback");
     for (int b = 0; !code && b < r->bucket_count; b++)
         if (all || b == largest_bucket_of(r)) code = write_bucket(w, r, b);

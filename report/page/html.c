@@ -40,7 +40,7 @@ void put_per_step(FILE *file, const struct run_record *run, double sum, const ch
     va_start(list, format);
     put_data(file, record_per_step(run, sum), index, format, list);
     va_end(list);
-    fprintf(file, " data-by=\"runs.%d.steps\">", index);
+    fprintf(file, " data-mean>");
     html_text(file, words);
     fprintf(file, "</data>");
 }

@@ -39,7 +39,7 @@ static const struct {
     [SHADE_PHASES + PHASE_HOST_LAUNCH] = {"host-launch", "#8f7cc0", "#a594d4", 0},
     [SHADE_PHASES + PHASE_HOST_SERIAL] = {"host-serial", "#cfc6e6", "#cfc6e6", 0},
     [SHADE_PHASES + PHASE_EVALUATE] = {"evaluate", "#b9c0c8", "#98a2ad", 0},
-    [SHADE_PHASES + PHASE_PROOF] = {"proof", "#b9c0c8", "#98a2ad", 0},
+    [SHADE_PHASES + PHASE_PROOF] = {"proof", "#a89a86", "#b0a28f", 0},
     [SHADE_CAUSES + MEM_PARAMS] = {"m-params", "#0072b2", "#1f86c6", 1},
     [SHADE_CAUSES + MEM_GRADS] = {"m-grads", "#7cc4ee", "#7cc4ee", 0},
     [SHADE_CAUSES + MEM_OPTIMIZER] = {"m-optimizer", "#e8d92f", "#e8d92f", 0},

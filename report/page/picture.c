@@ -67,11 +67,23 @@ void picture_open(struct picture *p, const char *name, const char *title, const 
     fprintf(p->file, "\">\n");
 }
 
+/* Ends the path of boxes that is open, before anything else is drawn. */
+static void end_boxes(struct picture *p) {
+    if (p->boxes) fprintf(p->file, "\"/>\n");
+    p->boxes = 0;
+}
+
 void picture_close(struct picture *p) {
+    end_boxes(p);
     fprintf(p->file, "</svg>\n");
 }
 
 /* ---- shapes ---- */
+
+/* Places are written in tenths of a pixel, which nobody sees, to keep pages small. */
+static double tenth(double x) {
+    return round(10 * x) / 10 + 0.0; /* + 0.0: no "-0" */
+}
 
 static void put_fill(struct picture *p, enum shade shade) {
     if (p->form == PICTURE_SLIDE)
@@ -99,38 +111,39 @@ static void put_end(struct picture *p, const char *element, const char *tip) {
 }
 
 static void put_place(struct picture *p, double x, double y, double width, double height) {
-    fprintf(p->file, "<rect x=\"%.5g\" y=\"%.5g\" width=\"%.4g\" height=\"%.4g\"", x, y, width,
-            height);
+    fprintf(p->file, "<rect x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\"", tenth(x),
+            tenth(y), tenth(width), tenth(height));
 }
 
-/* A thinner box cannot be seen or rested on, and a page of 64 devices would have thousands. */
-static const double LEAST_SEEN = 0.03;
-
+/* A path is shorter than a <rect>, and boxes of one shade that follow each other share one. Both
+ * edges are rounded, not an edge and the width, so that boxes that touch still do. What is too thin
+ * to have a width then cannot be seen or rested on, and a page of 64 devices would have thousands
+ * of such boxes. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
-    if (!(width > LEAST_SEEN) || !(height > LEAST_SEEN)) return;
-    put_place(p, x, y, width, height);
-    put_fill(p, shade);
-    put_end(p, "rect", tip);
-}
-
-void picture_squares_begin(struct picture *p, enum shade shade) {
-    fprintf(p->file, "<path");
-    put_fill(p, shade);
-    fprintf(p->file, " d=\"");
-}
-
-void picture_square(struct picture *p, double x, double y, double side) {
-    fprintf(p->file, "M%.4g %.4gh%.3gv%.3gh-%.3gz", x, y, side, side, side);
-}
-
-void picture_squares_end(struct picture *p) {
-    fprintf(p->file, "\"/>\n");
+    double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);
+    if (!(right > left) || !(bottom > top)) return;
+    if (tip || !p->boxes || p->shade != shade) {
+        end_boxes(p);
+        fprintf(p->file, "<path");
+        put_fill(p, shade);
+        fprintf(p->file, " d=\"");
+    }
+    fprintf(p->file, "M%.6g %.6gh%.6gv%.6gH%.6gz", left, top, tenth(right - left),
+            tenth(bottom - top), left);
+    if (tip) {
+        fputc('"', p->file);
+        put_end(p, "path", tip);
+        return;
+    }
+    p->boxes = 1;
+    p->shade = shade;
 }
 
 void picture_frame(struct picture *p, double x, double y, double width, double height,
                    enum shade shade, const char *tip) {
     if (!(width > 1) || !(height > 1)) return;
+    end_boxes(p);
     put_place(p, x + .5, y + .5, width - 1, height - 1);
     put_stroke(p, shade, 1);
     fprintf(p->file, " stroke-dasharray=\"2 2\"");
@@ -139,13 +152,16 @@ void picture_frame(struct picture *p, double x, double y, double width, double h
 
 void picture_area(struct picture *p, double x, double y, double width, double height) {
     if (p->form == PICTURE_SLIDE) return;
+    end_boxes(p);
     put_place(p, x, y, width, height);
     fprintf(p->file, " class=\"area\"/>\n");
 }
 
 void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
                   double thickness) {
-    fprintf(p->file, "<line x1=\"%.5g\" y1=\"%.5g\" x2=\"%.5g\" y2=\"%.5g\"", x1, y1, x2, y2);
+    end_boxes(p);
+    fprintf(p->file, "<line x1=\"%.6g\" y1=\"%.6g\" x2=\"%.6g\" y2=\"%.6g\"", tenth(x1), tenth(y1),
+            tenth(x2), tenth(y2));
     put_stroke(p, shade, thickness);
     put_end(p, "line", NULL);
 }
@@ -158,29 +174,34 @@ void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2
     double tx = x2 - cx, ty = y2 - cy, t = hypot(tx, ty), head = 4 + 1.6 * thickness;
     tx /= t, ty /= t;
     double bx = x2 - tx * head, by = y2 - ty * head, half = 0.5 * head;
-    fprintf(p->file, "<path d=\"M%.5g %.5gQ%.5g %.5g %.5g %.5g\"", x1, y1, cx, cy, bx, by);
+    end_boxes(p);
+    fprintf(p->file, "<path d=\"M%.6g %.6gQ%.6g %.6g %.6g %.6g\"", tenth(x1), tenth(y1), tenth(cx),
+            tenth(cy), tenth(bx), tenth(by));
     put_stroke(p, shade, thickness);
     put_end(p, "path", tip);
-    fprintf(p->file, "<path d=\"M%.5g %.5gL%.5g %.5gL%.5g %.5gZ\"", x2, y2, bx - ty * half,
-            by + tx * half, bx + ty * half, by - tx * half);
+    fprintf(p->file, "<path d=\"M%.6g %.6gL%.6g %.6gL%.6g %.6gz\"", tenth(x2), tenth(y2),
+            tenth(bx - ty * half), tenth(by + tx * half), tenth(bx + ty * half),
+            tenth(by - tx * half));
     put_fill(p, shade);
     put_end(p, "path", NULL);
 }
 
 void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade) {
-    fprintf(p->file, "<circle cx=\"%.5g\" cy=\"%.5g\" r=\"%.4g\"", x, y, radius);
+    end_boxes(p);
+    fprintf(p->file, "<circle cx=\"%.6g\" cy=\"%.6g\" r=\"%.4g\"", tenth(x), tenth(y), radius);
     put_fill(p, shade);
     put_end(p, "circle", NULL);
 }
 
 void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity) {
+    end_boxes(p);
     fprintf(p->file, "<polyline stroke-linejoin=\"round\" opacity=\"%.3g\"", opacity);
     put_stroke(p, shade, thickness);
     fprintf(p->file, " points=\"");
 }
 
 void picture_curve_point(struct picture *p, double x, double y) {
-    fprintf(p->file, "%.5g,%.5g ", x, y);
+    fprintf(p->file, "%.6g,%.6g ", tenth(x), tenth(y));
 }
 
 void picture_curve_end(struct picture *p) {
@@ -192,12 +213,17 @@ void picture_curve_end(struct picture *p) {
 static void put_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
                      int bold, const char *format, va_list list) {
     static const char *const anchors[] = {"", " text-anchor=\"middle\"", " text-anchor=\"end\""};
+    static const char *const classes[] = {"", " mid", " end"};
     char text[512];
     vsnprintf(text, sizeof text, format, list);
-    fprintf(p->file, "<text x=\"%.5g\" y=\"%.5g\"%s%s", x, y, anchors[anchor],
-            bold ? " font-weight=\"bold\"" : "");
-    put_fill(p, shade);
-    fprintf(p->file, ">");
+    end_boxes(p);
+    fprintf(p->file, "<text x=\"%.6g\" y=\"%.6g\"", tenth(x), tenth(y));
+    if (p->form == PICTURE_SLIDE)
+        fprintf(p->file, "%s%s fill=\"%s\">", anchors[anchor], bold ? " font-weight=\"bold\"" : "",
+                shade_colour(shade));
+    else
+        fprintf(p->file, " class=\"%s%s%s\">", shade_class(shade), classes[anchor],
+                bold ? " bold" : "");
     html_text(p->file, text);
     fprintf(p->file, "</text>\n");
 }
@@ -218,7 +244,17 @@ void picture_head(struct picture *p, double x, double y, const char *format, ...
 }
 
 double picture_text_width(const struct picture *p, const char *text) {
-    return 0.57 * p->font * (double)strlen(text);
+    double sum = 0;
+    for (; *text; text++) {
+        char c = *text;
+        if ((c & 0xc0) == 0x80) continue; /* a further byte of a character */
+        sum += strchr(" ijlI.,:;'", c) ? 0.34
+               : strchr("ftr()-/", c)  ? 0.42
+               : strchr("mwMW%=", c)   ? 0.98
+               : c >= 'A' && c <= 'Z'  ? 0.72
+                                       : 0.63;
+    }
+    return sum * p->font;
 }
 
 void picture_label(struct picture *p, double x, double y, double width, double height,

@@ -18,6 +18,8 @@ struct picture {
     enum picture_form form;
     double width, height; /* of the picture */
     double font;          /* the size of text; rows and gaps follow from it */
+    int boxes;            /* 1: a path of boxes of `shade` is open, and the next can join it */
+    enum shade shade;
 };
 
 /* The width and the size of text of that form; the drawing function sets the height. */
@@ -29,13 +31,10 @@ void picture_open(struct picture *p, const char *name, const char *title, const 
 void picture_close(struct picture *p);
 
 /* tip: what a viewer shows where the pointer rests; NULL: nothing. Shapes of no size are left
- * out. */
+ * out. Boxes of one shade without tips that are drawn one after another become one shape, since
+ * there may be thousands. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip);
-/* Thousands of squares of one shade without tips, as one shape: begin, a square at a time, end. */
-void picture_squares_begin(struct picture *p, enum shade shade);
-void picture_square(struct picture *p, double x, double y, double side);
-void picture_squares_end(struct picture *p);
 /* A box that is only outlined, for time in which nothing was done. */
 void picture_frame(struct picture *p, double x, double y, double width, double height,
                    enum shade shade, const char *tip);

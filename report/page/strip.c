@@ -25,17 +25,26 @@ static enum shade shade_of_rank(int rank) {
     return shades[rank % 8];
 }
 
+/* What of a frame is drawn at one time: all that has one colour becomes one shape (picture_box). */
+enum { LAYER_EMPTY, LAYER_RANKS /* LAYER_RANKS + r: the terms of rank r */ };
+
+static int layer_of_changes(const struct strip *s) {
+    return LAYER_RANKS + s->hops->n;
+}
+
 static void draw_cell(struct picture *p, const struct strip *s, double x, double y, uint64_t terms,
-                      int changed) {
-    int n = s->hops->n, whole = s->move && dp_move_copies(s->move);
+                      int changed, int layer) {
+    int n = s->hops->n, whole = s->move && dp_move_copies(s->move), r = layer - LAYER_RANKS;
     double stripe = (s->cell - 2) / n;
-    if (terms != rank_all(n) && !(whole && terms)) /* else nothing of it would be seen */
-        picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
-    for (int r = 0; r < n; r++)
-        if (terms >> r & 1)
-            picture_box(p, whole ? x : x + r * stripe, y, whole ? s->cell - 2 : stripe + 0.2,
-                        s->row - 2, shade_of_rank(r), NULL);
-    if (changed) picture_line(p, x, y + s->row - 1, x + s->cell - 2, y + s->row - 1, SHADE_TEXT, 2);
+    if (layer == LAYER_EMPTY) {
+        if (terms != rank_all(n) && !(whole && terms)) /* else nothing of it would be seen */
+            picture_box(p, x, y, s->cell - 2, s->row - 2, SHADE_RAISED, NULL);
+    } else if (layer == layer_of_changes(s)) {
+        if (changed) picture_box(p, x, y + s->row - 2, s->cell - 2, 2, SHADE_TEXT, NULL);
+    } else if (terms >> r & 1) {
+        picture_box(p, whole ? x : x + r * stripe, y, whole ? s->cell - 2 : stripe + 0.2,
+                    s->row - 2, shade_of_rank(r), NULL);
+    }
 }
 
 /* 1 if this hop writes chunk c of the rank. */
@@ -56,16 +65,17 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
     double f = p->font;
     picture_text(p, x, y + f, ANCHOR_START, SHADE_TEXT, "%s", head);
     y += 1.5 * f;
-    for (int r = 0; r < h->n; r++) {
+    for (int r = 0; r < h->n; r++)
         picture_text(p, x + 1.2 * f, y + r * s->row + 0.7 * s->row, ANCHOR_END, SHADE_QUIET, "%d",
                      r);
-        for (int c = 0; c < h->chunk_count; c++) {
+    for (int layer = LAYER_EMPTY; layer <= layer_of_changes(s); layer++)
+        for (int cell = 0; cell < h->n * h->chunk_count; cell++) {
+            int r = cell / h->chunk_count, c = cell % h->chunk_count;
             uint64_t terms = hops_state_terms(s->state, r, c);
             if (s->move) terms = dp_move_terms(s->move, c, terms);
             draw_cell(p, s, x + 1.6 * f + c * s->cell, y + r * s->row, terms,
-                      hop && is_written(h, hop, r, c));
+                      hop && is_written(h, hop, r, c), layer);
         }
-    }
 }
 
 double strip_key(struct picture *p, double y, int n, const char *name, int draw) {

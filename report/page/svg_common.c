@@ -49,7 +49,8 @@ int has_phases(const struct page *page) {
     return 0;
 }
 
-/* A page should stay small enough to be sent around, and a span takes about 36 bytes. */
+/* A page should stay small enough to be sent around. A span takes about 11 bytes of data, and some
+ * take 80 more in each still picture. */
 enum { MOST_SPANS = 6000, MOST_DETAILED = 10000 };
 
 /* Spans of a step of all runs, about; `each` 1: of one device of each run. */

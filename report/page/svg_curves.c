@@ -49,11 +49,37 @@ int has_curves(const struct page *page, int accuracy) {
     return frame_of(page, accuracy).last >= 0;
 }
 
-static void draw_grid(struct picture *p, const struct frame *f) {
+static double x_of(const struct frame *f, double place) {
+    double share = f->last > f->first ? (place - f->first) / (f->last - f->first) : 0.5;
+    return f->x + share * f->width;
+}
+
+static double y_of(const struct frame *f, double value) {
+    return f->y - (value - f->low) / (f->high - f->low) * f->height;
+}
+
+/* The distance of the lines of the grid in values, and the digits that tell them apart. */
+static double grid_step(const struct picture *p, const struct frame *f, int *digits) {
     double step = picture_scale_step(f->high - f->low, (int)(f->height / (2.2 * p->font)), 0);
-    int digits = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
+    *digits = step >= 1 ? 0 : (int)ceil(-log10(step) - 1e-9);
+    return step;
+}
+
+/* The room that the labels of the values take. */
+static double gutter_of(const struct picture *p, const struct frame *f) {
+    char low[64], high[64];
+    int digits;
+    grid_step(p, f, &digits);
+    snprintf(low, sizeof low, "%.*f", digits, f->low);
+    snprintf(high, sizeof high, "%.*f", digits, f->high);
+    return fmax(picture_text_width(p, low), picture_text_width(p, high)) + 0.8 * p->font;
+}
+
+static void draw_grid(struct picture *p, const struct frame *f) {
+    int digits;
+    double step = grid_step(p, f, &digits);
     for (double at = ceil(f->low / step - 1e-9) * step; at <= f->high + 1e-9 * step; at += step) {
-        double y = f->y - (at - f->low) / (f->high - f->low) * f->height;
+        double y = y_of(f, at);
         picture_line(p, f->x, y, f->x + f->width, y, SHADE_GRID, 1);
         picture_text(p, f->x - 0.4 * p->font, y + 0.35 * p->font, ANCHOR_END, SHADE_QUIET, "%.*f",
                      digits, at);
@@ -61,16 +87,7 @@ static void draw_grid(struct picture *p, const struct frame *f) {
     step = picture_scale_step(f->last - f->first, (int)(f->width / (5 * p->font)), 0);
     if (step < 1) step = 1;
     for (double at = ceil(f->first / step) * step; at <= f->last; at += step)
-        picture_text(p, f->x + (at - f->first) / fmax(f->last - f->first, 1) * f->width,
-                     f->y + 1.3 * p->font, ANCHOR_MIDDLE, SHADE_QUIET, "%.0f", at);
-}
-
-static double x_of(const struct frame *f, double place) {
-    return f->x + (place - f->first) / fmax(f->last - f->first, 1) * f->width;
-}
-
-static double y_of(const struct frame *f, double value) {
-    return f->y - (value - f->low) / (f->high - f->low) * f->height;
+        picture_text(p, x_of(f, at), f->y + 1.3 * p->font, ANCHOR_MIDDLE, SHADE_QUIET, "%.0f", at);
 }
 
 static void put_point(struct picture *p, const struct frame *f, double place, double value) {
@@ -118,9 +135,9 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
             items[count++] = (struct key_item){shade_of_run(page, i), page->run[i].title, 0};
     double font = p->font, key = picture_key(p, 0, items, count, 0);
     if (f.high - f.low < 1e-9) f.high += 0.5e-3, f.low -= 0.5e-3;
-    f.x = 4.2 * font;
-    f.width = p->width - f.x - 1.5 * font;
     f.height = p->form == PICTURE_NARROW ? 14 * font : 17 * font;
+    f.x = fmax(4.2 * font, gutter_of(p, &f));
+    f.width = p->width - f.x - 1.5 * font;
     f.y = key + 1.2 * font + f.height;
     p->height = f.y + 2.9 * font;
     picture_open(p, accuracy ? "accuracy" : "loss", accuracy ? "Test accuracy" : "Loss",

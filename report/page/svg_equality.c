@@ -34,7 +34,6 @@ static void draw_print(struct picture *p, const struct sheet *s, double x, doubl
     char digits[16];
     snprintf(digits, sizeof digits, "%08x", got);
     if (p->form == PICTURE_NARROW) digits[4] = 0;
-    picture_box(p, x, y + 1, s->cell - 3, s->row - 2, SHADE_RAISED, NULL);
     picture_text(p, x + s->cell / 2 - 1.5, y + 1.2 * p->font, ANCHOR_MIDDLE,
                  equal ? SHADE_GOOD : other, "%s%s", digits, equal ? "" : " \xe2\x89\xa0");
 }
@@ -46,6 +45,10 @@ static void draw_row(struct picture *p, const struct sheet *s, const struct run_
     device_label(p, d, label);
     picture_text(p, s->gutter - 0.5 * p->font, y + 1.2 * p->font, ANCHOR_END, SHADE_QUIET, "%s",
                  label);
+    for (int i = 0; i < s->count; i++)
+        if (i == s->count - 1 || s->steps[i] < r->steps)
+            picture_box(p, s->gutter + i * s->cell, y + 1, s->cell - 3, s->row - 2, SHADE_RAISED,
+                        NULL);
     for (int i = 0; i < s->count; i++) {
         int end = i == s->count - 1, buffers = !(d && r->buffers_apart);
         int step = end ? r->steps : s->steps[i];

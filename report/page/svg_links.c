@@ -89,8 +89,8 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     if (!l->labels) return;
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
-    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9,
-           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9;
+    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9 + ox,
+           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9 + oy;
     picture_text(p, mx, my + 0.35 * p->font,
                  fabs(ux) > 0.9 ? ANCHOR_MIDDLE
                  : uy > 0       ? ANCHOR_START
@@ -125,8 +125,8 @@ static void say_below(struct picture *p, const struct links *l, double y) {
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels) return;
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->even ? "each of %d arrows: %s a step" : "%d arrows: at most %s a step",
-                 l->arrows, bytes_words(l->most, a));
+                 l->even ? "each of %d %s: %s a step" : "%d %s: at most %s a step", l->arrows,
+                 l->arrows <= MOST_ARROWS ? "arrows" : "links", bytes_words(l->most, a));
 }
 
 static struct links links_of(const struct run_record *r) {

@@ -42,7 +42,7 @@ static void draw_cell(struct picture *p, const struct page *page, int index, con
     double side = (m->cell - 1) * (0.2 + 0.8 * share);
     x += (m->cell - side) / 2, y += (m->cell - side) / 2;
     if (m->ends > MOST_WITH_TIPS) {
-        picture_square(p, x, y, side);
+        picture_box(p, x, y, side, side, shade_of_run(page, index), NULL);
         return;
     }
     end_words(m, from, a);
@@ -53,12 +53,9 @@ static void draw_cell(struct picture *p, const struct page *page, int index, con
 
 static void draw_cells(struct picture *p, const struct page *page, int index,
                        const struct matrix *m) {
-    int many = m->ends > MOST_WITH_TIPS;
-    if (many) picture_squares_begin(p, shade_of_run(page, index));
     for (int a = 0; a < m->ends; a++)
         for (int b = 0; b < m->ends; b++)
             draw_cell(p, page, index, m, a, b);
-    if (many) picture_squares_end(p);
 }
 
 int draw_matrix(struct picture *p, const struct page *page, int index) {

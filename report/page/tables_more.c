@@ -200,7 +200,15 @@ void about_table(FILE *file, const struct page *page) {
         add_word(&line, o->words[i]);
     fprintf(file, "<div class=\"scroll\"><table class=\"facts\"><tbody>\n");
     fprintf(file, "<tr><th scope=\"row\">command</th><td><code>");
-    html_text(file, line.words);
+    for (char *at = line.words; *at;) {
+        size_t n = strcspn(at, " ");
+        int more = at[n] == ' ';
+        at[n] = 0;
+        fprintf(file, "<span>"); /* a browser would break a line within --word too */
+        html_text(file, at);
+        fprintf(file, more ? "</span> " : "</span>");
+        at += n + (size_t)more;
+    }
     fprintf(file, "</code></td></tr>\n");
     if (first) put_run_facts(file, first);
     for (int i = 0; i < page->count; i++)

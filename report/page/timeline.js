@@ -23,6 +23,22 @@ const byteWords = (bytes) => {
   return `${+bytes.toPrecision(3)} ${units[unit]}`;
 };
 
+// The whole numbers of a text: see data.h.
+const wholeNumbers = (text) => {
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", numbers = [];
+  let value = 0, scale = 1;
+  for (const digit of text) {
+    const piece = digits.indexOf(digit);
+    value += piece % 32 * scale;
+    scale *= 32;
+    if (piece > 31) continue;
+    numbers.push(value % 2 ? -(value - 1) / 2 : value / 2);
+    value = 0;
+    scale = 1;
+  }
+  return numbers;
+};
+
 const addButton = (parent, text, label, action) => {
   const button = document.createElement("button");
   button.type = "button";
@@ -68,12 +84,13 @@ class Timeline {
     const lanes = [];
     this.data.runs.forEach((run, index) => {
       for (const lane of run.lanes) {
-        const spans = [];
-        let before = 0;
-        for (let i = 0; i < lane.spans.length; i += 7) {
-          const [later, length, phase, name, waiting, cpu, bytes] = lane.spans.slice(i, i + 7);
-          const start = before += later;
-          spans.push({start, length, phase, name, waiting, cpu, bytes});
+        const spans = [], numbers = wholeNumbers(lane.spans);
+        let end = 0;
+        for (let i = 0; i < numbers.length; i += 5) {
+          const [gap, length, kind, less, bytes] = numbers.slice(i, i + 5);
+          const start = end + gap, [phase, waiting, name] = this.data.kinds[kind];
+          end = start + length;
+          spans.push({start, length, phase, name, waiting, cpu: length - less, bytes});
         }
         lanes.push({run: index, device: lane.device, row: lane.row, spans});
       }
@@ -195,7 +212,7 @@ class Timeline {
       if (span === this.chosen) box.classList.add("chosen");
       box.span = span;
       box.lane = lane;
-      const text = this.data.names[span.name];
+      const text = span.name;
       const seen = Math.min(width, this.width - left) + Math.min(0, left);
       if (small || height < 13 || text.length * 6.6 > seen - 6) return;
       const label = svgElement("text", {x: this.gutter + Math.max(0, left) + seen / 2,
@@ -230,7 +247,7 @@ class Timeline {
     if (span.cpu) parts.push(`CPU time ${timeWords(span.cpu)}`);
     if (span.bytes) parts.push(byteWords(span.bytes));
     const name = document.createElement("b");
-    name.textContent = `${span.waiting ? "waiting: " : ""}${this.data.names[span.name]}`;
+    name.textContent = `${span.waiting ? "waiting: " : ""}${span.name}`;
     this.said.replaceChildren(name, ` \u2013 ${phase}, ${run.title}, device ${lane.device}, ` +
       `${where}: ${parts.join("; ")}`);
     for (const box of this.stage.querySelectorAll(".chosen")) box.classList.remove("chosen");

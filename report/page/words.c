@@ -7,6 +7,18 @@
 
 #include "report/machine.h"
 
+/* ---- titles ---- */
+
+/* "DP", "DP with the loss in forward": a title as a part of a sentence, in which a comma would cut
+ * it off. `on`: said behind the mode. */
+static void add_title(struct text *text, const char *title, const char *on) {
+    const char *rest = strstr(title, ", ");
+    if (rest)
+        text_add(text, "%.*s%s with the %s", (int)(rest - title), title, on, rest + 2);
+    else
+        text_add(text, "%s%s", title, on);
+}
+
 /* ---- the model ---- */
 
 static void list_titles(struct text *text, const struct page *page, enum page_judgement judged) {
@@ -27,8 +39,8 @@ static int count_judged(const struct page *page, enum page_judgement judged) {
 
 static void say_training(struct text *text, const struct run_record *r) {
     double accuracy = record_last_accuracy(r);
-    text_add(text, "%s was trained on %s for %d step%s", r->model, r->dataset, r->steps,
-             r->steps == 1 ? "" : "s");
+    text_add(text, "The model %s was trained on the data set %s for %d step%s", r->model,
+             r->dataset, r->steps, r->steps == 1 ? "" : "s");
     if (r->steps) text_add(text, ", to a loss of %.4g", r->losses[r->steps - 1]);
     if (accuracy >= 0) text_add(text, " and a test accuracy of %.4f", accuracy);
     text_add(text, ".");
@@ -92,11 +104,12 @@ static void say_time(struct text *text, const struct page *page) {
     int n = 0;
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
-        char words[32];
+        char words[32], on[32] = "";
         if (!r || !r->steps) continue;
-        text_add(text, "%s %s in %s", n ? "," : "A step took",
-                 time_words(r->training_seconds / r->steps * 1e9, words), page->run[i].title);
-        if (r->devices > 1) text_add(text, " on %d devices", r->devices);
+        text_add(text, "%s %s in ", n ? "," : "A step took",
+                 time_words(r->training_seconds / r->steps * 1e9, words));
+        if (r->devices > 1) snprintf(on, sizeof on, " on %d devices", r->devices);
+        add_title(text, page->run[i].title, on);
         if (n++ && first->mode == MODE_SINGLE && one > 0)
             text_add(text, " (%.2f times the speed)", record_images_per_second(r) / one);
     }
@@ -145,21 +158,25 @@ static void say_memory(struct text *text, const struct page *page) {
         text_add(text, "%s", n++ ? "; " : "");
         bytes_words((double)r->device[0].memory.total_peak, first);
         if (r->devices < 2) {
-            text_add(text, "%s needs %s", page->run[i].title, first);
+            add_title(text, page->run[i].title, "");
+            text_add(text, " needs %s", first);
             continue;
         }
         double rest = mean_of_others(r), mine = (double)r->device[0].memory.total_peak;
         bytes_words(rest, others);
         if (fabs(mine - rest) < SAME * mine) {
-            text_add(text, "each device of %s holds %s at its peak", page->run[i].title, first);
+            text_add(text, "each device of ");
+            add_title(text, page->run[i].title, "");
+            text_add(text, " holds %s at its peak", first);
             continue;
         }
         int cause = worst_cause(r, &excess);
-        text_add(text, "device 0 of %s holds %s at its peak and each other one %s",
-                 page->run[i].title, first, others);
+        text_add(text, "device 0 of ");
+        add_title(text, page->run[i].title, "");
+        text_add(text, " holds %s at its peak and each other one %s", first, others);
         if (mine > rest && excess >= 1)
-            text_add(text, ", most of the difference for %s (%s)",
-                     mem_cause_name((enum mem_cause)cause), signed_bytes(excess, more));
+            text_add(text, ", above all because of %s (%s)", mem_cause_name((enum mem_cause)cause),
+                     signed_bytes(excess, more));
     }
     if (n) text_add(text, ".");
     for (char *at = text->words; *at; at++)

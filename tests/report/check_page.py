@@ -94,10 +94,11 @@ def compare_numbers(page, results):
     """Every number that names its place in the JSON is the one that stands there."""
     cells = page.evaluate(
         "[...document.querySelectorAll('data')].map("
-        "d => [d.getAttribute('value'), d.dataset.json, d.dataset.by || '', d.textContent])")
+        "d => [d.getAttribute('value'), d.dataset.json, 'mean' in d.dataset, d.textContent])")
     expect(len(cells) > 300, f"only {len(cells)} numbers")
-    for value, path, by, text in cells:
-        want = at(results, path) / (at(results, by) if by else 1)
+    for value, path, mean, text in cells:
+        run = results["runs"][int(path.split(".")[1])]
+        want = at(results, path) / (run["steps"] if mean else 1)
         expect(math.isclose(float(value), want, rel_tol=1e-15), f"{path}: {value}, JSON {want}")
         expect(text, f"{path}: is not shown")
         shown = text.split()[0]
@@ -114,6 +115,30 @@ def compare_numbers(page, results):
                 expect(path in seen, f"{path} is not on the page")
         for k in range(len(run["traffic"])):
             expect(f"runs.{i}.traffic.{k}.bytes" in seen, f"traffic {k} of run {i} is missing")
+
+
+def whole_numbers(text):
+    """Base64 VLQ, as source maps have it."""
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    numbers, value, shift = [], 0, 0
+    for piece in map(digits.index, text):
+        value |= (piece & 31) << shift
+        shift += 5
+        if piece < 32:
+            numbers.append(-(value >> 1) if value & 1 else value >> 1)
+            value = shift = 0
+    return numbers
+
+
+def read_spans(page, path):
+    """JavaScript reads the spans that were written, and they lie in their window."""
+    for run in json.loads(page.evaluate("document.getElementById('data').textContent"))["runs"]:
+        for lane in run["lanes"]:
+            want = whole_numbers(lane["spans"])
+            got = page.evaluate(f"wholeNumbers('{lane['spans']}')")
+            end = sum(want[0::5]) + sum(want[1::5])
+            expect(got == want and len(want) % 5 == 0 and 0 < end <= run["length"],
+                   f"{path}: {run['title']}, lane {lane['device']}.{lane['row']}: ends at {end}")
 
 
 def said(page, figure):
@@ -294,6 +319,7 @@ def main():
             words = words[2:]
             page = driver.open("file://" + os.path.abspath(words[0]))
             compare_numbers(page, results)
+            read_spans(page, words[0])
             work_timeline(page)
             work_playback(page, results)
             work_moves(page, results)

@@ -118,6 +118,55 @@ Test(page, spans_of_many_devices_are_joined, .timeout = 60) {
     free_runs();
 }
 
+/* Spans as numbers of 5 bits a letter: gap, length, kind, how much less CPU time, bytes. */
+Test(page, spans_are_written_in_full, .timeout = 30) {
+    struct page page = three_runs(2);
+    runs[0].kept.spans[1].start_ns -= 1; /* begins before the one before it ends */
+    runs[0].kept.spans[1].cpu_ns = 30001;
+    runs[0].kept.spans[1].bytes = 10000;
+    check_page(&page, "\"spans\":\"Agz6BAgz6BADiz6BCAgxT\"", NULL);
+    char kind[64];
+    snprintf(kind, sizeof kind, "\"kinds\":[[%d,0,\"\\u003cb>conv", PHASE_FORWARD);
+    check_page(&page, kind, NULL);
+    free_runs();
+}
+
+/* Losses that agree in many digits have long labels, which stay inside the picture. */
+Test(page, labels_of_values_fit, .timeout = 30) {
+    struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < runs[i].steps; k++)
+            runs[i].losses[k] = 12.30259 + 0.000013 * k;
+    size_t bytes;
+    char *text = page_text(&page, &bytes), *at = strstr(text, "class=\"loss narrow\"");
+    cr_assert_not_null(at);
+    *strstr(at, "</svg>") = 0;
+    int labels = 0;
+    while ((at = strstr(at, "<text x=\"")) != NULL) {
+        double x = strtod(at + 9, NULL);
+        if (!strncmp(strchr(at, '>'), ">12.30", 6)) { /* ends at x; 8 digits of 12 px are 60 wide */
+            cr_expect(x > 60 && strstr(at, "quiet end") < strchr(at, '>'), "%.80s", at);
+            labels++;
+        }
+        at += 9;
+    }
+    cr_expect_geq(labels, 3);
+    free(text);
+    free_runs();
+}
+
+/* A title with a comma is said so that the sentence can be read. */
+Test(page, titles_in_sentences, .timeout = 30) {
+    struct page page = three_runs(4);
+    page.run[1].title = "DP, loss in forward";
+    check_page(&page, " in DP on 4 devices with the loss in forward (", "in DP, loss in forward");
+    check_page(
+        &page,
+        "<th scope=\"col\"><span class=\"run\"><i class=\"b-dp\"></i>DP,</span> loss in forward",
+        NULL);
+    free_runs();
+}
+
 /* A speed that another program took a core from is said to be so, and no other. */
 Test(page, a_busy_machine_is_said, .timeout = 30) {
     struct page page = three_runs(2);
