@@ -10,8 +10,8 @@
  * it: run `index`, and in it the path that `format` gives ("per_device.%d.memory_peak"). */
 void put_number(FILE *file, double value, const char *words, int index, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-/* The same of a sum over all steps, shown as the mean of a step: the value is the number that stands
- * there, divided by the run's steps. */
+/* The same of a sum over all steps, shown as the mean of a step: the value is the number that
+ * stands there, divided by the run's steps. */
 void put_per_step(FILE *file, const struct run_record *run, double sum, const char *words,
                   int index, const char *format, ...) __attribute__((format(printf, 6, 7)));
 
