@@ -16,125 +16,42 @@
  * through the batch); a lane has every 32nd of these columns. For one tap all lanes read the same
  * weights, and their pixels lie side by side, in different banks.
  *
+ * Where columns are counted (sample, row, column), a warp's pixels come from many rows of a
+ * picture. In the gradient of a convolution without padding many taps then lie outside of dy for
+ * some of them: of LeNet's second convolution 20 of the 65 rows of taps that the 13 rows of a
+ * picture have. Such a gradient counts its columns (row, sample, column) instead. A warp then has
+ * pixels of one row, seldom of two, and leaves out the rows of taps that are outside for all:
+ *
+ *     row of dx     0   1   2   3   4 to 8   9  10  11  12
+ *     rows of taps  1   2   3   4     5      4   3   2   1     45 in all
+ *
  * An element of c is the same chain of fmaf, in the same order of d = (channel, ky, kx), as from
- * any tile, with the zeros of the padding. So the bits are those of tile.h, and which of the two is
- * taken changes the time alone. */
+ * any tile, with the zeros of the padding or without them. A product with 0 changes a sum only
+ * where that is -0, which store_c does not keep. So the bits are those of tile.h, and which of the
+ * two is taken changes the time alone; weights that are infinite or NaN are the exception. */
 #ifndef DEVICE_CUDA_KERNELS_PLANES_H
 #define DEVICE_CUDA_KERNELS_PLANES_H
 
-#include "device/cuda/kernels/plan.h"
+#include "device/cuda/kernels/planes_plan.h"
 
-enum {
-    /* Rows of a warp. In shared memory they take PLANES_GROUP floats, for loads of 16 bytes. */
-    PLANES_ROWS = 10,
-    PLANES_GROUP = 12,
-    PLANES_COLS = 3,   /* columns of a lane */
-    PLANES_GROUPS = 5, /* the most groups of rows in a block */
-    PLANES_WARPS = 5,  /* the most warps of a block */
-    /* Floats from the weights of one tap to those of the next. */
-    PLANES_PITCH = PLANES_GROUPS * PLANES_GROUP,
-    PLANES_WEIGHTS = 25 * PLANES_PITCH, /* floats for the weights of a channel */
-    PLANES_FETCH_A = 8,  /* the most copies of weights that a thread makes for a channel */
-    PLANES_FETCH_B = 6,  /* the same of the picture */
-    PLANES_PIECE = 1536, /* floats of a piece */
-};
 #define PLANES_NOTHING 0xffffffffu
 
 /* The pixels of a block, and the rows of its piece: first those of sample n0, then whole samples,
- * then the first rows of sample n1. */
+ * then the first rows of sample n1. Of columns counted by rows the piece has k rows for each line,
+ * a line being one row of one sample. */
 struct planes_range {
     uint32_t first, last; /* columns of c */
     uint32_t n0, row0, n1, row1;
+    int by_row;           /* as in struct planes; known when compiled where there is no gradient */
+    uint32_t line0;       /* by rows: the first line, counted (row, sample) */
     uint32_t rows0, rows; /* of the piece: sample n0's, all */
-};
-
-struct planes {
-    struct product p;
-    struct picture from, to;     /* what the taps read, what c is: x and y, or dy and dx */
-    uint32_t groups, col_groups; /* warps of a block: over the rows, over the columns */
-    uint32_t a_row, a_channel;   /* strides of the weights */
-    /* reach: how much of a row of `from` a row of pixels looks at */
-    uint32_t stride, pitch, reach;
-    uint32_t full_rows; /* rows of a piece that a whole sample takes */
-    int before;         /* rows of zeros above a picture, and columns of zeros left of it */
-    struct divider by_reach, by_full_rows;
+    uint32_t floats;      /* of the piece */
 };
 
 struct planes_shared {
     float a[2][PLANES_WEIGHTS] __attribute__((aligned(16))); /* [tap][group][row] */
     float b[2][PLANES_PIECE];
 };
-
-/* ---- the plan, on the host ---- */
-
-static inline uint32_t planes_cols_a_block(const struct planes *q) {
-    return q->col_groups * 32 * PLANES_COLS;
-}
-
-static inline uint32_t planes_threads(const struct planes *q) {
-    return 32 * q->groups * q->col_groups;
-}
-
-static inline uint32_t planes_blocks(const struct planes *q) {
-    return q->p.row_tiles * q->p.col_tiles;
-}
-
-/* Rows of the largest piece, whichever pixel a block starts with. */
-static inline uint64_t planes_most_rows(const struct planes *q) {
-    uint64_t more = planes_cols_a_block(q) - 2; /* pixels behind the first two */
-    uint64_t rows = more / (uint64_t)q->to.width + 2, samples = more / q->to.pixels + 2;
-    if (samples > rows) samples = rows;
-    return rows * q->stride + samples * ((uint64_t)q->p.k - q->stride);
-}
-
-/* 1 if these kernels can compute the product: then *q says how. */
-static inline int planes_of(const struct product *p, enum product_kind kind, struct planes *q) {
-    struct planes none = ZEROED;
-    int forward = kind == PRODUCT_CONV_FORWARD;
-    *q = none;
-    if ((!forward && kind != PRODUCT_CONV_DATA) || (p->k != 3 && p->k != 5) || p->stride > p->k)
-        return 0;
-    if (p->rows == 0 || p->cols == 0 || p->depth == 0) return 0;
-    q->p = *p;
-    q->from = forward ? p->x : p->y;
-    q->to = forward ? p->y : p->x;
-    q->a_row = forward ? p->depth : p->by_taps.d;
-    q->a_channel = forward ? p->by_taps.d : p->rows * p->by_taps.d;
-    q->stride = (uint32_t)p->stride;
-    q->before = forward ? p->padding : p->k - 1 - p->padding;
-    q->reach = (uint32_t)(q->to.width - 1) * q->stride + (uint32_t)p->k;
-    q->full_rows = (uint32_t)(q->to.height - 1) * q->stride + (uint32_t)p->k;
-    /* 32: the next row goes on in the next bank */
-    q->pitch = q->stride == 1 ? (uint32_t)q->to.width + 32 : q->reach;
-    q->by_reach = divider_of(q->reach), q->by_full_rows = divider_of(q->full_rows);
-    uint32_t groups = product_ceil(p->rows, PLANES_ROWS);
-    q->p.row_tiles = product_ceil(groups, PLANES_GROUPS);
-    q->groups = product_ceil(groups, q->p.row_tiles);
-    q->col_groups = q->groups == 1 ? 4 : q->groups == 2 ? 2 : 1;
-    q->p.col_tiles = product_ceil(p->cols, planes_cols_a_block(q));
-    q->p.splits = 1;
-    uint64_t rows = planes_most_rows(q);
-    return rows * q->pitch <= PLANES_PIECE &&
-           rows * q->reach <= (uint64_t)PLANES_FETCH_B * planes_threads(q);
-}
-
-/* 1 if they can, and are expected to be faster than the best tile. Like tile_cost this is an
- * estimate: a multiprocessor issues instructions for 4 warps at once, so warps take turns of 4, and
- * the large tile's block is one turn; of these kernels' instructions 74 % are multiply-adds, of the
- * large tile's 62 %. Never where tensor cores are allowed, since those take everything
- * (product_choose). */
-static inline int planes_chosen(const struct product *p, enum product_kind kind, int allow_tf32,
-                                struct planes *q) {
-    enum { WARPS_AT_ONCE = 4 };
-    const double speed = 1.2;
-    if (allow_tf32 || !planes_of(p, kind, q)) return 0;
-    uint64_t blocks = (planes_blocks(q) + MULTIPROCESSORS - 1) / MULTIPROCESSORS;
-    uint64_t turns = (blocks * q->groups * q->col_groups + WARPS_AT_ONCE - 1) / WARPS_AT_ONCE;
-    double cost = (double)turns * WARPS_AT_ONCE * PLANES_ROWS * 32 * PLANES_COLS / speed;
-    return cost < tile_cost(p, product_choose(p, kind, 0), 0);
-}
-
-/* ---- a block ---- */
 
 /* A place in shared memory, i floats behind `shared`. On a GPU it is an address, and is computed
  * only once. */
@@ -175,12 +92,21 @@ DUET_HD void copies_arrived(void) {
 #endif
 }
 
-DUET_HD struct planes_range planes_range_of(const struct planes *q, uint32_t col_tile,
+DUET_HD struct planes_range planes_range_of(int kind, const struct planes *q, uint32_t col_tile,
                                             uint32_t cols_a_block) {
     struct planes_range r;
     uint32_t pixel, column, k = (uint32_t)q->p.k;
     r.first = col_tile * cols_a_block;
     r.last = q->p.cols - r.first < cols_a_block ? q->p.cols - 1 : r.first + cols_a_block - 1;
+    r.by_row = is_conv_data(kind) && q->by_row;
+    r.line0 = divide(q->to.by_width, r.first, &column);
+    if (r.by_row) {
+        uint32_t lines = divide(q->to.by_width, r.last, &column) - r.line0 + 1;
+        r.n0 = r.row0 = r.n1 = r.row1 = r.rows0 = 0;
+        r.rows = lines * k;
+        r.floats = r.rows * q->pitch + lines * q->gap;
+        return r;
+    }
     r.n0 = divide(q->to.by_pixels, r.first, &pixel),
     r.row0 = divide(q->to.by_width, pixel, &column);
     r.n1 = divide(q->to.by_pixels, r.last, &pixel), r.row1 = divide(q->to.by_width, pixel, &column);
@@ -188,18 +114,32 @@ DUET_HD struct planes_range planes_range_of(const struct planes *q, uint32_t col
     r.rows0 = (end0 - r.row0) * q->stride + k;
     r.rows =
         r.n1 > r.n0 ? r.rows0 + (r.n1 - r.n0 - 1) * q->full_rows + r.row1 * q->stride + k : r.rows0;
+    r.floats = r.rows * q->pitch;
     return r;
+}
+
+/* Row `row` of a piece: where it lies in the batch. *n: its sample. *below: its row in `from`, as
+ * if the zeros above belonged to the picture. */
+DUET_HD void planes_row(int k, const struct planes *q, const struct planes_range *r, uint32_t row,
+                        uint32_t *n, uint32_t *below) {
+    if (r->by_row) {
+        *below = divide(q->by_samples, r->line0 + row / (uint32_t)k, n) + row % (uint32_t)k;
+        return;
+    }
+    *n = r->n0, *below = row + r->row0 * q->stride;
+    if (row >= r->rows0) *n += 1 + divide(q->by_full_rows, row - r->rows0, below);
 }
 
 /* Element e of a piece: *to is its place in the piece. Returns its place in channel 0 of `from`, or
  * PLANES_NOTHING: it is padding, or there is no such element. */
-DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range *r, uint32_t e,
-                               uint32_t *to) {
-    uint32_t column, row = divide(q->by_reach, e, &column), n = r->n0,
-                     below = row + r->row0 * q->stride;
+DUET_HD uint32_t planes_source(int k, const struct planes *q, const struct planes_range *r,
+                               uint32_t e, uint32_t *to) {
+    uint32_t column, row = divide(q->by_fetched, e, &column), n, below;
+    if (r->by_row) column += q->zeros;
     *to = row * q->pitch + column;
+    if (r->by_row) *to += row / (uint32_t)k * q->gap;
     if (row >= r->rows) return PLANES_NOTHING;
-    if (row >= r->rows0) n += 1 + divide(q->by_full_rows, row - r->rows0, &below);
+    planes_row(k, q, r, row, &n, &below);
     /* above or left of the picture: wraps to a huge number */
     uint32_t y = below - (uint32_t)q->before, x = column - (uint32_t)q->before;
     if (y >= (uint32_t)q->from.height || x >= (uint32_t)q->from.width) return PLANES_NOTHING;
@@ -210,11 +150,39 @@ DUET_HD uint32_t planes_source(const struct planes *q, const struct planes_range
 DUET_HD uint32_t planes_pixel(const struct planes *q, const struct planes_range *r, uint32_t col) {
     uint32_t pixel, column, n, row;
     if (col > r->last) return 0;
+    if (r->by_row) {
+        uint32_t line = divide(q->to.by_width, col, &column) - r->line0;
+        return line * ((uint32_t)q->p.k * q->pitch + q->gap) + column;
+    }
     n = divide(q->to.by_pixels, col, &pixel);
     row = divide(q->to.by_width, pixel, &column);
     row = n == r->n0 ? (row - r->row0) * q->stride
                      : r->rows0 + (n - r->n0 - 1) * q->full_rows + row * q->stride;
     return row * q->pitch + column * q->stride;
+}
+
+/* The column as (sample, row, column) counts it. */
+DUET_HD uint32_t planes_plain_col(const struct planes *q, const struct planes_range *r,
+                                  uint32_t col) {
+    uint32_t column, n, row;
+    if (!r->by_row) return col;
+    row = divide(q->by_samples, divide(q->to.by_width, col, &column), &n);
+    return n * q->to.pixels + row * (uint32_t)q->to.width + column;
+}
+
+/* The rows of taps that lie inside dy for any pixel of a warp, which begins with column `first`:
+ * bit ky. dx's row h meets dy's row h - ky. The same for all lanes. */
+DUET_HD uint32_t planes_taps(int k, const struct planes *q, const struct planes_range *r,
+                             uint32_t first) {
+    uint32_t last = first + 32 * PLANES_COLS - 1, taps = 0, rest;
+    if (!r->by_row) return ~0u;
+    if (first > r->last) return 0;
+    if (last > r->last) last = r->last;
+    const int top = (int)divide(q->by_samples, divide(q->to.by_width, first, &rest), &rest),
+              bottom = (int)divide(q->by_samples, divide(q->to.by_width, last, &rest), &rest);
+    for (int ky = 0; ky < k; ky++)
+        taps |= (uint32_t)(bottom - ky >= 0 && top - ky < q->from.height) << ky;
+    return taps;
 }
 
 /* A thread's copies for one channel and its pixels: the sources in the next channel, the
@@ -224,6 +192,7 @@ struct planes_thread {
     const float *from_a[PLANES_FETCH_A], *from_b[PLANES_FETCH_B];
     uint32_t to_a[PLANES_FETCH_A], to_b[PLANES_FETCH_B], there;
     uint32_t pixel[PLANES_COLS];
+    uint32_t taps; /* of a gradient: planes_taps */
 };
 
 DUET_CONSTANT int planes_fetch_a(int k) {
@@ -251,7 +220,7 @@ DUET_HD void planes_find(int k, const struct planes *q, const struct planes_rang
     }
     DUET_UNROLL
     for (int i = 0; i < PLANES_FETCH_B; i++) {
-        uint32_t to, from = planes_source(q, r, thread + (uint32_t)i * threads, &to);
+        uint32_t to, from = planes_source(k, q, r, thread + (uint32_t)i * threads, &to);
         t->from_b[i] = q->p.b + (from != PLANES_NOTHING ? from : 0);
         t->there |= (uint32_t)(from != PLANES_NOTHING) << (PLANES_FETCH_A + i);
         t->to_b[i] = place_in(shared->b[0], to);
@@ -259,6 +228,7 @@ DUET_HD void planes_find(int k, const struct planes *q, const struct planes_rang
     DUET_UNROLL
     for (int j = 0; j < PLANES_COLS; j++)
         t->pixel[j] = planes_pixel(q, r, planes_col(q, r, thread) + (uint32_t)(32 * j));
+    t->taps = planes_taps(k, q, r, planes_col(q, r, thread) - thread % 32);
 }
 
 DUET_HD void planes_fetch(int k, const struct planes *q, struct planes_thread *t,
@@ -285,6 +255,7 @@ DUET_HD void planes_multiply(int kind, int k, const struct planes *q, const stru
     DUET_UNROLL
     for (int ky = 0; ky < k; ky++) {
         const float *b[PLANES_COLS];
+        if (is_conv_data(kind) && !(t->taps >> ky & 1)) continue;
         DUET_UNROLL
         for (int j = 0; j < PLANES_COLS; j++)
             b[j] = shared->b[half] + t->pixel[j] +
@@ -313,7 +284,7 @@ DUET_HD void planes_store(int kind, const struct planes *q, const struct planes_
         for (int i = 0; i < PLANES_ROWS; i++) {
             uint32_t row = row0 + thread / 32 % q->groups * PLANES_ROWS + (uint32_t)i;
             if (col <= r->last && row < q->p.rows)
-                store_c(kind, &q->p, row, col, acc[i * PLANES_COLS + j]);
+                store_c(kind, &q->p, row, planes_plain_col(q, r, col), acc[i * PLANES_COLS + j]);
         }
     }
 }
@@ -325,10 +296,10 @@ DUET_BLOCK void k_planes(int kind, int k, const struct planes *q, struct planes_
     struct planes_thread t[STATES];
     const uint32_t row0 = at.block % q->p.row_tiles * q->groups * PLANES_ROWS,
                    channels = (uint32_t)q->from.channels;
-    const struct planes_range r =
-        planes_range_of(q, at.block / q->p.row_tiles, q->col_groups * (uint32_t)(32 * PLANES_COLS));
+    const struct planes_range r = planes_range_of(kind, q, at.block / q->p.row_tiles,
+                                                  q->col_groups * (uint32_t)(32 * PLANES_COLS));
     BLOCK_PHASE(at) {
-        for (uint32_t i = at.thread; i < r.rows * q->pitch; i += at.threads)
+        for (uint32_t i = at.thread; i < r.floats; i += at.threads)
             shared->b[0][i] = shared->b[1][i] = 0;
         planes_find(k, q, &r, row0, at.thread, at.threads, shared, &t[STATE(at)]);
         DUET_UNROLL

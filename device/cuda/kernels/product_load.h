@@ -207,7 +207,8 @@ DUET_HD void store_c(int kind, const struct product *p, uint32_t row, uint32_t c
     case PRODUCT_CONV_DATA:
     case PRODUCT_CONV_DATA_STRIDED:
         n = divide(p->x.by_pixels, col, &pixel);
-        p->out[(n * p->rows + row) * p->x.pixels + pixel] = value;
+        /* + 0: never -0, since planes.h leaves out products with 0, which make +0 of it or not */
+        p->out[(n * p->rows + row) * p->x.pixels + pixel] = value + 0.0f;
         return;
     case PRODUCT_CONV_WEIGHT:
         if (col + 1 == p->cols)
