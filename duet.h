@@ -421,15 +421,20 @@ duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
 /* Arithmetic.
- *     add, subtract, multiply            a + b, a - b, a * b, of one shape
+ *     add, subtract, multiply            a + b, a - b, a * b
  *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
  *                  dimensions one product for each of the leading ones, as for attention:
- *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of a times one b (K,M)
+ *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
+ *                  matrix or vector of the other
  *     sum, mean    of all elements, shape (1); with _dim over dimension `dim` (-1: the last one),
  *                  which the result lacks. They are computed in double
+ * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
+ * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
+ * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
+ * matmul is used where it lies.
  * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
- * sum and mean of all elements or over dimension 0, and matmul with a matrix or a vector as b, are
- * refused there. */
+ * sum and mean of all elements or over dimension 0, operands of different rank, and matmul with a
+ * matrix or a vector as b, are refused there. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);

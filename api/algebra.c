@@ -1,5 +1,5 @@
-/* Products of two vars, sums, means, embeddings and reshape: each checks what the command's models
- * must not do, and calls the internal op. */
+/* Arithmetic of two vars, sums, means, embeddings and reshape: each checks what the command's
+ * models must not do, and calls the internal op. */
 #include "api/api.h"
 
 /* In a model's forward function the batch may be that of several devices, so nothing may mix its
@@ -14,26 +14,37 @@ static int mixes_samples(duet_tape *t, const char *op) {
     return 1;
 }
 
-static int64_t count_of(const struct var *x) {
-    return (int64_t)tensor_count(&x->value);
+static int rank_of(duet_var *x) {
+    return var_of(x)->value.rank;
 }
 
-/* 1 if y would have too many elements. Its size is that of a times the columns of b. */
-static int product_too_large(duet_tape *t, const struct var *a, const struct var *b) {
-    const struct tensor *x = &a->value, *w = &b->value;
-    int64_t depth = x->dims[x->rank - 1] ? x->dims[x->rank - 1] : 1;
-    int64_t columns = w->rank > 1 ? w->dims[w->rank - 1] : 1;
-    if (count_of(a) / depth <= INT32_MAX / columns) return 0;
-    api_tape_fail(t, fail(ERR_USAGE, "matmul: %lld x %lld elements: a tensor has at most 2^31 - 1",
-                          (long long)(count_of(a) / depth), (long long)columns));
-    return 1;
+/* In a model's forward the first dimension of both operands is that of samples. Where only one has
+ * a dimension more, another one would be taken for it. */
+typedef struct var *binary(struct tape *t, struct var *a, struct var *b);
+
+static duet_var *of_two(duet_tape *t, const char *op, duet_var *a, duet_var *b, binary *f) {
+    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
+    if (rank_of(a) != rank_of(b) && mixes_samples(t, op)) return NULL;
+    return public_var(f(t->tape, var_of(a), var_of(b)));
 }
 
+duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, "add", a, b, add);
+}
+
+duet_var *duet_subtract(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, "subtract", a, b, subtract);
+}
+
+duet_var *duet_multiply(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, "multiply", a, b, multiply);
+}
+
+/* Of two matrices the rows of both are samples. */
 duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
-    if (api_stuck(t, a) || api_stuck(t, b) || product_too_large(t, var_of(a), var_of(b)))
-        return NULL;
-    if (var_of(b)->value.rank < 3 && mixes_samples(t, "matmul")) return NULL;
-    return public_var(matmul(t->tape, var_of(a), var_of(b)));
+    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
+    if (rank_of(b) < 3 && mixes_samples(t, "matmul")) return NULL;
+    return of_two(t, "matmul", a, b, matmul);
 }
 
 typedef struct var *sum_function(struct tape *t, struct var *x, int dim);

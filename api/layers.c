@@ -189,21 +189,6 @@ duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, 
     return public_var(batch_norm(t->tape, var_of(x), weight, bias, &config));
 }
 
-duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
-    return api_stuck(t, a) || api_stuck(t, b) ? NULL
-                                              : public_var(add(t->tape, var_of(a), var_of(b)));
-}
-
-duet_var *duet_subtract(duet_tape *t, duet_var *a, duet_var *b) {
-    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
-    return public_var(subtract(t->tape, var_of(a), var_of(b)));
-}
-
-duet_var *duet_multiply(duet_tape *t, duet_var *a, duet_var *b) {
-    if (api_stuck(t, a) || api_stuck(t, b)) return NULL;
-    return public_var(multiply(t->tape, var_of(a), var_of(b)));
-}
-
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {
     return api_stuck(t, x) ? NULL : public_var(flatten(t->tape, var_of(x)));
 }

@@ -1,134 +1,38 @@
-/* Products of two vars, sums and means, and embeddings. All work in plain layout.
+/* Sums and means, broadcasting, which is their counterpart, and embeddings. All work in plain
+ * layout.
  *
- * A product of tensors is written as `count` products of matrices, and a sum as (outer, length,
- * inner): the ops know no other shapes, and the views cost nothing. */
+ * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
+ * nothing. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-/* x with other dimensions, which make as many elements. */
-static struct tensor seen_as(const struct tensor *x, int rank, int d0, int d1, int d2) {
-    struct tensor v = tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
-    return v;
-}
-
 /* ERR_USAGE where the batch has several segments, since the result would depend on all of them. */
-static int one_segment(const struct tape *t, const char *op) {
+int tape_one_segment(const struct tape *t, const char *op) {
     if (t->segments.count == 1) return OK;
     return fail(ERR_USAGE,
                 "%s: it would mix samples of %d virtual devices: keep the dimension of samples", op,
                 t->segments.count);
 }
 
-/* ---- matmul ---- */
+/* ---- sum and mean ---- */
 
-/* y (count, rows, columns) = a (count, rows, depth) times b (count, depth, columns). */
-struct matmul_shape {
-    int count, rows, depth, columns;
-    int rank, dims[MAX_RANK]; /* of y, as the caller sees it */
-};
-
-static int mismatch(const struct tensor *a, const struct tensor *b) {
-    return fail(
-        ERR_USAGE,
-        "matmul: mat1 and mat2 shapes cannot be multiplied (rank %d, last dimension %d, and "
-        "rank %d, first of the last two %d): check the model",
-        a->rank, a->dims[a->rank - 1], b->rank, b->dims[b->rank > 1 ? b->rank - 2 : 0]);
-}
-
-static int matmul_shape_of(const struct tensor *a, const struct tensor *b, struct matmul_shape *s) {
-    int b_vector = b->rank == 1, batched = b->rank > 2;
-    memset(s, 0, sizeof *s);
-    s->depth = a->dims[a->rank - 1];
-    if (b->dims[b_vector ? 0 : b->rank - 2] != s->depth) return mismatch(a, b);
-    if (batched && a->rank != b->rank) return mismatch(a, b);
-    s->count = 1;
-    for (int i = 0; batched && i < a->rank - 2; i++) {
-        if (a->dims[i] != b->dims[i])
-            return fail(ERR_USAGE,
-                        "matmul: The size of tensor a (%d) must match the size of tensor b (%d) at "
-                        "non-singleton dimension %d: check the model",
-                        a->dims[i], b->dims[i], i);
-        s->count *= a->dims[i];
-    }
-    s->rows = 1;
-    for (int i = batched ? a->rank - 2 : 0; i < a->rank - 1; i++)
-        s->rows *= a->dims[i];
-    s->columns = b_vector ? 1 : b->dims[b->rank - 1];
-    for (int i = 0; i < a->rank - 1; i++)
-        s->dims[s->rank++] = a->dims[i];
-    if (!b_vector) s->dims[s->rank++] = s->columns;
-    if (!s->rank) s->dims[s->rank++] = 1; /* of two vectors: one number */
-    return OK;
-}
-
-static struct matmul_shape shape_of_node(const struct node *n) {
-    struct matmul_shape s;
-    (void)matmul_shape_of(&n->x->value, &n->x2->value, &s); /* forward has checked it */
-    return s;
-}
-
-/* A product of no terms is 0. */
-static int launch_product(struct tape *t, const struct op_args *args) {
-    struct op_args fill = {.out[0] = args->out[0]};
+/* The sum of nothing is 0, and its mean is NaN, as in PyTorch. */
+static int launch_sum(struct tape *t, const struct op_args *args, int mean) {
+    struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
     if (!tensor_count(&args->out[0])) return OK;
-    return tensor_count(&args->in[0]) ? launch(t->stream, OP_MATMUL, args)
+    return tensor_count(&args->in[0]) ? launch(t->stream, OP_SUM, args)
                                       : launch(t->stream, OP_FILL, &fill);
 }
-
-/* x->grad += product of two operands as the op sees them. */
-static int product_gradient(struct tape *t, struct var *x, const struct tensor *a,
-                            const struct tensor *b, struct matmul_args how, int count, int rows,
-                            int columns) {
-    struct tensor dx = grad_target(t, x);
-    struct op_args args = {
-        .in = {*a, *b}, .out[0] = seen_as(&dx, 3, count, rows, columns), .p.matmul = how};
-    CHECK(tape_error(t));
-    CHECK(launch_product(t, &args));
-    return grad_done(t, x, &dx);
-}
-
-/* da = dy bT and db = aT dy. */
-static int matmul_backward(struct tape *t, struct node *n) {
-    struct matmul_shape s = shape_of_node(n);
-    struct tensor a = seen_as(&n->x->value, 3, s.count, s.rows, s.depth),
-                  b = seen_as(&n->x2->value, 3, s.count, s.depth, s.columns),
-                  dy = seen_as(&n->y->grad, 3, s.count, s.rows, s.columns);
-    if (n->x2->needs_grad)
-        CHECK(product_gradient(t, n->x2, &a, &dy, (struct matmul_args){.turn_a = 1}, s.count,
-                               s.depth, s.columns));
-    if (!n->x->needs_grad) return OK;
-    return product_gradient(t, n->x, &dy, &b, (struct matmul_args){.turn_b = 1}, s.count, s.rows,
-                            s.depth);
-}
-
-struct var *matmul(struct tape *t, struct var *a, struct var *b) {
-    struct matmul_shape s;
-    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
-    a = to_plain(t, a);
-    b = to_plain(t, b);
-    if (!a || !b || tape_fail(t, matmul_shape_of(&a->value, &b->value, &s))) return NULL;
-    if (b->value.rank < 3 && tape_fail(t, one_segment(t, "matmul"))) return NULL;
-    struct node node = {.backward = matmul_backward, .x = a, .x2 = b};
-    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, s.rank, s.dims);
-    node.args = (struct op_args){.in = {seen_as(&a->value, 3, s.count, s.rows, s.depth),
-                                        seen_as(&b->value, 3, s.count, s.depth, s.columns)},
-                                 .out[0] = seen_as(&y, 3, s.count, s.rows, s.columns)};
-    if (t->error || tape_fail(t, launch_product(t, &node.args))) return NULL;
-    node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
-}
-
-/* ---- sum and mean ---- */
 
 static int sum_backward(struct tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
     const int *seen = n->args.in[0].dims;
-    struct op_args args = {.in[0] = seen_as(&n->y->grad, 2, seen[0], seen[2], 0),
-                           .out[0] = seen_as(&dx, 3, seen[0], seen[1], seen[2]),
+    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 2, seen[0], seen[2], 0),
+                           .out[0] = tensor_seen_as(&dx, 3, seen[0], seen[1], seen[2]),
                            .p = n->args.p};
     CHECK(tape_error(t));
     if (tensor_count(&dx)) CHECK(launch(t->stream, OP_SPREAD, &args));
@@ -148,27 +52,19 @@ static int cut_at(const struct tensor *x, int dim, int cut[3]) {
     return OK;
 }
 
-/* The sum of nothing is 0, and its mean is NaN, as in PyTorch. */
-static int launch_sum(struct tape *t, const struct op_args *args, int mean) {
-    struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
-    if (!tensor_count(&args->out[0])) return OK;
-    return tensor_count(&args->in[0]) ? launch(t->stream, OP_SUM, args)
-                                      : launch(t->stream, OP_FILL, &fill);
-}
-
 static struct var *sum_over(struct tape *t, struct var *x, int dim, int mean) {
     int cut[3], dims[MAX_RANK] = {1}, rank = 0;
     if (tape_stuck(t, x)) return NULL;
     x = to_plain(t, x);
     if (!x || tape_fail(t, cut_at(&x->value, dim, cut)) ||
-        (dim <= 0 && tape_fail(t, one_segment(t, mean ? "mean" : "sum"))))
+        (dim <= 0 && tape_fail(t, tape_one_segment(t, mean ? "mean" : "sum"))))
         return NULL;
     for (int i = 0; dim != DIM_ALL && i < x->value.rank; i++)
         if (i != dim) dims[rank++] = x->value.dims[i];
     struct node node = {.backward = sum_backward, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank ? rank : 1, dims);
-    node.args = (struct op_args){.in[0] = seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
-                                 .out[0] = seen_as(&y, 2, cut[0], cut[2], 0),
+    node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
+                                 .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
                                  .p.sum.divide = mean && cut[1] ? cut[1] : 1};
     if (t->error || tape_fail(t, launch_sum(t, &node.args, mean))) return NULL;
     node.y = tape_var(t, y, x->needs_grad);
@@ -183,6 +79,88 @@ struct var *mean_of(struct tape *t, struct var *x, int dim) {
     return sum_over(t, x, dim, 1);
 }
 
+/* ---- broadcasting ---- */
+
+int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
+                         int *rank, int *dims) {
+    *rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = *rank - 1; i >= 0; i--) { /* PyTorch names the last misfit */
+        int at_a = i - *rank + a->rank, at_b = i - *rank + b->rank,
+            in_a = at_a < 0 ? 1 : a->dims[at_a], in_b = at_b < 0 ? 1 : b->dims[at_b];
+        dims[i] = in_a == 1 ? in_b : in_a;
+        if (i < *rank - own && in_a != in_b && in_a != 1 && in_b != 1)
+            return fail(ERR_USAGE,
+                        "%s: The size of tensor a (%d) must match the size of tensor b (%d) at "
+                        "non-singleton dimension %d: check the model",
+                        op, in_a, in_b, i);
+    }
+    return OK;
+}
+
+static int spread_backward(struct tape *t, struct node *n) {
+    struct tensor dx = grad_target(t, n->x);
+    const int *seen = n->args.out[0].dims;
+    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 3, seen[0], seen[1], seen[2]),
+                           .out[0] = tensor_seen_as(&dx, 2, seen[0], seen[2], 0),
+                           .p = n->args.p};
+    CHECK(tape_error(t));
+    CHECK(launch_sum(t, &args, 0));
+    return grad_done(t, n->x, &dx);
+}
+
+/* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
+ * says. */
+static struct var *spread(struct tape *t, struct var *x, int first, int last, const int *dims) {
+    int cut[3] = {1, 1, 1}, to[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++) {
+        to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
+        cut[i < first ? 0 : i <= last ? 1 : 2] *= to[i];
+    }
+    struct node node = {.backward = spread_backward, .x = x};
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, to);
+    node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
+                                 .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
+                                 .p.sum.divide = 1};
+    if (t->error || (tensor_count(&y) && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args))))
+        return NULL;
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* ERR_USAGE: the result is too large, or its gradient would sum over the samples of several
+ * segments. A lower rank is refused whatever the number of samples. */
+static int check_broadcast(const struct tape *t, const char *op, const struct tensor *x, int rank,
+                           const int *dims) {
+    int64_t count = 1; /* of a batch of one sample where there is none */
+    if (x->rank != rank || x->dims[0] != dims[0]) CHECK(tape_one_segment(t, op));
+    for (int i = 0; i < rank; i++) {
+        int64_t size = dims[i] ? dims[i] : 1;
+        if (count * size > INT32_MAX)
+            return fail(ERR_USAGE, "%s: %lld x %d elements: a tensor has at most 2^31 - 1", op,
+                        (long long)count, dims[i]);
+        count *= size;
+    }
+    return OK;
+}
+
+/* The last dimensions come first, so that what lies between two steps is small. */
+struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int rank,
+                           const int *dims) {
+    int own[MAX_RANK], missing = rank - x->value.rank;
+    if (tape_fail(t, check_broadcast(t, op, &x->value, rank, dims))) return NULL;
+    for (int i = 0; i < rank; i++)
+        own[i] = i < missing ? 1 : x->value.dims[i - missing];
+    if (missing) x = tape_view(t, x, rank, own);
+    for (int last = rank - 1, first; x && last >= 0; last = first - 1) {
+        first = last;
+        if (own[last] == dims[last]) continue;
+        while (first > 0 && own[first - 1] != dims[first - 1])
+            first--;
+        x = spread(t, x, first, last, dims);
+    }
+    return x;
+}
+
 /* ---- embedding ---- */
 
 /* Of one segment; there is no bias. */
@@ -192,7 +170,7 @@ static int embedding_segment(struct tape *t, const struct node *n, int s, const 
                   dy = tensor_segment(&n->y->grad, &t->segments, s);
     int rows = (int)tensor_count(&index);
     struct op_args args = {
-        .in = {seen_as(&dy, 2, rows, dw->dims[1], 0), seen_as(&index, 1, rows, 0, 0)},
+        .in = {tensor_seen_as(&dy, 2, rows, dw->dims[1], 0), tensor_seen_as(&index, 1, rows, 0, 0)},
         .out[0] = *dw};
     (void)db;
     return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
@@ -217,8 +195,8 @@ struct var *embedding(struct tape *t, const struct tensor *index, struct param *
     dims[rank] = w->value.dims[1];
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank + 1, dims);
     int rows = (int)tensor_count(index);
-    struct op_args args = {.in = {w->value, seen_as(index, 1, rows, 0, 0)},
-                           .out[0] = seen_as(&y, 2, rows, dims[rank], 0)};
+    struct op_args args = {.in = {w->value, tensor_seen_as(index, 1, rows, 0, 0)},
+                           .out[0] = tensor_seen_as(&y, 2, rows, dims[rank], 0)};
     if (t->error || tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &args))) return NULL;
     struct node node = {.backward = embedding_backward, .w = w, .segment_grads = embedding_segment};
     node.args.in[1] = *index;

@@ -44,7 +44,6 @@ struct var *sigmoid(struct tape *t, struct var *x) {
 
 /* ---- of two operands ---- */
 
-/* PyTorch's words; its broadcasting is not here. */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b) {
     if (a->rank != b->rank)
         return fail(ERR_USAGE, "%s: a tensor of rank %d and one of rank %d: check the model", op,
@@ -58,15 +57,31 @@ int tape_check_terms(const char *op, const struct tensor *a, const struct tensor
     return OK;
 }
 
+static int same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+/* Both operands in the shape that they have together. 0: they have none; the tape says why. */
+static int broadcast_terms(struct tape *t, struct var **a, struct var **b, const char *name) {
+    int rank, dims[MAX_RANK];
+    if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
+        return 0;
+    *a = to_plain(t, *a);
+    *b = to_plain(t, *b);
+    if (*a && *b) *a = tape_broadcast(t, name, *a, rank, dims);
+    if (*a && *b) *b = tape_broadcast(t, name, *b, rank, dims);
+    return *a && *b;
+}
+
 static struct var *of_two(struct tape *t, struct var *a, struct var *b, const char *name,
                           enum op op, node_backward *backward) {
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
     if (a->value.layout != b->value.layout) {
         a = to_device_layout(t, a);
         b = to_device_layout(t, b);
         if (!a || !b) return NULL;
     }
-    if (tape_fail(t, tape_check_terms(name, &a->value, &b->value))) return NULL;
     struct node node = {.backward = backward, .x = a, .x2 = b};
     node.args.in[0] = a->value;
     node.args.in[1] = b->value;
@@ -126,11 +141,11 @@ static int view_backward(struct tape *t, struct node *n) {
 
 /* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
  * dimensions. */
-static struct var *view(struct tape *t, struct var *x, int rank, const int *shape) {
+struct var *tape_view(struct tape *t, struct var *x, int rank, const int *dims) {
     struct tensor y = x->value;
     y.rank = rank;
-    for (int i = 1; i < MAX_RANK; i++)
-        y.dims[i] = i < rank ? shape[i - 1] : 0;
+    for (int i = 0; i < MAX_RANK; i++)
+        y.dims[i] = i < rank ? dims[i] : 0;
     struct node node = {.backward = view_backward, .x = x};
     node.y = tape_var(t, y, x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
@@ -138,18 +153,19 @@ static struct var *view(struct tape *t, struct var *x, int rank, const int *shap
 
 struct var *flatten(struct tape *t, struct var *x) {
     if (tape_stuck(t, x)) return NULL;
-    return view(t, x, 2, (int[]){(int)tensor_sample_count(&x->value)});
+    return tape_view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
 }
 
 struct var *reshape(struct tape *t, struct var *x, int rank, const int *shape) {
     if (tape_stuck(t, x)) return NULL;
     size_t count = 1, want = tensor_sample_count(&x->value);
+    int dims[MAX_RANK] = {x->value.dims[0]};
     int good = rank >= 2 && rank <= MAX_RANK && shape;
     for (int i = 0; good && i < rank - 1; i++) {
         good = shape[i] >= 1 && count * (size_t)shape[i] <= want;
-        if (good) count *= (size_t)shape[i];
+        if (good) count *= (size_t)(dims[i + 1] = shape[i]);
     }
-    if (good && count == want) return view(t, x, rank, shape);
+    if (good && count == want) return tape_view(t, x, rank, dims);
     tape_fail(t, fail(ERR_USAGE,
                       "reshape: the shape of rank %d is invalid for samples of %zu numbers: check "
                       "the model",

@@ -166,7 +166,10 @@ struct var *relu(struct tape *t, struct var *x);
 struct var *tanh_of(struct tape *t, struct var *x); /* torch.tanh; C has a tanh of its own */
 struct var *sigmoid(struct tape *t, struct var *x); /* 1 / (1 + exp(-x)) */
 
-/* a + b, a - b, a * b of two operands of the same shape, element by element. */
+/* a + b, a - b, a * b, element by element, with PyTorch's broadcasting: shapes are compared from
+ * the last dimension on, and where an operand has 1, or no dimension, it is used for all of the
+ * other's. Shapes that differ give a result in plain layout. Over dimension 0, which is that of
+ * samples, the batch must be one segment. */
 struct var *add(struct tape *t, struct var *a, struct var *b);
 struct var *subtract(struct tape *t, struct var *a, struct var *b);
 struct var *multiply(struct tape *t, struct var *a, struct var *b);
@@ -192,9 +195,10 @@ struct var *dropout(struct tape *t, struct var *x, double p);
 struct var *dropout2d(struct tape *t, struct var *x, double p);
 
 /* torch.matmul of two vars, PLAIN; each may be a vector, and a vector counts as a row of a or a
- * column of b. With 3 or 4 dimensions it makes a product for each of the leading ones, which must
- * be equal; such an a times a matrix b multiplies all of its matrices by that one. Where b is a
- * matrix or a vector its gradient sums over samples, so the batch must then be one segment. */
+ * column of b. With 3 or 4 dimensions it makes a product for each of the leading ones, which are
+ * broadcast as those of add; what is used several times is copied for it. Such an a times a matrix
+ * or a vector b multiplies all of its matrices by that one, without copies. Where an operand serves
+ * all samples its gradient sums over them, so the batch must then be one segment. */
 struct var *matmul(struct tape *t, struct var *a, struct var *b);
 
 /* The sum and the mean over dimension `dim` of x, which is then gone; PLAIN. DIM_ALL: over all

@@ -129,7 +129,31 @@ int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_arg
 int tape_check_params(struct tape *t, const char *layer, const struct param *w,
                       const struct param *b);
 
-/* Have the operands of `op` ("add") the same shape? */
+/* x with other dimensions, which make as many elements. */
+static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int d0, int d1,
+                                           int d2) {
+    return tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
+}
+
+/* The var x with other dimensions, dims[rank], which make as many elements: the same memory. In
+ * layout N16 dims[0] stays. */
+struct var *tape_view(struct tape *t, struct var *x, int rank, const int *dims);
+
+/* The shape dims[rank] that a and b have together: counted from the last dimension, a size of 1, or
+ * none, counts as the other's. ERR_USAGE: two sizes differ. The last `own` dimensions are not
+ * compared. dims: room for MAX_RANK. */
+int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
+                         int *rank, int *dims);
+
+/* x, which is PLAIN, spread to that shape; where it has this shape already, x itself. Over
+ * dimension 0, which is that of samples, the batch must be one segment. */
+struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int rank,
+                           const int *dims);
+
+/* ERR_USAGE where the batch has several segments, so that `op` would mix their samples. */
+int tape_one_segment(const struct tape *t, const char *op);
+
+/* ERR_USAGE: the operands of `op` ("add") differ in shape. */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
 
 /* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments

@@ -1,5 +1,6 @@
-/* matmul, sum, mean, embedding and reshape of the public library on every kind of device: PyTorch's
- * numbers and gradients, backward from one number, and what is refused. */
+/* matmul, add and its like with broadcasting, sum, mean, embedding and reshape of the public
+ * library on every kind of device: PyTorch's numbers and gradients, backward from one number, and
+ * what is refused. */
 #include <math.h>
 
 #include "tests/api/shared.h"
@@ -39,21 +40,28 @@ static void expect_numbers(const char *what, int code, duet_tensor *got, const d
 
 /* Backward from y with the gradient value(i, 3571); y and the leaves' gradients are as given. */
 struct fact {
+    const int *dims; /* of y: [DUET_MAX_RANK] */
     const double *y, *da, *db;
     size_t y_count, da_count, db_count;
 };
-#define FACT(name) \
-    { name##_y, name##_da, name##_db, COUNT(name##_y), COUNT(name##_da), COUNT(name##_db) }
+#define FACT(name)                                                                      \
+    {                                                                                   \
+        name##_dims, name##_y, name##_da, name##_db, COUNT(name##_y), COUNT(name##_da), \
+            COUNT(name##_db)                                                            \
+    }
 #define FACT_OF_ONE(name) \
-    { name##_y, name##_da, NULL, COUNT(name##_y), COUNT(name##_da), 0 }
+    { name##_dims, name##_y, name##_da, NULL, COUNT(name##_y), COUNT(name##_da), 0 }
 
 static void check_fact(duet_tape *tape, duet_device *device, const char *what, duet_var *y,
                        duet_var *a, duet_var *b, const struct fact *f) {
     duet_tensor *got, *dy;
     int shape[DUET_MAX_RANK], code = duet_var_value(&got, tape, y);
     cr_assert_eq(code, DUET_OK, "%s: %s", what, duet_error());
-    for (int i = 0; i < DUET_MAX_RANK; i++)
+    for (int i = 0; i < DUET_MAX_RANK; i++) {
         shape[i] = duet_tensor_dim(got, i);
+        cr_assert_eq(shape[i], f->dims[i], "%s: dimension %d is %d, not %d", what, i, shape[i],
+                     f->dims[i]);
+    }
     dy = tensor_of(device, duet_tensor_rank(got), shape, 3571);
     expect_numbers(what, code, got, f->y, f->y_count);
     MUST(duet_backward_from(tape, y, dy));
@@ -74,7 +82,27 @@ static const struct {
                 {3, {2, 3, 4}, 3, {2, 4, 5}, FACT(matmul_4)},
                 {3, {2, 3, 4}, 2, {4, 5}, FACT(matmul_5)},
                 {3, {2, 3, 4}, 1, {4}, FACT(matmul_6)},
-                {4, {2, 2, 3, 4}, 4, {2, 2, 4, 2}, FACT(matmul_7)}};
+                {4, {2, 2, 3, 4}, 4, {2, 2, 4, 2}, FACT(matmul_7)},
+                {2, {3, 4}, 3, {2, 4, 5}, FACT(matmul_8)},
+                {1, {4}, 3, {2, 4, 5}, FACT(matmul_9)},
+                {3, {2, 3, 4}, 3, {1, 4, 5}, FACT(matmul_10)},
+                {3, {1, 3, 4}, 3, {2, 4, 5}, FACT(matmul_11)},
+                {4, {2, 1, 3, 4}, 4, {1, 3, 4, 2}, FACT(matmul_12)},
+                {3, {3, 3, 4}, 4, {2, 1, 4, 2}, FACT(matmul_13)},
+                {3, {2, 3, 4}, 4, {2, 2, 4, 2}, FACT(matmul_14)},
+                {1, {4}, 4, {2, 2, 4, 3}, FACT(matmul_15)},
+                {4, {1, 1, 3, 4}, 4, {2, 3, 4, 2}, FACT(matmul_16)}};
+
+typedef duet_var *binary(duet_tape *tape, duet_var *a, duet_var *b);
+static binary *const binaries[3] = {duet_add, duet_subtract, duet_multiply};
+static const struct {
+    int a_rank, a[4], b_rank, b[4];
+    struct fact fact[3];
+} terms[] = {{3, {2, 3, 4}, 1, {4}, {FACT(add_0), FACT(sub_0), FACT(mul_0)}},
+             {2, {3, 1}, 2, {1, 4}, {FACT(add_1), FACT(sub_1), FACT(mul_1)}},
+             {1, {4}, 3, {2, 3, 4}, {FACT(add_2), FACT(sub_2), FACT(mul_2)}},
+             {4, {2, 1, 3, 1}, 3, {2, 1, 4}, {FACT(add_3), FACT(sub_3), FACT(mul_3)}},
+             {4, {2, 3, 1, 4}, 4, {2, 3, 1, 1}, {FACT(add_4), FACT(sub_4), FACT(mul_4)}}};
 
 enum { ALL = -100 }; /* in place of a dimension */
 static const struct {
@@ -86,6 +114,22 @@ static const struct {
             {3, {2, 3, 4}, 1, FACT_OF_ONE(sum_3), FACT_OF_ONE(mean_3)},
             {4, {2, 3, 2, 3}, 3, FACT_OF_ONE(sum_4), FACT_OF_ONE(mean_4)},
             {1, {5}, 0, FACT_OF_ONE(sum_5), FACT_OF_ONE(mean_5)}};
+
+static void check_terms(duet_device *device, duet_tape *tape) {
+    for (size_t i = 0; i < 3 * COUNT(terms); i++) {
+        char what[32];
+        size_t at = i / 3;
+        snprintf(what, sizeof what, "%s %zu", (const char *[]){"add", "sub", "mul"}[i % 3], at);
+        duet_tensor *a = tensor_of(device, terms[at].a_rank, terms[at].a, 7919),
+                    *b = tensor_of(device, terms[at].b_rank, terms[at].b, 6131);
+        MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
+        duet_var *va = duet_free_leaf(tape, a), *vb = duet_free_leaf(tape, b);
+        check_fact(tape, device, what, binaries[i % 3](tape, va, vb), va, vb,
+                   &terms[at].fact[i % 3]);
+        duet_tensor_free(a);
+        duet_tensor_free(b);
+    }
+}
 
 static void check_products(duet_device *device, duet_tape *tape) {
     for (size_t i = 0; i < COUNT(products); i++) {
@@ -191,6 +235,7 @@ Test(api_algebra, pytorch_has_the_same_numbers, .timeout = 60) {
         MUST(duet_devices_open(&device, 1, api_kinds[kind], api_memory(api_kinds[kind])));
         MUST(duet_tape_create(&tape, device));
         check_products(device, tape);
+        check_terms(device, tape);
         check_sums(device, tape);
         check_embedding(device, tape);
         check_scalar(device, tape);

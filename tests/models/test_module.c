@@ -212,6 +212,8 @@ static duet_var *forward_badly(duet_tape *t, duet_var *x, void *context) {
     case 5: return duet_layer(t, 2, x);
     case 6: return duet_batch_norm(t, x, 1, 2, 0, 1e-5, 0.1);
     case 7: return duet_linear(t, x, 99, 0);
+    case 8: return duet_add(t, x, duet_reshape(t, x, 3, (int[]){-1, 1, 6}));
+    case 9: return duet_matmul(t, x, duet_reshape(t, x, 3, (int[]){-1, 6, 1}));
     }
     return x;
 }
@@ -226,6 +228,8 @@ Test(module, mistakes_of_forward_are_named, .timeout = 30) {
         "linear fc2.weight: takes 5 inputs",
         "batch",
         "parameter 99",
+        "add: it would mix the samples of a batch",
+        "matmul: it would mix the samples of a batch",
     };
     for (int i = 0; i < (int)(sizeof says / sizeof *says); i++) {
         const struct duet_model own = {

@@ -1,5 +1,5 @@
-/* matmul, sum, mean and embedding where a device holds several segments: equal bits however many
- * devices share the virtual ones, and no mixing of their samples. (PyTorch's numbers:
+/* matmul, broadcasting, sum, mean and embedding where a device holds several segments: equal bits
+ * however many devices share the virtual ones, and no mixing of their samples. (PyTorch's numbers:
  * tests/api/test_algebra.c.) */
 #include "base/fold.h"
 #include "tests/nn/step.h"
@@ -46,8 +46,14 @@ static void run(struct device *device, const struct segments *segments, struct r
     MUST(tape_begin(tape, &step));
     struct var *words = embedding(tape, &indices, params.param), /* (n, LENGTH, WIDTH) */
         *turned = reshape(tape, words, 3, (int[]){WIDTH, LENGTH}),
-               *scores = matmul(tape, words, turned), /* (n, LENGTH, LENGTH) */
-                   *mixed = matmul(tape, scores, words), *y = mean_of(tape, mixed, 1);
+               *row = reshape(tape, words, 4, (int[]){1, LENGTH, WIDTH}),
+               *columns = reshape(tape, words, 4, (int[]){LENGTH, WIDTH, 1}),
+               *products = matmul(tape, row, columns), /* broadcast: (n, LENGTH, LENGTH, 1) */
+                   *scores = add(tape, matmul(tape, words, turned),
+                                 reshape(tape, products, 3, (int[]){LENGTH, LENGTH})),
+               *mean = reshape(tape, mean_of(tape, words, 1), 3, (int[]){1, WIDTH}),
+               *mixed = multiply(tape, matmul(tape, scores, words), mean),
+               *y = mean_of(tape, mixed, 1);
     MUST(tape_error(tape));
     MUST(tape_backward(tape, y, &grad));
     MUST(param_read_grad(&params, 0, r->dw));
@@ -100,17 +106,19 @@ Test(algebra, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
 Test(algebra, samples_of_segments_are_not_mixed, .timeout = 60) {
     struct net net;
     open_net(&net, DEVICE_HOST, 0); /* four segments */
-    for (int i = 0; i < 4; i++) {
-        struct tensor w = tensor_plain(net.x, DTYPE_F32, 2, (int[2]){6, 6});
+    for (int i = 0; i < 6; i++) {
+        struct tensor w = tensor_plain(net.x, DTYPE_F32, 2, (int[2]){i < 4 ? 6 : 1, 6});
         begin(&net, 1);
         struct var *x = leaf(&net, 6, 1), *m = tape_leaf(net.tape, &w, 1);
         struct var *y = i == 0   ? matmul(net.tape, x, m)
                         : i == 1 ? sum_of(net.tape, x, DIM_ALL)
                         : i == 2 ? mean_of(net.tape, x, 0)
-                                 : conv2d(net.tape, m, &net.params.param[0], NULL, 1, 0);
+                        : i == 3 ? conv2d(net.tape, m, &net.params.param[0], NULL, 1, 0)
+                        : i == 4 ? add(net.tape, x, m)
+                                 : matmul(net.tape, m, reshape(net.tape, x, 3, (int[]){6, 1}));
         cr_assert_null(y);
         cr_assert_eq(tape_error(net.tape), ERR_USAGE);
-        cr_assert_not_null(strstr(error_message(), i < 3 ? "mix samples" : "6 rows"), "%s",
+        cr_assert_not_null(strstr(error_message(), i != 3 ? "mix samples" : "6 rows"), "%s",
                            error_message());
     }
     net_close(&net);

@@ -1,0 +1,134 @@
+/* torch.matmul: products of two vars, in plain layout.
+ *
+ * Every product of tensors is written as `count` products of matrices: the op knows no other
+ * shapes, and the views cost nothing. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+/* y (count, rows, columns) = a (count, rows, depth) times b (count, depth, columns). */
+struct matmul_shape {
+    int count, rows, depth, columns;
+    int rank, dims[MAX_RANK]; /* of y, as the caller sees it */
+};
+
+static int mismatch(const struct tensor *a, const struct tensor *b) {
+    return fail(
+        ERR_USAGE,
+        "matmul: mat1 and mat2 shapes cannot be multiplied (rank %d, last dimension %d, and "
+        "rank %d, first of the last two %d): check the model",
+        a->rank, a->dims[a->rank - 1], b->rank, b->dims[b->rank > 1 ? b->rank - 2 : 0]);
+}
+
+static int matmul_shape_of(const struct tensor *a, const struct tensor *b, struct matmul_shape *s) {
+    int b_vector = b->rank == 1, batched = b->rank > 2;
+    memset(s, 0, sizeof *s);
+    s->depth = a->dims[a->rank - 1];
+    s->count = 1;
+    for (int i = 0; batched && i < a->rank - 2; i++)
+        s->count *= a->dims[i];
+    s->rows = 1;
+    for (int i = batched ? a->rank - 2 : 0; i < a->rank - 1; i++)
+        s->rows *= a->dims[i];
+    s->columns = b_vector ? 1 : b->dims[b->rank - 1];
+    for (int i = 0; i < a->rank - 1; i++)
+        s->dims[s->rank++] = a->dims[i];
+    if (!b_vector) s->dims[s->rank++] = s->columns;
+    if (!s->rank) s->dims[s->rank++] = 1; /* of two vectors: one number */
+    if ((int64_t)s->count * s->rows <= INT32_MAX / s->columns) return OK;
+    return fail(ERR_USAGE, "matmul: %lld x %d elements: a tensor has at most 2^31 - 1",
+                (long long)s->count * s->rows, s->columns);
+}
+
+static struct matmul_shape shape_of_node(const struct node *n) {
+    struct matmul_shape s;
+    (void)matmul_shape_of(&n->x->value, &n->x2->value, &s); /* forward has checked it */
+    return s;
+}
+
+/* A product of no terms is 0. */
+static int launch_product(struct tape *t, const struct op_args *args) {
+    struct op_args fill = {.out[0] = args->out[0]};
+    if (!tensor_count(&args->out[0])) return OK;
+    return tensor_count(&args->in[0]) ? launch(t->stream, OP_MATMUL, args)
+                                      : launch(t->stream, OP_FILL, &fill);
+}
+
+/* x->grad += product of two operands as the op sees them. */
+static int product_gradient(struct tape *t, struct var *x, const struct tensor *a,
+                            const struct tensor *b, struct matmul_args how, int count, int rows,
+                            int columns) {
+    struct tensor dx = grad_target(t, x);
+    struct op_args args = {
+        .in = {*a, *b}, .out[0] = tensor_seen_as(&dx, 3, count, rows, columns), .p.matmul = how};
+    CHECK(tape_error(t));
+    CHECK(launch_product(t, &args));
+    return grad_done(t, x, &dx);
+}
+
+/* da = dy bT and db = aT dy. */
+static int matmul_backward(struct tape *t, struct node *n) {
+    struct matmul_shape s = shape_of_node(n);
+    struct tensor a = tensor_seen_as(&n->x->value, 3, s.count, s.rows, s.depth),
+                  b = tensor_seen_as(&n->x2->value, 3, s.count, s.depth, s.columns),
+                  dy = tensor_seen_as(&n->y->grad, 3, s.count, s.rows, s.columns);
+    if (n->x2->needs_grad)
+        CHECK(product_gradient(t, n->x2, &a, &dy, (struct matmul_args){.turn_a = 1}, s.count,
+                               s.depth, s.columns));
+    if (!n->x->needs_grad) return OK;
+    return product_gradient(t, n->x, &dy, &b, (struct matmul_args){.turn_b = 1}, s.count, s.rows,
+                            s.depth);
+}
+
+/* Of operands that are plain and aligned. */
+static struct var *product(struct tape *t, struct var *a, struct var *b) {
+    struct matmul_shape s;
+    if (tape_fail(t, matmul_shape_of(&a->value, &b->value, &s))) return NULL;
+    struct node node = {.backward = matmul_backward, .x = a, .x2 = b};
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, s.rank, s.dims);
+    node.args = (struct op_args){.in = {tensor_seen_as(&a->value, 3, s.count, s.rows, s.depth),
+                                        tensor_seen_as(&b->value, 3, s.count, s.depth, s.columns)},
+                                 .out[0] = tensor_seen_as(&y, 3, s.count, s.rows, s.columns)};
+    if (t->error || tape_fail(t, launch_product(t, &node.args))) return NULL;
+    node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* x (.., R, C) with the leading dimensions of `rank`, of which the last two are x's own. */
+static struct var *align(struct tape *t, struct var *x, int rank, const int *leading) {
+    int dims[MAX_RANK];
+    memcpy(dims, leading, sizeof dims);
+    memcpy(dims + rank - 2, x->value.dims + x->value.rank - 2, 2 * sizeof *dims);
+    return tape_broadcast(t, "matmul", x, rank, dims);
+}
+
+/* b has several matrices: both operands are spread to the same leading dimensions. A vector as `a`
+ * is a row of one, and the row goes afterwards. */
+static struct var *batched_product(struct tape *t, struct var *a, struct var *b) {
+    int is_vector = a->value.rank == 1, rank, dims[MAX_RANK];
+    if (is_vector) a = tape_view(t, a, 2, (int[]){1, a->value.dims[0]});
+    if (!a || tape_fail(t, tape_broadcast_shape("matmul", &a->value, &b->value, 2, &rank, dims)))
+        return NULL;
+    a = align(t, a, rank, dims);
+    b = a ? align(t, b, rank, dims) : NULL;
+    struct var *y = b ? product(t, a, b) : NULL;
+    if (!y || !is_vector) return y;
+    memcpy(dims, y->value.dims, sizeof dims);
+    dims[rank - 2] = dims[rank - 1];
+    return tape_view(t, y, rank - 1, dims);
+}
+
+struct var *matmul(struct tape *t, struct var *a, struct var *b) {
+    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    a = to_plain(t, a);
+    b = to_plain(t, b);
+    if (!a || !b) return NULL;
+    const struct tensor *v = &a->value, *w = &b->value;
+    if (v->dims[v->rank - 1] != w->dims[w->rank > 1 ? w->rank - 2 : 0]) {
+        tape_fail(t, mismatch(v, w));
+        return NULL;
+    }
+    if (w->rank > 2) return batched_product(t, a, b);
+    return tape_fail(t, tape_one_segment(t, "matmul")) ? NULL : product(t, a, b);
+}
