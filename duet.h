@@ -483,6 +483,11 @@ int duet_backward(duet_tape *tape, duet_var *loss);
  * same shape, which must live until backward is done. */
 int duet_backward_from(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
+/* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,
+ * grad_tensors). A grads[i] of NULL: roots[i] is what duet_backward takes. */
+int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor *const *grads,
+                      int count);
+
 /* Copy the value of a var into a new tensor or, after backward, the gradient with respect to a
  * leaf. */
 int duet_var_value(duet_tensor **out, duet_tape *tape, duet_var *x);
@@ -977,7 +982,8 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
 void duet_data_parallel_free(duet_data_parallel *dp);
 
 /* x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
- * new tensor (N, ...) on the output device, and the caller's. */
+ * new tensor on the output device, and the caller's: the rows of the replicas' outputs one below
+ * the other, (N, ...) as a rule. */
 int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
                                enum duet_pass pass);
 
@@ -1002,6 +1008,58 @@ int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
 /* With input_grad, between a backward and the next forward: the gradient of that backward with
  * respect to x, a new tensor of its shape on devices[0]. */
 int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad);
+
+/* Several inputs and outputs: forward(*args) that returns a tuple.
+ *
+ *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
+ *         duet_var *words = duet_mean_dim(t, duet_embedding(t, r->tensors[0], E), 1);
+ *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);         // scores
+ *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN);   // the loss
+ *     }
+ *     const duet_tensor *inputs[3] = {words, pictures, labels}, *grads[2];
+ *     duet_tensor *outputs[2];
+ *     duet_data_parallel_create_multi(&dp, devices, n, params, forward, context, NULL);
+ *     duet_data_parallel_forward_multi(dp, inputs, 3, outputs, 2, DUET_TRAIN);
+ *     ...                                  // grads[1] = 1/R for each of the R losses
+ *     duet_data_parallel_backward_multi(dp, grads, 2);     // grads[0] NULL: the loss alone
+ *
+ * Each input is cut by its own rows, whatever its type. Those with other numbers of rows than input
+ * 0, which has the samples, enter the tape as duet_free_leaf does. Where they make fewer chunks,
+ * there are fewer replicas, and the rows of the others' last chunks are not used, with a warning;
+ * PyTorch does so too. What is the same for all replicas comes with `context`. */
+struct duet_replica {
+    int index;                         /* its place in devices[0 .. n) */
+    int inputs, outputs;               /* how many there are */
+    const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
+    duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
+};
+
+/* As duet_data_parallel_create. forward stores each of its outputs: a float var, or a loss with
+ * DUET_MEAN or DUET_SUM. options->loss is NULL. */
+int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
+                                    duet_params *params,
+                                    void (*forward)(duet_tape *tape,
+                                                    const struct duet_replica *replica,
+                                                    duet_var **outputs, void *context),
+                                    void *context,
+                                    const struct duet_data_parallel_options *options);
+
+/* inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done.
+ * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
+ * rows of the replicas, however many each has. Losses, and what else is one number in each of the R
+ * replicas, become a vector (R). After a failure all of them are NULL. */
+int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *const *inputs,
+                                     int input_count, duet_tensor **outputs, int output_count,
+                                     enum duet_pass pass);
+
+/* As duet_data_parallel_backward. grads[i] is shaped as outputs[i], and is on its device; NULL:
+ * nothing depends on that output. `count` is the number of outputs. */
+int duet_data_parallel_backward_multi(duet_data_parallel *dp, const duet_tensor *const *grads,
+                                      int count);
+
+/* As duet_data_parallel_input_grad, of inputs[i], a float one. Rows that were not used have zeros:
+ * they are in no output. */
+int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor **grad);
 
 /* The replicas that took part in the last forward; before it: n. */
 int duet_data_parallel_replicas(const duet_data_parallel *dp);

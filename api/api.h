@@ -175,7 +175,7 @@ enum {
     API_SAMPLES = 0x7ffffff0, /* samples of a pass: groups of 16 of them are counted in an int */
 };
 
-enum { API_LEAVES = 16 }; /* leaves in a pass, at most */
+enum { API_LEAVES = 16, API_ROOTS = 16 }; /* leaves in a pass, roots of a backward, at most */
 
 struct duet_tape {
     struct device *device;

@@ -245,39 +245,73 @@ static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
     return reducer ? reducer->finish(reducer->context) : OK;
 }
 
-/* From a single number, such as the mean of all: its gradient with respect to itself is 1. */
-static int backward_from_one(duet_tape *t, struct var *root) {
-    if (tensor_count(&root->value) != 1)
+/* The gradient of a root: the one given, or 1 where the root is a single number, such as the mean
+ * of all. A loss has its own: *grad is of rank 0. *root becomes the plain one. */
+static int start_of(duet_tape *t, struct var **root, const duet_tensor *given,
+                    struct tensor *grad) {
+    enum reduction r;
+    *grad = (struct tensor){0};
+    if (given)
+        CHECK(api_operand(t, "backward", "gradient", given, DTYPE_F32));
+    else if ((*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r))
+        return OK;
+    else if (tensor_count(&(*root)->value) != 1)
         return fail(
             ERR_USAGE,
             "backward: grad can be implicitly created only for scalar outputs, and this var "
             "is no loss: use duet_mean, duet_sum or duet_backward_from");
-    struct var *plain = to_plain(t->tape, root);
-    struct op_args one = {.p.fill.value = 1};
-    if (plain)
-        one.out[0] =
-            tape_tensor(t->tape, DTYPE_F32, LAYOUT_PLAIN, plain->value.rank, plain->value.dims);
+    *root = to_plain(t->tape, *root);
     CHECK(tape_error(t->tape));
-    CHECK(launch(device_compute(t->device), OP_FILL, &one));
-    return backward(t, plain, &one.out[0]);
+    if (given) {
+        *grad = given->t;
+        return OK;
+    }
+    *grad = tape_tensor(t->tape, DTYPE_F32, LAYOUT_PLAIN, (*root)->value.rank, (*root)->value.dims);
+    struct op_args one = {.out[0] = *grad, .p.fill.value = 1};
+    CHECK(tape_error(t->tape));
+    return launch(device_compute(t->device), OP_FILL, &one);
+}
+
+static int backward_from(duet_tape *t, duet_var *from, const duet_tensor *given) {
+    struct var *root = var_of(from);
+    struct tensor grad;
+    CHECK(start_of(t, &root, given, &grad));
+    return backward(t, root, grad.rank ? &grad : NULL);
 }
 
 int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
     if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
-    struct var *root = var_of(loss);
-    enum reduction r;
-    if (root->value.dtype != DTYPE_F32 || !tape_loss_reduction(root, &r))
-        return backward(t, root, NULL);
-    return backward_from_one(t, root);
+    return backward_from(t, loss, NULL);
 }
 
 int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {
     CHECK(duet_tape_error(t));
     if (!root) return fail(ERR_USAGE, "backward: no var was given");
-    CHECK(api_operand(t, "backward", "gradient", grad, DTYPE_F32));
-    return backward(t, to_plain(t->tape, var_of(root)), &grad->t);
+    if (!grad) return api_operand(t, "backward", "gradient", NULL, DTYPE_F32);
+    return backward_from(t, root, grad);
+}
+
+int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                      int count) {
+    struct var *root[API_ROOTS];
+    struct tensor grad[API_ROOTS];
+    CHECK(duet_tape_error(t));
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward_all");
+    if (count < 1 || count > API_ROOTS || !roots || !grads)
+        return fail(ERR_USAGE, "backward: %d vars: give 1 to %d, and the gradient of each, or NULL",
+                    count, API_ROOTS);
+    for (int i = 0; i < count; i++) {
+        if (!roots[i]) return fail(ERR_USAGE, "backward: var %d is NULL", i);
+        for (int k = 0; k < i; k++)
+            if (roots[k] == roots[i])
+                return fail(ERR_USAGE, "backward: vars %d and %d are one: give it once", k, i);
+        root[i] = var_of(roots[i]);
+        CHECK(start_of(t, &root[i], grads[i], &grad[i]));
+    }
+    return count == 1 ? backward(t, root[0], grad[0].rank ? &grad[0] : NULL)
+                      : backward(t, tape_join(t->tape, root, grad, count), NULL);
 }
 
 /* ---- results ---- */

@@ -59,65 +59,7 @@ static int on_all_devices(struct duet_data_parallel *dp, worker_task *task) {
     return caught(dp, workers_run(dp->workers, task, dp, NULL));
 }
 
-/* ---- scatter ---- */
-
-/* As torch.chunk: ceil(N / devices) samples each until they are used up. Without any samples the
- * first device still runs, so that there is an output. */
-static void cut(struct duet_data_parallel *dp, int samples) {
-    int most = samples / dp->count + (samples % dp->count > 0);
-    dp->used = 1;
-    for (int r = 0; r < dp->count; r++) {
-        dp->sizes[r] = samples < most ? samples : most;
-        samples -= dp->sizes[r];
-        if (dp->sizes[r]) dp->used = r + 1;
-    }
-}
-
-/* Memory for a part. Growth waits for the device: the memory may be in use. */
-static int make_room(struct pieces *p, int r, struct device *device, size_t bytes,
-                     enum mem_cause cause) {
-    if (bytes <= p->room[r]) return OK;
-    CHECK(stream_sync(device_compute(device)));
-    device_free(device, p->memory[r]);
-    p->memory[r] = NULL, p->room[r] = 0;
-    CHECK(device_alloc(device, &p->memory[r], bytes, cause));
-    p->room[r] = bytes;
-    return OK;
-}
-
-struct scattered {
-    const struct tensor *whole;
-    struct pieces *pieces;
-    enum mem_cause cause;
-};
-
-static int scatter_rows(struct duet_data_parallel *dp, void *what) {
-    const struct scattered *s = what;
-    const struct tensor *whole = s->whole;
-    void *parts[MAX_DEVICES];
-    size_t row = tensor_sample_count(whole) * dtype_bytes(whole->dtype), before = 0;
-    for (int r = 0; r < dp->count; r++) {
-        struct duet_tensor *part = &s->pieces->part[r];
-        size_t bytes = (size_t)dp->sizes[r] * row;
-        *part = (struct duet_tensor){.device = dp->group.device[r], .t = *whole, .borrowed = 1};
-        part->t.dims[0] = dp->sizes[r];
-        if (r == dp->group.lead) {
-            part->t.data = (char *)whole->data + before;
-        } else {
-            CHECK(make_room(s->pieces, r, dp->group.device[r], bytes, s->cause));
-            part->t.data = s->pieces->memory[r];
-        }
-        parts[r] = part->t.data;
-        before += bytes;
-    }
-    return scatter(&dp->group, whole, dp->sizes, parts);
-}
-
-static int scatter_tensor(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
-                          struct pieces *pieces, enum mem_cause cause) {
-    struct scattered s = {&whole->t, pieces, cause};
-    return data_parallel_led_by(dp, lead, scatter_rows, &s);
-}
+/* ---- replicate ---- */
 
 /* What the replicas change in theirs is lost: a model's buffers are those of device 0. */
 static int replicate_buffers(struct duet_data_parallel *dp) {
@@ -140,77 +82,89 @@ static int replicate(struct duet_data_parallel *dp, void *nothing) {
 
 /* ---- forward, on each device's own thread ---- */
 
-static int keep_output(struct duet_data_parallel *dp, int r, struct var *y) {
-    if (y->value.dtype != DTYPE_F32)
+static int keep_loss(struct duet_data_parallel *dp, struct output *o, int r, duet_var *y) {
+    struct duet_tape *t = dp->tape[r];
+    double sum;
+    CHECK(tape_loss_reduction(var_of(y), &o->how[r]));
+    if (o->how[r] == REDUCE_NONE)
+        return fail(ERR_USAGE, "DataParallel: a loss with DUET_NONE: give it DUET_MEAN or "
+                               "DUET_SUM, so that each replica has one number");
+    CHECK(duet_loss_read(t, y, &sum, NULL));
+    o->loss[r] = o->how[r] == REDUCE_MEAN ? sum / dp->x[0].sizes[r] : sum;
+    o->root[r] = var_of(y);
+    o->is_loss[r] = 1;
+    o->rows[r] = 1;
+    return OK;
+}
+
+static int keep_output(struct duet_data_parallel *dp, struct output *o, int r, duet_var *y) {
+    if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
+    if (var_of(y)->value.dtype != DTYPE_F32) {
+        if (dp->forward_multi) return keep_loss(dp, o, r, y);
         return fail(ERR_USAGE,
                     "DataParallel: forward has returned a loss: return the output, or give a loss "
                     "function and call duet_data_parallel_loss");
-    dp->root[r] = to_plain(dp->tape[r]->tape, y);
-    return duet_tape_error(dp->tape[r]);
+    }
+    o->root[r] = to_plain(dp->tape[r]->tape, var_of(y));
+    CHECK(duet_tape_error(dp->tape[r]));
+    o->is_loss[r] = 0;
+    o->rows[r] = o->root[r]->value.dims[0];
+    return OK;
 }
 
-static int keep_loss(struct duet_data_parallel *dp, int r, duet_var *y) {
+/* The loss of duet_data_parallel_loss. */
+static int compute_loss(struct duet_data_parallel *dp, int r, duet_var *y) {
     struct duet_tape *t = dp->tape[r];
-    enum reduction reduction;
-    double sum;
+    if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
     t->inside_forward = 1;
     duet_var *loss = dp->loss(t, y, &dp->y.part[r], dp->context);
     t->inside_forward = 0;
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "DataParallel: the loss function has returned NULL");
-    CHECK(tape_loss_reduction(var_of(loss), &reduction));
-    if (reduction == REDUCE_NONE)
-        return fail(ERR_USAGE, "DataParallel: a loss with DUET_NONE: give it DUET_MEAN or "
-                               "DUET_SUM, so that each replica has one number");
-    CHECK(duet_loss_read(t, loss, &sum, NULL));
-    dp->losses[r] = reduction == REDUCE_MEAN ? sum / dp->sizes[r] : sum;
-    dp->root[r] = var_of(loss);
-    return OK;
+    return keep_loss(dp, &dp->output[0], r, loss);
+}
+
+/* The program's function, from the replica's rows of the inputs to its outputs. */
+static int run_forward(struct duet_data_parallel *dp, int r, duet_var **outputs) {
+    struct duet_tape *t = dp->tape[r];
+    const duet_tensor *tensors[MOST_INPUTS];
+    duet_var *x[MOST_INPUTS];
+    for (int i = 0; i < dp->inputs; i++) {
+        struct tensor *rows = &dp->x[i].part[r].t;
+        tensors[i] = &dp->x[i].part[r];
+        dp->leaf[i][r] = rows->dtype == DTYPE_F32 ? tape_leaf(t->tape, rows, dp->input_grad) : NULL;
+        x[i] = public_var(dp->leaf[i][r]);
+    }
+    const struct duet_replica replica = {r, dp->inputs, dp->outputs, tensors, x};
+    CHECK(duet_tape_error(t));
+    t->inside_forward = 1;
+    if (dp->forward_multi)
+        dp->forward_multi(t, &replica, outputs, dp->context);
+    else
+        outputs[0] = dp->forward(t, x[0], dp->context);
+    t->inside_forward = 0;
+    return duet_tape_error(t);
 }
 
 static int forward_task(void *context, int r) {
     struct duet_data_parallel *dp = context;
-    struct duet_tape *t = dp->tape[r];
+    duet_var *outputs[MOST_OUTPUTS] = {0};
     if (r >= dp->used) return OK;
-    CHECK(duet_tape_begin(t, dp->params[r], dp->sizes[r], dp->pass));
-    duet_var *x = (dp->input_grad ? duet_leaf : duet_input)(t, &dp->x.part[r]);
-    dp->leaf[r] = var_of(x);
-    t->inside_forward = 1;
-    duet_var *y = dp->forward(t, x, dp->context);
-    t->inside_forward = 0;
-    CHECK(duet_tape_error(t));
-    if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
-    return dp->in_forward ? keep_loss(dp, r, y) : keep_output(dp, r, var_of(y));
-}
-
-/* ---- gather ---- */
-
-/* The shape is that of the first output, with the rows of all; gather says which one differs. */
-static int gather_outputs(struct duet_data_parallel *dp, void *what) {
-    struct tensor outputs[MAX_DEVICES];
-    duet_tensor **output = what;
-    int dims[MAX_RANK], samples = 0;
-    for (int r = 0; r < dp->count; r++) {
-        samples += dp->sizes[r];
-        if (r < dp->used) outputs[r] = dp->root[r]->value;
-    }
-    memcpy(dims, outputs[0].dims, sizeof dims);
-    dims[0] = samples;
-    CHECK(api_tensor_new(output, dp->group.device[dp->output_device], DTYPE_F32, outputs[0].rank,
-                         dims, MEM_GATHERED));
-    return gather(&dp->group, outputs, dp->sizes, &(*output)->t);
+    CHECK(duet_tape_begin(dp->tape[r], dp->params[r], dp->x[0].sizes[r], dp->pass));
+    CHECK(run_forward(dp, r, outputs));
+    if (dp->in_forward) return compute_loss(dp, r, outputs[0]);
+    for (int i = 0; i < dp->outputs; i++)
+        CHECK(keep_output(dp, &dp->output[i], r, outputs[i]));
+    return OK;
 }
 
 static int gather_losses(struct duet_data_parallel *dp, duet_tensor **losses) {
-    if (dp->count > 1 && !dp->warned)
-        data_parallel_warn(dp, "Was asked to gather along dimension 0, but all input tensors were "
-                               "scalars; will instead unsqueeze and return a vector.");
-    dp->warned = 1;
+    data_parallel_warn_of_scalars(dp);
     return duet_tensor_create(losses, (duet_device *)dp->group.device[dp->output_device], DUET_F64,
-                              1, &dp->used, dp->losses);
+                              1, &dp->used, dp->output[0].loss);
 }
 
-/* ---- the two calls ---- */
+/* ---- the calls ---- */
 
 static int check_input(const struct duet_data_parallel *dp, const char *what,
                        const duet_tensor *x) {
@@ -238,39 +192,73 @@ static int check_ready(const struct duet_data_parallel *dp) {
     return OK;
 }
 
+static int check_inputs(const struct duet_data_parallel *dp, const duet_tensor *const *x,
+                        int inputs, int outputs) {
+    char what[16] = "x";
+    if (inputs < 1 || inputs > MOST_INPUTS || outputs < 1 || outputs > MOST_OUTPUTS || !x)
+        return fail(ERR_USAGE, "DataParallel: %d inputs, %d outputs: give 1 to %d of each", inputs,
+                    outputs, (int)MOST_INPUTS);
+    for (int i = 0; i < inputs; i++) {
+        if (inputs > 1) snprintf(what, sizeof what, "input %d", i);
+        CHECK(check_input(dp, what, x[i]));
+    }
+    if (dp->forward_multi) return OK;
+    if (inputs > 1 || outputs > 1)
+        return fail(ERR_USAGE,
+                    "DataParallel: %d inputs, %d outputs for a forward function of one "
+                    "each: make it by duet_data_parallel_create_multi",
+                    inputs, outputs);
+    if (x[0]->t.dtype == DTYPE_F32) return OK;
+    return fail(ERR_USAGE, "DataParallel: x is of type %d: must be float",
+                (int)duet_tensor_type(x[0]));
+}
+
 /* x, and with the loss in forward y, are on device 0. */
-static int forward(struct duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
-                   enum duet_pass pass) {
+static int forward(struct duet_data_parallel *dp, const duet_tensor *const *x, int inputs,
+                   const duet_tensor *y, int outputs, enum duet_pass pass) {
     dp->roots = NO_ROOTS;
     dp->has_input_grad = 0;
     CHECK(check_ready(dp));
-    if (x->t.dtype != DTYPE_F32)
-        return fail(ERR_USAGE, "DataParallel: x is of type %d: must be float",
-                    (int)duet_tensor_type(x));
-    cut(dp, x->t.dims[0]);
+    CHECK(check_inputs(dp, x, inputs, outputs));
+    data_parallel_cut(dp, x, inputs);
+    dp->inputs = inputs;
+    dp->outputs = outputs;
     dp->pass = pass;
     dp->in_forward = y != NULL;
     if (pass == DUET_TRAIN) data_parallel_begin_pass(dp);
-    CHECK(scatter_tensor(dp, 0, x, &dp->x, MEM_INPUT));
-    if (y) CHECK(scatter_tensor(dp, 0, y, &dp->y, MEM_INPUT));
+    for (int i = 0; i < inputs; i++)
+        CHECK(data_parallel_scatter(dp, 0, x[i], &dp->x[i], MEM_INPUT));
+    if (y) {
+        memcpy(dp->y.sizes, dp->x[0].sizes, sizeof dp->y.sizes);
+        CHECK(data_parallel_scatter(dp, 0, y, &dp->y, MEM_INPUT));
+    }
     CHECK(data_parallel_led_by(dp, 0, replicate, NULL));
     return on_all_devices(dp, forward_task);
+}
+
+int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *const *inputs,
+                                     int input_count, duet_tensor **outputs, int output_count,
+                                     enum duet_pass pass) {
+    int code = OK;
+    if (!outputs) return fail(ERR_USAGE, "no place for the result: outputs is NULL");
+    for (int i = 0; i < output_count; i++)
+        outputs[i] = NULL;
+    if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
+    CHECK(forward(dp, inputs, input_count, NULL, output_count, pass));
+    for (int i = 0; i < output_count && !code; i++)
+        code = data_parallel_gather(dp, &dp->output[i], &outputs[i]);
+    if (!code && pass == DUET_TRAIN) dp->roots = OUTPUTS;
+    for (int i = 0; i < output_count && code; i++) {
+        duet_tensor_free(outputs[i]);
+        outputs[i] = NULL;
+    }
+    return code;
 }
 
 int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
                                enum duet_pass pass) {
     CHECK_OUT(output);
-    if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
-    CHECK(check_input(dp, "x", x));
-    CHECK(forward(dp, x, NULL, pass));
-    int code = data_parallel_led_by(dp, dp->output_device, gather_outputs, output);
-    if (code) {
-        duet_tensor_free(*output);
-        *output = NULL;
-    } else if (pass == DUET_TRAIN) {
-        dp->roots = OUTPUTS;
-    }
-    return code;
+    return duet_data_parallel_forward_multi(dp, &x, 1, output, 1, pass);
 }
 
 int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
@@ -284,7 +272,7 @@ int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const 
     if (y->t.dims[0] != x->t.dims[0])
         return fail(ERR_USAGE, "DataParallel: %d rows of y for %d samples: give one for each",
                     y->t.dims[0], x->t.dims[0]);
-    CHECK(forward(dp, x, y, pass));
+    CHECK(forward(dp, &x, 1, y, 1, pass));
     CHECK(gather_losses(dp, losses));
     if (pass == DUET_TRAIN) dp->roots = LOSSES;
     return OK;
@@ -292,12 +280,25 @@ int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const 
 
 /* ---- backward ---- */
 
+static int backward_from_outputs(struct duet_data_parallel *dp, int r) {
+    const duet_tensor *grads[MOST_OUTPUTS];
+    duet_var *roots[MOST_OUTPUTS];
+    int count = 0;
+    for (int i = 0; i < dp->outputs; i++) {
+        struct output *o = &dp->output[i];
+        if (!o->grad) continue;
+        grads[count] = &o->grads.part[r];
+        roots[count++] = public_var(o->root[r]);
+    }
+    return duet_backward_all(dp->tape[r], roots, grads, count);
+}
+
 static int backward_task(void *context, int r) {
     struct duet_data_parallel *dp = context;
-    struct duet_tape *t = dp->tape[r];
     struct param_set *set = &dp->params[r]->set;
-    if (r < dp->used && dp->in_forward) return duet_backward(t, public_var(dp->root[r]));
-    if (r < dp->used) return duet_backward_from(t, public_var(dp->root[r]), &dp->grad.part[r]);
+    if (r < dp->used && dp->in_forward)
+        return duet_backward(dp->tape[r], public_var(dp->output[0].root[r]));
+    if (r < dp->used) return backward_from_outputs(dp, r);
     for (int i = 0; i < set->count; i++)
         CHECK(api_zero(set->device, &set->param[i].grad));
     return OK;
@@ -315,44 +316,42 @@ static int divide(struct duet_data_parallel *dp) {
     return OK;
 }
 
-/* Has `grad` the shape of the gathered output, and is it there? */
-static int check_grad(const struct duet_data_parallel *dp, const duet_tensor *grad) {
-    struct device *device = dp->group.device[dp->output_device];
-    struct tensor output = dp->root[0]->value;
-    output.dims[0] = 0;
-    for (int r = 0; r < dp->count; r++)
-        output.dims[0] += dp->sizes[r];
-    if (!grad) return fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
-    if (grad->device != device)
+static int bring_grads(struct duet_data_parallel *dp, const duet_tensor *const *grads, int count) {
+    int given = 0;
+    if (!grads || count != dp->outputs)
         return fail(ERR_USAGE,
-                    "DataParallel: the gradient lies on %s, the output on %s: bring it "
-                    "over with duet_tensor_to",
-                    device_name(grad->device), device_name(device));
-    int same = grad->t.dtype == DTYPE_F32 && grad->t.rank == output.rank;
-    for (int i = 0; same && i < output.rank; i++)
-        same = grad->t.dims[i] == output.dims[i];
-    return same ? OK
-                : fail(ERR_USAGE,
-                       "DataParallel: a gradient of %zu elements for an output of %zu: "
-                       "type and shape must agree",
-                       tensor_count(&grad->t), tensor_count(&output));
+                    "DataParallel: %d gradients of %d outputs: give one for each, or "
+                    "NULL",
+                    count, dp->outputs);
+    for (int i = 0; i < count; i++) {
+        struct output *o = &dp->output[i];
+        if (grads[i]) CHECK(data_parallel_check_grad(dp, o, grads[i]));
+        o->grad = grads[i];
+        given += grads[i] != NULL;
+    }
+    if (!given) return fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
+    for (int i = 0; i < count; i++)
+        if (grads[i]) CHECK(data_parallel_scatter_grad(dp, &dp->output[i]));
+    return OK;
 }
 
-int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad) {
+int duet_data_parallel_backward_multi(duet_data_parallel *dp, const duet_tensor *const *grads,
+                                      int count) {
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     if (dp->roots == NO_ROOTS)
         return fail(ERR_USAGE, "DataParallel: backward without a forward in DUET_TRAIN before it");
     CHECK(check_ready(dp));
-    if (dp->roots == LOSSES) {
-        if (grad) return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
-    } else {
-        CHECK(check_grad(dp, grad));
-        CHECK(scatter_tensor(dp, dp->output_device, grad, &dp->grad, MEM_ACTIVATIONS));
-    }
+    if (dp->roots == LOSSES && grads && grads[0])
+        return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
+    if (dp->roots == OUTPUTS) CHECK(bring_grads(dp, grads, count));
     dp->roots = NO_ROOTS;
     CHECK(on_all_devices(dp, backward_task));
     CHECK(data_parallel_led_by(dp, 0, reduce, NULL));
     if (dp->in_forward) CHECK(divide(dp));
     dp->has_input_grad = dp->input_grad;
     return data_parallel_end_pass(dp);
+}
+
+int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad) {
+    return duet_data_parallel_backward_multi(dp, &grad, 1);
 }

@@ -2,6 +2,7 @@
  *
  *     program_open.c      makes and frees what it works on
  *     program.c           the step: forward on all devices, backward, the sum
+ *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
  *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x
  *
  * dp.h is the same for the command, which knows its model and its largest batch beforehand. Here
@@ -13,8 +14,12 @@
 #include "dp/worker.h"
 #include "scatter_gather/scatter_gather.h"
 
+enum { MOST_INPUTS = 16, MOST_OUTPUTS = API_ROOTS };
+
 /* A tensor cut into rows: those of the device it lies on are a view of it, the others a copy. */
 struct pieces {
+    int rows;               /* of the whole tensor */
+    int sizes[MAX_DEVICES]; /* of them those of each device; in all, at most `rows` */
     struct duet_tensor part[MAX_DEVICES];
     void *memory[MAX_DEVICES]; /* owned, device memory, kept from step to step */
     size_t room[MAX_DEVICES];  /* its bytes */
@@ -22,6 +27,17 @@ struct pieces {
 
 /* What backward can start from. */
 enum roots { NO_ROOTS, OUTPUTS, LOSSES };
+
+/* One output of forward, on all devices. Thread r writes [r]. */
+struct output {
+    struct var *root[MAX_DEVICES];   /* on tape[r]: PLAIN, or a loss */
+    int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
+    enum reduction how[MAX_DEVICES]; /* of a loss */
+    double loss[MAX_DEVICES];        /* its value */
+    int rows[MAX_DEVICES];           /* of what is gathered; 0: the device has none */
+    const duet_tensor *grad;         /* during a backward: of the gathered output; NULL: unused */
+    struct pieces grads;             /* of root[r] */
+};
 
 /* Backward passes whose gradients are added up. */
 struct passes {
@@ -31,11 +47,13 @@ struct passes {
 
 struct duet_data_parallel {
     int count, output_device;
-    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context); /* or: */
+    void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
+                          void *context);
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
     void (*warn)(const char *text, void *context);
     void *context;
-    int warned; /* 1: of scalar losses */
+    int warned_of_scalars, warned_of_chunks; /* 1: it was said once */
 
     struct duet_params *params[MAX_DEVICES]; /* [0] is the program's, the others are copies */
     uint64_t layout_version;                 /* of params[0], as it was at the beginning */
@@ -46,21 +64,21 @@ struct duet_data_parallel {
     int group_count;
     struct reduce_plan reduce;
     size_t buffer_bytes; /* of the buffers of params[0], as they were at the beginning */
-    int input_grad;      /* 1: x is a leaf */
+    int input_grad;      /* 1: backward also computes the gradients of the inputs */
     struct passes passes;
 
     /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
      * losses[r]. */
     enum duet_pass pass;
-    int sizes[MAX_DEVICES]; /* samples of each device */
-    int used;               /* devices 0 .. used-1 take part */
-    struct pieces x, y, grad;
-    enum roots roots;              /* after a forward in training */
-    int in_forward;                /* 1: the loss is computed there */
-    struct var *leaf[MAX_DEVICES]; /* on tape[r]: x */
-    int has_input_grad;            /* 1: behind a backward, until the next forward */
-    struct var *root[MAX_DEVICES]; /* on tape[r]: the output, PLAIN, or the loss */
-    double losses[MAX_DEVICES];
+    int used; /* devices 0 .. used-1 take part */
+    int inputs, outputs;
+    struct pieces x[MOST_INPUTS], y; /* x[0] has the samples */
+    struct var
+        *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
+    struct output output[MOST_OUTPUTS];
+    enum roots roots;   /* after a forward in training */
+    int in_forward;     /* 1: of duet_data_parallel_loss */
+    int has_input_grad; /* 1: behind a backward, until the next forward */
 };
 
 /* Gives a warning, a line of text, to the program. */
@@ -73,6 +91,29 @@ int data_parallel_check_module(const struct duet_params *params, struct device *
  * they enqueue later. Device 0 leads again afterwards, also after a failure, whose text stays. */
 int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
                          int (*collective)(struct duet_data_parallel *dp, void *what), void *what);
+
+/* ---- program_rows.c ---- */
+
+/* Cuts the inputs among the devices, as torch.chunk does with each of them, and finds out how many
+ * devices take part. Moves nothing. */
+void data_parallel_cut(struct duet_data_parallel *dp, const duet_tensor *const *x, int count);
+
+/* From device `lead`, where `whole` lies: p->sizes[r] rows of it to each device, in p->part. */
+int data_parallel_scatter(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
+                          struct pieces *p, enum mem_cause cause);
+
+/* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
+int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole);
+
+/* ERR_USAGE: `grad` cannot be the gradient of output `o`, as it was gathered. */
+int data_parallel_check_grad(const struct duet_data_parallel *dp, const struct output *o,
+                             const duet_tensor *grad);
+
+/* Brings o->grad to the replicas. */
+int data_parallel_scatter_grad(struct duet_data_parallel *dp, struct output *o);
+
+/* PyTorch's warning where the outputs of replicas are scalars, once. */
+void data_parallel_warn_of_scalars(struct duet_data_parallel *dp);
 
 /* ---- program_passes.c ---- */
 

@@ -150,16 +150,22 @@ static int build(struct duet_data_parallel *dp, struct device *const *devices,
     return OK;
 }
 
-int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
-                              duet_params *params,
-                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
-                              void *context, const struct duet_data_parallel_options *options) {
+/* The program's function, one of the two. */
+struct function {
+    duet_var *(*one)(duet_tape *tape, duet_var *x, void *context);
+    void (*multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
+                  void *context);
+    void *context;
+};
+
+static int create(duet_data_parallel **out, duet_device *const *devices, int n, duet_params *params,
+                  struct function f, const struct duet_data_parallel_options *options) {
     const struct duet_data_parallel_options none = {0}, *o = options ? options : &none;
     struct device *device[MAX_DEVICES];
     CHECK_OUT(out);
     CHECK(check_devices(devices, n));
     CHECK(check_options(o, n));
-    if (!params || !forward)
+    if (!params || !(f.one || f.multi))
         return fail(ERR_USAGE, "DataParallel: no %s given",
                     params ? "forward function was" : "parameters were");
     for (int r = 0; r < n; r++)
@@ -169,10 +175,11 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     if (!dp) return fail(ERR_MEMORY, "DataParallel: no host memory");
     dp->count = dp->used = n;
     dp->output_device = o->output_device;
-    dp->forward = forward;
+    dp->forward = f.one;
+    dp->forward_multi = f.multi;
     dp->loss = o->loss;
     dp->warn = o->warn;
-    dp->context = context;
+    dp->context = f.context;
     dp->params[0] = params;
     dp->buffer_bytes = params->buffers.bytes;
     dp->input_grad = o->input_grad;
@@ -183,6 +190,28 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     else
         *out = dp;
     return code;
+}
+
+int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
+                              duet_params *params,
+                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
+                              void *context, const struct duet_data_parallel_options *options) {
+    return create(out, devices, n, params, (struct function){.one = forward, .context = context},
+                  options);
+}
+
+int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
+                                    duet_params *params,
+                                    void (*forward)(duet_tape *tape,
+                                                    const struct duet_replica *replica,
+                                                    duet_var **outputs, void *context),
+                                    void *context,
+                                    const struct duet_data_parallel_options *options) {
+    if (options && options->loss)
+        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
+                               "outputs: make the loss one of them");
+    return create(out, devices, n, params, (struct function){.multi = forward, .context = context},
+                  options);
 }
 
 static void free_pieces(struct duet_data_parallel *dp, struct pieces *p) {
@@ -197,9 +226,11 @@ void duet_data_parallel_free(duet_data_parallel *dp) {
     for (int r = 0; r < dp->group.count; r++)
         stream_sync(device_compute(dp->group.device[r]));
     reduce_plan_free(&dp->reduce);
-    free_pieces(dp, &dp->x);
     free_pieces(dp, &dp->y);
-    free_pieces(dp, &dp->grad);
+    for (int i = 0; i < MOST_INPUTS; i++)
+        free_pieces(dp, &dp->x[i]);
+    for (int i = 0; i < MOST_OUTPUTS; i++)
+        free_pieces(dp, &dp->output[i].grads);
     if (dp->passes.sums) device_free(dp->params[0]->set.device, dp->passes.sums);
     for (int r = 0; r < dp->count; r++) {
         duet_tape_free(dp->tape[r]);

@@ -55,15 +55,17 @@ int data_parallel_end_pass(struct duet_data_parallel *dp) {
 /* ---- the gradient of the input ---- */
 
 struct input_grads {
+    const struct pieces *x;
+    struct var **leaf;               /* of each replica */
     struct tensor rows[MAX_DEVICES]; /* of each replica */
-    duet_tensor *zeros[MAX_DEVICES]; /* owned: of a replica whose output does not depend on x */
-    duet_tensor **grad;
+    duet_tensor *zeros[MAX_DEVICES]; /* owned: of a replica whose outputs do not depend on x */
+    duet_tensor *grad;
 };
 
 static int find_rows(struct duet_data_parallel *dp, struct input_grads *g) {
     for (int r = 0; r < dp->used; r++) {
-        const struct tensor *part = &dp->x.part[r].t;
-        g->rows[r] = dp->leaf[r]->grad;
+        const struct tensor *part = &g->x->part[r].t;
+        g->rows[r] = g->leaf[r]->grad;
         if (g->rows[r].data) continue;
         CHECK(duet_tensor_create(&g->zeros[r], (duet_device *)dp->group.device[r], DUET_F32,
                                  part->rank, part->dims, NULL));
@@ -72,31 +74,49 @@ static int find_rows(struct duet_data_parallel *dp, struct input_grads *g) {
     return OK;
 }
 
+/* Rows that no replica has used keep zeros. */
 static int gather_rows(struct duet_data_parallel *dp, void *what) {
     const struct input_grads *g = what;
-    int dims[MAX_RANK];
-    memcpy(dims, dp->x.part[0].t.dims, sizeof dims);
-    for (int r = 1; r < dp->count; r++)
-        dims[0] += dp->sizes[r];
-    CHECK(api_tensor_new(g->grad, dp->group.device[0], DTYPE_F32, dp->x.part[0].t.rank, dims,
-                         MEM_ACTIVATIONS));
-    return gather(&dp->group, g->rows, dp->sizes, &(*g->grad)->t);
+    struct tensor used = g->grad->t;
+    used.dims[0] = 0;
+    for (int r = 0; r < dp->used; r++)
+        used.dims[0] += g->x->sizes[r];
+    return gather(&dp->group, g->rows, g->x->sizes, &used);
 }
 
-int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad) {
+static int gather_input_grad(struct duet_data_parallel *dp, struct input_grads *g) {
+    struct tensor whole = g->x->part[0].t;
+    whole.dims[0] = g->x->rows;
+    CHECK(duet_tensor_create(&g->grad, (duet_device *)dp->group.device[0], DUET_F32, whole.rank,
+                             whole.dims, NULL));
+    CHECK(find_rows(dp, g));
+    return data_parallel_led_by(dp, 0, gather_rows, g);
+}
+
+int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor **grad) {
     CHECK_OUT(grad);
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     if (!dp->input_grad)
         return fail(ERR_USAGE, "DataParallel: x needs no gradient: set input_grad in options");
     if (!dp->has_input_grad)
         return fail(ERR_USAGE, "DataParallel: no gradient of x without a backward before it");
-    struct input_grads g = {.grad = grad};
-    int code = find_rows(dp, &g);
-    if (!code) code = data_parallel_led_by(dp, 0, gather_rows, &g);
+    if (i < 0 || i >= dp->inputs)
+        return fail(ERR_USAGE, "DataParallel: no input %d: there are inputs 0 to %d", i,
+                    dp->inputs - 1);
+    if (!dp->leaf[i][0])
+        return fail(ERR_USAGE,
+                    "DataParallel: input %d is not float: only float inputs have a gradient", i);
+    struct input_grads g = {.x = &dp->x[i], .leaf = dp->leaf[i]};
+    int code = gather_input_grad(dp, &g);
     for (int r = 0; r < dp->used; r++)
         duet_tensor_free(g.zeros[r]); /* waits for the gather */
-    if (!code) return OK;
-    duet_tensor_free(*grad);
-    *grad = NULL;
+    if (code)
+        duet_tensor_free(g.grad);
+    else
+        *grad = g.grad;
     return code;
+}
+
+int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad) {
+    return duet_data_parallel_input_grad_of(dp, 0, grad);
 }

@@ -55,7 +55,7 @@ struct var *log_softmax(struct tape *t, struct var *x) {
 }
 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
- * NONE a gradient is given for each row. */
+ * NONE a gradient is given for each row, and so it is where a root's gradient was given. */
 static int loss_backward(struct tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
@@ -63,6 +63,7 @@ static int loss_backward(struct tape *t, struct node *n, enum op op) {
     args.out[0] = grad_target(t, n->x);
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
+    if (args.in[2].data) args.p.loss.reduction = REDUCE_NONE;
     if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
         return fail(
             ERR_USAGE,

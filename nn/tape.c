@@ -278,7 +278,8 @@ static int check_root(const struct tape *t, const struct var *root, const struct
     if (!t->step.training)
         return fail(ERR_FAILED,
                     "backward: the tape was begun for evaluation: begin it with training");
-    if (!grad && ((const struct tape_var *)root)->hits.data) return OK;
+    const struct tape_var *v = (const struct tape_var *)root;
+    if (!grad && (v->hits.data || v->joins)) return OK;
     if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
     if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
         !same_shape(grad, &root->value))
@@ -287,6 +288,32 @@ static int check_root(const struct tape *t, const struct var *root, const struct
             "backward: the gradient given must be shaped like the root, both in plain layout: "
             "end the forward pass with to_plain");
     return OK;
+}
+
+/* The walk comes here first, since joins are the last nodes: a root's gradient is there before any
+ * node adds to it. */
+static int join_backward(struct tape *t, struct node *n) {
+    const struct tensor *grad = &n->args.in[0];
+    return n->x->needs_grad && grad->rank ? grad_share(t, n->x, grad) : OK;
+}
+
+/* A chain of nodes, each of one root and the join before it. */
+struct var *tape_join(struct tape *t, struct var *const *roots, const struct tensor *grads,
+                      int count) {
+    struct var *join = NULL;
+    for (int i = 0; i < count && !t->error; i++) {
+        const struct tensor *grad = grads[i].rank ? &grads[i] : NULL;
+        if (tape_fail(t, check_root(t, roots[i], grad))) return NULL;
+        struct node node = {.backward = join_backward, .x = roots[i], .x2 = join};
+        node.y =
+            tape_var(t, (struct tensor){0}, roots[i]->needs_grad || (join && join->needs_grad));
+        if (!node.y) return NULL;
+        ((struct tape_var *)node.y)->joins = 1;
+        if (grad) node.args.in[0] = *grad;
+        if (tape_node(t, &node)) return NULL;
+        join = node.y;
+    }
+    return t->error ? NULL : join;
 }
 
 int tape_backward(struct tape *t, struct var *root, const struct tensor *root_grad) {

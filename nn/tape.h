@@ -114,6 +114,13 @@ int tape_error(const struct tape *tape);
  * several passes. A second backward on one tape starts anew. */
 int tape_backward(struct tape *tape, struct var *root, const struct tensor *root_grad);
 
+/* One var that stands for several roots, so that one backward starts from all of them:
+ * tape_backward(tape, join, NULL). grads[i] is as root_grad above; of rank 0: roots[i] is a loss
+ * with MEAN or SUM. The roots are different vars; one may depend on another. Call it behind the
+ * forward pass. NULL after a failure. */
+struct var *tape_join(struct tape *tape, struct var *const *roots, const struct tensor *grads,
+                      int count);
+
 /* Which parameters have a part in `root`, without going back: [parameters] 1: a backward from root,
  * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */
 const char *tape_uses(struct tape *tape, struct var *root);
@@ -224,7 +231,7 @@ struct var *to_plain(struct tape *t, struct var *x);
  * labels: I32 (N or more), device memory. The value of the result is F64 (N): the unweighted loss
  * of each sample. In backward MEAN weighs each by step->weight, which is 1/B over the GLOBAL batch,
  * so gradients only ever need summing; SUM by 1; NONE by the gradient given to tape_backward, F32
- * (N). */
+ * (N). A gradient given for MEAN or SUM counts in place of their weights. */
 
 struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
                           enum reduction r);

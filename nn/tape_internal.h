@@ -15,6 +15,7 @@ struct tape_var {
     int reached;              /* 1: the root depends on it */
     struct tensor hits;       /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
+    int joins;                /* 1: made by tape_join: it stands for several roots */
 };
 
 struct node;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "tests/api/small_set.h"
+#include "tests/golden/data_parallel.h"
 
 #define EXAMPLE BUILD_DIR "/examples/lenet_from_scratch"
 
@@ -120,6 +121,19 @@ Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .ini
     }
     RUN(2, BUILD_DIR "/examples/data_parallel 0");
     cr_assert_not_null(strstr(output(), "data_parallel: devices: 0: give 1 to 64"), "%s", output());
+}
+
+/* Scores are gathered, losses become a vector, and training goes the way it goes in PyTorch. */
+Test(api_data_parallel_example, several_inputs, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    char want[256];
+    size_t used = 0;
+    for (int i = 0; i < 3; i++)
+        used += (size_t)snprintf(want + used, sizeof want - used,
+                                 "step %3d: scores of 10 rows, 4 losses, their mean %.4f\n", 50 * i,
+                                 example[i]);
+    RUN(0, BUILD_DIR "/examples/several_inputs 4 2>/dev/null");
+    cr_assert_str_eq(output(), want);
 }
 
 /* ---- the example ---- */

@@ -1,0 +1,218 @@
+/* What duet_data_parallel cuts into rows and lays together again. PyTorch does so with every tensor
+ * among the arguments and the results of forward:
+ *
+ *     input i    [rows .............]   on device 0
+ *                [0   |1   |2   |3  ]   torch.chunk, for each input alone
+ *     output o   [0  |1  |2  |3     ]   the replicas' rows, however many each has
+ *     gradient   [0  |1  |2  |3     ]   cut as the output was laid together */
+#include <stdio.h>
+#include <string.h>
+
+#include "dp/program.h"
+
+/* ---- inputs ---- */
+
+/* As torch.chunk: ceil(N / devices) rows each until they are used up. Returns the number of chunks;
+ * of no rows they are as many as devices, all of them empty. */
+static int chunk(struct pieces *p, int rows, int devices) {
+    int most = rows / devices + (rows % devices > 0), left = rows, used = 0;
+    p->rows = rows;
+    for (int r = 0; r < devices; r++) {
+        p->sizes[r] = left < most ? left : most;
+        left -= p->sizes[r];
+        if (p->sizes[r]) used = r + 1;
+    }
+    return rows ? used : devices;
+}
+
+static void warn_of_chunks(struct duet_data_parallel *dp, int least, int most) {
+    char text[160];
+    if (least == most || dp->warned_of_chunks) return;
+    snprintf(text, sizeof text,
+             "DataParallel: inputs are cut into %d to %d chunks: only the first %d of each are "
+             "used, as in PyTorch",
+             least, most, least);
+    data_parallel_warn(dp, text);
+    dp->warned_of_chunks = 1;
+}
+
+/* There are as many replicas as the input with the fewest chunks has. Without any rows the first
+ * device still runs, so that there is an output. */
+void data_parallel_cut(struct duet_data_parallel *dp, const duet_tensor *const *x, int count) {
+    int least = dp->count, most = 0, rows = 0;
+    for (int i = 0; i < count; i++) {
+        int chunks = chunk(&dp->x[i], x[i]->t.dims[0], dp->count);
+        if (chunks < least) least = chunks;
+        if (chunks > most) most = chunks;
+        rows |= dp->x[i].rows;
+    }
+    dp->used = rows ? least : 1;
+    warn_of_chunks(dp, least, most);
+    for (int i = 0; i < count; i++)
+        for (int r = dp->used; r < dp->count; r++)
+            dp->x[i].sizes[r] = 0;
+}
+
+/* Memory for a part. Growth waits for the device: the memory may be in use. */
+static int make_room(struct pieces *p, int r, struct device *device, size_t bytes,
+                     enum mem_cause cause) {
+    if (bytes <= p->room[r]) return OK;
+    CHECK(stream_sync(device_compute(device)));
+    device_free(device, p->memory[r]);
+    p->memory[r] = NULL, p->room[r] = 0;
+    CHECK(device_alloc(device, &p->memory[r], bytes, cause));
+    p->room[r] = bytes;
+    return OK;
+}
+
+struct scattered {
+    struct tensor whole;
+    struct pieces *pieces;
+    enum mem_cause cause;
+};
+
+static int scatter_rows(struct duet_data_parallel *dp, void *what) {
+    struct scattered *s = what;
+    void *parts[MAX_DEVICES];
+    size_t row = tensor_sample_count(&s->whole) * dtype_bytes(s->whole.dtype), before = 0;
+    s->whole.dims[0] = 0; /* rows that no device takes stay where they are */
+    for (int r = 0; r < dp->count; r++) {
+        struct duet_tensor *part = &s->pieces->part[r];
+        size_t bytes = (size_t)s->pieces->sizes[r] * row;
+        *part = (struct duet_tensor){.device = dp->group.device[r], .t = s->whole, .borrowed = 1};
+        part->t.dims[0] = s->pieces->sizes[r];
+        s->whole.dims[0] += s->pieces->sizes[r];
+        if (r == dp->group.lead) {
+            part->t.data = (char *)s->whole.data + before;
+        } else {
+            CHECK(make_room(s->pieces, r, dp->group.device[r], bytes, s->cause));
+            part->t.data = s->pieces->memory[r];
+        }
+        parts[r] = part->t.data;
+        before += bytes;
+    }
+    return scatter(&dp->group, &s->whole, s->pieces->sizes, parts);
+}
+
+int data_parallel_scatter(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
+                          struct pieces *p, enum mem_cause cause) {
+    struct scattered s = {whole->t, p, cause};
+    return data_parallel_led_by(dp, lead, scatter_rows, &s);
+}
+
+/* ---- outputs ---- */
+
+/* The output as it is gathered: that of the first replica with the rows of all. */
+static struct tensor gathered(const struct duet_data_parallel *dp, const struct output *o) {
+    struct tensor whole = o->root[0]->value;
+    if (o->is_loss[0]) whole = tensor_plain(NULL, DTYPE_F32, 1, (int[]){0});
+    whole.dims[0] = 0;
+    for (int r = 0; r < dp->used; r++)
+        whole.dims[0] += o->rows[r];
+    return whole;
+}
+
+void data_parallel_warn_of_scalars(struct duet_data_parallel *dp) {
+    if (dp->count > 1 && !dp->warned_of_scalars)
+        data_parallel_warn(dp, "Was asked to gather along dimension 0, but all input tensors were "
+                               "scalars; will instead unsqueeze and return a vector.");
+    dp->warned_of_scalars = 1;
+}
+
+/* A scalar is of shape (1) here, as one row of a vector is. */
+static int are_scalars(const struct duet_data_parallel *dp, const struct output *o) {
+    int samples = 0;
+    for (int r = 0; r < dp->used; r++) {
+        const struct tensor *value = &o->root[r]->value;
+        if (!o->is_loss[r] && (value->rank > 1 || value->dims[0] != 1)) return 0;
+        if (samples < dp->x[0].sizes[r]) samples = dp->x[0].sizes[r];
+    }
+    return o->is_loss[0] || samples > 1;
+}
+
+struct gathering {
+    struct output *output;
+    duet_tensor **whole;
+};
+
+/* gather says which replica's output has another shape. */
+static int gather_rows(struct duet_data_parallel *dp, void *what) {
+    const struct gathering *g = what;
+    const struct output *o = g->output;
+    struct tensor parts[MAX_DEVICES], shape = gathered(dp, o);
+    int rows[MAX_DEVICES] = {0};
+    for (int r = 0; r < dp->used; r++) {
+        parts[r] = o->root[r]->value;
+        rows[r] = o->rows[r];
+    }
+    CHECK(api_tensor_new(g->whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank,
+                         shape.dims, MEM_GATHERED));
+    return gather(&dp->group, parts, rows, &(*g->whole)->t);
+}
+
+static int gather_losses(struct duet_data_parallel *dp, const struct output *o,
+                         duet_tensor **whole) {
+    float losses[MAX_DEVICES];
+    for (int r = 0; r < dp->used; r++)
+        losses[r] = (float)o->loss[r];
+    return duet_tensor_create(whole, (duet_device *)dp->group.device[dp->output_device], DUET_F32,
+                              1, &dp->used, losses);
+}
+
+int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole) {
+    struct gathering g = {o, whole};
+    for (int r = 1; r < dp->used; r++)
+        if (o->is_loss[r] != o->is_loss[0])
+            return fail(ERR_USAGE,
+                        "DataParallel: output %d is a loss in replica %d alone: give "
+                        "the same in all",
+                        (int)(o - dp->output), o->is_loss[r] ? r : 0);
+    if (are_scalars(dp, o)) data_parallel_warn_of_scalars(dp);
+    return o->is_loss[0] ? gather_losses(dp, o, whole)
+                         : data_parallel_led_by(dp, dp->output_device, gather_rows, &g);
+}
+
+/* ---- gradients of the outputs ---- */
+
+int data_parallel_check_grad(const struct duet_data_parallel *dp, const struct output *o,
+                             const duet_tensor *grad) {
+    struct device *device = dp->group.device[dp->output_device];
+    struct tensor output = gathered(dp, o);
+    if (grad->device != device)
+        return fail(ERR_USAGE,
+                    "DataParallel: the gradient lies on %s, the output on %s: bring it "
+                    "over with duet_tensor_to",
+                    device_name(grad->device), device_name(device));
+    int same = grad->t.dtype == DTYPE_F32 && grad->t.rank == output.rank;
+    for (int i = 0; same && i < output.rank; i++)
+        same = grad->t.dims[i] == output.dims[i];
+    return same ? OK
+                : fail(ERR_USAGE,
+                       "DataParallel: a gradient of %zu elements for an output of %zu: "
+                       "type and shape must agree",
+                       tensor_count(&grad->t), tensor_count(&output));
+}
+
+/* The gradient of a replica's loss is that of each of its samples, divided as the loss is. */
+static int fill_loss_grads(struct duet_data_parallel *dp, struct output *o) {
+    float of_losses[MAX_DEVICES];
+    CHECK(duet_tensor_read(o->grad, of_losses));
+    for (int r = 0; r < dp->used; r++) {
+        struct device *device = dp->group.device[r];
+        int n = o->root[r]->value.dims[0];
+        float each = of_losses[r] / (o->how[r] == REDUCE_MEAN ? (float)n : 1);
+        CHECK(make_room(&o->grads, r, device, (size_t)n * sizeof(float), MEM_ACTIVATIONS));
+        struct tensor grad = tensor_plain(o->grads.memory[r], DTYPE_F32, 1, &n);
+        o->grads.part[r] = (struct duet_tensor){.device = device, .t = grad, .borrowed = 1};
+        struct op_args fill = {.out[0] = grad, .p.fill.value = each};
+        if (n) CHECK(launch(device_compute(device), OP_FILL, &fill));
+    }
+    return OK;
+}
+
+int data_parallel_scatter_grad(struct duet_data_parallel *dp, struct output *o) {
+    if (o->is_loss[0]) return fill_loss_grads(dp, o);
+    memset(o->grads.sizes, 0, sizeof o->grads.sizes);
+    memcpy(o->grads.sizes, o->rows, (size_t)dp->used * sizeof *o->rows);
+    return data_parallel_scatter(dp, dp->output_device, o->grad, &o->grads, MEM_ACTIVATIONS);
+}

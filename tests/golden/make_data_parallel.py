@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Writes data_parallel.h: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
+tests/api/test_multi.c; and the mean losses of steps 0, 50 and 100 of examples/several_inputs.c, in float32.
+
+    python3 tests/golden/make_data_parallel.py      needs torch, a second
+
+nn.DataParallel itself needs GPUs. So its parts are done here one by one: each input is cut by torch.chunk, the module
+runs on the n-th chunks of all inputs as long as every input has one (scatter ends with zip), outputs are laid one
+below the other, and those that are numbers become a vector.
+
+Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1; index i
+is (i * 5 + 1) mod 7, label i is (i * 3) mod 4. The gradient of output o is value(i, 3571 + 2 o)."""
+import pathlib
+
+import torch
+from torch.nn import functional as F
+
+from formulas import as_c, values
+
+DEVICES = 4
+E, W, b = values((7, 6), 7919), values((4, 6), 6131), values((4,), 5471)
+
+
+def words(x, index, labels):
+    h = x + F.embedding(index, E).mean(1)
+    scores = F.linear(h.relu(), W, b)
+    return scores, h, (h * h).mean(), F.cross_entropy(scores, labels)
+
+
+def products(x, m):
+    return x @ m, m.sum(0)
+
+
+def data_parallel(module, inputs):
+    outputs = [module(*chunks) for chunks in zip(*(x.chunk(DEVICES) for x in inputs))]
+    return [torch.stack(parts) if parts[0].dim() == 0 else torch.cat(parts) for parts in zip(*outputs)]
+
+
+def facts(name, module, inputs, params):
+    """Backward from all outputs together, then from the last one alone."""
+    leaves = [x for x in inputs if x.is_floating_point()] + params
+    text = ""
+    for part in "all", "last":
+        outputs = data_parallel(module, inputs)
+        for leaf in leaves:
+            leaf.grad = None
+        roots = [(o, y) for o, y in enumerate(outputs) if part == "all" or y is outputs[-1]]
+        torch.autograd.backward([y for _, y in roots], [values(tuple(y.shape), 3571 + 2 * o) for o, y in roots])
+        if part == "all":
+            text += "".join(as_c(f"{name}_y{o}", y) for o, y in enumerate(outputs))
+        for i, leaf in enumerate(leaves):
+            text += as_c(f"{name}_{part}_d{i}", torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
+    return text
+
+
+def example():
+    torch.manual_seed(0)
+    params = [torch.empty(shape).normal_(0, 0.3).requires_grad_() for shape in ((50, 8), (3, 8), (3,))]
+    x, index, labels = torch.randn(10, 8), torch.randint(50, (10, 3)), torch.randint(3, (10,))
+    optimizer = torch.optim.SGD(params, 0.1)
+
+    def module(x, index, labels):
+        h = x + F.embedding(index, params[0]).mean(1)
+        scores = F.linear(h.relu(), *params[1:])
+        return scores, F.cross_entropy(scores, labels)
+
+    means = []
+    for _ in range(101):
+        mean = data_parallel(module, (x, index, labels))[1].mean()
+        optimizer.zero_grad()
+        mean.backward()
+        optimizer.step()
+        means.append(mean.detach())
+    return torch.stack(means[::50])
+
+
+for leaf in E, W, b:
+    leaf.requires_grad_()
+index = torch.tensor([(i * 5 + 1) % 7 for i in range(30)]).reshape(10, 3)
+labels = torch.tensor([i * 3 % 4 for i in range(10)])
+text = f"""/* Made by make_data_parallel.py with torch {torch.__version__}: several inputs, several outputs. */
+#ifndef TESTS_GOLDEN_DATA_PARALLEL_H
+#define TESTS_GOLDEN_DATA_PARALLEL_H
+
+"""
+text += facts("words", words, [values((10, 6), 3571).requires_grad_(), index, labels], [E, W, b])
+text += facts("products", products, [values((10, 2), 3571).requires_grad_(), values((6, 4), 6131).requires_grad_()], [])
+text += as_c("example", example())
+(pathlib.Path(__file__).resolve().parent / "data_parallel.h").write_text(text + "\n#endif\n")
