@@ -132,18 +132,19 @@ void device_dataset_free(struct device_dataset *d) {
 }
 
 static int gather_rows(struct stream *stream, const struct tensor *from, const struct tensor *index,
-                       const struct tensor *to) {
-    struct op_args args = {.in = {*from, *index}, .out = {*to}};
+                       const struct step_block *step, const struct tensor *to) {
+    struct op_args args = {.in = {*from, *index}, .out = {*to}, .step = step};
     return launch(stream, OP_GATHER_ROWS, &args);
 }
 
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
-                          const struct tensor *index, float mean, float std, const struct tensor *x,
-                          const struct tensor *x_labels) {
-    struct op_args args = {.in = {d->images, d->labels, *index}, .out = {*x, *x_labels}};
+                          const struct tensor *index, const struct step_block *step, float mean,
+                          float std, const struct tensor *x, const struct tensor *x_labels) {
+    struct op_args args = {
+        .in = {d->images, d->labels, *index}, .out = {*x, *x_labels}, .step = step};
     if (d->images.dtype == DTYPE_F32) {
-        CHECK(gather_rows(stream, &d->images, index, x));
-        return gather_rows(stream, &d->labels, index, x_labels);
+        CHECK(gather_rows(stream, &d->images, index, step, x));
+        return gather_rows(stream, &d->labels, index, step, x_labels);
     }
     args.p.gather = (struct gather_args){mean, std};
     return launch(stream, OP_GATHER_SAMPLES, &args);

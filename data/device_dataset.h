@@ -1,10 +1,12 @@
 /* A data set that resides on a device: all samples and labels are uploaded once, as they are: bytes
- * or numbers. Each step then sends only the indices of its samples, 4 bytes per sample instead of
- * 3136 for the floats of a 28 x 28 picture, and a kernel makes the batch on the device:
+ * or numbers. An epoch then sends only its order, 4 bytes per sample instead of 3136 for the floats
+ * of a 28 x 28 picture, and a kernel makes each batch on the device:
  *
  *     device_dataset_init(&resident, device, set);
- *     for each step: copy the index of the batch (loader_config.on_device) to the device
- *                    device_dataset_gather(&resident, stream, &index, mean, std, &x, &labels);
+ *     for each epoch: copy its order (loader_order) to the device
+ *     for each step:  write the step block, whose first is where in the order the batch begins
+ *                     device_dataset_gather(&resident, stream, &order, step, mean, std, &x,
+ *                                           &labels);
  *     device_dataset_free(&resident); */
 #ifndef DATA_DEVICE_DATASET_H
 #define DATA_DEVICE_DATASET_H
@@ -37,13 +39,14 @@ int device_dataset_init(struct device_dataset *d, struct device *device, const s
 /* Takes NULL and a zeroed struct. No work that uses the set may still be queued. */
 void device_dataset_free(struct device_dataset *d);
 
-/* Enqueues the launch of OP_GATHER_SAMPLES, or of numbers two of OP_GATHER_ROWS. From index (N) I32
- * it makes x (N, C, H, W) F32 and x_labels: I32 (N), or the targets F32 (N, outputs). All three lie
- * in the memory of the device. Bytes become byte / 255, and then (x - mean) / std unless std is 0.
- * device/op.h says what an index outside the set gives. */
+/* Enqueues the launch of OP_GATHER_SAMPLES, or of numbers two of OP_GATHER_ROWS. From index, I32,
+ * it makes x (N, C, H, W) F32 and x_labels: I32 (N), or the targets F32 (N, outputs). All of them
+ * lie in the memory of the device. step NULL: index has N elements; else N or more, of which those
+ * from step->first on are taken. Bytes become byte / 255, and then (x - mean) / std unless std is
+ * 0. device/op.h says what an index outside the set gives. */
 int device_dataset_gather(const struct device_dataset *d, struct stream *stream,
-                          const struct tensor *index, float mean, float std, const struct tensor *x,
-                          const struct tensor *x_labels);
+                          const struct tensor *index, const struct step_block *step, float mean,
+                          float std, const struct tensor *x, const struct tensor *x_labels);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "data/epoch_rows.h"
 #include "data/prepare.h"
 #include "device/op.h"
 
@@ -34,11 +35,11 @@ struct slot {
     enum slot_state state;
     int code;                /* of a READY slot: its samples could not be made */
     char error[ERROR_BYTES]; /* the text of `code` */
-    void *memory;            /* staging memory of pixels and labels, or of the index alone */
-    float *pixels;           /* in `memory`; NULL where the batch is an index */
-    uint32_t *answers;       /* labels or targets, 4 bytes each; in `memory`; NULL as pixels */
-    int32_t *index;          /* data set indices of the batch; in `memory` where it is an index */
-    uint8_t *rows;           /* room for the samples as bytes; NULL where the batch is an index */
+    void *memory;      /* staging memory of pixels and labels; NULL, as the following, where */
+    float *pixels;     /* the data set lies on the device; in `memory` */
+    uint32_t *answers; /* labels or targets, 4 bytes each; in `memory` */
+    int32_t *index;    /* data set indices of the batch */
+    uint8_t *rows;     /* room for the samples as bytes */
 };
 
 struct loader {
@@ -47,6 +48,7 @@ struct loader {
     int64_t length;                     /* positions of an epoch */
     int steps;                          /* batches of an epoch */
     int32_t *index;                     /* the order of the epoch */
+    struct epoch_rows rows;             /* of all batches, where the data set lies on the device */
     float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
     int tables;                         /* 1, or one for each channel */
     int slots;
@@ -68,13 +70,14 @@ struct loader {
 static void fill_slot(struct loader *l, struct slot *s) {
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
-    int outline = c->set->outline;
-    batch_plan(&c->split, outline ? NULL : l->index, l->length, c->batch_size, s->batch.step,
-               c->first_device, c->device_count, &plan, outline ? NULL : s->index);
+    int numbers = c->set->outline || c->on_device; /* alone */
+    batch_plan(&c->split, numbers ? NULL : l->index, l->length, c->batch_size, s->batch.step,
+               c->first_device, c->device_count, &plan, numbers ? NULL : s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
     s->code = OK;
-    if (c->on_device || outline) return;
+    if (c->on_device) epoch_rows_take(&l->rows, &s->batch);
+    if (numbers) return;
     const struct prepare what = {.set = c->set,
                                  .pixel = l->pixel,
                                  .tables = l->tables,
@@ -159,19 +162,6 @@ static int check_config(const struct loader_config *c) {
     return OK;
 }
 
-static int host_alloc(void *context, void **out, size_t bytes) {
-    (void)context;
-    *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    return *out ? OK
-                : fail(ERR_MEMORY, "loader: no memory for a batch: %zu bytes: use a smaller batch",
-                       bytes);
-}
-
-static void host_release(void *context, void *memory) {
-    (void)context;
-    free(memory);
-}
-
 static int make_slots(struct loader *l) {
     struct loader_config *c = &l->config;
     size_t most = (size_t)batch_capacity(&c->split, loader_largest_batch(l), c->device_count);
@@ -184,14 +174,11 @@ static int make_slots(struct loader *l) {
     if (!l->index || !l->slot)
         return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer",
                     c->set->count);
+    if (c->on_device) CHECK(epoch_rows_init(&l->rows, l->steps, most, c->alloc, c->context));
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
         s->batch.from = c->on_device;
-        if (c->on_device) {
-            CHECK(c->alloc(c->context, &s->memory, most * sizeof(int32_t)));
-            s->batch.index = s->index = s->memory;
-            continue;
-        }
+        if (c->on_device) continue;
         if (!c->set->outline) s->index = malloc(most * sizeof *s->index);
         if (!c->set->outline) s->rows = malloc(most * sample_shape_count(&c->set->shape));
         if (!c->set->outline && (!s->index || !s->rows))
@@ -249,7 +236,7 @@ static int prepare(struct loader *l) {
                                           c->by_channel ? c->stds[i / 256] : c->std};
         l->pixel[i] = gather_pixel(&scale, (unsigned char)(i % 256));
     }
-    if (!c->alloc) c->alloc = host_alloc, c->release = host_release;
+    if (!c->alloc) c->alloc = staging_alloc, c->release = staging_release;
     CHECK(make_slots(l));
     return start_workers(l);
 }
@@ -284,6 +271,15 @@ int loader_largest_batch(const struct loader *l) {
     return (int)(l->length < l->config.batch_size ? l->length : l->config.batch_size);
 }
 
+static void draw_order(struct loader *l, int epoch) {
+    const struct loader_config *c = &l->config;
+    const int32_t *order = c->set->outline ? NULL : l->index;
+    if (order) order_epoch(&l->order, epoch, l->index);
+    if (c->on_device)
+        epoch_rows_fill(&l->rows, &c->split, order, l->length, c->batch_size, c->first_device,
+                        c->device_count);
+}
+
 int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (first_step < 0 || first_step > l->steps)
         return fail(ERR_USAGE, "loader: step %d: an epoch has %d", first_step, l->steps);
@@ -297,13 +293,19 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (!code) {
         for (int i = 0; i < l->slots; i++)
             if (l->slot[i].state == READY) l->slot[i].state = FREE;
-        if (!l->config.set->outline) order_epoch(&l->order, epoch, l->index);
+        draw_order(l, epoch);
         l->epoch = epoch;
         l->claim = l->wanted = first_step;
         pthread_cond_broadcast(&l->work);
     }
     pthread_mutex_unlock(&l->lock);
     return code;
+}
+
+int loader_order(const struct loader *l, const int32_t **order, int *room) {
+    *order = l->rows.index;
+    *room = l->rows.room;
+    return l->rows.first ? l->rows.first[l->steps] : 0;
 }
 
 /* The slot of the wanted step, FILLING or READY; NULL while no worker has claimed it. The caller
@@ -387,10 +389,11 @@ void loader_free(struct loader *l) {
         pthread_mutex_destroy(&l->lock);
     }
     for (int i = 0; i < l->slots; i++) {
-        if (!l->config.on_device) free(l->slot[i].index);
+        free(l->slot[i].index);
         free(l->slot[i].rows);
         if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
     }
+    epoch_rows_free(&l->rows, l->config.release, l->config.context);
     free(l->slot);
     free(l->index);
     free(l);

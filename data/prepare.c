@@ -1,6 +1,7 @@
 /* The stages of preparing a batch: see prepare.h. */
 #include "data/prepare.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -74,4 +75,17 @@ int prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_n
     *host_ns = collected - start;
     *pinned_ns = now_ns() - collected;
     return OK;
+}
+
+int staging_alloc(void *context, void **out, size_t bytes) {
+    (void)context;
+    *out = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return *out ? OK
+                : fail(ERR_MEMORY, "loader: no memory for a batch: %zu bytes: use a smaller batch",
+                       bytes);
+}
+
+void staging_release(void *context, void *memory) {
+    (void)context;
+    free(memory);
 }

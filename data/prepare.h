@@ -30,6 +30,10 @@ struct prepare {
  * code is returned. */
 int prepare_samples(const struct prepare *p, int64_t *host_ns, int64_t *pinned_ns);
 
+/* Staging memory where no device gives its pinned one: loader_config.alloc and release. */
+int staging_alloc(void *context, void **out, size_t bytes);
+void staging_release(void *context, void *memory);
+
 #ifdef __cplusplus
 }
 #endif

@@ -219,6 +219,14 @@ int device_can_record(const struct device *device);
 int stream_record_begin(struct stream *compute);
 int stream_record_end(struct stream *compute, struct recording **out);
 int stream_replay(struct stream *compute, struct recording *recording, const char *span_name);
+
+/* What is launched on the compute stream between begin and end follows everything before begin,
+ * while in a recording what comes after end need not wait for it: only the end of the replay does.
+ * So work after end must not write what it reads, nor read what it writes. For a result that
+ * nothing in the step waits for. Outside of recordings, and on devices that cannot record, all
+ * stays in order. end must follow begin, also after an error. */
+int stream_aside_begin(struct stream *compute);
+int stream_aside_end(struct stream *compute);
 void recording_free(struct recording *recording);
 
 /* Memory of another process, as CUDA IPC would show it. export makes a handle for the allocation

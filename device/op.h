@@ -112,7 +112,9 @@
  * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
  *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
  *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
- *   GATHER_ROWS does the same with rows of F32 or I32, which it copies.
+ *   GATHER_ROWS does the same with rows of F32 or I32, which it copies. With a step block the index
+ *   is that of many batches: it has N elements or more, and row n takes number step->first + n of
+ *   it. A place outside the index is treated as an index outside 0..R-1.
  * - MATMUL makes B products of matrices. With p.matmul.turn_a each a is stored as (K,I), with
  *   turn_b each b as (J,K); both at once are refused, since no gradient needs them.
  * - SUM: y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
@@ -224,6 +226,7 @@ struct step_block {
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
     float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer.h fills these in */
+    int32_t first;   /* where in the epoch's order the rows of this batch begin (GATHER_...) */
     /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
      * several passes, each forward and backward of a batch of its own (nn/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of the passes before */

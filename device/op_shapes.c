@@ -322,15 +322,24 @@ int shapes_two_moments(enum op op, const struct op_args *a) {
     return want_same(op, "grad", &a->in[0], &a->out[0]);
 }
 
+/* The rows that are gathered: without a step block all of the index, else a part of it. */
+static int want_index(enum op op, const struct op_args *a, const struct tensor *index) {
+    int rows = a->out[0].dims[0];
+    if (!a->step || index->dims[0] >= rows) return OK;
+    return fail(ERR_FAILED, "%s: an index of %d elements: %d rows are to be gathered", op_name(op),
+                index->dims[0], rows);
+}
+
 int shapes_gather_samples(enum op op, const struct op_args *a) {
     const struct tensor *images = &a->in[0];
-    int n = a->in[2].dims[0];
+    int n = a->step ? a->out[0].dims[0] : a->in[2].dims[0];
     float mean = a->p.gather.mean, std = a->p.gather.std;
     /* x - x is NaN where x is infinite or no number */
     if (!(std >= 0 && std - std == 0 && mean - mean == 0))
         return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
                     op_name(op), mean, std);
     CHECK(want_vector(op, "labels", &a->in[1], images->dims[0]));
+    CHECK(want_index(op, a, &a->in[2]));
     CHECK(want(op, "x", &a->out[0], 4, n, images->dims[1], images->dims[2], images->dims[3]));
     return want_vector(op, "labels of x", &a->out[1], n);
 }
@@ -339,7 +348,9 @@ int shapes_gather_rows(enum op op, const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     if (x->dtype != y->dtype)
         return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
-    return want(op, "y", y, x->rank, a->in[1].dims[0], x->dims[1], x->dims[2], x->dims[3]);
+    CHECK(want_index(op, a, &a->in[1]));
+    return want(op, "y", y, x->rank, a->step ? y->dims[0] : a->in[1].dims[0], x->dims[1],
+                x->dims[2], x->dims[3]);
 }
 
 /* ---- products and sums of whole tensors ---- */

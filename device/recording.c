@@ -87,6 +87,20 @@ int stream_replay(struct stream *s, struct recording *recording, const char *spa
     return recording->ops->replay(s, recording, span_name);
 }
 
+static int aside(struct stream *s, int begin) {
+    const struct device_ops *ops = s->device->ops;
+    if (recorder_of(s) != me() || !ops->aside) return OK;
+    return record_keep(s, ops->aside(s, begin));
+}
+
+int stream_aside_begin(struct stream *s) {
+    return aside(s, 1);
+}
+
+int stream_aside_end(struct stream *s) {
+    return aside(s, 0);
+}
+
 void recording_free(struct recording *recording) {
     if (recording) recording->ops->recording_free(recording);
 }

@@ -68,13 +68,16 @@ struct device_ops {
     int (*call_host)(struct stream *stream, const char *span_name, uint64_t span_bytes,
                      host_function *function, const void *args, size_t args_bytes);
 
-    /* Recording; all four NULL where a kind cannot. Calls that may not be recorded never get here
-     * (recording.c). record_end with out NULL throws the recording away; the stream is usable
+    /* Recording; the first four NULL where a kind cannot. Calls that may not be recorded never get
+     * here (recording.c). record_end with out NULL throws the recording away; the stream is usable
      * again whatever it returns. */
     int (*record_begin)(struct stream *stream);
     int (*record_end)(struct stream *stream, struct recording **out);
     int (*replay)(struct stream *stream, struct recording *recording, const char *span_name);
     void (*recording_free)(struct recording *recording);
+    /* As stream_aside_begin (begin 1) and stream_aside_end, of a stream that is being recorded.
+     * NULL: all stays in order. */
+    int (*aside)(struct stream *stream, int begin);
 
     /* Memory of other processes, as in device.h. export_memory fills in the whole handle: offset
      * and size are those inside what the kind shares as a whole (its arena or slab). */

@@ -307,6 +307,11 @@ static int gather(struct op_testbed *bed) {
                             .p.gather = {.1307f, i % 2 ? .3081f : 0}};
         put_index(bed, &a.in[2], s[0]);
         CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
+        /* as part of an order, whose end lies within the batch */
+        struct step_block step = {.first = s[4] / 2 + 1};
+        a.step = &step;
+        a.out[0].dims[0] = a.out[1].dims[0] = s[4] - s[4] / 2;
+        CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
         trial_forget(bed);
     }
     return OK;

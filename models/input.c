@@ -52,7 +52,7 @@ void replica_free_input(struct replica *r) {
         event_destroy(r->place[i].loaded);
         event_destroy(r->place[i].used);
     }
-    device_free(r->device, r->index);
+    device_free(r->device, r->order);
 }
 
 /* ---- batches ---- */
@@ -94,12 +94,28 @@ static int announce(struct replica *r, const struct batch *batch) {
     return OK;
 }
 
-static int load_index(struct replica *r, const struct batch *batch) {
+int replica_load_order(struct replica *r, const int32_t *order, int count, int room) {
+    if (!r->order) {
+        CHECK(device_alloc(r->device, (void **)&r->order, (size_t)room * sizeof *r->order,
+                           MEM_INPUT));
+        r->order_room = room;
+    }
+    if (count > r->order_room)
+        return fail(ERR_FAILED, "load: an order of %d samples: %s has room for %d", count,
+                    device_name(r->device), r->order_room);
+    r->order_count = count;
+    return copy_to_device(replica_phase(r, PHASE_NONE), r->order, order,
+                          (size_t)count * sizeof *r->order);
+}
+
+/* The rows of the batch are on the device already, as part of the order, and the step block says
+ * where they begin: there is nothing to copy. */
+static int load_rows(struct replica *r, const struct batch *batch) {
     int n = batch->segments.n;
-    size_t room = (size_t)r->config.max_samples * sizeof *r->index;
-    if (!r->index) CHECK(device_alloc(r->device, (void **)&r->index, room, MEM_INPUT));
-    CHECK(copy_to_device(replica_phase(r, r->input), r->index, batch->index,
-                         (size_t)n * sizeof *r->index));
+    if (r->now.first != batch->first || batch->first + n > r->order_count)
+        return fail(ERR_FAILED,
+                    "load: %d samples from place %d of an order of %d: the step block says %d", n,
+                    batch->first, r->order_count, r->now.first);
     r->packed = batch->from;
     r->packed_n = n;
     return OK;
@@ -121,7 +137,7 @@ int replica_load(struct replica *r, const struct batch *batch) {
     r->packed = NULL;
     r->global_n = batch->global_n;
     CHECK(replica_check_samples(r, "load", batch->segments.n));
-    if (batch->from) return load_index(r, batch);
+    if (batch->from) return load_rows(r, batch);
     if (!r->config.blocking_copies && !r->place[1].used) CHECK(make_place(r, &r->place[1]));
     CHECK(take(r, batch));
     if (r->config.blocking_copies) return stream_sync(device_compute(r->device));
@@ -135,9 +151,9 @@ int replica_unpack(struct replica *r) {
     const int shape[4] = {n, m->channels, m->height, m->width};
     if (!from) return OK;
     r->packed = NULL;
-    struct tensor index = tensor_plain(r->index, DTYPE_I32, 1, &n),
+    struct tensor order = tensor_plain(r->order, DTYPE_I32, 1, &r->order_room),
                   x = tensor_plain(r->pixels, DTYPE_F32, 4, shape),
                   labels = model_answers(m, r->labels, n);
-    return device_dataset_gather(from, replica_phase(r, r->input), &index, m->mean,
+    return device_dataset_gather(from, replica_phase(r, r->input), &order, r->step, m->mean,
                                  m->normalised ? m->std : 0, &x, &labels);
 }

@@ -100,7 +100,8 @@ int replica_check_samples(const struct replica *r, const char *what, int n) {
 struct recorded_key replica_key(const struct replica *r, enum replica_work work,
                                 const struct segments *segments) {
     enum { ADDS = 16, MORE = 32 }; /* above enum replica_work: passes differ in what they enqueue */
-    int pass = work == WORK_TRAIN ? r->add_grads * ADDS + r->more_passes * MORE : 0;
+    int trains = work == WORK_TRAIN || work == WORK_STEP;
+    int pass = trains ? r->add_grads * ADDS + r->more_passes * MORE : 0;
     struct recorded_key key = {.kind = (int)work + pass, .source = r->packed};
     if (!segments) return key;
     key.segments = *segments;
@@ -109,8 +110,9 @@ struct recorded_key replica_key(const struct replica *r, enum replica_work work,
 }
 
 int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments) {
-    static const char *const names[] = {"forward and backward", "forward", "optimizer"};
-    static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER};
+    static const char *const names[] = {"forward and backward", "forward", "optimizer", "step"};
+    static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER,
+                                        PHASE_FORWARD};
     struct recorded_key key = replica_key(r, work, segments);
     replica_phase(r, phases[work]);
     recorded_begin(&r->recorded, &key, 1);
@@ -232,12 +234,36 @@ static int update(struct replica *r) {
     return optimizer_step(&r->optimizer, &r->params, r->step);
 }
 
+static void look_for_left_out(struct replica *r) {
+    r->left_out |= memchr(r->used, 0, (size_t)r->params.count) != NULL;
+}
+
 int replica_update(struct replica *r) {
     int code = OK;
-    r->left_out |= memchr(r->used, 0, (size_t)r->params.count) != NULL;
+    look_for_left_out(r);
     if (r->left_out) return update(r); /* what is enqueued differs from step to step */
     if (replica_enter(r, WORK_UPDATE, NULL)) code = update(r);
     return replica_leave(r, code);
+}
+
+/* That a parameter is left out shows in a step that is not recorded, and then for good: from the
+ * next step on the update is no part of the recording. */
+static int whole_step(struct replica *r, const struct segments *segments, int updates) {
+    struct var *output, *loss;
+    CHECK(replica_forward(r, segments, 1, &output));
+    CHECK(replica_loss(r, output, 1, &loss));
+    CHECK(replica_backward(r, loss, NULL));
+    if (!updates) return OK;
+    look_for_left_out(r);
+    return update(r);
+}
+
+int replica_step(struct replica *r, const struct segments *segments) {
+    int code = OK, updates = !r->more_passes && !r->left_out;
+    if (replica_enter(r, updates ? WORK_STEP : WORK_TRAIN, segments))
+        code = whole_step(r, segments, updates);
+    CHECK(replica_leave(r, code));
+    return updates || r->more_passes ? OK : replica_update(r);
 }
 
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch) {

@@ -11,6 +11,9 @@
  *     replica_leave(r, code);
  *     replica_update(r);                        the optimizer
  *
+ * or, since nothing lies between backward and the optimizer of a single device, the last part of
+ * it in one piece: replica_step(r, &batch.segments).
+ *
  * A step may have several passes (step->add_grads, step->more_passes): each but the update is then
  * done for every pass, with a batch of its own, and gradients accumulate.
  *
@@ -75,13 +78,16 @@ struct replica {
     struct tape *tape;
     struct step_block *step;
     struct batch_place place[2];
-    int place_now;  /* the place that the step reads; pixels and labels are its own */
-    float *pixels;  /* (max_samples, C, H, W), MEM_INPUT */
-    void *labels;   /* model_answers of max_samples: labels or targets; MEM_INPUT */
-    int32_t *index; /* (max_samples), MEM_INPUT; made with the first batch that is an index */
+    int place_now; /* the place that the step reads; pixels and labels are its own */
+    float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
+    void *labels;  /* model_answers of max_samples: labels or targets; MEM_INPUT */
+    /* Of a data set on the device: the order of the epoch, (order_room), MEM_INPUT, of which the
+     * first order_count are in use; NULL before replica_load_order */
+    int32_t *order;
+    int order_room, order_count;
 
-    /* A batch that came as an index and whose pixels are not made yet: the data set, and the number
-     * of samples; NULL: there is none. */
+    /* A batch that is part of the order and whose pixels are not made yet: the data set, and the
+     * number of samples; NULL: there is none. */
     const struct device_dataset *packed;
     int packed_n;
     int global_n; /* of the batch that was loaded last */
@@ -109,19 +115,27 @@ void replica_free(struct replica *r);
 int replica_write_step(struct replica *r, const struct step_block *step);
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase);
 
-/* Copies a batch, or its index, to the device, unless it was announced and is on its way already.
+/* Copies the order of an epoch (loader_order) to the device, in order with the steps around it; its
+ * memory must stay until that copy has ended. The first call makes the room, for `room` samples;
+ * that stays, so that recorded steps find later orders where they found the first. ERR_FAILED: more
+ * than that. */
+int replica_load_order(struct replica *r, const int32_t *order, int count, int room);
+
+/* Copies a batch to the device, unless it was announced and is on its way already. One that is part
+ * of the order is there: step->first must be batch->first (ERR_FAILED).
  * Then it begins the copy of batch->next, where there is one, beside the kernels of this step. The
  * memory of both must stay until events that are recorded after their own loads are done; a batch
  * that was announced is the next one to be loaded, or none is. ERR_FAILED: more than
  * max_samples. */
 int replica_load(struct replica *r, const struct batch *batch);
 
-/* Where the batch came as an index: makes its pixels and labels on the device. replica_forward does
- * it by itself; DP calls it before it scatters the pixels. Once per batch; else nothing is done. */
+/* Where the batch is part of the order: makes its pixels and labels on the device. replica_forward
+ * does it by itself; DP calls it before it scatters the pixels. Once per batch; else nothing is
+ * done. */
 int replica_unpack(struct replica *r);
 
-/* What a replica records (recorded_key.kind). */
-enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE };
+/* What a replica records (recorded_key.kind). A STEP is what TRAIN and UPDATE are together. */
+enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE, WORK_STEP };
 
 /* The key of the pass being worked on. `segments` NULL: the batch plays no part. */
 struct recorded_key replica_key(const struct replica *r, enum replica_work work,
@@ -155,6 +169,10 @@ void replica_add_used(struct replica *r, const char *used);
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
  * config.hashes says so. Recorded and replayed by itself. */
 int replica_update(struct replica *r);
+
+/* Forward, loss and backward, and behind the last pass the optimizer, of a device that trains
+ * alone: recorded and replayed as one, so that a step is one graph. */
+int replica_step(struct replica *r, const struct segments *segments);
 
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);

@@ -147,19 +147,30 @@ int tape_loss_reduction(const struct var *loss, enum reduction *r) {
     return OK;
 }
 
-int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
-                  const struct tensor *hits) {
-    CHECK(tape_error(t));
+static int log_segments(struct tape *t, const struct var *loss, const struct tensor *losses,
+                        const struct tensor *hits) {
     const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
-    if (!row_hits->data)
-        return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(&loss->value, &t->segments, s),
                                .in[1] = tensor_segment(row_hits, &t->segments, s),
                                .out = {*losses, *hits},
                                .step = t->step.step,
                                .p.loss = {.column = s}};
-        CHECK(tape_fail(t, launch(t->stream, OP_LOSS_SUM, &args)));
+        CHECK(launch(t->stream, OP_LOSS_SUM, &args));
     }
     return OK;
+}
+
+/* Nothing in the step waits for the sums: backward reads the loss of each sample, and the host asks
+ * for the log later. */
+int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
+                  const struct tensor *hits) {
+    CHECK(tape_error(t));
+    const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
+    if (!row_hits->data)
+        return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
+    int code = stream_aside_begin(t->stream);
+    if (!code) code = log_segments(t, loss, losses, hits);
+    CHECK_KEEP(stream_aside_end(t->stream), code);
+    return tape_fail(t, code);
 }

@@ -146,9 +146,8 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     return OK;
 }
 
-/* auto: on a GPU, if the sets take at most a quarter of its memory; a step then brings only the
- * indices of its samples to the device. Emulated devices gain nothing by it: their memory is the
- * host's. */
+/* auto: on a GPU, if the sets take at most a quarter of its memory; an epoch then brings only its
+ * order to the device. Emulated devices gain nothing by it: their memory is the host's. */
 static int put_data_on_device(struct session *s, enum device_kind kind) {
     const struct run_config *c = s->config;
     uint64_t bytes = device_dataset_bytes(&s->train_set) +

@@ -18,17 +18,9 @@ static int single_open(struct session *s) {
 static int single_step(struct session *s, const struct step_block *step,
                        const struct batch *batch) {
     struct replica *r = s->state;
-    struct var *output, *loss;
-    int code = OK;
     CHECK(replica_write_step(r, step));
     CHECK(replica_load(r, batch));
-    if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
-        code = replica_forward(r, &batch->segments, 1, &output);
-        if (!code) code = replica_loss(r, output, 1, &loss);
-        if (!code) code = replica_backward(r, loss, NULL);
-    }
-    CHECK(replica_leave(r, code));
-    return step->more_passes ? OK : replica_update(r);
+    return replica_step(r, &batch->segments);
 }
 
 static int single_evaluate(struct session *s, const struct step_block *step,

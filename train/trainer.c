@@ -52,12 +52,13 @@ struct loop {
 
 /* One pass of a step: forward and backward of one batch, and behind the last pass the update. more:
  * another batch of this epoch will be trained on. */
-static int one_pass(struct loop *l, const struct step_block *step, int more) {
+static int one_pass(struct loop *l, struct step_block *step, int more) {
     struct session *s = l->s;
     struct batch *batch;
     s->step = (int)step->step;
     CHECK(feed_next(&l->feed, s->train_loader, more, &batch));
     s->last = batch->segments;
+    step->first = batch->first;
     int code = s->strategy->step(s, step, batch);
     if (!code) code = feed_hold(&l->feed, s->train_loader, batch);
     if (code) feed_drop(&l->feed, s->train_loader, batch);
@@ -152,7 +153,7 @@ static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
     int batches = loader_steps(s->train_loader), passes = s->config->passes;
     int first = (l->step - epoch * session_steps(s)) * passes, in_epoch = 0;
-    CHECK(loader_start_epoch(s->train_loader, epoch, first));
+    CHECK(feed_start_epoch(&l->feed, s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
     l->epoch_start_ns = l->read_ns = now_ns();
@@ -196,6 +197,7 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct step_block step = {.seed = s->config->seed,
                               .step = (uint64_t)l->step * (uint64_t)s->config->passes,
                               .weight = 1,
+                              .first = batch->first,
                               .slot = row};
     spread_segments(s, &batch->segments);
     int code = s->strategy->evaluate(s, &step, batch);
@@ -213,7 +215,7 @@ static int evaluate(struct loop *l, double *accuracy) {
     if (!s->test_loader) return OK;
     if (l->stopped) return OK;
     live_state(s, LIVE_EVALUATING);
-    CHECK(loader_start_epoch(s->test_loader, 0, 0));
+    CHECK(feed_start_epoch(&l->feed, s->test_loader, 0, 0));
     for (;;) {
         CHECK(look_for_stop(l));
         if (l->stopped) break;

@@ -91,6 +91,11 @@ struct cuda_stream {
     struct cuda_math *math; /* of a compute stream that was asked to use libraries; else NULL */
     void *workspace;        /* CUDA_WORKSPACE_BYTES on the compute stream, else NULL */
     struct cuda_spans spans;
+    /* The second branch of a recording (graph.c); made by the first recording, NULL before. While
+     * `aside` is 1 these two streams have changed places. */
+    cudaStream_t side;
+    cudaEvent_t fork, join; /* where the branches part and meet */
+    int aside, forked;      /* forked 1: the branches have yet to meet */
     int capturing; /* 1 while it is captured into a graph (graph.c): no spans, no queries then */
     struct cuda_recording *recording; /* the recording being made, NULL if none; owned */
     struct cuda_work last;            /* what was enqueued last, captured or not */
@@ -350,6 +355,8 @@ int cuda_record_begin(struct stream *stream);
 int cuda_record_end(struct stream *stream, struct recording **out);
 int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name);
 void cuda_recording_free(struct recording *recording);
+int cuda_aside(struct stream *stream, int begin);
+void cuda_side_close(struct cuda_stream *stream); /* a stream that never recorded is fine */
 /* Ends a capture that nobody will end, before its stream is closed; nothing if there is none. */
 void cuda_record_abandon(struct cuda_stream *stream);
 

@@ -160,6 +160,7 @@ static const struct device_ops table = {
     .record_end = cuda_record_end,
     .replay = cuda_replay,
     .recording_free = cuda_recording_free,
+    .aside = cuda_aside,
     .export_memory = cuda_export,
     .import_memory = cuda_import,
     .unimport_memory = cuda_unimport,

@@ -17,6 +17,13 @@
  * records the real event at each launch. The communication stream's wait for it is enqueued behind
  * the launch of the graph, and takes that record.
  *
+ * Aside. What nothing in the step waits for, the sum of the losses, is a branch of the graph: the
+ * side stream takes part in the capture between an event of the compute stream and one of its own,
+ * for which the compute stream waits at the end of the recording.
+ *
+ *     compute   ... loss of each sample --+--> gradient of the loss ... optimizer --+--> end
+ *     side                                +--> sum of the losses -------------------+
+ *
  * To be checked on hardware: that a wait enqueued behind cudaGraphLaunch takes the record of this
  * very launch and not of the one before; what an upload and a launch cost; how much of the GPU's
  * memory an instance holds, since that memory is the driver's and in no ledger of Duet's; that a
@@ -33,6 +40,54 @@ static void release(struct cuda_recording *r) {
     free(r);
 }
 
+/* ---- the side branch ---- */
+
+static cudaError_t open_side(struct cuda_stream *s) {
+    if (s->side) return cudaSuccess;
+    cudaError_t error = cudaStreamCreateWithFlags(&s->side, cudaStreamNonBlocking);
+    if (error != cudaSuccess) return s->side = NULL, error;
+    error = cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&s->join, cudaEventDisableTiming);
+    return error;
+}
+
+void cuda_side_close(struct cuda_stream *s) {
+    if (s->fork) cudaEventDestroy(s->fork);
+    if (s->join) cudaEventDestroy(s->join);
+    if (s->side) cudaStreamDestroy(s->side);
+    s->side = NULL;
+    s->fork = s->join = NULL;
+}
+
+static void change_places(struct cuda_stream *s) {
+    cudaStream_t stream = s->stream;
+    s->stream = s->side;
+    s->side = stream;
+    s->aside ^= 1;
+}
+
+/* An event that is recorded without a flag while capturing is an edge of the graph. */
+int cuda_aside(struct stream *stream, int begin) {
+    struct cuda_stream *s = (struct cuda_stream *)stream;
+    if (begin && !s->aside) {
+        CUDA_STREAM_CHECK(s, cudaEventRecord(s->fork, s->stream), "branch of a recording");
+        CUDA_STREAM_CHECK(s, cudaStreamWaitEvent(s->side, s->fork, 0), "branch of a recording");
+        s->forked = 1;
+    }
+    if (begin != s->aside) change_places(s);
+    return OK;
+}
+
+/* The compute stream waits for the side branch. A capture that is broken says so at its end. */
+static void join_side(struct cuda_stream *s) {
+    if (s->aside) change_places(s);
+    if (s->forked && cudaEventRecord(s->join, s->side) == cudaSuccess)
+        (void)cudaStreamWaitEvent(s->stream, s->join, 0);
+    s->forked = 0;
+}
+
+/* ---- recordings ---- */
+
 int cuda_record_begin(struct stream *stream) {
     struct cuda_stream *s = (struct cuda_stream *)stream;
     CHECK(cuda_stream_error(s));
@@ -42,7 +97,9 @@ int cuda_record_begin(struct stream *stream) {
     r->head.ops = stream->device->ops;
     r->head.stream = stream;
     r->before = s->last;
-    cudaError_t error = cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal);
+    cudaError_t error = open_side(s);
+    if (error == cudaSuccess)
+        error = cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal);
     if (error != cudaSuccess) {
         release(r);
         return cuda_fail(error, "recording", stream->device->name);
@@ -56,6 +113,7 @@ int cuda_record_begin(struct stream *stream) {
 /* Leaves capture mode; *graph is NULL if the capture was broken, else the caller's. */
 static cudaError_t end_capture(struct cuda_stream *s, cudaGraph_t *graph) {
     *graph = NULL;
+    join_side(s);
     cudaError_t error = cudaStreamEndCapture(s->stream, graph);
     if (error != cudaSuccess && *graph) {
         cudaGraphDestroy(*graph);

@@ -144,6 +144,7 @@ int cuda_stream_close(struct cuda_stream *s) {
         /* closing a library waits for the GPU, without a deadline */
         if (drained) cuda_math_close(s);
         cuda_spans_close(s);
+        cuda_side_close(s);
         cudaStreamDestroy(s->stream);
         s->stream = NULL;
     }

@@ -92,6 +92,40 @@ Test(emulated_graph, a_launch_marks_an_external_event_anew, .timeout = 30) {
     DONE(cudaGraphExecDestroy(exec));
 }
 
+/* A second stream takes part between two events. The branch runs as late as it may: behind what the
+ * first stream does before it waits for it. */
+Test(emulated_graph, a_branch_runs_where_the_streams_meet, .timeout = 30) {
+    cudaStream_t s = new_stream(), side = new_stream();
+    cudaEvent_t fork = test_event(cudaEventDisableTiming),
+                join = test_event(cudaEventDisableTiming);
+    int *x = device_ints(2, 0), *seen = x + 1;
+    struct adding one = {x, 1}, ten = {x, 10};
+    cudaGraph_t graph;
+    load_kernels();
+    for (int joined = 0; joined < 2; joined++) {
+        DONE(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal));
+        DONE(start(&add_kernel, 1, 1, &one, s));
+        DONE(cudaEventRecord(fork, s));
+        DONE(cudaStreamWaitEvent(side, fork, 0));
+        DONE(cudaMemcpyAsync(seen, x, sizeof *x, cudaMemcpyDeviceToDevice, side));
+        DONE(start(&add_kernel, 1, 1, &ten, s));
+        if (!joined) {
+            GIVES(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined);
+            continue;
+        }
+        DONE(cudaEventRecord(join, side));
+        DONE(cudaStreamWaitEvent(s, join, 0));
+        DONE(start(&add_kernel, 1, 1, &ten, s));
+        cudaGraphExec_t exec = finish(s);
+        cr_assert_eq(status_of(side), cudaStreamCaptureStatusNone);
+        DONE(cudaGraphLaunch(exec, s));
+        DONE(cudaStreamSynchronize(s));
+        cr_assert_eq(read_int(x), 21);
+        cr_assert_eq(read_int(seen), 11, "between the two tens");
+        DONE(cudaGraphExecDestroy(exec));
+    }
+}
+
 /* Each of these calls is refused with `code` and ends the capture; the stream is then as before. */
 static void refuse_all(cudaStream_t s, int *x) {
     cudaStream_t other = new_stream();

@@ -304,6 +304,14 @@ static void try_gather(struct bed *b, int rows, int n) {
     if (n) ((int32_t *)index.data)[0] = rows; /* there is none */
     a = (struct op_args){.in = {tensor_random(&b->heap, 7, 4, rows, 2, 5, 7), index}, .out = {x}};
     check(b, OP_GATHER_ROWS, &a, 0, NULL);
+    /* part of an order: the last row lies behind its end */
+    struct step_block step = {.first = n / 2 + 1};
+    x.dims[0] = of_x.dims[0] = n - n / 2;
+    a = (struct op_args){.in = {images, labels, index}, .out = {x, of_x}, .step = &step};
+    check(b, OP_GATHER_SAMPLES, &a, 0, NULL);
+    a = (struct op_args){.in = {a.in[0], index}, .out = {x}, .step = &step};
+    a.in[0] = tensor_random(&b->heap, 7, 4, rows, 2, 5, 7);
+    check(b, OP_GATHER_ROWS, &a, 0, NULL);
 }
 
 static void products(struct bed *b) {

@@ -102,6 +102,37 @@ Test(emulated_train, a_users_program_too, .timeout = 240, .init = cli_folder_mak
     as_on_the_cpu("--dropout 0 --batch-size 12 --lr 0.05", 4);
 }
 
+/* How many items of these kinds the GPU was given in a run of so many steps. */
+static void count_items(int steps, const char *const kinds[3], int count[3]) {
+    struct cli c;
+    cli_run(&c,
+            "train --mode single --device cuda --data-dir d --quiet --model mlp --mlp-hidden 9 "
+            "--batch-size 4 --steps %d",
+            steps);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    for (int i = 0; i < 3; i++) {
+        count[i] = 0;
+        for (const char *at = c.err; (at = strstr(at, kinds[i])); at++)
+            count[i]++;
+    }
+    cli_free(&c);
+}
+
+/* Of 16 batches. Neither 5 nor 7 is a power of two, so both runs read the logs equally often. The
+ * launch of a graph waits for the one before: there is a wait for each. */
+Test(emulated_train, a_step_is_one_graph_and_brings_no_copy, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const kinds[3] = {": copy\n", ": wait\n", "write_value"};
+    int five[3], seven[3];
+    put_data(64, 4);
+    setenv("EMULATED_CUDA_TRACE", "1", 1);
+    count_items(5, kinds, five);
+    count_items(7, kinds, seven);
+    cr_expect_eq(seven[0] - five[0], 0, "%d copies in two steps", seven[0] - five[0]);
+    cr_expect_eq(seven[1] - five[1], 2, "%d graphs in two steps", seven[1] - five[1]);
+    cr_expect_eq(seven[2] - five[2], 2, "%d step blocks in two steps", seven[2] - five[2]);
+}
+
 Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const struct {

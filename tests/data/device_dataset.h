@@ -58,8 +58,8 @@ static inline void resident_arrives_whole(struct device *d) {
     device_dataset_free(NULL);
 }
 
-/* One epoch loaded in both ways gives the same batches: as floats from the loader, and as indices
- * from the loader with the pictures that reside on the device. */
+/* One epoch loaded in both ways gives the same batches: as floats from the loader, and made of the
+ * pictures that reside on the device, where its order was brought too. */
 static inline void resident_batches_equal_the_loaders(struct device *d) {
     struct dataset set = dataset_of(103, 28 * 28);
     struct loader_config c = {.set = &set,
@@ -74,30 +74,36 @@ static inline void resident_batches_equal_the_loaders(struct device *d) {
     struct loader *floats, *numbers;
     struct batch *want, *batch;
     struct device_dataset resident;
-    void *index, *x, *labels;
+    void *order, *step, *x, *labels;
+    const int32_t *rows;
     float *got = malloc(40 * 784 * sizeof *got);
     int32_t got_labels[40];
-    int steps = 0;
+    int steps = 0, room;
     MUST(loader_init(&floats, &c));
     MUST(device_dataset_init(&resident, d, &set));
     c.on_device = &resident;
     MUST(loader_init(&numbers, &c));
-    MUST(device_alloc(d, &index, sizeof got_labels, MEM_INPUT));
+    MUST(device_alloc(d, &step, sizeof(struct step_block), MEM_INPUT));
     MUST(device_alloc(d, &labels, sizeof got_labels, MEM_INPUT));
     MUST(device_alloc(d, &x, 40 * 784 * sizeof *got, MEM_INPUT));
     MUST(loader_start_epoch(floats, 2, 0));
     MUST(loader_start_epoch(numbers, 2, 0));
+    size_t samples = (size_t)loader_order(numbers, &rows, &room);
+    MUST(device_alloc(d, &order, (size_t)room * sizeof *rows, MEM_INPUT));
+    MUST(copy_to_device(device_compute(d), order, rows, samples * sizeof *rows));
     for (;; steps++) {
         MUST(loader_next(floats, &want));
         MUST(loader_next(numbers, &batch));
         if (!batch) break;
+        struct step_block block = {.first = batch->first};
         int n = batch->segments.n;
         const int dims[4] = {n, 1, 1, 784};
-        struct tensor i = tensor_plain(index, DTYPE_I32, 1, dims),
+        struct tensor i = tensor_plain(order, DTYPE_I32, 1, &room),
                       l = tensor_plain(labels, DTYPE_I32, 1, dims);
         struct tensor pixels = tensor_plain(x, DTYPE_F32, 4, dims);
-        MUST(copy_to_device(device_compute(d), index, batch->index, (size_t)n * 4));
-        MUST(device_dataset_gather(&resident, device_compute(d), &i, c.mean, c.std, &pixels, &l));
+        MUST(stream_write(device_compute(d), step, &block, sizeof block));
+        MUST(device_dataset_gather(&resident, device_compute(d), &i, step, c.mean, c.std, &pixels,
+                                   &l));
         MUST(copy_to_host(device_compute(d), got, x, (size_t)n * 784 * sizeof *got));
         MUST(copy_to_host(device_compute(d), got_labels, labels, (size_t)n * 4));
         MUST(stream_sync(device_compute(d)));

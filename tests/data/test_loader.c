@@ -71,6 +71,8 @@ static void check_batch(const struct loader_config *c, const struct batch *b, in
     cr_assert_eq(b->labels != NULL, !c->on_device);
     if (c->on_device)
         cr_assert(!memcmp(b->index, sample, (size_t)plan.n * sizeof *sample), "other samples");
+    else
+        cr_assert_eq(b->first, 0);
     for (int i = 0; i < plan.n && !c->on_device; i++) {
         cr_assert_eq(b->labels[i], labels[sample[i]]);
         for (int p = 0; p < PIXELS; p++) {
@@ -83,11 +85,21 @@ static void check_batch(const struct loader_config *c, const struct batch *b, in
 
 static int walk_epoch(struct loader *l, const struct loader_config *c, int epoch, int first) {
     int step = first;
+    const int32_t *order;
+    int room, count, rows = -1;
     cr_assert_eq(loader_start_epoch(l, epoch, first), OK, "%s", error_message());
+    count = loader_order(l, &order, &room);
+    cr_assert(c->on_device ? order && count <= room : !order && !count);
     for (struct batch *b; (b = next(l)); step++) {
         check_batch(c, b, epoch, step);
+        if (c->on_device) {
+            cr_assert(b->index == order + b->first &&
+                      (rows < 0 ? !step || first : b->first == rows));
+            rows = b->first + b->segments.n;
+        }
         loader_release(l, b);
     }
+    if (rows >= 0) cr_assert_eq(rows, count);
     cr_assert_null(next(l)); /* at the end of an epoch it stays there */
     return step;
 }
@@ -301,23 +313,25 @@ static void store_release(void *context, void *memory) {
     free(memory);
 }
 
+/* Of each slot a batch; or the indices of the 11 batches of an epoch. */
 Test(loader, staging_memory_is_the_callers, .timeout = 30, .init = tiny_make) {
     enum { SLOTS = 2 + LOADER_SPARE };
-    for (int left = 0; left < 2 * (SLOTS + 1); left++) {
-        struct loader_config c = config(2);
-        struct store s = {left % (SLOTS + 1), 0, 0};
-        struct loader *l;
-        c.on_device = left > SLOTS ? &resident : NULL;
-        c.alloc = store_alloc, c.release = store_release, c.context = &s;
-        int code = loader_init(&l, &c);
-        cr_assert_eq(code, left % (SLOTS + 1) < SLOTS ? ERR_MEMORY : OK);
-        cr_assert_eq(s.bytes, c.on_device ? 40u : 256u + 40u, "%zu bytes a batch", s.bytes);
-        cr_assert((l != NULL) == (code == OK));
-        if (l) walk_epoch(l, &c, 0, 0);
-        if (l) cr_assert_eq(s.open, SLOTS);
-        loader_free(l);
-        cr_assert_eq(s.open, 0, "%d left open", s.open);
-    }
+    for (int on_device = 0; on_device < 2; on_device++)
+        for (int left = 0, pieces = on_device ? 1 : SLOTS; left <= pieces; left++) {
+            struct loader_config c = config(2);
+            struct store s = {left, 0, 0};
+            struct loader *l;
+            c.on_device = on_device ? &resident : NULL;
+            c.alloc = store_alloc, c.release = store_release, c.context = &s;
+            int code = loader_init(&l, &c);
+            cr_assert_eq(code, left < pieces ? ERR_MEMORY : OK);
+            cr_assert_eq(s.bytes, on_device ? 11 * 40u : 256u + 40u, "%zu bytes", s.bytes);
+            cr_assert((l != NULL) == (code == OK));
+            if (l) walk_epoch(l, &c, 0, 0);
+            if (l) cr_assert_eq(s.open, pieces);
+            loader_free(l);
+            cr_assert_eq(s.open, 0, "%d left open", s.open);
+        }
 }
 
 Test(loader, bad_configurations_are_named, .timeout = 30, .init = tiny_make) {

@@ -111,8 +111,8 @@ static void batches_are_the_data(struct device *d, const struct dataset *set) {
             expect_batch(set, place->index, n, batch->pixels,
                          set->outputs ? (const void *)batch->targets : batch->labels, "host");
             MUST(copy_to_device(device_compute(d), index, place->index, (size_t)n * 4));
-            MUST(device_dataset_gather(&resident, device_compute(d), &i, c.mean, c.std, &pixels,
-                                       &labels));
+            MUST(device_dataset_gather(&resident, device_compute(d), &i, NULL, c.mean, c.std,
+                                       &pixels, &labels));
             MUST(copy_to_host(device_compute(d), got, x, (size_t)n * each * 4));
             MUST(copy_to_host(device_compute(d), got_y, y, (size_t)n * width * 4));
             MUST(stream_sync(device_compute(d)));

@@ -159,11 +159,13 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = OF(4, DTYPE_U64, 2, 100, 4, 0, 0);
         break;
     case OP_GATHER_SAMPLES:
+        a.step = NULL;
         a.in[0] = OF(0, DTYPE_U8, 4, 50, 3, 9, 8), a.in[1] = OF(1, DTYPE_U8, 1, 50, 0, 0, 0);
         a.in[2] = OF(2, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 4, N, 3, 9, 8), a.out[1] = OF(5, DTYPE_I32, 1, N, 0, 0, 0);
         break;
     case OP_GATHER_ROWS:
+        a.step = NULL;
         a.in[0] = F(0, 3, 50, 3, 9, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 3, N, 3, 9, 0);
         break;

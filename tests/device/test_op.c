@@ -165,6 +165,10 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_GATHER_SAMPLES, a.p.gather.std = INFINITY, "std is infinite");
     REFUSE(OP_GATHER_SAMPLES, a.p.gather.mean = NAN, "the mean is no number");
     REFUSE(OP_GATHER_SAMPLES, a.in[1].dtype = DTYPE_I32, "labels of the set are bytes");
+    ACCEPT(OP_GATHER_SAMPLES, (a.step = a_step, a.in[2].dims[0] += 17));
+    REFUSE(OP_GATHER_SAMPLES, (a.step = a_step, a.in[2].dims[0] -= 1), "fewer places than rows");
+    ACCEPT(OP_GATHER_ROWS, (a.step = a_step, a.in[1].dims[0] += 17));
+    REFUSE(OP_GATHER_ROWS, (a.step = a_step, a.in[1].dims[0] -= 1), "fewer places than rows");
 }
 
 Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {

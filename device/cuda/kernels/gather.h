@@ -10,9 +10,28 @@
 
 #include "device/cuda/kernels/kernel.h"
 
+/* The index of the rows: of one batch, or with a step block of all batches of an epoch. */
+struct row_index {
+    const int32_t *place;
+    int32_t places;
+    const struct step_block *step; /* NULL: row n is place n */
+};
+
+static inline struct row_index row_index_of(const struct op_args *a, const struct tensor *index) {
+    struct row_index r = ZEROED;
+    r.place = (const int32_t *)index->data, r.places = index->dims[0], r.step = a->step;
+    return r;
+}
+
+/* The index of row n; -1 where there is no such place. */
+DUET_HD int32_t row_index_at(const struct row_index *r, uint32_t n) {
+    int64_t at = (r->step ? r->step->first : 0) + (int64_t)n;
+    return at >= 0 && at < r->places ? r->place[at] : -1;
+}
+
 struct gather {
     const uint8_t *images, *labels;
-    const int32_t *index;
+    struct row_index index;
     float *x;
     int32_t *x_labels;
     int32_t rows;     /* pictures of the data set */
@@ -27,12 +46,12 @@ struct gather {
 /* Returns 0 for a batch of more than 2^31 pixels, whose indices would not fit. */
 static inline int gather_of(const struct op_args *a, struct gather *g) {
     size_t count = tensor_sample_count(&a->in[0]), quads = (count + 3) / 4;
-    size_t n = (size_t)a->in[2].dims[0];
+    size_t n = (size_t)a->out[0].dims[0];
     const struct gather none = ZEROED;
     *g = none;
     if (count >= (size_t)1 << 31 || n * quads >= (size_t)1 << 29) return 0;
     g->images = (const uint8_t *)a->in[0].data, g->labels = (const uint8_t *)a->in[1].data;
-    g->index = (const int32_t *)a->in[2].data;
+    g->index = row_index_of(a, &a->in[2]);
     g->x = tensor_f32(&a->out[0]), g->x_labels = (int32_t *)a->out[1].data;
     g->rows = a->in[0].dims[0];
     g->count = (uint32_t)count, g->quads = (uint32_t)quads;
@@ -89,7 +108,7 @@ DUET_HD void gather_quad(const struct gather *g, int32_t picture, int known, uin
 DUET_HD void k_gather_samples(const struct gather *g, struct place at) {
     for (size_t q = place_first(at); q < g->all_quads; q += place_stride(at)) {
         uint32_t quad, n = divide(g->by_quads, (uint32_t)q, &quad);
-        int32_t picture = g->index[n];
+        int32_t picture = row_index_at(&g->index, n);
         int known = picture >= 0 && picture < g->rows;
         gather_quad(g, picture, known, 4 * quad, g->x + (size_t)n * g->count + 4 * quad);
         if (quad == 0) g->x_labels[n] = known ? (int32_t)g->labels[picture] : -1;
@@ -100,7 +119,7 @@ DUET_HD void k_gather_samples(const struct gather *g, struct place at) {
  * row. */
 struct gather_rows {
     const uint32_t *x;
-    const int32_t *index;
+    struct row_index index;
     uint32_t *y;
     int32_t rows; /* of x */
     size_t all;   /* numbers of y; below 2^31 */
@@ -109,11 +128,11 @@ struct gather_rows {
 
 /* Returns 0 for 2^31 numbers or more, whose indices would not fit. */
 static inline int gather_rows_of(const struct op_args *a, struct gather_rows *g) {
-    size_t count = tensor_sample_count(&a->in[0]), n = (size_t)a->in[1].dims[0];
+    size_t count = tensor_sample_count(&a->in[0]), n = (size_t)a->out[0].dims[0];
     const struct gather_rows none = ZEROED;
     *g = none;
     if (count >= (size_t)1 << 31 || n * count >= (size_t)1 << 31) return 0;
-    g->x = (const uint32_t *)a->in[0].data, g->index = (const int32_t *)a->in[1].data;
+    g->x = (const uint32_t *)a->in[0].data, g->index = row_index_of(a, &a->in[1]);
     g->y = (uint32_t *)a->out[0].data;
     g->rows = a->in[0].dims[0], g->all = n * count;
     g->by_count = divider_of((uint32_t)count);
@@ -124,7 +143,7 @@ static inline int gather_rows_of(const struct op_args *a, struct gather_rows *g)
 DUET_HD void k_gather_rows(const struct gather_rows *g, struct place at) {
     for (size_t e = place_first(at); e < g->all; e += place_stride(at)) {
         uint32_t column, n = divide(g->by_count, (uint32_t)e, &column);
-        int32_t row = g->index[n];
+        int32_t row = row_index_at(&g->index, n);
         int known = row >= 0 && row < g->rows;
         g->y[e] = known ? g->x[(size_t)row * g->by_count.d + column] : 0xffffffffu;
     }

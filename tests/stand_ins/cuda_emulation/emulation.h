@@ -308,8 +308,10 @@ struct CUevent_st {
     int foreign;               /* opened by a handle of another process */
     struct event_state *state; /* own, or in a memfd if interprocess */
     int fd;
-    /* the capture that recorded it last, if one did; only compared */
+    /* the capture that recorded it last, if one did, and on which stream; only compared */
     _Atomic(void *) captured_in;
+    struct CUstream_st *captured_on;
+    size_t captured_at; /* items of the branch in front of it */
     struct event_state own;
     struct CUevent_st *next_all;
 };
@@ -346,6 +348,10 @@ void item_hang(void) __attribute__((noreturn));            /* the same: never en
 void value_run_write(const struct item *item);             /* runtime_driver.c */
 void value_run_wait(const struct item *item, const struct gpu *gpu);
 cudaError_t capture_add(struct CUstream_st *stream, struct item *item); /* runtime_graph.c */
+/* An event was recorded as a point of the capture; a stream waits for such a point, which makes it
+ * a branch of the capture, or lets two branches meet. */
+void capture_mark(struct CUstream_st *stream, cudaEvent_t event);
+cudaError_t capture_wait(struct CUstream_st *stream, cudaEvent_t event);
 /* Refuses a call and invalidates what the stream captures. */
 cudaError_t capture_refuse(struct CUstream_st *stream, cudaError_t error);
 

@@ -138,8 +138,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
             item->u.event.event = e;
             return give(capture_add(s, item));
         }
-        atomic_store(&e->captured_in,
-                     s->capture); /* a point of the capture: a launch has nothing to do for it */
+        capture_mark(s, e); /* a point of the capture: a launch has nothing to do for it */
         return cudaSuccess;
     }
     if (flags) return give(cudaErrorInvalidValue); /* external records are for captures only */
@@ -158,12 +157,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
     if (!e || !s) return give(cudaErrorInvalidResourceHandle);
     if (flags & ~(unsigned)cudaEventWaitExternal) return give(cudaErrorInvalidValue);
     void *captured = atomic_load_explicit(&e->captured_in, memory_order_relaxed);
-    if (captured && captured == s->capture) return cudaSuccess; /* in order without a wait */
-    if (captured) {
-        fprintf(stderr, "emulated CUDA: a wait takes a second stream into a capture: one stream at "
-                        "a time is emulated\n");
-        return give(cudaErrorNotSupported);
-    }
+    if (captured) return give(capture_wait(s, e));
     if (s->capture && !(flags & cudaEventWaitExternal))
         return give(capture_refuse(s, cudaErrorStreamCaptureIsolation));
     if (!s->capture && flags) return give(cudaErrorInvalidValue);

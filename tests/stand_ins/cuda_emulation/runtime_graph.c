@@ -1,6 +1,10 @@
 /* Stream capture and graphs. While a stream captures, its items go to a list and are not run; a
- * launch of the graph enqueues copies of them. One stream at a time is captured, so a graph is a
- * straight line.
+ * launch of the graph enqueues copies of them, all on one stream.
+ *
+ * A second stream may take part: it waits for an event of the first, and the first waits for one
+ * of it before the end. What it is given meanwhile may run at any time between the two. Here it
+ * runs as late as it may, behind everything of the first stream up to the place where the two meet:
+ * whoever overwrites too early what the branch reads has other bits.
  *
  * A thread that captures in thread-local (or global) mode is refused every call that might wait or
  * that the capture does not see (allocations, syncs, queries). A refusal invalidates the capture:
@@ -25,6 +29,9 @@ struct capture {
     struct emulated_thread *thread; /* the thread that began it */
     int invalid;
     struct CUgraph_st *graph;
+    struct CUstream_st *origin, *branch; /* branch NULL: no second stream has taken part */
+    struct CUgraph_st late;              /* the branch's items since the two streams met */
+    int unjoined;                        /* 1: the branch has yet to be waited for */
 };
 
 static int append(struct CUgraph_st *g, struct item *item) {
@@ -49,11 +56,14 @@ static void empty(struct CUgraph_st *g) {
 static void invalidate(struct capture *c) {
     c->invalid = 1;
     empty(c->graph);
+    empty(&c->late);
 }
 
 cudaError_t capture_add(struct CUstream_st *s, struct item *item) {
     struct capture *c = s->capture;
-    if (!c->invalid && append(c->graph, item)) return cudaSuccess;
+    struct CUgraph_st *to = s == c->branch ? &c->late : c->graph;
+    if (s == c->branch) c->unjoined = 1;
+    if (!c->invalid && append(to, item)) return cudaSuccess;
     free(item);
     if (c->invalid) return cudaErrorStreamCaptureInvalidated;
     invalidate(c);
@@ -66,6 +76,48 @@ cudaError_t capture_refuse(struct CUstream_st *s, cudaError_t error) {
     if (c->invalid) return cudaErrorStreamCaptureInvalidated;
     invalidate(c);
     return error;
+}
+
+/* ---- a second stream ---- */
+
+void capture_mark(struct CUstream_st *s, cudaEvent_t event) {
+    event->captured_on = s;
+    event->captured_at = s->capture->late.count;
+    atomic_store(&event->captured_in, s->capture);
+}
+
+static cudaError_t branch_off(struct capture *c, struct CUstream_st *s) {
+    if (c->branch && c->branch != s) {
+        fprintf(stderr, "emulated CUDA: a third stream in a capture: two are emulated\n");
+        return cudaErrorNotSupported;
+    }
+    c->branch = s;
+    s->capture = c;
+    c->unjoined = 1;
+    return cudaSuccess;
+}
+
+/* The first stream waits for the first `count` items of the branch. */
+static cudaError_t meet(struct capture *c, size_t count) {
+    struct CUgraph_st *late = &c->late;
+    for (size_t i = 0; i < count; i++)
+        if (!append(c->graph, late->items[i])) return cudaErrorMemoryAllocation;
+    late->count -= count;
+    if (late->count) memmove(late->items, late->items + count, late->count * sizeof *late->items);
+    c->unjoined = late->count > 0;
+    return cudaSuccess;
+}
+
+/* The event is of a capture under way, or of one that has ended, which nobody may wait for. */
+cudaError_t capture_wait(struct CUstream_st *s, cudaEvent_t event) {
+    struct CUstream_st *from = event->captured_on;
+    struct capture *c = from->capture;
+    if (!c || c != event->captured_in) return cudaErrorCapturedEvent;
+    if (c->invalid) return cudaErrorStreamCaptureInvalidated;
+    if (s->capture && s->capture != c) return capture_refuse(s, cudaErrorStreamCaptureMerge);
+    if (!s->capture) return branch_off(c, s);
+    if (s != c->origin || from != c->branch) return cudaSuccess;
+    return meet(c, event->captured_at < c->late.count ? event->captured_at : c->late.count);
 }
 
 /* ---- capture ---- */
@@ -86,6 +138,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMo
     if (c) c->graph = calloc(1, sizeof *c->graph);
     if (!c || !c->graph) return free(c), give(cudaErrorMemoryAllocation);
     c->mode = mode;
+    c->origin = s;
     c->thread = &emulated_self;
     if (mode != cudaStreamCaptureModeRelaxed) emulated_self.capture = s;
     s->capture = c;
@@ -99,17 +152,24 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *out) {
     struct capture *c = s->capture;
     *out = NULL;
     if (!c) return give(cudaErrorIllegalState);
+    if (s == c->branch) return give(capture_refuse(s, cudaErrorStreamCaptureUnmatched));
     if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != &emulated_self) {
         invalidate(c);
         return give(cudaErrorStreamCaptureWrongThread);
     }
     if (emulated_self.capture == s) emulated_self.capture = NULL;
     s->capture = NULL;
-    if (!c->invalid)
-        *out = c->graph;
-    else
+    if (c->branch) c->branch->capture = NULL;
+    cudaError_t error = c->invalid    ? cudaErrorStreamCaptureInvalidated
+                        : c->unjoined ? cudaErrorStreamCaptureUnjoined
+                                      : cudaSuccess;
+    if (error != cudaSuccess) {
+        invalidate(c);
         free(c->graph);
-    cudaError_t error = c->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
+    } else {
+        *out = c->graph;
+        free(c->late.items);
+    }
     free(c);
     return give(error);
 }
