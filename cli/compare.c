@@ -73,6 +73,14 @@ static int write_files(struct run_files *files, const struct comparison *c, cons
     return code;
 }
 
+static void show_need(const struct comparison *c, enum run_mode mode) {
+    struct text text = {.used = 0};
+    char needs[NEED_WORDS];
+    text_add(&text, "%s does not fit into the memory of its devices%s", mode_title(mode),
+             need_words(&c->need[mode], needs));
+    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+}
+
 /* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
@@ -92,8 +100,7 @@ static void show(const struct comparison *c) {
     if (why) printf("DP was left out: %s\n", why);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         if (c->judged[mode]) verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
-        if (*c->full[mode])
-            printf("%s does not fit into the memory of its devices\n", mode_title(mode));
+        if (*c->full[mode]) show_need(c, mode);
     }
     if (*c->full[MODE_SINGLE] && c->reference == MODE_DDP)
         printf("there is no other run to compare DDP with\n");

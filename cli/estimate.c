@@ -68,7 +68,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
         int code = estimate_run(&base, &ways->run[i]);
         if (code) fail(code, "%s: %s", way_name(i), error_message());
         if (code == ERR_MEMORY) {
-            way_note_full(ways, full = i, width);
+            way_note_full(ways, full = i, &base, width);
             continue;
         }
         CHECK(code);

@@ -11,7 +11,7 @@
 #include "train/compare.h"
 #include "train/estimate.h"
 #include "train/max_batch.h"
-#include "train/shared_data.h"
+#include "train/need.h"
 
 /* ---- runs ---- */
 
@@ -26,25 +26,14 @@ static int by_job(void *context, const struct run_config *config, struct run_rec
     return result->signal ? fail(ERR_FAILED, "%s", error_message()) : code; /* no further run */
 }
 
-/* What the estimate says; 0 where it can say nothing. Pictures in files of one's own are of the
- * sizes that the open set has. */
+/* What the estimate says; 0 where it can say nothing. */
 static int guess(const struct run_config *config, int *batch) {
-    struct run_config c = *config;
+    struct run_config c;
     struct max_batch found;
-    struct dataset set;
+    int can;
     *batch = 0;
-    if (estimate_prepare(&c)) return OK;
-    if (*c.data_dir) {
-        CHECK(run_open_set(config, &set, 1));
-        c.model_options.sample = set.shape;
-        c.samples = set.count;
-        if (!c.model_options.classes) c.model_options.classes = set.classes;
-        if (c.model_options.classes < DATASET_CLASSES) c.model_options.classes = DATASET_CLASSES;
-        snprintf(c.dataset, sizeof c.dataset, "synthetic");
-        *c.data_dir = 0;
-        dataset_free(&set);
-    }
-    c.dry = 1;
+    CHECK(need_outline(config, &c, &can));
+    if (!can) return OK;
     CHECK(max_batch_find(&c, 0, by_estimate, NULL, &found));
     *batch = found.batch;
     return OK;

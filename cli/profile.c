@@ -71,7 +71,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
         base.warned = 1; /* once is enough */
         if (code == ERR_MEMORY && !result->signal) {
-            way_note_full(p, full = i, width);
+            way_note_full(p, full = i, &base, width);
             continue;
         }
         if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */

@@ -65,10 +65,11 @@ const struct run_record *way_run(const struct ways *all, int way) {
 
 /* ---- what fits ---- */
 
-void way_note_full(struct ways *all, int way, int width) {
+void way_note_full(struct ways *all, int way, const struct run_config *config, int width) {
     struct text text = {.used = 0};
     snprintf(all->full[way], sizeof all->full[way], "%s", error_message());
     record_free(&all->run[way]);
+    all->need[way] = need_of(config);
     text_add(&text, "%s", all->full[way]);
     printf("\n%s does not fit:\n", ways[way].name);
     text_wrap(stdout, width, 2, 2, text.words);
@@ -91,8 +92,9 @@ void ways_show_what_fits(const struct ways *all, int width) {
     text_wrap(stdout, width, 0, 2, "what fits where");
     for (int i = 0; i < WAYS; i++) {
         struct text text = {.used = 0};
+        char needs[NEED_WORDS];
         if (*all->full[i])
-            text_add(&text, "%s: does not fit", ways[i].name);
+            text_add(&text, "%s: does not fit%s", ways[i].name, need_words(&all->need[i], needs));
         else if (way_run(all, i))
             fits(&text, i, way_run(all, i));
         if (text.used) text_wrap(stdout, width, 2, 4, text.words);

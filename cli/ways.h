@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "trace/link.h"
 #include "trace/record.h"
-#include "train/run.h"
+#include "train/need.h"
 
 enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
 
@@ -26,6 +26,7 @@ void way_apply(int way, struct run_config *config);
 struct ways {
     struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
     char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
+    struct need need[WAYS];       /* what such a one would hold */
 };
 
 /* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
@@ -36,9 +37,9 @@ void ways_free(struct ways *ways);
 /* The run of a way; NULL where there is none. */
 const struct run_record *way_run(const struct ways *ways, int way);
 
-/* The way has failed with ERR_MEMORY: keeps the error and forgets the rest, so that the others go
- * on, and prints what it held when it asked for more. */
-void way_note_full(struct ways *ways, int way, int width);
+/* The run of a way with these settings has failed with ERR_MEMORY: keeps the error and forgets the
+ * rest, so that the others go on, and prints what it held when it asked for more. */
+void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
 /* Prints which ways fit into the memory that the devices have. */
 void ways_show_what_fits(const struct ways *ways, int width);

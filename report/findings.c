@@ -73,8 +73,11 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
             rest += (double)dp->device[d].memory.at_peak[c] / (dp->devices - 1);
         part[part_of_memory(c)] += (double)dp->device[0].memory.at_peak[c] - rest;
     }
-    text_add(&text, "Device 0 of DP holds %s at its peak over the mean of the others",
-             signed_bytes(all, bytes));
+    if (fabs(all) < 0.5)
+        text_add(&text, "At its peak device 0 of DP holds as much as the others on average");
+    else
+        text_add(&text, "At its peak device 0 of DP holds %s %s than the others on average",
+                 bytes_words(fabs(all), bytes), all > 0 ? "more" : "less");
     for (int i = 0; i < PARTS; i++) {
         text_add(&text, "%s %s %s", i ? "," : ":", part_names[i], signed_bytes(part[i], bytes));
         if (all >= 1 && fabs(part[i]) >= 0.5) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
@@ -99,7 +102,8 @@ static void time_excess(const struct page *page, const struct run_record *dp) {
         sentence(page, &text);
         return;
     }
-    text_add(&text, "It is busy %.3f ms a step with what the others do not do or do in less time:",
+    text_add(&text,
+             "It is busy for %.3f ms a step with what the others do not do or do in less time:",
              all * 1e-6);
     for (int i = 0; i < PARTS; i++)
         if (part[i] > 0)

@@ -146,6 +146,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         if (code == ERR_MEMORY && !result->signal) {
             snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
             record_free(&c->run[mode]);
+            c->need[mode] = need_of(&one);
             if (mode == c->reference) c->reference = next_reference(&c->config, mode);
             continue;
         }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "train/job.h"
+#include "train/need.h"
 #include "train/verdict.h"
 
 struct comparison {
@@ -17,7 +18,8 @@ struct comparison {
     struct verdict verdict[MODE_COUNT]; /* each mode against the reference, whose own is unused */
     int judged[MODE_COUNT];             /* 1: the verdict is there */
     char full[MODE_COUNT]
-             [ERROR_BYTES]; /* the error of a mode that did not fit its devices; or "" */
+             [ERROR_BYTES];       /* the error of a mode that did not fit its devices; or "" */
+    struct need need[MODE_COUNT]; /* what such a mode would hold */
 };
 
 /* Runs all of it; the jobs print their progress. Zero *c before, and comparison_free it afterwards,

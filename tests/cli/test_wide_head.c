@@ -76,7 +76,8 @@ Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_f
     cr_expect(
         matches(c.out, "^DP does not fit:$") && strstr(c.out, "held: gathered output ") &&
             matches(c.out, "^DP, loss in forward: 4 devices") &&
-            matches(c.out, "^DDP: 4 devices") && matches(c.out, "^  DP: does not fit$") &&
+            matches(c.out, "^DDP: 4 devices") &&
+            matches(c.out, "^  DP: does not fit: it needs at least 15\\.[0-9]+ MiB on device 0 ") &&
             matches(c.out, "^  DP, loss in forward: fits, with at most [0-9.]+ MiB of 12 MiB") &&
             matches(c.out, "^  DDP: fits, with at most [0-9.]+ MiB of 12 MiB on a device$"),
         "%s", c.out);
@@ -88,7 +89,7 @@ Test(cli_wide_head, profile_goes_on_with_what_fits, .timeout = 60, .init = cli_f
 }
 
 /* compare judges the modes that fit. Beside device 0, DP holds 2 x 880,000 + 4 x 1,280,000 bytes;
- * DDP holds adam's state there as well, 2 x 880,000 more. */
+ * DDP holds adam's state there as well, 2 x 880,000 more, and 1 MiB of scratch: 9.24 MiB. */
 Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
@@ -101,7 +102,8 @@ Test(cli_wide_head, compare_goes_on_with_what_fits, .timeout = 60, .init = cli_f
               "%s", c.err);
     cr_expect(matches(c.out, "^ +single +DP x 4$") &&
                   matches(c.out, "^DP = single: identical to the bit after 2 steps") &&
-                  matches(c.out, "^DDP does not fit into the memory of its devices$"),
+                  matches(c.out, "^DDP does not fit into the memory of its devices: it needs at "
+                                 "least 9\\.[0-9]+ MiB on$"),
               "%s", c.out);
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "ddp/does_not_fit"), "out of memory on device"));
@@ -120,10 +122,12 @@ Test(cli_wide_head, compare_goes_on_without_single, .timeout = 60, .init = cli_f
     cli_run(&c, "compare " COMMON " --device-memory 18M --steps 2 --quiet --json j");
     cr_expect(c.status == 1 && matches(c.err, "^duet: single: .*out of memory on device 0: "), "%s",
               c.err);
-    cr_expect(matches(c.out, "^ +DP x 4 +DDP x 4$") && matches(c.out, "^speed-up over DP +1.00 ") &&
-                  matches(c.out, "^single does not fit into the memory of its devices$") &&
-                  matches(c.out, "^DDP = DP: identical to the bit after 2 steps"),
-              "%s", c.out);
+    cr_expect(
+        matches(c.out, "^ +DP x 4 +DDP x 4$") && matches(c.out, "^speed-up over DP +1.00 ") &&
+            matches(c.out,
+                    "^single does not fit into the memory of its devices: it needs at least ") &&
+            matches(c.out, "^DDP = DP: identical to the bit after 2 steps"),
+        "%s", c.out);
     struct json *root = json_of("j");
     cr_expect(strstr(json_text(root, "single/does_not_fit"), "out of memory on device 0"));
     cr_expect_str_eq(json_text(root, "ddp/verdict/verdict"), "identical");
@@ -136,10 +140,12 @@ Test(cli_wide_head, compare_goes_on_without_single, .timeout = 60, .init = cli_f
               "%s%s", c.out, c.err);
     cli_free(&c);
     cli_run(&c, "compare " COMMON " --device-memory 12M --steps 2 --quiet");
-    cr_expect(c.status == 1 && matches(c.out, "^ +DDP x 4$") &&
-                  matches(c.out, "^DP does not fit into the memory of its devices$") &&
-                  strstr(c.out, "there is no other run to compare DDP with"),
-              "%s%s", c.out, c.err);
+    cr_expect(
+        c.status == 1 && matches(c.out, "^ +DDP x 4$") &&
+            matches(c.out,
+                    "^DP does not fit into the memory of its devices: it needs at least 15\\.") &&
+            strstr(c.out, "there is no other run to compare DDP with"),
+        "%s%s", c.out, c.err);
     cli_free(&c);
     cli_fails(1, "single: out of memory on device 0", "compare " COMMON " --device-memory 4M");
 }
