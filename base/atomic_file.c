@@ -61,6 +61,14 @@ static int follow_links(char **path, int *descriptor) {
     return -1;
 }
 
+char *atomic_target(const char *path) {
+    int descriptor = -1;
+    char *target = strdup(path);
+    if (target && !follow_links(&target, &descriptor) && descriptor < 0) return target;
+    free(target);
+    return NULL;
+}
+
 /* ---- the unnamed file ---- */
 
 /* The path that a file of this name would have in the temporary folder; NULL: no memory. */

@@ -52,6 +52,10 @@ int atomic_open(struct atomic_file *f, const char *path);
  * that is killed meanwhile leaves nothing. For files that are written anew again and again. */
 int atomic_open_again(struct atomic_file *f, const char *path);
 
+/* The path of the file that would be replaced, links followed, which the caller frees. NULL: `path`
+ * leads to a descriptor of this process, or nowhere, or there is no memory. */
+char *atomic_target(const char *path);
+
 /* Syncs and closes the file and puts it in place. ERR_FAILED: that did not succeed; the old file is
  * then still there, and the error says where the new content is. */
 int atomic_commit(struct atomic_file *f);

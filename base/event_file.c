@@ -134,8 +134,10 @@ static int make_folder(const char *folder, size_t *existed) {
         if (folder[i] != '/' && folder[i]) continue;
         path[i] = 0;
         if (mkdir(path, 0777)) {
-            if (errno != EEXIST && stat(path, &about))
-                error = errno;
+            int why =
+                errno; /* a folder of a disk that is read-only, say, may be there all the same */
+            if (why != EEXIST && stat(path, &about))
+                error = why;
             else
                 *existed = i;
         }

@@ -7,11 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/program.h"
+#include "base/unnamed_file.h"
 #include "cli/flag_table.h"
 #include "cli/say.h"
+#include "models/sequential.h"
 #include "train/compare.h"
 
 enum { MOST_FLAGS = 200 }; /* rows of the table, with its headings */
@@ -31,39 +34,46 @@ static const struct flag *find(const char *word) {
     return NULL;
 }
 
+/* The real path of the file that will be made at `target`, which is no link. */
+static int file_to_make(const char *target, char real[PATH_MAX]) {
+    char *folder = path_folder(target);
+    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+    int found = folder && realpath(folder, real) && strlen(real) + strlen(name) + 2 <= PATH_MAX;
+    free(folder);
+    if (found) strcat(strcat(real, "/"), name);
+    return found;
+}
+
 /* The file that a path leads to, which atomic_open would replace: the real path of a file that
- * exists, or of the folder in which it will be made. Returns 0 where two outputs cannot replace
- * each other's file (a device, a pipe), and where there can be no file: opening it will say why. */
+ * exists, or of one that will be made, also behind a link that leads to none yet. Returns 0 where
+ * two outputs cannot replace each other's file (a device, a pipe), and where there can be no file:
+ * opening it will say why. */
 static int file_of(const char *path, char real[PATH_MAX]) {
     struct stat s;
-    char folder[PATH_BYTES];
     if (!stat(path, &s)) return S_ISREG(s.st_mode) && realpath(path, real);
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    const char *name = slash ? path + (slash - folder) + 1 : path;
-    if (slash) slash[slash == folder] = 0; /* "/x" lies in "/" */
-    if (!realpath(slash ? folder : ".", real) || strlen(real) + strlen(name) + 2 > PATH_MAX)
-        return 0;
-    strcat(strcat(real, "/"), name);
-    return 1;
+    char *target = atomic_target(path);
+    int found = target && file_to_make(target, real);
+    free(target);
+    return found;
 }
 
 /* Refuses two outputs that go to the same file: the later would replace the earlier unnoticed.
- * Weights may be saved to the file that they came from, and a checkpoint replaces the one from
- * which the run goes on. */
+ * So would an output that goes to an input. But weights may be saved to the file that they came
+ * from, and a checkpoint replaces the one from which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
-    enum { INIT_FROM, RESUME, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
-    const char *const names[] = {"--init-from",  "--resume",   "--save",
-                                 "--checkpoint", "--log-loss", "--json",
-                                 "--trace",      "--report",   "--csv"};
-    const char *const paths[] = {config->init_from,  config->resume,   config->save,
-                                 config->checkpoint, config->log_loss, config->json,
-                                 config->trace,      config->report,   config->csv};
+    enum { INIT_FROM, RESUME, MODEL, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
+    const struct sequential *model = sequential_of(config->model_options.own);
+    const char *const names[] = {"--init-from", "--resume", "--model", "--save",   "--checkpoint",
+                                 "--log-loss",  "--json",   "--trace", "--report", "--csv"};
+    const char *const paths[] = {config->init_from, config->resume,     model ? model->path : "",
+                                 config->save,      config->checkpoint, config->log_loss,
+                                 config->json,      config->trace,      config->report,
+                                 config->csv};
     static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {
         if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
-        for (int j = INIT_FROM; i > RESUME && j < i; j++) {
+        for (int j = INIT_FROM; i > MODEL && j < i; j++) {
             int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
             if (*real[i] && !replaces && !strcmp(real[i], real[j]))
                 return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j],

@@ -19,6 +19,7 @@ struct pictures {
 static int open_picture(void *context, const char *name, FILE **file) {
     struct pictures *p = context;
     char path[PATH_MAX];
+    atomic_abandon(&p->file); /* the last one, where drawing it has failed */
     snprintf(path, sizeof path, "%s/%s", p->folder, name);
     CHECK(atomic_open(&p->file, path));
     *file = p->file.file;
@@ -32,10 +33,22 @@ static int close_picture(void *context) {
     return code;
 }
 
-/* A folder that takes no file is noticed at once. */
-static int try_folder(struct report *r, const char *folder) {
+/* Pictures that are there and cannot be replaced are noticed at once. The first is opened in any
+ * case: a folder may take no file at all. */
+static int try_pictures(const char *folder) {
     struct pictures try = {.folder = folder};
+    char names[PAGE_PICTURES][PICTURE_NAME], path[PATH_MAX];
+    int code = OK, count = page_picture_names(names);
     FILE *file;
+    for (int i = 0; i < count && !code; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (i == 0 || !access(path, F_OK)) code = open_picture(&try, names[i], &file);
+    }
+    atomic_abandon(&try.file);
+    return code;
+}
+
+static int try_folder(struct report *r, const char *folder) {
     struct stat s;
     if (mkdir(folder, 0777) == 0)
         r->made = 1;
@@ -44,9 +57,7 @@ static int try_folder(struct report *r, const char *folder) {
     else if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
         return fail(ERR_FAILED, "--pictures: %s: is no folder: name a folder for the pictures",
                     folder);
-    int code = open_picture(&try, "memory.svg", &file);
-    atomic_abandon(&try.file);
-    return code;
+    return try_pictures(folder);
 }
 
 int report_open(struct report *r, const struct run_config *config) {

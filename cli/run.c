@@ -156,7 +156,7 @@ int command_run(int argc, char **argv, const struct duet_model *own) {
     if (code) return report_error(code);
     for (int attempt = 0;; attempt++) {
         code = run_once(&w, attempt, &result);
-        if (!code) return 0;
+        if (!code) return w.output.lost ? error_exit_status(ERR_FAILED) : 0;
         report_error(code);
         if (attempt >= w.restarts || result.signal || code == ERR_USAGE || code == ERR_READER)
             return result.exit_status;

@@ -77,7 +77,7 @@ static int open_file(const struct run_output *o, int rank, int stream) {
 
 static int make_folder(const char *path) {
     if (!mkdir(path, 0777) || errno == EEXIST) return OK;
-    return fail_system(errno, "--log-dir: %s", path);
+    return fail_errno(ERR_FAILED, errno, "--log-dir: %s", path);
 }
 
 static int make_folders(struct run_output *o, int ranks, int attempt) {
@@ -92,7 +92,7 @@ static int make_folders(struct run_output *o, int ranks, int attempt) {
         for (int s = 0; s < STREAMS; s++) {
             if (!((o->redirect[r] | o->tee[r]) >> s & 1)) continue;
             int fd = open_file(o, r, s);
-            if (fd < 0) return fail_system(errno, "--log-dir: %s/%s", path, NAMES[s]);
+            if (fd < 0) return fail_errno(ERR_FAILED, errno, "--log-dir: %s/%s", path, NAMES[s]);
             close(fd);
         }
     }
@@ -102,36 +102,58 @@ static int make_folders(struct run_output *o, int ranks, int attempt) {
 /* ---- the process that copies ---- */
 
 struct stream {
-    int from, file, to; /* file -1: none */
+    const struct run_output *output;
+    int rank, number;   /* whose stream it is: 0 stdout, 1 stderr */
+    int from, file, to; /* file -1: none; to -1: the reader has gone */
     char prefix[64], line[LINE];
     size_t used;
+    int lost; /* 1: something could not be written */
 };
 
-static void write_all(int fd, const char *text, size_t bytes) {
+static int write_all(int fd, const char *text, size_t bytes) {
     while (bytes > 0) {
         ssize_t wrote = write(fd, text, bytes);
-        if (wrote < 0 && errno != EINTR) return; /* nobody reads any more */
+        if (wrote < 0 && errno == EAGAIN) { /* whoever shares the terminal wants it so */
+            struct pollfd polled = {.fd = fd, .events = POLLOUT};
+            poll(&polled, 1, -1);
+        }
+        if (wrote < 0 && errno != EINTR && errno != EAGAIN) return -1;
         if (wrote < 0) continue;
         text += wrote;
         bytes -= (size_t)wrote;
     }
+    return 0;
+}
+
+/* To *fd, unless it is -1. If that fails, it says so, once: *fd becomes -1, and nothing more is
+ * written there. Returns 1 if bytes were lost. A reader that has gone is no failure. */
+static int put(const struct stream *s, int *fd, const char *text, size_t bytes) {
+    char path[4200] = "what is printed here";
+    if (*fd < 0 || !write_all(*fd, text, bytes)) return 0;
+    int error = errno;
+    if (fd == &s->file) file_of(s->output, s->rank, s->number, path, sizeof path);
+    *fd = -1;
+    if (error == EPIPE) return 0;
+    fprintf(stderr, "%s: --tee: %s: %s: it lacks what rank %d prints from here on\n",
+            program_name(), path, strerror(error), s->rank);
+    return 1;
 }
 
 /* One write a line, so that the lines of ranks do not mix. */
-static void print_line(struct stream *s, size_t length) {
+static int print_line(struct stream *s, size_t length) {
     char out[LINE + 72];
     int used = snprintf(out, sizeof out, "%s", s->prefix);
     memcpy(out + used, s->line, length);
     if (!length || s->line[length - 1] != '\n') out[used + (int)length++] = '\n';
-    write_all(s->to, out, (size_t)used + length);
+    return put(s, &s->to, out, (size_t)used + length);
 }
 
 static void take(struct stream *s, const char *text, size_t bytes) {
-    if (s->file >= 0) write_all(s->file, text, bytes);
+    s->lost |= put(s, &s->file, text, bytes);
     for (size_t i = 0; i < bytes; i++) {
         s->line[s->used++] = text[i];
         if (text[i] != '\n' && s->used < LINE) continue;
-        print_line(s, s->used);
+        s->lost |= print_line(s, s->used);
         s->used = 0;
     }
 }
@@ -145,7 +167,7 @@ static int copy_some(struct stream *s, size_t most) {
 }
 
 static void end_stream(struct stream *s) {
-    if (s->used) print_line(s, s->used);
+    if (s->used) s->lost |= print_line(s, s->used);
     close(s->from);
     s->from = -1; /* poll skips it from now on */
 }
@@ -160,8 +182,8 @@ static void copy_rest(struct stream *s) {
 }
 
 /* Until nobody holds a pipe any more, or until `running` hangs up behind the last rank: a process
- * that a rank left behind may hold a pipe open for ever. */
-static void pump(struct stream *streams, int count, int running) {
+ * that a rank left behind may hold a pipe open for ever. Returns 1 if something was lost. */
+static int pump(struct stream *streams, int count, int running) {
     struct pollfd polled[MAX_DEVICES * STREAMS + 1];
     for (int open = count; open > 0;) {
         for (int i = 0; i < count; i++)
@@ -175,8 +197,12 @@ static void pump(struct stream *streams, int count, int running) {
             open--;
         }
     }
-    for (int i = 0; i < count; i++)
+    int lost = 0;
+    for (int i = 0; i < count; i++) {
         copy_rest(&streams[i]);
+        lost |= streams[i].lost;
+    }
+    return lost;
 }
 
 static void close_pipes(struct run_output *o, int ranks) {
@@ -194,8 +220,7 @@ static void be_pump(struct stream *streams, int count, int running) {
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         signal(ignored[i], SIG_IGN);
-    pump(streams, count, running);
-    _exit(0);
+    _exit(pump(streams, count, running));
 }
 
 static int open_streams(struct run_output *o, int ranks, struct stream *streams, int *count) {
@@ -205,9 +230,16 @@ static int open_streams(struct run_output *o, int ranks, struct stream *streams,
             if (!(o->tee[r] >> s & 1)) continue;
             if (pipe2(ends, O_CLOEXEC)) return fail_system(errno, "--tee: pipe");
             o->pipes[r][s] = ends[1];
-            streams[*count] = (struct stream){
-                .from = ends[0], .file = o->folder ? open_file(o, r, s) : -1, .to = s + 1};
-            snprintf(streams[(*count)++].prefix, sizeof streams->prefix, "[%.40s%d]:", o->role, r);
+            struct stream *stream = &streams[(*count)++];
+            *stream = (struct stream){.output = o,
+                                      .rank = r,
+                                      .number = s,
+                                      .from = ends[0],
+                                      .file = o->folder ? open_file(o, r, s) : -1,
+                                      .to = s + 1};
+            if (o->folder && stream->file < 0)
+                return fail_system(errno, "--tee: %s of rank %d", NAMES[s], r);
+            snprintf(stream->prefix, sizeof stream->prefix, "[%.40s%d]:", o->role, r);
         }
     return OK;
 }
@@ -249,10 +281,15 @@ int run_output_begin(struct run_output *o, int ranks, int attempt) {
 /* As long as whoever reads the output takes for it: as a program that prints waits for its reader.
  * A signal to this command ends the wait. */
 void run_output_end(struct run_output *o, int ranks) {
+    int status = 0;
     close_pipes(o, ranks);
-    while (o->pump > 0 && waitpid(o->pump, NULL, 0) < 0 && errno == EINTR)
+    while (o->pump > 0 && waitpid(o->pump, &status, 0) < 0 && errno == EINTR)
         continue;
     o->pump = 0;
+    if (status) o->lost = 1;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "%s: --tee: signal %d ended the process that copies what ranks print\n",
+                program_name(), WTERMSIG(status));
 }
 
 int run_output_enter(const struct run_output *o, int rank) {

@@ -18,6 +18,7 @@ struct run_output {
     int pipes[MAX_DEVICES][2];                   /* what a rank writes to: stdout, stderr */
     pid_t pump;                                  /* copies from the pipes; 0: nobody */
     int running;                                 /* a pipe that is closed behind the last rank */
+    int lost; /* 1: some output could not be written, and a line has said so */
 };
 
 /* Reads the value of --redirects or --tee: 0 to 3 for all ranks, or "0:3,1:1" by rank. */

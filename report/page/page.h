@@ -48,13 +48,17 @@ struct page {
 /* Writes the page. ERR_MEMORY; errors of the file stay in the file. */
 int page_write(FILE *file, const struct page *page);
 
-/* Writes the pictures, each through open_file(context, "memory.svg", &file) and
- * close_file(context). Stops at the first failure of either. */
+/* Writes the pictures, each through open(context, "memory.svg", &file) and close(context). One of
+ * which either fails does not keep the others from being written; the error names the first. */
 struct picture_files {
     int (*open)(void *context, const char *name, FILE **file);
     int (*close)(void *context);
     void *context;
 };
+enum { PAGE_PICTURES = 17, PICTURE_NAME = 40 };
 int page_pictures(const struct page *page, const struct picture_files *files);
+
+/* The names of all pictures that a page may have; returns their number. */
+int page_picture_names(char names[PAGE_PICTURES][PICTURE_NAME]);
 
 #endif

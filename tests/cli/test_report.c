@@ -52,6 +52,12 @@ Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make
     cli_fails(1, "--pictures: no/p: the folder cannot be made|No such file",
               "train " TINY "--epochs 100000 --pictures no/p");
     cli_fails(2, "--json and --report|same file", "train " TINY "--json r --report ./r");
+    cr_assert_eq(symlink("r", "link"), 0); /* which leads to no file yet */
+    cli_fails(2, "--json and --report|same file", "train " TINY "--json link --report r");
+    cr_assert_eq(unlink("link"), 0);
+    put_norm_model("net.txt");
+    cli_fails(2, "--model and --json|same file", "train " TINY "--model net.txt --json ./net.txt");
+    files++;
     /* a disk that is full at the end; the other file is written */
     struct cli c;
     cli_run(&c, "train " TINY "--steps 1 --quiet --report /dev/full --json j");
@@ -59,9 +65,14 @@ Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make
     cli_free(&c);
     json_free(json_of("j"));
     cr_expect_eq(cli_files(), files + 1);
+    /* a picture that is there and cannot be replaced */
+    cr_assert_eq(mkdir("old", 0777), 0);
+    cr_assert_eq(close(open("old/matrix-dp.svg", O_CREAT | O_WRONLY, 0444)), 0);
+    cli_fails(1, "old/matrix-dp.svg|read-only", "compare " TINY "--epochs 100000 --pictures old");
+    cr_assert_eq(cli_files(), files + 2);
     /* what failed after the folder was made does not leave it behind */
     cli_fails(1, "out of memory", "train " TINY "--device-memory 2M --batch-size 32 --pictures p");
-    cr_expect_eq(cli_files(), files + 1);
+    cr_expect_eq(cli_files(), files + 2);
 }
 
 /* Without UTF-8, in 20 columns: the page is UTF-8 all the same. */

@@ -290,5 +290,24 @@ Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
     cli_fails(2, "--tee|RANK:0 to 3", "run --tee 0:1,2 true");
     cli_fails(2, "--standalone: takes no value", "run --standalone=1 true");
     cli_fails(2, "--log-dir: no value", "run --log-dir");
-    cli_fails(1, "--log-dir: /proc/nowhere", "run --log-dir /proc/nowhere --tee 1 true");
+    cli_fails(1, "--log-dir: /proc/nowhere: No such file or directory\n",
+              "run --log-dir /proc/nowhere --tee 1 true");
+}
+
+/* The disk of one rank's file is full: a line says so, and so does the status. Nothing else is
+ * lost. */
+Test(cli_run, a_full_disk, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cr_assert_eq(system("mkdir -p logs/attempt_0/0 && ln -s /dev/full logs/attempt_0/0/stdout.log"),
+                 0);
+    cli_run(&c, "run --nproc-per-node 2 --log-dir logs --tee 1 echo whole");
+    cr_expect_eq(c.status, 1, "%d", c.status);
+    cr_expect_not_null(strstr(c.err, "--tee: logs/attempt_0/0/stdout.log: No space left on device: "
+                                     "it lacks what rank 0 prints from here on\n"),
+                       "%s", c.err);
+    cr_expect(strstr(c.out, "0]:whole\n") && strstr(c.out, "1]:whole\n"), "%s", c.out);
+    cli_free(&c);
+    char *other = cli_read("logs/attempt_0/1/stdout.log", NULL);
+    cr_expect_str_eq(other, "whole\n");
+    free(other);
 }
