@@ -32,13 +32,16 @@ enum sequential_kind {
     SEQ_RELU,
     SEQ_TANH,
     SEQ_SIGMOID,
+    SEQ_SILU,
     SEQ_IDENTITY,
     SEQ_MAX_POOL2D,
     SEQ_AVG_POOL2D,
     SEQ_ADAPTIVE_AVG_POOL2D,
+    SEQ_ADAPTIVE_MAX_POOL2D,
     SEQ_DROPOUT,
     SEQ_DROPOUT2D,
     SEQ_FLATTEN,
+    SEQ_UNFLATTEN,
     SEQ_SOFTMAX,
     SEQ_LOG_SOFTMAX,
     SEQ_KINDS
@@ -52,7 +55,7 @@ struct sequential_item {
     int in, out;                /* channels or features */
     int kernel, stride, padding;
     int bias;
-    int height, width; /* of the output of an adaptive pool */
+    int height, width; /* of the output: of an adaptive pool, where 0 leaves it; of Unflatten */
     double eps, momentum, p;
     int layer; /* its number for duet_layer; -1: it is none */
 };

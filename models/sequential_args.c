@@ -81,16 +81,23 @@ static int whole(const char *text, const char **end, int *value) {
     return 1;
 }
 
+/* "(3, 3)": `count` numbers. */
+static int tuple(const char *at, int count, int *out) {
+    for (int i = 0; i < count; i++) {
+        const char *before = i ? ", " : "(";
+        if (strncmp(at, before, strlen(before)) || !whole(at + strlen(before), &at, &out[i]))
+            return 0;
+    }
+    return !strcmp(at, ")");
+}
+
 /* "3" or "(3, 3)". */
 static int pair(const char *text, int out[2]) {
     const char *at = text;
-    if (*at != '(') {
-        if (!whole(at, &at, &out[0]) || *at) return 0;
-        out[1] = out[0];
-        return 1;
-    }
-    return whole(at + 1, &at, &out[0]) && !strncmp(at, ", ", 2) && whole(at + 2, &at, &out[1]) &&
-           !strcmp(at, ")");
+    if (*at == '(') return tuple(at, 2, out);
+    if (!whole(at, &at, &out[0]) || *at) return 0;
+    out[1] = out[0];
+    return 1;
 }
 
 static const char *needed(struct args *a, const char *key) {
@@ -149,12 +156,27 @@ static void expect(struct args *a, const char *key, const char *one, const char 
 
 /* ---- kinds ---- */
 
+/* A size, or the words for none and for as much as leaves the picture its size. PyTorch refuses
+ * "same" with a stride. An even kernel would need more on one side than on the other. */
+static int take_padding(struct args *a, const struct sequential_item *item) {
+    for (int i = 0; i < a->count; i++) {
+        if (strcmp(a->key[i], "padding")) continue;
+        int same = !strcmp(a->value[i], "same");
+        if (!same && strcmp(a->value[i], "valid")) break;
+        *a->key[i] = 0;
+        if (same && (item->kernel % 2 == 0 || item->stride != 1))
+            refuse(a, "padding", "same", "needs an odd kernel_size and a stride of 1 here");
+        return same ? (item->kernel - 1) / 2 : 0;
+    }
+    return take_square(a, "padding", 0, 0);
+}
+
 static void read_conv(struct args *a, struct sequential_item *item) {
     item->in = take_int(a, "0");
     item->out = take_int(a, "1");
     item->kernel = take_square(a, "kernel_size", 1, -1);
     item->stride = take_square(a, "stride", 1, 1);
-    item->padding = take_square(a, "padding", 0, 0);
+    item->padding = take_padding(a, item);
     item->bias = take_bool(a, "bias", 1);
     expect(a, "dilation", "(1, 1)", "1");
     expect(a, "groups", "1", "1");
@@ -181,13 +203,36 @@ static void read_pool(struct args *a, struct sequential_item *item) {
     expect(a, "ceil_mode", "False", "False");
 }
 
+/* One side of an adaptive pool's output; None leaves it as it is, which 0 stands for. */
+static int side(const char **at, int *value) {
+    if (strncmp(*at, "None", 4)) return whole(*at, at, value) && *value >= 1;
+    *at += 4;
+    *value = 0;
+    return 1;
+}
+
 static void read_adaptive(struct args *a, struct sequential_item *item) {
-    const char *text = needed(a, "output_size");
-    int sides[2] = {0, 0};
-    if (text && (!pair(text, sides) || sides[0] < 1 || sides[1] < 1))
-        refuse(a, "output_size", text, "must be a size, as 1 or (2, 3)");
-    item->height = sides[0];
-    item->width = sides[1];
+    const char *text = needed(a, "output_size"), *at = text;
+    if (!text) return;
+    int two = *at == '(', good;
+    at += two;
+    good = side(&at, &item->height);
+    item->width = item->height;
+    if (two && good) good = !strncmp(at, ", ", 2);
+    if (two && good) at += 2, good = side(&at, &item->width) && *at++ == ')';
+    if (!good || *at) refuse(a, "output_size", text, "must be a size, as 1, (2, 3) or (None, 3)");
+}
+
+/* Features become pictures. */
+static void read_unflatten(struct args *a, struct sequential_item *item) {
+    expect(a, "dim", "1", "-1");
+    const char *text = needed(a, "unflattened_size");
+    int sides[3] = {1, 1, 1};
+    if (text && (!tuple(text, 3, sides) || sides[0] < 1 || sides[1] < 1 || sides[2] < 1 ||
+                 (double)sides[0] * sides[1] * sides[2] > INT32_MAX))
+        refuse(a, "unflattened_size", text, "must be channels, height and width, as (8, 4, 4)");
+    item->out = sides[0], item->height = sides[1], item->width = sides[2];
+    item->in = a->code ? 0 : sides[0] * sides[1] * sides[2];
 }
 
 static const char *const kinds[SEQ_KINDS] = {
@@ -198,13 +243,16 @@ static const char *const kinds[SEQ_KINDS] = {
     [SEQ_RELU] = "ReLU",
     [SEQ_TANH] = "Tanh",
     [SEQ_SIGMOID] = "Sigmoid",
+    [SEQ_SILU] = "SiLU",
     [SEQ_IDENTITY] = "Identity",
     [SEQ_MAX_POOL2D] = "MaxPool2d",
     [SEQ_AVG_POOL2D] = "AvgPool2d",
     [SEQ_ADAPTIVE_AVG_POOL2D] = "AdaptiveAvgPool2d",
+    [SEQ_ADAPTIVE_MAX_POOL2D] = "AdaptiveMaxPool2d",
     [SEQ_DROPOUT] = "Dropout",
     [SEQ_DROPOUT2D] = "Dropout2d",
     [SEQ_FLATTEN] = "Flatten",
+    [SEQ_UNFLATTEN] = "Unflatten",
     [SEQ_SOFTMAX] = "Softmax",
     [SEQ_LOG_SOFTMAX] = "LogSoftmax",
 };
@@ -221,25 +269,33 @@ static void read_args(struct args *a, struct sequential_item *item) {
     case SEQ_BATCH_NORM2D: read_norm(a, item); break;
     case SEQ_MAX_POOL2D:
     case SEQ_AVG_POOL2D: read_pool(a, item); break;
-    case SEQ_ADAPTIVE_AVG_POOL2D: read_adaptive(a, item); break;
+    case SEQ_ADAPTIVE_AVG_POOL2D:
+    case SEQ_ADAPTIVE_MAX_POOL2D: read_adaptive(a, item); break;
     case SEQ_DROPOUT:
     case SEQ_DROPOUT2D:
         item->p = take_number(a, "p", 0.5);
         if (item->p > 1) refuse(a, "p", "more than 1", "must be 0 to 1");
         take_bool(a, "inplace", 0);
         break;
-    case SEQ_RELU: take_bool(a, "inplace", 0); break;
+    case SEQ_RELU:
+    case SEQ_SILU: take_bool(a, "inplace", 0); break;
     case SEQ_FLATTEN:
         expect(a, "start_dim", "1", "1");
         expect(a, "end_dim", "-1", "3");
         break;
+    case SEQ_UNFLATTEN: read_unflatten(a, item); break;
     case SEQ_SOFTMAX:
     case SEQ_LOG_SOFTMAX: expect(a, "dim", "1", "-1"); break;
     default: break;
     }
 }
 
-static int unknown_kind(const struct sequential *s, int line) {
+static int unknown_kind(const struct sequential *s, int line, const char *text) {
+    if (!strncmp(text, "Embedding(", 10))
+        return sequential_fail(s, line,
+                               "an Embedding takes integers, and the samples of a data set "
+                               "are floats: in a program of your own there is "
+                               "duet_embedding");
     char known[SEQ_KINDS * 20] = "";
     for (int i = 0, used = 0; i < SEQ_KINDS; i++)
         used += snprintf(known + used, sizeof known - (size_t)used, i ? ", %s" : "%s", kinds[i]);
@@ -254,7 +310,7 @@ int sequential_read_layer(const struct sequential *s, const char *text, size_t l
     int kind = 0;
     while (kind < SEQ_KINDS && (strlen(kinds[kind]) != word || memcmp(kinds[kind], text, word)))
         kind++;
-    if (kind == SEQ_KINDS) return unknown_kind(s, item->line);
+    if (kind == SEQ_KINDS) return unknown_kind(s, item->line, text);
     if (text[length - 1] != ')')
         return sequential_fail(s, item->line, "its parentheses do not close in this line");
     item->kind = (enum sequential_kind)kind;

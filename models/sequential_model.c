@@ -70,8 +70,14 @@ static int through(const struct sequential *s, const struct sequential_item *ite
     case SEQ_MAX_POOL2D:
     case SEQ_AVG_POOL2D: return through_window(s, item, x);
     case SEQ_ADAPTIVE_AVG_POOL2D:
+    case SEQ_ADAPTIVE_MAX_POOL2D:
         if (x->flat) return misfit(s, item, x, "pictures");
-        x->height = item->height, x->width = item->width;
+        if (item->height) x->height = item->height;
+        if (item->width) x->width = item->width;
+        return OK;
+    case SEQ_UNFLATTEN:
+        if (!x->flat || x->channels != item->in) return misfit(s, item, x, takes);
+        *x = (struct shape){0, item->out, item->height, item->width};
         return OK;
     case SEQ_BATCH_NORM2D:
         return x->flat || x->channels != item->in ? misfit(s, item, x, takes) : OK;
@@ -92,7 +98,7 @@ static int through(const struct sequential *s, const struct sequential_item *ite
 static int takes_vectors(const struct sequential *s) {
     for (int i = 0; i < s->count; i++) {
         enum sequential_kind kind = s->items[i].kind;
-        if (kind == SEQ_LINEAR || kind == SEQ_BATCH_NORM1D) return 1;
+        if (kind == SEQ_LINEAR || kind == SEQ_BATCH_NORM1D || kind == SEQ_UNFLATTEN) return 1;
         if (kind == SEQ_FLATTEN || kind == SEQ_CONV2D || kind == SEQ_BATCH_NORM2D) return 0;
     }
     return 0;
@@ -121,7 +127,9 @@ static void guess_sample(const struct sequential *s, int sample[3]) {
     for (int i = s->count - 1; i >= 0; i--) {
         const struct sequential_item *item = &s->items[i];
         if (item->kind == SEQ_CONV2D || item->kind == SEQ_BATCH_NORM2D) channels[0] = item->in;
-        if (item->kind == SEQ_LINEAR || item->kind == SEQ_BATCH_NORM1D) vector = item->in;
+        if (item->kind == SEQ_LINEAR || item->kind == SEQ_BATCH_NORM1D ||
+            item->kind == SEQ_UNFLATTEN)
+            vector = item->in;
     }
     for (size_t i = 0; i < 2 * sizeof sides / sizeof *sides; i++) {
         int side = sides[i / 2], first = channels[0] == 3 && i < 4 ? sides[1 - i / 2] : side;
@@ -178,14 +186,27 @@ static void describe(duet_module *m, void *context) {
         register_layer(m, &s->items[i]);
 }
 
+/* A side of 0 stays as it is. */
+static duet_var *adaptive(duet_tape *t, const struct sequential_item *item, duet_var *x) {
+    int height = item->height, width = item->width;
+    if (x && !height) height = var_of(x)->value.dims[2];
+    if (x && !width) width = var_of(x)->value.dims[3];
+    return item->kind == SEQ_ADAPTIVE_AVG_POOL2D ? duet_adaptive_avg_pool2d(t, x, height, width)
+                                                 : duet_adaptive_max_pool2d(t, x, height, width);
+}
+
 static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_var *x) {
     switch (item->kind) {
     case SEQ_RELU: return duet_relu(t, x);
     case SEQ_TANH: return duet_tanh(t, x);
     case SEQ_SIGMOID: return duet_sigmoid(t, x);
+    case SEQ_SILU: return duet_multiply(t, x, duet_sigmoid(t, x));
     case SEQ_MAX_POOL2D: return duet_max_pool2d(t, x, item->kernel, item->stride);
     case SEQ_AVG_POOL2D: return duet_avg_pool2d(t, x, item->kernel, item->stride);
-    case SEQ_ADAPTIVE_AVG_POOL2D: return duet_adaptive_avg_pool2d(t, x, item->height, item->width);
+    case SEQ_ADAPTIVE_AVG_POOL2D:
+    case SEQ_ADAPTIVE_MAX_POOL2D: return adaptive(t, item, x);
+    case SEQ_UNFLATTEN:
+        return duet_reshape(t, x, 4, (int[]){-1, item->out, item->height, item->width});
     case SEQ_FLATTEN: return duet_flatten(t, x);
     case SEQ_SOFTMAX: return duet_softmax(t, x);
     case SEQ_LOG_SOFTMAX: return duet_log_softmax(t, x);

@@ -93,7 +93,7 @@ Test(sequential, every_layer_as_pytorch, .timeout = 60) {
     cr_assert(m.channels == 1 && m.height == 28 && m.width == 28, "the sample was guessed wrong");
     cr_assert(m.log_probabilities && m.buffer_count == 6 && m.param_count == 10);
     cr_assert_str_eq(m.params[3].name, "4.0.weight");
-    cr_assert_str_eq(m.buffers[5].name, "8.num_batches_tracked");
+    cr_assert_str_eq(m.buffers[5].name, "12.num_batches_tracked");
     MUST(model_values_init(&m, 0, &values));
     check_initial(&m, values);
     step_as_pytorch(&m, values);
@@ -128,8 +128,20 @@ static const struct {
      "groups=3: Duet's layer has groups=1 alone"},
     {LINES("(0): Conv2d(3, 3, kernel_size=(3, 5), stride=(1, 1))"),
      "kernel_size=(3, 5): height and width must be equal"},
-    {LINES("(0): Conv2d(3, 3, kernel_size=(3, 3), stride=(1, 1), padding=same)"),
-     "padding=same: must be a size"},
+    {LINES("(0): Conv2d(3, 3, kernel_size=(4, 4), stride=(1, 1), padding=same)"),
+     "padding=same: needs an odd kernel_size"},
+    {LINES("(0): Conv2d(3, 3, kernel_size=(3, 3), stride=(1, 1), padding=full)"),
+     "padding=full: must be a size"},
+    {LINES("(0): AdaptiveMaxPool2d(output_size=(None, 0))"), "output_size=(None, 0): must be"},
+    {LINES("(0): AdaptiveMaxPool2d(output_size=(2, 3, 4))"), "output_size=(2, 3, 4): must be"},
+    {LINES("(0): AdaptiveAvgPool2d(output_size=2x)"), "output_size=2x: must be"},
+    {LINES("(0): AdaptiveAvgPool2d(output_size=(None, 3)x)"), "output_size=(None, 3)x: must be"},
+    {LINES("(0): Unflatten(dim=1, unflattened_size=(8, 4))"),
+     "unflattened_size=(8, 4): must be channels, height and width"},
+    {LINES("(0): Unflatten(dim=1, unflattened_size=(65536, 65536, 2))"), "must be channels"},
+    {LINES("(0): Unflatten(dim=2, unflattened_size=(8, 4, 2))"), "dim=2: Duet's layer has dim=1"},
+    {LINES("(0): Embedding(10, 3)"),
+     "line 2: '(0): Embedding(10, 3)': an Embedding takes integers"},
     {LINES("(0): Conv2d(3, 3, stride=(1, 1))"), "kernel_size is missing"},
     {LINES("(0): Conv2d(0, 3, kernel_size=(3, 3))"), "0=0: must be a whole number"},
     {LINES("(0): Linear(in_features=99999999999, out_features=1)"), "must be a whole number"},
@@ -163,6 +175,7 @@ Test(sequential, names_the_line_that_cannot_be_read, .timeout = 30) {
 
 /* ---- sizes that do not fit ---- */
 
+#define UNFLATTEN "  (0): Unflatten(dim=1, unflattened_size=(2, 3, 4))\n"
 #define FLAT "  (1): Flatten(start_dim=1, end_dim=-1)\n"
 #define LINEAR(in, out) "Linear(in_features=" in ", out_features=" out ", bias=True)"
 
@@ -197,6 +210,11 @@ static const struct {
      4,
      "3 outputs for data of 4 classes: give --classes 3"},
     {LINES("  (0): " LINEAR("7", "30")), {7, 1, 1}, 4, NULL},
+    {LINES(UNFLATTEN FLAT "  (2): " LINEAR("24", "10")), {24, 1, 1}, 10, NULL},
+    {LINES(UNFLATTEN FLAT "  (2): " LINEAR("24", "10")),
+     {25, 1, 1},
+     10,
+     "layer 0 takes 24 features, but is given 25 features"},
 };
 
 Test(sequential, names_the_layer_that_does_not_fit, .timeout = 30) {
