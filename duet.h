@@ -770,12 +770,19 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
  *     all_to_all       all_to_all_single with output_split_sizes and input_split_sizes
  *     all_gather       output is the inputs of all ranks, of which rank r's has
  *                      output_split_sizes[r] rows
+ *     gather           the same on the root alone; output and sizes are NULL elsewhere
+ *     scatter          output becomes part number `rank` of the root's input, of which rank r gets
+ *                      input_split_sizes[r] rows; input and sizes are NULL elsewhere
  *     reduce_scatter   rank r gets the sum of part r, input_split_sizes[r] rows */
 int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                            const int *output_split_sizes, const int *input_split_sizes,
                            duet_work **work);
 int duet_all_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                            const int *output_split_sizes, duet_work **work);
+int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                       const int *output_split_sizes, int root, duet_work **work);
+int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        const int *input_split_sizes, int root, duet_work **work);
 int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                                const int *input_split_sizes, enum duet_reduction op,
                                duet_work **work);
@@ -786,7 +793,11 @@ int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const due
  *     broadcast_object_list   the root's `count` objects; on other ranks `list` is overwritten
  *     all_gather_object       list[r] becomes rank r's object, its own included
  *     gather_object           the same on the root alone; list is NULL elsewhere
- *     scatter_object_list     *object becomes list[rank] of the root; list is NULL elsewhere */
+ *     scatter_object_list     *object becomes list[rank] of the root; list is NULL elsewhere
+ *     send_object_list        `count` objects to rank `to`, where recv_object_list with the same
+ *                             count overwrites `list`. from DUET_ANY_SOURCE: of the first rank that
+ *                             sends; *source, unless NULL, says which. They are messages like those
+ *                             of duet_send, of tag 0 */
 struct duet_object {
     void *data;
     size_t bytes;
@@ -798,6 +809,9 @@ int duet_gather_object(duet_group *group, struct duet_object *list,
                        const struct duet_object *object, int root);
 int duet_scatter_object_list(duet_group *group, struct duet_object *object,
                              const struct duet_object *list, int root);
+int duet_send_object_list(duet_group *group, const struct duet_object *list, int count, int to);
+int duet_recv_object_list(duet_group *group, struct duet_object *list, int count, int from,
+                          int *source);
 
 /* Messages from one rank to one other, which arrive in the order in which they were sent. A
  * short message is on its way when send returns; a long one waits for its receiver. With from =

@@ -103,6 +103,36 @@ int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const due
     return group_call_run(group, &call, output, input, NULL, work);
 }
 
+int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                       const int *output_split_sizes, int root, duet_work **work) {
+    static const char name[] = "gather";
+    struct group_call call = {.what = WINDOW_GATHER, .uneven = 1, .root = root};
+    size_t out[MAX_DEVICES];
+    CHECK(group_call_begin(name, group, input, work, &call));
+    if (duet_group_rank(group) != root)
+        return group_call_run(group, &call, NULL, input, NULL, work);
+    CHECK(check_memory(name, "output", output, input));
+    CHECK(read_splits(name, "output", output, output_split_sizes, duet_group_size(group), out));
+    CHECK(check_block(name, "input", input, "output", out[root]));
+    call.output_sizes = out;
+    return group_call_run(group, &call, output, input, NULL, work);
+}
+
+int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        const int *input_split_sizes, int root, duet_work **work) {
+    static const char name[] = "scatter";
+    struct group_call call = {.what = WINDOW_SCATTER, .uneven = 1, .root = root};
+    size_t in[MAX_DEVICES];
+    CHECK(group_call_begin(name, group, output, work, &call));
+    if (duet_group_rank(group) != root)
+        return group_call_run(group, &call, output, NULL, NULL, work);
+    CHECK(check_memory(name, "input", input, output));
+    CHECK(read_splits(name, "input", input, input_split_sizes, duet_group_size(group), in));
+    CHECK(check_block(name, "output", output, "input", in[root]));
+    call.input_sizes = in;
+    return group_call_run(group, &call, output, input, NULL, work);
+}
+
 /* ---- objects ---- */
 
 static int check_objects(const char *name, const duet_group *group, const void *list, int count) {
@@ -157,4 +187,18 @@ int duet_scatter_object_list(duet_group *group, struct duet_object *object,
     }
     return group_scatter_objects(group_of(group), (struct group_object *)object,
                                  (const struct group_object *)list, root);
+}
+
+int duet_send_object_list(duet_group *group, const struct duet_object *list, int count, int to) {
+    static const char name[] = "send_object_list";
+    CHECK(check_objects(name, group, list, count));
+    CHECK(check_given(name, list, count));
+    if (to < 0) return fail(ERR_USAGE, "%s: to rank %d: give a rank of the group", name, to);
+    return group_send_objects(group_of(group), (const struct group_object *)list, count, to);
+}
+
+int duet_recv_object_list(duet_group *group, struct duet_object *list, int count, int from,
+                          int *source) {
+    CHECK(check_objects("recv_object_list", group, list, count));
+    return group_recv_objects(group_of(group), (struct group_object *)list, count, from, source);
 }

@@ -121,6 +121,12 @@ int group_gather_objects(struct group *group, struct group_object *objects /* [n
 int group_scatter_objects(struct group *group, struct group_object *object,
                           const struct group_object *objects /* [n], root */, int root);
 
+/* send_object_list, recv_object_list: `count` objects to or from one rank. From ANY_SOURCE: of the
+ * first message of tag 0 that comes, whose sender is then *source (unless that is NULL). */
+int group_send_objects(struct group *group, const struct group_object *list, int count, int to);
+int group_recv_objects(struct group *group, struct group_object *list, int count, int from,
+                       int *source);
+
 /* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */
 int group_monitored_barrier(struct group *group, double timeout_s, int all);

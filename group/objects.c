@@ -136,3 +136,69 @@ out:
     free(received);
     return code;
 }
+
+/* ---- messages ----
+ *
+ * Two messages of tag 0, one behind the other: the lengths, then the bytes. Where the first one may
+ * come from anybody, the second comes from the same rank. */
+
+static struct group_call message(enum element_type type, size_t count, int peer, int receive,
+                                 void *memory) {
+    struct group_call call = call_of(WINDOW_SEND, type, count, 0, memory, receive ? memory : NULL);
+    call.peer = peer;
+    call.receive = receive;
+    return call;
+}
+
+int group_send_objects(struct group *g, const struct group_object *list, int count, int to) {
+    int code = OK;
+    size_t *sizes = calloc((size_t)count + 1, sizeof *sizes), bytes = 0;
+    char *packed = NULL;
+    if (!sizes) return no_memory(g, (size_t)count * sizeof *sizes);
+    for (int i = 0; i < count; i++)
+        sizes[i] = list[i].bytes;
+    bytes = total(sizes, count);
+    struct group_call lengths = message(ELEMENT_I64, (size_t)count, to, 0, sizes), body;
+    packed = malloc(bytes + 1);
+    if (!packed) CHECK_GOTO(no_memory(g, bytes), code, out);
+    pack(packed, list, count);
+    CHECK_GOTO(group_run(g, &lengths, NULL), code, out);
+    body = message(ELEMENT_U8, bytes, to, 0, packed);
+    code = group_run(g, &body, NULL);
+out:
+    free(packed);
+    free(sizes);
+    return code;
+}
+
+/* Receives the lengths, from anybody if `from` says so; *source becomes their sender. */
+static int receive_lengths(struct group *g, size_t *sizes, int count, int from, int *source) {
+    struct group_call lengths = message(ELEMENT_I64, (size_t)count, from, 1, sizes);
+    struct work *work;
+    CHECK(group_run(g, &lengths, &work));
+    int code = work_wait(work);
+    *source = work_source(work);
+    work_free(work);
+    return code;
+}
+
+int group_recv_objects(struct group *g, struct group_object *list, int count, int from,
+                       int *source) {
+    int code = OK, sender = from;
+    size_t *sizes = calloc((size_t)count + 1, sizeof *sizes), bytes = 0;
+    char *packed = NULL;
+    struct group_call body;
+    if (!sizes) return no_memory(g, (size_t)count * sizeof *sizes);
+    CHECK_GOTO(receive_lengths(g, sizes, count, from, &sender), code, out);
+    bytes = total(sizes, count);
+    packed = malloc(bytes + 1);
+    if (!packed) CHECK_GOTO(no_memory(g, bytes), code, out);
+    body = message(ELEMENT_U8, bytes, sender, 1, packed);
+    CHECK_GOTO(group_run(g, &body, NULL), code, out);
+    CHECK_GOTO(unpack(g, list, count, packed, sizes), code, out);
+    if (source) *source = sender;
+out:
+    free(packed);
+    free(sizes);
+    return code;
+}

@@ -1,6 +1,6 @@
 /* Parts of different lengths and bytes of any length, as a user's program meets them, on every kind
- * of device: all_to_all_single with split sizes, uneven all_gather and reduce_scatter, objects,
- * tags, handles, views of rows, and what is refused. */
+ * of device: all_to_all_single with split sizes, uneven all_gather, gather, scatter and
+ * reduce_scatter, objects, tags, handles, views of rows, and what is refused. */
 #include <stdlib.h>
 
 #include "tests/api/shared.h"
@@ -78,6 +78,34 @@ out:
     duet_tensor_free(in);
     duet_tensor_free(out);
     duet_tensor_free(whole);
+    return code;
+}
+
+/* Rank r brings r + 1 rows to rank 1, which gives each rank as many back. */
+static int gather_and_scatter(duet_group *group, duet_device *device, int begun) {
+    static const int splits[] = {1, 2, 3};
+    int code = DUET_OK, rank = duet_group_rank(group), root = 1, is_root = rank == root;
+    duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)),
+                *back = rows(device, rank + 1, -1), *out = is_root ? rows(device, 6, -1) : NULL;
+    duet_work *work = NULL;
+    HOLDS(in && back && (out || !is_root));
+    TRY(duet_gather_uneven(group, out, in, is_root ? splits : NULL, root, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int r = 0, i = 0; r < RANKS && is_root; r++)
+        for (int k = 0; k < splits[r] * COLUMNS; k++)
+            HOLDS(at(out, i++) == (float)(100 * r + k));
+    duet_work_free(work);
+    work = NULL;
+    if (is_root) TRY(duet_tensor_scale(out, 2));
+    TRY(duet_scatter_uneven(group, back, out, is_root ? splits : NULL, root, begun ? &work : NULL));
+    if (begun) TRY(duet_work_wait(work));
+    for (int k = 0; k < (rank + 1) * COLUMNS; k++)
+        HOLDS(at(back, k) == (float)(2 * (100 * rank + k)));
+out:
+    duet_work_free(work);
+    duet_tensor_free(in);
+    duet_tensor_free(back);
+    duet_tensor_free(out);
     return code;
 }
 
@@ -166,10 +194,48 @@ out:
     return code;
 }
 
+/* Ranks 1 and 2 send two objects each, one of them longer than a mailbox; rank 0 takes the second
+ * pair from whoever is left. Then a list of none, and the messages go on behind it. */
+static int sent_objects(duet_group *group, duet_device *device) {
+    enum { LONG = 700001 };
+    int code = DUET_OK, rank = duet_group_rank(group), source = -1, seen = 0;
+    struct duet_object list[2] = {{0}};
+    duet_tensor *x = rows(device, 1, (float)rank);
+    char *bytes = malloc(LONG);
+    HOLDS(x && bytes);
+    memset(bytes, 'a' + rank, LONG);
+    if (rank) {
+        const struct duet_object mine[2] = {{bytes, LONG - (size_t)rank}, text(rank)};
+        TRY(duet_send_object_list(group, mine, 2, 0));
+        TRY(duet_send_object_list(group, NULL, 0, 0));
+        TRY(duet_send(group, x, 0, NULL));
+    }
+    for (int i = 0; i < 2 && !rank; i++) {
+        int from = i ? 3 - source : DUET_ANY_SOURCE;
+        TRY(duet_recv_object_list(group, list, 2, from, &source));
+        HOLDS(source == 1 || source == 2);
+        HOLDS(list[0].bytes == LONG - (size_t)source && is_text(&list[1], source));
+        for (size_t k = 0; k < list[0].bytes; k++)
+            HOLDS(((char *)list[0].data)[k] == 'a' + source);
+        seen += source;
+        TRY(duet_recv_object_list(group, NULL, 0, source, NULL));
+        TRY(duet_recv(group, x, source, NULL, NULL));
+        HOLDS(at(x, 0) == (float)source);
+        for (int k = 0; k < 2; k++)
+            free(list[k].data), list[k].data = NULL;
+    }
+    HOLDS(rank || seen == 3);
+out:
+    free(list[0].data), free(list[1].data);
+    free(bytes);
+    duet_tensor_free(x);
+    return code;
+}
+
 static int misuse(duet_group *group, duet_device *device) {
     int code = DUET_OK, rank = duet_group_rank(group);
     duet_tensor *x = rows(device, 3, 0), *y = rows(device, 3, 0), *ints = NULL;
-    struct duet_object bad = {NULL, 3}, list[RANKS];
+    struct duet_object bad = {NULL, 3}, list[RANKS] = {{0}};
     TRY(duet_tensor_create(&ints, device, DUET_I32, 1, (int[]){3}, NULL));
 #define REFUSES(call, word) HOLDS((call) == DUET_USAGE && strstr(duet_error(), (word)))
     REFUSES(duet_all_to_all_uneven(group, y, x, NULL, (int[]){1, 1, 2}, NULL),
@@ -183,6 +249,21 @@ static int misuse(duet_group *group, duet_device *device) {
     REFUSES(duet_all_gather_uneven(group, y, x, NULL, NULL), "give this rank 2");
     REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_SUM, NULL), "give this rank 2");
     REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_NONE, NULL), "operation");
+    REFUSES(duet_gather_uneven(group, y, x, NULL, rank, NULL), "give this rank 2");
+    REFUSES(duet_gather_uneven(group, NULL, x, NULL, rank, NULL), "no output tensor");
+    REFUSES(duet_gather_uneven(group, y, x, NULL, RANKS, NULL), "root 3");
+    REFUSES(duet_scatter_uneven(group, y, x, NULL, -1, NULL), "root -1");
+    REFUSES(duet_gather_uneven(NULL, y, x, NULL, 0, NULL), "this rank is not in it");
+    REFUSES(duet_scatter_uneven(group, y, x, (int[]){1, 1, 2}, rank, NULL), "add up to 4");
+    REFUSES(duet_scatter_uneven(group, y, y, NULL, rank, NULL), "overlap");
+    REFUSES(duet_scatter_uneven(group, NULL, x, NULL, rank, NULL), "no tensor");
+    REFUSES(duet_send_object_list(group, list, 1, -1), "rank -1");
+    REFUSES(duet_send_object_list(group, &bad, 1, 0), "3 bytes at NULL");
+    REFUSES(duet_send_object_list(group, NULL, 0, RANKS), "send to");
+    REFUSES(duet_recv_object_list(group, list, -1, 0, NULL), "-1 objects");
+    REFUSES(duet_recv_object_list(group, NULL, 1, 0, NULL), "no objects were given");
+    REFUSES(duet_recv_object_list(group, list, 1, RANKS, NULL), "recv from");
+    REFUSES(duet_recv_object_list(NULL, list, 1, 0, NULL), "no group");
     REFUSES(duet_broadcast_object_list(group, NULL, 2, 0), "no objects were given");
     REFUSES(duet_broadcast_object_list(group, &bad, 1, 7), "root 7");
     REFUSES(duet_broadcast_object_list(NULL, &bad, 1, 0), "no group");
@@ -230,12 +311,14 @@ static int work(int rank, void *context) {
     for (int begun = 0; begun < 2; begun++) {
         TRY(all_to_all(group, device, begun));
         TRY(all_gather(group, device, begun));
+        TRY(gather_and_scatter(group, device, begun));
     }
     TRY(reduce_scatter(group, device));
     TRY(many_handles(group, device));
     TRY(in_place(group, device));
     TRY(tags(group, device));
     TRY(objects(group));
+    TRY(sent_objects(group, device));
     TRY(misuse(group, device));
 out:
     duet_group_destroy(&group);
