@@ -5,16 +5,19 @@
  * loads 5 vectors of dy and 5 of x and does 25 multiply-adds; every lane sums its own samples, and
  * the sixteen lanes are added once, at the very end. To keep dy in the first-level cache, several
  * tiles of taps use one band of its rows before the next band; between bands the accumulators of
- * these tiles are kept in `sums`.
+ * these tiles are kept in `sums`. The pixels of x that the next group will use are prefetched
+ * meanwhile: a channel of a group is too short for the processor to foresee it.
  *
  * Each lane adds in the order group, row, column, and a launch holds one segment, so the bits
  * depend on the segment's samples only. Padding lanes of dy are exact zeros and add nothing. */
 
-enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 20 * 1024 };
+enum { TAP_TILES = 5, OUTPUTS_MOST = 5, TAPS_MOST = 6, WEIGHT_BAND_BYTES = 26 * 1024 };
+
+enum { SUMS_MOST = (OUTPUTS_MOST * TAPS_MOST + GROUP - 1) / GROUP * GROUP }; /* of a tile */
 
 /* The sums that the tiles add to: one per output, tap and lane, and one per output and lane. */
 struct weight_sums {
-    float tap[TAP_TILES][OUTPUTS_MOST * TAPS_MOST][GROUP], bias[OUTPUTS_MOST][GROUP];
+    float tap[TAP_TILES][SUMS_MOST][GROUP], bias[OUTPUTS_MOST][GROUP];
 };
 
 struct tap {
@@ -40,10 +43,10 @@ INLINE void weight_pixels(const int OUTPUTS, const int TAPS, vec acc[], const fl
 }
 
 /* Adds rows p0 .. p1 - 1 of dy to the sums of one tile of taps. dy begins at the tile's first
- * output. */
+ * output. With each row it prefetches `lines` pixels from `ahead` on. */
 INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
                         const struct tap *taps, const float *x, const float *dy, int p0, int p1,
-                        float *sums) {
+                        float *sums, const float *ahead, int lines) {
     vec acc[OUTPUTS_MOST * TAPS_MOST];
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) acc[i] = load(sums + i * GROUP);
     size_t dy_plane = plane(s->out_height, s->out_width);
@@ -53,16 +56,22 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
     for (int p = p0; p < p1; p++) {
+        for (int i = 0; i < lines; i++, ahead += GROUP)
+            __builtin_prefetch(ahead, 0, 2); /* into the second-level cache */
         int top = p * stride - padding, inside = top >= 0 && top + s->k <= s->height;
         for (int q = 0; q < s->out_width;) {
             const float *pixel[TAPS_MOST], *gradient = dy + ((size_t)p * s->out_width + q) * GROUP;
-            int left = q * stride - padding,
-                run = inside && q >= q_begin && q < q_end ? q_end - q : 1;
+            int left = q * stride - padding, run = 1;
             ptrdiff_t corner = ((ptrdiff_t)top * s->width + left) * GROUP;
-            UNROLL for (int t = 0; t < TAPS; t++) {
-                int h = top + taps[t].ky, column = left + taps[t].kx;
-                int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;
-                pixel[t] = in_picture ? x + (corner + taps[t].offset) : zero_pixel;
+            if (inside && q >= q_begin && q < q_end) {
+                run = q_end - q;
+                UNROLL for (int t = 0; t < TAPS; t++) pixel[t] = x + (corner + taps[t].offset);
+            } else { /* the picture's edge */
+                UNROLL for (int t = 0; t < TAPS; t++) {
+                    int h = top + taps[t].ky, column = left + taps[t].kx;
+                    int in_picture = h >= 0 && h < s->height && column >= 0 && column < s->width;
+                    pixel[t] = in_picture ? x + (corner + taps[t].offset) : zero_pixel;
+                }
             }
             weight_pixels(OUTPUTS, TAPS, acc, gradient, dy_plane, pixel, (size_t)stride * GROUP,
                           run);
@@ -72,14 +81,15 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     UNROLL for (int i = 0; i < OUTPUTS * TAPS; i++) store(sums + i * GROUP, acc[i]);
 }
 
-typedef void weight_tile_function(const struct conv *, const struct tap *, const float *,
-                                  const float *, int, int, float *);
+typedef void weight_tile_function(const struct conv *, const struct tap *, const float *x,
+                                  const float *dy, int p0, int p1, float *sums, const float *ahead,
+                                  int lines);
 
 #define WEIGHT_TILE(OUTPUTS, TAPS)                                                              \
     static void weight_tile_##OUTPUTS##_##TAPS(const struct conv *s, const struct tap *taps,    \
                                                const float *x, const float *dy, int p0, int p1, \
-                                               float *sums) {                                   \
-        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums);                               \
+                                               float *sums, const float *ahead, int lines) {    \
+        weight_tile(s, OUTPUTS, TAPS, taps, x, dy, p0, p1, sums, ahead, lines);                 \
     }
 WEIGHT_TILE(1, 5)
 #if ACCUMULATORS >= 28
@@ -151,29 +161,73 @@ static void bias_gradient(const struct conv *s, const float *dy, float *db) {
     }
 }
 
-/* Computes the sums of one tile of outputs, from output o on, and of up to TAP_TILES tiles of taps,
- * over all samples of the segment. */
+/* The tiles of taps that are computed together, and the channels whose pixels they use. */
+struct tap_block {
+    struct tap taps[TAP_TILES][TAPS_MOST];
+    int tiles, channel, channels;
+};
+
+/* From tap number `first` on, of `all`; where none is left, the last one again. */
+static struct tap_block tap_block_of(const struct conv *s, int per_tile, int first, int all) {
+    struct tap_block block = {.tiles = tiles_of(all - first, per_tile)};
+    int area = s->k * s->k, last = all - 1;
+    if (block.tiles > TAP_TILES) block.tiles = TAP_TILES;
+    if (first + block.tiles * per_tile <= last) last = first + block.tiles * per_tile - 1;
+    block.channel = first / area;
+    block.channels = last / area + 1 - block.channel;
+    for (int i = 0; i < block.tiles * per_tile; i++) {
+        int tap = first + i < all ? first + i : all - 1;
+        int c = tap / area, ky = tap / s->k % s->k, kx = tap % s->k;
+        ptrdiff_t pixel = ((ptrdiff_t)c * s->height + ky) * s->width + kx;
+        block.taps[i / per_tile][i % per_tile] = (struct tap){ky, kx, pixel * GROUP};
+    }
+    return block;
+}
+
+/* Computes the sums of one tile of outputs, from output o on, and of a block of taps, over all
+ * samples of the segment. */
 static void weight_block(const struct conv *s, const struct weight_shape *shape, const float *x,
-                         const float *dy, int o, struct tap taps[][TAPS_MOST], int tiles,
-                         int with_bias, struct weight_sums *sums) {
+                         const float *dy, int o, const struct tap_block *block, int with_bias,
+                         struct weight_sums *sums) {
     size_t row_bytes = (size_t)shape->outputs * s->out_width * GROUP * sizeof(float),
-           dy_plane = plane(s->out_height, s->out_width);
-    int band = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1;
+           dy_plane = plane(s->out_height, s->out_width), x_plane = plane(s->height, s->width);
+    int most = row_bytes < WEIGHT_BAND_BYTES ? (int)(WEIGHT_BAND_BYTES / row_bytes) : 1,
+        bands = tiles_of(s->out_height, most);
+    /* the next block uses the same channels if these are all: then they are in the cache already */
+    int lines = block->channels == s->channels ? 0
+                                               : tiles_of(block->channels * s->height * s->width,
+                                                          block->tiles * s->out_height * PARTS);
     memset(sums, 0, sizeof *sums);
     for (int g = 0; g < s->groups; g++) {
-        const float *xg = x + g * s->channels * plane(s->height, s->width);
-        const float *dyg = dy + ((size_t)g * s->outputs + o) * dy_plane;
-        for (int p0 = 0; p0 < s->out_height; p0 += band) {
-            int p1 = p0 + band < s->out_height ? p0 + band : s->out_height;
+        const float *xg = x + g * s->channels * x_plane,
+                    *dyg = dy + ((size_t)g * s->outputs + o) * dy_plane,
+                    *ahead = xg + (s->channels + block->channel) * x_plane;
+        if (g + 1 == s->groups) lines = 0;
+        for (int b = 0; b < bands; b++) {
+            int p0 = tile_begin(b, bands, s->out_height),
+                p1 = tile_begin(b + 1, bands, s->out_height);
             for (int lane = 0; lane < GROUP; lane += LANES) {
-                for (int t = 0; t < tiles; t++)
-                    shape->run(s, taps[t], xg + lane, dyg + lane, p0, p1, sums->tap[t][0] + lane);
+                for (int t = 0; t < block->tiles; t++, ahead += (p1 - p0) * lines * GROUP)
+                    shape->run(s, block->taps[t], xg + lane, dyg + lane, p0, p1,
+                               sums->tap[t][0] + lane, ahead, lines);
                 if (with_bias)
                     bias_rows(shape->outputs, dyg + (size_t)p0 * s->out_width * GROUP + lane,
                               dy_plane, p1 - p0, s->out_width, sums->bias[0] + lane);
             }
         }
     }
+}
+
+/* dw of one tile of taps, of which `left` are there, from the sums of its lanes; the filters lie
+ * `filter` floats apart. */
+static void write_sums(const float *lanes, const struct weight_shape *shape, float *dw, int filter,
+                       int left) {
+    float sums[SUMS_MOST];
+    int taps = shape->taps < left ? shape->taps : left;
+    for (int i = 0; i < shape->outputs * shape->taps; i += LANES)
+        sums_of_groups(lanes + i * GROUP, sums + i);
+    for (int o = 0; o < shape->outputs; o++)
+        memcpy(dw + (size_t)o * filter, sums + o * shape->taps, (size_t)taps * sizeof *sums);
 }
 
 static void n16_conv2d_backward_weight(const struct op_args *a) {
@@ -198,21 +252,11 @@ static void n16_conv2d_backward_weight(const struct op_args *a) {
         if (o + shape->outputs > s.outputs)
             o = s.outputs - shape->outputs; /* some outputs are computed a second time */
         for (int first = 0; first < all; first += TAP_TILES * shape->taps) {
-            struct tap taps[TAP_TILES][TAPS_MOST];
-            int tiles = tiles_of(all - first, shape->taps);
-            if (tiles > TAP_TILES) tiles = TAP_TILES;
-            for (int i = 0; i < tiles * shape->taps; i++) {
-                int tap = first + i < all ? first + i : all - 1;
-                int c = tap / (s.k * s.k), ky = tap / s.k % s.k, kx = tap % s.k;
-                ptrdiff_t pixel = ((ptrdiff_t)c * s.height + ky) * s.width + kx;
-                taps[i / shape->taps][i % shape->taps] = (struct tap){ky, kx, pixel * GROUP};
-            }
-            weight_block(&s, shape, tensor_f32(x), tensor_f32(dy), o, taps, tiles, first == 0,
-                         &sums);
-            for (int i = 0; i < tiles * shape->taps && first + i < all; i++)
-                for (int j = 0; j < shape->outputs; j++)
-                    tensor_f32(dw)[(size_t)(o + j) * all + first + i] =
-                        sum_of_group(sums.tap[i / shape->taps][j * shape->taps + i % shape->taps]);
+            struct tap_block block = tap_block_of(&s, shape->taps, first, all);
+            weight_block(&s, shape, tensor_f32(x), tensor_f32(dy), o, &block, first == 0, &sums);
+            for (int t = 0, tap = first; t < block.tiles; t++, tap += shape->taps)
+                write_sums(sums.tap[t][0], shape, tensor_f32(dw) + (size_t)o * all + tap, all,
+                           all - tap);
             for (int j = 0; j < shape->outputs && first == 0; j++)
                 tensor_f32(&a->out[1])[o + j] = sum_of_group(sums.bias[j]);
         }
