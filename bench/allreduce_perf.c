@@ -2,7 +2,8 @@
  * can be laid side by side. The flags: allreduce_options.h.
  *
  * `time` is that of one call: n calls are enqueued at once and waited for together, and the slowest
- * rank counts. p50 and p99 are of single calls, as rank 0's stream ran them. algbw = size / time,
+ * rank counts. p50 and p99 are of single calls, as rank 0's stream ran them: of n further calls,
+ * since the events that time each of them cost time themselves. algbw = size / time,
  * busbw = algbw 2(n-1)/n. `wrong` counts elements, over all ranks, that are not the exact sum:
  * each algorithm and size is checked before it is timed.
  *
@@ -97,27 +98,34 @@ struct timing {
     double us, p50, p99;
 };
 
+/* `calls` calls, enqueued at once and waited for together. */
+static int run_calls(struct rank *r, int calls, size_t count, float scale) {
+    for (int i = 0; i < calls; i++)
+        CHECK(call(r, count, scale));
+    return stream_sync(device_comm(r->device));
+}
+
+/* The stream is idle, so what its thread does with spans may change. */
 static int time_calls(struct rank *r, size_t count, float scale, struct timing *t) {
     int calls = (int)r->options->calls;
     double mine, all[MAX_DEVICES], *single = calloc((size_t)calls, sizeof *single);
+    struct span_log *log = stream_spans(device_comm(r->device));
     if (!single) return fail(ERR_MEMORY, "no host memory for %d times: give a smaller -n", calls);
     memset(r->host, 0, count * sizeof(float)); /* sums of sums would overflow */
     int code = copy_to_device(device_comm(r->device), r->data, r->host, count * sizeof(float));
     /* the first call reads all ranks' zeros */
     if (!code) code = stream_sync(device_comm(r->device));
     if (!code) code = comm_barrier(r->comm, "zeros");
-    for (int i = 0; i < r->options->warmup && !code; i++)
-        code = call(r, count, scale);
-    if (!code) code = stream_sync(device_comm(r->device));
+    log->on = 0;
+    if (!code) code = run_calls(r, (int)r->options->warmup, count, scale);
     if (!code) code = comm_barrier(r->comm, "start of timing");
-    const struct span_log *log = stream_spans(device_comm(r->device));
-    size_t first = log->count;
     int64_t start = now_ns();
-    for (int i = 0; i < calls && !code; i++)
-        code = call(r, count, scale);
-    if (!code) code = stream_sync(device_comm(r->device));
+    if (!code) code = run_calls(r, calls, count, scale);
     mine = (double)(now_ns() - start) * 1e-3 / calls;
+    log->on = 1;
     if (!code) code = comm_gather(r->comm, &mine, sizeof mine, all);
+    size_t first = log->count;
+    if (!code) code = run_calls(r, calls, count, scale);
 
     for (int k = 0; k < r->n && !code; k++)
         t->us = all[k] > t->us ? all[k] : t->us;

@@ -1,6 +1,7 @@
 # bench/allreduce_perf, which checks every sum before it measures a time: all algorithms with 2 and
 # 4 ranks; then a large allreduce by four ranks on one GPU, beside a copy of the bytes that it
-# moves.
+# moves: by processes that take turns on the GPU, by processes that share it under MPS, where its
+# daemon can be started, and by one process, whose kernel is the most that the others can reach.
 . scripts/gpu_check/common.sh
 "$B/bench/allreduce_perf" -h 2>&1 | grep -q -e '-d cpu|cuda' ||
     not_here "this allreduce_perf knows emulated devices only (no -d)"
@@ -45,15 +46,61 @@ perf() { # NAME RANKS WORDS...
 for ranks in 2 4; do perf "all algorithms, $ranks ranks" $ranks -a all "${small[@]}"; done
 first=${CUDA_VISIBLE_DEVICES-0}
 export CUDA_VISIBLE_DEVICES=${first%%,*} # the ranks share one GPU, also where there are several
-perf "fused, 4 ranks on one GPU" 4 -a fused "${large[@]}"
-if [[ $device == cuda ]]; then
-    awk '/^ *[0-9]/ && $5 > 0 {
-        share = 100 * $11 / $5
-        reached = (share >= 85 && $8 == "0") ? "reached" : "not reached" # only where sums are right
-        printf "target: allreduce of %d MiB, 4 ranks on one GPU:", $1 / 1048576
-        printf " of the speed of a copy of as many bytes"
-        printf " | at least 85 %% | %.1f %% | %s\n", share, reached
-    }' "$WORK/allreduce.out"
+
+# The target, from lines `bytes time copy wrong` on standard input.
+target() { # RANKS HOW
+    [[ $device == cuda ]] || return
+    awk -v ranks="$1" -v how="$2" '$2 > 0 {
+        share = 100 * $3 / $2
+        reached = (share >= 85 && $4 == "0") ? "reached" : "not reached" # only where sums are right
+        printf "target: allreduce of %d MiB, %d ranks on one GPU, %s:", $1 / 1048576, ranks, how
+        printf " of a copy'"'"'s speed | at least 85 %% | %.1f %% | %s\n", share, reached
+    }'
+}
+large_row() { awk '/^ *[0-9]/ { print $1, $5, $11, $8 }' "$WORK/allreduce.out"; }
+
+mps_pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
+if [[ -e $mps_pipes/control ]]; then
+    how="under MPS"
+else
+    how="taking turns"
+fi
+perf "fused, 4 ranks on one GPU, $how" 4 -a fused "${large[@]}"
+large_row | target 4 "$how"
+
+# A daemon of MPS of this run's own; it ends with the run at the latest.
+start_mps() {
+    export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps
+    mkdir -p "$WORK/mps" || return
+    if [[ -n $EMULATED ]]; then
+        export EMULATED_MPS=1
+        : >"$WORK/mps/control"
+    else
+        soon nvidia-cuda-mps-control -d
+    fi
+}
+end_mps() {
+    if [[ -z $EMULATED ]]; then
+        echo quit | soon nvidia-cuda-mps-control
+        for _ in {1..50}; do # until it has ended
+            [[ -e $WORK/mps/control ]] && sleep 0.1
+        done
+    fi
+    rm -f "$WORK/mps/control"
+    unset EMULATED_MPS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+if [[ $device == cuda && $how != "under MPS" ]]; then
+    if [[ -n $EMULATED ]] || command -v nvidia-cuda-mps-control >/dev/null; then
+        if start_mps; then
+            perf "fused, 4 ranks on one GPU, under MPS" 4 -a fused "${large[@]}"
+            large_row | target 4 "under MPS"
+        else
+            echo "MPS: its daemon does not start: no figure of it"
+        fi
+        end_mps
+    else
+        echo "MPS: no nvidia-cuda-mps-control here: no figure of it"
+    fi
 fi
 grid=(4 67108864 20)
 [[ -n $EMULATED ]] && grid=(3 65536 2)
@@ -66,5 +113,7 @@ if [[ $device == cuda && -x $B/bench/allreduce_grid ]]; then
         check off "one grid, ${grid[0]} ranks" "$(tail -n 1 "$WORK/grid.out")"
     fi
     cat "$WORK/grid.out"
+    awk '$1 == "direct" { print $3, $5, $6, $7 }' "$WORK/grid.out" |
+        target "${grid[0]}" "one process, direct"
 fi
 conclude

@@ -247,6 +247,15 @@ Test(allreduce_cuda, calls_in_a_row_on_one_gpu, .timeout = 240) {
     run_row(3, 1);
 }
 
+/* A driver that does not take several waits and posts in one call gets them one by one. */
+Test(allreduce_cuda, calls_in_a_row_by_single_operations, .timeout = 240) {
+#ifndef CUDA_EMULATION
+    cr_skip_test("such a driver is the emulated runtime's");
+#endif
+    setenv("EMULATED_CUDA_FAULT", "driver:batch", 1);
+    run_row(3, 1);
+}
+
 Test(allreduce_cuda, calls_in_a_row_with_a_gpu_each, .timeout = 240) {
     need_gpus(3);
     run_row(2, 2);

@@ -71,6 +71,7 @@
  *                                  another version; driver:compat: one newer than this GPU allows;
  *                                  driver:unknown: any other reason
  *                                  driver:values   there are no stream memory operations
+ *                                  driver:batch    they can be enqueued one by one alone
  *
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
  * runtime_error.c, runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and
