@@ -93,7 +93,7 @@ static void show(const struct comparison *c) {
     batch_line(stdout, c->run);
     allreduce_lines(stdout, &c->run[MODE_DDP]);
     printf("\n");
-    compare_table(stdout, c->run);
+    compare_table(stdout, text_width(stdout), c->run);
     busy_line(stdout, c->run);
     printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);

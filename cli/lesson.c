@@ -67,14 +67,14 @@ static void row(const char *name, measure *value, int is_time, const struct run_
         else
             bytes_words(of[i], cells[i]);
     }
-    table_row(stdout, name, cells, 3);
+    table_row(stdout, text_width(stdout), name, cells, 3);
 }
 
 static void show(const struct run_record *dp, const struct run_record *ddp) {
     struct text text = {.used = 0};
     char heads[3][TABLE_CELL] = {"DP device 0", "DP each other", "DDP each rank"};
     char less[32], more[32];
-    table_row(stdout, "", heads, 3);
+    table_row(stdout, text_width(stdout), "", heads, 3);
     row("memory at its peak", peak, 0, dp, ddp);
     row("  gathered outputs, gradient", outputs, 0, dp, ddp);
     row("  Adam's two means", optimizer, 0, dp, ddp);

@@ -11,9 +11,10 @@
 
 enum { RUNS = MODE_COUNT };
 
-/* The runs that took place, in the order of the modes; the first is single's. */
+/* The runs that took place, in the order of the modes; the first is single's. In a narrow terminal
+ * those that have room, and below them the next. */
 struct columns {
-    int count;
+    int count, width; /* width: of the table */
     const struct run_record *run[RUNS];
 };
 
@@ -55,7 +56,7 @@ static void row_bytes(FILE *file, const char *name, const struct columns *c,
             format_bytes((uint64_t)((each_step ? record_per_step(r, bytes) : bytes) + 0.5), text[i],
                          sizeof text[i]);
     }
-    table_row(file, name, text, c->count);
+    table_row(file, c->width, name, text, c->count);
 }
 
 static void row_phase(FILE *file, const struct columns *c, int phase) {
@@ -76,7 +77,7 @@ static void row_phase(FILE *file, const struct columns *c, int phase) {
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
     snprintf(name, sizeof name, "  %s", phase_name(phase));
-    if (any) table_row(file, name, text, c->count);
+    if (any) table_row(file, c->width, name, text, c->count);
 }
 
 /* Time beside the phases of the compute lane. In DDP the communication lane works beside it, and
@@ -128,7 +129,7 @@ static void row_lane(FILE *file, const char *name, const struct columns *c,
         else
             snprintf(text[i], sizeof text[i], "%.2f | %.2f", first, rest);
     }
-    table_row(file, name, text, c->count);
+    table_row(file, c->width, name, text, c->count);
 }
 
 /* A row whose value for each run `r` is printed with a format. */
@@ -139,7 +140,7 @@ static void row_lane(FILE *file, const char *name, const struct columns *c,
             const struct run_record *r = c->run[i];         \
             snprintf(text[i], sizeof text[i], __VA_ARGS__); \
         }                                                   \
-        table_row(file, name, text, c->count);              \
+        table_row(file, c->width, name, text, c->count);    \
     } while (0)
 
 static void accuracy_row(FILE *file, const struct columns *c) {
@@ -151,25 +152,23 @@ static void accuracy_row(FILE *file, const struct columns *c) {
         else
             snprintf(text[i], sizeof text[i], "%.4f", accuracy);
     }
-    table_row(file, "test accuracy", text, c->count);
+    table_row(file, c->width, "test accuracy", text, c->count);
 }
 
-void compare_table(FILE *file, const struct run_record *run) {
-    const struct columns present = columns_of(run), *c = &present;
-    double first = record_images_per_second(c->run[0]); /* single, where it fits */
-    char head[RUNS][TABLE_CELL], over[32];
+/* first: the images/s of the first run of all. */
+static void some_columns(FILE *file, const struct columns *c, const char *over, double first) {
+    char head[RUNS][TABLE_CELL];
     int extrapolated = 0;
     for (int i = 0; i < c->count; i++) {
         snprintf(head[i], sizeof head[i], c->run[i]->mode ? "%s x %d" : "%s",
                  mode_title(c->run[i]->mode), c->run[i]->devices);
         extrapolated |= record_extrapolated(c->run[i]);
     }
-    table_row(file, "", head, c->count);
-    table_rule(file, c->count);
+    table_row(file, c->width, "", head, c->count);
+    table_rule(file, c->width, c->count);
     ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
         record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
-    snprintf(over, sizeof over, "speed-up over %s", mode_title(c->run[0]->mode));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
@@ -179,8 +178,8 @@ void compare_table(FILE *file, const struct run_record *run) {
     row_bytes(file, "bytes out of device 0", c, bytes_out, 0, 1);
     row_bytes(file, "bytes into each other", c, bytes_in, 1, 1);
     row_bytes(file, "bytes out of each other", c, bytes_out, 1, 1);
-    table_rule(file, c->count);
-    fprintf(file, "ms a step: device 0 | mean of the others\n");
+    table_rule(file, c->width, c->count);
+    text_wrap(file, c->width, 0, 2, "ms a step: device 0 | mean of the others");
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
     row_lane(file, "  copy of the next batch, beside", c, copy_ms);
@@ -188,6 +187,22 @@ void compare_table(FILE *file, const struct run_record *run) {
     row_lane(file, "  waiting for the others", c, waiting_ms);
     row_lane(file, "  without a core", c, no_core_ms);
     row_lane(file, "  idle", c, idle_ms);
+}
+
+void compare_table(FILE *file, int width, const struct run_record *run) {
+    const struct columns all = columns_of(run);
+    double first = record_images_per_second(all.run[0]); /* single, where it fits */
+    char over[32];
+    snprintf(over, sizeof over, "speed-up over %s", mode_title(all.run[0]->mode));
+    for (int i = 0, n = table_columns(width); i < all.count; i += n) {
+        struct columns some = {.width = width};
+        while (some.count < n && i + some.count < all.count) {
+            some.run[some.count] = all.run[i + some.count];
+            some.count++;
+        }
+        if (i) fprintf(file, "\n");
+        some_columns(file, &some, over, first);
+    }
 }
 
 void busy_line(FILE *file, const struct run_record *run) {

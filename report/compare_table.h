@@ -7,8 +7,9 @@
 
 #include "trace/record.h"
 
-/* Prints the table. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
-void compare_table(FILE *file, const struct run_record *run);
+/* Prints the table, `width` columns wide (report/text.h): in a narrow terminal the runs stand below
+ * each other. run[MODE_COUNT]: by mode; a mode that was left out has 0 devices. */
+void compare_table(FILE *file, int width, const struct run_record *run);
 
 /* Prints that the machine was busy, and in which runs (report/machine.h); nothing where it was not.
  * run[MODE_COUNT]: by mode. */

@@ -2,6 +2,7 @@
  * The profile is in test_profile.c. */
 #include "report/compare_table.h"
 #include "report/machine.h"
+#include "report/text.h"
 #include "tests/report/records.h"
 
 /* single has a core for 1.7 of 2 s and the third device of DDP for 3.76 of 4. That of DP is worse
@@ -25,6 +26,34 @@ static void busy_machine(struct run_record run[3]) {
     free(text);
 }
 
+static void usual_table(FILE *file, const struct run_record *run) {
+    compare_table(file, TEXT_USUAL, run);
+}
+
+static void narrowest_table(FILE *file, const struct run_record *run) {
+    compare_table(file, TEXT_NARROWEST, run);
+}
+
+static void narrow_table(FILE *file, const struct run_record *run) {
+    compare_table(file, 70, run);
+}
+
+/* Runs that have no room beside each other stand below each other. */
+static void narrow_terminals(struct run_record run[3]) {
+    char *text = text_of(narrow_table, run);
+    has(text, "^ +single +DP x 2$");
+    has(text, "^ +DDP x 3$");
+    has(text, "^images/s +1250 +2500$");
+    has(text, "^images/s +625$");
+    free(text);
+    text = text_of(narrowest_table, run);
+    has(text, "^ +DDP x 3\n-{20}\nseconds an epoch,\n  extrapolated\n +8.00\nimages/s\n +625\n");
+    has(text, "^speed-up over single\n +0.50\n");
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        cr_expect_leq(strlen(line), 20, "%s", line);
+    free(text);
+}
+
 Test(report, compare_table, .timeout = 30) {
     static struct run_record run[3]; /* too large for a small stack */
     run[0] = make(MODE_SINGLE, 1);
@@ -32,14 +61,14 @@ Test(report, compare_table, .timeout = 30) {
     run[2] = make(MODE_DDP, 3);
     /* whole epochs, except in DDP */
     run[0].steps_per_epoch = run[1].steps_per_epoch = STEPS;
-    char *head = text_of(compare_table, run);
+    char *head = text_of(usual_table, run);
     has(head, "^seconds an epoch, extrapolated ");
     for (char *line = strtok(head, "\n"); line; line = strtok(NULL, "\n"))
         cr_expect_leq(strlen(line), 80, "%s", line);
     free(head);
     run[0].steps_per_epoch = run[1].steps_per_epoch = run[2].steps_per_epoch;
     run[1].training_seconds = 1, run[2].training_seconds = 4;
-    char *text = text_of(compare_table, run);
+    char *text = text_of(usual_table, run);
     has(text, "^ +single +DP x 2 +DDP x 3$");
     /* 2500 of 5003 images, in 2, 1 and 4 s */
     has(text, "^seconds an epoch, extrapolated +4.00 +2.00 +8.00$");
@@ -62,12 +91,13 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^  idle +193.10 +92.60 \\| 95.60 +391.60 \\| 394.00$");
     cr_expect(!strstr(text, "evaluate") && !strstr(text, "scatter"), "%s", text);
     free(text);
+    narrow_terminals(run);
     busy_machine(run);
     run[1].accuracy[0] = -1;
     for (int i = 0; i < 3; i++)
         /* two whole epochs: the time they took, also where samples were left out */
         run[i].steps_per_epoch = 5;
-    text = text_of(compare_table, run);
+    text = text_of(usual_table, run);
     has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
     has(text, "^test accuracy +0.8432 +- +0.8432$");
     free(text);
