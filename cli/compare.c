@@ -84,12 +84,14 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
 /* Prints the results of the three runs, whatever the verdict is. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
-    struct text devices = {.used = 0};
+    struct text devices = {.used = 0}, head = {.used = 0};
     add_devices(&devices, &c->run[c->run[MODE_DDP].devices  ? MODE_DDP
                                   : c->run[MODE_DP].devices ? MODE_DP
                                                             : MODE_SINGLE]);
-    printf("\n%s on %s, %s: %d steps in %d epoch%s\n", first->model, first->dataset, devices.words,
-           first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
+    text_add(&head, "%s on %s, %s: %d steps in %d epoch%s", first->model, first->dataset,
+             devices.words, first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
+    printf("\n");
+    text_wrap(stdout, text_width(stdout), 0, 2, head.words);
     batch_line(stdout, c->run);
     allreduce_lines(stdout, &c->run[MODE_DDP]);
     printf("\n");

@@ -213,7 +213,7 @@ void busy_line(FILE *file, const struct run_record *run) {
         count += add_busy(&text, count, mode_title(c.run[i]->mode), c.run[i]);
     if (!count) return;
     text_add(&text, ", so the speed-ups are not those of the modes alone");
-    text_wrap(file, TEXT_USUAL, 0, 2, text.words);
+    text_wrap(file, text_width(file), 0, 2, text.words);
 }
 
 void batch_line(FILE *file, const struct run_record *run) {
