@@ -1,9 +1,13 @@
-/* The numbers of descriptors. 0, 1 and 2 are the standard streams, also in a program that was
- * started with some of them closed (`program >&-`). The kernel gives a new descriptor the lowest
- * number that is free. A file or memory that got one of these three would receive what the program
- * prints, so whatever is opened for longer than a moment is moved above them. */
+/* The numbers of descriptors, and the size of what is behind them. 0, 1 and 2 are the standard
+ * streams, also in a program that was started with some of them closed (`program >&-`). The kernel
+ * gives a new descriptor the lowest number that is free. A file or memory that got one of these
+ * three would receive what the program prints, so whatever is opened for longer than a moment is
+ * moved above them. */
 #ifndef BASE_DESCRIPTOR_H
 #define BASE_DESCRIPTOR_H
+
+#include <stddef.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,9 +18,16 @@ extern "C" {
  * or no number is free. */
 int above_streams(int fd);
 
-/* The same for both ends of a pipe or a pair of sockets. -1, with errno: both are closed
- * and set to -1. */
+/* The same for both ends of a pipe or a pair of sockets. -1, with errno: both are closed and
+ * set to -1. */
 int both_above_streams(int pair[2]);
+
+/* ftruncate and posix_fallocate from 0 on, and write. Beyond a limit of file sizes (ulimit -f),
+ * which holds for memory files too, they fail with EFBIG without the signal SIGXFSZ, which would
+ * end the program before it can say why. Return -1, with errno. */
+int file_resize(int fd, size_t bytes);
+int file_allocate(int fd, size_t bytes);
+ssize_t file_write(int fd, const void *bytes, size_t count);
 
 #ifdef __cplusplus
 }

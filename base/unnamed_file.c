@@ -78,7 +78,7 @@ int unnamed_open(const char *path) {
 
 int write_whole(int fd, const char *bytes, size_t count) {
     while (count) {
-        ssize_t n = write(fd, bytes, count);
+        ssize_t n = file_write(fd, bytes, count);
         if (n < 0 && errno == EINTR) continue;
         if (n == 0) errno = ENOSPC; /* a device that takes nothing, again and again */
         if (n <= 0) return -1;

@@ -240,7 +240,8 @@ static void show_row(void *context, const struct scale *s, int row) {
     }
     scale_table_line(stdout, &line, *with_text);
     fflush(stdout);
-    snprintf(title, sizeof title, "%d devices, lr %g", r->devices, r->lr);
+    snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices == 1 ? "" : "s",
+             r->lr);
     warn_not_finite(title, r);
 }
 

@@ -36,7 +36,7 @@ int board_create(struct board **board, int *fd, int world) {
     int code = OK;
     *fd = above_streams(memfd_create("duet-job", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (*fd < 0) return fail_system(errno, "shared memory of the job: memfd_create");
-    if (ftruncate(*fd, (off_t)board_bytes(world)) ||
+    if (file_resize(*fd, board_bytes(world)) ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
         code = fail_system(errno, "shared memory of the job: %zu bytes", board_bytes(world));
         goto out;

@@ -27,7 +27,7 @@ static int offer(struct param_set *params, int *fd) {
     size_t bytes = bytes_of(params);
     void *memory;
     *fd = above_streams(memfd_create("duet-values", MFD_CLOEXEC));
-    if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)bytes))
+    if (*fd < 0 || file_allocate(*fd, bytes))
         return fail(ERR_MEMORY, "ddp: %zu bytes of parameters in host memory: free some", bytes);
     CHECK(map(*fd, bytes, &memory));
     int code = copy_to_host(stream, memory, params->values, bytes);

@@ -46,7 +46,7 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
 
 static int make(size_t bytes, int *fd) {
     *fd = above_streams(memfd_create("duet-group", MFD_CLOEXEC));
-    if (*fd < 0 || ftruncate(*fd, (off_t)bytes))
+    if (*fd < 0 || file_resize(*fd, bytes))
         return fail_system(errno, "process group: %zu bytes of shared memory", bytes);
     return OK;
 }

@@ -19,11 +19,11 @@ static int map(struct region *region, int rank, int fd) {
     return OK;
 }
 
-/* posix_fallocate takes the memory now: without it a page that cannot be had would end the process
+/* Allocating takes the memory now: without it a page that cannot be had would end the process
  * when it is first touched. */
 static int make_own(struct region *region, const char *device_name, int *fd) {
     *fd = above_streams(memfd_create("duet-staged", MFD_CLOEXEC));
-    if (*fd < 0 || posix_fallocate(*fd, 0, (off_t)region->bytes))
+    if (*fd < 0 || file_allocate(*fd, region->bytes))
         return fail(ERR_MEMORY,
                     "allreduce: %zu bytes of host memory to stage through: the host has not "
                     "enough: free some, or use a smaller model",

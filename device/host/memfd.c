@@ -23,7 +23,7 @@ static int open_memory(struct host_memfd *memory, int device) {
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
     memory->fd = above_streams(memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
-    if (ftruncate(memory->fd, (off_t)memory->bytes))
+    if (file_resize(memory->fd, memory->bytes))
         return fail(ERR_MEMORY, "%s: %s: give a smaller --device-memory", what, strerror(errno));
     if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return fail_errno(ERR_FAILED, errno, "%s: its size cannot be sealed", what);

@@ -61,6 +61,12 @@ static void say_equality(struct text *text, const struct page *page) {
                  " trained the very same model as %s: every parameter and every reduced "
                  "gradient was identical to the bit in all %d steps",
                  mode_title(first->mode), first->steps);
+        int since = record_not_finite(first, NULL);
+        if (since >= 0)
+            text_add(
+                text,
+                ", but the loss is not finite since step %d, from where on this proves nothing",
+                since);
     }
     if (within) {
         text_add(text, equal ? "; " : "");

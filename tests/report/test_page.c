@@ -287,6 +287,23 @@ Test(page, fingerprints, .timeout = 30) {
     cr_expect_neq(fingerprint(&r, 0, 2, 0, 1), end);
 }
 
+/* Runs whose loss is not a number are equal without having trained the same model. */
+Test(page, equal_losses_that_are_not_finite_prove_nothing, .timeout = 30) {
+    struct page page = three_runs(2);
+    size_t bytes;
+    page.run[1].judged = page.run[2].judged = PAGE_EQUAL;
+    char *text = page_text(&page, &bytes);
+    cr_expect(strstr(text, "identical to the bit") && !strstr(text, "proves nothing"));
+    free(text);
+    runs[0].losses[runs[0].steps - 1] = NAN;
+    text = page_text(&page, &bytes);
+    char want[64];
+    snprintf(want, sizeof want, "not finite since step %d, from where", runs[0].steps - 1);
+    cr_expect(strstr(text, want), "no '%s'", want);
+    free(text);
+    free_runs();
+}
+
 /* ---- pictures ---- */
 
 struct opened {
