@@ -192,7 +192,7 @@ int record_not_finite(const struct run_record *record, int *count);
 double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 
 /* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).
- * proof 1: with hashes, snapshots and gradients, which only the verdict needs. */
+ * proof 1: with what only the verdict needs, but for the floats (record_proof.h). */
 void record_write(const struct run_record *record, struct json_writer *w, const char *key,
                   int proof);
 /* Writes the same fields, without the proof, into the object that is open. */

@@ -51,7 +51,7 @@ static int read_hex(const struct json *item, const char *key, size_t bytes, void
     return OK;
 }
 
-/* ---- hashes, snapshots, gradients ---- */
+/* ---- hashes, steps of snapshots ---- */
 
 /* One string of bytes for each device; null for a device that was not hashed. */
 static void write_hashes(const struct field *f, const struct run_record *r, struct json_writer *w,
@@ -104,56 +104,32 @@ static int read_final_hashes(const struct field *f, void *object, const struct j
     return read_hashes(f, object, item, final_bytes(object));
 }
 
-static void write_snapshots(const struct field *f, const void *object, struct json_writer *w) {
+static void write_snapshot_steps(const struct field *f, const void *object, struct json_writer *w) {
     const struct run_record *r = object;
     json_array(w, f->key);
-    for (int k = 0; k < r->snapshot_count; k++) {
-        json_object(w, NULL);
-        json_integer(w, "step", r->snapshot_step[k]);
-        write_hex(w, "values", r->snapshots[k], r->parameter_count * sizeof(float));
-        json_close(w);
-    }
+    for (int k = 0; k < r->snapshot_count; k++)
+        json_integer(w, NULL, r->snapshot_step[k]);
     json_close(w);
 }
 
-static int read_snapshots(const struct field *f, void *object, const struct json *item) {
+static int read_snapshot_steps(const struct field *f, void *object, const struct json *item) {
     struct run_record *r = object;
     const struct json *one = item ? item->child : NULL;
     (void)f;
-    for (; one && r->snapshot_count < MAX_SNAPSHOTS; one = one->next) {
-        const struct json *step = json_find(one, "step");
-        int k = r->snapshot_count++;
-        r->snapshot_step[k] = step ? (int)step->integer : 0;
-        CHECK(read_hex(json_find(one, "values"), "values", r->parameter_count * sizeof(float),
-                       (void **)&r->snapshots[k]));
-        if (!r->snapshots[k])
-            return fail(ERR_FAILED,
-                        "run record: snapshot %d: no values: it was written by another version", k);
-    }
+    for (; one && r->snapshot_count < MAX_SNAPSHOTS; one = one->next)
+        r->snapshot_step[r->snapshot_count++] = (int)one->integer;
     return OK;
-}
-
-static void write_grads(const struct field *f, const void *object, struct json_writer *w) {
-    const struct run_record *r = object;
-    if (r->grads) write_hex(w, f->key, r->grads, r->parameter_count * sizeof(float));
-}
-
-static int read_grads(const struct field *f, void *object, const struct json *item) {
-    struct run_record *r = object;
-    return read_hex(item, f->key, r->parameter_count * sizeof(float), (void **)&r->grads);
 }
 
 static const struct field_type STEP_HASHES = {write_step_hashes, read_step_hashes};
 static const struct field_type FINAL_HASHES = {write_final_hashes, read_final_hashes};
-static const struct field_type SNAPSHOTS = {write_snapshots, read_snapshots};
-static const struct field_type GRADS = {write_grads, read_grads};
+static const struct field_type SNAPSHOTS = {write_snapshot_steps, read_snapshot_steps};
 
 #define AT(member) FIELD_AT(struct run_record, member), 0
 static const struct field proof_fields[] = {
     {"hashes", &STEP_HASHES, AT(hashes)},
     {"final_hashes", &FINAL_HASHES, AT(final_hashes)},
-    {"snapshots", &SNAPSHOTS, AT(snapshots)},
-    {"grads", &GRADS, AT(grads)},
+    {"snapshots", &SNAPSHOTS, AT(snapshot_step)},
 };
 
 void record_proof_write(const struct run_record *r, struct json_writer *w) {
@@ -162,4 +138,36 @@ void record_proof_write(const struct run_record *r, struct json_writer *w) {
 
 int record_proof_read(struct run_record *r, const struct json *object) {
     return fields_read(proof_fields, FIELD_COUNT(proof_fields), r, object);
+}
+
+/* ---- parameters and gradients, as bytes ---- */
+
+uint64_t record_floats(const struct run_record *r) {
+    return (uint64_t)(r->snapshot_count + (r->grads != NULL)) * r->parameter_count;
+}
+
+void record_floats_write(const struct run_record *r, FILE *file) {
+    for (int k = 0; k < r->snapshot_count; k++)
+        fwrite(r->snapshots[k], sizeof(float), r->parameter_count, file);
+    if (r->grads) fwrite(r->grads, sizeof(float), r->parameter_count, file);
+}
+
+static int copy_floats(float **to, const float *from, size_t count) {
+    *to = malloc(count * sizeof **to);
+    if (!*to) return fail(ERR_MEMORY, "run record: no host memory");
+    memcpy(*to, from, count * sizeof **to);
+    return OK;
+}
+
+int record_floats_read(struct run_record *r, const float *floats, uint64_t count) {
+    size_t each = r->parameter_count;
+    uint64_t sets = each ? count / each : 0, snapshots = (uint64_t)r->snapshot_count;
+    if (sets * each != count || (each && sets != snapshots && sets != snapshots + 1))
+        return fail(ERR_FAILED,
+                    "run record: %llu floats for %d snapshots of %zu parameters: it was written by "
+                    "another version",
+                    (unsigned long long)count, r->snapshot_count, each);
+    for (uint64_t k = 0; k < sets; k++)
+        CHECK(copy_floats(k < snapshots ? &r->snapshots[k] : &r->grads, floats + k * each, each));
+    return OK;
 }

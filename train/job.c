@@ -6,7 +6,7 @@
  * The same program writes and reads it, so the struct travels as bytes. Rank 0 writes to a second
  * memfd how the run went:
  *
- *     [struct failures: the outputs that could not be written][the record, as JSON]
+ *     [struct job_head][its `floats`: parameters and gradients for lock step][the record, as JSON]
  *
  * For --trace each rank appends its spans to a third one, as structs. */
 #include "train/job.h"
@@ -29,6 +29,7 @@
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "models/sequential.h"
+#include "trace/record_proof.h"
 #include "train/shared_data.h"
 #include "train/trainer.h"
 
@@ -65,20 +66,40 @@ static int map_all(int fd, void **data, size_t *bytes) {
                : OK;
 }
 
+/* What the file of the record begins with. */
+struct job_head {
+    struct failures unwritten; /* the outputs that could not be written */
+    uint64_t floats;
+};
+
 /* ---- the launcher's side ---- */
+
+static int read_text(const char *text, size_t bytes, struct run_record *record) {
+    struct json *root = NULL;
+    int code = json_parse("run record", text, bytes, &root);
+    if (!code) code = record_read(record, root);
+    json_free(root);
+    return code;
+}
 
 /* record: NULL if it is not wanted. */
 static int read_record(int fd, struct run_record *record, struct failures *unwritten) {
     void *data = NULL;
-    size_t bytes, head = sizeof *unwritten;
-    struct json *root = NULL;
+    size_t bytes, left;
+    struct job_head head = {0};
     CHECK(map_all(fd, &data, &bytes));
-    int code =
-        bytes < head ? fail(ERR_FAILED, "job: rank 0 has left no record: start it again") : OK;
-    if (!code) memcpy(unwritten, data, head);
-    if (!code && record) code = json_parse("run record", (char *)data + head, bytes - head, &root);
-    if (!code && record) code = record_read(record, root);
-    json_free(root);
+    const char *p = data;
+    if (bytes >= sizeof head) memcpy(&head, data, sizeof head);
+    left = bytes < sizeof head ? 0 : bytes - sizeof head;
+    int code = bytes < sizeof head || head.floats > left / sizeof(float)
+                   ? fail(ERR_FAILED, "job: rank 0 has left no record: start it again")
+                   : OK;
+    if (!code) *unwritten = head.unwritten;
+    if (!code && record) {
+        const char *floats = p + sizeof head, *text = floats + head.floats * sizeof(float);
+        code = read_text(text, (size_t)(p + bytes - text), record);
+        if (!code) code = record_floats_read(record, (const float *)floats, head.floats);
+    }
     if (data) munmap(data, bytes);
     return code;
 }
@@ -198,7 +219,9 @@ static int write_record(int fd, const struct run_record *record, const struct fa
     struct json_writer w;
     FILE *file = fdopen(fd, "w");
     if (!file) return fail_system(errno, "run record: descriptor %d", fd);
-    fwrite(unwritten, sizeof *unwritten, 1, file);
+    const struct job_head head = {*unwritten, record_floats(record)};
+    fwrite(&head, sizeof head, 1, file);
+    record_floats_write(record, file);
     json_start(&w, file);
     record_write(record, &w, NULL, 1);
     int code = json_finish(&w, "run record");
