@@ -916,7 +916,8 @@ struct duet_bucket {
 int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state);
 
-/* Registers a hook: once for each ddp, before the first step, and the same on all ranks. */
+/* Registers a hook: once for each ddp, before the first step, and the same on all ranks. The first
+ * step finds out a rank that has none, or that alone has one. */
 int duet_ddp_register_comm_hook(duet_ddp *ddp,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context);

@@ -121,10 +121,19 @@ int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context) 
     return OK;
 }
 
+/* The calls of a hook are its own affair, and a rank without one waits in an allreduce for ranks
+ * that never come to it. So each step with a hook says so in the place of the first allreduce. */
+static int announce_hook(const struct ddp *ddp) {
+    const struct comm_call call = {
+        .collective = "communication hook", .bucket = 0, .step = ddp->step};
+    return comm_announce(ddp->comm, &call);
+}
+
 /* Launches the allreduce of a bucket; its ready event has been recorded. */
 static int launch_bucket(struct ddp *ddp, int index) {
     struct stream *comm = device_comm(ddp->device);
     size_t count;
+    if (!index && ddp->hook_registered) CHECK(announce_hook(ddp));
     float *data = bucket_data(ddp, &ddp->plan.bucket[index], &count);
     stream_set_phase(comm, PHASE_ALLREDUCE, ddp->step);
     CHECK(stream_wait(comm, ddp->ready[index]));

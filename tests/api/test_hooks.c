@@ -260,3 +260,27 @@ Test(api_hooks, a_hook_that_fails_ends_the_job, .timeout = 60) {
     MUST_SAY("the function of duet_bucket_then returned 70 for bucket 0");
     MUST(duet_spawn(2, fails, &(struct job){.hook = compresses_twice}));
 }
+
+/* The others wait in the allreduce that stands in the place of a hook. */
+static int is_registered_on_one(int number, void *context) {
+    const struct job *job = context;
+    struct rank r;
+    int code = open_rank(&r, job->kind, NULL, EXTRA);
+    (void)number;
+    if (!code && r.rank == 1) code = duet_ddp_register_comm_hook(r.ddp, job->hook, NULL);
+    if (!code) code = pass(&r, r.ours, 0, 0);
+    close_rank(&r);
+    return code;
+}
+
+Test(api_hooks, a_hook_of_one_rank_is_told_at_once, .timeout = 60) {
+    static int (*const hooks[])(const struct duet_bucket *, void *) = {
+        duet_allreduce_hook, sums_at_once, duet_bf16_compress_hook};
+    for (int i = 0; i < 3; i++) {
+        struct job job = {.kind = i ? "cpu" : "cpu-late", .hook = hooks[i]};
+        cr_assert_eq(duet_spawn(3, is_registered_on_one, &job), DUET_FAILED, "%s", duet_error());
+        MUST_SAY("Detected mismatch between collectives on ranks");
+        MUST_SAY("is running collective: communication hook bucket 0 step 0");
+        MUST_SAY("is running collective: ALLREDUCE bucket 0 step 0");
+    }
+}
