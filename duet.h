@@ -233,8 +233,9 @@ int duet_params_count(const duet_params *params);
  * The gradients stay as they are. */
 int duet_sgd(duet_params *params, double lr, int batch_size);
 
-/* zero_grad: all gradients become 0. A training step does not need it, since duet_backward
- * overwrites them. It drops what the passes of duet_tape_accumulate have added up so far. */
+/* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
+ * training step does not need it, since duet_backward overwrites them. It drops what the passes of
+ * duet_tape_accumulate and of duet_data_parallel_accumulate have added up so far. */
 int duet_zero_grad(duet_params *params);
 
 /* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
@@ -318,7 +319,11 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
                           const struct duet_optimizer_options *options);
 void duet_optimizer_free(duet_optimizer *optimizer);
 
-/* Updates every parameter from its gradient. The gradients stay as they are. */
+/* Updates every parameter from its gradient. The gradients stay as they are. A parameter without a
+ * gradient (PyTorch's grad None) and its state stay as they are too, and it counts its own updates.
+ * It is one that had no part in the loss of the last duet_backward, of no rank where there is a
+ * duet_ddp and of no replica where there is a duet_data_parallel; or all after duet_zero_grad. Its
+ * gradient reads as zeros; once the program writes to it, it is a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
 /* Sets the learning rate of the next steps, at least 0. */
@@ -1016,8 +1021,8 @@ int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const 
 int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad);
 
 /* From the next forward with DUET_TRAIN on, the gradients of `passes` backwards are added up: each
- * leaves the sum so far, as PyTorch's does until zero_grad. 1, as at first: each overwrites them.
- * More than 1 takes as much memory as the parameters on devices[0]. */
+ * leaves the sum so far, as PyTorch's does, until duet_zero_grad. 1, as at first: each overwrites
+ * them. More than 1 takes as much memory as the parameters on devices[0]. */
 int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
 
 /* With input_grad, between a backward and the next forward: the gradient of that backward with

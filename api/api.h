@@ -29,6 +29,7 @@ struct duet_tensor {
     int views;       /* how many views keep its memory alive */
     int freed;       /* 1: the caller has freed it; it goes with the last of its views */
     struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
+    char *has_grad; /* of a gradient and its views: the mark in its duet_params; NULL: of others */
 };
 
 struct duet_rng {
@@ -39,8 +40,12 @@ struct duet_params {
     struct param_set set;
     struct param_spec *specs; /* owned, and so are the names in it */
     struct optimizer sgd;
-    struct step_block *step;           /* in device memory; holds the learning rate */
-    struct duet_tensor *views;         /* the values of all parameters, then their gradients */
+    struct step_block *step;   /* in device memory; holds the learning rate */
+    struct duet_tensor *views; /* the values of all parameters, then their gradients */
+    /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or
+     * duet_zero_grad came since, and the program has not written to its gradient, which is zero. */
+    char *has_grad;
+    unsigned zeroed;                   /* calls of duet_zero_grad so far */
     const struct api_reducer *reducer; /* NULL: gradients are those of this process */
     struct buffer_set buffers;         /* zeroed: there are none */
     struct buffer_spec *buffer_specs;  /* owned, and so are the names in it */
@@ -61,6 +66,7 @@ struct duet_optimizer {
     struct step_block *step; /* in device memory */
     double lr;
     int64_t updates; /* so far */
+    int left_out;    /* 1: a parameter had no gradient in one of them */
 };
 
 /* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
@@ -89,6 +95,11 @@ int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, i
 
 /* 1: the two share some memory, but not all of it: no op may take both, unless it only reads. */
 int api_overlap(const struct tensor *a, const struct tensor *b);
+
+/* The program writes numbers of its own to the tensor. */
+static inline void api_written(const duet_tensor *tensor) {
+    if (tensor && tensor->has_grad) *tensor->has_grad = 1;
+}
 
 /* Enqueues the filling of a float tensor with zeros. */
 int api_zero(struct device *device, const struct tensor *t);

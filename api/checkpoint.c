@@ -87,7 +87,7 @@ static int take_state(struct duet_optimizer *o, struct state *s) {
     float *part = s->part;
     CHECK(optimizer_state_read(&o->optimizer, set, s->device));
     for (int i = 0; i < set->count; i++)
-        s->updates[i] = o->updates;
+        s->updates[i] = o->updates - o->optimizer.missed[i];
     s->items[s->count++] = (struct safetensors_item){.name = "optimizer.step",
                                                      .dims = 1,
                                                      .shape = {set->count},
@@ -225,20 +225,29 @@ static int check_kind(const struct duet_optimizer *o, const struct safetensors *
     return OK;
 }
 
-/* This optimizer updates all parameters at once, so all have had as many updates. */
+/* Parameters that had no gradient in some updates have had fewer of them. */
 static int read_updates(const struct duet_optimizer *o, const struct safetensors *file,
                         struct state *s) {
     int count = o->params->set.count;
     int64_t shape = count;
     CHECK(safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, s->updates));
     for (int i = 0; i < count; i++)
-        if (s->updates[i] != s->updates[0] || s->updates[i] < 0)
-            return fail(ERR_FAILED,
-                        "load: %s: %" PRId64 " updates of '%s', %" PRId64
-                        " of '%s': this optimizer updates all alike",
-                        file->path, s->updates[i], o->params->set.param[i].spec->name,
-                        s->updates[0], o->params->set.param[0].spec->name);
+        if (s->updates[i] < 0)
+            return fail(ERR_FAILED, "load: %s: %" PRId64 " updates of '%s': it is broken",
+                        file->path, s->updates[i], o->params->set.param[i].spec->name);
     return OK;
+}
+
+/* What counts is the difference between parameters. */
+static void take_updates(struct duet_optimizer *o, const int64_t *updates) {
+    o->updates = 0;
+    o->left_out = 0;
+    for (int i = 0; i < o->params->set.count; i++)
+        if (updates[i] > o->updates) o->updates = updates[i];
+    for (int i = 0; i < o->params->set.count; i++) {
+        o->optimizer.missed[i] = o->updates - updates[i];
+        o->left_out |= o->optimizer.missed[i] > 0;
+    }
 }
 
 static int read_state(const struct duet_optimizer *o, const struct safetensors *file,
@@ -272,7 +281,7 @@ static int load(struct duet_checkpoint *c, const struct safetensors *file, struc
     if (o) CHECK(read_state(o, file, s));
     CHECK(api_params_read(c->params, file));
     if (o) CHECK(optimizer_state_write(&o->optimizer, &c->params->set, s->device));
-    if (o) o->updates = s->updates[0], o->lr = lr;
+    if (o) take_updates(o, s->updates), o->lr = lr;
     if (c->tape) c->tape->passes = (uint64_t)passes;
     c->epoch = (int)epoch, c->step = step;
     return OK;

@@ -122,6 +122,7 @@ int group_call_run(duet_group *group, struct group_call *call, duet_tensor *outp
                    const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
     if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    api_written(output);
     int code = prepare(w, call, output, input);
     if (!code) code = group_run(group_of(group), call, out || source ? &w->work : NULL);
     if (!code && out) {

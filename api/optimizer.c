@@ -2,6 +2,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "nn/schedule.h"
@@ -101,7 +102,10 @@ int duet_optimizer_step(duet_optimizer *o) {
     struct step_block step = {.slot = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->step, &step, sizeof step));
-    CHECK(optimizer_step(&o->optimizer, &o->params->set, o->step));
+    o->left_out |= memchr(o->params->has_grad, 0, (size_t)o->params->set.count) != NULL;
+    CHECK(o->left_out ? optimizer_step_used(&o->optimizer, &o->params->set, o->step,
+                                            o->params->has_grad, &step)
+                      : optimizer_step(&o->optimizer, &o->params->set, o->step));
     o->updates++;
     return OK;
 }

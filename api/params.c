@@ -62,10 +62,14 @@ static int build(struct duet_params *p, struct device *device, const struct duet
     CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
     CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
-    if (!p->views) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    p->has_grad = malloc((size_t)count);
+    if (!p->views || !p->has_grad)
+        return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    memset(p->has_grad, 1, (size_t)count); /* the program may fill them by itself */
     for (int i = 0; i < count; i++) {
         p->views[i] = borrowed(device, &p->set.param[i].value);
         p->views[count + i] = borrowed(device, &p->set.param[i].grad);
+        p->views[count + i].has_grad = &p->has_grad[i];
         if (params[i].values) CHECK(param_write_value(&p->set, i, params[i].values));
     }
     return stream_sync(device_compute(device));
@@ -104,6 +108,7 @@ void duet_params_free(duet_params *params) {
     param_set_free(&params->set);
     free_specs(params->specs, count);
     free(params->views);
+    free(params->has_grad);
     free(params);
 }
 
@@ -133,6 +138,8 @@ int duet_zero_grad(duet_params *params) {
     if (!params) return fail(ERR_USAGE, "zero_grad: no parameters were given");
     for (int i = 0; i < params->set.count; i++)
         CHECK(api_zero(params->set.device, &params->set.param[i].grad));
+    memset(params->has_grad, 0, (size_t)params->set.count);
+    params->zeroed++;
     return OK;
 }
 

@@ -25,6 +25,7 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n) {
     view->device = tensor->device;
     view->t = rows_of(&tensor->t, first, n);
     view->view = 1;
+    view->has_grad = tensor->has_grad;
     view->base = tensor->view ? tensor->base : tensor->borrowed ? NULL : tensor;
     if (view->base) view->base->views++;
     *out = view;

@@ -209,11 +209,14 @@ duet_var *duet_free_leaf(duet_tape *t, const duet_tensor *x) {
 
 /* ---- backward ---- */
 
-/* Zeroes each gradient that this backward did not write: it is still that of an earlier pass. */
+/* Zeroes each gradient that this backward did not write: it is still that of an earlier update. An
+ * optimizer leaves its parameter alone. */
 static int zero_unused(duet_tape *t) {
     struct param_set *set = t->params;
-    for (int i = 0; i < set->count; i++)
+    for (int i = 0; i < set->count; i++) {
         if (!t->fired[i]) CHECK(api_zero(t->device, &set->param[i].grad));
+        if (t->owner) t->owner->has_grad[i] = (char)t->fired[i];
+    }
     return OK;
 }
 

@@ -129,6 +129,7 @@ int duet_tensor_write(duet_tensor *tensor, const void *host) {
     if (!tensor || !host)
         return fail(ERR_USAGE, "tensor write: no %s was given", tensor ? "host memory" : "tensor");
     struct stream *stream = device_compute(tensor->device);
+    api_written(tensor);
     CHECK(copy_to_device(stream, tensor->t.data, host, tensor_bytes(&tensor->t)));
     return stream_sync(stream);
 }
@@ -177,6 +178,7 @@ static int check_pair(const char *what, const duet_tensor *to, const duet_tensor
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
     CHECK(check_pair("tensor copy", to, from));
     if (to->t.data == from->t.data) return OK;
+    api_written(to);
     struct stream *stream = device_compute(to->device);
     int between = to->device != from->device;
     if (between) CHECK(stream_sync(device_compute(from->device)));
@@ -195,6 +197,7 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
             "tensor add: one lies on %s, the other on %s: bring it over with duet_tensor_to",
             device_name(to->device), device_name(from->device));
     struct op_args args = {.in[0] = from->t, .out[0] = to->t};
+    api_written(to);
     return launch(device_compute(to->device), OP_ADD, &args);
 }
 

@@ -55,6 +55,8 @@ static int ready(void *context, int index) {
 static int finish(void *context) {
     struct duet_ddp *d = context;
     CHECK(ddp_finish(d->ddp));
+    for (int i = 0; d->reducer.finds_unused && i < d->params->set.count; i++)
+        d->params->has_grad[i] = (char)ddp_was_used(d->ddp, i);
     return ddp_ended(d->ddp, hooks_finish(&d->hooks));
 }
 

@@ -43,6 +43,8 @@ struct output {
 struct passes {
     int of_update, done, of_next; /* as in struct duet_tape */
     float *sums;                  /* of the passes done, on device 0, owned; NULL: never needed */
+    unsigned zeroed;              /* as in struct duet_params, when the last of them was done */
+    char *has_grad;               /* [parameters] 1: it had a part in one of them; owned */
 };
 
 struct duet_data_parallel {

@@ -142,6 +142,8 @@ static int build(struct duet_data_parallel *dp, struct device *const *devices,
         CHECK(duet_tape_create(&dp->tape[r], (duet_device *)devices[r]));
         duet_tape_seed(dp->tape[r], o->seed);
     }
+    dp->passes.has_grad = calloc((size_t)dp->params[0]->set.count, 1);
+    if (!dp->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: no host memory");
     CHECK(find_groups(dp));
     CHECK(init_reduce(dp));
     CHECK(
@@ -237,6 +239,7 @@ void duet_data_parallel_free(duet_data_parallel *dp) {
         if (r > 0) duet_params_free(dp->params[r]);
     }
     device_group_free(&dp->group);
+    free(dp->passes.has_grad);
     free(dp->groups);
     free(dp);
 }

@@ -40,13 +40,27 @@ static struct tensor whole(const struct duet_data_parallel *dp, float *arena) {
     return tensor_plain(arena, DTYPE_F32, 1, &count);
 }
 
+/* A parameter has a gradient where a replica, in this pass or in one before it, has used it. */
+static void mark_used(struct duet_data_parallel *dp, int adds) {
+    int count = dp->params[0]->set.count;
+    char *has_grad = dp->passes.has_grad;
+    if (!adds) memset(has_grad, 0, (size_t)count);
+    for (int r = 0; r < dp->used; r++)
+        for (int i = 0; i < count; i++)
+            has_grad[i] |= dp->params[r]->has_grad[i];
+    memcpy(dp->params[0]->has_grad, has_grad, (size_t)count);
+}
+
 int data_parallel_end_pass(struct duet_data_parallel *dp) {
     struct param_set *set = &dp->params[0]->set;
     struct passes *p = &dp->passes;
+    int adds = p->done && p->zeroed == dp->params[0]->zeroed;
     struct stream *stream = device_compute(set->device);
     struct tensor grads = whole(dp, set->grads), sums = whole(dp, p->sums);
     struct op_args add = {.in[0] = sums, .out[0] = grads};
-    if (p->done) CHECK(launch(stream, OP_ADD, &add));
+    if (adds) CHECK(launch(stream, OP_ADD, &add));
+    mark_used(dp, adds);
+    p->zeroed = dp->params[0]->zeroed;
     p->done++;
     if (p->done == p->of_update) return OK;
     return copy_peer(stream, set->device, sums.data, set->device, grads.data, tensor_bytes(&sums));

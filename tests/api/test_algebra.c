@@ -1,6 +1,6 @@
 /* matmul, add and its like with broadcasting, sum, mean, embedding and reshape of the public
  * library on every kind of device: PyTorch's numbers and gradients, backward from one number, and
- * what is refused. */
+ * what is refused. With CUDA_EMULATION on GPUs too. */
 #include <math.h>
 
 #include "tests/api/shared.h"

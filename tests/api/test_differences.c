@@ -1,6 +1,7 @@
 /* Arithmetic on the tape against central differences of its own forward pass, on every kind of
  * device: matmul and the sums of two operands with broadcasting, sum, mean, embedding, reshape and
  * adaptive max pooling. (That forward is right: tests/api/test_algebra.c, nn/test_functions.c.)
+ * With CUDA_EMULATION on GPUs too.
  *
  * All these functions are polynomials of degree 2 at most in any one number, or pick one of several
  * numbers that lie further apart than the step. So a central difference has no error of its own. */
