@@ -36,13 +36,18 @@ CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
               $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
 # Code for the GPUs that nvcc knows, and PTX for all others, which the driver compiles when a device
 # is opened (device/cuda/code.c). --fmad=false: a*b+c fuses only where the
-# source says fmaf, as on the host. {0} zeroes a struct in C, where C++ wants {}: no warning for it.
+# source says fmaf, as on the host. What ptxas compiles for newer GPUs is the PTX of compute_90 too:
+# so there are two readings of each kernel and not five, and the one that the interpreter runs
+# (tests/stand_ins/ptx) is the one that all GPUs from Hopper on have. {0} zeroes a struct in C,
+# where C++ wants {}: no warning for it.
 GPU_CODE := $(subst $(comma), ,$(call cuda_word,code))
+NEWER_CODE := $(subst $() ,,$(patsubst %,$(comma)sm_%,\
+              $(filter-out 80,$(GPU_CODE))))
 GPU_WARNINGS := -Wall,-Wextra,-Wno-missing-field-initializers$(if $(WERROR),$(comma)-Werror)
 GPU_HOST_FLAGS := $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS) \
-              $(foreach c,$(GPU_CODE),-gencode arch=compute_$(c),code=sm_$(c)) \
-              -gencode arch=compute_90,code=compute_90 \
+              $(if $(filter 80,$(GPU_CODE)),-gencode arch=compute_80$(comma)code=sm_80) \
+              -gencode 'arch=compute_90,code=[compute_90$(NEWER_CODE)]' \
               $(if $(WERROR),-Werror all-warnings)
 NVCC := $(call cuda_word,nvcc)
 COMPILE_CU = $(NVCC) $(NVCC_FLAGS) $(CUDA_FLAGS) $(CFLAGS)

@@ -17,4 +17,9 @@ OPT_cuda := -O2 # tests/cuda
 OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O2)
 WIDE_KERNELS := $(B)/device/host/kernels/n16_avx2.o $(B)/device/host/kernels/n16_avx512.o
 $(WIDE_KERNELS): COMPILE += -O3 -fno-sanitize=all
+
+# Parsers run no kernel.
+ifneq ($(findstring fuzzer,$(SAN)),)
+$(B)/device/host/kernels/%.o: COMPILE += -O0
+endif
 endif

@@ -10,6 +10,11 @@ PLAIN := $(or $(SAN),$(if $(HAVE_CRITERION),,yes))
 CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small runner,$\
                  $(if $(HAVE_CRITERION),found,not found: tests use the small runner))
 
+# Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
+# than to run them, so they are not optimised as the others are, which compute references.
+WAITING_TESTS := api base cli comm ddp dp group report scatter_gather scripts trace train
+$(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := $(if $(SAN),-O0,-O1)
+
 # Tests may have whole records on their stack, which is that of any program.
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
               $(if $(EMULATION),-DCUDA_EMULATION)

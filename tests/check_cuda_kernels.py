@@ -34,8 +34,6 @@ STACKS = {
     "batch_norm_factors": (8, "on sm_80 alone; its threads have one channel each"),
     "cross_entropy_backward": (8, "on sm_80 alone; one register, for full occupancy"),
     "adaptive_avg_pool_backward": (24, "ends of windows, for full occupancy; a plane once a step"),
-    "adaptive_avg_pool_forward": (80, "the same, from sm_100 on"),
-    "max_pool_backward": (8, "from sm_100 on: one register, for full occupancy"),
 }
 
 # Blocks that a multiprocessor must hold at once.
