@@ -209,7 +209,8 @@ static int unfinished(const struct ddp *ddp) {
         ERR_FAILED,
         "Expected to have finished reduction in the prior iteration before starting a new one. "
         "This error indicates that your module has parameters that were not used in producing "
-        "loss. "
+        "loss. You can enable unused parameter detection by passing --find-unused-parameters, or "
+        "find_unused_parameters of struct duet_ddp_options. "
         "Parameters which did not receive grad for rank %d: %s. "
         "Parameter indices which did not receive grad for rank %d: %s",
         comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);

@@ -287,7 +287,8 @@ Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_fol
     cr_expect(!strstr(c.out, "did not find any unused parameters"), "%s", c.out);
     cli_free(&c);
     cli_fails(1,
-              "Expected to have finished reduction in the prior iteration|: right.weight, "
+              "Expected to have finished reduction in the prior iteration|You can enable unused "
+              "parameter detection by passing --find-unused-parameters|: right.weight, "
               "right.bias. ",
               "train --mode ddp --data-dir d --model branches --batch-size 16 --quiet");
 }
