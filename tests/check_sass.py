@@ -26,6 +26,9 @@ The checks:
               first cache is invalidated, and its value is used: ptxas drops an acquire load whose
               value is not.
     release   Each system-wide store and atomic of spin_kernel stands behind a system-wide fence.
+    follows   From sm_90 on each kernel waits for the one in front of it (griddepcontrol.wait, here
+              ACQBULK) before it branches, ends or touches memory: all but those of PLAIN may be
+              started before the kernel in front has ended (device/cuda/dependent.c).
     local     No kernel touches local memory but those that check_cuda_kernels.py lets.
     constant  No kernel reads by the read-only path, which may be stale where a peer writes.
     wide      The kernels of WIDE load and store 16 bytes at a time.
@@ -58,6 +61,9 @@ SHARES = {
     "product<0,0>": 56, "product<1,0>": 54, "product<2,0>": 48, "product<3,0>": 57,
     "product_narrow": 28, "product<4,0>": 64, "product<5,0>": 63, "product<6,0>": 59,
 }
+
+# Never started early, so they need not wait.
+PLAIN = {"spin_kernel", "write_value"}
 
 NAMED = WIDE.keys() | SHARES.keys()
 
@@ -227,6 +233,15 @@ def check_release(lines):
     return wrong
 
 
+def check_follows(lines):
+    wait = next((i for i, line in enumerate(lines) if line.name == "ACQBULK"), None)
+    if wait is None:
+        return ["follows: no wait for the kernel in front"]
+    early = next((line for line in lines[:wait] if line.kind in ("global", "control", "local")
+                  or line.name == "LDGSTS"), None)
+    return [f"follows: {early.code} {early.operands} before the wait"] if early else []
+
+
 def check_wide(name, lines):
     loads, stores = WIDE[name]
     has = sum(line.name in ("ST", "STG") and line.width() == 16 for line in lines)
@@ -236,8 +251,10 @@ def check_wide(name, lines):
     return []
 
 
-def judge(name, lines, labels, loop):
+def judge(name, arch, lines, labels, loop):
     wrong = []
+    if arch >= 90 and name not in PLAIN:
+        wrong += check_follows(lines)
     if name == "spin_kernel":
         wrong += check_acquire(lines, labels) + check_release(lines) + planted(lines, labels)
     if name not in STACKS and any(line.kind == "local" for line in lines):
@@ -289,7 +306,7 @@ def look_at(nvdisasm, arch, elf):
     found = []
     for mangled, (lines, labels) in functions(text).items():
         name, loop = plain(mangled), main_loop(lines, labels)
-        wrong = [f"{name} on sm_{arch}: {w}" for w in judge(name, lines, labels, loop)]
+        wrong = [f"{name} on sm_{arch}: {w}" for w in judge(name, arch, lines, labels, loop)]
         found.append((row_of(name, arch, lines, loop), wrong))
     return found
 

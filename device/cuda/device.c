@@ -103,6 +103,7 @@ static int start(struct device *device) {
     CHECK(cuda_stream_open(&d->copy, device, LANE_COPY));
     CHECK(device_alloc(device, &workspace, CUDA_WORKSPACE_BYTES, MEM_WORKSPACE));
     d->compute.workspace = workspace;
+    cuda_dependent_open(d);
     return cuda_math_open(&d->compute);
 }
 

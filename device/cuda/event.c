@@ -89,6 +89,7 @@ int cuda_event_record(struct event *event, struct stream *stream) {
     if (s->capturing) {
         CUDA_STREAM_CHECK(s, cudaEventRecordWithFlags(e->event, s->stream, cudaEventRecordExternal),
                           "record of an event");
+        s->linked = 0;
         return keep_in_recording(s, event);
     }
     if (!s->error) error = cudaEventRecord(e->event, s->stream);

@@ -67,6 +67,7 @@ int cuda_copy(struct stream *stream, struct device *to, void *destination, struc
     if (!s->capturing && ((!from && is_pageable(source)) || (!to && is_pageable(destination))))
         CHECK(cuda_sync(stream));
     CHECK(cuda_begin(s, name, source_end != end ? bytes : 0, 0));
+    s->linked = 0;
     CUDA_STREAM_CHECK(s,
                       enqueue_copy(s, (struct cuda_device *)to, destination,
                                    (struct cuda_device *)from, source, bytes),

@@ -73,7 +73,7 @@ static void try(struct tried *t, const char *text, uint32_t threads) {
         const void *param[2] = {t->in, t->out};
         const struct ptx_range ranges[2] = {{(uintptr_t)t->in, (uintptr_t)(t->in + 64)},
                                             {(uintptr_t)t->out, (uintptr_t)(t->out + 64)}};
-        const struct ptx_grid grid = {p, param, {1, 1, 1}, {threads, 1, 1}, ranges, 2};
+        const struct ptx_grid grid = {p, param, {1, 1, 1}, {threads, 1, 1}, ranges, 2, 0};
         struct ptx_machine *m = ptx_machine_new(&grid);
         ptx_run_block(m, (const uint32_t[3]){0, 0, 0}, &t->fault);
         ptx_machine_free(m);

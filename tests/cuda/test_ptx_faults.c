@@ -24,6 +24,7 @@ struct launched {
     const struct ptx_function *function;
     const void *param;
     uint32_t blocks, threads;
+    int dependent; /* launched before the kernel in front of it has ended */
     struct op_args args;
     struct tensor want; /* what nvcc's own code makes of out[0] */
     union {
@@ -68,7 +69,8 @@ static struct end run(struct launched *l, const char *text) {
                                       {l->blocks, 1, 1},
                                       {l->threads, 1, 1},
                                       ranges,
-                                      operands_of(&l->args, ranges)};
+                                      operands_of(&l->args, ranges),
+                                      l->dependent};
         struct ptx_machine *m = ptx_machine_new(&grid);
         for (uint32_t block = 0; block < l->blocks && !fault.kind; block++)
             ptx_run_block(m, (const uint32_t[3]){block, 0, 0}, &fault);
@@ -241,6 +243,20 @@ Test(ptx_faults, a_barrier_for_some_threads_is_found, .timeout = 60) {
     cr_expect(ends.of[FAULT] == ends.all && ends.of_kind[PTX_FAULT_BARRIER] > 0,
               "%d of %d, %d as barriers", ends.of[FAULT], ends.all,
               ends.of_kind[PTX_FAULT_BARRIER]);
+    done(&l);
+}
+
+/* A kernel that was started early waits once, before everything else. */
+Test(ptx_faults, a_start_without_the_wait_for_the_kernel_in_front_is_found, .timeout = 60) {
+    struct launched l;
+    softmax(&l);
+    for (int early = 0; early < 2; early++) {
+        l.dependent = early;
+        struct ends whole = plant(&l, "griddepcontrol.wait;", "griddepcontrol.wait;"),
+                    missing = plant(&l, "griddepcontrol.wait;", "");
+        cr_expect(whole.all == 1 && whole.of[SAME] == 1, "%d waits", whole.all);
+        cr_expect_eq(early ? missing.of_kind[PTX_FAULT_RACE] : missing.of[SAME], 1);
+    }
     done(&l);
 }
 

@@ -109,6 +109,17 @@ int cuda_launch_op(struct cuda_stream *s, enum op op, const struct op_args *args
     return OK;
 }
 
+/* Its kernels are launched by cuda_launch_op. */
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *how, const void *kernel, void **params) {
+    (void)how, (void)kernel, (void)params;
+    return cudaErrorNotSupported;
+}
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
+                             size_t shared, cudaStream_t s) {
+    (void)kernel, (void)grid, (void)block, (void)params, (void)shared, (void)s;
+    return cudaErrorNotSupported;
+}
+
 /* ---- graphs ---- */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
     ENTER();

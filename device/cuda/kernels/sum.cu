@@ -7,8 +7,7 @@
 
 static __global__ void __launch_bounds__(SUM_THREADS, 4)
     sum_kernel(const __grid_constant__ struct sum p) {
-    struct place at = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x};
-    k_sum(&p, at);
+    k_sum(&p, here());
 }
 
 int cuda_sum_load(const struct cuda_device *device) {

@@ -182,8 +182,21 @@ static cudaError_t check_sizes(dim3 grid, dim3 block, size_t shared, int coopera
     return cudaSuccess;
 }
 
+enum how { PLAIN, COOPERATIVE, DEPENDENT };
+
+/* A dependent launch waits for what is in front of it, as any other; its kernel must not touch
+ * memory before its own wait. Whether one may follow something else than a kernel in a recording is
+ * not documented: it is refused. */
+static cudaError_t check_dependent(const struct CUstream_st *s) {
+    if (emulated.capability < 90 || fault_set("dependent:plain")) return cudaErrorNotSupported;
+    if (!s->capture) return cudaSuccess;
+    if (fault_set("dependent:recorded")) return cudaErrorStreamCaptureUnsupported;
+    return capture_ends_with_kernel(s) ? cudaSuccess : cudaErrorNotSupported;
+}
+
 static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **params, size_t shared,
-                          cudaStream_t stream, int cooperative) {
+                          cudaStream_t stream, enum how how) {
+    const int cooperative = how == COOPERATIVE;
     ENTER(enter_gpu());
     const struct emulated_kernel *kernel = kernel_of(address);
     struct CUstream_st *s = stream_of(stream);
@@ -191,6 +204,8 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     if (!s || s->gpu != current_gpu()) return give(cudaErrorInvalidResourceHandle);
     ENTER(check_sizes(grid, block, shared, cooperative));
     if (!params || !params[0]) return give(cudaErrorInvalidValue);
+    if (how == DEPENDENT && check_dependent(s) != cudaSuccess)
+        return give(capture_refuse(s, check_dependent(s)));
     load(kernel, s);
     struct item *item = item_new(ITEM_KERNEL, kernel->bytes);
     if (!item) return give(cudaErrorMemoryAllocation);
@@ -198,6 +213,7 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     item->u.launch.grid = (struct emulated_index){grid.x, grid.y, grid.z};
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
     item->u.launch.cooperative = cooperative;
+    item->u.launch.dependent = how == DEPENDENT;
     memcpy(item->param, params[0], kernel->bytes);
     /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
@@ -210,12 +226,24 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                              size_t shared, cudaStream_t stream) {
-    return launch(kernel, grid, block, params, shared, stream, 0);
+    return launch(kernel, grid, block, params, shared, stream, PLAIN);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel,
+                                void **params) {
+    enum how how = PLAIN;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        if (config->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization)
+            return give(cudaErrorNotSupported);
+        if (config->attrs[i].val.programmaticStreamSerializationAllowed) how = DEPENDENT;
+    }
+    return launch(kernel, config->gridDim, config->blockDim, params, config->dynamicSmemBytes,
+                  config->stream, how);
 }
 
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                                         size_t shared, cudaStream_t stream) {
-    return launch(kernel, grid, block, params, shared, stream, 1);
+    return launch(kernel, grid, block, params, shared, stream, COOPERATIVE);
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *address) {
@@ -226,7 +254,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *ad
     memset(out, 0, sizeof *out);
     out->maxThreadsPerBlock = THREADS_A_BLOCK;
     out->numRegs = 32;
-    out->binaryVersion = out->ptxVersion = 90;
+    out->binaryVersion = out->ptxVersion = emulated.capability < 90 ? 80 : 90;
     out->maxDynamicSharedSizeBytes = SHARED_BYTES;
     return cudaSuccess;
 }

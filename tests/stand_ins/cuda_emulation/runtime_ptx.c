@@ -166,7 +166,8 @@ struct emulated_ptx_run *emulated_ptx_begin(const struct emulated_ptx *ptx, cons
     struct ptx_grid g = {.program = k->program,
                          .param = item->param,
                          .blocks = {grid.x, grid.y, grid.z},
-                         .threads = {threads.x, threads.y, threads.z}};
+                         .threads = {threads.x, threads.y, threads.z},
+                         .dependent = item->u.launch.dependent};
     if (k->program->kernel->most_threads && count > k->program->kernel->most_threads) {
         complain("more threads than the kernel's .maxntid");
         gpu->fault = cudaErrorLaunchFailure;

@@ -62,8 +62,9 @@ static void trace(const struct CUstream_st *s, const struct item *item) {
         const char *behind = strstr(name, "(PARAM) = ");
         if (behind) name = behind + 10;
     }
-    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s\n", s->gpu->number, (int)getpid(),
-            (const void *)s, name);
+    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s%s\n", s->gpu->number, (int)getpid(),
+            (const void *)s, name,
+            item->kind == ITEM_KERNEL && item->u.launch.dependent ? " (dependent)" : "");
 }
 
 static void run(const struct CUstream_st *s, const struct item *item) {

@@ -240,7 +240,7 @@ static void begin_block(struct ptx_machine *m, const uint32_t block[3]) {
         w->live = threads >= PTX_LANES ? 0xffffffffu : (1u << threads) - 1;
         for (uint32_t c = 0; c < w->copy_count; c++) /* of the block before */
             ptx_touch_arrived(w, w->copies[c].lane, w->copies[c].to, w->copies[c].bytes);
-        w->waiting = w->copy_count = 0;
+        w->waiting = w->copy_count = w->follows = 0;
         memset(w->pc, 0, sizeof w->pc);
         memset(w->depth, 0, sizeof w->depth);
         for (int k = 0; k < 3; k++)

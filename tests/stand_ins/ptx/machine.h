@@ -11,6 +11,7 @@
  *   - two threads that no barrier orders do not access the same shared memory, unless both read
  *   - bytes that cp.async brings are not touched before they have come
  *   - mma has all lanes of its warp
+ *   - of a dependent launch, no thread touches global memory before griddepcontrol.wait
  * The first fault ends the grid. */
 #ifndef TESTS_STAND_INS_PTX_MACHINE_H
 #define TESTS_STAND_INS_PTX_MACHINE_H
@@ -41,6 +42,7 @@ struct ptx_grid {
     uint32_t blocks[3], threads[3];
     const struct ptx_range *ranges;
     int range_count;
+    int dependent; /* 1: started before the kernel in front of it has ended */
 };
 
 struct ptx_machine;
@@ -80,6 +82,7 @@ struct ptx_warp {
     uint32_t here;    /* its place */
     uint32_t live;    /* lanes that have not ended */
     uint32_t waiting; /* of those, at a barrier */
+    uint32_t follows; /* those that have waited for the kernel in front */
     uint32_t pc[PTX_LANES];
     uint32_t back[PTX_LANES][PTX_CALLS]; /* where calls return to */
     uint8_t depth[PTX_LANES];

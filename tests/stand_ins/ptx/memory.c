@@ -50,7 +50,17 @@ static int may_access(struct ptx_warp *w, uint64_t at, uint64_t bytes) {
     return 0;
 }
 
+/* 1: one of these lanes, whose kernel was started early, has not waited for the kernel in front. */
+static int too_early(struct ptx_warp *w, const struct ptx_access *access, uint32_t lanes) {
+    lanes &= ~w->follows;
+    if (!w->machine->grid.dependent || !lanes) return 0;
+    ptx_fault(w, PTX_FAULT_RACE, __builtin_ctz(lanes),
+              "%s global memory before griddepcontrol.wait", verb(access));
+    return 1;
+}
+
 static char *reach_global(struct ptx_warp *w, const struct ptx_access *access, int l, uint64_t at) {
+    if (too_early(w, access, 1u << l)) return NULL;
     if (!may_access(w, at, access->bytes)) {
         outside(w, access, l, at, "all memory that the GPU may access");
         return NULL;
@@ -131,6 +141,7 @@ int ptx_reach(struct ptx_warp *w, const struct ptx_access *access, char *host[PT
         PTX_EACH_LANE(if (at[l] & (access->bytes - 1)) return misaligned(w, access, l, at[l]));
     if (access->space == PTX_SHARED) return reach_shared(w, access, at, host);
     if (access->space == PTX_GENERIC) return reach_generic(w, access, at, host);
+    if (access->space == PTX_GLOBAL && too_early(w, access, w->mask)) return 0;
     if (access->space == PTX_GLOBAL) { /* mostly all lanes are in one allocation */
         PTX_EACH_LANE(low = at[l] < low ? at[l] : low; high = at[l] > high ? at[l] : high);
         if (may_access(w, low, high - low + access->bytes)) {
