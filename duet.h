@@ -44,8 +44,8 @@
  * Threads. A device, and all that is on it, may be used by one thread at a time. Different
  * threads may use different devices at once; a copy between two devices uses both. A device
  * works asynchronously where it can, but you need not care: a function that reads a result waits
- * for it. After fork() the child has none of the library's threads. It may open devices of its
- * own, but must not use or close those of its parent. */
+ * for it. Signals are left to your own threads. After fork() the child has none of the library's
+ * threads. It may open devices of its own, but must not use or close those of its parent. */
 #ifndef DUET_H
 #define DUET_H
 

@@ -29,6 +29,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 #include "comm/environment.h"
 #include "comm/job.h"
 #include "comm/wire.h"
@@ -257,11 +258,7 @@ static int start_thread(struct comm *comm, struct meeting *m) {
     m->job.signal_fd = above_streams(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (m->job.signal_fd < 0) return fail_system(errno, "rank 0: rendezvous: eventfd");
     CHECK(serve_start(&m->job));
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&m->thread, NULL, serve, m);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&m->thread, serve, m);
     if (error) return fail_system(error, "rank 0: rendezvous: a thread");
     m->running = 1;
     return OK;

@@ -13,7 +13,6 @@
  * taken. */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -22,6 +21,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 #include "comm/rank.h"
 
 static void peer_ended(struct comm *comm, int peer) {
@@ -73,12 +73,7 @@ int watch_start(struct comm *comm) {
     if (!opened) return OK;
     watch->stop_fd = above_streams(eventfd(0, EFD_CLOEXEC));
     if (watch->stop_fd < 0) return fail_system(errno, "rank %d: eventfd", comm->rank);
-    /* The new thread inherits the mask: signals must be handled by the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&watch->thread, NULL, watch_peers, comm);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&watch->thread, watch_peers, comm);
     if (error) return fail_system(error, "rank %d: thread that watches the peers", comm->rank);
     watch->running = 1;
     return OK;

@@ -13,7 +13,6 @@
 #include "data/loader.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 #include "data/epoch_rows.h"
 #include "data/prepare.h"
 #include "device/op.h"
@@ -203,15 +203,11 @@ static int start_workers(struct loader *l) {
     pthread_cond_init(&l->done, &monotonic);
     pthread_condattr_destroy(&monotonic);
     l->has_lock = 1;
-    sigset_t all, before; /* workers block all signals: the main thread handles them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     while (!error && l->threads < l->config.workers) {
-        error = pthread_create(&l->thread[l->threads], NULL, worker, l);
+        error = thread_start(&l->thread[l->threads], worker, l);
         if (!error) l->threads++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) return fail_system(error, "loader: worker %d cannot be started", l->threads);
     return OK;
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 
 enum { TEXT_BYTES = 512 };
 static const double LAST_GRACE_S = 1;
@@ -85,7 +86,7 @@ static int start_slot(struct slot *slot, int index) {
     pthread_cond_init(&slot->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     slot->made = 1;
-    int error = pthread_create(&slot->thread, NULL, worker_thread, slot);
+    int error = thread_start(&slot->thread, worker_thread, slot);
     if (error) return fail_system(error, "thread of replica %d: could not be started", index);
     slot->started = 1;
     return OK;

@@ -5,12 +5,12 @@
  * There is a runner for the collectives, one for the messages to each rank and one for those from
  * each. So two ranks may begin to send each other long messages, and neither waits for the other to
  * receive first. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 #include "group/state.h"
 
 /* Two ranks that answer each other must not fall asleep in turns: a wake-up takes some 10 us, in
@@ -88,11 +88,7 @@ static void *runner_main(void *argument) {
 }
 
 static int start_thread(struct runner *runner) {
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&runner->thread, NULL, runner_main, runner);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&runner->thread, runner_main, runner);
     if (error) return fail_system(error, "process group: a thread for calls under way");
     runner->threaded = 1;
     return OK;

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/atomic_file.h"
 #include "base/program.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 #include "data/safetensors.h"
 #include "train/bits.h"
 #include "train/resume.h"
@@ -159,12 +159,8 @@ static void *writer(void *argument) {
 
 /* Where no thread can be started the caller writes the file itself. */
 static void start(struct checkpoint *c) {
-    sigset_t all, before; /* signals are the main thread's */
     c->done = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    c->running = !pthread_create(&c->thread, NULL, writer, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    c->running = !thread_start(&c->thread, writer, c);
     if (!c->running) writer(c);
 }
 

@@ -27,6 +27,7 @@
 #include "allreduce/cuda/executor.h"
 #include "allreduce/cuda/nccl_library.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* NCCL's blocks for each rank on a GPU that ranks share: the blocks of all ranks must be resident
  * together. */
@@ -114,7 +115,7 @@ static void start_abort(struct executor *e) {
     if (!e->comm) return;
     e->aborting = e->comm;
     e->comm = NULL; /* no function of NCCL is called with it any more */
-    if (pthread_create(&e->abort_thread, NULL, abort_communicator, e)) {
+    if (thread_start(&e->abort_thread, abort_communicator, e)) {
         e->aborting = NULL; /* without a thread the communicator stays until the process ends */
         e->calls.stuck = 1;
     }

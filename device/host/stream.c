@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
+#include "base/thread.h"
 
 enum { RING_START = 64 };
 
@@ -191,7 +192,7 @@ int host_stream_init(struct host_stream *s, struct device *device, enum lane lan
     CHECK(host_cond_init(&s->work));
     CHECK(host_cond_init(&s->done));
     CHECK(grow(s));
-    int code = pthread_create(&s->thread, NULL, stream_thread, s);
+    int code = thread_start(&s->thread, stream_thread, s);
     if (code) return fail_system(code, "thread of stream %s of %s", lane_name(lane), device->name);
     s->has_thread = 1;
     return OK;

@@ -1,5 +1,8 @@
 /* The public library: errors, devices, threads, tensors. */
+#include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/api/shared.h"
@@ -239,5 +242,65 @@ Test(api_tensor, a_full_device_stays_usable, .timeout = 30) {
     MUST(duet_tensor_to(&moved, large, devices[1]));
     duet_tensor_free(moved);
     duet_tensor_free(large);
+    duet_devices_close(devices, 2);
+}
+
+/* ---- signals ---- */
+
+static duet_var *one_layer(duet_tape *tape, duet_var *x, void *context) {
+    (void)context;
+    return duet_linear(tape, x, 0, 1);
+}
+
+/* Signals of this process that are blocked in thread `id`: a mask as in /proc. */
+static unsigned long long blocked_in(const char *id) {
+    char path[300], line[256];
+    unsigned long long mask = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", id);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "SigBlk: %llx", &mask) == 1) break;
+    if (file) fclose(file);
+    return mask;
+}
+
+/* The library's threads leave signals to the program's own: a handler must not run in a thread of
+ * which the program knows nothing, and a signal must not end a process that blocks it while it puts
+ * a file in place. */
+Test(api_threads, leave_signals_to_the_program, .timeout = 60) {
+    const struct duet_param list[] = {{"w", 2, {2, 4}, NULL}, {"b", 1, {2}, NULL}};
+    duet_device *devices[2];
+    duet_params *params;
+    duet_data_parallel *dp;
+    duet_dataset *set;
+    duet_loader *loader;
+    struct duet_batch batch;
+    int own = 0, others = 0;
+    MUST(duet_devices_open(devices, 2, "cpu", API_MEMORY));
+    MUST(duet_params_create(&params, devices[0], list, 2));
+    MUST(duet_data_parallel_create(&dp, devices, 2, params, one_layer, NULL, NULL));
+    MUST(duet_dataset_open(&set, "random", NULL, 1));
+    MUST(duet_loader_create(&loader, set, 4, 0, 0, 2));
+    MUST(duet_loader_start(loader, 0));
+    MUST(duet_loader_next(loader, &batch));
+    DIR *tasks = opendir("/proc/self/task");
+    cr_assert_not_null(tasks);
+    for (struct dirent *task; (task = readdir(tasks));) {
+        if (*task->d_name == '.') continue;
+        unsigned long long mask = blocked_in(task->d_name);
+        if (atoi(task->d_name) == getpid()) {
+            own = 1;
+            continue;
+        }
+        others++;
+        cr_expect(mask >> (SIGTERM - 1) & mask >> (SIGINT - 1) & 1, "thread %s of %d: %llx",
+                  task->d_name, (int)getpid(), mask);
+    }
+    closedir(tasks);
+    cr_expect(own && others >= 5, "%d threads beside the program's", others);
+    duet_loader_free(loader);
+    duet_dataset_free(set);
+    duet_data_parallel_free(dp);
+    duet_params_free(params);
     duet_devices_close(devices, 2);
 }
