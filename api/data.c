@@ -60,6 +60,7 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_siz
                       .seed = seed,
                       .end = ORDER_EXACT,
                       .device_count = 1,
+                      .of_program = 1,
                       .workers = workers});
 }
 
@@ -158,6 +159,11 @@ int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
     if (!o) return fail(ERR_USAGE, "loader: no options were given");
     int n = o->world_size ? o->world_size : 1;
     CHECK(check_ranks(o, n));
+    if (o->drop_last && set->set.count / n < o->batch_size)
+        return fail(ERR_USAGE,
+                    "loader: batch size: %d on each of %d ranks: no whole batch in %d samples: use "
+                    "a smaller one, or no drop_last",
+                    o->batch_size, n, set->set.count);
     struct loader_config config = {
         .set = &set->set,
         .split = {.kind = SPLIT_STRIDED, .devices = n, .virtual_devices = n},
@@ -167,6 +173,7 @@ int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
         .end = o->drop_last ? ORDER_CUT : ORDER_PAD,
         .first_device = o->rank,
         .device_count = 1,
+        .of_program = 1,
         .workers = o->workers};
     CHECK(scale(o, &set->set, &config));
     CHECK(create(out, set, &config));

@@ -51,8 +51,8 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
     char text[SAMPLE_SHAPE_BYTES];
     int count = dataset_made_samples(c);
     if (c->folder)
-        return fail(ERR_USAGE, "--data-dir: %s: %s needs no files: leave it out", c->folder,
-                    c->name);
+        return fail(ERR_USAGE, "%s: %s: %s needs no files: leave it out",
+                    c->of_program ? "folder" : "--data-dir", c->folder, c->name);
     sample_shape_text(&shape, text);
     if (!sample_shape_fits(&shape))
         return fail(ERR_USAGE, "--shape: %s: give 1 to %d numbers in all", text, SAMPLE_NUMBERS);
@@ -104,7 +104,11 @@ int dataset_check(const struct dataset_config *c) {
                                         DATASET_OWN};
     enum kind kind = kind_of(c->name);
     char text[SAMPLE_SHAPE_BYTES];
-    if (kind == UNKNOWN) return unknown_value("--dataset", c->name, words, c->own[0].count ? 5 : 4);
+    if (kind == UNKNOWN)
+        return unknown_value(c->of_program ? "data set" : "--dataset", c->name, words,
+                             c->own[0].count ? 5 : 4);
+    if (kind == OWN && c->of_program)
+        return fail(ERR_USAGE, "data set: own: make your own with duet_dataset_create");
     if (kind == OWN) return check_own(c);
     if (c->targets && kind != RANDOM)
         return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
@@ -262,7 +266,7 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
 }
 
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train) {
-    const struct dataset_config config = {.name = name, .folder = folder};
+    const struct dataset_config config = {.name = name, .folder = folder, .of_program = 1};
     return dataset_make(set, &config, train);
 }
 

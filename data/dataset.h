@@ -64,9 +64,10 @@ struct dataset_config {
     int samples; /* for training; default 60000 synthetic, 6400 random. For the test a sixth of
                   * them, of random none */
     /* Of random alone: */
-    int targets;   /* 1: targets in place of labels */
-    int outline;   /* 1: for dataset_outline alone, so of any size */
-    uint64_t seed; /* of the draws; synthetic pictures have their own */
+    int targets;    /* 1: targets in place of labels */
+    int outline;    /* 1: for dataset_outline alone, so of any size */
+    int of_program; /* 1: errors speak of duet_dataset_open, not of the command's flags */
+    uint64_t seed;  /* of the draws; synthetic pictures have their own */
 };
 
 /* ERR_USAGE: no such data set; something is given that this set does not take; or the set would be
@@ -95,6 +96,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
 int dataset_make(struct dataset *set, const struct dataset_config *config, int train);
+/* The same for a program, whose errors name no flags. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
 /* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */

@@ -79,14 +79,16 @@ static int open_in(struct dataset *set, const char *name, const char *folder, in
 }
 
 /* One line that names every way to get the data set. */
-static int not_found(const char *name, const char *folder) {
+static int not_found(const struct dataset_config *config, const char *name) {
+    const char *folder = config->folder;
     int fashion = !strcmp(name, "fashion-mnist");
-    return fail(ERR_FAILED,
-                "data set not found: %s%s%s: %smake data downloads it, --data-dir DIR names the "
-                "folder of its IDX "
-                "files, --dataset synthetic needs none",
-                name, folder ? " in " : "", folder ? folder : "",
-                fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "");
+    return fail(ERR_FAILED, "data set not found: %s%s%s: %smake data downloads it, %s", name,
+                folder ? " in " : "", folder ? folder : "",
+                fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "",
+                config->of_program ? "folder names the place of its IDX files, \"synthetic\" needs "
+                                     "none"
+                                   : "--data-dir DIR names the folder of its IDX files, --dataset "
+                                     "synthetic needs none");
 }
 
 /* Where files are looked for if no folder was named. */
@@ -102,14 +104,14 @@ int dataset_files(struct dataset *set, const struct dataset_config *config, int 
     int found = 0;
     if (config->folder) {
         CHECK(open_in(set, name, config->folder, train, &found));
-        return found ? OK : not_found(name, config->folder);
+        return found ? OK : not_found(config, name);
     }
     for (int i = 0; i < PLACES && !found; i++) {
         char place[64];
         snprintf(place, sizeof place, "%s/%s", places[i], name);
         CHECK(open_in(set, name, place, train, &found));
     }
-    return found ? OK : not_found(name, NULL);
+    return found ? OK : not_found(config, name);
 }
 
 struct sample_shape dataset_files_shape(const struct dataset_config *config) {

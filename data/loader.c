@@ -135,9 +135,8 @@ static int wait_done(struct loader *l, int64_t deadline) {
     int64_t until = now_ns() + LOOK_NS < deadline ? now_ns() + LOOK_NS : deadline;
     struct timespec t = {until / 1000000000, until % 1000000000};
     if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
-    return fail(ERR_TIMEOUT,
-                "loader: epoch %d, step %d: no worker delivered the batch in time: raise --timeout",
-                l->epoch, l->wanted);
+    return fail(ERR_TIMEOUT, "loader: epoch %d, step %d: no worker delivered the batch in time: %s",
+                l->epoch, l->wanted, c->of_program ? "give more workers" : "raise --timeout");
 }
 
 static int64_t deadline_of(const struct loader *l) {

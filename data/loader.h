@@ -49,6 +49,7 @@ struct loader_config {
     float means[LOADER_CHANNELS], stds[LOADER_CHANNELS];
     /* The data set on a device: a batch is then part of an order of it. NULL: it has pixels. */
     const struct device_dataset *on_device;
+    int of_program;   /* 1: errors name the options of duet.h, not the command's flags */
     double timeout_s; /* how long to wait for a worker, in seconds; 0: 300 */
     /* Called again and again during a wait. A code other than OK, with its error text, ends the
      * wait. NULL: nothing interrupts it. */

@@ -321,7 +321,8 @@ Test(api_data, what_is_refused, .timeout = 30) {
     WRONG(o.shuffle = (enum duet_shuffle)3, "shuffle 3");
     WRONG((o.shuffle = DUET_SHUFFLE_RANDOM, o.world_size = 2), "knows no ranks");
     WRONG(o.workers = -1, "workers: -1");
-    WRONG((o.drop_last = 1, o.batch_size = 11), "no whole batch");
+    WRONG((o.drop_last = 1, o.batch_size = 11), "11 on each of 1 ranks: no whole batch in 10 "
+                                                "samples: use a smaller one, or no drop_last");
     WRONG(o.mean[0] = 1, "std 0, 0, 0");
     WRONG(o.std[0] = -1, "std -1");
     WRONG(o.std[0] = (double)NAN, "std nan");

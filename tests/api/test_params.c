@@ -229,7 +229,9 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     duet_dataset *set;
     duet_loader *loader;
     struct duet_batch batch;
-    MUST_FAIL(duet_dataset_open(&set, "cifar", NULL, 1), DUET_USAGE, "cifar");
+    MUST_FAIL(duet_dataset_open(&set, "cifar", NULL, 1), DUET_USAGE, "data set: 'cifar'");
+    MUST_FAIL(duet_dataset_open(&set, "own", NULL, 1), DUET_USAGE, "duet_dataset_create");
+    MUST_FAIL(duet_dataset_open(&set, "random", "/tmp", 1), DUET_USAGE, "folder: /tmp: random");
     MUST_FAIL(duet_dataset_open(&set, "random", NULL, 0), DUET_USAGE, "no test part");
     MUST(duet_dataset_open(&set, "random", NULL, 1));
     cr_assert(duet_dataset_count(set) == 6400 && duet_dataset_classes(set) == 10);
@@ -241,6 +243,7 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     duet_dataset_free(set);
     MUST_FAIL(duet_dataset_open(&set, NULL, NULL, 1), DUET_USAGE, "no name");
     MUST_FAIL(duet_dataset_open(&set, "mnist", "/nowhere", 1), DUET_FAILED, "/nowhere");
+    cr_assert_null(strstr(duet_error(), "--"), "a program has no flags: %s", duet_error());
     cr_assert_null(set);
     MUST(duet_dataset_open(&set, "synthetic", NULL, 0));
     MUST_FAIL(duet_loader_create(&loader, NULL, 8, 0, 0, 0), DUET_USAGE, "no data set");

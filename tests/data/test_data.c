@@ -211,8 +211,8 @@ Test(dataset, images_and_labels_must_agree, .timeout = 30, .init = scratch_make,
 Test(dataset, a_missing_set_names_all_ways_out, .timeout = 30, .init = scratch_make,
      .fini = scratch_remove) {
     struct dataset set;
-    refused(dataset_open(&set, "fashion-mnist", in("nowhere"), 1), in("nowhere"),
-            "not found: fashion-mnist");
+    struct dataset_config config = {.name = "fashion-mnist", .folder = in("nowhere")};
+    refused(dataset_make(&set, &config, 1), in("nowhere"), "not found: fashion-mnist");
     const char *ways[] = {"apt install dataset-fashion-mnist", "make data", "--data-dir DIR",
                           "--dataset synthetic"};
     for (int i = 0; i < COUNT(ways); i++)
