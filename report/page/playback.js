@@ -5,6 +5,7 @@
 
 const RANK_COLOURS = ["backward", "gather", "loss", "replicate", "allreduce", "forward",
   "optimizer", "input"];
+const MANY = 16; // ranks: with more, cells are small and nothing moves
 
 class Playback {
   // collectives: in the order in which they are launched.
@@ -37,8 +38,8 @@ class Playback {
       this.show(+this.slider.value);
     });
     this.tools.appendChild(this.slider);
-    new ResizeObserver(() => this.draw()).observe(figure);
-    this.show(0);
+    this.tell();
+    new ResizeObserver(() => this.draw()).observe(figure); // which draws for the first time, too
   }
 
   // states[hop][rank][chunk]: the set of ranks whose terms are there, as a BigInt.
@@ -98,12 +99,17 @@ class Playback {
   }
 
   show(at, moving) {
-    const {data, hop, states} = this.frames[this.at = at];
-    this.slider.value = at;
+    this.at = at;
+    this.tell();
+    this.draw(moving);
+  }
+
+  tell() {
+    const {data, hop, states} = this.frames[this.at];
+    this.slider.value = this.at;
     this.slider.setAttribute("aria-valuetext",
       `${data.title} Hop ${hop} of ${states.length - 1}`);
     this.say();
-    this.draw(moving);
   }
 
   // ---- in words ----
@@ -173,6 +179,7 @@ class Playback {
         "font-size": 12, "text-anchor": "middle"}, this.stage).textContent =
         columns === 1 ? "all" : this.cell > 60 ? `${data.before ? "part" : "chunk"} ${c}` : c;
     }
+    if (ranks > MANY) this.drawGround(top, gap, columns);
     for (let r = 0; r < ranks; r++) {
       const y = top + r * this.row;
       if (ranks <= 16 || r % 8 === 0) {
@@ -189,10 +196,22 @@ class Playback {
     if (hop) this.drawMoves(top, gap, moving);
   }
 
+  // The ground of all cells as one shape: with many ranks there are thousands.
+  drawGround(top, gap, columns) {
+    const width = this.cell - gap, height = this.row - gap, cells = [];
+    for (let r = 0; r < this.ranks; r++)
+      for (let c = 0; c < columns; c++) {
+        cells.push(`M${this.gutter + c * this.cell} ${top + r * this.row}h${width}v${height}` +
+          `h${-width}z`);
+      }
+    svgElement("path", {d: cells.join(""), class: "raised"}, this.stage);
+  }
+
   // old: what stood there before the hop, shown until the chunk has arrived.
   drawCell(x, y, width, height, terms, changed, old) {
-    const group = svgElement("g", {}, this.stage), {ranks} = this;
-    svgElement("rect", {x, y, width, height, class: "raised"}, group);
+    const {ranks} = this, many = ranks > MANY; // then without a ground and without a movement
+    const group = many ? this.stage : svgElement("g", {}, this.stage);
+    if (!many) svgElement("rect", {x, y, width, height, class: "raised"}, group);
     const whole = this.frames[this.at].data.copies;
     const put = (set, parent) => {
       if (whole) { // copied data has one colour, that of the device that it came from
@@ -211,11 +230,11 @@ class Playback {
           svgElement("rect", {x: x + r * width / ranks, y, width: width / ranks + 0.3, height,
             class: RANK_COLOURS[r % 8]}, parent);
     };
-    const now = svgElement("g", {}, group);
+    const now = many ? group : svgElement("g", {}, group);
     put(terms, now);
-    if (changed) svgElement("rect", {x, y: y + height - 2, width, height: 3,
-      class: "ink"}, now);
-    if (old === null || !changed) return;
+    if (changed) svgElement("rect", {x, y: y + height - (many ? 1 : 2), width,
+      height: many ? 1 : 3, class: "ink"}, now);
+    if (old === null || !changed || many) return;
     put(old, group);
     now.setAttribute("opacity", 0);
     setTimeout(() => {
@@ -225,7 +244,7 @@ class Playback {
 
   // Each chunk travels in its column from the rank that it leaves to the rank that takes it.
   drawMoves(top, gap, moving) {
-    if (!moving || this.ranks > 16) return;
+    if (!moving || this.ranks > MANY) return;
     for (const move of this.movesNow()) {
       const columns = move.count || this.frames[this.at].data.chunks;
       const box = svgElement("rect", {x: this.gutter + move.first * this.cell,
