@@ -29,6 +29,12 @@ void html_text(FILE *file, const char *text) {
     }
 }
 
+/* Ends the path of boxes that is open, before anything else is drawn. */
+static void end_boxes(struct picture *p) {
+    if (p->boxes) fprintf(p->file, "\"/>\n");
+    p->boxes = 0;
+}
+
 /* A file of its own has a margin, and its title on it. */
 enum { MARGIN = 28, TITLE = 44 };
 
@@ -44,6 +50,7 @@ static void open_slide(struct picture *p, const char *title, const char *said) {
     html_text(p->file, said);
     fprintf(p->file, "</desc>\n");
     picture_box(p, -MARGIN, -MARGIN - TITLE, width, height, SHADE_PAPER, NULL);
+    end_boxes(p);
     fprintf(p->file, "<text x=\"0\" y=\"%d\" font-size=\"%.4g\" font-weight=\"bold\" fill=\"%s\">",
             -TITLE / 2, 1.35 * p->font, shade_colour(SHADE_TEXT));
     html_text(p->file, title);
@@ -65,12 +72,6 @@ void picture_open(struct picture *p, const char *name, const char *title, const 
     fprintf(p->file, ": ");
     html_text(p->file, said);
     fprintf(p->file, "\">\n");
-}
-
-/* Ends the path of boxes that is open, before anything else is drawn. */
-static void end_boxes(struct picture *p) {
-    if (p->boxes) fprintf(p->file, "\"/>\n");
-    p->boxes = 0;
 }
 
 void picture_close(struct picture *p) {

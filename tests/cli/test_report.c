@@ -19,6 +19,13 @@ static void is_svg(const char *path) {
     char *text = cli_read(path, NULL);
     cr_expect(!strncmp(text, "<svg xmlns=", 11) && strstr(text, "<desc>"), "%s: %.40s", path, text);
     cr_expect_null(strstr(text, "class="), "%s: a colour that needs the page's style", path);
+    int quoted = 0, open = 0; /* no element begins inside another's tag, and each ends */
+    for (const char *at = text; *at; at++) {
+        if (*at == '"' && open) quoted = !quoted;
+        if (*at == '<') cr_assert(!open, "%s: %.60s", path, at);
+        if (*at == '<' || (*at == '>' && !quoted)) open = *at == '<';
+    }
+    cr_expect(!open && !quoted && strstr(text, "</svg>"), "%s is not whole", path);
     free(text);
 }
 

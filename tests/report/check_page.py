@@ -76,6 +76,8 @@ def on_paper(driver, path):
         "[...document.querySelectorAll('button, input, nav, summary, .stage, svg')].filter("
         "e => e.checkVisibility()).map(e => e.getAttribute('class') || e.tagName)")
     expect(shown and all(name.endswith(" wide") for name in shown), f"{path}, printed: {shown}")
+    figures = page.evaluate("document.querySelectorAll('figure').length")
+    expect(len(shown) == figures, f"{path}, printed: {len(shown)} pictures in {figures} figures")
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
     wide = page.evaluate("document.documentElement.scrollWidth")
     expect(wide <= PAPER, f"{path}, printed: {wide} pixels wide on {PAPER}")
