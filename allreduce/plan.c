@@ -76,8 +76,9 @@ int allreduce_uses_scratch(enum allreduce_algorithm algorithm) {
 }
 
 const char *plan_flag_name(enum plan_flag kind) {
-    static const char *const names[PLAN_FLAG_KINDS] = {"ready",  "done",   "slice", "up A", "up B",
-                                                       "down A", "down B", "sent",  "taken"};
+    static const char *const names[PLAN_FLAG_KINDS] = {"ready", "done",   "slice",  "up A",
+                                                       "up B",  "down A", "down B", "sent",
+                                                       "taken", "shown",  "left"};
     return (unsigned)kind < PLAN_FLAG_KINDS ? names[kind] : "?";
 }
 

@@ -134,11 +134,11 @@ static int post_flags(flag_table flags, const struct plan *plan, const struct pl
     return OK;
 }
 
-/* What the mailboxes of a send have room for is posted before any call. */
+/* What mailboxes and slots have room for is posted before any call. */
 static void post_credits(flag_table flags, const struct plan *plans, int n) {
     for (int reader = 0; reader < n; reader++)
         for (int writer = 0; writer < n; writer++)
-            flags[reader][PLAN_TAKEN][writer] = plans[0].credits;
+            flags[reader][PLAN_TAKEN][writer] = flags[reader][PLAN_LEFT][writer] = plans[0].credits;
 }
 
 /* The first rank that the step still waits for; -1: none, it may go on. */

@@ -7,6 +7,9 @@
  *
  *     INPUT  --->  own window  --->  flags  --->  others read it  --->  their OUTPUT
  *
+ * A call that is short goes through slots instead, of which each rank has many: nobody waits until
+ * his slot is read (plans/slots.c).
+ *
  * A window is small enough to stay in a cache, so the way through it costs little; what is longer
  * goes through it piece by piece. INPUT and OUTPUT may be the same memory.
  *
@@ -45,6 +48,11 @@ struct window_request {
     size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
     size_t window; /* elements of a window; of SEND: of one mailbox, which `scratch` holds n of */
     size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
+    /* Not 0: a short call, through slots (plans/slots.c), of half so many as each rank has. `what`
+     * is then no SEND, and of the allreduces it is oneshot; `window` counts the elements of a slot,
+     * which hold the call's INPUT of a rank; stride is count. */
+    uint32_t slots;
+    int turn; /* short calls: 1: the first call in one half of the slots */
     /* NULL: all blocks have `count` elements, `stride` apart. Else the blocks of SCATTER, GATHER,
      * ALL_GATHER, ALL_TO_ALL and REDUCE_SCATTER have lengths of their own: sizes[from * n + to]
      * elements go from rank `from` to rank `to`. They lie behind each other without gaps, in the

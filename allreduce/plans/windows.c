@@ -39,22 +39,13 @@
 
 #include <string.h>
 
-#include "allreduce/plans/steps.h"
+#include "allreduce/plans/pattern.h"
 #include "base/error.h"
 
 enum { HALVES = 2, MOST_PIECES = 64 };
 
 /* ---- the table ---- */
 
-enum whom { NOBODY, ROOT, ALL_BUT_ROOT, EVERYBODY };
-struct pattern {
-    enum allreduce_algorithm what;
-    enum whom shows, takes;
-    int parts;  /* 1: INPUT has a block for each taker; else one block for all */
-    int sums;   /* 1: a taker adds up; else it copies */
-    int stacks; /* 1: OUTPUT has a block for each rank that shows */
-    const char *name;
-};
 static const struct pattern patterns[] = {
     {WINDOW_BARRIER, NOBODY, NOBODY, 0, 0, 0, "BARRIER"},
     {WINDOW_BROADCAST, ROOT, ALL_BUT_ROOT, 0, 0, 0, "BROADCAST"},
@@ -67,7 +58,7 @@ static const struct pattern patterns[] = {
     {WINDOW_SEND, NOBODY, NOBODY, 0, 0, 0, "SEND"},
 };
 
-static const struct pattern *pattern_of(enum allreduce_algorithm what) {
+const struct pattern *pattern_of(enum allreduce_algorithm what) {
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (patterns[i].what == what) return &patterns[i];
     return NULL;
@@ -78,7 +69,7 @@ const char *window_name(enum allreduce_algorithm what) {
     return p ? p->name : "ALLREDUCE";
 }
 
-static uint64_t ranks_of(enum whom whom, int n, int root) {
+uint64_t ranks_of(enum whom whom, int n, int root) {
     switch (whom) {
     case ROOT: return rank_bit(root);
     case ALL_BUT_ROOT: return rank_others(n, root);
@@ -346,6 +337,7 @@ static int check(const struct window_request *q, const struct pattern *p) {
                     q->root, q->peer, q->n);
     if (!p && !allreduce_has_plan(q->what))
         return fail(ERR_USAGE, "collective %d: has no plan: choose an algorithm", (int)q->what);
+    if (q->slots) return check_slots(q, p);
     if (q->window < least || q->config.align < 1 || (!p && q->count > q->window))
         return fail(ERR_USAGE, "%s: a window of %zu elements for %zu: give at least %zu", name,
                     q->window, q->count, p ? least : q->count);
@@ -363,7 +355,9 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
     plan->data = q->window;
     plan->input = p ? input_at(q, p, q->n - 1) + size_of(q, q->rank, q->n - 1) : q->count;
     plan->output = p ? output_at(q, p, q->n - 1) + size_of(q, q->n - 1, q->rank) : q->count;
-    if (q->what == WINDOW_BARRIER)
+    if (q->slots)
+        through_slots(plan, q, p);
+    else if (q->what == WINDOW_BARRIER)
         barrier(plan, q);
     else if (q->what == WINDOW_SEND)
         send(plan, q);

@@ -83,7 +83,7 @@ static inline void model_prepare(struct model *m) {
         uint32_t base = 0;
         m->count[r] = 0;
         for (int to = 0; to < m->n; to++)
-            m->flags[r][0][PLAN_TAKEN][to] = m->plans[0][r].credits;
+            m->flags[r][0][PLAN_TAKEN][to] = m->flags[r][0][PLAN_LEFT][to] = m->plans[0][r].credits;
         for (int call = 0; call < CALLS; call++) {
             const struct plan *p = &m->plans[call][r];
             cr_assert(m->count[r] + p->step_count + 1 <= EVENTS);
@@ -111,9 +111,10 @@ struct access {
 };
 
 /* A broadcast is not counted: see allreduce/plans/copies.c; nor is what goes through windows and is
- * no allreduce: plans/windows.c. A mailbox does not alternate. */
+ * no allreduce: plans/windows.c. A mailbox does not alternate. Short calls take a slot each. */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;
+    if (e->plan->credits && e->plan->algorithm != WINDOW_SEND) return e->call % 2;
     for (int call = 0; call < e->call; call++)
         counted += m->plans[call][0].algorithm <= COLLECTIVE_ALL_GATHER;
     return m->same_half ? 0 : counted % 2;

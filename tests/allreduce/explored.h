@@ -70,8 +70,11 @@ static inline int uneven_at(enum allreduce_algorithm what, int call, int from, i
     return (int)at;
 }
 
-/* Of a window of COUNT elements, in `slices` pieces (0: blocks of lengths of their own); of a
- * mailbox, in two more than it holds. */
+/* `slices` of calls that are cut otherwise: blocks of lengths of their own; a short call, through
+ * two slots in turn. */
+enum { UNEVEN = 0, SLOTS = -1 };
+
+/* Of a window of COUNT elements, in `slices` pieces; of a mailbox, in two more than it holds. */
 static inline int build_windowed(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
                                  int root, int slices, int call) {
     struct window_request q = {.what = what,
@@ -80,7 +83,7 @@ static inline int build_windowed(struct plan *plan, enum allreduce_algorithm wha
                                .root = root,
                                .peer = (root + 1) % n,
                                .window = what == WINDOW_SEND ? MAILBOX : COUNT,
-                               .config = tiny_config(slices ? slices : 1)};
+                               .config = tiny_config(slices > 0 ? slices : 1)};
     size_t sizes[RANKS * RANKS];
     int parts =
         what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
@@ -88,7 +91,8 @@ static inline int build_windowed(struct plan *plan, enum allreduce_algorithm wha
     q.count = what < ALLREDUCE_ALGORITHM_COUNT ? COUNT
               : what == WINDOW_SEND            ? MAILBOX + 2
                                                : piece * (size_t)slices;
-    if (slices == 0) q.sizes = sizes, q.count = 0;
+    if (slices == UNEVEN) q.sizes = sizes, q.count = 0;
+    if (slices == SLOTS) q.slots = 1, q.turn = 1, q.window = HALF, q.count = HALF / RANKS;
     for (int i = 0; i < n * n; i++)
         sizes[i] = uneven_size(what, call, i / n, i % n);
     q.stride = q.count;

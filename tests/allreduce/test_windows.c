@@ -149,6 +149,44 @@ Test(windows, input_and_output_may_be_one, .timeout = 30) {
         }
 }
 
+/* A short call: 16 slots of 96 elements a rank; with a turn or without. */
+static void run_short(enum allreduce_algorithm what, int n, int root, size_t count, int turn,
+                      struct arithmetic how, double scale, int in_place) {
+    struct world w = world_of(what, n, root, count);
+    w.q.slots = 8;
+    w.q.turn = turn;
+    w.q.stride = w.expected.stride = count;
+    w.expected.how = how;
+    w.expected.scale = scale;
+    if (has_parts(what) && count * (size_t)n > WINDOW) return;
+    run(&w, in_place);
+}
+
+static const enum allreduce_algorithm shorts[] = {
+    WINDOW_BROADCAST, WINDOW_REDUCE,  WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
+    WINDOW_GATHER,    WINDOW_SCATTER, WINDOW_ALL_TO_ALL, ALLREDUCE_ONESHOT};
+enum { SHORTS = sizeof shorts / sizeof *shorts };
+
+Test(windows, short_calls_go_through_slots, .timeout = 60) {
+    static const size_t counts[] = {0, 1, 3, 12, 13, 32, 95, 96};
+    const struct arithmetic floats = {ELEMENT_F32, ELEMENT_SUM};
+    for (int n = 1; n <= 8; n++)
+        for (int k = 0; k < SHORTS; k++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                for (int root = 0; root < (is_rooted(shorts[k]) ? n : 1); root++)
+                    run_short(shorts[k], n, root, counts[c], (int)c % 2, floats, 1, 0);
+    for (int k = 0; k < SHORTS; k++)
+        for (int type = 0; type < ELEMENT_TYPES; type++)
+            for (int op = 0; op < (is_sum(shorts[k]) ? ELEMENT_OPS : 1); op++) {
+                struct arithmetic how = {(enum element_type)type, (enum element_op)op};
+                int averages = is_sum(shorts[k]) && !op && element_is_float(how.type);
+                run_short(shorts[k], 5, 3, 17, 1, how, 1, 0);
+                if (averages) run_short(shorts[k], 3, 1, 17, 0, how, 1.0 / 3, 0);
+                if (has_parts(shorts[k]) == has_stack(shorts[k]))
+                    run_short(shorts[k], 5, 3, 17, 0, how, 1, 1);
+            }
+}
+
 /* Messages of one pair follow each other in the places of its mailbox. */
 Test(windows, a_mailbox_is_used_in_turn) {
     size_t first = 0;
@@ -183,6 +221,10 @@ Test(windows, misuse_is_told) {
     REFUSED(what = WINDOW_SEND; q.peer = 1, "two different ranks");
     REFUSED(what = ALLREDUCE_NCCL, "no plan");
     REFUSED(what = ALLREDUCE_DIRECT; q.count = 97, "97");
+    REFUSED(slots = 4, "a stride of 13 for 10");
+    REFUSED(slots = 4; q.count = q.stride = 97, "a slot of 96 elements for 97");
+    REFUSED(slots = 4; q.what = WINDOW_SEND, "does not go through slots");
+    REFUSED(slots = 4; q.what = ALLREDUCE_DIRECT, "does not go through slots");
 }
 
 /* Halves: each of the 65536 comes back; floats round to the nearest, ties to even. */

@@ -1,0 +1,130 @@
+/* Short collectives through slots. The time of a short call is not that of its bytes but that of
+ * waiting: through a window (windows.c) a rank that shows a block waits until all others have taken
+ * it, since the next call uses the same window. So for blocks that fit it, each rank has a row of
+ * slots, and each short call takes the next slot of all rows:
+ *
+ *     call                0     1     2     3     4     5     6     7     8 = 0 again
+ *     slots of rank 0    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
+ *     slots of rank 1    [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]  [  ]
+ *                        |----- one half -----|  |--- the other one ----|
+ *
+ * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
+ * and copies, or adds up, what lies in the slots. Nobody waits at the end: the root of a broadcast
+ * goes on at once. The table of windows.c says who shows and who takes. An allreduce is oneshot:
+ * all show, and all add up in fold order. At a barrier all show nothing and await all.
+ *
+ * Flags                              written by   read by      meaning
+ *   shown, epoch 1                   who shows    who takes    my block lies in my slot
+ *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this one
+ *
+ * Epochs count short calls: call k has the base k, on all ranks alike.
+ *
+ * Early overwriting. The first call in a half, its turn, awaits of all ranks the `left` that they
+ * have posted half the slots ago, at the turn before: they have left all calls before that one, and
+ * these were the last ones in the half that now begins. So a rank is never further ahead of another
+ * one than the slots are, and pays for that once in half of them. `left` begins with half the
+ * slots, as if all had been at a turn before the first one.
+ *
+ * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
+ * was posted at the turn before. */
+#include "allreduce/plans/pattern.h"
+#include "base/error.h"
+
+/* An allreduce. */
+static const struct pattern sum_to_all = {
+    .what = ALLREDUCE_ONESHOT, .shows = EVERYBODY, .takes = EVERYBODY, .sums = 1};
+
+/* Elements that a rank shows. */
+static size_t shown(const struct window_request *q, const struct pattern *p) {
+    return q->count * (p->parts ? (size_t)q->n : 1);
+}
+
+int check_slots(const struct window_request *q, const struct pattern *p) {
+    const char *name = window_name(q->what);
+    if (q->what == WINDOW_SEND || q->sizes || (!p && q->what != ALLREDUCE_ONESHOT))
+        return fail(ERR_USAGE, "%s: it does not go through slots", name);
+    if (!p) p = &sum_to_all;
+    if (q->stride != q->count || shown(q, p) > q->window)
+        return fail(ERR_USAGE, "%s: a slot of %zu elements for %zu, with a stride of %zu for %zu",
+                    name, q->window, shown(q, p), q->stride, q->count);
+    return OK;
+}
+
+static void take_turn(struct plan *plan, const struct window_request *q, uint64_t others) {
+    struct plan_step step = {.op = PLAN_NONE};
+    await(&step, others, PLAN_LEFT, 1);
+    post(&step, others, PLAN_LEFT, 1 + q->slots);
+    add_step(plan, step);
+}
+
+static void show(struct plan *plan, const struct window_request *q, const struct pattern *p,
+                 uint64_t takers) {
+    struct plan_step copy = copy_from(q->rank, (struct range){0, shown(q, p)}, rank_bit(q->rank));
+    copy.source_buffer = PLAN_INPUT;
+    to_scratch(&copy, 0);
+    if (takers) post(&copy, takers, PLAN_SHOWN, 1);
+    add_step(plan, copy);
+}
+
+/* What this rank has for itself. */
+static void keep_own(struct plan *plan, const struct window_request *q, const struct pattern *p) {
+    size_t me = (size_t)q->rank;
+    struct plan_step own = copy_from(
+        q->rank, (struct range){p->parts ? me * q->count : 0, q->count}, rank_bit(q->rank));
+    own.source_buffer = PLAN_INPUT;
+    own.dest_buffer = PLAN_OUTPUT;
+    own.dest_offset = p->stacks ? me * q->count : 0;
+    add_step(plan, own);
+}
+
+static void take_sum(struct plan *plan, const struct window_request *q, const struct pattern *p,
+                     uint64_t showers) {
+    struct plan_step sum = sum_all((struct range){0, q->count}, rank_bit(q->rank));
+    from_scratch(&sum, p->parts ? (size_t)q->rank * q->count : 0);
+    sum.dest_buffer = PLAN_OUTPUT;
+    sum.scale = PLAN_SCALE_SOURCE;
+    if (showers) await(&sum, showers, PLAN_SHOWN, 1);
+    add_step(plan, sum);
+}
+
+/* Each rank begins with its neighbour, not all with rank 0. */
+static void take_copies(struct plan *plan, const struct window_request *q, const struct pattern *p,
+                        uint64_t showers) {
+    for (int k = 1; k < q->n; k++) {
+        int from = (q->rank + k) % q->n;
+        if (!(showers >> from & 1)) continue;
+        struct plan_step copy = copy_from(from, (struct range){0, q->count}, rank_bit(q->rank));
+        from_scratch(&copy, p->parts ? (size_t)q->rank * q->count : 0);
+        copy.dest_buffer = PLAN_OUTPUT;
+        copy.dest_offset = p->stacks ? (size_t)from * q->count : 0;
+        await(&copy, rank_bit(from), PLAN_SHOWN, 1);
+        add_step(plan, copy);
+    }
+}
+
+void through_slots(struct plan *plan, const struct window_request *q, const struct pattern *p) {
+    if (!p) p = &sum_to_all;
+    uint64_t me = rank_bit(q->rank), others = rank_others(q->n, q->rank),
+             showers = ranks_of(p->shows, q->n, q->root),
+             takers = ranks_of(p->takes, q->n, q->root);
+    plan->data = 0;
+    plan->scratch = q->window;
+    plan->credits = q->slots;
+    plan->epochs = 1;
+    if (q->turn && others) take_turn(plan, q, others);
+    if (q->what == WINDOW_BARRIER && others) {
+        add_post(plan, others, PLAN_SHOWN, 1);
+        add_await(plan, others, PLAN_SHOWN, 1);
+    }
+    if (!q->count || q->what == WINDOW_BARRIER) return;
+    int shows = (showers & me) != 0, takes = (takers & me) != 0;
+    /* of a scatter the root has its own block without taking it, of a gather it shows none */
+    int keeps = !p->sums && (p->parts ? shows : p->stacks && takes);
+    if (shows) show(plan, q, p, takers & ~me);
+    if (keeps) keep_own(plan, q, p);
+    if (!takes) return;
+    if (p->sums)
+        take_sum(plan, q, p, showers & ~me);
+    else
+        take_copies(plan, q, p, showers & ~me);
+}
