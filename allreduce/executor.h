@@ -55,6 +55,7 @@ struct executor_call {
     struct arithmetic how;
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
+    uint64_t signature; /* of short calls: a number that calls which differ do not share */
 };
 
 struct executor; /* an executor's own state: of one rank, for one object */

@@ -41,6 +41,14 @@ static void publish(struct announcement *to, uint64_t number, const union words 
     __atomic_store_n(&to->number, number, __ATOMIC_SEQ_CST);
 }
 
+/* As publish, but a later read of this rank may come before it. */
+static void publish_later(struct announcement *to, uint64_t number, const union words *call) {
+    __atomic_store_n(&to->number, 0, __ATOMIC_RELAXED);
+    for (int i = 0; i < WORDS; i++)
+        __atomic_store_n(&to->word[i], call->word[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&to->number, number, __ATOMIC_RELEASE);
+}
+
 /* 1 if the rank has announced its call `number`, and still shows it. */
 static int read_one(struct announcement *from, uint64_t number, union words *call) {
     if (__atomic_load_n(&from->number, __ATOMIC_SEQ_CST) != number) return 0;
@@ -51,11 +59,11 @@ static int read_one(struct announcement *from, uint64_t number, union words *cal
 
 /* "ALLREDUCE bucket 1 step 7, 5120 elements from element 64, direct", "BARRIER (start of epoch)";
  * of a group "#3 BROADCAST, 8 elements, float32, source 1" */
-static void describe(const struct announcer *a, const union words *words, char *text,
-                     size_t bytes) {
+static void describe(const struct announcer *a, uint64_t number, const union words *words,
+                     char *text, size_t bytes) {
     const struct announced_call *call = &words->call;
     size_t used = 0;
-    if (a->numbered) used = (size_t)snprintf(text, bytes, "#%llu ", (unsigned long long)a->number);
+    if (a->numbered) used = (size_t)snprintf(text, bytes, "#%llu ", (unsigned long long)number);
     used += (size_t)snprintf(text + used, bytes - used, "%s", call->collective);
     if (call->bucket >= 0)
         used +=
@@ -78,11 +86,11 @@ static int rank_of(const struct announcer *a, int k) {
 }
 
 /* The job ends here: a call that differs has no result. */
-static int mismatch(struct announcer *a, int peer, const union words *mine,
+static int mismatch(struct announcer *a, uint64_t number, int peer, const union words *mine,
                     const union words *theirs) {
     char text[BOARD_TEXT], my_call[192], their_call[192];
-    describe(a, mine, my_call, sizeof my_call);
-    describe(a, theirs, their_call, sizeof their_call);
+    describe(a, number, mine, my_call, sizeof my_call);
+    describe(a, number, theirs, their_call, sizeof their_call);
     snprintf(text, sizeof text,
              "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
              "but Rank %d is running collective: %s: all ranks must make the same calls in the "
@@ -99,23 +107,55 @@ static int compare(struct announcer *a, uint64_t number, const union words *mine
     if (board_aborted(a->comm->board)) return OK;
     for (int k = 0; k < a->n; k++) {
         if (k == a->me || !read_one(place(a, k, number), number, &theirs)) continue;
-        if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(a, k, mine, &theirs);
+        if (memcmp(mine, &theirs, sizeof theirs)) return mismatch(a, number, k, mine, &theirs);
     }
     return OK;
+}
+
+void announced_fill(struct announced_call *out, const struct comm_call *call) {
+    memset(out, 0, sizeof *out);
+    strncpy(out->collective, call->collective, sizeof out->collective - 1);
+    if (call->what) strncpy(out->what, call->what, sizeof out->what - 1);
+    out->bucket = call->bucket;
+    out->step = call->step;
+    out->count = call->count;
+    out->offset = call->offset;
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    return hash ^ hash >> 29;
+}
+
+uint64_t announced_signature(const struct announced_call *call) {
+    union words words = {.call = *call};
+    uint64_t hash = 0x243f6a8885a308d3u;
+    for (int i = 0; i < WORDS; i++)
+        hash = mixed(hash, words.word[i]);
+    return hash;
 }
 
 int announcer_announce(struct announcer *a, const struct comm_call *call) {
     uint64_t number = ++a->number;
     union words mine;
-    memset(&mine, 0, sizeof mine);
-    strncpy(mine.call.collective, call->collective, sizeof mine.call.collective - 1);
-    if (call->what) strncpy(mine.call.what, call->what, sizeof mine.call.what - 1);
-    mine.call.bucket = call->bucket;
-    mine.call.step = call->step;
-    mine.call.count = call->count;
-    mine.call.offset = call->offset;
+    announced_fill(&mine.call, call);
+    a->tally = mixed(a->tally, announced_signature(&mine.call));
     publish(place(a, a->me, number), number, &mine);
     return compare(a, number, &mine);
+}
+
+void announcer_note(struct announcer *a, const struct announced_call *call, uint64_t signature) {
+    uint64_t number = ++a->number;
+    a->tally = mixed(a->tally, signature);
+    union words words = {.call = *call};
+    publish_later(place(a, a->me, number), number, &words);
+}
+
+int announcer_look_back(struct announcer *a, uint64_t number) {
+    union words mine;
+    for (uint64_t k = number > ANNOUNCED ? number - ANNOUNCED + 1 : 1; k <= number; k++)
+        if (read_one(place(a, a->me, k), k, &mine)) CHECK(compare(a, k, &mine));
+    return OK;
 }
 
 int announcer_compare(struct announcer *a) {

@@ -30,11 +30,23 @@ struct announcer {
     const int *ranks; /* [n]: what they are called in messages; NULL: 0 .. n-1 */
     int numbered;     /* 1: messages give the number of a call */
     uint64_t number;  /* calls that this rank has announced */
+    uint64_t tally;   /* a number that sequences of calls which differ do not share */
 };
 
 /* This rank is about to begin the call. Waits for nobody. ERR_FAILED: a peer has announced another
  * one under the same number; that ends the job, with both calls named. */
 int announcer_announce(struct announcer *announcer, const struct comm_call *call);
+
+/* The same for calls that are short: writes down what is called and compares nothing. Somebody has
+ * to look back later. `signature`: announced_signature of the call. */
+void announced_fill(struct announced_call *out, const struct comm_call *call);
+uint64_t announced_signature(const struct announced_call *call);
+void announcer_note(struct announcer *announcer, const struct announced_call *call,
+                    uint64_t signature);
+
+/* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. Of
+ * the announcer it reads only what never changes: any thread may call it. */
+int announcer_look_back(struct announcer *announcer, uint64_t number);
 
 /* Compares the last call once more, with those of all peers that have announced it since. */
 int announcer_compare(struct announcer *announcer);

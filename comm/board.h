@@ -62,6 +62,7 @@ struct board {
     struct comm_flag looked __attribute__((aligned(128))); /* epoch k: rank 0 has looked k times */
     uint64_t stop_at; /* all ranks stop at this look; 0: none */
     uint32_t asked;   /* the signal that asks the job to stop; 0: none */
+    uint32_t heavy;   /* 1: a rank cannot run fences for others, written before the first barrier */
     struct slot slots[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };

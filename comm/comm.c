@@ -90,7 +90,10 @@ static int meet(struct comm *comm) {
     __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
     CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
     CHECK(watch_start(comm));
-    return comm_barrier(comm, "start");
+    if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
+    CHECK(comm_barrier(comm, "start"));
+    comm->light = !__atomic_load_n(&comm->board->heavy, __ATOMIC_RELAXED);
+    return OK;
 }
 
 /* Frees everything. The peers are not told: comm_close has done so, or comm_open failed. */
@@ -164,4 +167,8 @@ int comm_check(struct comm *comm) {
     if (!comm->board) return OK;
     board_beat(comm->board, comm->rank);
     return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
+}
+
+int comm_is_aborted(const struct comm *comm) {
+    return comm->board && board_aborted(comm->board);
 }

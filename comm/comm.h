@@ -13,7 +13,7 @@
  * ERR_PEER: another rank failed, died or left; ERR_FAILED, ERR_USAGE, ERR_MEMORY as everywhere.
  * After any error but ERR_USAGE only comm_abort and comm_close may be called.
  *
- * Threads: comm_wait_flag, comm_post_flag, comm_distant_*, comm_check, comm_abort and the getters
+ * Threads: comm_wait_flag, comm_post_flag*, comm_distant_*, comm_check, comm_abort and the getters
  * may be called from any thread at any time. comm_exchange, comm_gather and comm_barrier are
  * collective: all ranks call them in the same order, each rank from one thread at a time; so is
  * what other folders announce with comm_announce. */
@@ -134,6 +134,10 @@ struct comm_wait_reason {
     /* How long the thread, which has nothing else to do, yields its core and looks again before it
      * sleeps: longer than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
+    /* Called by the waiting thread before it sleeps, each time; an error ends the wait. NULL: not
+     * wanted. */
+    int (*look)(void *context);
+    void *context;
 };
 
 /* Returns OK once flag->epoch >= epoch. What the poster wrote before it posted is then visible.
@@ -146,6 +150,10 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
  * makes a system call only if somebody does. epoch must not be below the flag's present one.
  * Cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
+
+/* The same for flags that are posted often and rarely slept on: it does not wait for the flag's cache
+ * line, and whoever goes to sleep pays for that. comm NULL: as comm_post_flag. */
+void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
 /* ---- distant waits: a GPU waits, the host keeps the deadline ---- */
 
@@ -184,6 +192,9 @@ void comm_abort(struct comm *comm, int code, const char *text);
 /* OK while the job runs. Once it is aborted: ERR_PEER with the first failure's text, or in the rank
  * that failed first its own code. For long work between waits. */
 int comm_check(struct comm *comm);
+
+/* 1 once the job is aborted: one load. It is no sign of life of this rank, as comm_check is. */
+int comm_is_aborted(const struct comm *comm);
 
 #ifdef __cplusplus
 }

@@ -24,10 +24,18 @@
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.
  *
+ * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may wait in the
+ * store buffer until the flag's cache line has come, while the writer goes on. There the waiter
+ * pays for both. Between R1 and R2 it has the kernel run a fence on every processor that runs a
+ * rank (membarrier). Either this fence comes behind the writer's W1, then R2 sees it; or before,
+ * then W2 comes behind R1 and sees the sleeper. Where the kernel has no such call, all posts have
+ * their fence.
+ *
  * A waiter that is killed between R1 and R4 leaves `sleepers` too high. That costs the writer a
  * needless system call at each post; no wake-up is lost by it. */
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -79,9 +87,11 @@ static int spin_in_turn(const struct comm_flag *flag, uint64_t epoch, int64_t ns
 }
 
 /* R1 to R4. May return before the flag has reached the epoch: the caller looks again. */
-static void sleep_on(struct comm_flag *flag, uint64_t epoch, int64_t most_ns) {
+static void sleep_on(const struct comm *comm, struct comm_flag *flag, uint64_t epoch,
+                     int64_t most_ns) {
     struct timespec most = {.tv_sec = most_ns / 1000000000, .tv_nsec = most_ns % 1000000000};
     __atomic_fetch_add(&flag->sleepers, 1, __ATOMIC_SEQ_CST);
+    if (comm->light) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
     uint64_t seen = __atomic_load_n(&flag->epoch, __ATOMIC_SEQ_CST);
     if (seen < epoch) syscall(SYS_futex, &flag->epoch, FUTEX_WAIT, (uint32_t)seen, &most, NULL, 0);
     __atomic_fetch_sub(&flag->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -96,7 +106,7 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     int64_t slice_ns;
     while (!reached(flag, epoch)) {
         CHECK(wait_poll(wait, &slice_ns));
-        sleep_on(flag, epoch, slice_ns);
+        sleep_on(comm, flag, epoch, slice_ns);
     }
     return OK;
 }
@@ -114,5 +124,20 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch) {
     __atomic_store_n(&flag->epoch, epoch, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&flag->sleepers, __ATOMIC_SEQ_CST))
+        syscall(SYS_futex, &flag->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int comm_can_post_lightly(void) {
+    return !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+}
+
+void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch) {
+    if (!comm || !comm->light) {
+        comm_post_flag(flag, epoch);
+        return;
+    }
+    __atomic_store_n(&flag->epoch, epoch, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the compiler keeps the order as well */
+    if (__atomic_load_n(&flag->sleepers, __ATOMIC_ACQUIRE))
         syscall(SYS_futex, &flag->epoch, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -25,6 +25,7 @@ struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
     int spin;            /* every rank has a core of its own, so a short spin beats a sleep */
+    int light;           /* 1: every rank runs fences that another one asks for: flag.c */
     int socket;          /* to the launcher */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
@@ -77,6 +78,9 @@ int wait_poll(struct wait *wait, int64_t *slice_ns);
 /* The whole wait until `flag` has reached `epoch`, for comm_wait_flag and for the barrier. `wait`
  * has been started and says what is waited for. */
 int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct wait *wait);
+
+/* flag.c: this process runs the fences that others ask for, from now on. 0: the kernel cannot. */
+int comm_can_post_lightly(void);
 
 /* cores.c: a thread of this rank waits in vain for rank `peer` (-1: unknown). Where the two share a
  * core though others are free, it moves to one of those. Now and then, at most. */

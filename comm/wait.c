@@ -163,7 +163,8 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
     wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
-    if (!board_aborted(comm->board) && !gone && wait->left > 0) return OK;
+    if (!board_aborted(comm->board) && !gone && wait->left > 0)
+        return wait->reason.look ? wait->reason.look(wait->reason.context) : OK;
     describe(wait, where, sizeof where);
     if (board_aborted(comm->board)) return failure_of_job(comm, where);
     return gone ? peer_left(wait, where, gone) : deadline_passed(wait, where);

@@ -119,32 +119,38 @@ static uint64_t epochs_of(const struct work *work) {
     return (work->parts - 1) * full + work->last->plan.epochs + (work->claims ? UNEVEN_EPOCHS : 0);
 }
 
-static int announce(struct work *work) {
-    const struct group_call *call = &work->call;
-    struct group *g = work->group;
-    char what[48];
-    int used = snprintf(what, sizeof what, "%s", element_type_name(call->how.type));
+void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
+    int used = snprintf(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
     int sums = call->what == ALLREDUCE_AUTO || call->what == WINDOW_REDUCE ||
                call->what == WINDOW_REDUCE_SCATTER;
     int rooted = call->what == WINDOW_BROADCAST || call->what == WINDOW_REDUCE ||
                  call->what == WINDOW_GATHER || call->what == WINDOW_SCATTER;
     if (call->what == WINDOW_BARRIER) used = 0, *what = 0;
     if (sums)
-        used += snprintf(what + used, sizeof what - (size_t)used, " %s",
+        used += snprintf(what + used, TOLD_TEXT - (size_t)used, " %s",
                          call->average ? "average" : element_op_name(call->how.op));
-    if (rooted) used += snprintf(what + used, sizeof what - (size_t)used, ", root %d", call->root);
-    if (is_uneven(call)) snprintf(what + used, sizeof what - (size_t)used, ", uneven");
-    struct comm_call told = {.collective = window_name(call->what),
-                             .bucket = -1,
-                             .step = -1,
-                             .count = is_uneven(call) ? 0 : call->count,
-                             .what = what};
+    if (rooted) used += snprintf(what + used, TOLD_TEXT - (size_t)used, ", root %d", call->root);
+    if (is_uneven(call)) snprintf(what + used, TOLD_TEXT - (size_t)used, ", uneven");
+    *told = (struct comm_call){.collective = window_name(call->what),
+                               .bucket = -1,
+                               .step = -1,
+                               .count = is_uneven(call) ? 0 : call->count,
+                               .what = what};
+}
+
+static int announce(struct work *work) {
+    struct group *g = work->group;
+    char what[TOLD_TEXT];
+    struct comm_call told;
+    tell(&work->call, &told, what);
     work->number = g->announcer.number + 1;
     return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
 }
 
 static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
+    *runner = g->collectives;
+    if (is_short(g, &work->call)) return begin_short(work);
     CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));
     CHECK(announce(work));
     work->base = g->base;
@@ -152,7 +158,6 @@ static int begin_collective(struct work *work, struct runner **runner) {
     g->base += epochs_of(work);
     /* An empty call moves no epochs, and only calls that may use scratch are counted. */
     if (work->call.what == ALLREDUCE_AUTO && work->call.count) g->calls += work->parts;
-    *runner = g->collectives;
     return OK;
 }
 
@@ -187,7 +192,6 @@ int run_parts(struct runner *runner, struct work *work) {
 
 static int check(const struct group *g, const struct group_call *call) {
     int me = g->ranks[g->rank];
-    const char *name = window_name(call->what);
     if (call->what == WINDOW_SEND && (call->peer < (call->receive ? ANY_SOURCE : 0) ||
                                       call->peer >= g->n || call->peer == g->rank))
         return fail(ERR_USAGE, "rank %d: %s rank %d: give another rank of 0 to %d", me,
@@ -198,14 +202,15 @@ static int check(const struct group *g, const struct group_call *call) {
     if (is_uneven(call) && call->what != WINDOW_ALL_TO_ALL && call->what != WINDOW_ALL_GATHER &&
         call->what != WINDOW_GATHER && call->what != WINDOW_SCATTER &&
         call->what != WINDOW_REDUCE_SCATTER)
-        return fail(ERR_USAGE, "rank %d: %s: its blocks have one length: give no sizes", me, name);
+        return fail(ERR_USAGE, "rank %d: %s: its blocks have one length: give no sizes", me,
+                    window_name(call->what));
     if (call->root < 0 || call->root >= g->n)
-        return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, name, call->root,
-                    g->n - 1);
+        return fail(ERR_USAGE, "rank %d: %s: root %d: give 0 to %d", me, window_name(call->what),
+                    call->root, g->n - 1);
     if (call->average && (!element_is_float(call->how.type) || call->how.op != ELEMENT_SUM))
         return fail(ERR_USAGE,
                     "rank %d: %s: average of %s: floats have averages: take the sum and divide it",
-                    me, name, element_type_name(call->how.type));
+                    me, window_name(call->what), element_type_name(call->how.type));
     return OK;
 }
 
@@ -230,15 +235,29 @@ static int begin(struct group *g, const struct group_call *call, struct work **o
     return code;
 }
 
+/* A call that is waited for, on the stack of its caller. *ran 0: it needs more than that. */
+static int run_here(struct group *g, const struct group_call *call, int *ran) {
+    struct work work = {.group = g, .call = *call, .source = -1};
+    *ran = is_short(g, call) && !g->collectives->threaded;
+    if (!*ran) return OK;
+    int code = begin_short(&work);
+    if (!code) code = run_at_once(g->collectives, &work, ran);
+    if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
+    release_short(work.brief);
+    return code;
+}
+
 int group_run(struct group *g, const struct group_call *call, struct work **out) {
     struct work *work = NULL;
+    int ran = 0, code = OK;
     if (out) *out = NULL;
     CHECK(check(g, call));
     CHECK(enter_group(g, window_name(call->what)));
-    int code = begin(g, call, &work, !out);
+    if (!out) code = run_here(g, call, &ran);
+    if (!ran && !code) code = begin(g, call, &work, !out);
     leave_group(g);
     if (!code && out) *out = work;
-    if (code || out) return code;
+    if (code || out || ran) return code;
     code = work_wait(work);
     work_free(work);
     return code;

@@ -14,11 +14,23 @@ static void release_job(struct membership *job) {
     free(job);
 }
 
+/* Of two ranks that have called different things and waited for nobody, the later one to leave finds
+ * it. */
+static void look_back(struct group *g) {
+    if (g->n < 2 || comm_is_aborted(g->job->comm)) return;
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    announcer_look_back(&g->announcer, g->announcer.number);
+}
+
 static void free_group(struct group *g) {
+    int opened = g->collectives != NULL;
     runner_close(g->collectives);
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);
     free_lanes(g);
+    if (opened) look_back(g);
+    for (int i = 0; i < KEPT_SHORTS; i++)
+        release_short(g->shorts[i]);
     while (g->plans) {
         struct group_plan *next = g->plans->next;
         plan_free(&g->plans->plan);
@@ -74,7 +86,10 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .me = g->rank,
                                       .ranks = g->ranks,
                                       .numbered = 1};
-    /* Every place of every mailbox is free: allreduce/plans/windows.c, `taken`. */
+    /* Every place of every mailbox is free, and so is every slot: allreduce/plans/windows.c, `taken`,
+     * and plans/slots.c, `left`. */
+    for (int r = 0; r < g->n; r++)
+        comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_TAKEN * g->n + r], MAIL_PIECES);
     return runner_open(&g->collectives, g, 0);
@@ -93,7 +108,8 @@ static int make_group(struct group **out, struct membership *job, const struct a
 }
 
 struct group_sizes group_sizes_default(void) {
-    struct group_sizes sizes = {.window = 512 << 10, .half = 256 << 10, .mail = 128 << 10};
+    struct group_sizes sizes = {
+        .window = 512 << 10, .half = 256 << 10, .mail = 128 << 10, .slot = 4 << 10};
     return sizes;
 }
 

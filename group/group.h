@@ -4,7 +4,8 @@
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
  *     calls.c     a call becomes plans (allreduce/windows.h) with their epochs
- *     runners.c     who runs them: the caller itself, or a thread beside it
+ *     short.c     short calls, through slots
+ *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
  *     objects.c   calls that move bytes of any length, which only the sender knows
  *     mail.c      messages: send
@@ -44,8 +45,9 @@ struct group_sizes {
     uint32_t window; /* of each rank: at least 256 for each rank */
     uint32_t half;   /* of its scratch */
     uint32_t mail;   /* of one mailbox */
+    uint32_t slot;   /* what a short call shows, at most; 0: no call is short */
 };
-struct group_sizes group_sizes_default(void); /* 512, 256, 128 KiB */
+struct group_sizes group_sizes_default(void); /* 512, 256, 128, 4 KiB */
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);
 
 /* Collective over `world`, whose every rank gives the same list: n different ranks of `world`, in

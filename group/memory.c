@@ -2,7 +2,7 @@
  * goes to all. It has no name and is gone with the last rank that maps it.
  *
  *     announcements of all | of each rank: flags, heads of messages, window, two halves of scratch,
- *                            a mailbox for each other rank
+ *                            a mailbox for each other rank, tallies, slots of short calls
  *
  * It is taken from the machine page by page as it is used: a mailbox between two ranks that never
  * talk costs nothing. */
@@ -17,7 +17,7 @@
 #include "base/system_error.h"
 #include "group/state.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, LINE = 64 };
 
 static size_t pages(size_t bytes) {
     return (bytes + PAGE - 1) / PAGE * PAGE;
@@ -26,6 +26,8 @@ static size_t pages(size_t bytes) {
 /* Lays the memory out; start NULL: only counts its bytes. */
 static size_t lay_out(struct shared_memory *m, int n, char *start) {
     size_t at = 0, ranks = (size_t)n;
+    size_t lines = (sizeof(struct host_slot) + m->sizes.slot + LINE - 1) / LINE;
+    m->slot_stride = (lines | 1) * LINE; /* odd, so that slots do not meet in one set of a cache */
     m->start = start;
     m->announced = (void *)(start + at);
     at += pages(ranks * sizeof *m->announced);
@@ -40,6 +42,10 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
         at += pages(2 * (size_t)m->sizes.half);
         m->mail[r] = (void *)(start + at);
         at += pages(ranks * m->sizes.mail);
+        m->tallies[r] = (void *)(start + at);
+        at += pages(TALLIES * sizeof *m->tallies[r]);
+        m->slots[r] = (void *)(start + at + sizeof(struct host_slot));
+        at += m->sizes.slot ? pages(SLOTS * m->slot_stride) : 0;
     }
     return m->bytes = at;
 }

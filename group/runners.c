@@ -5,8 +5,8 @@
  * There is a runner for the collectives, one for the messages to each rank and one for those from
  * each. So two ranks may begin to send each other long messages, and neither waits for the other to
  * receive first. */
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/system_error.h"
@@ -16,6 +16,24 @@
 /* Two ranks that answer each other must not fall asleep in turns: a wake-up takes some 10 us, in
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
+
+/* A wait that goes on for long: has a peer called something else? */
+static int look_at_peers(void *context) {
+    const struct runner *runner = context;
+    return announcer_look_back(&runner->group->announcer, runner->now->number);
+}
+
+/* A slot was shown by another call. */
+static int slot_differs(void *context, int peer) {
+    const struct runner *runner = context;
+    const struct group *g = runner->group;
+    CHECK(look_at_peers(context));
+    int code = fail(ERR_FAILED, "rank %d: %s #%llu: rank %d has made other calls before it",
+                    g->ranks[g->rank], window_name(runner->now->call.what),
+                    (unsigned long long)runner->now->number, g->ranks[peer]);
+    comm_abort(g->job->comm, code, error_message());
+    return code;
+}
 
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     const struct group *g = runner->group;
@@ -27,7 +45,9 @@ int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int p
         .peer = g->ranks[peer],
         .number = work->number,
         .timeout_s = g->timeout_s,
-        .spin_ns = runner->in_caller ? CALLER_SPIN_NS : 0};
+        .spin_ns = runner->in_caller ? CALLER_SPIN_NS : 0,
+        .look = work->brief ? look_at_peers : NULL,
+        .context = runner};
     if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
     return comm_wait_flag(g->job->comm, flag, epoch, &reason);
 }
@@ -51,9 +71,21 @@ int runner_open(struct runner **out, struct group *g, int mail) {
     }
     runner->ranks.wait = wait_for_plan;
     runner->ranks.wait_context = runner;
+    runner->slots = runner->ranks;
+    runner->slots.slots = 1;
+    runner->slots.differs = slot_differs;
+    runner->slots.all.half = g->memory.slot_stride / sizeof(float);
+    for (int r = 0; r < g->n; r++)
+        runner->slots.all.scratch[r] = g->memory.slots[r];
     pthread_mutex_init(&runner->lock, NULL);
     pthread_cond_init(&runner->changed, NULL);
     return OK;
+}
+
+static int run(struct runner *runner, struct work *work) {
+    if (work->call.what == WINDOW_SEND) return run_message(runner, work);
+    if (work->brief) return run_short(runner, work);
+    return work->claims ? run_uneven(runner, work) : run_parts(runner, work);
 }
 
 /* Runs one work; the lock is held before and after, not meanwhile. */
@@ -61,12 +93,10 @@ static void run_now(struct runner *runner, struct work *work, int in_caller) {
     runner->now = work;
     runner->in_caller = in_caller;
     pthread_mutex_unlock(&runner->lock);
-    int code = work->call.what == WINDOW_SEND ? run_message(runner, work)
-               : work->claims                 ? run_uneven(runner, work)
-                                              : run_parts(runner, work);
+    int code = run(runner, work);
     pthread_mutex_lock(&runner->lock);
     work->code = code;
-    if (code) snprintf(work->text, sizeof work->text, "%s", error_message());
+    if (code) work->text = strdup(error_message());
     work->ended = 1;
     runner->now = NULL;
     pthread_cond_broadcast(&runner->changed);
@@ -120,6 +150,18 @@ int run_on(struct runner *runner, struct work *work, int wait) {
     return code;
 }
 
+/* Only the thread that makes calls of the group gives a runner its thread, so no lock is needed. */
+int run_at_once(struct runner *runner, struct work *work, int *ran) {
+    *ran = !runner->threaded;
+    if (runner->threaded) return OK;
+    work->runner = runner;
+    runner->now = work;
+    runner->in_caller = 1;
+    int code = run(runner, work);
+    runner->now = NULL;
+    return code;
+}
+
 void runner_close(struct runner *runner) {
     if (!runner) return;
     pthread_mutex_lock(&runner->lock);
@@ -140,7 +182,7 @@ int work_wait(struct work *work) {
     while (!work->ended)
         pthread_cond_wait(&runner->changed, &runner->lock);
     pthread_mutex_unlock(&runner->lock);
-    return work->code ? fail(work->code, "%s", work->text) : OK;
+    return work->code ? fail(work->code, "%s", work->text ? work->text : "no host memory") : OK;
 }
 
 int work_done(struct work *work) {
@@ -159,6 +201,8 @@ void work_free(struct work *work) {
     if (work->runner) work_wait(work);
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;
+    release_short(work->brief);
     free(work->claims);
+    free(work->text);
     free(work);
 }

@@ -49,6 +49,16 @@ struct shared_memory {
     struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
     struct mail_head *heads[MAX_DEVICES];        /* rank r's: [receiver][MAIL_PIECES] */
     float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
+    struct tally *tallies[MAX_DEVICES]; /* rank r's: [TALLIES] */
+    float *slots[MAX_DEVICES];          /* rank r's: where the elements of its first slot begin */
+    size_t slot_stride;                 /* bytes from one slot to the next */
+};
+
+/* What a rank has called before a turn of the short calls: short.c. */
+enum { TALLIES = 4 };
+struct tally {
+    uint64_t sum;    /* announcer.tally */
+    uint64_t number; /* announcer.number */
 };
 
 /* memory->sizes is set. Collective over the job: member 0 brings the memory, all members map it;
@@ -67,9 +77,23 @@ struct group_plan {
     struct group_plan *next;
 };
 
-/* ---- works and who runs them ---- */
+/* ---- short calls: short.c ---- */
 
-enum { ERROR_TEXT = 1024 };
+enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_SHORTS = 64 };
+
+/* All that a short call needs and that does not change from call to call. */
+struct short_call {
+    enum allreduce_algorithm what; /* these say which call it is */
+    struct arithmetic how;
+    int root, average;
+    size_t count;
+    struct plan plans[2]; /* [turn] */
+    struct announced_call told;
+    uint64_t signature;
+    int users; /* works that use it, and the group while it keeps it */
+};
+
+/* ---- works and who runs them ---- */
 
 struct work {
     struct group *group;
@@ -78,13 +102,15 @@ struct work {
     /* The parts of a long call: all but the last follow `full`, the last follows `last`. */
     struct group_plan *full, *last;
     size_t parts, longest;
-    uint64_t base;  /* of the first part's epochs */
-    uint64_t calls; /* counted calls before this one: the half of scratch */
+    uint64_t base;            /* of the first part's epochs */
+    uint64_t calls;           /* counted calls before this one: the half of scratch */
+    struct short_call *brief; /* not NULL: a short call; `base` is its number among them */
+    struct tally tally;       /* of a short call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
     struct runner *runner; /* whose lock guards what follows; NULL: never begun */
     int ended, code, source;
-    char text[ERROR_TEXT];
+    char *text; /* of the error; owned */
     struct work *next;
 };
 
@@ -92,6 +118,7 @@ struct work {
  * those of a lane. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
+    struct host_ranks slots; /* the same, of short calls */
     struct group *group;
     struct work *now; /* what is run */
     int in_caller;    /* 1: in the thread that made the call, and waits for its end */
@@ -105,6 +132,9 @@ struct runner {
 /* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else
  * on the runner's thread. wait 1: returns at the end. */
 int run_on(struct runner *runner, struct work *work, int wait);
+/* The same for a call that is waited for, of which nobody else knows: returns its code. 0 in *ran:
+ * the runner has a thread, and nothing was done. */
+int run_at_once(struct runner *runner, struct work *work, int *ran);
 int runner_open(struct runner **out, struct group *group, int mail);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 
@@ -121,6 +151,8 @@ struct group {
     struct group_plan *plans;
     int plan_count;
     uint64_t base, calls, messages;
+    struct short_call *shorts[KEPT_SHORTS];
+    uint64_t short_calls;
     uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
     /* Receives, by the rank that sends. mail_lock guards all but `lanes`. */
     pthread_mutex_t mail_lock;
@@ -142,6 +174,16 @@ void leave_group(struct group *group);
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
 struct window_request request_of(const struct group *group, const struct group_call *call);
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
+
+/* calls.c: what the peers are told of a call. `text` is what told->what points to. */
+enum { TOLD_TEXT = 48 };
+void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_TEXT]);
+
+/* short.c */
+int is_short(const struct group *group, const struct group_call *call);
+int begin_short(struct work *work);
+int run_short(struct runner *runner, struct work *work);
+void release_short(struct short_call *brief); /* NULL is fine */
 
 /* uneven.c */
 #define UNEVEN_EPOCHS ((uint64_t)1 << 32) /* more than any plan has */

@@ -11,35 +11,55 @@ size_t host_flags_bytes(int n) {
     return (size_t)PLAN_FLAG_KINDS * (size_t)n * sizeof(struct comm_flag);
 }
 
-/* The flag [kind][writer] in the memory of `reader`. */
-static struct comm_flag *flag_of(const struct host_ranks *ranks, int reader, int kind, int writer) {
+static struct host_slot *slot_of(const struct host_ranks *ranks, const struct executor_call *call,
+                                 int writer) {
+    float *elements = ranks->all.scratch[writer] + (size_t)call->half * ranks->all.half;
+    return (struct host_slot *)elements - 1;
+}
+
+/* The flag [kind][writer] in the memory of `reader`; what is shown in slots has one for all. */
+static struct comm_flag *flag_of(const struct host_ranks *ranks, const struct executor_call *call,
+                                 int reader, int kind, int writer) {
+    if (kind == PLAN_SHOWN) return (struct comm_flag *)slot_of(ranks, call, writer);
     return ranks->flags[reader] + kind * ranks->all.n + writer;
+}
+
+static int wait_flag(const struct host_ranks *ranks, const struct executor_call *call,
+                     struct comm_flag *flag, uint64_t epoch, int peer) {
+    struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
+                                      .bucket = call->bucket,
+                                      .step = call->step,
+                                      .peer = peer};
+    if (ranks->wait) return ranks->wait(ranks->wait_context, flag, epoch, &reason);
+    return comm_wait_flag(ranks->all.comm, flag, epoch, &reason);
 }
 
 static int wait_flags(const struct host_ranks *ranks, const struct executor_call *call,
                       const struct plan_step *step) {
-    for (int peer = 0; peer < ranks->all.n; peer++) {
-        if (!(step->wait_ranks >> peer & 1)) continue;
-        struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
-                                          .bucket = call->bucket,
-                                          .step = call->step,
-                                          .peer = peer};
-        struct comm_flag *flag = flag_of(ranks, ranks->all.rank, step->wait_kind, peer);
-        uint64_t epoch = call->base + step->wait_epoch;
-        if (ranks->wait)
-            CHECK(ranks->wait(ranks->wait_context, flag, epoch, &reason));
-        else
-            CHECK(comm_wait_flag(ranks->all.comm, flag, epoch, &reason));
+    uint64_t epoch = call->base + step->wait_epoch;
+    for (uint64_t left = step->wait_ranks; left; left &= left - 1) {
+        int peer = __builtin_ctzll(left), shown = step->wait_kind == PLAN_SHOWN;
+        struct comm_flag *flag = flag_of(ranks, call, ranks->all.rank, step->wait_kind, peer);
+        if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch)
+            CHECK(wait_flag(ranks, call, flag, epoch, peer));
+        if (shown && slot_of(ranks, call, peer)->signature != call->signature)
+            return ranks->differs(ranks->wait_context, peer);
     }
     return OK;
 }
 
 static void post_flags(const struct host_ranks *ranks, const struct executor_call *call,
                        const struct plan_step *step) {
-    for (int peer = 0; peer < ranks->all.n; peer++)
-        if (step->post_ranks >> peer & 1)
-            comm_post_flag(flag_of(ranks, peer, step->post_kind, ranks->all.rank),
-                           call->base + step->post_epoch);
+    uint64_t epoch = call->base + step->post_epoch;
+    int me = ranks->all.rank;
+    if (step->post_kind == PLAN_SHOWN && step->post_ranks) {
+        struct host_slot *slot = slot_of(ranks, call, me);
+        slot->signature = call->signature;
+        comm_post_flag_light(ranks->all.comm, (struct comm_flag *)slot, epoch);
+        return;
+    }
+    for (uint64_t left = step->post_ranks; left; left &= left - 1)
+        comm_post_flag(flag_of(ranks, call, __builtin_ctzll(left), step->post_kind, me), epoch);
 }
 
 static void *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
@@ -82,6 +102,14 @@ static void move_typed(struct arithmetic how, const struct plan_step *s, void *c
 static void move(const struct host_ranks *ranks, const struct executor_call *call,
                  const struct plan_step *s) {
     int n = ranks->all.n, dests = 0, sums = s->op == PLAN_SUM;
+    int scales = call->scale != 1 && s->scale;
+    if (s->op == PLAN_COPY && !scales && s->dest_ranks == rank_bit(ranks->all.rank)) {
+        void *to = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
+        const void *from =
+            range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
+        if (to != from) memcpy(to, from, s->length * element_bytes(call->how.type));
+        return;
+    }
     void *dest[MAX_DEVICES];
     const void *source[MAX_DEVICES],
         *own = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);

@@ -18,11 +18,27 @@ struct host_ranks {
     struct executor_ranks all;
     struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
 
+    /* Plans of short calls (plans/slots.c): scratch[r] then begins with the first of rank r's slots,
+     * `half` is from one slot to the next, and executor_call.half is the number of the slot. The
+     * SHOWN flags lie in the slots: however many ranks read one, it is posted once. */
+    int slots;
+
+    /* A slot was shown by a call with another signature. Returns the error. */
+    int (*differs)(void *context, int peer);
+
     /* How to wait for a flag; NULL: comm_wait_flag. Tests set it, which run ranks as threads of
      * one process, without a comm. */
     int (*wait)(void *context, struct comm_flag *flag, uint64_t epoch,
                 const struct comm_wait_reason *reason);
     void *wait_context;
+};
+
+/* Before the elements of a slot, in the cache line in which they begin. */
+struct host_slot {
+    uint64_t epoch; /* these two as in struct comm_flag */
+    uint32_t sleepers, pad;
+    uint64_t signature; /* executor_call.signature of who showed it */
+    uint64_t spare;
 };
 
 /* Bytes of one rank's flags. */

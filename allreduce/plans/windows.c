@@ -47,21 +47,24 @@ enum { HALVES = 2, MOST_PIECES = 64 };
 /* ---- the table ---- */
 
 static const struct pattern patterns[] = {
-    {WINDOW_BARRIER, NOBODY, NOBODY, 0, 0, 0, "BARRIER"},
-    {WINDOW_BROADCAST, ROOT, ALL_BUT_ROOT, 0, 0, 0, "BROADCAST"},
-    {WINDOW_SCATTER, ROOT, ALL_BUT_ROOT, 1, 0, 0, "SCATTER"},
-    {WINDOW_GATHER, ALL_BUT_ROOT, ROOT, 0, 0, 1, "GATHER"},
-    {WINDOW_REDUCE, EVERYBODY, ROOT, 0, 1, 0, "REDUCE"},
-    {WINDOW_ALL_GATHER, EVERYBODY, EVERYBODY, 0, 0, 1, "ALLGATHER"},
-    {WINDOW_ALL_TO_ALL, EVERYBODY, EVERYBODY, 1, 0, 1, "ALLTOALL"},
-    {WINDOW_REDUCE_SCATTER, EVERYBODY, EVERYBODY, 1, 1, 0, "REDUCE_SCATTER"},
-    {WINDOW_SEND, NOBODY, NOBODY, 0, 0, 0, "SEND"},
+    [WINDOW_BARRIER - WINDOW_BARRIER] = {WINDOW_BARRIER, NOBODY, NOBODY, 0, 0, 0, "BARRIER"},
+    [WINDOW_BROADCAST -
+        WINDOW_BARRIER] = {WINDOW_BROADCAST, ROOT, ALL_BUT_ROOT, 0, 0, 0, "BROADCAST"},
+    [WINDOW_SCATTER - WINDOW_BARRIER] = {WINDOW_SCATTER, ROOT, ALL_BUT_ROOT, 1, 0, 0, "SCATTER"},
+    [WINDOW_GATHER - WINDOW_BARRIER] = {WINDOW_GATHER, ALL_BUT_ROOT, ROOT, 0, 0, 1, "GATHER"},
+    [WINDOW_REDUCE - WINDOW_BARRIER] = {WINDOW_REDUCE, EVERYBODY, ROOT, 0, 1, 0, "REDUCE"},
+    [WINDOW_ALL_GATHER -
+        WINDOW_BARRIER] = {WINDOW_ALL_GATHER, EVERYBODY, EVERYBODY, 0, 0, 1, "ALLGATHER"},
+    [WINDOW_ALL_TO_ALL -
+        WINDOW_BARRIER] = {WINDOW_ALL_TO_ALL, EVERYBODY, EVERYBODY, 1, 0, 1, "ALLTOALL"},
+    [WINDOW_REDUCE_SCATTER -
+        WINDOW_BARRIER] = {WINDOW_REDUCE_SCATTER, EVERYBODY, EVERYBODY, 1, 1, 0, "REDUCE_SCATTER"},
+    [WINDOW_SEND - WINDOW_BARRIER] = {WINDOW_SEND, NOBODY, NOBODY, 0, 0, 0, "SEND"},
 };
 
 const struct pattern *pattern_of(enum allreduce_algorithm what) {
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        if (patterns[i].what == what) return &patterns[i];
-    return NULL;
+    if (what < WINDOW_BARRIER || what > WINDOW_SEND) return NULL;
+    return &patterns[what - WINDOW_BARRIER];
 }
 
 const char *window_name(enum allreduce_algorithm what) {

@@ -12,7 +12,7 @@ static const enum allreduce_algorithm whats[] = {
     WINDOW_GATHER,  WINDOW_SCATTER,   WINDOW_ALL_TO_ALL, WINDOW_SEND};
 enum { WHATS = sizeof whats / sizeof *whats };
 
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
 
 static int is_long(void) {
     return getenv("DUET_TEST_LONG") != NULL;

@@ -2,7 +2,7 @@
  * them. */
 #include "tests/group/shared.h"
 
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
 
 static int begin(struct group *g, int receive, int peer, float *x, size_t count,
                  struct work **work) {

@@ -5,7 +5,7 @@
 #include "tests/group/shared.h"
 
 enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
 static const enum allreduce_algorithm whats[] = {WINDOW_ALL_GATHER, WINDOW_GATHER, WINDOW_SCATTER,
                                                  WINDOW_ALL_TO_ALL, WINDOW_REDUCE_SCATTER};
 

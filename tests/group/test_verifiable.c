@@ -14,7 +14,7 @@ static const enum allreduce_algorithm whats[] = {
     ALLREDUCE_AUTO, WINDOW_REDUCE,  WINDOW_REDUCE_SCATTER, WINDOW_BROADCAST, WINDOW_ALL_GATHER,
     WINDOW_GATHER,  WINDOW_SCATTER, WINDOW_ALL_TO_ALL,     WINDOW_SEND};
 enum { WHATS = sizeof whats / sizeof *whats, OPS = ELEMENT_OPS + 1, AVERAGE = ELEMENT_OPS };
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024};
+static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
 
 struct trial {
     struct verifiable v;

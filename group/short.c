@@ -1,0 +1,150 @@
+/* Short calls: those whose blocks fit a slot. allreduce/plans/slots.c says how they go. What is told
+ * to the peers, the plans and the signature are made once for each kind of call, so that a call
+ * costs little more than its plan.
+ *
+ * Do all ranks make the same calls? To look at all peers' announcements in each call would cost more
+ * than the call: each is in another core's cache. So a short call only notes what it is, and whether
+ * that was right is found
+ *
+ *     at once     by a rank that takes from a slot: it holds the signature of the call
+ *     in a wait   before a rank sleeps, it looks back at what its peers have noted
+ *     at a turn   each rank brings its tally, one number made of all its calls before, and compares
+ *                 those of the turn before
+ *     at the end  a rank that leaves the group looks back once more
+ *
+ * So ranks that call different things are always told, but a rank that waits for nobody may make up
+ * to SLOTS more calls until then. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "group/state.h"
+
+static int has_parts(enum allreduce_algorithm what) {
+    return what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
+}
+
+int is_short(const struct group *g, const struct group_call *call) {
+    size_t blocks = has_parts(call->what) ? (size_t)g->n : 1;
+    if (g->n < 2 || call->what == WINDOW_SEND || is_uneven(call)) return 0;
+    if (call->what == WINDOW_BARRIER) return g->memory.sizes.slot > 0;
+    return call->count && call->count <= g->memory.sizes.slot &&
+           call->count * blocks * element_bytes(call->how.type) <= g->memory.sizes.slot;
+}
+
+/* ---- what is kept ---- */
+
+static int is_of(const struct short_call *brief, const struct group_call *call) {
+    return brief->what == call->what && brief->count == call->count && brief->root == call->root &&
+           brief->how.type == call->how.type && brief->how.op == call->how.op &&
+           brief->average == call->average;
+}
+
+void release_short(struct short_call *brief) {
+    if (!brief || --brief->users) return;
+    plan_free(&brief->plans[0]);
+    plan_free(&brief->plans[1]);
+    free(brief);
+}
+
+static int make_short(const struct group *g, const struct group_call *call,
+                      struct short_call **out) {
+    struct window_request q = request_of(g, call);
+    struct short_call *brief = *out = calloc(1, sizeof *brief);
+    char text[TOLD_TEXT];
+    struct comm_call told;
+    if (!brief) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
+    *brief = (struct short_call){.what = call->what,
+                                 .how = call->how,
+                                 .root = call->root,
+                                 .average = call->average,
+                                 .count = call->count,
+                                 .users = 1};
+    tell(call, &told, text);
+    announced_fill(&brief->told, &told);
+    brief->signature = announced_signature(&brief->told);
+    if (call->what == ALLREDUCE_AUTO) q.what = ALLREDUCE_ONESHOT;
+    q.slots = HALF_OF_SLOTS;
+    q.window = g->memory.sizes.slot / element_bytes(call->how.type);
+    for (q.turn = 0; q.turn < 2; q.turn++) {
+        int code = plan_build_window(&brief->plans[q.turn], &q);
+        if (!code) continue;
+        release_short(brief);
+        return code;
+    }
+    return OK;
+}
+
+static int find_short(struct group *g, const struct group_call *call, struct short_call **out) {
+    size_t place = call->count * 7 + (size_t)call->what * 5 + (size_t)call->root * 3 +
+                   (size_t)call->how.type + (size_t)call->how.op * 11;
+    struct short_call **kept = &g->shorts[place % KEPT_SHORTS];
+    if (!*kept || !is_of(*kept, call)) {
+        struct short_call *made;
+        CHECK(make_short(g, call, &made));
+        release_short(*kept); /* works under way may still use it */
+        *kept = made;
+    }
+    *out = *kept;
+    return OK;
+}
+
+/* ---- the call ---- */
+
+int begin_short(struct work *work) {
+    struct group *g = work->group;
+    struct short_call *brief;
+    CHECK(find_short(g, &work->call, &brief));
+    brief->users++;
+    work->brief = brief;
+    work->tally = (struct tally){g->announcer.tally, g->announcer.number};
+    announcer_note(&g->announcer, &brief->told, brief->signature);
+    work->number = g->announcer.number;
+    work->base = g->short_calls++;
+    return OK;
+}
+
+static int tallies_differ(const struct work *work, int peer) {
+    struct group *g = work->group;
+    CHECK(announcer_look_back(&g->announcer, work->number));
+    int code = fail(ERR_FAILED,
+                    "rank %d: before %s #%llu rank %d has made other calls: all ranks must make "
+                    "the same calls in the same order",
+                    g->ranks[g->rank], window_name(work->call.what),
+                    (unsigned long long)work->number, g->ranks[peer]);
+    comm_abort(g->job->comm, code, error_message());
+    return code;
+}
+
+/* All ranks have been at the turn before this one, and none has come further than to the next: four
+ * tallies are enough. */
+static int compare_tallies(const struct work *work) {
+    const struct group *g = work->group;
+    uint64_t turn = work->base / HALF_OF_SLOTS, place = (turn - 1) % TALLIES;
+    for (int r = 0; r < g->n && turn; r++)
+        if (memcmp(&g->memory.tallies[r][place], &g->memory.tallies[g->rank][place],
+                   sizeof(struct tally)))
+            return tallies_differ(work, r);
+    return OK;
+}
+
+int run_short(struct runner *runner, struct work *work) {
+    const struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    int turn = work->base % HALF_OF_SLOTS == 0;
+    if (turn) g->memory.tallies[g->rank][work->base / HALF_OF_SLOTS % TALLIES] = work->tally;
+    if (turn || comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
+    struct executor_call part = {.plan = &work->brief->plans[turn],
+                                 .count = call->count,
+                                 .base = work->base,
+                                 .half = (int)(work->base % SLOTS),
+                                 .scale = call->average ? 1.0 / g->n : 1,
+                                 .bucket = -1,
+                                 .step = -1,
+                                 .how = call->how,
+                                 .input = call->input,
+                                 .output = call->output,
+                                 .signature = work->brief->signature ^ work->number << 32};
+    CHECK(host_execute(&runner->slots, &part));
+    return turn ? compare_tallies(work) : OK;
+}
