@@ -1,44 +1,46 @@
-/* Two ranks that share a core though others are free.
+/* Ranks that share a core though another one has fewer of them.
  *
- * Ranks that answer each other in short calls never run at the same time if they have begun on the
- * same core: one waits, yields, the other one answers and waits. The scheduler of Linux may leave
- * them there for seconds, since both have run just now and count as warm. A call then costs two
- * changes of process, some 7 us, where two cores would need less than one.
+ * Two ranks that answer each other in short calls never run at the same time if they have begun on
+ * the same core: one waits, yields, the other one answers and waits. The scheduler of Linux may
+ * leave them there for seconds, since both have run just now and count as warm. A call then costs
+ * two changes of process, some 7 us, where two cores would need less than one.
  *
- * So each rank writes down the core on which it last had to wait. Of two ranks that find themselves
- * on one core again and again, the one with the higher number goes to a core on which no rank was
- * seen: it restricts its own thread to that core for a moment and then gives it back all that it
- * was allowed before. Nothing stays bound. */
+ * So each rank writes down the core on which it last had to wait. Where ranks find themselves on one
+ * core again and again, and another one that they may use has at least two ranks less, the one with
+ * the highest number goes there: it restricts its own thread to that core for a moment and then
+ * gives it back all that it was allowed before. Nothing stays bound. */
 #include <sched.h>
 
 #include "base/clock.h"
 #include "comm/rank.h"
 
-enum { PATIENCE = 8 };                         /* waits beside a rank of the same core */
-static const int64_t MOVE_PAUSE_NS = 20000000; /* between two moves of a rank */
+enum { PATIENCE = 8 };                        /* waits beside a rank of the same core */
+static const int64_t MOVE_PAUSE_NS = 2000000; /* between two moves of a rank */
 
 static int core_of(const struct comm *comm, int rank) {
     return (int)__atomic_load_n(&comm->board->slots[rank].core, __ATOMIC_RELAXED) - 1;
 }
 
-/* A core of `allowed` on which no rank was seen; -1: there is none. */
-static int find_free(const struct comm *comm, const cpu_set_t *allowed) {
-    cpu_set_t taken;
-    CPU_ZERO(&taken);
+/* The core of `allowed` with the fewest ranks, if it has at least two less than `from`; and nobody
+ * goes from there before this rank. -1: there is none. */
+static int find_better(const struct comm *comm, const cpu_set_t *allowed, int from) {
+    int ranks[CPU_SETSIZE] = {0}, best = -1, least;
     for (int r = 0; r < comm->world; r++) {
         int core = core_of(comm, r);
-        if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &taken);
+        if (core == from && r > comm->rank) return -1;
+        if (core >= 0 && core < CPU_SETSIZE) ranks[core]++;
     }
+    least = from < CPU_SETSIZE ? ranks[from] - 1 : 0;
     for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, allowed) && !CPU_ISSET(core, &taken)) return core;
-    return -1;
+        if (CPU_ISSET(core, allowed) && ranks[core] < least) least = ranks[best = core];
+    return best;
 }
 
 /* Without success nothing is lost: the scheduler goes on as it did. */
 static void move(struct comm *comm) {
     cpu_set_t allowed, one;
     if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
-    int core = find_free(comm, &allowed);
+    int core = find_better(comm, &allowed, core_of(comm, comm->rank));
     if (core < 0) return;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
@@ -47,17 +49,21 @@ static void move(struct comm *comm) {
     __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)core + 1, __ATOMIC_RELAXED);
 }
 
+int shares_core(struct comm *comm, int peer) {
+    int core = sched_getcpu();
+    __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)(core + 1), __ATOMIC_RELAXED);
+    if (core < 0 || peer < 0 || peer >= comm->world) return 1;
+    int other = core_of(comm, peer);
+    return other < 0 || other == core;
+}
+
 void leave_shared_core(struct comm *comm, int peer) {
     struct sharing *sharing = &comm->sharing;
-    int core = sched_getcpu();
-    if (core < 0) return;
-    __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)core + 1, __ATOMIC_RELAXED);
-    if (peer < 0 || peer >= comm->world || core_of(comm, peer) != core) {
+    if (!shares_core(comm, peer)) {
         __atomic_store_n(&sharing->waits, 0, __ATOMIC_RELAXED);
         return;
     }
-    if (comm->rank < peer || __atomic_add_fetch(&sharing->waits, 1, __ATOMIC_RELAXED) < PATIENCE)
-        return;
+    if (__atomic_add_fetch(&sharing->waits, 1, __ATOMIC_RELAXED) < PATIENCE) return;
     int64_t now = now_ns(), last = __atomic_load_n(&sharing->moved_at, __ATOMIC_RELAXED);
     if (now - last < MOVE_PAUSE_NS) return;
     __atomic_store_n(&sharing->moved_at, now, __ATOMIC_RELAXED);

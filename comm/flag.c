@@ -76,10 +76,18 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
     return 0;
 }
 
-/* The core goes to whoever else can run on it: perhaps the rank that is waited for. */
-static int spin_in_turn(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
-    int64_t end = now_ns() + ns;
+/* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more ranks
+ * than cores that rank may run on another core just now; then a few looks cost less than two changes
+ * of process. */
+static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
+                        const struct comm_wait_reason *reason) {
+    int64_t end = now_ns() + reason->spin_ns;
     do {
+        if (!comm->spin && !shares_core(comm, reason->peer))
+            for (int i = 0; i < SPINS_PER_CLOCK; i++) {
+                if (reached(flag, epoch)) return 1;
+                pause_briefly();
+            }
         sched_yield();
         if (reached(flag, epoch)) return 1;
     } while (now_ns() < end);
@@ -101,8 +109,8 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     int64_t spin_ns = wait->reason.spin_ns;
     if (reached(flag, epoch)) return OK;
     if (comm->spin && spin(flag, epoch, spin_ns > 0 ? SHORT_SPIN_NS : SPIN_NS)) return OK;
-    if (comm->spin && spin_ns > 0) leave_shared_core(comm, wait->reason.peer);
-    if (spin_ns > 0 && spin_in_turn(flag, epoch, spin_ns)) return OK;
+    if (spin_ns > 0) leave_shared_core(comm, wait->reason.peer);
+    if (spin_ns > 0 && spin_in_turn(comm, flag, epoch, &wait->reason)) return OK;
     int64_t slice_ns;
     while (!reached(flag, epoch)) {
         CHECK(wait_poll(wait, &slice_ns));

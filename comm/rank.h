@@ -82,8 +82,12 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
 /* flag.c: this process runs the fences that others ask for, from now on. 0: the kernel cannot. */
 int comm_can_post_lightly(void);
 
+/* cores.c: a thread of this rank waits. 1: rank `peer` was last seen on the same core, or nobody
+ * knows where. */
+int shares_core(struct comm *comm, int peer);
+
 /* cores.c: a thread of this rank waits in vain for rank `peer` (-1: unknown). Where the two share a
- * core though others are free, it moves to one of those. Now and then, at most. */
+ * core though another one has fewer ranks, it goes there. Now and then, at most. */
 void leave_shared_core(struct comm *comm, int peer);
 
 /* Fails with the job's first failure: ERR_PEER, or this rank's own code if it failed first. OK if

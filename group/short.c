@@ -27,8 +27,8 @@ static int has_parts(enum allreduce_algorithm what) {
 int is_short(const struct group *g, const struct group_call *call) {
     size_t blocks = has_parts(call->what) ? (size_t)g->n : 1;
     if (g->n < 2 || call->what == WINDOW_SEND || is_uneven(call)) return 0;
-    if (call->what == WINDOW_BARRIER) return g->memory.sizes.slot > 0;
-    return call->count && call->count <= g->memory.sizes.slot &&
+    if (!g->memory.sizes.slot) return 0;
+    return call->count <= g->memory.sizes.slot &&
            call->count * blocks * element_bytes(call->how.type) <= g->memory.sizes.slot;
 }
 
