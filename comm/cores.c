@@ -51,7 +51,9 @@ static void move(struct comm *comm) {
 
 int shares_core(struct comm *comm, int peer) {
     int core = sched_getcpu();
-    __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)(core + 1), __ATOMIC_RELAXED);
+    if (core != core_of(comm, comm->rank)) /* else the others keep what they have read */
+        __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)(core + 1),
+                         __ATOMIC_RELAXED);
     if (core < 0 || peer < 0 || peer >= comm->world) return 1;
     int other = core_of(comm, peer);
     return other < 0 || other == core;
