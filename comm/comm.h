@@ -151,8 +151,8 @@ int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
  * Cannot fail. */
 void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
 
-/* The same for flags that are posted often and rarely slept on: it does not wait for the flag's cache
- * line, and whoever goes to sleep pays for that. comm NULL: as comm_post_flag. */
+/* The same for flags that are posted often and rarely slept on: it does not wait for the flag's
+ * cache line, and whoever goes to sleep pays for that. comm NULL: as comm_post_flag. */
 void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
 /* ---- distant waits: a GPU waits, the host keeps the deadline ---- */

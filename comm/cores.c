@@ -5,10 +5,10 @@
  * leave them there for seconds, since both have run just now and count as warm. A call then costs
  * two changes of process, some 7 us, where two cores would need less than one.
  *
- * So each rank writes down the core on which it last had to wait. Where ranks find themselves on one
- * core again and again, and another one that they may use has at least two ranks less, the one with
- * the highest number goes there: it restricts its own thread to that core for a moment and then
- * gives it back all that it was allowed before. Nothing stays bound. */
+ * So each rank writes down the core on which it last had to wait. Where ranks find themselves on
+ * one core again and again, and another one that they may use has at least two ranks less, the one
+ * with the highest number goes there: it restricts its own thread to that core for a moment and
+ * then gives it back all that it was allowed before. Nothing stays bound. */
 #include <sched.h>
 
 #include "base/clock.h"

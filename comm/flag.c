@@ -24,8 +24,8 @@
  * R1.) The low 32 bits equal `seen` again only after exactly 2^32 epochs; the waiter then sleeps
  * one slice of wait.c too long.
  *
- * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may wait in the
- * store buffer until the flag's cache line has come, while the writer goes on. There the waiter
+ * A light post (comm_post_flag_light) is W1 and W2 without any fence between them: W1 may wait in
+ * the store buffer until the flag's cache line has come, while the writer goes on. There the waiter
  * pays for both. Between R1 and R2 it has the kernel run a fence on every processor that runs a
  * rank (membarrier). Either this fence comes behind the writer's W1, then R2 sees it; or before,
  * then W2 comes behind R1 and sees the sleeper. Where the kernel has no such call, all posts have
@@ -76,9 +76,9 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
     return 0;
 }
 
-/* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more ranks
- * than cores that rank may run on another core just now; then a few looks cost less than two changes
- * of process. */
+/* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more
+ * ranks than cores that rank may run on another core just now; then a few looks cost less than two
+ * changes of process. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
                         const struct comm_wait_reason *reason) {
     int64_t end = now_ns() + reason->spin_ns;

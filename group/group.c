@@ -14,8 +14,8 @@ static void release_job(struct membership *job) {
     free(job);
 }
 
-/* Of two ranks that have called different things and waited for nobody, the later one to leave finds
- * it. */
+/* Of two ranks that have called different things and waited for nobody, the later one to leave
+ * finds it. */
 static void look_back(struct group *g) {
     if (g->n < 2 || comm_is_aborted(g->job->comm)) return;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -86,8 +86,8 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .me = g->rank,
                                       .ranks = g->ranks,
                                       .numbered = 1};
-    /* Every place of every mailbox is free, and so is every slot: allreduce/plans/windows.c, `taken`,
-     * and plans/slots.c, `left`. */
+    /* Every slot is free, and so is every place of every mailbox: `left` in plans/slots.c, `taken`
+     * in plans/windows.c. */
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)

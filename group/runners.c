@@ -72,7 +72,6 @@ int runner_open(struct runner **out, struct group *g, int mail) {
     runner->ranks.wait = wait_for_plan;
     runner->ranks.wait_context = runner;
     runner->slots = runner->ranks;
-    runner->slots.slots = 1;
     runner->slots.differs = slot_differs;
     runner->slots.all.half = g->memory.slot_stride / sizeof(float);
     for (int r = 0; r < g->n; r++)

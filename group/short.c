@@ -1,10 +1,10 @@
-/* Short calls: those whose blocks fit a slot. allreduce/plans/slots.c says how they go. What is told
- * to the peers, the plans and the signature are made once for each kind of call, so that a call
- * costs little more than its plan.
+/* Short calls: those whose blocks fit a slot. allreduce/plans/slots.c says how they go. What is
+ * told to the peers, the plans and the signature are made once for each kind of call, so that a
+ * call costs little more than its plan.
  *
- * Do all ranks make the same calls? To look at all peers' announcements in each call would cost more
- * than the call: each is in another core's cache. So a short call only notes what it is, and whether
- * that was right is found
+ * Do all ranks make the same calls? To look at all peers' announcements in each call would cost
+ * more than the call: each is in another core's cache. So a short call only notes what it is, and
+ * whether that was right is found
  *
  *     at once     by a rank that takes from a slot: it holds the signature of the call
  *     in a wait   before a rank sleeps, it looks back at what its peers have noted

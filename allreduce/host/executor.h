@@ -18,12 +18,11 @@ struct host_ranks {
     struct executor_ranks all;
     struct comm_flag *flags[MAX_DEVICES]; /* rank r's flags: [kind * n + writer] */
 
-    /* Plans of short calls (plans/slots.c): scratch[r] then begins with the first of rank r's slots,
+    /* For plans of short calls (plans/slots.c) scratch[r] begins with the first of rank r's slots,
      * `half` is from one slot to the next, and executor_call.half is the number of the slot. The
-     * SHOWN flags lie in the slots: however many ranks read one, it is posted once. */
-    int slots;
-
-    /* A slot was shown by a call with another signature. Returns the error. */
+     * SHOWN flags lie in the slots: however many ranks read one, it is posted once.
+     *
+     * differs: a slot was shown by a call with another signature. Returns the error. */
     int (*differs)(void *context, int peer);
 
     /* How to wait for a flag; NULL: comm_wait_flag. Tests set it, which run ranks as threads of

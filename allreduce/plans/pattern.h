@@ -1,5 +1,5 @@
-/* The table of collectives of process groups, which both ways share: through windows (windows.c) and,
- * if they are short, through slots (slots.c). For the files of this folder alone. */
+/* The table of collectives of process groups, which both ways share: through windows (windows.c)
+ * and, if they are short, through slots (slots.c). For the files of this folder alone. */
 #ifndef ALLREDUCE_PLANS_PATTERN_H
 #define ALLREDUCE_PLANS_PATTERN_H
 

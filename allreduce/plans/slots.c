@@ -15,7 +15,7 @@
  *
  * Flags                              written by   read by      meaning
  *   shown, epoch 1                   who shows    who takes    my block lies in my slot
- *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this one
+ *   left,  epoch 1 + half the slots  each rank    each other   I have left all calls before this
  *
  * Epochs count short calls: call k has the base k, on all ranks alike.
  *

@@ -23,12 +23,15 @@ enum kind {
     OTHER_MESSAGE,
     NO_MESSAGE,
     NO_THREAD,
-    OTHER_LIST
+    OTHER_LIST,
+    ALL_ROOTS,
+    ALL_ROOTS_AND_ON,
+    SHORT_AND_LONG
 };
 
 static int call_of(struct group *g, enum allreduce_algorithm what, size_t count, int root,
                    struct arithmetic how) {
-    static char memory[4][4096];
+    static char memory[2][8192];
     struct group_call call = {.what = what,
                               .count = count,
                               .root = root,
@@ -94,6 +97,14 @@ static int faulty(struct group *g, struct fault *f) {
     case NO_THREAD:
         if (odd) return without_memory(g);
         return call_of(g, WINDOW_BARRIER, 0, 0, floats);
+    case ALL_ROOTS_AND_ON: /* each rank shows, none takes: the calls behind it are right again */
+    case ALL_ROOTS:
+        CHECK(call_of(g, WINDOW_BROADCAST, 8, group_rank(g), floats));
+        for (int i = 0; i < 100 && f->kind == ALL_ROOTS_AND_ON; i++)
+            CHECK(call_of(g, WINDOW_BROADCAST, 8, i % 3, floats));
+        return OK;
+    case SHORT_AND_LONG: /* one rank waits for windows, the others show and go on */
+        return call_of(g, WINDOW_BROADCAST, odd ? 2000 : 8, 0, floats);
     case OTHER_LIST: return group_new(&sub, g, ranks, 2, 0);
     }
     return OK;
@@ -126,6 +137,10 @@ Test(group_fail, ranks_in_different_calls_are_told, .timeout = 60) {
              "8 elements, int32 sum");
     must_say(OTHER_OP, 20, "float32 sum", "float32 max");
     must_say(OTHER_ROOT, 20, "#4 BROADCAST, 8 elements, float32, root 0", "root 1");
+    must_say(ALL_ROOTS, 20, "#4 BROADCAST, 8 elements, float32, root ", ", but Rank ");
+    must_say(ALL_ROOTS_AND_ON, 20, "#4 BROADCAST, 8 elements, float32, root ", ", but Rank ");
+    must_say(SHORT_AND_LONG, 20, "#4 BROADCAST, 2000 elements, float32, root 0",
+             "#4 BROADCAST, 8 elements, float32, root 0");
     must_say(OTHER_LIST, 20, "new group: rank", "names other ranks");
 }
 
