@@ -39,21 +39,21 @@ double flops_linear_backward_weight(const struct op_args *a) {
     return linear_flops(&a->in[0], &a->out[0]);
 }
 
-static double pool_flops(const struct op_args *a, const struct tensor *y) {
+static double pool_flops(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
     double size = a->p.pool.size;
-    return (double)tensor_count(y) * size * size;
+    return (double)tensor_count(y) * size * size + (a->p.pool.relu ? (double)tensor_count(x) : 0);
 }
 
 double flops_pool_forward(const struct op_args *a) {
-    return pool_flops(a, &a->out[0]);
+    return pool_flops(a, &a->in[0], &a->out[0]);
 }
 
 double flops_avg_pool_backward(const struct op_args *a) {
-    return pool_flops(a, &a->in[0]);
+    return pool_flops(a, &a->out[0], &a->in[0]);
 }
 
 double flops_max_pool_backward(const struct op_args *a) {
-    return pool_flops(a, &a->in[1]);
+    return pool_flops(a, &a->out[0], &a->in[1]);
 }
 
 /* one for each row */

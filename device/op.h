@@ -33,7 +33,7 @@
  *   SIGMOID_FORWARD           x [any]       -             -         y (may be x)   -
  *   SIGMOID_BACKWARD          y [any]       dy            -         dx (may be dy) -
  *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
- *   AVG_POOL_BACKWARD         dy            -             -         dx             -
+ *   AVG_POOL_BACKWARD         dy            x|-           -         dx             -
  *   MAX_POOL_FORWARD          x             -             -         y              -
  *   MAX_POOL_BACKWARD         x             dy            -         dx             -
  *   ADAPTIVE_AVG_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
@@ -94,6 +94,9 @@
  * - TANH and SIGMOID are computed in double and rounded once; TANH_BACKWARD: dx = dy (1 - y y),
  *   SIGMOID_BACKWARD: dx = dy (1 - y) y, each product and difference rounded to float.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
+ *   AVG_POOL and MAX_POOL with p.pool.relu are pools of the relu of x, and their gradients go back
+ *   through both; to the bit what the two ops give. Then all operands lie PLAIN, and the gradient
+ *   of AVG_POOL needs x as well.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
  *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do. ADAPTIVE_MAX_POOL
@@ -245,6 +248,7 @@ struct linear_args {
 /* Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
     int size, stride;
+    int relu; /* AVG_POOL, MAX_POOL: 1: x is the input of a relu that comes before the pool */
 };
 /* The mask's element is sample in the segment * sample_count + index in the plain sample; of
  * DROPOUT2D it is sample * C + channel. */

@@ -146,6 +146,9 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
                     op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
     CHECK(want(op, name, y, 4, x->dims[0], x->dims[1], (x->dims[2] - p->size) / p->stride + 1,
                (x->dims[3] - p->size) / p->stride + 1));
+    if (p->relu && x->layout != LAYOUT_PLAIN)
+        return fail(ERR_FAILED, "%s: with the relu before it: all operands must be in plain layout",
+                    op_name(op));
     return want_layout(op, name, y, x);
 }
 
@@ -154,6 +157,10 @@ int shapes_pool_forward(enum op op, const struct op_args *a) {
 }
 
 int shapes_avg_pool_backward(enum op op, const struct op_args *a) {
+    if (a->p.pool.relu != (a->in[1].data != NULL))
+        return fail(ERR_FAILED, "%s: operand x: is needed with the relu before it, and only then",
+                    op_name(op));
+    if (a->p.pool.relu) CHECK(want_same(op, "dx", &a->out[0], &a->in[1]));
     return check_pool(op, &a->out[0], &a->in[0], "dy", &a->p.pool);
 }
 

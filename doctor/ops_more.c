@@ -94,7 +94,7 @@ static int layout(struct op_testbed *bed, enum op op) {
 }
 
 /* Windows of 1 to 4 pixels with strides of 1 to 3: they overlap, touch, or leave pixels out. */
-static int pool(struct op_testbed *bed, enum op op) {
+static int pools(struct op_testbed *bed, enum op op, int relu) {
     enum { SIZES = 4, STRIDES = 3, CHANNELS = 3 };
     static const int samples[] = {1, 17, 33};
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
@@ -107,8 +107,9 @@ static int pool(struct op_testbed *bed, enum op op) {
         for (size_t k = 0; x.data && k < tensor_count(&x); k++)
             tensor_f32(&x)[k] = roundf(3 * tensor_f32(&x)[k]) / 2; /* many ties */
         if (x.data) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-        struct op_args a = {.p.pool = {size, stride}};
+        struct op_args a = {.p.pool = {size, stride, relu}};
         a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
+        if (op == OP_AVG_POOL_BACKWARD && relu) a.in[1] = x;
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
         a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, p, q)
                            : trial_tensor(bed, DTYPE_F32, 4, n, CHANNELS, h, w);
@@ -116,6 +117,12 @@ static int pool(struct op_testbed *bed, enum op op) {
         trial_forget(bed);
     }
     return OK;
+}
+
+/* A relu is a part of pools only where activations are plain. */
+static int pool(struct op_testbed *bed, enum op op) {
+    CHECK(pools(bed, op, 0));
+    return device_layout(bed->device) == LAYOUT_PLAIN ? pools(bed, op, 1) : OK;
 }
 
 /* x of h x w pixels, y of p x q: divided without a rest and with one, and more out than in. */

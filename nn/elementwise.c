@@ -7,7 +7,9 @@
 
 /* ---- of one operand ---- */
 
+/* No gradient has come: the pool behind it has gone back through the relu as well. */
 static int relu_backward(struct tape *t, struct node *n) {
+    if (!n->y->grad.data) return OK;
     struct op_args args = {.in = {n->y->value, n->y->grad}};
     return tape_backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
 }
@@ -30,7 +32,39 @@ static struct var *of_one(struct tape *t, struct var *x, enum op op, node_backwa
     return tape_append_op(t, op, &node, x->needs_grad);
 }
 
+/* The same var and node as at once, but its value has no memory yet. */
+static struct var *relu_put_off(struct tape *t, struct var *x) {
+    struct tensor y = x->value;
+    y.data = NULL;
+    struct node node = {.backward = relu_backward, .x = x, .y = tape_var(t, y, x->needs_grad)};
+    if (!node.y || tape_node(t, &node)) return NULL;
+    ((struct tape_var *)node.y)->relu_of = x;
+    return node.y;
+}
+
+static int relu_now(struct tape *t, struct var *y) {
+    struct tape_var *own = (struct tape_var *)y;
+    struct op_args args = {.in[0] = own->relu_of->value};
+    args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
+    if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
+    y->value = args.out[0];
+    own->relu_of = NULL;
+    return OK;
+}
+
+int tape_stuck(struct tape *t, struct var *x) {
+    if (t->error || !x) return 1;
+    return ((struct tape_var *)x)->relu_of && relu_now(t, x);
+}
+
+struct var *tape_relu_put_off(const struct tape *t, const struct var *x) {
+    if (t->error || !x || !t->var_count || x != &t->vars[t->var_count - 1]->var) return NULL;
+    return ((const struct tape_var *)x)->relu_of;
+}
+
 struct var *relu(struct tape *t, struct var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.rank == 4 && device_layout(t->device) == LAYOUT_PLAIN) return relu_put_off(t, x);
     return of_one(t, x, OP_RELU_FORWARD, relu_backward);
 }
 

@@ -192,19 +192,33 @@ struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct pa
 
 /* ---- layers without parameters ---- */
 
+/* The gradient goes to x; or, where the pool has done the work of a relu that nobody else has
+ * needed since, back through both to the operand of that relu. in[max] of the op is dy, and the
+ * other operand is what the maxima or the relu were taken of. */
+static int pool_backward(struct tape *t, struct node *n, enum op op, int max) {
+    struct node to = *n;
+    struct op_args args = {.step = NULL};
+    struct var *before = n->args.p.pool.relu ? ((struct tape_var *)n->x)->relu_of : NULL;
+    if (before) to.x = before;
+    to.args.p.pool.relu = before != NULL;
+    args.in[max] = n->y->grad;
+    if (max || before) args.in[!max] = to.x->value;
+    return tape_backward_to_x(t, op, &to, &args, 0);
+}
+
 static int avg_pool_backward(struct tape *t, struct node *n) {
-    struct op_args args = {.in = {n->y->grad}};
-    return tape_backward_to_x(t, OP_AVG_POOL_BACKWARD, n, &args, 0);
+    return pool_backward(t, n, OP_AVG_POOL_BACKWARD, 0);
 }
 
 static int max_pool_backward(struct tape *t, struct node *n) {
-    struct op_args args = {.in = {n->x->value, n->y->grad}};
-    return tape_backward_to_x(t, OP_MAX_POOL_BACKWARD, n, &args, 0);
+    return pool_backward(t, n, OP_MAX_POOL_BACKWARD, 1);
 }
 
 static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op,
                         node_backward *backward) {
-    if (tape_stuck(t, x)) return NULL;
+    struct var *before = tape_relu_put_off(t, x);
+    if (!before && tape_stuck(t, x)) return NULL;
+    p.relu = before != NULL;
     const int *d = x->value.dims;
     if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
         tape_fail(
@@ -217,17 +231,17 @@ static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum 
     int dims[4] = {d[0], d[1], window_count(d[2], p.size, p.stride, 0),
                    window_count(d[3], p.size, p.stride, 0)};
     struct node node = {.backward = backward, .x = x};
-    node.args = (struct op_args){.in = {x->value}, .p.pool = p};
+    node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     return tape_append_op(t, op, &node, x->needs_grad);
 }
 
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, (struct pool_args){size, stride}, OP_AVG_POOL_FORWARD, avg_pool_backward);
+    return pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD, avg_pool_backward);
 }
 
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, (struct pool_args){size, stride}, OP_MAX_POOL_FORWARD, max_pool_backward);
+    return pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD, max_pool_backward);
 }
 
 static int adaptive_avg_pool_backward(struct tape *t, struct node *n) {

@@ -303,7 +303,7 @@ struct var *tape_join(struct tape *t, struct var *const *roots, const struct ten
     struct var *join = NULL;
     for (int i = 0; i < count && !t->error; i++) {
         const struct tensor *grad = grads[i].rank ? &grads[i] : NULL;
-        if (tape_fail(t, check_root(t, roots[i], grad))) return NULL;
+        if (tape_fail(t, check_root(t, roots[i], grad)) || tape_stuck(t, roots[i])) return NULL;
         struct node node = {.backward = join_backward, .x = roots[i], .x2 = join};
         node.y =
             tape_var(t, (struct tensor){0}, roots[i]->needs_grad || (join && join->needs_grad));
@@ -319,6 +319,7 @@ struct var *tape_join(struct tape *t, struct var *const *roots, const struct ten
 int tape_backward(struct tape *t, struct var *root, const struct tensor *root_grad) {
     CHECK(tape_error(t));
     CHECK(check_root(t, root, root_grad));
+    if (tape_stuck(t, root)) return tape_error(t);
     count_uses(t, root);
     if (root_grad) {
         root->grad = *root_grad;

@@ -16,6 +16,9 @@ struct tape_var {
     struct tensor hits;       /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
     int joins;                /* 1: made by tape_join: it stands for several roots */
+    /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
+     * NULL: value is there. */
+    struct var *relu_of;
 };
 
 struct node;
@@ -66,10 +69,16 @@ struct tape {
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(struct tape *t, int code);
 
-/* 1 if an op cannot go on, because of an earlier failure or a NULL operand. */
-static inline int tape_stuck(const struct tape *t, const struct var *x) {
-    return t->error || !x;
-}
+/* What each op asks of each of its operands: 1 if it cannot go on, because of an earlier failure or
+ * a NULL operand. A relu that was put off is computed here. */
+int tape_stuck(struct tape *t, struct var *x);
+
+/* A relu of a picture is put off on devices that keep activations plain, for a pool that follows at
+ * once can do its work (OP_AVG_POOL, OP_MAX_POOL with p.pool.relu), and that of its gradient unless
+ * others use the relu too. Returns the operand of the relu for that pool; NULL where x is no such
+ * relu, or not the last var that was made: the order in which gradients are added, and so their
+ * bits, could then be another. */
+struct var *tape_relu_put_off(const struct tape *t, const struct var *x);
 
 /* Memory of the step arena; NULL after a failure, which the tape then keeps. */
 void *tape_alloc(struct tape *t, size_t bytes);

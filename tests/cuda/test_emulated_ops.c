@@ -138,23 +138,22 @@ static void try_elementwise(struct bed *b, int count) {
     b->tried[OP_HASH]++;
 }
 
-static void try_pool(struct bed *b, int n, int size, int stride) {
+static void try_pool(struct bed *b, int n, int size, int stride, int relu) {
     enum { H = 9, W = 7 };
+    const struct pool_args p = {size, stride, relu};
     struct tensor x = tensor_random(&b->heap, 1, 4, n, 3, H, W),
                   y = tensor_random(&b->heap, 2, 4, n, 3, (H - size) / stride + 1,
                                     (W - size) / stride + 1);
     /* many equal values */
     for (size_t i = 0; i < tensor_count(&x); i++)
         tensor_f32(&x)[i] = roundf(3 * tensor_f32(&x)[i]) / 2;
-    check(b, OP_AVG_POOL_FORWARD,
-          &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
-    check(b, OP_AVG_POOL_BACKWARD,
-          &(struct op_args){.in = {y}, .out = {x}, .p.pool = {size, stride}}, 0, NULL);
-    check(b, OP_MAX_POOL_FORWARD,
-          &(struct op_args){.in = {x}, .out = {y}, .p.pool = {size, stride}}, 0, NULL);
-    struct tensor dx = tensor_like(&b->heap, &x);
-    check(b, OP_MAX_POOL_BACKWARD,
-          &(struct op_args){.in = {x, y}, .out = {dx}, .p.pool = {size, stride}}, 0, NULL);
+    struct op_args back = {.in = {y}, .out = {tensor_like(&b->heap, &x)}, .p.pool = p};
+    if (relu) back.in[1] = x;
+    check(b, OP_AVG_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}, .p.pool = p}, 0, NULL);
+    check(b, OP_AVG_POOL_BACKWARD, &back, 0, NULL);
+    check(b, OP_MAX_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}, .p.pool = p}, 0, NULL);
+    back.in[0] = x, back.in[1] = y;
+    check(b, OP_MAX_POOL_BACKWARD, &back, 0, NULL);
 }
 
 static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
@@ -337,7 +336,8 @@ static void others(struct bed *b) {
         heap_free(&b->heap);
     }
     for (int i = 1; i < 4; i++) {
-        try_pool(b, 2 * i - 1, i, i % 2 + 1);
+        try_pool(b, 2 * i - 1, i, i % 2 + 1, i == 3);
+        try_pool(b, 2 * i, i, i, i != 3);
         try_dropout2d(b, 2 * i, 7, i);
         heap_free(&b->heap);
         try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);

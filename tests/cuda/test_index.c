@@ -202,11 +202,11 @@ Test(cuda_index, dropout2d_equals_the_reference, .timeout = 60) {
 
 Test(cuda_index, pools_equal_the_reference, .timeout = 120) {
     static const int samples[] = {0, 1, 3, 17};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 8; i++)
         for (int shape = 0; shape < 15; shape++) {
             struct heap heap = {0};
-            int size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2, w = 9 - shape % 3,
-                n = samples[i];
+            int relu = i / 4, size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2,
+                w = 9 - shape % 3, n = samples[i % 4];
             struct tensor x = tensor_random(&heap, 1, 4, n, 3, h, w),
                           dy = tensor_random(&heap, 2, 4, n, 3, (h - size) / stride + 1,
                                              (w - size) / stride + 1);
@@ -217,10 +217,11 @@ Test(cuda_index, pools_equal_the_reference, .timeout = 120) {
                                               [OP_AVG_POOL_BACKWARD] = {.in = {dy}, .out = {x}},
                                               [OP_MAX_POOL_FORWARD] = {.in = {x}, .out = {dy}},
                                               [OP_MAX_POOL_BACKWARD] = {.in = {x, dy}, .out = {x}}};
+            if (relu) cases[OP_AVG_POOL_BACKWARD].in[1] = x;
             for (enum op op = OP_AVG_POOL_FORWARD; op <= OP_MAX_POOL_BACKWARD; op++)
                 for (int g = 0; g < ODD_GRIDS; g++) {
                     struct op_args want = cases[op], got = cases[op];
-                    want.p.pool = got.p.pool = (struct pool_args){size, stride};
+                    want.p.pool = got.p.pool = (struct pool_args){size, stride, relu};
                     want.out[0] = tensor_like(&heap, &want.out[0]),
                     got.out[0] = tensor_like(&heap, &got.out[0]);
                     host_reference_kernels[op](&want);

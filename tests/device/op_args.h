@@ -191,7 +191,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
         a.p.conv = (struct conv_args){2, 1};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
-        a.p.pool = (struct pool_args){2, 2};
+        a.p.pool = (struct pool_args){2, 2, 0};
     if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;

@@ -283,7 +283,7 @@ Test(math_gradient, pools, .timeout = 60) {
             int p = (6 - size) / stride + 1, q = (7 - size) / stride + 1;
             struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
                                 .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, p, q)},
-                                .p.pool = {size, stride}};
+                                .p.pool = {size, stride, 0}};
             struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q),
                           dx = tensor_like(&heap, &f.in[0]);
             double *weight = doubles(&heap, &dy);

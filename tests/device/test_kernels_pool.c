@@ -17,8 +17,8 @@ Test(math_pools, pools_equal_the_reference, .timeout = 60) {
             struct tensor y = tensor_like(&heap, &dy), dx = tensor_like(&heap, &x);
             struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy),
                           dyl = n16_of(&heap, &dy, 0), dxl = n16_new(&heap, &x);
-            struct op_args want = {.in = {x}, .out = {y}, .p.pool = {size, stride}},
-                           fast = {.in = {xl}, .out = {yl}, .p.pool = {size, stride}};
+            struct op_args want = {.in = {x}, .out = {y}, .p.pool = {size, stride, 0}},
+                           fast = {.in = {xl}, .out = {yl}, .p.pool = {size, stride, 0}};
             host_reference_kernels[OP_AVG_POOL_FORWARD](&want);
             expect_all(OP_AVG_POOL_FORWARD, &fast, -1, &y, "avg pool");
             host_reference_kernels[OP_MAX_POOL_FORWARD](&want);
@@ -35,6 +35,41 @@ Test(math_pools, pools_equal_the_reference, .timeout = 60) {
             cr_assert(pads_are_zero(&dxl), "avg pool backward: pads");
             heap_free(&heap);
         }
+}
+
+/* A pool that does the work of the relu before it has the bits of the two ops, of their gradients
+ * too, with zeros of both signs, equal values and NaN. */
+Test(math_pools, a_relu_in_a_pool_has_the_bits_of_both, .timeout = 60) {
+    for (int shape = 0; shape < 24; shape++) {
+        struct heap heap = {0};
+        int max = shape / 12, size = shape % 4 + 1, stride = shape / 4 % 3 + 1, h = 6 + shape % 2,
+            w = 9 - shape % 3, p = (h - size) / stride + 1, q = (w - size) / stride + 1;
+        struct tensor x = tensor_random(&heap, 1, 4, 5, 3, h, w),
+                      dy = tensor_random(&heap, 2, 4, 5, 3, p, q);
+        for (size_t j = 0; j < tensor_count(&x); j++)
+            tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* -0 too */
+        for (size_t j = 0; j < tensor_count(&dy); j += 7)
+            tensor_f32(&dy)[j] = -0.0f;
+        tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
+        struct tensor r = tensor_like(&heap, &x), dr = tensor_like(&heap, &x),
+                      dx = tensor_like(&heap, &x), both_dx = tensor_like(&heap, &x),
+                      y = tensor_like(&heap, &dy), both_y = tensor_like(&heap, &dy);
+        enum op forward = max ? OP_MAX_POOL_FORWARD : OP_AVG_POOL_FORWARD,
+                back = max ? OP_MAX_POOL_BACKWARD : OP_AVG_POOL_BACKWARD;
+        struct op_args pool = {.in = {r}, .out = {y}, .p.pool = {size, stride, 0}},
+                       both = {.in = {x}, .out = {both_y}, .p.pool = {size, stride, 1}};
+        host_reference_kernels[OP_RELU_FORWARD](&(struct op_args){.in = {x}, .out = {r}});
+        host_reference_kernels[forward](&pool);
+        host_reference_kernels[forward](&both);
+        cr_assert(same_bits(&y, &both_y), "shape %d", shape);
+        pool.in[max] = dy, pool.out[0] = dr;
+        both.in[max] = dy, both.in[!max] = x, both.out[0] = both_dx;
+        host_reference_kernels[back](&pool);
+        host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {r, dr}, .out = {dx}});
+        host_reference_kernels[back](&both);
+        cr_assert(same_bits(&dx, &both_dx), "gradient, shape %d", shape);
+        heap_free(&heap);
+    }
 }
 
 /* Windows that divide a side, that overlap, and that are more than the pixels. */
@@ -87,7 +122,7 @@ Test(math_pools, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout 
                       y = tensor_new(&heap, DTYPE_F32, 4, 1, 1, 1, 1);
         struct tensor dy = tensor_random(&heap, 2, 4, 1, 1, 1, 1), dx = tensor_like(&heap, &x);
         memcpy(x.data, cases[i].x, sizeof cases[i].x);
-        struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {2, 2}};
+        struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {2, 2, 0}};
         host_reference_kernels[OP_MAX_POOL_FORWARD](&a);
         float most = tensor_f32(&y)[0];
         cr_assert(most == cases[i].most || (isnan(most) && isnan(cases[i].most)), "window %zu: %g",

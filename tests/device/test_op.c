@@ -112,6 +112,17 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
+    ACCEPT(OP_AVG_POOL_FORWARD, a.p.pool.relu = 1);
+    REFUSE(OP_AVG_POOL_BACKWARD, a.p.pool.relu = 1, "the gradient of the relu needs x");
+    REFUSE(OP_AVG_POOL_BACKWARD, a.in[1] = F(5, 4, N, 3, 9, 8), "x, and no relu");
+    REFUSE(OP_AVG_POOL_BACKWARD, (a.p.pool.relu = 1, a.in[1] = F(5, 4, N, 3, 9, 7)),
+           "x is not shaped like dx");
+    ACCEPT(OP_AVG_POOL_BACKWARD, (a.p.pool.relu = 1, a.in[1] = F(5, 4, N, 3, 9, 8)));
+    for (int op = OP_MAX_POOL_FORWARD; op <= OP_MAX_POOL_BACKWARD; op++) {
+        ACCEPT(op, a.p.pool.relu = 1);
+        a = good_args((enum op)op, LAYOUT_N16), a.p.pool.relu = 1;
+        must_refuse((enum op)op, &a, "a relu in a pool in N16");
+    }
     REFUSE(OP_LINEAR_FORWARD, a.p.linear.weight_is_in_out = 1, "w lies the other way");
     ACCEPT(OP_LINEAR_FORWARD,
            (a.p.linear.weight_is_in_out = 1, a.in[1].dims[0] = 7, a.in[1].dims[1] = 11));

@@ -1,4 +1,5 @@
-/* The kernels of pool.h on the GPU, and their launches: one thread an element of the output. */
+/* The kernels of pool.h on the GPU, and their launches: one thread an element of the output, or in
+ * a gradient one for each window. */
 #include "device/cuda/kernels/pool.h"
 #include "device/cuda/kernels/launch.h"
 
@@ -10,6 +11,10 @@ THREAD_KERNEL(avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(max_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(avg_pool_2x2_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(avg_pool_2x2_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(max_pool_2x2_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
+THREAD_KERNEL(max_pool_2x2_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
@@ -26,14 +31,24 @@ static const struct op_kernel kernels[] = {
     {OP_ADAPTIVE_MAX_POOL_BACKWARD, DUET_KERNEL(adaptive_max_pool_backward)},
 };
 
+/* Of windows of 2 x 2 pixels that lie side by side. */
+static const struct op_kernel kernels_2x2[] = {
+    {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_2x2_forward)},
+    {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_2x2_backward)},
+    {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_2x2_forward)},
+    {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_2x2_backward)},
+};
+
 const void *pool_kernel(int i) {
-    return kernel_at(kernels, i);
+    const int count = sizeof kernels / sizeof *kernels;
+    return i < count ? kernel_at(kernels, i) : kernel_at(kernels_2x2, i - count);
 }
 
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct pool p;
     if (!pool_of(op, args, &p))
         return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
-    enqueue(stream, kernel_of(kernels, op), grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    const void *kernel = pool_is_2x2(&p) ? kernel_of(kernels_2x2, op) : kernel_of(kernels, op);
+    enqueue(stream, kernel, grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
     return OK;
 }

@@ -1,7 +1,9 @@
 /* Pooling, and its two gradients in gather form: a thread owns one pixel of dx and asks which
  * windows cover it, instead of owning a window and adding to pixels that other windows share. So no
  * two threads add to one place, no float atomics are needed, and the windows of a pixel are added
- * in row-major order, as in the reference.
+ * in row-major order, as in the reference. Where windows lie side by side they share nothing, and a
+ * thread owns a window after all. A relu before a pool may be a part of both. Windows of 2 x 2
+ * pixels side by side have kernels of their own, whose size is known when they are compiled.
  *
  * A pixel in row h lies in the windows p with p * stride <= h < p * stride + size, that is
  *
@@ -18,11 +20,13 @@
 struct pool {
     const float *x, *dy;
     float *out;
-    uint32_t count; /* elements of out, below 2^31 */
+    uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
+    float least;       /* x below counts as this: 0 where a relu comes first, else -infinity */
+    const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
     int height, width, rows, columns, size, stride;
     float area; /* pixels of a window */
     float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
-    struct divider by_out_width, by_out_height; /* of out's own plane */
+    struct divider by_out_width, by_out_height; /* of out's own plane, or its windows */
     struct divider by_stride;
     struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
@@ -62,6 +66,15 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     made.by_columns = divider_of((uint32_t)made.columns);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
     made.by_out_height = divider_of((uint32_t)out->dims[2]);
+    const int relu = !adaptive && a->p.pool.relu;
+    made.least = relu ? 0 : -INFINITY;
+    if (relu && !forward) made.gate = tensor_f32(&a->in[by_x ? 0 : 1]);
+    if (!adaptive && !forward && made.size == made.stride) {
+        const uint32_t size = (uint32_t)made.size, width = ((uint32_t)made.width + size - 1) / size,
+                       height = ((uint32_t)made.height + size - 1) / size;
+        made.count = (uint32_t)(out->dims[0] * out->dims[1]) * width * height;
+        made.by_out_width = divider_of(width), made.by_out_height = divider_of(height);
+    }
     *pool = made;
     return 1;
 }
@@ -89,30 +102,49 @@ DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int 
            (size_t)(column * p->stride);
 }
 
-DUET_HD float over_area(const struct pool *p, float x) {
+/* What the pool sees of a pixel. A NaN stays a NaN. */
+DUET_HD float seen(const struct pool *p, float x) {
+    return x < p->least ? p->least : x;
+}
+
+/* In the functions that take it, `size` is p->size, or 2 where that is known. */
+static inline int pool_is_2x2(const struct pool *p) {
+    return p->size == 2 && p->stride == 2;
+}
+
+DUET_HD float over_area(const struct pool *p, int size, float x) {
+    if (size == 2) return mul_f32(x, 0.25f);
     return p->part != 0 ? mul_f32(x, p->part) : x / p->area;
 }
 
-DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
+DUET_HD void avg_forward(const struct pool *p, int size, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         const float *window = window_of(p, y.plane, y.row, y.column);
         float sum = 0;
-        for (int a = 0; a < p->size; a++)
-            for (int b = 0; b < p->size; b++)
-                sum += window[a * p->width + b];
-        p->out[i] = over_area(p, sum);
+        for (int a = 0; a < size; a++)
+            for (int b = 0; b < size; b++)
+                sum += seen(p, window[a * p->width + b]);
+        p->out[i] = over_area(p, size, sum);
     }
+}
+
+DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
+    avg_forward(p, p->size, at);
+}
+
+DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
+    avg_forward(p, 2, at);
 }
 
 /* The place of the window's maximum, as an offset from its first pixel; its value goes into *most.
  * Of equal maxima the first one wins; a NaN wins over all, of several the last one. */
-DUET_HD int window_argmax(const struct pool *p, const float *window, float *most) {
+DUET_HD int window_argmax(const struct pool *p, int size, const float *window, float *most) {
     int best = 0;
-    *most = window[0];
-    for (int a = 0; a < p->size; a++)
-        for (int b = a == 0; b < p->size; b++) {
-            float value = window[a * p->width + b];
+    *most = seen(p, window[0]);
+    for (int a = 0; a < size; a++)
+        for (int b = a == 0; b < size; b++) {
+            float value = seen(p, window[a * p->width + b]);
             if (value > *most || is_nan(value)) {
                 *most = value;
                 best = a * p->width + b;
@@ -121,13 +153,21 @@ DUET_HD int window_argmax(const struct pool *p, const float *window, float *most
     return best;
 }
 
-DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
+DUET_HD void max_forward(const struct pool *p, int size, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         float most;
-        window_argmax(p, window_of(p, y.plane, y.row, y.column), &most);
+        window_argmax(p, size, window_of(p, y.plane, y.row, y.column), &most);
         p->out[i] = most;
     }
+}
+
+DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
+    max_forward(p, p->size, at);
+}
+
+DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct place at) {
+    max_forward(p, 2, at);
 }
 
 /* The windows that cover pixel h in one direction: first .. last; none if last < first. */
@@ -150,31 +190,77 @@ DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel
     float sum = 0;
     for (int r = first_window(p, x.row); r <= last_row; r++)
         for (int c = first_column; c <= last_column; c++)
-            sum += over_area(p, dy[r * p->columns + c]);
+            sum += over_area(p, p->size, dy[r * p->columns + c]);
     return sum;
 }
 
-/* Windows that lie side by side: a pixel is in one of them, or at the edge in none. The sum begins
- * with 0, so that it has the bits of avg_of_windows for -0 too. */
-DUET_HD float avg_of_window(const struct pool *p, const float *dy, struct pixel x) {
-    uint32_t rest, row = divide(p->by_stride, (uint32_t)x.row, &rest),
-                   column = divide(p->by_stride, (uint32_t)x.column, &rest);
-    float sum = 0;
-    if (row < (uint32_t)p->rows && column < (uint32_t)p->columns)
-        sum += over_area(p, dy[row * (uint32_t)p->columns + column]);
-    return sum;
+/* Stores dx of pixel i, behind the gradient of the relu. */
+DUET_HD void store_dx(const struct pool *p, size_t i, float dx) {
+    p->out[i] = p->gate && !(p->gate[i] > 0) ? 0 : dx;
+}
+
+/* Windows that lie side by side: each pixel of a window gets its part of dy; `mine` is the offset
+ * of the only one that gets any, -1: all do. At the edge there may be pixels without a window. Sums
+ * begin with 0, so that they have the bits of the gather form for -0 too. */
+DUET_HD void spread_window(const struct pool *p, int size, struct pixel w, float dy, int mine) {
+    const int first_row = w.row * size, first_column = w.column * size,
+              rows = p->height - first_row, columns = p->width - first_column;
+    const size_t first =
+        (w.plane * (size_t)p->height + (size_t)first_row) * (size_t)p->width + (size_t)first_column;
+    for (int a = 0; a < size; a++)
+        for (int b = 0; b < size; b++) {
+            const int offset = a * p->width + b;
+            if (a < rows && b < columns)
+                store_dx(p, first + (size_t)offset, mine == -1 || mine == offset ? 0 + dy : 0);
+        }
+}
+
+/* dy of a window; 0 for what is left at the edge. */
+DUET_HD float dy_of_window(const struct pool *p, struct pixel w) {
+    return w.row < p->rows && w.column < p->columns
+               ? p->dy[(w.plane * (size_t)p->rows + (size_t)w.row) * (size_t)p->columns +
+                       (size_t)w.column]
+               : 0;
+}
+
+DUET_HD void avg_of_window(const struct pool *p, int size, struct pixel w) {
+    spread_window(p, size, w, over_area(p, size, dy_of_window(p, w)), -1);
+}
+
+DUET_HD void max_of_window(const struct pool *p, int size, struct pixel w) {
+    float most;
+    int mine = 0, whole = w.row < p->rows && w.column < p->columns;
+    if (whole) mine = window_argmax(p, size, window_of(p, w.plane, w.row, w.column), &most);
+    spread_window(p, size, w, dy_of_window(p, w), mine);
+}
+
+DUET_HD void k_avg_pool_2x2_backward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at)
+    avg_of_window(p, 2, pixel_of(p, (uint32_t)i));
+}
+
+DUET_HD void k_max_pool_2x2_backward(const struct pool *p, struct place at) {
+    FOR_EACH_PIXEL(i, p, at)
+    max_of_window(p, 2, pixel_of(p, (uint32_t)i));
 }
 
 DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
-        p->out[i] = p->size == p->stride ? avg_of_window(p, dy, x) : avg_of_windows(p, dy, x);
+        if (p->size == p->stride)
+            avg_of_window(p, p->size, x);
+        else
+            store_dx(p, i, avg_of_windows(p, dy, x));
     }
 }
 
 DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
+        if (p->size == p->stride) {
+            max_of_window(p, p->size, pixel_of(p, (uint32_t)i));
+            continue;
+        }
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
         int last_row = last_window(p, x.row, p->rows);
@@ -184,11 +270,11 @@ DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
         for (int r = first_window(p, x.row); r <= last_row; r++) {
             for (int c = first_column; c <= last_column; c++) {
                 int mine = (x.row - r * p->stride) * p->width + x.column - c * p->stride;
-                if (window_argmax(p, window_of(p, x.plane, r, c), &most) == mine)
+                if (window_argmax(p, p->size, window_of(p, x.plane, r, c), &most) == mine)
                     sum += dy[r * p->columns + c];
             }
         }
-        p->out[i] = sum;
+        store_dx(p, i, sum);
     }
 }
 

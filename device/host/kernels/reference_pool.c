@@ -4,11 +4,24 @@
  * The backward pass divides the gradient of a mean equally among the pixels of the window, and
  * gives that of a maximum to the first of the equal maxima in row-major order. Where windows
  * overlap (stride < size) a pixel adds up what it gets; a pixel in no window gets 0. NaN is larger
- * than any number; of several the last one counts, as in PyTorch. */
+ * than any number; of several the last one counts, as in PyTorch.
+ *
+ * With p.pool.relu the pool is that of the relu of x. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
 #include <string.h>
+
+/* What the pool sees of a pixel. */
+static float seen(const struct op_args *a, float x) {
+    return a->p.pool.relu && x < 0 ? 0 : x;
+}
+
+/* The gradient of the relu before a pool, in place. */
+static void back_through_relu(const struct tensor *x, const struct tensor *dx) {
+    for (size_t i = 0; i < tensor_count(dx); i++)
+        if (!(tensor_f32(x)[i] > 0)) tensor_f32(dx)[i] = 0;
+}
 
 void reference_avg_pool_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
@@ -20,7 +33,7 @@ void reference_avg_pool_forward(const struct op_args *a) {
                     float sum = 0;
                     for (int i = 0; i < size; i++)
                         for (int j = 0; j < size; j++)
-                            sum += *element4(x, n, c, p * stride + i, q * stride + j);
+                            sum += seen(a, *element4(x, n, c, p * stride + i, q * stride + j));
                     *element4(y, n, c, p, q) = sum / (float)(size * size);
                 }
 }
@@ -38,16 +51,18 @@ void reference_avg_pool_backward(const struct op_args *a) {
                         for (int j = 0; j < size; j++)
                             *element4(dx, n, c, p * stride + i, q * stride + j) += share;
                 }
+    if (a->p.pool.relu) back_through_relu(&a->in[1], dx);
 }
 
 /* The tap (i * size + j) of the window's maximum. */
-static int window_argmax(const struct tensor *x, int n, int c, int p, int q,
-                         struct pool_args pool) {
+static int window_argmax(const struct op_args *a, int n, int c, int p, int q) {
+    const struct pool_args pool = a->p.pool;
+    const struct tensor *x = &a->in[0];
     int best = 0;
-    float most = *element4(x, n, c, p * pool.stride, q * pool.stride);
+    float most = seen(a, *element4(x, n, c, p * pool.stride, q * pool.stride));
     for (int tap = 1; tap < pool.size * pool.size; tap++) {
-        float value = *element4(x, n, c, p * pool.stride + tap / pool.size,
-                                q * pool.stride + tap % pool.size);
+        float value = seen(a, *element4(x, n, c, p * pool.stride + tap / pool.size,
+                                        q * pool.stride + tap % pool.size));
         if (value > most || isnan(value)) {
             most = value;
             best = tap;
@@ -63,9 +78,9 @@ void reference_max_pool_forward(const struct op_args *a) {
         for (int c = 0; c < y->dims[1]; c++)
             for (int p = 0; p < y->dims[2]; p++)
                 for (int q = 0; q < y->dims[3]; q++) {
-                    int tap = window_argmax(x, n, c, p, q, a->p.pool);
-                    *element4(y, n, c, p, q) =
-                        *element4(x, n, c, p * stride + tap / size, q * stride + tap % size);
+                    int tap = window_argmax(a, n, c, p, q);
+                    *element4(y, n, c, p, q) = seen(
+                        a, *element4(x, n, c, p * stride + tap / size, q * stride + tap % size));
                 }
 }
 
@@ -77,10 +92,11 @@ void reference_max_pool_backward(const struct op_args *a) {
         for (int c = 0; c < dy->dims[1]; c++)
             for (int p = 0; p < dy->dims[2]; p++)
                 for (int q = 0; q < dy->dims[3]; q++) {
-                    int tap = window_argmax(x, n, c, p, q, a->p.pool);
+                    int tap = window_argmax(a, n, c, p, q);
                     *element4(dx, n, c, p * stride + tap / size, q * stride + tap % size) +=
                         *element4(dy, n, c, p, q);
                 }
+    if (a->p.pool.relu) back_through_relu(x, dx);
 }
 
 /* ---- as many windows as asked for ---- */
