@@ -18,7 +18,7 @@
 
 int ddp_bring_zeros(struct ddp *ddp) {
     struct param_set *params = ddp->params;
-    int count = (int)params->arena_count;
+    int count = (int)params->arena_count; /* param_set_init refuses more */
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
     CHECK(launch(device_compute(ddp->device), OP_FILL, &args));
     memset(ddp->used, !ddp->config.find_unused, (size_t)params->count);

@@ -10,7 +10,8 @@ int program_check_join(const struct duet_ddp *d) {
                            "forward: give DUET_JOIN_THROW");
 }
 
-/* Device memory of `bytes`, a multiple of 4, on all ranks alike. */
+/* Device memory of `bytes`, a multiple of 4, on all ranks alike. Its numbers fit into an int:
+ * param_set_init and buffer_set_init refuse more. */
 static int broadcast_from(struct duet_ddp *d, void *data, size_t bytes, int root) {
     const int count = (int)(bytes / sizeof(float));
     struct duet_tensor all = {.device = d->params->set.device,

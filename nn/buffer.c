@@ -70,6 +70,11 @@ int buffer_set_init(struct buffer_set *set, struct device *device, const struct 
     if (!count) return OK;
     set->count = count;
     set->bytes = buffer_offset(specs, count, count);
+    if (set->bytes / sizeof(float) > INT32_MAX) { /* they travel as one tensor of floats */
+        size_t bytes = set->bytes;
+        memset(set, 0, sizeof *set);
+        return fail(ERR_USAGE, "buffers: %zu bytes in all: a model may have 2^33 - 4", bytes);
+    }
     set->buffer = calloc((size_t)count, sizeof *set->buffer);
     int code = set->buffer ? device_alloc(device, &set->arena, set->bytes, MEM_PARAMS)
                            : fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);

@@ -354,6 +354,10 @@ Test(api_sync_bn, misuse_is_one_line, .timeout = 30) {
     MUST_FAIL(duet_params_register_buffers(NULL, buffers, 1), DUET_USAGE, "parameters");
     MUST_FAIL(duet_params_register_buffers(bare, NULL, 1), DUET_USAGE, "description");
     MUST_FAIL(duet_params_register_buffers(bare, buffers, 0), DUET_USAGE, "give 1 to");
+    const struct duet_buffer large[2] = {{"a", DUET_F32, 1, {1 << 30}, 0},
+                                         {"b", DUET_I64, 2, {1 << 20, 1 << 9}, 0}};
+    MUST_FAIL(duet_params_register_buffers(bare, large, 2), DUET_USAGE, "8589934592 bytes in all");
+    MUST_FAIL(duet_params_register_buffers(bare, large, 1), DUET_MEMORY, "");
     MUST_FAIL(duet_params_register_buffers(r.params, buffers, 1), DUET_USAGE, "3 already");
     MUST_FAIL(duet_params_register_buffers(bare, buffers, 2), DUET_USAGE, "'bn.running_var'");
     wrong.type = DUET_F64;
