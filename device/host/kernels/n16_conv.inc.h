@@ -34,6 +34,21 @@ INLINE int tile_begin(int i, int tiles, int width) {
     return (int)((int64_t)i * width / tiles);
 }
 
+/* Asks for `count` pixels from `pixels` on, to be in the second-level cache when they are read. */
+INLINE void prefetch_pixels(const float *pixels, int count) {
+    for (int i = 0; i < count; i++, pixels += GROUP)
+        __builtin_prefetch(pixels, 0, 2);
+}
+
+/* The same for one of `shares` equal shares of *lines pixels. Returns where the others begin, and
+ * leaves their number in *lines. */
+INLINE const float *prefetch_share(const float *pixels, int *lines, int shares) {
+    int share = *lines / shares;
+    prefetch_pixels(pixels, share);
+    *lines -= share;
+    return pixels + (size_t)share * GROUP;
+}
+
 #if ACCUMULATORS >= 28
 #define FORWARD_CHANNELS 4
 #else

@@ -28,7 +28,11 @@ INLINE void data_tile(const struct conv *s, const float *dy, const size_t w_offs
     vec acc[DATA_CHANNELS][DATA_TILE_MOST];
     int left = q0 - s->padding; /* column of the first accumulator */
     UNROLL for (int i = 0; i < DATA_CHANNELS; i++) {
-        UNROLL for (int j = 0; j < T + K - 1; j++) acc[i][j] = splat(0);
+        UNROLL for (int j = 0; j < T + K - 1; j++) {
+            acc[i][j] = splat(0);
+            if (PARTS == 1) /* for the stores at the end */
+                __builtin_prefetch(dx[i] + (left + j) * GROUP, 1);
+        }
         if (q0 > 0) {
             UNROLL for (int j = 0; j < K - 1; j++) {
                 if (left + j >= 0 && left + j < s->width)
@@ -87,12 +91,17 @@ static data_tile_function *const data_tiles_5[] = {
 // clang-format on
 
 /* dx of one part of a group. Where fewer than DATA_CHANNELS are left, the last channel is computed
- * again. */
+ * again. Meanwhile the `lines` pixels of dy from `ahead` on are prefetched for the next group. Only
+ * AVX-512 prefetches, in this pass: narrower vectors take so long for a pixel that they never wait
+ * for the next one. */
 static void data_by_tiles(const struct conv *s, const float *dy, float *dx,
-                          data_tile_function *const *tile, int most) {
+                          data_tile_function *const *tile, int most, const float *ahead,
+                          int lines) {
     int tiles = tiles_of(s->out_width, most);
+    int rows_left = tiles_of(s->channels, DATA_CHANNELS) * s->height;
     for (int c = 0; c < s->channels; c += DATA_CHANNELS)
-        for (int h = 0; h < s->height; h++) {
+        for (int h = 0; h < s->height; h++, rows_left--) {
+            ahead = prefetch_share(ahead, &lines, rows_left);
             size_t w_offset[DATA_CHANNELS];
             float *rows[DATA_CHANNELS];
             for (int i = 0; i < DATA_CHANNELS; i++) {
@@ -239,15 +248,17 @@ static void n16_conv2d_backward_data(const struct op_args *a) {
         winograd_backward_data(a, &s);
         return;
     }
+    size_t dy_group = s.outputs * plane(s.out_height, s.out_width);
     for (int g = 0; g < s.groups; g++)
         for (int part = 0; part < PARTS; part++) {
-            const float *from =
-                tensor_f32(dy) + g * s.outputs * plane(s.out_height, s.out_width) + part * LANES;
+            const float *from = tensor_f32(dy) + g * dy_group + part * LANES;
             float *to = tensor_f32(dx) + g * s.channels * plane(s.height, s.width) + part * LANES;
+            const float *ahead = from + dy_group;
+            int lines = PARTS == 1 && g + 1 < s.groups ? (int)(dy_group / GROUP) : 0;
             if (s.stride == 1 && s.k == 3)
-                data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2);
+                data_by_tiles(&s, from, to, data_tiles_3, DATA_TILE_MOST - 2, ahead, lines);
             else if (s.stride == 1 && s.k == 5)
-                data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4);
+                data_by_tiles(&s, from, to, data_tiles_5, DATA_TILE_MOST - 4, ahead, lines);
             else
                 data_by_gathering(&s, from, to);
         }

@@ -56,8 +56,8 @@ INLINE void weight_tile(const struct conv *s, const int OUTPUTS, const int TAPS,
     int q_end = s->width + padding >= s->k ? (s->width + padding - s->k) / stride + 1 : 0;
     if (q_end > s->out_width) q_end = s->out_width;
     for (int p = p0; p < p1; p++) {
-        for (int i = 0; i < lines; i++, ahead += GROUP)
-            __builtin_prefetch(ahead, 0, 2); /* into the second-level cache */
+        prefetch_pixels(ahead, lines);
+        ahead += (size_t)lines * GROUP;
         int top = p * stride - padding, inside = top >= 0 && top + s->k <= s->height;
         for (int q = 0; q < s->out_width;) {
             const float *pixel[TAPS_MOST], *gradient = dy + ((size_t)p * s->out_width + q) * GROUP;
