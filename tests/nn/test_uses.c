@@ -51,6 +51,39 @@ Test(uses, each_backward_starts_anew, .timeout = 30) {
     cr_assert_arr_eq(second[0], first[1], sizeof first[0]);
 }
 
+/* One backward from both heads: the trunk gets the sum, and every parameter fires once. A ddp asks
+ * the same join which parameters are used. */
+Test(uses, a_join_of_two_losses, .timeout = 30) {
+    static struct seen seen;
+    struct net net;
+    const struct tensor none[2] = {{0}};
+    float each[2][96], sum[96];
+    double want[96];
+    open_net(&net, DEVICE_HOST, 0);
+    struct param *p = net.params.param;
+    begin(&net, 1);
+    struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 16, 0), &p[4], &p[5]));
+    struct var *loss[2] = {loss_of(&net, matmul_add(net.tape, h, &p[6], &p[7])), loss_of(&net, h)};
+    for (int i = 0; i < 2; i++) {
+        MUST(tape_backward(net.tape, loss[i], NULL));
+        read_grad(&net, 4, each[i]);
+    }
+    seen = (struct seen){.net = &net};
+    tape_set_hook(net.tape, look, &seen);
+    struct var *join = tape_join(net.tape, loss, none, 2);
+    const char *used = tape_uses(net.tape, join);
+    for (int i = 0; i < NET_PARAMS; i++)
+        cr_assert_eq(used[i], i >= 4, "%s", net_specs[i].name);
+    MUST(tape_backward(net.tape, join, NULL));
+    cr_assert_eq(seen.fired, 4);
+    read_grad(&net, 4, sum);
+    for (int i = 0; i < 96; i++)
+        want[i] = (double)each[0][i] + each[1][i];
+    cr_assert_lt(distance(sum, want, 96), 1e-6);
+    cr_assert_gt(distance(each[0], want, 96), 1e-2);
+    net_close(&net);
+}
+
 /* Samples of `width` numbers instead of pictures, each the same wherever it is trained. */
 static void load_narrow(struct net *net, int r, int w, size_t width) {
     float *to = net->x;
