@@ -985,7 +985,8 @@ struct duet_data_parallel_options {
     /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
      * output of forward and the replica's rows of y. NULL: that function is not used. */
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
-    /* Is given PyTorch's warnings, a line each. NULL: they go to stderr. */
+    /* Is given PyTorch's warnings, and one where the driver advertises P2P between the GPUs that
+     * moves no bytes; a line each. NULL: they go to stderr. */
     void (*warn)(const char *text, void *context);
 };
 

@@ -1,9 +1,11 @@
 /* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
  * through struct api_reducer. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "allreduce/select.h"
 #include "api/api.h"
+#include "base/program.h"
 #include "ddp/program.h"
 #include "group/group.h"
 
@@ -140,6 +142,8 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     d->reducer = (struct api_reducer){enter, before, ready, finish, config.find_unused, d};
     d->sync_buffers = 1;
     params->reducer = &d->reducer;
+    const char *fault = device_p2p_fault(d->hooks.device);
+    if (*fault && !comm_rank(comm)) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
     *out = d;
     return OK;
 }

@@ -134,6 +134,14 @@ static int init_reduce(struct duet_data_parallel *dp) {
     return reduce_plan_init(&dp->reduce, &dp->group, 0, grads, most);
 }
 
+/* One line, also where several pairs of GPUs are at fault. */
+static void warn_of_p2p(struct duet_data_parallel *dp, struct device *const *devices) {
+    const char *fault = "";
+    for (int r = 0; r < dp->count && !*fault; r++)
+        fault = device_p2p_fault(devices[r]);
+    if (*fault) data_parallel_warn(dp, fault);
+}
+
 static int build(struct duet_data_parallel *dp, struct device *const *devices,
                  const struct duet_data_parallel_options *o) {
     CHECK(device_group_init(&dp->group, dp->count, devices));
@@ -149,6 +157,7 @@ static int build(struct duet_data_parallel *dp, struct device *const *devices,
     CHECK(
         workers_init(&dp->workers, dp->count, o->timeout_s > 0 ? o->timeout_s : DEFAULT_TIMEOUT_S));
     warn_of_imbalance(dp);
+    warn_of_p2p(dp, devices);
     return OK;
 }
 

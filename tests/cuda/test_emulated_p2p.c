@@ -128,4 +128,28 @@ Test(emulated_p2p, a_gpu_of_its_own_for_each_process, .timeout = 120, .init = cl
     }
     cr_expect(cli_same_file("weights-1", "weights-0"), "other weights");
 }
+
+/* Programs of duet.h say it too: DDP by rank 0, DataParallel in its one process. */
+Test(emulated_p2p, programs_say_so, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const lines[] = {"run --nproc-per-node 2 %s/ddp_train mnist 1",
+                                        "run --nproc-per-node 1 %s/dp_train 2 mnist 1"};
+    static const char *const who[] = {"ranks 0 and 1", "cuda(0) and cuda(1)"};
+    struct cli c;
+    char examples[PATH_MAX + 64], word[120];
+    snprintf(examples, sizeof examples, "%s/" BUILD_DIR "/examples", cli_root_path);
+    set_up(2, "lost");
+    cr_assert(!mkdir("data", 0700) && !symlink("../d", "data/mnist"));
+    for (int i = 0; i < 2; i++) {
+        cli_run(&c, lines[i], examples);
+        snprintf(word, sizeof word, "warning: P2P between the GPUs of %s is advertised", who[i]);
+        cr_expect(c.status == 0 && count_of(c.err, "P2P between") == 1 && says(c.err, word),
+                  "%s: %d: %s", lines[i], c.status, c.err);
+        cli_free(&c);
+    }
+    setenv("EMULATED_P2P", "works", 1);
+    cli_run(&c, lines[1], examples);
+    cr_expect(c.status == 0 && !strstr(c.err, "P2P"), "%s", c.err);
+    cli_free(&c);
+}
 #endif
