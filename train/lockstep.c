@@ -1,9 +1,8 @@
-/* Each point is two jobs of one step, the single mode's and the other's, started from the
- * snapshot. */
+/* Each point is two jobs of one step, the reference's and the other mode's, started from the
+ * snapshot. The reference's is made once for all modes. */
 #include "train/lockstep.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/distance.h"
@@ -74,22 +73,31 @@ static int compare_point(const struct run_config *config, const struct run_recor
     return OK;
 }
 
+static int reference_step(const struct run_config *config, const struct run_record *reference,
+                          int k, struct run_record **step, struct job_result *result) {
+    if (*step) return OK;
+    CHECK(record_new(step));
+    int code = one_step(config, reference->mode, reference, k, *step, result);
+    if (!code) return OK;
+    record_delete(*step);
+    *step = NULL;
+    return code;
+}
+
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct verdict *v, struct job_result *result) {
+                   struct run_record **steps, struct verdict *v, struct job_result *result) {
     v->worst = 0;
     v->bound = LOCKSTEP_BOUND;
     v->steps = reference->snapshot_count;
     v->in_gradient = 1;
     v->device = 0;
     for (int k = 0; k < reference->snapshot_count; k++) {
-        struct run_record *two = calloc(2, sizeof *two);
-        if (!two) return fail(ERR_MEMORY, "lock step: no host memory");
-        int code = one_step(config, reference->mode, reference, k, &two[0], result);
-        if (!code) code = one_step(config, config->mode, reference, k, &two[1], result);
-        if (!code) code = compare_point(config, reference, k, &two[0], &two[1], v);
-        record_free(&two[0]);
-        record_free(&two[1]);
-        free(two);
+        struct run_record *other;
+        CHECK(reference_step(config, reference, k, &steps[k], result));
+        CHECK(record_new(&other));
+        int code = one_step(config, config->mode, reference, k, other, result);
+        if (!code) code = compare_point(config, reference, k, steps[k], other, v);
+        record_delete(other);
         CHECK(code);
     }
     v->kind = v->worst <= v->bound ? VERDICT_WITHIN : VERDICT_BEYOND;

@@ -27,8 +27,10 @@ void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
 
 /* Compares config's mode with that of `reference` at every snapshot of it, and sets kind, worst,
  * bound, steps, step and parameter of *v. Gradients that are not finite are beyond any bound.
- * Dropout is turned off, because its masks belong to virtual devices, and those may differ. */
+ * Dropout is turned off, because its masks belong to virtual devices, and those may differ.
+ * steps[MAX_SNAPSHOTS]: the steps of the reference, which serve all modes: NULL at first, made
+ * where they are not there yet, and freed by the caller. */
 int lockstep_check(const struct run_config *config, const struct run_record *reference,
-                   struct verdict *v, struct job_result *result);
+                   struct run_record **steps, struct verdict *v, struct job_result *result);
 
 #endif
