@@ -13,7 +13,7 @@ FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_lib
 # make EMULATION=1 ptx: what nvcc makes of the kernels, for EMULATED_PTX=1 and the tests that run it
 # (tests/stand_ins/ptx). The folder is one for all builds. Without nvcc there is none.
 PTX_FOLDER := build/ptx
-PTX_FLAGS = $(filter-out -gencode arch=%,$(NVCC_FLAGS)) -arch=compute_90
+PTX_FLAGS = $(filter-out -gencode arch=% 'arch=%,$(NVCC_FLAGS)) -arch=compute_90
 PTX_FILES := $(if $(NVCC),$(patsubst %,$(PTX_FOLDER)/%.ptx,\
              $(basename $(notdir $(filter %.cu,$(CUDA_SOURCES))))))
 vpath %.cu $(CUDA_FOLDERS)
