@@ -167,7 +167,7 @@ int run_parts(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     size_t bytes = element_bytes(call->how.type);
-    CHECK(comm_check(g->job->comm));
+    if (comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
     for (size_t i = 0; i < work->parts; i++) {
         size_t at = i * work->longest * bytes;
         uint64_t epochs = work->full ? work->full->plan.epochs : 0;
@@ -235,15 +235,24 @@ static int begin(struct group *g, const struct group_call *call, struct work **o
     return code;
 }
 
+/* Who runs the call, if that is a short collective or a message: NULL where it needs more. */
+static struct runner *runner_of(struct group *g, const struct group_call *call) {
+    struct runner *runner = NULL;
+    if (call->what != WINDOW_SEND) return is_short(g, call) ? g->collectives : NULL;
+    if (!call->receive) return g->sends[call->peer];
+    return find_lane(&runner, g, call->peer, call->tag) ? NULL : runner;
+}
+
 /* A call that is waited for, on the stack of its caller. *ran 0: it needs more than that. */
 static int run_here(struct group *g, const struct group_call *call, int *ran) {
-    struct work work = {.group = g, .call = *call, .source = -1};
-    *ran = is_short(g, call) && !g->collectives->threaded;
+    struct runner *runner = runner_of(g, call);
+    *ran = runner && !runner->threaded;
     if (!*ran) return OK;
-    int code = begin_short(&work);
-    if (!code) code = run_at_once(g->collectives, &work, ran);
+    struct work work = {.group = g, .call = *call, .source = call->receive ? call->peer : -1};
+    int code = call->what == WINDOW_SEND ? begin_message(&work, &runner) : begin_short(&work);
+    if (!code) code = run_at_once(runner, &work);
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
-    release_short(work.brief);
+    release_plans(&work);
     return code;
 }
 

@@ -150,9 +150,7 @@ int run_on(struct runner *runner, struct work *work, int wait) {
 }
 
 /* Only the thread that makes calls of the group gives a runner its thread, so no lock is needed. */
-int run_at_once(struct runner *runner, struct work *work, int *ran) {
-    *ran = !runner->threaded;
-    if (runner->threaded) return OK;
+int run_at_once(struct runner *runner, struct work *work) {
     work->runner = runner;
     runner->now = work;
     runner->in_caller = 1;
@@ -195,12 +193,16 @@ int work_source(const struct work *work) {
     return work->source;
 }
 
-void work_free(struct work *work) {
-    if (!work) return;
-    if (work->runner) work_wait(work);
+void release_plans(struct work *work) {
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;
     release_short(work->brief);
+}
+
+void work_free(struct work *work) {
+    if (!work) return;
+    if (work->runner) work_wait(work);
+    release_plans(work);
     free(work->claims);
     free(work->text);
     free(work);

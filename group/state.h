@@ -132,9 +132,10 @@ struct runner {
 /* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else
  * on the runner's thread. wait 1: returns at the end. */
 int run_on(struct runner *runner, struct work *work, int wait);
-/* The same for a call that is waited for, of which nobody else knows: returns its code. 0 in *ran:
- * the runner has a thread, and nothing was done. */
-int run_at_once(struct runner *runner, struct work *work, int *ran);
+/* The same for a call that is waited for and of which nobody else knows, on a runner that has no
+ * thread: returns its code. */
+int run_at_once(struct runner *runner, struct work *work);
+void release_plans(struct work *work); /* that it uses */
 int runner_open(struct runner **out, struct group *group, int mail);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 

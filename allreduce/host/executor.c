@@ -59,7 +59,9 @@ static void post_flags(const struct host_ranks *ranks, const struct executor_cal
         return;
     }
     for (uint64_t left = step->post_ranks; left; left &= left - 1)
-        comm_post_flag(flag_of(ranks, call, __builtin_ctzll(left), step->post_kind, me), epoch);
+        comm_post_flag_light(ranks->all.comm,
+                             flag_of(ranks, call, __builtin_ctzll(left), step->post_kind, me),
+                             epoch);
 }
 
 static void *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
