@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What ptxas made of each kernel, read from the GPU's own instructions (SASS). Needs no GPU.
 
-    tests/check_sass.py NVDISASM OBJECT...
+    tests/check_sass.py NVDISASM LAUNCHES OBJECT...
 
 prints a table with one line for each kernel and architecture: all its instructions by kind, and one
-turn of its main loop with a static estimate. Exit status 1 if one of the checks does not hold.
+turn of its main loop with a static estimate; and from that an estimate of a step of LeNet, whose
+launches the file LAUNCHES lists (tests/step_estimate.py). Exit status 1 if one of the checks does
+not hold.
 Looked at are all kernels for sm_90, and for other architectures those that are named below, since
 nvdisasm takes a third of a second for each file.
 
@@ -41,6 +43,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from check_cuda_kernels import STACKS, code_of, kernels_of, plain
+from step_estimate import estimate
 
 # Kernels bound by memory: how many loads of 16 bytes must be under way at once before their values
 # are needed, and how many stores of 16 bytes there must be.
@@ -311,7 +314,7 @@ def look_at(nvdisasm, arch, elf):
     return found
 
 
-def main(nvdisasm, objects):
+def main(nvdisasm, launches, objects):
     code = []
     for file in objects:
         with open(file, "rb") as f:
@@ -326,6 +329,10 @@ def main(nvdisasm, objects):
     print(form("kernel", "arch", *COLUMNS, "slots", "fma", "passes", "busy", "bytes"))
     for row in sorted(rows, key=lambda r: (r[1], r[0])):
         print(form(*(row + [""] * (15 - len(row)))).rstrip())
+    with open(launches) as f:
+        text, unknown = estimate(f.read().splitlines(), rows)
+    print("\n".join(text))
+    wrong += [f"{name}: of a step of LeNet, but not in these objects" for name in unknown]
     seen = {row[0] for row in rows}
     wrong += [f"{name}: not in these objects" for name in NAMED
               if name not in seen]
@@ -334,4 +341,4 @@ def main(nvdisasm, objects):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

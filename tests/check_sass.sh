@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Looks at the GPU's instructions in the kernels of a build: tests/check_sass.sh [BUILD_DIR]
 #
-# tests/check_sass.py says what must hold, and leaves its table in BUILD_DIR/cuda_sass.txt, where
-# two builds can be compared. The part for sm_90 is printed.
+# tests/check_sass.py says what must hold, and leaves its tables in BUILD_DIR/cuda_sass.txt, where
+# two builds can be compared. The part for sm_90 is printed, and the estimate of a step of LeNet.
 #
 # It needs nvdisasm, of the toolkit or of a Python package. Where neither is there pip downloads the
 # package into BUILD_DIR/toolkits. Without python3 or nvdisasm nothing is looked at, and the reason
@@ -41,10 +41,14 @@ download() {
 command -v python3 >/dev/null || skip "no python3 here"
 nvdisasm=$(found) || { download && nvdisasm=$(found); } || skip "no nvdisasm here, nor from pip"
 
-table=$build/cuda_sass.txt
-python3 tests/check_sass.py "$nvdisasm" "$build"/*/cuda/*.o "$build"/*/cuda/kernels/*.o >"$table"
+table=$build/cuda_sass.txt launches=$build/lenet_launches
+cc -std=c11 -O1 -I. tests/cuda/lenet_launches.c "$build/libinternal.a" -lm -lpthread \
+    -o "$launches" && "$launches" >"$launches.txt" || echo "failed: the launches of a step"
+python3 tests/check_sass.py "$nvdisasm" "$launches.txt" "$build"/*/cuda/*.o \
+    "$build"/*/cuda/kernels/*.o >"$table"
 status=$?
-grep -E '^kernel|sm_90|: ' "$table"
+sed '/^a step of LeNet/,$d' "$table" | grep -E '^kernel|sm_90'
+sed -n '/^a step of LeNet/,$p' "$table"
 if ((status == 0)); then
     echo "1 passed, 0 failed"
 else
