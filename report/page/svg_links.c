@@ -89,8 +89,9 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     if (!l->labels) return;
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
-    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9 + ox,
-           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9 + oy;
+    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9,
+           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9;
+    if (fabs(ux) > 0.9) my += oy; /* else the text would lie on its arrow */
     picture_text(p, mx, my + 0.35 * p->font,
                  fabs(ux) > 0.9 ? ANCHOR_MIDDLE
                  : uy > 0       ? ANCHOR_START
