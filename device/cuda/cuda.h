@@ -97,7 +97,7 @@ struct cuda_stream {
     cudaStream_t side;
     cudaEvent_t fork, join; /* where the branches part and meet */
     int aside, forked;      /* forked 1: the branches have yet to meet */
-    int linked;    /* 1: the last that was captured is a kernel, so the next one may depend on it */
+    int linked;    /* 1: what it was given last is a kernel, so the next one may depend on that */
     int capturing; /* 1 while it is captured into a graph (graph.c): no spans, no queries then */
     struct cuda_recording *recording; /* the recording being made, NULL if none; owned */
     struct cuda_work last;            /* what was enqueued last, captured or not */

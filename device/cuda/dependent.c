@@ -29,12 +29,11 @@ static int is_wanted(void) {
     return !value || strcmp(value, "0") != 0;
 }
 
-/* In a recording only a kernel is followed so: what CUDA makes of an event or a copy in front of a
+/* Only a kernel is followed so: what CUDA makes of an event, a flag or a copy in front of a
  * dependent launch is not documented. */
 int cuda_may_depend(const struct cuda_stream *s) {
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
-    return s->capturing ? d->dependent == DEPENDENT_RECORDED && s->linked
-                        : d->dependent != DEPENDENT_NEVER;
+    return s->linked && d->dependent >= (s->capturing ? DEPENDENT_RECORDED : DEPENDENT_PLAIN);
 }
 
 void cuda_launch_dependent(struct cuda_stream *s, const void *kernel, dim3 grid, dim3 block,

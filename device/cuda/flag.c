@@ -59,6 +59,7 @@ static int enqueue(struct cuda_stream *s, void *address, const uint64_t *flag, u
         return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
                     what, s->head.device->name);
     memcpy(&function, &address, sizeof function);
+    s->linked = 0;
     CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (CUdeviceptr)(uintptr_t)flag, epoch, how),
                       what);
     return OK;
@@ -100,6 +101,7 @@ static int enqueue_batch(struct cuda_stream *s, CUstreamBatchMemOpParams *all, i
         return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
                     what, s->head.device->name);
     memcpy(&function, &d->batch_flags, sizeof function);
+    s->linked = 0;
     CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (unsigned)count, all, 0), what);
     return OK;
 }
