@@ -6,7 +6,8 @@
 #   1. the C half of CUDA compiles for aarch64, where CUDA's headers are found
 #   2. the command and some tests are compiled for aarch64 by Debian's cross compiler, and run under
 #      qemu-user; so do the tests that are named
-#   3. single, DP and DDP end with the bits that this machine's own build has
+#   3. single, DP and DDP end with the bits that this machine's own build has. This stands for
+#      dp/test_dp, which takes minutes under qemu
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
 # weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel
@@ -19,7 +20,7 @@ build=${1:-build}
 shift $(($# > 0))
 arm=$build/aarch64 cc=aarch64-linux-gnu-gcc qemu=$(command -v qemu-aarch64-static)
 tests=(device/test_kernels_{fast,ops,norm,loss,pool,gradient} device/test_{gather,stream,ipc}
-    base/test_{fold,random,nearest,number} nn/test_{functions,bits} comm/test_comm
+    base/test_{fold,random,nearest,number} nn/test_{functions,bits,optimizer} comm/test_comm
     syncbn/test_syncbn data/test_random "$@")
 passed=0 failed=0
 
