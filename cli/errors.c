@@ -32,7 +32,7 @@ void warn_not_finite(const char *title, const struct run_record *run) {
     int count, first = record_not_finite(run, &count);
     if (first < 0) return;
     fflush(stdout); /* before the line on stderr */
-    fprintf(stderr,
-            "%s: %s%sloss: not finite since step %d, in %d of %d steps: try a smaller --lr\n",
-            program_name(), title ? title : "", title ? ": " : "", first, count, run->steps);
+    fprintf(stderr, "%s: %s%sloss: not finite since step %d, in %d of %d steps: %s\n",
+            program_name(), title ? title : "", title ? ": " : "", first, count, run->steps,
+            not_finite_advice(first));
 }

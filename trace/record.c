@@ -106,6 +106,10 @@ int record_not_finite(const struct run_record *record, int *count) {
     return first;
 }
 
+const char *not_finite_advice(int step) {
+    return step ? "try a smaller --lr" : "look at the pictures and the weights at the start";
+}
+
 double record_last_accuracy(const struct run_record *record) {
     return record->epoch_count ? record->accuracy[record->epoch_count - 1] : -1;
 }

@@ -189,6 +189,8 @@ double record_busy_machine(const struct run_record *record);
 /* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
  * wanted) is the number of such steps. */
 int record_not_finite(const struct run_record *record, int *count);
+/* What may help where `step` was the first. Step 0 has taken no update yet. */
+const char *not_finite_advice(int step);
 double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 
 /* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).

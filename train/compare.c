@@ -94,11 +94,9 @@ static int conclude(const struct comparison *c, struct job_result *result) {
     }
     if (not_finite_at < 0) return OK;
     result->exit_status = error_exit_status(ERR_CHECK);
-    return fail(
-        ERR_CHECK,
-        "loss: not finite since step %d: the comparison proves nothing from there on: try a "
-        "smaller --lr",
-        not_finite_at);
+    return fail(ERR_CHECK,
+                "loss: not finite since step %d: the comparison proves nothing from there on: %s",
+                not_finite_at, not_finite_advice(not_finite_at));
 }
 
 /* Without virtual devices each mode cuts the batch by its own devices. */

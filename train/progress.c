@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "trace/record.h"
 
 static const int64_t REDRAW_NS = 200000000; /* draw the line at most five times a second */
 
@@ -71,11 +72,11 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
                     int64_t images, double seconds) {
     if (!p->shown) return;
-    char text[240], tested[32] = "", warning[80] = "";
+    char text[240], tested[32] = "", warning[112] = "";
     if (accuracy >= 0) snprintf(tested, sizeof tested, "  test acc %.4f", accuracy);
     if (p->not_finite >= 0)
-        snprintf(warning, sizeof warning, "  loss not finite since step %d: try a smaller --lr",
-                 p->not_finite);
+        snprintf(warning, sizeof warning, "  loss not finite since step %d: %s", p->not_finite,
+                 not_finite_advice(p->not_finite));
     int width = snprintf(text, sizeof text,
                          "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s%s",
                          p->title, epoch + 1, p->epochs, step, loss, tested,

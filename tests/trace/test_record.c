@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/text.h"
 #include "trace/record.h"
 #include "trace/record_proof.h"
 
@@ -285,6 +286,7 @@ Test(record, losses_not_finite, .timeout = 30) {
     struct run_record r = {.first_step = 10, .steps = 5, .losses = losses};
     int count = -1;
     cr_assert(record_not_finite(&r, &count) == 11 && count == 3);
+    cr_assert(says(not_finite_advice(11), "--lr") && !says(not_finite_advice(0), "--lr"));
     r.steps = 1;
     cr_assert(record_not_finite(&r, &count) == -1 && count == 0);
     cr_assert_eq(record_not_finite(&r, NULL), -1);
