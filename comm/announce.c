@@ -151,9 +151,18 @@ void announcer_note(struct announcer *a, const struct announced_call *call, uint
     publish_later(place(a, a->me, number), number, &words);
 }
 
+static uint64_t oldest_shown(uint64_t number) {
+    return number > ANNOUNCED ? number - ANNOUNCED + 1 : 1;
+}
+
+void announcer_show_all(struct announcer *a) {
+    for (uint64_t k = oldest_shown(a->number); k <= a->number; k++)
+        __atomic_store_n(&place(a, a->me, k)->number, k, __ATOMIC_SEQ_CST);
+}
+
 int announcer_look_back(struct announcer *a, uint64_t number) {
     union words mine;
-    for (uint64_t k = number > ANNOUNCED ? number - ANNOUNCED + 1 : 1; k <= number; k++)
+    for (uint64_t k = oldest_shown(number); k <= number; k++)
         if (read_one(place(a, a->me, k), k, &mine)) CHECK(compare(a, k, &mine));
     return OK;
 }

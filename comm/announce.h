@@ -44,6 +44,10 @@ uint64_t announced_signature(const struct announced_call *call);
 void announcer_note(struct announcer *announcer, const struct announced_call *call,
                     uint64_t signature);
 
+/* What was noted is seen by a peer that looks back from now on, or this rank sees what that one has
+ * noted: as after announcer_announce. */
+void announcer_show_all(struct announcer *announcer);
+
 /* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. Of
  * the announcer it reads only what never changes: any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);

@@ -18,7 +18,7 @@ static void release_job(struct membership *job) {
  * finds it. */
 static void look_back(struct group *g) {
     if (g->n < 2 || comm_is_aborted(g->job->comm)) return;
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    announcer_show_all(&g->announcer);
     announcer_look_back(&g->announcer, g->announcer.number);
 }
 
