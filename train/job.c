@@ -269,8 +269,10 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     if (bytes < sizeof config + sizeof count)
         return fail(ERR_USAGE, "job: no configuration: start it with duet train");
     memcpy(&config, data, sizeof config);
-    /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop */
+    /* Ctrl-C goes to the launcher and to the ranks alike; the launcher then asks them to stop. When
+     * a terminal is closed it ends the job, and a rank that puts a file in place finishes that. */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     if (config.live_fd) take_signals();
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
