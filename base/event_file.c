@@ -134,8 +134,7 @@ static int make_folder(const char *folder, size_t *existed) {
         if (folder[i] != '/' && folder[i]) continue;
         path[i] = 0;
         if (mkdir(path, 0777)) {
-            int why =
-                errno; /* a folder of a disk that is read-only, say, may be there all the same */
+            int why = errno; /* not EEXIST on a read-only disk, though the folder may be there */
             if (why != EEXIST && stat(path, &about))
                 error = why;
             else

@@ -107,7 +107,7 @@ int record_not_finite(const struct run_record *record, int *count) {
 }
 
 const char *not_finite_advice(int step) {
-    return step ? "try a smaller --lr" : "look at the pictures and the weights at the start";
+    return step ? "try a smaller --lr" : "look at the data and at the first weights";
 }
 
 double record_last_accuracy(const struct run_record *record) {
