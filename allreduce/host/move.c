@@ -2,8 +2,9 @@
  *
  * A block of 64 floats is loaded from all sources, added in registers, and stored to all
  * destinations. So each source is read once and each destination written once, and a destination
- * may be one of the sources. The loops stand in move.inc.h and are compiled for three sets of
- * vector instructions; the widest set that the processor has runs.
+ * may be one of the sources. A short call has less than a block; smaller units are for those. The
+ * loops stand in move.inc.h and are compiled for three sets of vector instructions; the widest set
+ * that the processor has runs.
  *
  * All sets give the same bits. Each lane does what the plain loop does, and with
  * -ffp-contract=off a product is rounded before it is added, in the vectors and in the last odd
@@ -16,10 +17,10 @@
 #include "base/fold.h"
 
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 enum {
     LANES = 16, /* floats in a vec */
     VECS = 4,   /* vectors that are under way at a time */
-    BLOCK = LANES * VECS,
 };
 #define LOAD(from) (*(const vec *)(from))
 #define STORE(to, v) (*(vec *)(to) = (v))

@@ -35,50 +35,42 @@ static TARGET void SUFFIX(reduce)(float *const *dest, int dests, const float *ow
     }
 }
 
-/* fold_sum_float on blocks of BLOCK elements; returns how many elements it did. The first halving
- * is done while the sources are loaded, so that half of the terms need a place. Inlined with a
- * constant n, the loops unroll and the terms live in registers. */
-static inline TARGET __attribute__((always_inline)) size_t
-SUFFIX(fold_blocks)(float *const *dest, int dests, const float *const *source, int n, float scale,
-                    size_t length) {
-    vec term[(MAX_DEVICES + 1) / 2][VECS];
-    size_t i = 0;
-    for (; i + BLOCK <= length; i += BLOCK) {
-        int half = fold_half(n);
-        for (int r = 0; r < half; r++) {
-            for (int v = 0; v < VECS; v++) {
-                term[r][v] = LOAD(source[r] + i + v * LANES) * scale;
-                if (r + half < n) term[r][v] += LOAD(source[r + half] + i + v * LANES) * scale;
-            }
-        }
-        for (int m = half; m > 1; m = half) {
-            half = fold_half(m);
-            for (int r = 0; r + half < m; r++)
-                for (int v = 0; v < VECS; v++)
-                    term[r][v] += term[r + half][v];
-        }
-        for (int d = 0; d < dests; d++)
-            for (int v = 0; v < VECS; v++)
-                STORE(dest[d] + i + v * LANES, term[0][v]);
-    }
-    return i;
+/* The sum of n sources in units of four sizes, the wide ones first: blocks of four vectors that are
+ * under way at a time, then what is left of a long range and all of a short one. */
+#define UNIT vec
+#define UNITS VECS
+#define FOLD_UNITS SUFFIX(fold_blocks)
+#include "allreduce/host/fold.inc.h"
+#define UNIT vec
+#define UNITS 1
+#define FOLD_UNITS SUFFIX(fold_vectors)
+#include "allreduce/host/fold.inc.h"
+#define UNIT quad
+#define UNITS 1
+#define FOLD_UNITS SUFFIX(fold_quads)
+#include "allreduce/host/fold.inc.h"
+#define UNIT float
+#define UNITS 1
+#define FOLD_UNITS SUFFIX(fold_singles)
+#include "allreduce/host/fold.inc.h"
+
+static inline TARGET __attribute__((always_inline)) void
+SUFFIX(fold_range)(float *const *dest, int dests, const float *const *source, int n, float scale,
+                   size_t length) {
+    size_t i = SUFFIX(fold_blocks)(dest, dests, source, n, scale, 0, length);
+    i = SUFFIX(fold_vectors)(dest, dests, source, n, scale, i, length);
+    i = SUFFIX(fold_quads)(dest, dests, source, n, scale, i, length);
+    SUFFIX(fold_singles)(dest, dests, source, n, scale, i, length);
 }
 
+/* Inlined with a constant n, the loops unroll and the terms live in registers. */
 static TARGET void SUFFIX(fold)(float *const *dest, int dests, const float *const *source, int n,
                                 float scale, size_t length) {
-    size_t i;
     switch (n) {
-    case 2: i = SUFFIX(fold_blocks)(dest, dests, source, 2, scale, length); break;
-    case 3: i = SUFFIX(fold_blocks)(dest, dests, source, 3, scale, length); break;
-    case 4: i = SUFFIX(fold_blocks)(dest, dests, source, 4, scale, length); break;
-    default: i = SUFFIX(fold_blocks)(dest, dests, source, n, scale, length);
-    }
-    for (; i < length; i++) {
-        float term[MAX_DEVICES];
-        for (int r = 0; r < n; r++)
-            term[r] = source[r][i] * scale;
-        float sum = fold_sum_float(term, n);
-        for (int d = 0; d < dests; d++)
-            dest[d][i] = sum;
+    case 2: SUFFIX(fold_range)(dest, dests, source, 2, scale, length); break;
+    case 3: SUFFIX(fold_range)(dest, dests, source, 3, scale, length); break;
+    case 4: SUFFIX(fold_range)(dest, dests, source, 4, scale, length); break;
+    case 8: SUFFIX(fold_range)(dest, dests, source, 8, scale, length); break;
+    default: SUFFIX(fold_range)(dest, dests, source, n, scale, length);
     }
 }
