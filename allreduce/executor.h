@@ -55,6 +55,7 @@ struct executor_call {
     struct arithmetic how;
     const void *input; /* the plan's INPUT and OUTPUT: host memory of this rank */
     void *output;
+    int past_caches;    /* 1: what is copied to OUTPUT goes to memory past the caches */
     uint64_t signature; /* of short calls: a number that calls which differ do not share */
 };
 

@@ -72,6 +72,10 @@ int plan_build_window(struct plan *plan, const struct window_request *request);
  * short. */
 size_t window_longest(const struct window_request *request);
 
+/* Elements of INPUT and OUTPUT of all ranks together, about: those of a root are counted as those
+ * of the others. */
+size_t window_touched(const struct window_request *request);
+
 /* The name of the collective in messages, as PyTorch has it: "ALLREDUCE". Static storage. */
 const char *window_name(enum allreduce_algorithm what);
 

@@ -163,10 +163,18 @@ static int begin_collective(struct work *work, struct runner **runner) {
 
 /* ---- running ---- */
 
+/* The tensors of all ranks, which share the caches: what is copied to an output that is thrown out
+ * again before it is read need not go through them. */
+static int exceeds_caches(const struct group *g, const struct group_call *call) {
+    struct window_request q = request_of(g, call);
+    return window_touched(&q) >= g->caches / element_bytes(call->how.type);
+}
+
 int run_parts(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     size_t bytes = element_bytes(call->how.type);
+    int past_caches = exceeds_caches(g, call);
     if (comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
     for (size_t i = 0; i < work->parts; i++) {
         size_t at = i * work->longest * bytes;
@@ -181,6 +189,7 @@ int run_parts(struct runner *runner, struct work *work) {
             .bucket = -1,
             .step = -1,
             .how = call->how,
+            .past_caches = past_caches,
             .input = call->input ? (const char *)call->input + at : NULL,
             .output = call->output ? (char *)call->output + at : NULL};
         CHECK(host_execute(&runner->ranks, &part));

@@ -3,10 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "comm/environment.h"
 #include "group/state.h"
+
+enum { USUAL_CACHE = 32 << 20 }; /* where the machine does not say */
 
 static void release_job(struct membership *job) {
     if (!job || __atomic_sub_fetch(&job->users, 1, __ATOMIC_ACQ_REL) > 0) return;
@@ -50,6 +53,12 @@ struct agreement {
     double timeout_s;
 };
 
+/* Bytes. Asked for once: the answer takes microseconds. */
+static size_t last_level_cache(void) {
+    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? (size_t)bytes : USUAL_CACHE;
+}
+
 static struct group *new_group(struct membership *job, const struct agreement *a) {
     struct group *g = calloc(1, sizeof *g);
     if (!g) return NULL;
@@ -58,6 +67,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->memory.sizes = a->sizes;
+    g->caches = a->sizes.caches ? a->sizes.caches : last_level_cache();
     g->rank = -1;
     for (int r = 0; r < g->n; r++) {
         g->ranks[r] = a->ranks[r];
@@ -109,7 +119,7 @@ static int make_group(struct group **out, struct membership *job, const struct a
 
 struct group_sizes group_sizes_default(void) {
     struct group_sizes sizes = {
-        .window = 512 << 10, .half = 256 << 10, .mail = 128 << 10, .slot = 4 << 10};
+        .window = 512 << 10, .half = 256 << 10, .mail = 128 << 10, .slot = 16 << 10};
     return sizes;
 }
 

@@ -20,16 +20,22 @@
 #include "base/error.h"
 #include "group/state.h"
 
+/* In a short allreduce each rank adds up all blocks: longer ones are better divided among ranks. */
+enum { ALWAYS_SHORT = 4 << 10, MOST_ADDED = 128 << 10 };
+
 static int has_parts(enum allreduce_algorithm what) {
     return what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
 }
 
 int is_short(const struct group *g, const struct group_call *call) {
-    size_t blocks = has_parts(call->what) ? (size_t)g->n : 1;
+    size_t blocks = has_parts(call->what) ? (size_t)g->n : 1, bytes;
     if (g->n < 2 || call->what == WINDOW_SEND || is_uneven(call)) return 0;
     if (!g->memory.sizes.slot) return 0;
-    return call->count <= g->memory.sizes.slot &&
-           call->count * blocks * element_bytes(call->how.type) <= g->memory.sizes.slot;
+    if (call->count > g->memory.sizes.slot) return 0;
+    bytes = call->count * blocks * element_bytes(call->how.type);
+    if (call->what == ALLREDUCE_AUTO && bytes > ALWAYS_SHORT && bytes * (size_t)g->n > MOST_ADDED)
+        return 0;
+    return bytes <= g->memory.sizes.slot;
 }
 
 /* ---- what is kept ---- */

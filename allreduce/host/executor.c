@@ -109,7 +109,12 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
         void *to = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
         const void *from =
             range_of(ranks, call, s->source_buffer, s->source_rank, s->source_offset);
-        if (to != from) memcpy(to, from, s->length * element_bytes(call->how.type));
+        size_t bytes = s->length * element_bytes(call->how.type);
+        if (to == from) return;
+        if (call->past_caches && s->dest_buffer == PLAN_OUTPUT)
+            move_past_caches(to, from, bytes);
+        else
+            memcpy(to, from, bytes);
         return;
     }
     void *dest[MAX_DEVICES];

@@ -61,8 +61,12 @@ void move_reduce(float *const *dest, int dests, const float *own, float own_scal
 void move_fold(float *const *dest, int dests, const float *const *source, int n, float scale,
                size_t length);
 
-/* The same for each set of vector instructions that this processor has, the plainest first. The
- * moves above take the last. All sets give the same bits. */
+/* memcpy with stores that go to memory past the caches. They are over when it returns: a post, or
+ * the end of the call, may follow as after any other move. */
+void move_past_caches(void *to, const void *from, size_t bytes);
+
+/* The sums above for each set of vector instructions that this processor has, the plainest first.
+ * The moves take the last. All sets give the same bits. */
 struct move_set {
     const char *name; /* "generic", "avx2", "avx512" */
     void (*scale_copy)(float *const *dest, int dests, const float *source, float scale,

@@ -10,8 +10,12 @@
  * -ffp-contract=off a product is rounded before it is added, in the vectors and in the last odd
  * elements alike.
  *
- * Stores that bypass the cache would not pay, because all that is written has just been read. */
+ * Stores that bypass the caches pay where a copy's destination is longer than these: a plain store
+ * first reads the line that it overwrites, and throws out another one that is still wanted. */
 #include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "allreduce/host/executor.h"
 #include "base/fold.h"
@@ -93,3 +97,27 @@ void move_fold(float *const *dest, int dests, const float *const *source, int n,
                size_t length) {
     widest()->fold(dest, dests, source, n, scale, length);
 }
+
+#if defined(__x86_64__)
+/* Whole lines of 64 bytes, so that none of them has to be read. The fence ends the stores, which
+ * else would keep no order with a flag behind them. */
+void move_past_caches(void *to, const void *from, size_t bytes) {
+    enum { LINE = 64, PER_LINE = LINE / sizeof(__m128i) };
+    size_t head = -(uintptr_t)to % LINE, at = head < bytes ? head : bytes;
+    memcpy(to, from, at);
+    for (; at + LINE <= bytes; at += LINE) {
+        const __m128i *source = (const __m128i *)((const char *)from + at);
+        __m128i *dest = (__m128i *)((char *)to + at), line[PER_LINE];
+        for (int i = 0; i < PER_LINE; i++)
+            line[i] = _mm_loadu_si128(source + i);
+        for (int i = 0; i < PER_LINE; i++)
+            _mm_stream_si128(dest + i, line[i]);
+    }
+    _mm_sfence();
+    memcpy((char *)to + at, (const char *)from + at, bytes - at);
+}
+#else
+void move_past_caches(void *to, const void *from, size_t bytes) {
+    memcpy(to, from, bytes);
+}
+#endif

@@ -380,3 +380,12 @@ size_t window_longest(const struct window_request *q) {
     size_t piece = q->what == WINDOW_SEND ? q->window / MAIL_PIECES : piece_of(q, p);
     return piece * MOST_PIECES;
 }
+
+size_t window_touched(const struct window_request *q) {
+    const struct pattern *p = pattern_of(q->what);
+    size_t n = (size_t)q->n;
+    if (!p) return 2 * n * q->count;
+    size_t shows = (size_t)__builtin_popcountll(ranks_of(p->shows, q->n, q->root)),
+           takes = (size_t)__builtin_popcountll(ranks_of(p->takes, q->n, q->root));
+    return (shows * (p->parts ? n : 1) + takes * (p->stacks ? n : 1)) * q->count;
+}

@@ -95,6 +95,22 @@ Test(executor, all_vector_sets_give_the_same_bits, .timeout = 30) {
     }
 }
 
+/* Whole lines, and what lies before and behind them; and nothing beside it. */
+Test(executor, a_copy_past_the_caches_is_a_copy, .timeout = 30) {
+    enum { MOST = 400, ROOM = MOST + 192 };
+    unsigned char from[ROOM], to[ROOM] __attribute__((aligned(64))), want[ROOM];
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (unsigned char)(i * 7 + 1);
+    for (size_t at = 0; at < 128; at += 1 + at / 5)
+        for (size_t bytes = 0; bytes <= MOST; bytes += 1 + bytes / 9) {
+            memset(to, 0xff, ROOM);
+            memset(want, 0xff, ROOM);
+            memcpy(want + at, from + bytes % 61, bytes);
+            move_past_caches(to + at, from + bytes % 61, bytes);
+            cr_assert_eq(memcmp(to, want, ROOM), 0, "%zu bytes to %zu", bytes, at);
+        }
+}
+
 /* ---- ranks as threads ---- */
 
 enum { WORLD = 4, CALLS = 40, COUNT = 700 };

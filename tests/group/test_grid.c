@@ -1,8 +1,8 @@
 /* The grid: every collective over 1 to 8 ranks that are processes, with counts around the
  * boundaries of windows, pieces and mailboxes, every type, operation and root, in place and not,
- * waited for and begun, and in two groups at once. Windows are small here, so that few elements go
- * around every corner. DUET_TEST_LONG=1 runs the whole grid; else types, roots and ways take
- * turns. */
+ * waited for and begun, and in two groups at once. Windows, and the caches that a call may fill,
+ * are small here, so that few elements go around every corner. DUET_TEST_LONG=1 runs the whole
+ * grid; else types, roots and ways take turns. */
 #include <sched.h>
 
 #include "tests/group/shared.h"
@@ -12,7 +12,8 @@ static const enum allreduce_algorithm whats[] = {
     WINDOW_GATHER,  WINDOW_SCATTER,   WINDOW_ALL_TO_ALL, WINDOW_SEND};
 enum { WHATS = sizeof whats / sizeof *whats };
 
-static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
+static const struct group_sizes tiny = {
+    .window = 4096, .half = 2048, .mail = 1024, .slot = 256, .caches = 8192};
 
 static int is_long(void) {
     return getenv("DUET_TEST_LONG") != NULL;
