@@ -405,6 +405,10 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 /* Layers without parameters.
  *     relu, tanh, sigmoid                of each element
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
+ *     ..._padded   P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded up. Averages
+ *                  count the zeros of the padding, as PyTorch's default does. A padded copy of x
+ *                  is made, and kept until backward
+ *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     flatten                            y (N,C*H*W)
  *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
@@ -416,6 +420,11 @@ duet_var *duet_tanh(duet_tape *tape, duet_var *x);
 duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
+duet_var *duet_avg_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding);
+duet_var *duet_max_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding,
+                                 int ceil_mode);
+duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
+                     double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);

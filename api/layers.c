@@ -1,4 +1,6 @@
 /* The layers: each looks its parameters up by index and calls the internal op. */
+#include <math.h>
+
 #include "api/api.h"
 #include "nn/tape_internal.h"
 
@@ -114,6 +116,48 @@ duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
         beyond(t, "pooling", "stride", stride, 1))
         return NULL;
     return public_var(max_pool2d(t->tape, var_of(x), size, stride));
+}
+
+/* 1: a picture with these margins would be too large for a tensor. */
+static int pad_too_large(duet_tape *t, duet_var *x, int64_t rows, int64_t columns) {
+    const struct tensor *of = &var_of(x)->value;
+    return of->rank == 4 && too_large(t, "padding", var_of(x), of->dims[1], of->dims[2] + rows,
+                                      of->dims[3] + columns);
+}
+
+duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, int bottom,
+                     double value) {
+    if (api_stuck(t, x) || beyond(t, "pad", "left", left, -API_WINDOW) ||
+        beyond(t, "pad", "right", right, -API_WINDOW) ||
+        beyond(t, "pad", "top", top, -API_WINDOW) ||
+        beyond(t, "pad", "bottom", bottom, -API_WINDOW) ||
+        pad_too_large(t, x, (int64_t)top + bottom, (int64_t)left + right))
+        return NULL;
+    if (!isfinite((float)value)) {
+        api_tape_fail(t, fail(ERR_USAGE, "pad: value %g: give a finite float", value));
+        return NULL;
+    }
+    return public_var(
+        pad2d(t->tape, var_of(x), (struct pad_sides){left, right, top, bottom}, (float)value));
+}
+
+/* With ceil_mode there are up to `size` pixels more behind the padding. */
+static int refuse_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
+    return api_stuck(t, x) || beyond(t, "pooling", "size", size, 1) ||
+           beyond(t, "pooling", "stride", stride, 1) ||
+           beyond(t, "pooling", "padding", padding, 0) ||
+           pad_too_large(t, x, 2 * (int64_t)padding + size, 2 * (int64_t)padding + size);
+}
+
+duet_var *duet_avg_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
+    if (refuse_padded(t, x, size, stride, padding)) return NULL;
+    return public_var(avg_pool2d_padded(t->tape, var_of(x), size, stride, padding));
+}
+
+duet_var *duet_max_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding,
+                                 int ceil_mode) {
+    if (refuse_padded(t, x, size, stride, padding)) return NULL;
+    return public_var(max_pool2d_padded(t->tape, var_of(x), size, stride, padding, ceil_mode));
 }
 
 /* 1: an adaptive pool cannot make such an output. */

@@ -38,6 +38,7 @@
  *   MAX_POOL_BACKWARD         x             dy            -         dx             -
  *   ADAPTIVE_AVG_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   ADAPTIVE_AVG_POOL_BACKWARD dy           -             -         dx             -
+ *   PAD                       x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
  *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
  *   DROPOUT2D_FORWARD         x (N,C,H,W)   -             -         y (may be x)   -
@@ -85,8 +86,8 @@
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
  *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all ops from MATMUL on take
- *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, FILL, ADD and SCALE take either
- *   layout.
+ *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, PAD, FILL, ADD and SCALE take
+ *   either layout.
  * - TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
  *   both DROPOUTs, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
@@ -101,6 +102,8 @@
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
  *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do. ADAPTIVE_MAX_POOL
  *   has the maximum of each window, and its gradient goes where MAX_POOL's goes.
+ * - PAD: y[h][w] is x[h - p.pad.top][w - p.pad.left], or p.pad.value where x has no such pixel. So
+ *   negative sides cut off, and the gradient of a pad is the pad with -top, -left and value 0.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0. The loss of a
  *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
@@ -163,6 +166,7 @@ extern "C" {
     OP(MAX_POOL_BACKWARD,      max_pool_backward,       "max pool backward") \
     OP(ADAPTIVE_AVG_POOL_FORWARD,    adaptive_avg_pool_forward,   "adaptive avg pool forward") \
     OP(ADAPTIVE_AVG_POOL_BACKWARD,   adaptive_avg_pool_backward,  "adaptive avg pool backward") \
+    OP(PAD,                    pad,                     "pad") \
     OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
     OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
     OP(DROPOUT2D_FORWARD,      dropout2d_forward,       "dropout2d forward") \
@@ -250,6 +254,11 @@ struct pool_args {
     int size, stride;
     int relu; /* AVG_POOL, MAX_POOL: 1: x is the input of a relu that comes before the pool */
 };
+/* How far x lies below and to the right of the first pixel of y; negative: above, to the left. */
+struct pad_args {
+    int top, left;
+    float value;
+};
 /* The mask's element is sample in the segment * sample_count + index in the plain sample; of
  * DROPOUT2D it is sample * C + channel. */
 struct dropout_args {
@@ -323,6 +332,7 @@ struct op_args {
         struct conv_args conv;
         struct linear_args linear;
         struct pool_args pool;
+        struct pad_args pad;
         struct dropout_args dropout;
         struct loss_args loss;
         struct fill_args fill;

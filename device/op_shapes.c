@@ -1,11 +1,8 @@
 /* How the shapes of an op's operands relate: the table of op.h, op by op. The types, ranks and
  * layouts of the operands were checked before (op_check.c). */
-#include "device/op_table.h"
+#include "device/op_wants.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#include "base/error.h"
 
 const char *op_shape_text(const struct tensor *t, char text[64]) {
     int used = snprintf(text, 64, "(");
@@ -13,38 +10,6 @@ const char *op_shape_text(const struct tensor *t, char text[64]) {
         used += snprintf(text + used, (size_t)(64 - used), d ? ", %d" : "%d", t->dims[d]);
     snprintf(text + used, (size_t)(64 - used), ")");
     return text;
-}
-
-/* The relations below are written with these: a tensor must have this shape (want, want_vector),
- * the layout of another (want_layout), or both (want_same). */
-static int want(enum op op, const char *name, const struct tensor *t, int rank, int d0, int d1,
-                int d2, int d3) {
-    const int dims[MAX_RANK] = {d0, d1, d2, d3};
-    struct tensor wanted = tensor_plain(NULL, t->dtype, rank, dims);
-    char is[64], should[64];
-    if (t->rank == rank && !memcmp(t->dims, dims, (size_t)rank * sizeof *dims)) return OK;
-    return fail(ERR_FAILED, "%s: operand %s is %s: the other operands make it %s", op_name(op),
-                name, op_shape_text(t, is), op_shape_text(&wanted, should));
-}
-
-/* A vector of `count` elements: biases, labels, row losses. */
-static int want_vector(enum op op, const char *name, const struct tensor *t, int count) {
-    return want(op, name, t, 1, count, 0, 0, 0);
-}
-
-static int want_layout(enum op op, const char *name, const struct tensor *t,
-                       const struct tensor *other) {
-    if (t->layout == other->layout && t->groups == other->groups) return OK;
-    return fail(ERR_FAILED,
-                "%s: operand %s: layout %s, %d groups: must lie as the other operands do",
-                op_name(op), name, t->layout == LAYOUT_N16 ? "N16" : "plain", t->groups);
-}
-
-static int want_same(enum op op, const char *name, const struct tensor *t,
-                     const struct tensor *other) {
-    CHECK(want(op, name, t, other->rank, other->dims[0], other->dims[1], other->dims[2],
-               other->dims[3]));
-    return want_layout(op, name, t, other);
 }
 
 /* ---- elementwise, and layouts ---- */
@@ -186,6 +151,16 @@ int shapes_adaptive_pool_backward(enum op op, const struct op_args *a) {
 int shapes_adaptive_max_pool_backward(enum op op, const struct op_args *a) {
     CHECK(want_same(op, "dx", &a->out[0], &a->in[0]));
     return check_adaptive_pool(op, &a->in[0], &a->in[1], "dy");
+}
+
+int shapes_pad(enum op op, const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    const int top = a->p.pad.top, left = a->p.pad.left, *from = x->dims, *to = y->dims;
+    CHECK(want(op, "y", y, 4, from[0], from[1], to[2], to[3]));
+    if (top > -from[2] && top < to[2] && left > -from[3] && left < to[3])
+        return want_layout(op, "y", y, x);
+    return fail(ERR_FAILED, "%s: %d above and %d to the left: leave nothing of %d x %d pixels",
+                op_name(op), top, left, from[2], from[3]);
 }
 
 int shapes_dropout(enum op op, const struct op_args *a) {

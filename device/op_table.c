@@ -103,6 +103,7 @@ const struct op_row op_table[OP_COUNT] = {
                                        .out = {{"dx", "fn", 4}},
                                        .shapes = shapes_adaptive_pool_backward,
                                        .per_output = 1},
+    [OP_PAD] = {.in = {{"x", "fn", 4}}, .out = {{"y", "fn", 4}}, .shapes = shapes_pad},
     [OP_DROPOUT_FORWARD] = {.in = {{"x", "fn=", 0}},
                             .out = {{"y", "fn", 0}},
                             .step = 1,

@@ -125,6 +125,25 @@ static int pool(struct op_testbed *bed, enum op op) {
     return device_layout(bed->device) == LAYOUT_PLAIN ? pools(bed, op, 1) : OK;
 }
 
+/* Margins and cuts on each side; the gradient of a pad is a case like these. */
+static int pad(struct op_testbed *bed) {
+    static const int shapes[][8] = {/* n c  h  w  p  q top left */
+                                    {1, 3, 5, 4, 7, 6, 1, 1},    {33, 2, 6, 9, 6, 9, 0, 0},
+                                    {17, 2, 3, 5, 8, 6, 4, 0},   {16, 1, 7, 6, 4, 3, -2, -3},
+                                    {5, 2, 4, 8, 6, 5, 2, -3},   {2, 1, 1, 1, 3, 9, 2, 0},
+                                    {20, 3, 9, 7, 12, 2, -1, -4}};
+    for (int i = 0; i < COUNT(shapes); i++) {
+        const int *s = shapes[i];
+        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
+                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[4], s[5])},
+                            .p.pad = {s[6], s[7], i % 2 ? -0.75f : 0}};
+        put_special_values(&a.in[0]);
+        CHECK(run_trial(bed, OP_PAD, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
 /* x of h x w pixels, y of p x q: divided without a rest and with one, and more out than in. */
 static int adaptive_pool(struct op_testbed *bed, enum op op) {
     static const int shapes[][6] = {/* n c  h  w  p  q */
@@ -336,6 +355,7 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_ADAPTIVE_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_MAX_POOL_BACKWARD: return adaptive_pool(bed, op);
+    case OP_PAD: return pad(bed);
     case OP_DROPOUT2D_FORWARD:
     case OP_DROPOUT2D_BACKWARD: return planes(bed, op);
     case OP_SOFTMAX_FORWARD:

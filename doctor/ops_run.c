@@ -78,6 +78,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
+    case OP_PAD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_DROPOUT2D_FORWARD:

@@ -36,6 +36,8 @@ enum sequential_kind {
     SEQ_IDENTITY,
     SEQ_MAX_POOL2D,
     SEQ_AVG_POOL2D,
+    SEQ_ZERO_PAD2D,
+    SEQ_CONSTANT_PAD2D,
     SEQ_ADAPTIVE_AVG_POOL2D,
     SEQ_ADAPTIVE_MAX_POOL2D,
     SEQ_DROPOUT,
@@ -54,6 +56,9 @@ struct sequential_item {
     int line;                   /* of the text, from 1 */
     int in, out;                /* channels or features */
     int kernel, stride, padding;
+    int ceil_mode; /* of MaxPool2d */
+    int sides[4];  /* of ZeroPad2d, ConstantPad2d: left, right, top, bottom */
+    double value;  /* of ConstantPad2d */
     int bias;
     int height, width; /* of the output: of an adaptive pool, where 0 leaves it; of Unflatten */
     double eps, momentum, p;

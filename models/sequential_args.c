@@ -2,6 +2,7 @@
  * is read is crossed out, and what is left over at the end, or has a value that Duet's layer cannot
  * have, is an error. */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,9 +199,34 @@ static void read_norm(struct args *a, struct sequential_item *item) {
 static void read_pool(struct args *a, struct sequential_item *item) {
     item->kernel = take_square(a, "kernel_size", 1, -1);
     item->stride = take_square(a, "stride", 1, item->kernel);
-    expect(a, "padding", "0", "(0, 0)");
+    item->padding = take_square(a, "padding", 0, 0);
+    if (item->padding > item->kernel / 2)
+        refuse(a, "padding", "more", "pad should be at most half of the kernel_size");
     expect(a, "dilation", "1", "(1, 1)");
-    expect(a, "ceil_mode", "False", "False");
+    item->ceil_mode = take_bool(a, "ceil_mode", 0);
+    if (item->ceil_mode && item->kind == SEQ_AVG_POOL2D)
+        refuse(a, "ceil_mode", "True", "Duet's averages have ceil_mode=False alone");
+    if (item->kind == SEQ_AVG_POOL2D) {
+        expect(a, "count_include_pad", "True", "True");
+        expect(a, "divisor_override", "None", "None");
+    }
+}
+
+/* ZeroPad2d((1, 1, 0, 2)), ConstantPad2d(padding=(1, 1, 1, 1), value=0.5) */
+static void read_pad(struct args *a, struct sequential_item *item) {
+    int constant = item->kind == SEQ_CONSTANT_PAD2D, *p = item->sides, end = 0;
+    const char *key = constant ? "padding" : "0", *text = needed(a, key);
+    if (text &&
+        (sscanf(text, "(%d, %d, %d, %d)%n", &p[0], &p[1], &p[2], &p[3], &end) != 4 || text[end]))
+        refuse(a, key, text, "must be left, right, top, bottom, as (1, 1, 0, 2)");
+    for (int i = 0; text && i < 4; i++)
+        if (p[i] > API_WINDOW || p[i] < -API_WINDOW) refuse(a, key, text, "is too large");
+    if (!constant) return;
+    char *stop = NULL;
+    text = needed(a, "value");
+    if (text) item->value = strtod(text, &stop);
+    if (text && (stop == text || *stop || !isfinite((float)item->value)))
+        refuse(a, "value", text, "must be a finite number");
 }
 
 /* One side of an adaptive pool's output; None leaves it as it is, which 0 stands for. */
@@ -247,6 +273,8 @@ static const char *const kinds[SEQ_KINDS] = {
     [SEQ_IDENTITY] = "Identity",
     [SEQ_MAX_POOL2D] = "MaxPool2d",
     [SEQ_AVG_POOL2D] = "AvgPool2d",
+    [SEQ_ZERO_PAD2D] = "ZeroPad2d",
+    [SEQ_CONSTANT_PAD2D] = "ConstantPad2d",
     [SEQ_ADAPTIVE_AVG_POOL2D] = "AdaptiveAvgPool2d",
     [SEQ_ADAPTIVE_MAX_POOL2D] = "AdaptiveMaxPool2d",
     [SEQ_DROPOUT] = "Dropout",
@@ -269,6 +297,8 @@ static void read_args(struct args *a, struct sequential_item *item) {
     case SEQ_BATCH_NORM2D: read_norm(a, item); break;
     case SEQ_MAX_POOL2D:
     case SEQ_AVG_POOL2D: read_pool(a, item); break;
+    case SEQ_ZERO_PAD2D:
+    case SEQ_CONSTANT_PAD2D: read_pad(a, item); break;
     case SEQ_ADAPTIVE_AVG_POOL2D:
     case SEQ_ADAPTIVE_MAX_POOL2D: read_adaptive(a, item); break;
     case SEQ_DROPOUT:

@@ -42,6 +42,7 @@ static int flatten_shape(struct shape *x) {
 
 static int windows(int side, const struct sequential_item *item) {
     int64_t room = (int64_t)side + 2 * (int64_t)item->padding - item->kernel;
+    if (item->ceil_mode) room += pool_ceil_extra(side, item->kernel, item->stride, item->padding);
     return room < 0 ? 0 : (int)(room / item->stride + 1);
 }
 
@@ -59,6 +60,18 @@ static int through_window(const struct sequential *s, const struct sequential_it
     return OK;
 }
 
+static int through_pad(const struct sequential *s, const struct sequential_item *item,
+                       struct shape *x) {
+    const int *p = item->sides; /* left, right, top, bottom */
+    int64_t height = (int64_t)x->height + p[2] + p[3], width = (int64_t)x->width + p[0] + p[1];
+    if (x->flat || p[0] <= -x->width || p[1] <= -x->width || p[2] <= -x->height ||
+        p[3] <= -x->height || height < 1 || width < 1)
+        return misfit(s, item, x, "pictures of which it leaves something");
+    if (height * width > MODEL_MAX_COUNT) return misfit(s, item, x, "smaller pictures");
+    x->height = (int)height, x->width = (int)width;
+    return OK;
+}
+
 /* x becomes what the layer makes of it. */
 static int through(const struct sequential *s, const struct sequential_item *item,
                    struct shape *x) {
@@ -69,6 +82,8 @@ static int through(const struct sequential *s, const struct sequential_item *ite
     case SEQ_CONV2D:
     case SEQ_MAX_POOL2D:
     case SEQ_AVG_POOL2D: return through_window(s, item, x);
+    case SEQ_ZERO_PAD2D:
+    case SEQ_CONSTANT_PAD2D: return through_pad(s, item, x);
     case SEQ_ADAPTIVE_AVG_POOL2D:
     case SEQ_ADAPTIVE_MAX_POOL2D:
         if (x->flat) return misfit(s, item, x, "pictures");
@@ -201,8 +216,15 @@ static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_va
     case SEQ_TANH: return duet_tanh(t, x);
     case SEQ_SIGMOID: return duet_sigmoid(t, x);
     case SEQ_SILU: return duet_multiply(t, x, duet_sigmoid(t, x));
-    case SEQ_MAX_POOL2D: return duet_max_pool2d(t, x, item->kernel, item->stride);
-    case SEQ_AVG_POOL2D: return duet_avg_pool2d(t, x, item->kernel, item->stride);
+    case SEQ_MAX_POOL2D:
+        return duet_max_pool2d_padded(t, x, item->kernel, item->stride, item->padding,
+                                      item->ceil_mode);
+    case SEQ_AVG_POOL2D:
+        return duet_avg_pool2d_padded(t, x, item->kernel, item->stride, item->padding);
+    case SEQ_ZERO_PAD2D:
+    case SEQ_CONSTANT_PAD2D:
+        return duet_pad2d(t, x, item->sides[0], item->sides[1], item->sides[2], item->sides[3],
+                          item->value);
     case SEQ_ADAPTIVE_AVG_POOL2D:
     case SEQ_ADAPTIVE_MAX_POOL2D: return adaptive(t, item, x);
     case SEQ_UNFLATTEN:

@@ -183,6 +183,19 @@ struct var *multiply(struct tape *t, struct var *a, struct var *b);
 
 struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride);
 struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride);
+/* y (N,C,top+H+bottom,left+W+right), which is `value` around x; negative sides cut off. */
+struct pad_sides {
+    int left, right, top, bottom;
+};
+struct var *pad2d(struct tape *t, struct var *x, struct pad_sides sides, float value);
+/* With a margin around x, at most half of `size`: zeros, which the mean counts, or what no maximum
+ * takes. */
+struct var *avg_pool2d_padded(struct tape *t, struct var *x, int size, int stride, int padding);
+struct var *max_pool2d_padded(struct tape *t, struct var *x, int size, int stride, int padding,
+                              int ceil_mode);
+/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs behind its padding, so that a
+ * window takes what the last one leaves over; unless that window would begin behind x. */
+int pool_ceil_extra(int pixels, int size, int stride, int padding);
 /* y (N,C,height,width): each pixel is the mean of its share of x (N,C,H,W), cut as PyTorch's
  * AdaptiveAvgPool2d cuts; 1 x 1 is the mean of the plane. */
 struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width);

@@ -319,7 +319,10 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
         }
         cr_assert_null(duet_matmul(t, v, v)); /* the error stays */
     }
-    cr_assert(!duet_adaptive_max_pool2d(NULL, NULL, 1, 1) && !duet_matmul(NULL, NULL, NULL) &&
+    cr_assert(!duet_adaptive_max_pool2d(NULL, NULL, 1, 1) &&
+              !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) &&
+              !duet_max_pool2d_padded(NULL, NULL, 1, 1, 0, 0) &&
+              !duet_avg_pool2d_padded(NULL, NULL, 1, 1, 0) && !duet_matmul(NULL, NULL, NULL) &&
               !duet_sum(NULL, NULL) && !duet_mean(NULL, NULL) && !duet_sum_dim(NULL, NULL, 0) &&
               !duet_mean_dim(NULL, NULL, 0) && !duet_embedding(NULL, NULL, 0) &&
               !duet_reshape(NULL, NULL, 2, NULL) && !duet_free_leaf(NULL, NULL));

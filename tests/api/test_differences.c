@@ -58,6 +58,16 @@ static duet_var *adaptive_max(duet_tape *t, duet_var *a, duet_var *b) {
     return duet_adaptive_max_pool2d(t, a, 3, 2);
 }
 
+static duet_var *padded_max(duet_tape *t, duet_var *a, duet_var *b) {
+    (void)b;
+    return duet_max_pool2d_padded(t, duet_pad2d(t, a, -1, 2, 1, 0, 0.25), 3, 2, 1, 1);
+}
+
+static duet_var *padded_mean(duet_tape *t, duet_var *a, duet_var *b) {
+    (void)b;
+    return duet_avg_pool2d_padded(t, a, 3, 2, 1);
+}
+
 /* The same operand as both, and a chain: x (x + b) - b. */
 static duet_var *chain(duet_tape *t, duet_var *a, duet_var *b) {
     return duet_subtract(t, duet_multiply(t, a, duet_add(t, a, b)), b);
@@ -86,6 +96,8 @@ static const struct {
     {"mean over dimension 0", mean_first, 2, {5, 3}, 0, {0}},
     {"mean over the last dimension", mean_last, 4, {2, 2, 3, 5}, 0, {0}},
     {"reshape", reshaped, 4, {2, 3, 2, 2}, 2, {2, 3}},
+    {"max_pool2d_padded of a pad", padded_max, 4, {1, 2, 5, 4}, 0, {0}},
+    {"avg_pool2d_padded", padded_mean, 4, {1, 2, 5, 4}, 0, {0}},
     {"adaptive_max_pool2d", adaptive_max, 4, {1, 2, 5, 4}, 0, {0}},
     {"adaptive_max_pool2d, more out than in", adaptive_max, 4, {2, 2, 2, 3}, 0, {0}},
 };

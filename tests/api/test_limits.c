@@ -166,7 +166,7 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     duet_tensor *X = picture(&net, host);
     for (int i = 0; i < COUNT(extremes); i++) {
         int n = extremes[i];
-        for (int k = 0; k < 10; k++) {
+        for (int k = 0; k < 13; k++) {
             duet_var *y = NULL;
             MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
             duet_var *x = duet_input(t, X), *flat = duet_flatten(t, x);
@@ -181,6 +181,9 @@ Test(api_limits, extreme_layers, .timeout = 60) {
             case 7: y = duet_max_pool2d(t, x, 2, n); break;
             case 8: y = duet_cross_entropy(t, flat, X, (enum duet_reduction)n); break;
             case 9: y = duet_dropout(t, x, n); break;
+            case 10: y = duet_pad2d(t, x, 0, n, 0, n == -1 ? 1 << 21 : n, 0); break;
+            case 11: y = duet_max_pool2d_padded(t, x, 2, 1, n, 1); break;
+            case 12: y = duet_avg_pool2d_padded(t, x, n, 1, n); break;
             }
             cr_assert_null(y, "case %d, %d", k, n);
             cr_assert_eq(duet_tape_error(t), DUET_USAGE, "case %d, %d: %s", k, n, duet_error());
@@ -201,6 +204,10 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
     cr_assert_null(duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 1 << 20));
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "2^31");
+    MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+    cr_assert_not_null(duet_max_pool2d_padded(t, duet_input(t, X), 2, 1 << 20, 1, 1));
+    cr_assert_null(duet_pad2d(t, duet_input(t, X), 0, 0, 0, 0, INFINITY));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "finite");
     for (int i = 0; i < 2; i++) {
         MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
         cr_assert_null(duet_dropout(t, duet_input(t, X), i ? NAN : -INFINITY));

@@ -15,6 +15,7 @@
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/planes.h"
+#include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/pool.h"
 #include "tests/device/kernels_common.h"
 

@@ -16,7 +16,6 @@ Test(emulated_ops, needs_the_emulated_runtime) {
 
 /* ---- products ---- A sum of t products in another order is off by at most t 2^-24 of the sum of
  * their absolute values. */
-
 static void check_product(struct bed *b, enum op op, const struct op_args *a, size_t terms) {
     struct op_args sizes = *a;
     for (int i = 0; i < 3; i++) {
@@ -144,8 +143,7 @@ static void try_pool(struct bed *b, int n, int size, int stride, int relu) {
     struct tensor x = tensor_random(&b->heap, 1, 4, n, 3, H, W),
                   y = tensor_random(&b->heap, 2, 4, n, 3, (H - size) / stride + 1,
                                     (W - size) / stride + 1);
-    /* many equal values */
-    for (size_t i = 0; i < tensor_count(&x); i++)
+    for (size_t i = 0; i < tensor_count(&x); i++) /* many equal values */
         tensor_f32(&x)[i] = roundf(3 * tensor_f32(&x)[i]) / 2;
     struct op_args back = {.in = {y}, .out = {tensor_like(&b->heap, &x)}, .p.pool = p};
     if (relu) back.in[1] = x;
@@ -162,6 +160,8 @@ static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
     check(b, OP_ADAPTIVE_AVG_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {y}, .out = {x}}, 0, NULL);
     struct tensor dx = tensor_like(&b->heap, &x);
+    check(b, OP_PAD, &(struct op_args){.in = {x}, .out = {y}, .p.pad = {-2, -1, 3}}, 0, NULL);
+    check(b, OP_PAD, &(struct op_args){.in = {y}, .out = {dx}, .p.pad = {2, 1, 0}}, 0, NULL);
     check(b, OP_ADAPTIVE_MAX_POOL_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 0, NULL);
     check(b, OP_ADAPTIVE_MAX_POOL_BACKWARD, &(struct op_args){.in = {x, y}, .out = {dx}}, 0, NULL);
 }
@@ -169,8 +169,8 @@ static void try_adaptive_pool(struct bed *b, int n, int rows, int columns) {
 static void try_dropout2d(struct bed *b, int n, int channels, int side) {
     struct step_block step = {.seed = 99, .step = 3};
     struct tensor x = tensor_random(&b->heap, 1, 4, n, channels, side, side);
-    struct op_args a = {.in = {x}, .out = {tensor_like(&b->heap, &x)}, .step = &step};
-    a.p.dropout = (struct dropout_args){.4f, 1, 2};
+    struct op_args a = {
+        .in = {x}, .out = {tensor_like(&b->heap, &x)}, .step = &step, .p.dropout = {.4f, 1, 2}};
     check(b, OP_DROPOUT2D_FORWARD, &a, 0, NULL);
     check(b, OP_DROPOUT2D_BACKWARD, &a, 0, NULL);
 }

@@ -264,6 +264,29 @@ Test(cuda_index, adaptive_pools_equal_the_reference, .timeout = 120) {
         }
 }
 
+Test(cuda_index, pads_equal_the_reference, .timeout = 60) {
+    static const int shapes[][7] = {/* n  h  w  p  q top left */
+                                    {3, 7, 7, 9, 9, 1, 1},    {17, 8, 12, 8, 12, 0, 0},
+                                    {0, 3, 3, 5, 5, 1, 1},    {2, 6, 9, 3, 3, -2, -6},
+                                    {1, 7, 5, 13, 6, 6, -1},  {5, 2, 3, 5, 3, 0, 2},
+                                    {1, 13, 17, 5, 30, -8, 9}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int g = 0; g < ODD_GRIDS; g++) {
+            struct heap heap = {0};
+            const int *s = shapes[i];
+            struct tensor x = tensor_random(&heap, 1, 4, s[0], 3, s[1], s[2]),
+                          y = tensor_new(&heap, DTYPE_F32, 4, s[0], 3, s[3], s[4]);
+            struct op_args want = {.in = {x}, .out = {y}, .p.pad = {s[5], s[6], -1.5f}}, got = want;
+            struct pad p;
+            got.out[0] = tensor_like(&heap, &y);
+            host_reference_kernels[OP_PAD](&want);
+            cr_assert(pad_of(&got, &p));
+            RUN_THREADS(k_pad, &p, odd_grids[g]);
+            expect_same(&got.out[0], &want.out[0], "pad", (int)i);
+            heap_free(&heap);
+        }
+}
+
 /* --- logs --- */
 
 Test(cuda_index, loss_sum_has_the_hosts_bits, .timeout = 60) {

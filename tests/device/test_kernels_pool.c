@@ -99,6 +99,42 @@ Test(math_pools, adaptive_pools_equal_the_reference, .timeout = 60) {
         }
 }
 
+static void expect_equal(const struct tensor *is, const struct tensor *should, int n) {
+    cr_assert(!memcmp(is->data, should->data, tensor_bytes(should)), "pad of %d samples", n);
+}
+
+/* What lies where after a pad, and after a cut: 3 x 2 pixels in 6 x 4 with a margin of its own on
+ * each side. In N16 each pixel is a vector. */
+Test(math_pools, pad_moves_pixels_and_the_opposite_pad_moves_them_back, .timeout = 60) {
+    for (int n = 0; n <= 17; n++) {
+        struct heap heap = {0};
+        struct tensor x = tensor_random(&heap, 1, 4, n, 2, 3, 2),
+                      y = tensor_new(&heap, DTYPE_F32, 4, n, 2, 6, 4),
+                      back = tensor_like(&heap, &x);
+        struct op_args there = {.in = {x}, .out = {y}, .p.pad = {1, 2, 7}};
+        host_reference_kernels[OP_PAD](&there);
+        for (int i = 0; i < 2 * n; i++)
+            for (int h = 0; h < 6; h++)
+                for (int w = 0; w < 4; w++) {
+                    int inside = h >= 1 && h < 4 && w >= 2;
+                    float is = tensor_f32(&y)[(i * 6 + h) * 4 + w],
+                          should = inside ? tensor_f32(&x)[(i * 3 + h - 1) * 2 + w - 2] : 7;
+                    cr_assert_eq(is, should, "plane %d, row %d, column %d: %g", i, h, w,
+                                 (double)is);
+                }
+        host_reference_kernels[OP_PAD](
+            &(struct op_args){.in = {y}, .out = {back}, .p.pad = {-1, -2, 0}});
+        expect_equal(&back, &x, n);
+        struct tensor xl = n16_of(&heap, &x, 0), yl = n16_new(&heap, &y);
+        struct op_args fast = {.in = {xl}, .out = {yl}, .p.pad = {1, 2, 7}};
+        host_reference_kernels[OP_PAD](&fast);
+        struct tensor plain = tensor_like(&heap, &y);
+        host_reference_kernels[OP_TO_PLAIN](&(struct op_args){.in = {yl}, .out = {plain}});
+        expect_equal(&plain, &y, n);
+        heap_free(&heap);
+    }
+}
+
 /* What a window of four pixels gives, and which pixel gets the gradient. */
 Test(math_pools, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout = 60) {
     static const struct {

@@ -29,6 +29,7 @@ static int is_free(enum op op, int t, int d) {
     case OP_SCALE:
     case OP_HASH: return 1;
     case OP_ADAPTIVE_MAX_POOL_BACKWARD: return t == 1 && d >= 2;
+    case OP_PAD:
     case OP_ADAPTIVE_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: return d >= 2;   /* any size from any size */
@@ -112,6 +113,10 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
+    REFUSE(OP_PAD, a.p.pad.top = 12, "x lies below y");
+    REFUSE(OP_PAD, a.p.pad.top = -9, "x lies above y");
+    REFUSE(OP_PAD, a.p.pad.left = 7, "x lies to the right of y");
+    REFUSE(OP_PAD, a.p.pad.left = -8, "x lies to the left of y");
     ACCEPT(OP_AVG_POOL_FORWARD, a.p.pool.relu = 1);
     REFUSE(OP_AVG_POOL_BACKWARD, a.p.pool.relu = 1, "the gradient of the relu needs x");
     REFUSE(OP_AVG_POOL_BACKWARD, a.in[1] = F(5, 4, N, 3, 9, 8), "x, and no relu");

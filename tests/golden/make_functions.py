@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes functions.h: what PyTorch's adaptive pools and softmax compute, in float64, for tests/nn/test_functions.c.
+"""Writes functions.h: what PyTorch's pads, adaptive and padded pools and softmax compute, in float64, for tests/nn/test_functions.c.
 
     python3 tests/golden/make_functions.py            needs torch, a second
 
@@ -30,6 +30,12 @@ for i, (n, c, h, w, p, q) in enumerate(SHAPES):
     text += facts(f"adaptive_{i}", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (p, q)), (n, c, h, w))
 for i, (n, c, h, w, p, q) in enumerate(SHAPES[1:3]):
     text += facts(f"adaptive_max_{i}", lambda x: torch.nn.functional.adaptive_max_pool2d(x, (p, q)), (n, c, h, w))
+text += facts("pad", lambda x: torch.nn.functional.pad(x, (2, 1, -1, 3), value=0.75), (2, 2, 4, 3))
+PADDED = [(1, 2, 7, 6, 3, 2, 1, 0), (1, 1, 8, 6, 3, 2, 0, 1), (2, 1, 5, 9, 4, 3, 2, 1), (1, 1, 6, 5, 2, 3, 1, 1)]
+for i, (n, c, h, w, size, stride, padding, ceil) in enumerate(PADDED):
+    text += facts(f"max_pool_{i}", lambda x: torch.nn.functional.max_pool2d(x, size, stride, padding, ceil_mode=bool(ceil)),
+                  (n, c, h, w))
+text += facts("avg_pool", lambda x: torch.nn.functional.avg_pool2d(x, 3, 2, 1), (1, 2, 7, 6))
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
 text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
 text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))

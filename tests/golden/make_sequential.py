@@ -25,9 +25,11 @@ def fnv1a64(data):
 
 torch.manual_seed(0)
 model = nn.Sequential(
-    nn.Conv2d(1, 8, 3, padding="same", bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+    nn.Conv2d(1, 8, 3, padding="same", bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+    nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
     nn.Sequential(nn.Conv2d(8, 16, (3, 3), stride=2), nn.Tanh(), nn.Dropout2d(0.0), nn.Identity(),
-                  nn.Sequential(nn.AvgPool2d(2, stride=1), nn.AdaptiveAvgPool2d((2, 3)))),
+                  nn.Sequential(nn.AvgPool2d(3, stride=2, padding=1), nn.ZeroPad2d((1, 0, 0, 1)), nn.ConstantPad2d((0, -1, 1, 1), 0.5),
+                                nn.AdaptiveAvgPool2d((2, 3)))),
     nn.Flatten(), nn.Unflatten(1, (24, 2, 2)), nn.SiLU(), nn.AdaptiveMaxPool2d((None, 1)),
     nn.Flatten(), nn.Dropout(0.0), nn.Linear(48, 32), nn.BatchNorm1d(32, momentum=None, eps=1e-3), nn.Sigmoid(),
     nn.Linear(32, CLASSES, bias=False), nn.LogSoftmax(dim=1))

@@ -1,6 +1,6 @@
-/* adaptive_avg_pool2d, dropout2d and softmax on the tape: PyTorch's numbers, and equal bits however
- * many devices share the virtual devices. (Their gradients against central differences:
- * tests/device/test_kernels_gradient.c.) */
+/* Adaptive and padded pools, pads, dropout2d and softmax on the tape: PyTorch's numbers, and equal
+ * bits however many devices share the virtual devices. (Gradients against central differences:
+ * tests/device/test_kernels_gradient.c, tests/api/test_differences.c.) */
 #include "base/philox.h"
 #include "tests/golden/functions.h"
 #include "tests/nn/step.h"
@@ -24,6 +24,19 @@ static struct var *adaptive(struct tape *t, struct var *x, const int *p) {
 
 static struct var *adaptive_max(struct tape *t, struct var *x, const int *p) {
     return adaptive_max_pool2d(t, x, p[0], p[1]);
+}
+
+static struct var *padded(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    return pad2d(t, x, (struct pad_sides){2, 1, -1, 3}, 0.75f);
+}
+
+static struct var *max_pool(struct tape *t, struct var *x, const int *p) {
+    return max_pool2d_padded(t, x, p[0], p[1], p[2], p[3]);
+}
+
+static struct var *avg_pool(struct tape *t, struct var *x, const int *p) {
+    return avg_pool2d_padded(t, x, p[0], p[1], p[2]);
 }
 
 static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
@@ -117,6 +130,14 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
            ((int[]){3, 4}), 1, adaptive_max_0);
     GOLDEN("more maxima out than in", 4, ((int[]){1, 1, 2, 3}), adaptive_max, ((int[]){5, 3}), 1,
            adaptive_max_1);
+    GOLDEN("pad", 4, ((int[]){2, 2, 4, 3}), padded, NULL, 1, pad);
+    GOLDEN("padded maxima", 4, ((int[]){1, 2, 7, 6}), max_pool, ((int[]){3, 2, 1, 0}), 1,
+           max_pool_0);
+    GOLDEN("ceil_mode", 4, ((int[]){1, 1, 8, 6}), max_pool, ((int[]){3, 2, 0, 1}), 1, max_pool_1);
+    GOLDEN("both", 4, ((int[]){2, 1, 5, 9}), max_pool, ((int[]){4, 3, 2, 1}), 1, max_pool_2);
+    GOLDEN("no window in the padding", 4, ((int[]){1, 1, 6, 5}), max_pool, ((int[]){2, 3, 1, 1}), 1,
+           max_pool_3);
+    GOLDEN("padded means", 4, ((int[]){1, 2, 7, 6}), avg_pool, ((int[]){3, 2, 1}), 1, avg_pool);
     GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
     GOLDEN("softmax of 4 dimensions", 4, ((int[]){2, 3, 2, 4}), softmax_of, NULL, 8, softmax_4d);
     GOLDEN("log_softmax of 3", 3, ((int[]){2, 3, 4}), log_softmax_of, NULL, 8, log_softmax_3d);
@@ -168,6 +189,8 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("adaptive", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){1, 1}, 3);
     check_bits("adaptive 3x3", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){3, 3}, 27);
     check_bits("adaptive max", 4, (int[]){0, 3, 7, 4}, adaptive_max, (int[]){3, 3}, 27);
+    check_bits("padded max", 4, (int[]){0, 3, 7, 4}, max_pool, (int[]){3, 2, 1, 1}, 36);
+    check_bits("padded mean", 4, (int[]){0, 3, 7, 4}, avg_pool, (int[]){3, 2, 1}, 24);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
     check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
     check_bits("softmax of rows", 3, (int[]){0, 3, 7}, softmax_of, NULL, 21);

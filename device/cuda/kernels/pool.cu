@@ -1,6 +1,7 @@
-/* The kernels of pool.h on the GPU, and their launches: one thread an element of the output, or in
- * a gradient one for each window. */
+/* The kernels of pool.h and pad.h on the GPU, and their launches: one thread an element of the
+ * output, or in a gradient of a pool one for each window. */
 #include "device/cuda/kernels/pool.h"
+#include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/launch.h"
 
 /* Blocks that a multiprocessor holds at once. 8 would fit, but for 8 the compiler spills
@@ -19,6 +20,7 @@ THREAD_KERNEL(adaptive_avg_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCK
 THREAD_KERNEL(adaptive_avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_max_pool_backward, struct pool, SIMPLE_THREADS)
+THREAD_KERNEL(pad, struct pad, SIMPLE_THREADS)
 
 static const struct op_kernel kernels[] = {
     {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
@@ -41,13 +43,26 @@ static const struct op_kernel kernels_2x2[] = {
 
 const void *pool_kernel(int i) {
     const int count = sizeof kernels / sizeof *kernels;
+    if (i == 0) return DUET_KERNEL(pad);
+    i--;
     return i < count ? kernel_at(kernels, i) : kernel_at(kernels_2x2, i - count);
+}
+
+static int too_large(enum op op) {
+    return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+}
+
+static int enqueue_pad(struct cuda_stream *stream, const struct op_args *args) {
+    struct pad p;
+    if (!pad_of(args, &p)) return too_large(OP_PAD);
+    enqueue(stream, DUET_KERNEL(pad), grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
+    return OK;
 }
 
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct pool p;
-    if (!pool_of(op, args, &p))
-        return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+    if (op == OP_PAD) return enqueue_pad(stream, args);
+    if (!pool_of(op, args, &p)) return too_large(op);
     const void *kernel = pool_is_2x2(&p) ? kernel_of(kernels_2x2, op) : kernel_of(kernels, op);
     enqueue(stream, kernel, grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
     return OK;

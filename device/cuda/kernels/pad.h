@@ -1,0 +1,45 @@
+/* A margin around a picture, or with negative sides a picture cut smaller: a thread owns one pixel
+ * of y, and asks whether x has one there. */
+#ifndef DEVICE_CUDA_KERNELS_PAD_H
+#define DEVICE_CUDA_KERNELS_PAD_H
+
+#include "device/cuda/kernels/kernel.h"
+
+/* x is (planes, height, width), y is (planes, rows, columns); planes = N * C. */
+struct pad {
+    const float *x;
+    float *y;
+    uint32_t count; /* elements of y, below 2^31 */
+    int height, width, top, left;
+    float value;
+    struct divider by_rows, by_columns;
+};
+
+/* Returns 0 if there are too many elements for the index arithmetic. */
+static inline int pad_of(const struct op_args *a, struct pad *pad) {
+    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    struct pad made = ZEROED;
+    *pad = made;
+    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
+    made.x = tensor_f32(x), made.y = tensor_f32(y);
+    made.count = (uint32_t)tensor_count(y);
+    made.height = x->dims[2], made.width = x->dims[3];
+    made.top = a->p.pad.top, made.left = a->p.pad.left, made.value = a->p.pad.value;
+    made.by_rows = divider_of((uint32_t)y->dims[2]);
+    made.by_columns = divider_of((uint32_t)y->dims[3]);
+    *pad = made;
+    return 1;
+}
+
+DUET_HD void k_pad(const struct pad *p, struct place at) {
+    for (size_t i = place_first(at); i < p->count; i += place_stride(at)) {
+        uint32_t row, column;
+        const size_t plane = divide(p->by_rows, divide(p->by_columns, (uint32_t)i, &column), &row);
+        const int h = (int)row - p->top, w = (int)column - p->left;
+        p->y[i] = h >= 0 && h < p->height && w >= 0 && w < p->width
+                      ? p->x[(plane * (size_t)p->height + (size_t)h) * (size_t)p->width + (size_t)w]
+                      : p->value;
+    }
+}
+
+#endif
