@@ -1,6 +1,7 @@
 /* Suggestions by edit distance: see nearest.h. */
 #include "base/nearest.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,7 @@ const char *nearest_word(const char *word, const char *const *known, int count) 
     memcpy(plain, word, length);
     plain[length] = 0;
     for (char *c = plain; *c; c++)
-        if (*c == '_') *c = '-';
+        *c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
     const char *nearest = NULL;
     int bound = length < 4 ? 1 : (int)length / 4;
     for (int i = 0; i < count; i++) {
@@ -47,8 +48,11 @@ const char *nearest_word(const char *word, const char *const *known, int count) 
         nearest = known[i];
         bound = distance - 1; /* from here on only a nearer one */
     }
-    for (int i = 0; !nearest && length > strlen("--") && i < count; i++)
-        if (!strncmp(known[i], plain, length)) nearest = known[i];
+    if (nearest || length <= strlen("--")) return nearest;
+    for (int i = 0; i < count; i++) {
+        int longer = !strncmp(known[i], plain, length);
+        if (longer && (!nearest || strlen(known[i]) < strlen(nearest))) nearest = known[i];
+    }
     return nearest;
 }
 

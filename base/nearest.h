@@ -3,9 +3,9 @@
 #define BASE_NEAREST_H
 
 /* The known word that `word` was most likely meant to be: the one at the smallest edit distance,
- * which may be a quarter of the word's length, and at least 1; else the first that begins with
- * `word`. NULL if there is none. Of `word` only the part before '=' counts, and '_' is read as
- * '-'. */
+ * which may be a quarter of the word's length, and at least 1; else the shortest that begins with
+ * `word`. NULL if there is none. Of `word` only the part before '=' counts; '_' is read as '-', and
+ * capitals as small letters, which all known words have. */
 const char *nearest_word(const char *word, const char *const *known, int count);
 
 /* The number of edits that make `a` into `b`: a character is inserted, deleted or replaced, or two

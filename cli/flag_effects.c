@@ -83,12 +83,17 @@ int by_train_or_scale(const struct flag *flag, const struct asked *asked) {
                           "it trains in several modes");
 }
 
+int by_all_but_estimate(const struct flag *flag, const struct asked *asked) {
+    return unless_command(!is(asked, "estimate"), flag, asked, "nothing runs");
+}
+
 int by_all_but_scale(const struct flag *flag, const struct asked *asked) {
-    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs, so there is no time"));
+    CHECK(by_all_but_estimate(flag, asked));
     return unless_command(!is(asked, "scale"), flag, asked, "it trains more than one model");
 }
 
 int by_all_but_profile(const struct flag *flag, const struct asked *asked) {
+    CHECK(by_all_but_estimate(flag, asked));
     return unless_command(!is(asked, "profile"), flag, asked, "it trains for its times alone");
 }
 
@@ -115,7 +120,7 @@ int in_dp(const struct flag *flag, const struct asked *asked) {
 
 int in_dp_with_threads(const struct flag *flag, const struct asked *asked) {
     enum run_mode mode = asked->config->mode;
-    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs, so there is no time"));
+    CHECK(by_all_but_estimate(flag, asked));
     if (asked->modes != 1U << mode || mode == MODE_DP) return in_dp(flag, asked);
     return unless(0, flag, "in mode", mode_of(asked),
                   mode == MODE_DDP ? "each rank is a process, with a lock of its own that no other "
@@ -125,11 +130,11 @@ int in_dp_with_threads(const struct flag *flag, const struct asked *asked) {
 }
 
 int in_dp_one_way(const struct flag *flag, const struct asked *asked) {
-    if (is(asked, "profile"))
+    if (is(asked, "profile") || is(asked, "estimate"))
         return fail(ERR_USAGE,
-                    "%s: no effect in duet profile: it always shows DP with it and without: leave "
-                    "it out",
-                    flag->name);
+                    "%s: no effect in duet %s: it always shows DP with it and without: leave it "
+                    "out",
+                    flag->name, asked->command);
     return in_dp(flag, asked);
 }
 
@@ -155,6 +160,7 @@ int on_gpus(const struct flag *flag, const struct asked *asked) {
 
 int with_graphs(const struct flag *flag, const struct asked *asked) {
     CHECK(on_gpus(flag, asked));
+    CHECK(by_all_but_estimate(flag, asked));
     int timed = is(asked, "compare") || is(asked, "demo") || is(asked, "profile");
     CHECK(unless_command(!timed, flag, asked, "times are taken without graphs anyway"));
     const struct run_config *c = asked->config;
@@ -332,7 +338,9 @@ int beside_checkpoint(const struct flag *flag, const struct asked *asked) {
 /* ---- by what is printed ---- */
 
 int with_progress(const struct flag *flag, const struct asked *asked) {
+    CHECK(by_all_but_estimate(flag, asked));
     CHECK(unless_command(!is(asked, "profile"), flag, asked, "it prints no progress"));
+    CHECK(unless_command(!is(asked, "scale"), flag, asked, "its table grows while it runs"));
     if (!asked->config->quiet) return OK;
     return fail(ERR_USAGE,
                 "%s: no effect beside --quiet: no progress is printed: leave out one of them",
@@ -340,7 +348,7 @@ int with_progress(const struct flag *flag, const struct asked *asked) {
 }
 
 int with_dashboard(const struct flag *flag, const struct asked *asked) {
-    CHECK(unless_command(!is(asked, "estimate"), flag, asked, "nothing runs"));
+    CHECK(by_all_but_estimate(flag, asked));
     CHECK(unless_command(!is(asked, "scale"), flag, asked, "its table grows while it runs"));
     if (asked->config->find_max_batch)
         return fail(ERR_USAGE,

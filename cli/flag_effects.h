@@ -26,8 +26,8 @@ typedef int flag_effect(const struct flag *flag, const struct asked *asked);
 flag_effect always;
 
 /* By command. One run: train; scale trains in one mode, but several times. */
-flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile, by_estimate,
-    by_profile_or_estimate;
+flag_effect by_train, by_train_or_scale, by_all_but_scale, by_all_but_profile, by_all_but_estimate,
+    by_estimate, by_profile_or_estimate;
 
 /* By mode. Commands that train in several modes take what any of them can use. */
 flag_effect in_dp, in_ddp, on_several_devices;

@@ -81,7 +81,7 @@ const struct flag flag_table[] = {
      "(single and ddp)",
      read_on, AT(model_options.sync_bn), NO_LIMITS, of_sync_bn},
     {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
-     AT(init_from), NO_LIMITS, always},
+     AT(init_from), NO_LIMITS, by_all_but_estimate},
 
     HEADING("data"),
     {"--dataset", "NAME",

@@ -185,10 +185,12 @@ int workers_lost(const struct workers *w) {
 }
 
 int workers_caught(const struct workers *w, int index, int device) {
+    static const char value[] = "Expected more than 1 value per channel"; /* of nn/batch_norm.c */
     int code = workers_code(w, index);
-    const char *what = code == ERR_MEMORY    ? "OutOfMemoryError"
-                       : code == ERR_TIMEOUT ? "TimeoutError"
-                                             : "RuntimeError";
-    return fail(code, "Caught %s in replica %d on device %d. %s", what, index, device,
-                workers_text(w, index));
+    const char *text = workers_text(w, index);
+    const char *what = code == ERR_MEMORY                     ? "OutOfMemoryError"
+                       : code == ERR_TIMEOUT                  ? "TimeoutError"
+                       : !strncmp(text, value, strlen(value)) ? "ValueError"
+                                                              : "RuntimeError";
+    return fail(code, "Caught %s in replica %d on device %d. %s", what, index, device, text);
 }

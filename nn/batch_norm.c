@@ -10,6 +10,8 @@
  * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica
  * of DataParallel or one rank of DDP would. Running statistics are those of a device's first
  * segment, and of device 0 in the end, as in PyTorch; synchronised they are everybody's. */
+#include <stdio.h>
+
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -203,15 +205,16 @@ static int check_count(const struct tape *t, const struct var *x,
     for (int s = 0; s < t->segments.count && !config->synchronised; s++)
         one |= (size_t)t->segments.seg[s].n * spatial == 1;
     if (!one) return OK;
+    char size[64];
     if (x->value.rank == 2)
-        return fail(ERR_FAILED,
-                    "Expected more than 1 value per channel when training, got input size "
-                    "torch.Size([1, %d])",
-                    d[1]);
+        snprintf(size, sizeof size, "1, %d", d[1]);
+    else
+        snprintf(size, sizeof size, "1, %d, %d, %d", d[1], d[2], d[3]);
     return fail(ERR_FAILED,
                 "Expected more than 1 value per channel when training, got input size "
-                "torch.Size([1, %d, %d, %d])",
-                d[1], d[2], d[3]);
+                "torch.Size([%s]): %s has one sample: use a larger batch, or --drop-last where it "
+                "is the last of an epoch",
+                size, config->synchronised ? "the batch of all devices" : "a device's batch");
 }
 
 static int forward(struct tape *t, struct node *n, const struct norm_config *config) {

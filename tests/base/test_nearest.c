@@ -3,7 +3,8 @@
 #include "base/nearest.h"
 #include "tests/harness/harness.h"
 
-static const char *const KNOWN[] = {"--devices", "--device", "--device-memory", "--lr", "--seed"};
+static const char *const KNOWN[] = {"--devices", "--device",           "--device-memory", "--lr",
+                                    "--seed",    "--batch-per-device", "--batch-size"};
 enum { COUNT = sizeof KNOWN / sizeof *KNOWN };
 
 /* The definition itself: the last characters are deleted, inserted, replaced or swapped. */
@@ -46,6 +47,10 @@ Test(nearest, word, .timeout = 30) {
                  {"", NULL},
                  {"=", NULL},
                  {"--device-memories", "--device-memory"},
+                 {"--DEVICES", "--devices"},
+                 {"--Device_Memory", "--device-memory"},
+                 {"--batch", "--batch-size"},
+                 {"--batch-p", "--batch-per-device"},
                  {"--devices=x", "--devices"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *nearest = nearest_word(cases[i].word, KNOWN, COUNT);

@@ -26,7 +26,7 @@ static const struct row {
      "with model resnet18|no dropout|--model convnet"},
     {"--init", "train --model lenet --init d2l", "with model lenet|--model resnet18"},
     {"--sync-bn", "train --model lenet --sync-bn", "with model lenet|BatchNorm|--model resnet18"},
-    {"--init-from", NULL, "every model has weights"},
+    {"--init-from", "estimate --init-from w", "in duet estimate|nothing runs"},
     {"--dataset", NULL, "every run needs data"},
     {"--shape", "train --dataset mnist --shape 1x32x32",
      "with data set mnist|--dataset synthetic or random"},
@@ -121,6 +121,11 @@ static const struct row more[] = {
     {"--lr-step", "scale --model mlp --lr-step 4 --epochs 3", "in 3 epochs"},
     {"--log-loss", "demo --log-loss l", "in duet demo"},
     {"--trace", "estimate --trace t", "in duet estimate|nothing runs"},
+    {"--tensorboard", "estimate --tensorboard d", "in duet estimate|nothing runs"},
+    {"--log-interval", "estimate --log-interval 5", "in duet estimate|nothing runs"},
+    {"--log-interval", "scale --log-interval 5", "in duet scale|use duet train"},
+    {"--no-graph", "estimate --no-graph", "in duet estimate|nothing runs"},
+    {"--loss-in-forward", "estimate --loss-in-forward", "in duet estimate|leave it out"},
 };
 enum { MORE = sizeof more / sizeof *more };
 
