@@ -6,7 +6,8 @@
  *
  * ISA is avx512, avx2 or generic, by default all that there are; WORD takes only the lines whose
  * name contains it. Each line is the best of several runs and is compared, in the same run, with
- * the most that a core can do: a loop of nothing but multiply-adds, and memcpy. GFLOP/s count the
+ * the most that a core can do: a loop of nothing but multiply-adds, and memcpy of as many bytes as
+ * an op reads and writes. What fits the caches is timed as it lies there. GFLOP/s count the
  * products of the plain formula; 3 x 3 convolutions of many channels need fewer, and so exceed
  * the peak. "error" is the largest difference from the reference over the largest value, on a
  * batch of 33. Small differences are rounding, since both orders of a sum are right; above 1e-4
@@ -331,6 +332,23 @@ __attribute__((target("avx2,fma"))) static double peak_avx2(void) {
 }
 #endif
 
+/* Bytes per second, read and written, of a memcpy that moves as many as `bytes` in all. */
+static double copy_rate(double bytes) {
+    size_t half = (size_t)bytes / 2 + 1;
+    char *from = must(malloc(half)), *to = must(malloc(half));
+    memset(from, 1, half);
+    memset(to, 1, half);
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < RUNS; i++) {
+        int64_t begin = busy_ns();
+        memcpy(to, from, half);
+        if (busy_ns() - begin < least) least = busy_ns() - begin;
+    }
+    free(from);
+    free(to);
+    return 2e9 * (double)half / (double)(least > 0 ? least : 1);
+}
+
 static void print_ceiling(const char *isa) {
     double best = 0;
 #if defined(__x86_64__)
@@ -341,20 +359,20 @@ static void print_ceiling(const char *isa) {
         if (peak > best) best = peak;
     }
 #endif
-    size_t bytes = 14 << 20;
-    char *from = must(malloc(bytes)), *to = must(malloc(bytes));
-    memset(from, 1, bytes);
-    memset(to, 1, bytes);
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < 20; i++) {
-        int64_t begin = busy_ns();
-        memcpy(to, from, bytes);
-        if (busy_ns() - begin < least) least = busy_ns() - begin;
-    }
     printf("%s: peak %.0f GFLOP/s in registers, memcpy of 14 MiB %.0f GB/s read and written\n", isa,
-           best, 2.0 * (double)bytes / (double)least);
-    free(from);
-    free(to);
+           best, copy_rate(2.0 * (14 << 20)) * 1e-9);
+    printf("%-40s %10s %10s %8s %8s %10s\n", "op", "ms", "GFLOP/s", "GB/s", "memcpy", "error");
+}
+
+/* A line of the table. Ops that only move data are compared with memcpy, unless they are tiny. */
+static void print_line(const struct work *w, double seconds, double bytes, double error) {
+    char copy[16] = "";
+    if (flops_of(w) == 0 && bytes > 1 << 16)
+        snprintf(copy, sizeof copy, "%.1f", copy_rate(bytes) * 1e-9);
+    printf("%-40s %10.3f %10.1f %8.1f %8s %10.1e%s\n", w->name, seconds * 1e3,
+           flops_of(w) / seconds * 1e-9, bytes / seconds * 1e-9, copy, error,
+           error <= ERROR_MOST ? "" : "  WRONG");
+    fflush(stdout);
 }
 
 int main(int argc, char **argv) {
@@ -365,7 +383,6 @@ int main(int argc, char **argv) {
             continue; /* generic is slow, so it runs only when asked for */
         if (!host_fast_kernel(OP_FILL, isas[i])) continue;
         print_ceiling(isas[i]);
-        printf("%-40s %10s %10s %8s %10s\n", "op", "ms", "GFLOP/s", "GB/s", "error");
         double lenet = 0;
         for (size_t j = 0; j < sizeof works / sizeof *works; j++) {
             const struct work *w = &works[j];
@@ -373,10 +390,7 @@ int main(int argc, char **argv) {
             host_kernel *kernel = host_fast_kernel(w->op, isas[i]);
             if (!kernel) kernel = host_reference_kernels[w->op];
             double bytes, seconds = seconds_of(w, kernel, &bytes), error = error_of(w, kernel);
-            printf("%-40s %10.3f %10.1f %8.1f %10.1e%s\n", w->name, seconds * 1e3,
-                   flops_of(w) / seconds * 1e-9, bytes / seconds * 1e-9, error,
-                   error <= ERROR_MOST ? "" : "  WRONG");
-            fflush(stdout);
+            print_line(w, seconds, bytes, error);
             failed |= !(error <= ERROR_MOST);
             if (strncmp(w->name, "lenet", 5) == 0) lenet += seconds;
         }

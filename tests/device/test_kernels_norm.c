@@ -179,6 +179,51 @@ static struct tensor fast(struct heap *heap, enum op op, struct op_args args, in
     return first;
 }
 
+/* Moments of 40 samples of one channel, whose values are `mean` and up to `spread` away. */
+static struct tensor moments_around(struct heap *h, float mean, float spread, struct tensor *x) {
+    *x = tensor_random(h, 5, 4, 40, 1, 3, 5);
+    for (size_t i = 0; i < tensor_count(x); i++)
+        tensor_f32(x)[i] = mean + 2 * spread * tensor_f32(x)[i];
+    struct tensor xn = n16_of(h, x, 7e30f), moments = tensor_new(h, DTYPE_F64, 2, 3, 1, 1, 1);
+    return fast(h, OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {xn}, .out = {moments}}, -1);
+}
+
+/* The fast moments take one pass over x; no digits of the variance may cancel where the mean is
+ * large beside it, and a channel whose values are all equal has none. */
+Test(kernels_norm, fast_moments_far_from_zero, .timeout = 60) {
+    static const float means[] = {0, 300, -1e5f, 3e7f};
+    for (int i = 0; i < 4; i++) {
+        struct heap heap = {0};
+        struct tensor x, want = tensor_new(&heap, DTYPE_F64, 2, 3, 1, 1, 1),
+                         got = moments_around(&heap, means[i], 8, &x);
+        run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {want}});
+        expect_moments(&got, &want, "far from zero");
+        got = moments_around(&heap, means[i], 0, &x);
+        double *m = got.data;
+        cr_assert_eq(m[0], (double)means[i], "the mean of equal values is %.17g", m[0]);
+        cr_assert_eq(m[1], 0, "equal values differ by %.17g", m[1]);
+        heap_free(&heap);
+    }
+}
+
+static double fast_mean_with(struct heap *h, size_t at, float value) {
+    struct tensor x = tensor_random(h, 5, 4, 40, 1, 3, 5);
+    tensor_f32(&x)[at] = value;
+    struct tensor xn = n16_of(h, &x, 0), moments = tensor_new(h, DTYPE_F64, 2, 3, 1, 1, 1);
+    moments = fast(h, OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {xn}, .out = {moments}}, -1);
+    cr_assert(isnan(((double *)moments.data)[1]), "the variance is a number");
+    return ((double *)moments.data)[0];
+}
+
+Test(kernels_norm, fast_moments_of_what_is_not_finite, .timeout = 60) {
+    struct heap heap = {0};
+    for (size_t at = 0; at < 600; at += 599) { /* the first value is the fast kernel's centre */
+        cr_assert(isnan(fast_mean_with(&heap, at, NAN)));
+        cr_assert(isinf(fast_mean_with(&heap, at, INFINITY)));
+    }
+    heap_free(&heap);
+}
+
 static void expect_equal(struct heap *heap, const struct tensor *n16, const struct tensor *want,
                          const char *what) {
     struct tensor got = plain_of(heap, n16);

@@ -1,19 +1,56 @@
 /* Batch normalisation in N16: the four ops that read whole activations (reference_norm.c tells the
  * formulas; the ops on C numbers have no fast form). A channel of a segment is a strided list of
- * planes, one a group. Sums are kept in double: each of the 16 lanes has its own, added up in one
- * order at the end, and a lane takes its values in the order of groups and pixels whatever the
- * width of the vectors. The second pass over a channel finds it in the cache.
+ * planes, one a group. Each op goes through them once.
  *
- * Lanes past the segment's end hold junk in x, which is masked out of every sum. dx gets zeros
+ * Sums are kept in double. Each of the 16 lanes has two, of the even and of the odd pixels of its
+ * planes, added up in one order at the end, and takes its values in the order of groups and pixels
+ * whatever the width of the vectors. So many sums are under way that none waits for the one before.
+ *
+ * Lanes past the segment's end hold junk in x, which is kept out of every sum. dx gets zeros
  * there, because the weight gradients of the layer before rely on them. */
 
-/* A register of doubles holds half as many lanes as one of floats. All 16 lanes of a pixel are
- * taken at once: so many sums are under way that none waits for the one before. */
-enum { HALF = LANES / 2, HALVES = GROUP / HALF };
+/* A register of doubles holds half as many lanes as one of floats. */
+enum { HALF = LANES / 2, TURNS = 2 };
 typedef double dvec __attribute__((vector_size(LANES * 4)));
 typedef float half __attribute__((vector_size(LANES * 2)));
 typedef int32_t ihalf __attribute__((vector_size(LANES * 2)));
 typedef float half_in_memory __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+
+/* The same numbers in double. gcc makes four instructions of a conversion that is not asked for by
+ * name. */
+INLINE dvec widen(half x) {
+#if LANES == 16
+    return (dvec)_mm512_cvtps_pd((__m256)x);
+#elif LANES == 8
+    return (dvec)_mm256_cvtps_pd((__m128)x);
+#else
+    return __builtin_convertvector(x, dvec);
+#endif
+}
+
+/* a * b + c, rounded once. */
+INLINE dvec fused_wide(dvec a, dvec b, dvec c) {
+#if LANES == 16
+    return (dvec)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif LANES == 8
+    return (dvec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+    UNROLL for (int i = 0; i < HALF; i++) c[i] = __builtin_fma(a[i], b[i], c[i]);
+    return c;
+#endif
+}
+
+/* a + b. Many processors convert in the units that add and have others that multiply. These sums
+ * stand beside conversions, so the others make them: a * 1 + b has the same bits. */
+INLINE dvec add_wide(dvec a, dvec b) {
+#if LANES > 4
+    dvec one = 1.0 - (dvec){0};
+    __asm__("" : "+x"(one)); /* or else the compiler would see through it */
+    return fused_wide(a, one, b);
+#else
+    return a + b;
+#endif
+}
 
 struct norm {
     int channels, groups;
@@ -29,36 +66,51 @@ INLINE size_t norm_plane(const struct norm *s, int group, int c) {
     return ((size_t)group * s->channels + (size_t)c) * s->spatial * GROUP;
 }
 
-/* The lanes of one group: all ones where they hold a sample, and `mean` there; 0 elsewhere, so that
- * a lane without a sample lies at distance 0 and adds nothing. */
+/* The lanes of a group that hold a sample: all ones; 0 elsewhere. */
 struct norm_lanes {
     int32_t mask[GROUP];
-    double mean[GROUP];
 };
 
-INLINE struct norm_lanes norm_lanes(const struct norm *s, int group, double mean) {
+INLINE struct norm_lanes norm_lanes(const struct norm *s, int group) {
     struct norm_lanes lanes;
-    for (int i = 0; i < GROUP; i++) {
-        int holds = (size_t)(group * GROUP + i) < s->samples;
-        lanes.mask[i] = -holds;
-        lanes.mean[i] = holds ? mean : 0;
-    }
+    for (int i = 0; i < GROUP; i++)
+        lanes.mask[i] = -((size_t)(group * GROUP + i) < s->samples);
     return lanes;
 }
 
-/* Half h of a pixel in double. */
-INLINE dvec widen(const float *pixel, int h) {
-    return __builtin_convertvector(*(const half_in_memory *)(pixel + h * HALF), dvec);
+/* Sums under way of LANES lanes: of dy, and of dy times x's distance from a centre. */
+struct norm_sums {
+    dvec plain[TURNS][2], weighted[TURNS][2];
+};
+
+/* Adds a pixel. Without dy (NULL), x's distance from the centre takes its place. Lanes that `mask`
+ * lacks are taken to lie at the centre; NULL: all lanes hold a sample. */
+INLINE void norm_add_pixel(struct norm_sums *sums, int turn, const float *x, const float *dy,
+                           const int32_t *mask, double centre) {
+    UNROLL for (int h = 0; h < 2; h++) {
+        half value = *(const half_in_memory *)(x + h * HALF);
+        if (mask) {
+            ihalf holds, rest = (ihalf)((float)centre - (half){0});
+            memcpy(&holds, mask + h * HALF, sizeof holds);
+            value = (half)((holds & (ihalf)value) | (~holds & rest));
+        }
+        dvec xmu = widen(value) - centre;
+        dvec d = dy ? widen(*(const half_in_memory *)(dy + h * HALF)) : xmu;
+        sums->plain[turn][h] = add_wide(d, sums->plain[turn][h]);
+        sums->weighted[turn][h] = fused_wide(d, xmu, sums->weighted[turn][h]);
+    }
 }
 
-/* The same less the mean; 0 in lanes without a sample. */
-INLINE dvec norm_xmu(const struct norm_lanes *lanes, const float *pixel, int h) {
-    ihalf mask, bits;
-    dvec mean;
-    memcpy(&mask, lanes->mask + h * HALF, sizeof mask);
-    memcpy(&bits, pixel + h * HALF, sizeof bits);
-    memcpy(&mean, lanes->mean + h * HALF, sizeof mean);
-    return __builtin_convertvector((half)(mask & bits), dvec) - mean;
+INLINE void norm_add_plane(struct norm_sums *sums, const float *x, const float *dy, size_t pixels,
+                           const int32_t *mask, double centre) {
+    size_t i = 0;
+    for (; i + TURNS <= pixels; i += TURNS)
+        UNROLL for (int turn = 0; turn < TURNS; turn++) {
+            size_t at = (i + (size_t)turn) * GROUP;
+            norm_add_pixel(sums, turn, x + at, dy ? dy + at : NULL, mask, centre);
+        }
+    for (; i < pixels; i++)
+        norm_add_pixel(sums, 0, x + i * GROUP, dy ? dy + i * GROUP : NULL, mask, centre);
 }
 
 /* The 16 sums of a channel as one number, in fold order. */
@@ -69,23 +121,36 @@ INLINE double sum_of_lanes(double *sums) {
     return sums[0];
 }
 
-/* The sum over a channel of x - mean, or of its square. */
-INLINE double norm_sum(const struct norm *s, const float *x, int c, double mean, const int square) {
-    double sums[GROUP];
-    dvec sum[HALVES] = {{0}};
-    for (int group = 0; group < s->groups; group++) {
-        const float *pixel = x + norm_plane(s, group, c);
-        struct norm_lanes lanes = norm_lanes(s, group, mean);
-        for (size_t i = 0; i < s->spatial; i++, pixel += GROUP)
-            UNROLL for (int h = 0; h < HALVES; h++) {
-                dvec xmu = norm_xmu(&lanes, pixel, h);
-                sum[h] += square ? xmu * xmu : xmu;
+/* Both sums over channel c; `dy` may be NULL. */
+INLINE void norm_channel(const struct norm *s, const float *x, const float *dy, int c,
+                         double centre, double *plain, double *weighted) {
+    double lanes[2][GROUP];
+    for (int lane = 0; lane < GROUP; lane += LANES) {
+        struct norm_sums sums = {0};
+        for (int group = 0; group < s->groups; group++) {
+            size_t at = norm_plane(s, group, c) + (size_t)lane;
+            const float *dy_at = dy ? dy + at : NULL;
+            if ((size_t)(group + 1) * GROUP <= s->samples) {
+                norm_add_plane(&sums, x + at, dy_at, s->spatial, NULL, centre);
+            } else {
+                struct norm_lanes holds = norm_lanes(s, group);
+                norm_add_plane(&sums, x + at, dy_at, s->spatial, holds.mask + lane, centre);
             }
+        }
+        UNROLL for (int h = 0; h < 2; h++) {
+            dvec p = sums.plain[0][h] + sums.plain[1][h],
+                 w = sums.weighted[0][h] + sums.weighted[1][h];
+            memcpy(lanes[0] + lane + h * HALF, &p, sizeof p);
+            memcpy(lanes[1] + lane + h * HALF, &w, sizeof w);
+        }
     }
-    memcpy(sums, sum, sizeof sums);
-    return sum_of_lanes(sums);
+    *plain = sum_of_lanes(lanes[0]);
+    *weighted = sum_of_lanes(lanes[1]);
 }
 
+/* In one pass: the distances from the channel's first value give both the mean and the squared
+ * distances from it. That value lies among the others, so few digits cancel however far from 0 they
+ * all are. */
 static void n16_batch_norm_moments(const struct op_args *a) {
     if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_batch_norm_moments(a);
@@ -95,9 +160,17 @@ static void n16_batch_norm_moments(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     double *mean = a->out[0].data, *m2 = mean + s.channels, *count = m2 + s.channels;
     for (int c = 0; c < s.channels; c++) {
+        double sum = 0, squares = 0, first = 0;
         count[c] = (double)s.samples * (double)s.spatial;
-        mean[c] = count[c] > 0 ? norm_sum(&s, x, c, 0, 0) / count[c] : 0;
-        m2[c] = norm_sum(&s, x, c, mean[c], 1);
+        if (count[c] > 0) {
+            first = (double)x[norm_plane(&s, 0, c)];
+            if (first - first != 0) first = 0; /* infinite or NaN: no centre */
+            norm_channel(&s, x, NULL, c, first, &sum, &squares);
+            squares -= sum * (sum / count[c]);
+            sum = first + sum / count[c];
+        }
+        mean[c] = sum;
+        m2[c] = squares < 0 ? 0 : squares;
     }
 }
 
@@ -109,25 +182,9 @@ static void n16_batch_norm_sums(const struct op_args *a) {
     struct norm s = norm_of(&a->in[0]);
     const double *mean = a->in[2].data;
     double *sum_dy = a->out[0].data, *sum_dy_xmu = sum_dy + s.channels;
-    for (int c = 0; c < s.channels; c++) {
-        double plain[GROUP], weighted[GROUP];
-        dvec sum[HALVES] = {{0}}, sum_xmu[HALVES] = {{0}};
-        for (int group = 0; group < s.groups; group++) {
-            size_t at = norm_plane(&s, group, c);
-            const float *x = tensor_f32(&a->in[0]) + at, *dy = tensor_f32(&a->in[1]) + at;
-            struct norm_lanes lanes = norm_lanes(&s, group, mean[c]);
-            for (size_t i = 0; i < s.spatial * GROUP; i += GROUP)
-                UNROLL for (int h = 0; h < HALVES; h++) {
-                    dvec d = widen(dy + i, h);
-                    sum[h] += d;
-                    sum_xmu[h] += d * norm_xmu(&lanes, x + i, h);
-                }
-        }
-        memcpy(plain, sum, sizeof plain);
-        memcpy(weighted, sum_xmu, sizeof weighted);
-        sum_dy[c] = sum_of_lanes(plain);
-        sum_dy_xmu[c] = sum_of_lanes(weighted);
-    }
+    for (int c = 0; c < s.channels; c++)
+        norm_channel(&s, tensor_f32(&a->in[0]), tensor_f32(&a->in[1]), c, mean[c], &sum_dy[c],
+                     &sum_dy_xmu[c]);
 }
 
 /* `residual` may be NULL; it and `relu` are constants where this is inlined. */
@@ -177,7 +234,7 @@ static void n16_batch_norm_backward_data(const struct op_args *a) {
                 size_t at = norm_plane(&s, group, c) + (size_t)lane;
                 const float *x = tensor_f32(&a->in[0]) + at, *dy = tensor_f32(&a->in[1]) + at;
                 float *dx = tensor_f32(&a->out[0]) + at;
-                struct norm_lanes lanes = norm_lanes(&s, group, 0);
+                struct norm_lanes lanes = norm_lanes(&s, group);
                 ivec mask;
                 memcpy(&mask, lanes.mask + lane, sizeof mask);
                 vec m = splat(mean[c]), m_dy = splat(mean_dy[c]), k = splat(-slope[c]),
