@@ -8,7 +8,12 @@ $(if $(CUDA),,$(error EMULATION=1: $(NO_HEADERS)))
 STAND_INS := tests/stand_ins
 EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/*.c))
 EMULATION_LIB := $(B)/libcuda_emulation.a
-FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(STAND_INS)/fake_cuda_libraries/*.c))
+FAKES := $(STAND_INS)/fake_cuda_libraries
+FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(FAKES)/*.c))
+# NVIDIA's cuBLAS and cuDNN cannot be opened without a GPU: the tests' own are found in their place.
+library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-out %nccl.so,$\
+                $(FAKE_LIBRARIES))))
+$(B)/duet: | $(FAKE_LIBRARIES)
 
 # make EMULATION=1 ptx: what nvcc makes of the kernels, for EMULATED_PTX=1 and the tests that run it
 # (tests/stand_ins/ptx). The folder is one for all builds. Without nvcc there is none.
@@ -23,8 +28,8 @@ $(PTX_FOLDER)/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
 	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
 -include $(PTX_FILES:.ptx=.d)
 ptx: $(PTX_FILES)
-$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/cuda/test_emulated_ops.c): | \
-    $(PTX_FILES)
+$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/cuda/test_emulated_ops.c \
+    tests/doctor/test_cuda.c): | $(PTX_FILES)
 .PHONY: ptx
 
 # The interpreter's loops over the 32 lanes of a warp become vectors.

@@ -42,7 +42,7 @@ command -v python3 >/dev/null || skip "no python3 here"
 nvdisasm=$(found) || { download && nvdisasm=$(found); } || skip "no nvdisasm here, nor from pip"
 
 table=$build/cuda_sass.txt launches=$build/lenet_launches
-cc -std=c11 -O1 -I. tests/cuda/lenet_launches.c "$build/libinternal.a" -lm -lpthread \
+cc -std=c11 -O1 -I. tests/cuda/helper_lenet_launches.c "$build/libinternal.a" -lm -lpthread \
     -o "$launches" && "$launches" >"$launches.txt" || echo "failed: the launches of a step"
 python3 tests/check_sass.py "$nvdisasm" "$launches.txt" "$build"/*/cuda/*.o \
     "$build"/*/cuda/kernels/*.o >"$table"

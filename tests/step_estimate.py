@@ -1,6 +1,6 @@
 """How long a step of LeNet may take on a GPU, by counting: its launches, which
-tests/cuda/lenet_launches.c lists, beside the instructions that check_sass.py has found in their
-kernels. Nothing of it is measured.
+tests/cuda/helper_lenet_launches.c lists, beside the instructions that check_sass.py has found in
+their kernels. Nothing of it is measured.
 
 For each launch the multiprocessor with the most blocks is looked at:
 
@@ -19,7 +19,7 @@ CYCLES, BYTES = 1900, 3.35e6  # a microsecond: of its clock, and of its memory
 
 
 def launch_of(line):
-    """{what, kernel, blocks, threads, turns, part, bytes} of a line of lenet_launches."""
+    """{what, kernel, blocks, threads, turns, part, bytes} of a line of the list."""
     what, words = line[:17].strip(), line[17:].split()
     numbers = [float(word) for word in words[1:]]
     return dict(zip(("what", "kernel", "blocks", "threads", "turns", "part", "bytes"),

@@ -52,6 +52,19 @@ static void same_weights(const char *options, const char *kernel) {
     expect_ran(options, kernel);
 }
 
+/* Those that the program names when it does not know one: "there are lenet, ... and branches". */
+static int models_there_are(void) {
+    struct cli c;
+    int count = 2;
+    cli_run(&c, "train --model nowhere");
+    const char *at = strstr(c.err, "there are ");
+    cr_assert(c.status == 2 && at, "%s", c.err);
+    for (; *at; at++)
+        count += *at == ',';
+    cli_free(&c);
+    return count;
+}
+
 Test(ptx_train, a_step_of_each_model_has_the_weights_of_its_text, .timeout = 240, .init = begin,
      .fini = cli_folder_remove) {
     static const char *const models[] = {"mlp --optimizer adam --lr 0.001",
@@ -62,6 +75,8 @@ Test(ptx_train, a_step_of_each_model_has_the_weights_of_its_text, .timeout = 240
                                          "branches"};
     char options[200];
     need_ptx();
+    /* resnet18 has a test of its own */
+    cr_assert_eq(models_there_are(), 1 + (int)(sizeof models / sizeof *models));
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         snprintf(options, sizeof options,
                  "--dataset random --samples 3 --batch-size 3 --steps 1 --model %s", models[i]);

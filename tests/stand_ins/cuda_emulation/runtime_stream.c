@@ -51,20 +51,26 @@ struct item *item_copy(const struct item *item) {
 
 /* ---- the thread ---- */
 
+/* "product<0, 3> 226 x 128": a kernel, its blocks and the threads of each. */
+static void trace_kernel(const struct item *item, char *text, size_t bytes) {
+    const struct emulated_index grid = item->u.launch.grid, threads = item->u.launch.threads;
+    /* of a .cu file's kernel it is "... KERNEL)(PARAM) = product<0, 3>]" */
+    const char *name = item->u.launch.kernel->name(), *behind = strstr(name, "(PARAM) = ");
+    if (behind) name = behind + 10;
+    snprintf(text, bytes, "%.*s %u x %u%s", (int)strcspn(name, "];"), name,
+             grid.x * grid.y * grid.z, threads.x * threads.y * threads.z,
+             item->u.launch.dependent ? " (dependent)" : "");
+}
+
 static void trace(const struct CUstream_st *s, const struct item *item) {
     static const char *const names[] = {"kernel",     "copy",          "fill",
                                         "record",     "wait",          "write value",
                                         "wait value", "host function", "end"};
-    const char *name = names[item->kind];
-    if (item->kind == ITEM_KERNEL) {
-        /* of a .cu file's kernel it is "... KERNEL)(PARAM) = product<0, 3>]" */
-        name = item->u.launch.kernel->name();
-        const char *behind = strstr(name, "(PARAM) = ");
-        if (behind) name = behind + 10;
-    }
-    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s%s\n", s->gpu->number, (int)getpid(),
-            (const void *)s, name,
-            item->kind == ITEM_KERNEL && item->u.launch.dependent ? " (dependent)" : "");
+    char text[200];
+    snprintf(text, sizeof text, "%s", names[item->kind]);
+    if (item->kind == ITEM_KERNEL) trace_kernel(item, text, sizeof text);
+    fprintf(stderr, "emulated GPU %d, process %d, stream %p: %s\n", s->gpu->number, (int)getpid(),
+            (const void *)s, text);
 }
 
 static void run(const struct CUstream_st *s, const struct item *item) {

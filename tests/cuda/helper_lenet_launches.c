@@ -1,14 +1,16 @@
 /* The launches of a training step of LeNet on a GPU, as the kernels' own plans lay them out, for
  * the estimate of tests/check_sass.py:
  *
- *     lenet_launches [BATCH]        default 256
+ *     helper_lenet_launches [BATCH]        default 256
  *
  * prints a line for each: what it is, the kernel, blocks, threads, turns of its main loop for a
  * warp, which part of a turn is done (planes.h leaves out taps), and bytes of operands read and
- * written. The step is that of models/lenet.c on one device, with the data set on it. */
+ * written. The step is that of models/lenet.c on one device, with the data set on it.
+ * test_emulated_launches.c compares the list with the launches of a real step. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "device/cuda/kernels/loss.h"
 #include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pool.h"
@@ -28,6 +30,12 @@ static void simple(const char *what, const char *kernel, size_t items, int a_tur
     if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
     line(what, kernel, (uint32_t)blocks, THREADS,
          (double)items / a_turn / ((double)blocks * THREADS), 1, bytes);
+}
+
+/* A kernel whose blocks each take some rows. */
+static void rows(const char *what, const char *kernel, int count, double bytes) {
+    line(what, kernel, (uint32_t)(count + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK, ROW_THREADS, 1, 1,
+         bytes);
 }
 
 static double bytes_of(const struct op_args *a) {
@@ -133,9 +141,9 @@ int main(int argc, char **argv) {
     layer("linear3", linear, FORWARD, flat, w3, h3);
     simple("relu3", "relu_forward", tensor_count(&h3), 4, 8.0 * (double)tensor_count(&h3));
     layer("linear4", linear, FORWARD, h3, w4, y);
-    line("loss", "cross_entropy_forward", (uint32_t)(n + 7) / 8, THREADS, 1, 1, 44.0 * n);
+    rows("loss", "cross_entropy_forward", n, 44.0 * n);
     line("sum of losses", "loss_sum", 1, THREADS, 1, 1, 12.0 * n);
-    line("loss, back", "cross_entropy_backward", (uint32_t)(n + 7) / 8, THREADS, 1, 1, 84.0 * n);
+    rows("loss, back", "cross_entropy_backward", n, 84.0 * n);
     layer("linear4", linear, WEIGHT, h3, w4, y);
     layer("linear4", linear, DATA, h3, w4, y);
     simple("relu3, back", "relu_backward", tensor_count(&h3), 4, 12.0 * (double)tensor_count(&h3));

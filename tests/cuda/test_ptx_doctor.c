@@ -1,0 +1,121 @@
+/* The doctor's table on nvcc's own code: every operation, and its training steps, from PTX and from
+ * the kernels' text compiled as C++. What a launch writes is the same to the bit. exp and log are
+ * the only functions of which a GPU has its own versions, so operations with them are exempt:
+ * there the doctor's bound holds.
+ *
+ * Collectives are compared with a reference on the host that has the bits of the text, so they run
+ * from PTX alone: here by ranks with a GPU each, and by ranks that share one and as blocks of one
+ * grid in doctor/test_cuda, which runs the whole command from PTX. */
+#include "tests/harness/harness.h"
+
+#ifndef CUDA_EMULATION
+Test(ptx_doctor, needs_the_emulated_runtime) {
+    cr_skip_test("make EMULATION=1 builds with it: docs/cuda.md");
+}
+#else
+#include <math.h>
+#include <unistd.h>
+
+#include "doctor/ops.h"
+#include "tests/doctor/shared.h"
+#include "tests/stand_ins/ptx/library.h"
+
+/* ---- what launches write, in memory that the processes of a check share ---- */
+
+struct written {
+    uint64_t hash[OP_COUNT]; /* of all outputs of an op, in the order of its launches */
+    unsigned long launches[OP_COUNT];
+};
+static struct written *written;
+
+static void add(uint64_t *hash, uint64_t bits) {
+    *hash = (*hash ^ bits) * 0x100000001b3 + (bits >> 29); /* after FNV-1a */
+}
+
+/* Every NaN counts as one: a GPU has a single one, a CPU keeps the sign and payload of an input. */
+static void add_values(uint64_t *hash, const struct tensor *t) {
+    for (size_t i = 0, count = tensor_count(t), bytes = dtype_bytes(t->dtype); i < count; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, (const char *)t->data + i * bytes, bytes);
+        if (t->dtype == DTYPE_F32 && isnan(tensor_f32(t)[i])) bits = UINT64_MAX;
+        if (t->dtype == DTYPE_F64 && isnan(((const double *)t->data)[i])) bits = UINT64_MAX;
+        add(hash, bits);
+    }
+}
+
+/* The host can read a GPU's memory here. */
+static int launch_and_look(struct stream *stream, enum op op, const struct op_args *args) {
+    CHECK(correct->launch(stream, op, args));
+    CHECK(stream_sync(stream));
+    for (int i = 0; i < 2; i++)
+        if (args->out[i].data) add_values(&written->hash[op], &args->out[i]);
+    written->launches[op]++;
+    return OK;
+}
+
+static void plant_looks(struct device_ops *ops) {
+    ops->launch = launch_and_look;
+}
+
+/* ---- one check, from PTX or from the text ---- */
+
+static struct findings *examine_by(doctor_check *check, const char *ptx, int gpus, int looks) {
+    struct doctor_config config = faulty_config();
+    char count[8];
+    snprintf(count, sizeof count, "%d", gpus);
+    setenv("EMULATED_PTX", ptx, 1);
+    setenv("EMULATED_GPUS", count, 1);
+    setenv("DUET_CUBLAS", "/nowhere", 1); /* libraries bring kernels of their own */
+    setenv("DUET_NCCL", "/nowhere", 1);
+    config.target = DOCTOR_CUDA;
+    plant = looks ? plant_looks : NULL;
+    memset(written, 0, sizeof *written);
+    struct findings *f = examine_on(check, &config, gpus);
+    only_off(f, "");
+    return f;
+}
+
+static void begin(void) {
+    if (access(PTX_FOLDER, R_OK)) cr_skip_test("no nvcc here: there is no PTX");
+    written =
+        mmap(NULL, sizeof *written, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(written, MAP_FAILED);
+}
+
+/* Returns how many ops were launched. */
+static int same_bits_of(doctor_check *check) {
+    findings_free(examine_by(check, "0", 1, 1));
+    const struct written by_text = *written;
+    int ops = 0;
+    findings_free(examine_by(check, PTX_FOLDER, 1, 1));
+    for (int op = 0; op < OP_COUNT; op++) {
+        cr_expect_eq(written->launches[op], by_text.launches[op], "%s", op_name((enum op)op));
+        cr_expect(written->hash[op] == by_text.hash[op] ||
+                      op_tolerance((enum op)op, 0)->judge == JUDGE_SOFTMAX,
+                  "%s: other bits in %lu launches", op_name((enum op)op), written->launches[op]);
+        ops += written->launches[op] > 0;
+    }
+    return ops;
+}
+
+Test(ptx_doctor, every_operation_of_its_table, .timeout = 120) {
+    begin();
+    cr_expect_eq(same_bits_of(check_ops), OP_COUNT - 2, "all but the two that change the layout");
+}
+
+Test(ptx_doctor, its_training_steps, .timeout = 120) {
+    if (test_short()) cr_skip_test("short form: ptx_train has a step of each model");
+    begin();
+    cr_expect_gt(same_bits_of(check_step), 15);
+}
+
+Test(ptx_doctor, its_collectives_by_ranks_with_a_gpu_each, .timeout = 120) {
+    begin();
+    struct findings *f = examine_by(check_allreduce, PTX_FOLDER, 4, 0);
+    int equal = 0;
+    for (int i = 0; i < f->count; i++)
+        equal += !strncmp(f->row[i].measured, "spin", 4) && strstr(f->row[i].measured, ": equal; ");
+    cr_expect_eq(equal, 12, "six algorithms by 2 and 4 ranks: %d of %d rows", equal, f->count);
+    findings_free(f);
+}
+#endif
