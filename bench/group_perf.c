@@ -59,18 +59,50 @@ static int make_call(struct group *g, struct group_call call) {
     return OK;
 }
 
-/* Every input is ones, so a result is ones or, of a sum, n. */
+enum { PERIOD = 16 };
+
+/* Element i of a rank's input; bench/mpi_group.c and bench/torch_group.py have the same. */
+static float value(int rank, size_t i) {
+    return (float)(1 + (3 * (size_t)rank + i) % PERIOD);
+}
+
+static float sum(int n, size_t i) {
+    float all = 0;
+    for (int r = 0; r < n; r++)
+        all += value(r, i);
+    return all;
+}
+
+/* Element i of what `rank` gets; `count` elements in a block. 0: nothing. */
+static float expected(int k, int n, int rank, size_t count, size_t i) {
+    size_t block = count ? i / count : 0, mine = (size_t)rank * count;
+    switch (calls[k].what) {
+    case ALLREDUCE_AUTO: return sum(n, i);
+    case WINDOW_BROADCAST: return rank ? value(0, i) : 0;
+    case WINDOW_REDUCE: return rank ? 0 : sum(n, i);
+    case WINDOW_ALL_GATHER: return value((int)block, i % count);
+    case WINDOW_REDUCE_SCATTER: return sum(n, mine + i);
+    case WINDOW_ALL_TO_ALL: return value((int)block, mine + i % count);
+    case WINDOW_GATHER: return rank ? 0 : value((int)block, i % count);
+    case WINDOW_SCATTER: return value(0, mine + i);
+    case WINDOW_SEND: return rank < 2 ? value(1 - rank, i) : 0;
+    default: return 0;
+    }
+}
+
 static int check(struct group *g, int k, const struct group_call *call, size_t count) {
     const float *out = call->output;
     int n = group_size(g), rank = group_rank(g);
-    enum allreduce_algorithm what = calls[k].what;
-    int sums = what == ALLREDUCE_AUTO || what == WINDOW_REDUCE_SCATTER ||
-               (what == WINDOW_REDUCE && rank == 0);
-    if (rank && (what == WINDOW_REDUCE || what == WINDOW_GATHER)) return OK;
-    if (what == WINDOW_BARRIER || what == WINDOW_BROADCAST || what == WINDOW_SEND) return OK;
-    for (size_t i = 0; i < count * (calls[k].stacks ? (size_t)n : 1); i++)
-        if (out[i] != (sums ? (float)n : 1))
-            return fail(ERR_CHECK, "%s: element %zu is %g", calls[k].name, i, (double)out[i]);
+    float want[PERIOD];
+    if (calls[k].what == WINDOW_BARRIER) return OK;
+    for (int block = 0; block < (calls[k].stacks ? n : 1); block++, out += count)
+        for (size_t i = 0; i < count; i++) {
+            if (i < PERIOD) want[i] = expected(k, n, rank, count, (size_t)block * count + i);
+            if (out[i] != want[i % PERIOD])
+                return fail(ERR_CHECK, "%s of %zu: rank %d: element %zu of block %d is %g, not %g",
+                            calls[k].name, count, rank, i, block, (double)out[i],
+                            (double)want[i % PERIOD]);
+        }
     return OK;
 }
 
@@ -98,8 +130,10 @@ static int time_call(struct group *g, int k, size_t bytes, float *in, float *out
     int n = group_size(g), wide = calls[k].parts || calls[k].stacks, most = MOST_TIMES;
     size_t count = bytes / sizeof(float) / (wide ? (size_t)n : 1);
     struct group_call call = {.what = calls[k].what, .count = count, .input = in, .output = out};
-    for (size_t i = 0; i < bytes / sizeof(float); i++)
-        in[i] = 1;
+    for (size_t i = 0; i < bytes / sizeof(float); i++) {
+        in[i] = value(group_rank(g), i);
+        out[i] = 0;
+    }
     CHECK(make_call(g, call));
     CHECK(check(g, k, &call, count));
     CHECK(time_once(g, call, us)); /* says how many there is time for */

@@ -25,7 +25,7 @@ static const char *const calls[] = {"all_reduce",     "broadcast",  "reduce", "a
                                     "send_recv",      "barrier"};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-/* count: floats of the larger tensor of a rank. */
+/* count: floats of the larger tensor of a rank. Broadcast is in place. */
 static void make_call(const char *name, float *in, float *out, int count, int n, int rank) {
     MPI_Comm all = MPI_COMM_WORLD;
     int block = count / n;
@@ -47,6 +47,53 @@ static void make_call(const char *name, float *in, float *out, int count, int n,
             MPI_Recv(out, count, MPI_FLOAT, 1 - rank, 0, all, MPI_STATUS_IGNORE);
 }
 
+enum { PERIOD = 16 };
+
+/* Element i of a rank's input, as in bench/group_perf.c. */
+static float value(int rank, int i) {
+    return (float)(1 + (3 * rank + i) % PERIOD);
+}
+
+static float sum(int n, int i) {
+    float all = 0;
+    for (int r = 0; r < n; r++)
+        all += value(r, i);
+    return all;
+}
+
+/* Element i of what `rank` gets; `block` floats in a block. 0: nothing. */
+static float expected(const char *name, int n, int rank, int block, int i) {
+    int from = block ? i / block : 0, mine = rank * block;
+    if (!strcmp(name, "all_reduce")) return sum(n, i);
+    if (!strcmp(name, "broadcast")) return value(0, i);
+    if (!strcmp(name, "reduce")) return rank ? 0 : sum(n, i);
+    if (!strcmp(name, "all_gather")) return value(from, i % block);
+    if (!strcmp(name, "reduce_scatter")) return sum(n, mine + i);
+    if (!strcmp(name, "all_to_all")) return value(from, mine + i % block);
+    if (!strcmp(name, "gather")) return rank ? 0 : value(from, i % block);
+    if (!strcmp(name, "scatter")) return value(0, mine + i);
+    return rank < 2 ? value(1 - rank, i) : 0;
+}
+
+static int has_stack(const char *name) {
+    return !strcmp(name, "all_gather") || !strcmp(name, "all_to_all") || !strcmp(name, "gather");
+}
+
+static void check(const char *name, const float *out, int count, int n, int rank) {
+    float want[PERIOD];
+    int wide = has_stack(name) || !strcmp(name, "reduce_scatter") || !strcmp(name, "scatter");
+    int length = wide ? count / n : count;
+    if (!strcmp(name, "barrier")) return;
+    for (int block = 0; block < (has_stack(name) ? n : 1); block++, out += length)
+        for (int i = 0; i < length; i++) {
+            if (i < PERIOD) want[i] = expected(name, n, rank, count / n, block * length + i);
+            if (out[i] == want[i % PERIOD]) continue;
+            fprintf(stderr, "mpi_group: %s of %d: rank %d: element %d of block %d is %g, not %g\n",
+                    name, count, rank, i, block, (double)out[i], (double)want[i % PERIOD]);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+}
+
 static int by_time(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -59,7 +106,12 @@ static double time_call(const char *name, float *in, float *out, int count, doub
     double worst;
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < count; i++) {
+        in[i] = value(rank, i);
+        out[i] = 0;
+    }
     make_call(name, in, out, count, n, rank);
+    check(name, strcmp(name, "broadcast") ? out : in, count, n, rank);
     for (int i = -1; i < most; i++) { /* the first one says how many there is time for */
         double start = MPI_Wtime();
         make_call(name, in, out, count, n, rank);
@@ -90,8 +142,6 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "-t")) seconds = atof(argv[i + 1]);
     }
     float *in = malloc(to + 64), *out = malloc(to + 64);
-    for (size_t i = 0; i < to / sizeof(float); i++)
-        in[i] = out[i] = 1;
     if (rank == 0) printf("%-15s %3s %12s %12s\n", "call", "n", "bytes", "us");
     for (int k = 0; k < CALLS; k++)
         for (size_t bytes = from; bytes <= to; bytes *= 4) {
