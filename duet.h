@@ -332,8 +332,9 @@ int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
 /* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
  *     step    as StepLR: multiplied by gamma every `step_size` epochs
  *     cosine  as CosineAnnealingLR with eta_min 0: along half a cosine, to 0 in epoch t_max
- * A wrong argument (step_size or t_max below 1, an epoch below 0) gives NaN, which
- * duet_optimizer_set_lr refuses. */
+ * They are PyTorch's to the bit, as each rate follows from that of the epoch before; so a call
+ * takes time in proportion to `epoch`. A wrong argument (step_size or t_max below 1, an epoch
+ * below 0 or above 2^24) gives NaN, which duet_optimizer_set_lr refuses. */
 double duet_lr_step(double lr, int step_size, double gamma, int epoch);
 double duet_lr_cosine(double lr, int t_max, int epoch);
 
@@ -919,7 +920,8 @@ int duet_ddp_join(duet_ddp *ddp);
  * duet_bucket_then(bucket, work, NULL, NULL), backward goes on meanwhile. It stands for PyTorch's
  * Future. At its end duet_backward goes through the buckets: it waits for the work, which may be
  * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin
- * another call and return duet_bucket_then once more. `bucket` is valid until all that is done. */
+ * another call and return duet_bucket_then once more. `bucket` is valid until all that is done;
+ * these functions take that very pointer, and no copy of what it points to. */
 struct duet_bucket {
     int index;              /* from 0 */
     int is_last;            /* 1: the last of this backward */

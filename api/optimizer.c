@@ -112,12 +112,15 @@ int duet_optimizer_step(duet_optimizer *o) {
 
 /* ---- schedules ---- */
 
+/* A rate takes as many steps as there are epochs, so it must not be asked for without end. */
+enum { MOST_EPOCHS = 1 << 24 };
+
 double duet_lr_step(double lr, int step_size, double gamma, int epoch) {
     struct schedule s = {.kind = SCHEDULE_STEP, .step_size = step_size, .gamma = gamma};
-    return step_size < 1 || epoch < 0 ? NAN : schedule_rate(&s, lr, epoch);
+    return step_size < 1 || epoch < 0 || epoch > MOST_EPOCHS ? NAN : schedule_rate(&s, lr, epoch);
 }
 
 double duet_lr_cosine(double lr, int t_max, int epoch) {
     struct schedule s = {.kind = SCHEDULE_COSINE, .t_max = t_max};
-    return t_max < 1 || epoch < 0 ? NAN : schedule_rate(&s, lr, epoch);
+    return t_max < 1 || epoch < 0 || epoch > MOST_EPOCHS ? NAN : schedule_rate(&s, lr, epoch);
 }

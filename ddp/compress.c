@@ -71,9 +71,9 @@ static int unpack_bf16(const struct duet_bucket *bucket, void *state) {
 }
 
 static int compress(const struct duet_bucket *bucket, int half) {
-    struct hook_bucket *b = (struct hook_bucket *)bucket;
+    struct hook_bucket *b;
     float *gradients;
-    if (!b) return fail(ERR_USAGE, "compress hook: no bucket was given");
+    CHECK(hook_bucket_of(&b, bucket, "compress hook"));
     if (b->waiting)
         return fail(ERR_USAGE, "compress hook: bucket %d waits for another call: make one",
                     bucket->index);

@@ -67,10 +67,20 @@ int hooks_finish(struct hooks *h) {
     return OK;
 }
 
+int hook_bucket_of(struct hook_bucket **out, const struct duet_bucket *bucket, const char *what) {
+    struct hook_bucket *b = (struct hook_bucket *)bucket;
+    *out = b;
+    if (!b) return fail(ERR_USAGE, "%s: no bucket was given", what);
+    if (bucket->gradients != &b->gradients)
+        return fail(ERR_USAGE, "%s: the bucket is a copy: give the pointer that the hook was given",
+                    what);
+    return OK;
+}
+
 int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
                      int (*then)(const struct duet_bucket *bucket, void *state), void *state) {
-    struct hook_bucket *b = (struct hook_bucket *)bucket;
-    if (!b) return fail(ERR_USAGE, "duet_bucket_then: no bucket was given");
+    struct hook_bucket *b;
+    CHECK(hook_bucket_of(&b, bucket, "duet_bucket_then"));
     if (b->waiting)
         return fail(ERR_USAGE, "duet_bucket_then: called twice for bucket %d: call it once",
                     bucket->index);
@@ -93,9 +103,10 @@ void hooks_free(struct hooks *h) {
 }
 
 int duet_allreduce_hook(const struct duet_bucket *bucket, void *context) {
+    struct hook_bucket *b;
     duet_work *work;
     (void)context;
-    if (!bucket) return fail(ERR_USAGE, "allreduce_hook: no bucket was given");
+    CHECK(hook_bucket_of(&b, bucket, "allreduce_hook"));
     CHECK(duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, &work));
     int code = duet_bucket_then(bucket, work, NULL, NULL);
     if (code) duet_work_free(work);

@@ -36,6 +36,10 @@ struct hooks {
     int count;
 };
 
+/* The bucket behind a hook's pointer. A copy of struct duet_bucket, or one that a program has made
+ * up, is refused: it has no tensor of gradients behind it. */
+int hook_bucket_of(struct hook_bucket **out, const struct duet_bucket *bucket, const char *what);
+
 /* A ddp_comm_hook; its context is a struct hooks. */
 int hooks_call(void *context, const struct ddp_bucket *bucket);
 

@@ -174,6 +174,9 @@ static int create(duet_data_parallel **out, duet_device *const *devices, int n, 
     const struct duet_data_parallel_options none = {0}, *o = options ? options : &none;
     struct device *device[MAX_DEVICES];
     CHECK_OUT(out);
+    if (f.multi && o->loss)
+        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
+                               "outputs: make the loss one of them");
     CHECK(check_devices(devices, n));
     CHECK(check_options(o, n));
     if (!params || !(f.one || f.multi))
@@ -218,9 +221,6 @@ int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const
                                                     duet_var **outputs, void *context),
                                     void *context,
                                     const struct duet_data_parallel_options *options) {
-    if (options && options->loss)
-        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
-                               "outputs: make the loss one of them");
     return create(out, devices, n, params, (struct function){.multi = forward, .context = context},
                   options);
 }

@@ -3,6 +3,7 @@
 #include "nn/schedule.h"
 
 #include <math.h>
+#include <stdint.h>
 
 const char *schedule_name(enum schedule_kind kind) {
     static const char *const names[] = {"none", "step", "cosine"};
@@ -15,7 +16,7 @@ static double after_step(const struct schedule *s, double rate, int epoch) {
 
 /* 1 + cos goes through 0 in epoch t_max, so the way up from there begins anew. */
 static double after_cosine(const struct schedule *s, double base, double rate, int epoch) {
-    if ((epoch - 1 - s->t_max) % (2 * s->t_max) == 0)
+    if (((int64_t)epoch - 1 - s->t_max) % (2 * (int64_t)s->t_max) == 0)
         return rate + (base - s->eta_min) * (1 - cos(M_PI / s->t_max)) / 2;
     return (1 + cos(M_PI * epoch / s->t_max)) / (1 + cos(M_PI * (epoch - 1) / s->t_max)) *
                (rate - s->eta_min) +

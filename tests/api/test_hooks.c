@@ -225,6 +225,21 @@ static int compresses_twice(const struct duet_bucket *b, void *context) {
     return code ? code : strstr(duet_error(), "waits for another call") ? DUET_OK : DUET_CHECK;
 }
 
+/* Each takes the bucket itself alone: what they keep lies behind it. */
+static int gives_copies(const struct duet_bucket *b, void *context) {
+    const struct duet_bucket copy = *b, none = {.count = 4, .group = b->group};
+    (void)context;
+    for (int i = 0; i < 2; i++) {
+        const struct duet_bucket *wrong = i ? &none : &copy;
+        if (duet_bucket_then(wrong, NULL, NULL, NULL) != DUET_USAGE) return DUET_CHECK;
+        if (!strstr(duet_error(), "the bucket is a copy")) return DUET_CHECK;
+        if (duet_allreduce_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
+        if (duet_fp16_compress_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
+        if (duet_bf16_compress_hook(wrong, NULL) != DUET_USAGE) return DUET_CHECK;
+    }
+    return duet_bucket_then(b, NULL, NULL, NULL);
+}
+
 static int says_nothing(const struct duet_bucket *b, void *context) {
     return duet_bucket_then(b, NULL, NULL, context) ? DUET_OK : 70;
 }
@@ -259,6 +274,7 @@ Test(api_hooks, a_hook_that_fails_ends_the_job, .timeout = 60) {
     cr_assert_eq(duet_spawn(2, fails, &(struct job){.hook = ends_in_silence}), DUET_FAILED);
     MUST_SAY("the function of duet_bucket_then returned 70 for bucket 0");
     MUST(duet_spawn(2, fails, &(struct job){.hook = compresses_twice}));
+    MUST(duet_spawn(2, fails, &(struct job){.hook = gives_copies}));
 }
 
 /* The others wait in the allreduce that stands in the place of a hook. */

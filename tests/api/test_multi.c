@@ -354,8 +354,10 @@ Test(api_multi, wrong_arguments_are_refused, .timeout = 60) {
               DUET_USAGE, "duet_data_parallel_create_multi");
     duet_data_parallel_free(other);
     options.loss = no_loss;
+    other = w.dp;
     MUST_FAIL(duet_data_parallel_create_multi(&other, w.devices, 2, w.params, words, &w, &options),
               DUET_USAGE, "make the loss one of them");
+    cr_assert_null(other);
     MUST_FAIL(duet_data_parallel_create_multi(&other, w.devices, 2, w.params, NULL, &w, NULL),
               DUET_USAGE, "no forward function");
     duet_tensor_free(far);

@@ -1,5 +1,6 @@
 /* The optimizers of the public library against their formulas, written out in double; the schedules
  * and smoothed losses. */
+#include <limits.h>
 #include <math.h>
 
 #include "tests/api/shared.h"
@@ -107,6 +108,8 @@ Test(api_optimizer, defaults_and_schedules, .timeout = 30) {
     cr_expect_float_eq(duet_lr_cosine(0.5, 4, 4), 0, 1e-15);
     cr_expect(isnan(duet_lr_step(0.5, 0, 0.5, 1)) && isnan(duet_lr_cosine(0.5, 0, 1)) &&
               isnan(duet_lr_cosine(0.5, 4, -1)));
+    cr_expect(isnan(duet_lr_step(0.5, 3, 0.5, INT_MAX)) && isnan(duet_lr_cosine(0.5, 4, INT_MAX)));
+    cr_expect_float_eq(duet_lr_cosine(0.5, INT_MAX, 10), 0.5, 1e-12); /* hardly on its way down */
 }
 
 Test(api_optimizer, wrong_arguments, .timeout = 30) {
