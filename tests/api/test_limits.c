@@ -220,6 +220,10 @@ Test(api_limits, extreme_layers, .timeout = 60) {
             duet_batch_norm(t, y, CONV_B, CONV_B, DUET_NO_BUFFERS, i ? NAN : -1e-5, 0.1));
         MUST_FAIL(duet_tape_error(t), DUET_USAGE, "eps");
     }
+    MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+    cr_assert_null(duet_batch_norm(t, duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 0),
+                                   CONV_B, CONV_B, INT_MAX, 1e-5, 0.1));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "buffers 2147483647 and 2147483648");
     duet_tensor_free(X);
     net_close(&net);
 }
