@@ -326,6 +326,10 @@ static int unknown_kind(const struct sequential *s, int line, const char *text) 
                                "an Embedding takes integers, and the samples of a data set "
                                "are floats: in a program of your own there is "
                                "duet_embedding");
+    if (!strncmp(text, "SyncBatchNorm(", 14))
+        return sequential_fail(s, line,
+                               "give BatchNorm1d or BatchNorm2d, and --sync-bn, which "
+                               "converts every one of them");
     char known[SEQ_KINDS * 20] = "";
     for (int i = 0, used = 0; i < SEQ_KINDS; i++)
         used += snprintf(known + used, sizeof known - (size_t)used, i ? ", %s" : "%s", kinds[i]);
