@@ -53,10 +53,11 @@ struct agreement {
     double timeout_s;
 };
 
-/* Bytes. Asked for once: the answer takes microseconds. */
-static size_t last_level_cache(void) {
+/* Bytes that tensors can have in the last cache, where windows and what else runs need some room.
+ * Asked for once: the answer takes microseconds. */
+static size_t room_in_caches(void) {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return bytes > 0 ? (size_t)bytes : USUAL_CACHE;
+    return (bytes > 0 ? (size_t)bytes : USUAL_CACHE) / 4 * 3;
 }
 
 static struct group *new_group(struct membership *job, const struct agreement *a) {
@@ -67,7 +68,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->memory.sizes = a->sizes;
-    g->caches = a->sizes.caches ? a->sizes.caches : last_level_cache();
+    g->caches = a->sizes.caches ? a->sizes.caches : room_in_caches();
     g->rank = -1;
     for (int r = 0; r < g->n; r++) {
         g->ranks[r] = a->ranks[r];

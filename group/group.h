@@ -46,7 +46,7 @@ struct group_sizes {
     uint32_t half;   /* of its scratch */
     uint32_t mail;   /* of one mailbox */
     uint32_t slot;   /* what a short call shows, at most; 0: no call is short */
-    uint32_t caches; /* for the tensors of all ranks in a call; 0: the processor's last one */
+    uint32_t caches; /* for the tensors of all ranks in a call; 0: most of the last one */
 };
 struct group_sizes group_sizes_default(void); /* 512, 256, 128, 16 KiB, 0 */
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);

@@ -148,7 +148,7 @@ struct group {
     double timeout_s;                /* 0: the job's */
     struct shared_memory memory;
     struct announcer announcer;
-    size_t caches;              /* bytes: the tensors of a call that are longer leave the caches */
+    size_t caches;              /* bytes: tensors of a call that are longer do not stay in caches */
     struct allreduce_link link; /* for the choice of an algorithm: on all ranks the same */
     struct group_plan *plans;
     int plan_count;
