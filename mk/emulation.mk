@@ -28,9 +28,32 @@ $(PTX_FOLDER)/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
 	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
 -include $(PTX_FILES:.ptx=.d)
 ptx: $(PTX_FILES)
+# ptx-80: the same for GPUs before Hopper, whose kernels nvcc reads with an older __CUDA_ARCH__. A
+# test runs all of it that is compiled soon, and what a hand has made (EMULATED_PTX=build/ptx/80).
+PTX_80_FILES := $(PTX_FILES:$(PTX_FOLDER)/%=$(PTX_FOLDER)/80/%)
+$(PTX_FOLDER)/80/%.ptx: PTX_FLAGS := $(filter-out -arch=%,$(PTX_FLAGS)) -arch=compute_80
+$(PTX_FOLDER)/80/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "ptx $< (80)")
+	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
+-include $(PTX_80_FILES:.ptx=.d)
+ptx-80: $(PTX_80_FILES)
+$(B)/tests/cuda/test_emulated_ops: | $(filter-out %/product.ptx,$(PTX_80_FILES))
 $(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/cuda/test_emulated_ops.c \
     tests/doctor/test_cuda.c): | $(PTX_FILES)
-.PHONY: ptx
+.PHONY: ptx ptx-80
+
+# A test by the small runner, as make gpu-check builds it for compute-sanitizer: what stands in for
+# that tool looks at it (tests/scripts/test_gpu_check_parts.c).
+PLAIN_GRAPH := $(B)/plain/tests/cuda/test_graph
+$(PLAIN_GRAPH).o $(B)/plain/tests/harness/runner.o: $(B)/plain/%.o: %.c $(B)/tests/flags
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $< (plain)")
+	$(Q)$(COMPILE) $(TEST_FLAGS) $(CUDA_FLAGS) -DHARNESS_PLAIN -MMD -MP -c $< -o $@
+$(PLAIN_GRAPH): %: %.o $(B)/plain/tests/harness/runner.o $(B)/libinternal.a $(EMULATION_LIB)
+	$(Q)$(LINK) $(LIBS) -o $@
+$(B)/tests/scripts/test_gpu_check_parts: | $(PLAIN_GRAPH)
+-include $(PLAIN_GRAPH).d $(B)/plain/tests/harness/runner.d
 
 # The interpreter's loops over the 32 lanes of a warp become vectors.
 EMULATION_OBJ += $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/ptx/*.c))

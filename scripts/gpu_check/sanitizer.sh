@@ -18,6 +18,7 @@ memcheck|lenet, DP on 2|$train --mode dp --devices 2
 memcheck|lenet, DDP on 2|$train --mode ddp --devices 2
 memcheck|a recorded step|${graph}a_replay_reads_what_the_step_block_says_now
 memcheck|a recorded event|${graph}the_communication_stream_waits_for_this_replays_event
+memcheck|a recording that breaks|${graph}a_capture_broken_behind_its_back_*
 racecheck|lenet, single, no graph|$train --mode single --no-graph
 racecheck|convnet, single, no graph|$train --mode single --model convnet --no-graph"
 

@@ -148,6 +148,41 @@ Test(emulated_environment, queues_of_mps, .timeout = 120, .init = cli_folder_mak
               "train %s --mode ddp --devices 4 --quiet", TINY);
 }
 
+/* ---- MIG ---- */
+
+/* A process gets one instance, so ranks that are given the same list share its first. Where each
+ * rank is given one of its own, they cannot reach each other's memory: host memory lies between. */
+Test(emulated_environment, instances_of_a_gpu, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    setenv("EMULATED_MIG", "2", 1);
+    set_up(1);
+    setenv("ALL", "MIG-emulated-1", 1);
+    setenv("CUDA_VISIBLE_DEVICES", "MIG-emulated-1,MIG-emulated-0", 1);
+    cli_run(&c, "compare %s --devices 2", TINY);
+    cr_expect(c.status == 0 && strstr(c.out, "DDP = single: identical to the bit"), "%s%s", c.err,
+              c.out);
+    cli_free(&c);
+    FILE *script = fopen("each", "w");
+    cr_assert_not_null(script);
+    fprintf(script,
+            "#!/bin/sh\nCUDA_VISIBLE_DEVICES=${ALL-MIG-emulated-$RANK} exec %s/" BUILD_DIR
+            "/examples/ddp_train mnist 1 weights-${ALL-own}\n",
+            cli_root_path);
+    cr_assert(!fclose(script) && !chmod("each", 0700));
+    cr_assert(!mkdir("data", 0700) && !symlink("../d", "data/mnist"));
+    for (int own = 0; own < 2; own++) {
+        cli_run(&c, "run --nproc-per-node 2 ./each");
+        cr_assert(c.status == 0 && !strstr(c.err, "P2P"), "%d: %s", own, c.err);
+        cli_free(&c);
+        unsetenv("ALL");
+    }
+    cr_expect(cli_same_file("weights-MIG-emulated-1", "weights-own"), "other weights");
+    setenv("CUDA_VISIBLE_DEVICES", "MIG-elsewhere", 1);
+    cli_fails(2, "no GPU found (CUDA_VISIBLE_DEVICES may hide it)|--device cpu",
+              "train %s --mode single", TINY);
+}
+
 /* ---- a driver that does not start ---- */
 
 Test(emulated_environment, a_driver_that_does_not_start, .timeout = 60, .init = cli_folder_make,

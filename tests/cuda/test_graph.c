@@ -279,6 +279,25 @@ static int fill_twice(void *context) {
     return event_record(b->half, device_compute(b->device));
 }
 
+Test(cuda_graph, a_fault_outside_of_graphs_names_the_op_and_the_step, .timeout = 60) {
+    emulated("EMULATED_CUDA_FAULT", "launch:4");
+    struct device_config config = test_config(DEVICE_CUDA, 0);
+    struct device *d;
+    config.check_operands = 0;
+    MUST(device_open(&d, &config));
+    struct stream *s = device_compute(d);
+    float *x = test_floats(d, 100);
+    stream_set_phase(s, PHASE_FORWARD, 17);
+    for (int i = 0; i < 4; i++)
+        if (test_fill(s, x, 100, 1))
+            break; /* any call behind it may be the one that shows the fault */
+    cr_assert_eq(stream_sync(s), ERR_FAILED);
+    MUST_SAY("cudaErrorIllegalAddress");
+    MUST_SAY("of step 17");
+    MUST_SAY("fill");
+    device_close(d);
+}
+
 Test(cuda_graph, a_fault_inside_a_graph_names_the_replay_and_reaches_its_events, .timeout = 60) {
     emulated("EMULATED_CUDA_FAULT", "launch:3");
     struct device *d = open_gpu(0, 20);

@@ -144,8 +144,8 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
     } turns[] = {{"echo '========= ERROR SUMMARY: 0 errors'; [[ $2 == memcheck ]] || "
                   "echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)'",
                   "", 0},
-                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 8},
-                 {":", "status 0, ", 8},
+                 {"echo '========= ERROR SUMMARY: 2 errors'; exit 86", "status 86", 9},
+                 {":", "status 0, ", 9},
                  {"[[ $2 == memcheck ]] && echo '========= ERROR SUMMARY: 0 errors' || "
                   "echo '========= RACECHECK SUMMARY: 1 hazard displayed (0 errors, 1 warning)'",
                   "1 hazard", 2},
@@ -159,7 +159,7 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
         snprintf(text, sizeof text, "#!/usr/bin/env bash\n%s\n", turns[i].says);
         put_script("p/compute-sanitizer", text);
         struct json *root = run_real("sanitizer", turns[i].off ? 1 : 0);
-        cr_expect_eq(json_at(root, "parts/0/checks")->count, 8, "%s", turns[i].says);
+        cr_expect_eq(json_at(root, "parts/0/checks")->count, 9, "%s", turns[i].says);
         cr_expect_str_eq(json_text(root, "parts/0/state"), turns[i].off ? "failed" : "passed");
         int off = checks_off(root, turns[i].words);
         cr_expect(turns[i].off < 0 ? off > 0 : off == turns[i].off, "%s: %d", turns[i].says, off);
@@ -167,30 +167,71 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
     }
 }
 
-#if defined CUDA_EMULATION && defined HARNESS_PLAIN
-/* A compute-sanitizer that looks only at the program which it starts, not at what that forks, and
- * that counts each call of CUDA that fails. Where it has seen no program it has nothing to say. */
+#ifdef CUDA_EMULATION
+/* A compute-sanitizer that looks only at the program which it starts and what that executes, not at
+ * what it forks, that counts each call of CUDA that fails, and under which a program takes SLOWER
+ * times as long. Where it has seen no program it has nothing to say. API=explicit counts what the
+ * part asks not to count; FORKS=1 lets a test's runner fork. */
 static const char strict[] =
     "#!/usr/bin/env bash\n"
-    "api=explicit\n"
+    "api=explicit words=()\n"
     "while [[ $1 == --* ]]; do [[ $1 == --report-api-errors ]] && api=$2; shift 2; done\n"
+    "for word; do [[ ${FORKS-} && $word == --here ]] || words+=(\"$word\"); done\n"
     "export EMULATED_SANITIZER=$TMPDIR/seen-$$\n"
-    "\"$@\" || exit\n"
+    "from=$(date +%s%N)\n"
+    "\"${words[@]}\" || exit\n"
+    "sleep $(awk \"BEGIN { print ($SLOWER - 1) * ($(date +%s%N) - $from) / 1e9 }\")\n"
     "grep -qs program $EMULATED_SANITIZER || exit 0\n"
     "errors=$(grep -c error $EMULATED_SANITIZER)\n"
-    "[[ $api == no ]] && errors=0\n"
-    "echo \"========= ERROR SUMMARY: $errors errors\"\n";
+    "[[ ${API-$api} == no ]] && errors=0\n"
+    "echo \"========= ERROR SUMMARY: $errors errors\"\n"
+    "((errors == 0)) || exit 86\n";
 
-Test(gpu_check, the_sanitizer_looks_at_what_it_runs, .timeout = 120, .init = make_place,
-     .fini = cli_folder_remove) {
+static void begin_strict(const char *slower, const char *forms) {
     char tests[2 * PATH_MAX];
-    snprintf(tests, sizeof tests, "%s/" BUILD_DIR "/tests", cli_root_path);
+#ifdef HARNESS_PLAIN
+    static const char folder[] = "tests";
+#else
+    static const char folder[] = "plain/tests"; /* without Criterion, as make gpu-check builds it */
+#endif
+    make_place();
+    snprintf(tests, sizeof tests, "%s/" BUILD_DIR "/%s", cli_root_path, folder);
     cr_assert_eq(symlink(tests, "b/tests"), 0);
     tools_first();
     put_script("p/compute-sanitizer", strict);
-    setenv("GPU_CHECK_FORMS", "recorded", 1);
+    setenv("SLOWER", slower, 1);
+    setenv("GPU_CHECK_FORMS", forms, 1);
+}
+
+/* On a machine that starts and changes turns as slowly as real ones, all that is asked for ends
+ * within the limit of a real machine, also where the tool is slow. */
+Test(gpu_check, the_sanitizers_part_ends_in_time, .timeout = 240, .fini = cli_folder_remove) {
+    char machine[24];
+    begin_strict(test_short() ? "3" : "8", test_short() ? "recorded|breaks|DDP" : "");
+    snprintf(machine, sizeof machine, "sanitizer %d", (int)getpid());
+    setenv("EMULATED_MACHINE", machine, 1);
+    setenv("EMULATED_START_MS", test_short() ? "1000" : "3000", 1);
+    setenv("EMULATED_SWITCH_US", test_short() ? "200" : "2000", 1);
+    setenv("GPU_CHECK_SLOWER", "1", 1); /* the real limit */
     struct json *root = run_real("sanitizer", 0);
-    cr_expect_eq(json_at(root, "parts/0/checks")->count, 2);
+    cr_expect_eq(json_at(root, "parts/0/checks")->count, test_short() ? 4 : 9);
+    cr_expect_lt(json_int(root, "parts/0/seconds"), 100);
+    json_free(root);
+}
+
+/* It would count a call that fails because the test wants it to, and would see nothing of a test
+ * that a runner forks: the part asks for neither. */
+Test(gpu_check, the_sanitizer_looks_at_what_it_runs, .timeout = 120, .fini = cli_folder_remove) {
+    begin_strict("1", "breaks");
+    json_free(run_real("sanitizer", 0));
+    setenv("API", "explicit", 1);
+    struct json *root = run_real("sanitizer", 1);
+    cr_expect_eq(checks_off(root, "status 86"), 1);
+    json_free(root);
+    unsetenv("API");
+    setenv("FORKS", "1", 1);
+    root = run_real("sanitizer", 1);
+    cr_expect_eq(checks_off(root, "status 0, "), 1);
     json_free(root);
 }
 #endif

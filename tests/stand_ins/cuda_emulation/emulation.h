@@ -32,6 +32,9 @@
  *   EMULATED_PEER=pairs|chain    only between GPUs 2k and 2k + 1; only between GPUs k and k + 1
  *   EMULATED_P2P=lost|stores|wrong|hang   peer access is advertised and does not work, as
  *                                runtime_p2p.c says
+ *   EMULATED_MIG=n               a GPU in n instances, "MIG-emulated-0" and so on: a process
+ *                                has the first that CUDA_VISIBLE_DEVICES names, and none reaches
+ *                                another
  *   EMULATED_MULTIPROCESSORS=n   of each GPU (132)
  *   EMULATED_CAPABILITY=n        compute capability, 10 * major + minor (90)
  *   EMULATED_COMPUTE_MODE=exclusive   one process at a time may use a GPU of EMULATED_MACHINE

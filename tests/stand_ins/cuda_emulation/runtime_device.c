@@ -29,10 +29,23 @@ static size_t size(const char *name, size_t otherwise) {
                          : value;
 }
 
+/* EMULATED_MIG: of its instances a process gets one, the first that CUDA_VISIBLE_DEVICES names by
+ * its UUID. Returns 0 where there is none of this name. */
+static int choose_instance(int instances) {
+    static const char uuid[] = "MIG-emulated-";
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
+    if (!text) return 1; /* the first of all */
+    if (strncmp(text, uuid, sizeof uuid - 1)) return 0;
+    int instance = atoi(text + sizeof uuid - 1);
+    emulated.gpus[0].number = instance;
+    return instance < instances;
+}
+
 /* CUDA_VISIBLE_DEVICES: GPUs by number, up to the first that is not there. */
 static int choose(int here) {
     const char *text = getenv("CUDA_VISIBLE_DEVICES");
-    int count = 0;
+    int count = 0, instances = (int)number("EMULATED_MIG", 0);
+    if (instances) return choose_instance(instances);
     if (!text) {
         for (; count < here; count++)
             emulated.gpus[count].number = count;
@@ -58,10 +71,10 @@ static void read_environment(void) {
     emulated.count = choose(gpus < 0 ? 0 : gpus > GPU_LIMIT ? GPU_LIMIT : (int)gpus);
     emulated.memory = size("EMULATED_GPU_MEMORY", (size_t)80 << 30);
     const char *peer = getenv("EMULATED_PEER");
-    emulated.peer = peer && !strcmp(peer, "pairs")   ? PEER_PAIRS
-                    : peer && !strcmp(peer, "chain") ? PEER_CHAIN
-                    : number("EMULATED_PEER", 1)     ? PEER_ALL
-                                                     : PEER_NONE;
+    emulated.peer = peer && !strcmp(peer, "pairs")                               ? PEER_PAIRS
+                    : peer && !strcmp(peer, "chain")                             ? PEER_CHAIN
+                    : number("EMULATED_PEER", number("EMULATED_MIG", 0) ? 0 : 1) ? PEER_ALL
+                                                                                 : PEER_NONE;
     static const char *const p2p[] = {"lost", "stores", "wrong", "hang"};
     const char *how = getenv("EMULATED_P2P");
     for (int i = 0; how && i < 4; i++)
