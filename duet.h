@@ -413,6 +413,9 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     flatten                            y (N,C*H*W)
  *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
+ *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
+ *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
+ *                  narrow dim is not 0, that of the samples; -1 is the last one
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
  *     softmax, log_softmax               over the last dimension */
@@ -430,6 +433,8 @@ duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int
 duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
+duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int length);
+duet_var *duet_cat(duet_tape *tape, duet_var *const *vars, int count, int dim);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_softmax(duet_tape *tape, duet_var *x);

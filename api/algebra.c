@@ -54,19 +54,57 @@ static duet_var *over_all(duet_tape *t, const char *op, duet_var *x, sum_functio
     return public_var(f(t->tape, var_of(x), DIM_ALL));
 }
 
-/* Negative dimensions count from the last one, -1. */
-static duet_var *over_one(duet_tape *t, const char *op, duet_var *x, int dim, sum_function *f) {
-    if (api_stuck(t, x)) return NULL;
+/* Dimension `dim` of x, where negative ones count from the last one, -1; below 0: there is none. */
+static int dimension_of(duet_tape *t, const char *op, duet_var *x, int dim) {
     int rank = var_of(x)->value.rank, at = dim < 0 && dim >= -rank ? dim + rank : dim;
     if (at < 0 || at >= rank) {
         api_tape_fail(t, fail(ERR_USAGE,
                               "%s: Dimension out of range (expected to be in range of [%d, %d], "
                               "but got %d): check the model",
                               op, -rank, rank - 1, dim));
+        return -1;
+    }
+    return at;
+}
+
+static duet_var *over_one(duet_tape *t, const char *op, duet_var *x, int dim, sum_function *f) {
+    if (api_stuck(t, x)) return NULL;
+    int at = dimension_of(t, op, x, dim);
+    if (at < 0 || (at == 0 && mixes_samples(t, op))) return NULL;
+    return public_var(f(t->tape, var_of(x), at));
+}
+
+/* The same for what joins or cuts within samples. */
+static int inner_dimension(duet_tape *t, const char *op, duet_var *x, int dim) {
+    int at = dimension_of(t, op, x, dim);
+    if (at == 0)
+        api_tape_fail(t,
+                      fail(ERR_USAGE,
+                           "%s: dimension 0 is that of the samples: give another one, or join and "
+                           "cut tensors by duet_tensor_cat and duet_tensor_rows",
+                           op));
+    return at > 0 ? at : -1;
+}
+
+duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim, int start, int length) {
+    if (api_stuck(t, x)) return NULL;
+    int at = inner_dimension(t, "narrow", x, dim);
+    return at < 0 ? NULL : public_var(narrow(t->tape, var_of(x), at, start, length));
+}
+
+duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim) {
+    struct var *x[MAX_CAT];
+    if (!t || t->error) return NULL;
+    if (!vars || count < 1 || count > MAX_CAT) {
+        api_tape_fail(t, fail(ERR_USAGE, "cat: %d vars: give an array of 1 to %d", count, MAX_CAT));
         return NULL;
     }
-    if (at == 0 && mixes_samples(t, op)) return NULL;
-    return public_var(f(t->tape, var_of(x), at));
+    for (int i = 0; i < count; i++) {
+        if (api_stuck(t, vars[i])) return NULL;
+        x[i] = var_of(vars[i]);
+    }
+    int at = inner_dimension(t, "cat", vars[0], dim);
+    return at < 0 ? NULL : public_var(cat(t->tape, x, count, at));
 }
 
 duet_var *duet_sum(duet_tape *t, duet_var *x) {

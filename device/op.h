@@ -39,6 +39,7 @@
  *   ADAPTIVE_AVG_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   ADAPTIVE_AVG_POOL_BACKWARD dy           -             -         dx             -
  *   PAD                       x (N,C,H,W)   -             -         y (N,C,P,Q)    -
+ *   CAT                       a (N,O,K,I)   b (N,O,L,I)   -         y (N,O,K+L,I) -
  *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
  *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
  *   DROPOUT2D_FORWARD         x (N,C,H,W)   -             -         y (may be x)   -
@@ -86,7 +87,7 @@
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
  *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all ops from MATMUL on take
- *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, PAD, FILL, ADD and SCALE take
+ *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, PAD, CAT, FILL, ADD and SCALE take
  *   either layout.
  * - TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
@@ -104,6 +105,7 @@
  *   has the maximum of each window, and its gradient goes where MAX_POOL's goes.
  * - PAD: y[h][w] is x[h - p.pad.top][w - p.pad.left], or p.pad.value where x has no such pixel. So
  *   negative sides cut off, and the gradient of a pad is the pad with -top, -left and value 0.
+ *   CAT: y[n][o] is a[n][o] with b[n][o] behind it; its gradients are pads that cut off.
  * - hits is 1 where the largest score is the label's (the first of equals), else 0. The loss of a
  *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
  * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
@@ -167,6 +169,7 @@ extern "C" {
     OP(ADAPTIVE_AVG_POOL_FORWARD,    adaptive_avg_pool_forward,   "adaptive avg pool forward") \
     OP(ADAPTIVE_AVG_POOL_BACKWARD,   adaptive_avg_pool_backward,  "adaptive avg pool backward") \
     OP(PAD,                    pad,                     "pad") \
+    OP(CAT,                    cat,                     "cat") \
     OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
     OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
     OP(DROPOUT2D_FORWARD,      dropout2d_forward,       "dropout2d forward") \

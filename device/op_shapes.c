@@ -163,6 +163,14 @@ int shapes_pad(enum op op, const struct op_args *a) {
                 op_name(op), top, left, from[2], from[3]);
 }
 
+int shapes_cat(enum op op, const struct op_args *args) {
+    const struct tensor *a = &args->in[0], *b = &args->in[1], *y = &args->out[0];
+    CHECK(want(op, "b", b, 4, a->dims[0], a->dims[1], b->dims[2], a->dims[3]));
+    CHECK(want(op, "y", y, 4, a->dims[0], a->dims[1], a->dims[2] + b->dims[2], a->dims[3]));
+    CHECK(want_layout(op, "b", b, a));
+    return want_layout(op, "y", y, a);
+}
+
 int shapes_dropout(enum op op, const struct op_args *a) {
     const struct dropout_args *p = &a->p.dropout;
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES)

@@ -43,9 +43,10 @@ op_shapes shapes_to_n16, shapes_to_plain, shapes_conv_forward, shapes_conv_backw
     shapes_linear_backward_weight, shapes_same, shapes_of_y_and_dy, shapes_two_terms,
     shapes_pool_forward, shapes_avg_pool_backward, shapes_max_pool_backward,
     shapes_adaptive_pool_forward, shapes_adaptive_pool_backward, shapes_adaptive_max_pool_backward,
-    shapes_pad, shapes_dropout, shapes_loss_forward, shapes_loss_backward, shapes_loss_sum,
-    shapes_norm, shapes_sgd, shapes_two_moments, shapes_hash, shapes_gather_samples,
-    shapes_gather_rows, shapes_matmul, shapes_sum, shapes_spread, shapes_embedding_backward;
+    shapes_pad, shapes_cat, shapes_dropout, shapes_loss_forward, shapes_loss_backward,
+    shapes_loss_sum, shapes_norm, shapes_sgd, shapes_two_moments, shapes_hash,
+    shapes_gather_samples, shapes_gather_rows, shapes_matmul, shapes_sum, shapes_spread,
+    shapes_embedding_backward;
 
 /* ---- op.c ---- */
 

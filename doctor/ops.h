@@ -89,6 +89,11 @@ int trial_tf32(const struct op_testbed *bed);
 int product_cases(struct op_testbed *bed, enum op op);
 int norm_cases(struct op_testbed *bed, enum op op);
 int algebra_cases(struct op_testbed *bed, enum op op);
+int picture_cases(struct op_testbed *bed, enum op op);
+
+/* Puts each special value (0, -0, infinities, NaN, ...) twice among the values of t, 13 elements
+ * apart. */
+void put_special_values(struct tensor *t);
 int other_cases(struct op_testbed *bed, enum op op);
 
 #ifdef __cplusplus

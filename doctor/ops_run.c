@@ -94,6 +94,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_TANH_BACKWARD:
     case OP_SIGMOID_BACKWARD:
     case OP_ADD_FORWARD:
+    case OP_CAT:
     case OP_RELU_BACKWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_MAX_POOL_BACKWARD: return (struct in_n16){3, 1};

@@ -201,6 +201,12 @@ int pool_ceil_extra(int pixels, int size, int stride, int padding);
 struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width);
 /* The same with the maximum of each share; PLAIN. */
 struct var *adaptive_max_pool2d(struct tape *t, struct var *x, int height, int width);
+/* The places start .. start+length-1 of dimension `dim`, 1 to rank-1. */
+struct var *narrow(struct tape *t, struct var *x, int dim, int start, int length);
+/* vars[0 .. count), 1 to MAX_CAT, one behind the other in dimension `dim`, 1 to rank-1; their other
+ * sizes are equal. Of one it is that var itself. */
+enum { MAX_CAT = 64 };
+struct var *cat(struct tape *t, struct var *const *vars, int count, int dim);
 struct var *flatten(struct tape *t, struct var *x); /* (N,C,H,W) -> (N,C*H*W), a view */
 /* (N,..) -> (N,shape[0],..), a view: each sample has the same numbers in the same order. rank: of
  * the result, 2 to MAX_RANK; shape[rank - 1]. */

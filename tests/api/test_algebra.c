@@ -292,7 +292,7 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
     elsewhere = tensor_of(devices[1], 2, (int[]){5, 6}, 1);
     MUST(duet_tensor_create(&index, devices[0], DUET_I32, 1, (int[]){5}, NULL));
     MUST(duet_tensor_create(&lone, devices[1], DUET_I32, 1, (int[]){5}, NULL));
-    for (int i = 0; i < 17; i++) {
+    for (int i = 0; i < 23; i++) {
         MUST(duet_tape_begin(tape, i == 9 ? NULL : params, i == 13 ? 4 : 5, DUET_TRAIN));
         duet_tape *t = tape;
         duet_var *v = i == 13 ? NULL : duet_input(t, x), *f = duet_free_leaf(t, m);
@@ -315,10 +315,21 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
         case 13: refused(t, duet_embedding(t, index, 0), "for 5 of 4 samples"); break;
         case 14: refused(t, duet_embedding(t, index, 1), "a table of rank 1"); break;
         case 15: refused(t, duet_dropout(t, f, .5), "7 rows, the pass 5 samples"); break;
+        case 16: refused(t, duet_narrow(t, v, 1, 4, 3), "start (4) + length (3) exceeds"); break;
+        case 17:
+            refused(t, duet_narrow(t, v, 0, 0, 1), "dimension 0 is that of the samples");
+            break;
+        case 18: refused(t, duet_narrow(t, v, 1, INT32_MAX, INT32_MAX), "exceeds dimension"); break;
+        case 19: refused(t, duet_cat(t, NULL, 2, 1), "give an array of 1 to 64"); break;
+        case 20: refused(t, duet_cat(t, (duet_var *[]){v, v}, 2, 2), dims); break;
+        case 21:
+            refused(t, duet_cat(t, (duet_var *[]){v, f}, 2, 1), "Expected size 5 but got size 7");
+            break;
         default: refused(t, duet_linear(t, f, 0, -1), "7 rows, the pass 5 samples"); break;
         }
         cr_assert_null(duet_matmul(t, v, v)); /* the error stays */
     }
+    cr_assert(!duet_cat(NULL, NULL, 1, 1) && !duet_narrow(NULL, NULL, 1, 0, 1));
     cr_assert(!duet_adaptive_max_pool2d(NULL, NULL, 1, 1) &&
               !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) &&
               !duet_max_pool2d_padded(NULL, NULL, 1, 1, 0, 0) &&

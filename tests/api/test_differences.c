@@ -68,6 +68,11 @@ static duet_var *padded_mean(duet_tape *t, duet_var *a, duet_var *b) {
     return duet_avg_pool2d_padded(t, a, 3, 2, 1);
 }
 
+static duet_var *joined(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *const vars[] = {duet_narrow(t, b, -1, 1, 2), a, duet_narrow(t, a, 2, 0, 1)};
+    return duet_cat(t, vars, 3, -1);
+}
+
 /* The same operand as both, and a chain: x (x + b) - b. */
 static duet_var *chain(duet_tape *t, duet_var *a, duet_var *b) {
     return duet_subtract(t, duet_multiply(t, a, duet_add(t, a, b)), b);
@@ -98,6 +103,7 @@ static const struct {
     {"reshape", reshaped, 4, {2, 3, 2, 2}, 2, {2, 3}},
     {"max_pool2d_padded of a pad", padded_max, 4, {1, 2, 5, 4}, 0, {0}},
     {"avg_pool2d_padded", padded_mean, 4, {1, 2, 5, 4}, 0, {0}},
+    {"cat of narrows", joined, 3, {2, 3, 4}, 3, {2, 3, 5}},
     {"adaptive_max_pool2d", adaptive_max, 4, {1, 2, 5, 4}, 0, {0}},
     {"adaptive_max_pool2d, more out than in", adaptive_max, 4, {2, 2, 2, 3}, 0, {0}},
 };

@@ -287,6 +287,26 @@ Test(cuda_index, pads_equal_the_reference, .timeout = 60) {
         }
 }
 
+Test(cuda_index, cat_equals_the_reference, .timeout = 60) {
+    static const int shapes[][4] = {/* n k l i */ {3, 7, 1, 9}, {0, 1, 1, 2}, {17, 1, 30, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int g = 0; g < ODD_GRIDS; g++) {
+            struct heap heap = {0};
+            const int *s = shapes[i];
+            struct tensor a = tensor_random(&heap, 1, 4, s[0], 3, s[1], s[3]),
+                          b = tensor_random(&heap, 2, 4, s[0], 3, s[2], s[3]),
+                          y = tensor_new(&heap, DTYPE_F32, 4, s[0], 3, s[1] + s[2], s[3]);
+            struct op_args want = {.in = {a, b}, .out = {y}}, got = want;
+            struct cat c;
+            got.out[0] = tensor_like(&heap, &y);
+            host_reference_kernels[OP_CAT](&want);
+            cr_assert(cat_of(&got, &c));
+            RUN_THREADS(k_cat, &c, odd_grids[g]);
+            expect_same(&got.out[0], &want.out[0], "cat", (int)i);
+            heap_free(&heap);
+        }
+}
+
 /* --- logs --- */
 
 Test(cuda_index, loss_sum_has_the_hosts_bits, .timeout = 60) {

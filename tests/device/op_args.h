@@ -179,6 +179,10 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 2, 50, 9, 0, 0);
         break;
+    case OP_CAT:
+        a.in[0] = F(0, 4, N, 3, 9, 8), a.in[1] = F(1, 4, N, 3, 2, 8);
+        a.out[0] = F(4, 4, N, 3, 11, 8);
+        break;
     case OP_PAD:
         a.in[0] = F(0, 4, N, 3, 9, 8), a.out[0] = F(4, 4, N, 3, 12, 7);
         a.p.pad = (struct pad_args){2, -3, 0.5f};

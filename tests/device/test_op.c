@@ -113,6 +113,7 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
     REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
     REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
+    REFUSE(OP_CAT, a.out[0] = F(4, 4, N, 3, 9, 8), "y is as long as a alone");
     REFUSE(OP_PAD, a.p.pad.top = 12, "x lies below y");
     REFUSE(OP_PAD, a.p.pad.top = -9, "x lies above y");
     REFUSE(OP_PAD, a.p.pad.left = 7, "x lies to the right of y");

@@ -36,6 +36,10 @@ for i, (n, c, h, w, size, stride, padding, ceil) in enumerate(PADDED):
     text += facts(f"max_pool_{i}", lambda x: torch.nn.functional.max_pool2d(x, size, stride, padding, ceil_mode=bool(ceil)),
                   (n, c, h, w))
 text += facts("avg_pool", lambda x: torch.nn.functional.avg_pool2d(x, 3, 2, 1), (1, 2, 7, 6))
+text += facts("narrow", lambda x: x.narrow(2, 1, 2), (2, 3, 4, 2))
+text += facts("narrow_last", lambda x: x.narrow(-1, 2, 3), (2, 3, 6))
+text += facts("cat", lambda x: torch.cat((x, x.narrow(1, 1, 2), x[:, :1], x), 1), (2, 3, 2, 2))
+text += facts("cat_last", lambda x: torch.cat((x.narrow(-1, 3, 1), x), -1), (2, 3, 4))
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
 text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
 text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))

@@ -1,6 +1,6 @@
-/* Adaptive and padded pools, pads, dropout2d and softmax on the tape: PyTorch's numbers, and equal
- * bits however many devices share the virtual devices. (Gradients against central differences:
- * tests/device/test_kernels_gradient.c, tests/api/test_differences.c.) */
+/* Adaptive and padded pools, pads, parts of samples, dropout2d and softmax on the tape: PyTorch's
+ * numbers, and equal bits however many devices share the virtual devices. (Gradients against
+ * central differences: tests/device/test_kernels_gradient.c, tests/api/test_differences.c.) */
 #include "base/philox.h"
 #include "tests/golden/functions.h"
 #include "tests/nn/step.h"
@@ -37,6 +37,22 @@ static struct var *max_pool(struct tape *t, struct var *x, const int *p) {
 
 static struct var *avg_pool(struct tape *t, struct var *x, const int *p) {
     return avg_pool2d_padded(t, x, p[0], p[1], p[2]);
+}
+
+/* p: the dimension, where it starts, how long it is */
+static struct var *part(struct tape *t, struct var *x, const int *p) {
+    return narrow(t, x, p[0], p[1], p[2]);
+}
+
+static struct var *four_parts(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    struct var *const vars[] = {x, narrow(t, x, 1, 1, 2), narrow(t, x, 1, 0, 1), x};
+    return cat(t, vars, 4, 1);
+}
+
+static struct var *two_parts(struct tape *t, struct var *x, const int *p) {
+    (void)p;
+    return cat(t, (struct var *[]){narrow(t, x, 2, 3, 1), x}, 2, 2);
 }
 
 static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
@@ -138,6 +154,10 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
     GOLDEN("no window in the padding", 4, ((int[]){1, 1, 6, 5}), max_pool, ((int[]){2, 3, 1, 1}), 1,
            max_pool_3);
     GOLDEN("padded means", 4, ((int[]){1, 2, 7, 6}), avg_pool, ((int[]){3, 2, 1}), 1, avg_pool);
+    GOLDEN("narrow", 4, ((int[]){2, 3, 4, 2}), part, ((int[]){2, 1, 2}), 1, narrow);
+    GOLDEN("narrow, last", 3, ((int[]){2, 3, 6}), part, ((int[]){2, 2, 3}), 1, narrow_last);
+    GOLDEN("cat", 4, ((int[]){2, 3, 2, 2}), four_parts, NULL, 1, cat);
+    GOLDEN("cat, last", 3, ((int[]){2, 3, 4}), two_parts, NULL, 1, cat_last);
     GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
     GOLDEN("softmax of 4 dimensions", 4, ((int[]){2, 3, 2, 4}), softmax_of, NULL, 8, softmax_4d);
     GOLDEN("log_softmax of 3", 3, ((int[]){2, 3, 4}), log_softmax_of, NULL, 8, log_softmax_3d);
@@ -191,6 +211,8 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("adaptive max", 4, (int[]){0, 3, 7, 4}, adaptive_max, (int[]){3, 3}, 27);
     check_bits("padded max", 4, (int[]){0, 3, 7, 4}, max_pool, (int[]){3, 2, 1, 1}, 36);
     check_bits("padded mean", 4, (int[]){0, 3, 7, 4}, avg_pool, (int[]){3, 2, 1}, 24);
+    check_bits("narrow", 4, (int[]){0, 3, 7, 4}, part, (int[]){2, 3, 2}, 24);
+    check_bits("cat", 4, (int[]){0, 3, 3, 2}, four_parts, NULL, 54);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
     check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
     check_bits("softmax of rows", 3, (int[]){0, 3, 7}, softmax_of, NULL, 21);

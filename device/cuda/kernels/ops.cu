@@ -49,7 +49,8 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_ADAPTIVE_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_MAX_POOL_BACKWARD:
-    case OP_PAD: return enqueue_pool(stream, op, args);
+    case OP_PAD:
+    case OP_CAT: return enqueue_pool(stream, op, args);
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:

@@ -1,5 +1,6 @@
 /* A margin around a picture, or with negative sides a picture cut smaller: a thread owns one pixel
- * of y, and asks whether x has one there. */
+ * of y, and asks whether x has one there. And parts of samples one behind the other: it asks which
+ * of the two has its element. */
 #ifndef DEVICE_CUDA_KERNELS_PAD_H
 #define DEVICE_CUDA_KERNELS_PAD_H
 
@@ -39,6 +40,37 @@ DUET_HD void k_pad(const struct pad *p, struct place at) {
         p->y[i] = h >= 0 && h < p->height && w >= 0 && w < p->width
                       ? p->x[(plane * (size_t)p->height + (size_t)h) * (size_t)p->width + (size_t)w]
                       : p->value;
+    }
+}
+
+/* y is (parts, of_a + of_b): of_a elements of a, then of_b of b. */
+struct cat {
+    const float *a, *b;
+    float *y;
+    uint32_t count, of_a, of_b; /* count: elements of y, below 2^31 */
+    struct divider by_part;
+};
+
+/* Returns 0 if there are too many elements for the index arithmetic. */
+static inline int cat_of(const struct op_args *args, struct cat *cat) {
+    const struct tensor *a = &args->in[0], *b = &args->in[1], *y = &args->out[0];
+    struct cat made = ZEROED;
+    *cat = made;
+    if (tensor_count(y) >= (size_t)1 << 31) return 0;
+    made.a = tensor_f32(a), made.b = tensor_f32(b), made.y = tensor_f32(y);
+    made.count = (uint32_t)tensor_count(y);
+    made.of_a = (uint32_t)(a->dims[2] * a->dims[3]);
+    made.of_b = (uint32_t)(b->dims[2] * b->dims[3]);
+    made.by_part = divider_of(made.of_a + made.of_b);
+    *cat = made;
+    return 1;
+}
+
+DUET_HD void k_cat(const struct cat *c, struct place at) {
+    for (size_t i = place_first(at); i < c->count; i += place_stride(at)) {
+        uint32_t k;
+        const size_t part = divide(c->by_part, (uint32_t)i, &k);
+        c->y[i] = k < c->of_a ? c->a[part * c->of_a + k] : c->b[part * c->of_b + (k - c->of_a)];
     }
 }
 

@@ -21,6 +21,7 @@ THREAD_KERNEL(adaptive_avg_pool_backward, struct pool, SIMPLE_THREADS, POOL_BLOC
 THREAD_KERNEL(adaptive_max_pool_forward, struct pool, SIMPLE_THREADS, POOL_BLOCKS)
 THREAD_KERNEL(adaptive_max_pool_backward, struct pool, SIMPLE_THREADS)
 THREAD_KERNEL(pad, struct pad, SIMPLE_THREADS)
+THREAD_KERNEL(cat, struct cat, SIMPLE_THREADS)
 
 static const struct op_kernel kernels[] = {
     {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
@@ -43,8 +44,8 @@ static const struct op_kernel kernels_2x2[] = {
 
 const void *pool_kernel(int i) {
     const int count = sizeof kernels / sizeof *kernels;
-    if (i == 0) return DUET_KERNEL(pad);
-    i--;
+    if (i < 2) return i == 0 ? DUET_KERNEL(pad) : DUET_KERNEL(cat);
+    i -= 2;
     return i < count ? kernel_at(kernels, i) : kernel_at(kernels_2x2, i - count);
 }
 
@@ -59,9 +60,17 @@ static int enqueue_pad(struct cuda_stream *stream, const struct op_args *args) {
     return OK;
 }
 
+static int enqueue_cat(struct cuda_stream *stream, const struct op_args *args) {
+    struct cat c;
+    if (!cat_of(args, &c)) return too_large(OP_CAT);
+    enqueue(stream, DUET_KERNEL(cat), grid_for(c.count, SIMPLE_THREADS), SIMPLE_THREADS, &c);
+    return OK;
+}
+
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct pool p;
     if (op == OP_PAD) return enqueue_pad(stream, args);
+    if (op == OP_CAT) return enqueue_cat(stream, args);
     if (!pool_of(op, args, &p)) return too_large(op);
     const void *kernel = pool_is_2x2(&p) ? kernel_of(kernels_2x2, op) : kernel_of(kernels, op);
     enqueue(stream, kernel, grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);

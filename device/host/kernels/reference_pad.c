@@ -1,6 +1,7 @@
 /* A margin around a picture, or with negative sides a picture cut smaller: what of y lies over x is
- * copied row by row, the rest gets the value. In N16 a pixel is a vector of 16 samples, so there is
- * nothing to gain from a faster kernel beside this one. */
+ * copied row by row, the rest gets the value. And parts of samples one behind the other. These move
+ * memory in large pieces, in N16 vectors of 16 samples, so there is nothing to gain from faster
+ * kernels beside them. */
 #include "device/host/kernels/reference.h"
 
 #include <string.h>
@@ -36,5 +37,18 @@ void reference_pad(const struct op_args *a) {
             fill(row + (size_t)(left + both) * pixel, (size_t)(y->dims[3] - left - both) * pixel,
                  p.value);
         }
+    }
+}
+
+void reference_cat(const struct op_args *args) {
+    const struct tensor *a = &args->in[0], *b = &args->in[1];
+    int n16 = a->layout == LAYOUT_N16;
+    size_t of_k = (size_t)a->dims[3] * (n16 ? GROUP : 1), of_a = (size_t)a->dims[2] * of_k,
+           of_b = (size_t)b->dims[2] * of_k,
+           parts = (size_t)(n16 ? a->groups : a->dims[0]) * (size_t)a->dims[1];
+    float *y = tensor_f32(&args->out[0]);
+    for (size_t i = 0; i < parts; i++, y += of_a + of_b) {
+        memcpy(y, tensor_f32(a) + i * of_a, of_a * sizeof(float));
+        memcpy(y + of_a, tensor_f32(b) + i * of_b, of_b * sizeof(float));
     }
 }

@@ -1,0 +1,130 @@
+/* torch.cat and torch.narrow over any dimension but that of samples: parts of each sample one
+ * behind the other, and a part of each sample. In layout N16 as well.
+ *
+ * Whatever the shape, x is seen as (N, O, L, I): dimension `dim` has L places, and O and I are the
+ * sizes before and behind it. Then a part is a picture of which rows are cut off. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+static int product(const int *dims, int first, int end) {
+    int count = 1;
+    for (int i = first; i < end; i++)
+        count *= dims[i];
+    return count;
+}
+
+static struct tensor seen_by(const struct tensor *x, int dim) {
+    struct tensor seen = *x;
+    seen.rank = 4;
+    seen.dims[1] = product(x->dims, 1, dim);
+    seen.dims[2] = x->dims[dim];
+    seen.dims[3] = product(x->dims, dim + 1, x->rank);
+    return seen;
+}
+
+/* ---- narrow ---- */
+
+struct var *narrow(struct tape *t, struct var *x, int dim, int start, int length) {
+    if (tape_stuck(t, x)) return NULL;
+    int dims[MAX_RANK], rank = x->value.rank, size = x->value.dims[dim];
+    if (start < 0 || length < 1 || start > size - length) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "narrow: start (%d) + length (%d) exceeds dimension size (%d): check the "
+                          "model",
+                          start, length, size));
+        return NULL;
+    }
+    const struct tensor seen = seen_by(&x->value, dim);
+    memcpy(dims, x->value.dims, sizeof dims);
+    dims[dim] = length;
+    const int last = dim == rank - 1; /* then rows of one element would be slow to copy */
+    const struct pad_sides cut = last ? (struct pad_sides){-start, start + length - size, 0, 0}
+                                      : (struct pad_sides){0, 0, -start, start + length - size};
+    x = tape_view(t, x, 4, last ? (int[]){seen.dims[0], 1, seen.dims[1], size} : seen.dims);
+    x = x ? pad2d(t, x, cut, 0) : NULL;
+    return x ? tape_view(t, x, rank, dims) : NULL;
+}
+
+/* ---- cat ---- */
+
+/* The rows of dy that are x's: those behind the first `before`. */
+static int cat_gradient(struct tape *t, struct node *n, struct var *x, int dim, int before) {
+    if (!x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, x);
+    struct op_args args = {.in[0] = seen_by(&n->y->grad, dim), .out[0] = seen_by(&dx, dim)};
+    args.p.pad.top = -before;
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, OP_PAD, &args));
+    return grad_done(t, x, &dx);
+}
+
+static int cat_backward(struct tape *t, struct node *n) {
+    const struct tensor *a = &n->x->value;
+    int dim = a->rank - 1; /* the one in which a and y differ */
+    while (a->dims[dim] == n->y->value.dims[dim])
+        dim--;
+    CHECK(cat_gradient(t, n, n->x, dim, 0));
+    return cat_gradient(t, n, n->x2, dim, a->dims[dim]);
+}
+
+static struct var *cat_two(struct tape *t, struct var *a, struct var *b, int dim) {
+    if (!a || !b) return NULL;
+    int dims[MAX_RANK];
+    memcpy(dims, a->value.dims, sizeof dims);
+    dims[dim] += b->value.dims[dim];
+    struct tensor y = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, dims);
+    struct node node = {.backward = cat_backward, .x = a, .x2 = b};
+    node.args = (struct op_args){.in = {seen_by(&a->value, dim), seen_by(&b->value, dim)},
+                                 .out[0] = seen_by(&y, dim)};
+    if (t->error || tape_fail(t, launch(t->stream, OP_CAT, &node.args))) return NULL;
+    node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* Halves first, so that of n operands each is copied about log2(n) times and not n times. */
+static struct var *cat_halves(struct tape *t, struct var *const *x, int count, int dim) {
+    if (count == 1) return x[0];
+    return cat_two(t, cat_halves(t, x, count / 2, dim),
+                   cat_halves(t, x + count / 2, count - count / 2, dim), dim);
+}
+
+/* ERR_USAGE: operand i does not suit operand 0, or the result would be too large. */
+static int check_operand(const struct tensor *first, const struct tensor *x, int i, int dim,
+                         int64_t *length) {
+    for (int d = 0; d < first->rank && x->rank == first->rank; d++)
+        if (d != dim && x->dims[d] != first->dims[d])
+            return fail(ERR_USAGE,
+                        "cat: Sizes of tensors must match except in dimension %d. Expected size %d "
+                        "but got size %d for tensor number %d in the list: check the model",
+                        dim, first->dims[d], x->dims[d], i);
+    if (x->rank != first->rank)
+        return fail(ERR_USAGE, "cat: a tensor of rank %d and one of rank %d: check the model",
+                    first->rank, x->rank);
+    *length += x->dims[dim];
+    int64_t others =
+        first->dims[0] ? first->dims[0] : 1; /* of a batch of one where there is none */
+    for (int d = 1; d < first->rank; d++)
+        if (d != dim) others *= first->dims[d];
+    if (*length <= INT32_MAX / others) return OK;
+    return fail(ERR_USAGE, "cat: %lld x %lld elements: a tensor has at most 2^31 - 1",
+                (long long)others, (long long)*length);
+}
+
+struct var *cat(struct tape *t, struct var *const *vars, int count, int dim) {
+    struct var *x[MAX_CAT];
+    int64_t length = 0;
+    int mixed = 0;
+    for (int i = 0; i < count; i++) {
+        if (tape_stuck(t, vars[i]) ||
+            tape_fail(t, check_operand(&vars[0]->value, &vars[i]->value, i, dim, &length)))
+            return NULL;
+        mixed |= vars[i]->value.layout != vars[0]->value.layout;
+    }
+    for (int i = 0; i < count; i++) {
+        x[i] = mixed ? to_device_layout(t, vars[i]) : vars[i];
+        if (!x[i]) return NULL;
+    }
+    return cat_halves(t, x, count, dim);
+}
