@@ -57,6 +57,7 @@ struct executor_call {
     void *output;
     int past_caches;    /* 1: what is copied to OUTPUT goes to memory past the caches */
     uint64_t signature; /* of short calls: a number that calls which differ do not share */
+    uint64_t more;      /* of messages: what goes with them beside the signature */
 };
 
 struct executor; /* an executor's own state: of one rank, for one object */

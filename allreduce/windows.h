@@ -48,6 +48,7 @@ struct window_request {
     size_t stride; /* elements from one block of INPUT or OUTPUT to the next, at least count */
     size_t window; /* elements of a window; of SEND: of one mailbox, which `scratch` holds n of */
     size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
+    size_t head;   /* SEND: elements of each place of a mailbox before those of its piece */
     /* Not 0: a short call, through slots (plans/slots.c), of half so many as each rank has. `what`
      * is then no SEND, and of the allreduces it is oneshot; `window` counts the elements of a slot,
      * which hold the call's INPUT of a rank; stride is count. */

@@ -51,7 +51,10 @@ _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
 static const int64_t SPIN_NS = 5000;       /* as long as a sleep and a wake-up take */
 static const int64_t SHORT_SPIN_NS = 1000; /* where yielding comes before sleeping */
-enum { SPINS_PER_CLOCK = 16 };             /* looks at the flag between two looks at the clock */
+enum {
+    SPINS_PER_CLOCK = 16, /* looks at the flag between two looks at the clock */
+    SPINS_AT_FIRST = 32   /* and before the first one: two ranks that answer each other need less */
+};
 
 static int reached(const struct comm_flag *flag, uint64_t epoch) {
     return __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch;
@@ -65,14 +68,19 @@ static void pause_briefly(void) {
 #endif
 }
 
+static int look(const struct comm_flag *flag, uint64_t epoch, int times) {
+    for (int i = 0; i < times; i++) {
+        if (reached(flag, epoch)) return 1;
+        pause_briefly();
+    }
+    return 0;
+}
+
 static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
     int64_t end = now_ns() + ns;
-    do {
-        for (int i = 0; i < SPINS_PER_CLOCK; i++) {
-            if (reached(flag, epoch)) return 1;
-            pause_briefly();
-        }
-    } while (now_ns() < end);
+    do
+        if (look(flag, epoch, SPINS_PER_CLOCK)) return 1;
+    while (now_ns() < end);
     return 0;
 }
 
@@ -83,11 +91,8 @@ static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_
                         const struct comm_wait_reason *reason) {
     int64_t end = now_ns() + reason->spin_ns;
     do {
-        if (!comm->spin && !shares_core(comm, reason->peer))
-            for (int i = 0; i < SPINS_PER_CLOCK; i++) {
-                if (reached(flag, epoch)) return 1;
-                pause_briefly();
-            }
+        if (!comm->spin && !shares_core(comm, reason->peer) && look(flag, epoch, SPINS_PER_CLOCK))
+            return 1;
         sched_yield();
         if (reached(flag, epoch)) return 1;
     } while (now_ns() < end);
@@ -121,7 +126,8 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
 
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,
                    const struct comm_wait_reason *reason) {
-    if (reached(flag, epoch)) return OK; /* the common case, without reading the clock */
+    /* The common cases, without reading the clock. */
+    if (reached(flag, epoch) || (comm->spin && look(flag, epoch, SPINS_AT_FIRST))) return OK;
     struct wait wait;
     wait_start(&wait, comm, reason);
     wait.epoch = &flag->epoch;

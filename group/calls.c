@@ -87,7 +87,8 @@ struct window_request request_of(const struct group *g, const struct group_call 
     q.config.slice = g->memory.sizes.window / 4 / bytes;
     q.config.scratch = g->memory.sizes.half / bytes;
     if (call->what == WINDOW_SEND) {
-        q.window = g->memory.sizes.mail / bytes;
+        q.window = group_mailbox_bytes(&g->memory.sizes) / bytes;
+        q.head = MAIL_HEAD / bytes;
         q.root = call->receive ? call->peer : g->rank;
         q.peer = call->receive ? g->rank : call->peer;
     }
@@ -191,7 +192,9 @@ int run_parts(struct runner *runner, struct work *work) {
             .how = call->how,
             .past_caches = past_caches,
             .input = call->input ? (const char *)call->input + at : NULL,
-            .output = call->output ? (char *)call->output + at : NULL};
+            .output = call->output ? (char *)call->output + at : NULL,
+            .signature = call->count,
+            .more = (uint64_t)call->tag << 32 | call->how.type};
         CHECK(host_execute(&runner->ranks, &part));
     }
     return OK;

@@ -103,7 +103,7 @@ static int open_group(struct group *g, const struct agreement *a) {
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_TAKEN * g->n + r], MAIL_PIECES);
-    return runner_open(&g->collectives, g, 0);
+    return runner_open(&g->collectives, g, RUNS_COLLECTIVES);
 }
 
 /* A rank that is no member takes part in the making alone. */

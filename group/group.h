@@ -49,6 +49,10 @@ struct group_sizes {
     uint32_t caches; /* for the tensors of all ranks in a call; 0: most of the last one */
 };
 struct group_sizes group_sizes_default(void); /* 512, 256, 128, 16 KiB, 0 */
+
+/* Bytes of a mailbox with all that belongs to it: each of its places begins with a head. */
+enum { MAIL_HEAD = 32 };
+size_t group_mailbox_bytes(const struct group_sizes *sizes);
 int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes);
 
 /* Collective over `world`, whose every rank gives the same list: n different ranks of `world`, in

@@ -25,7 +25,7 @@ int find_lane(struct runner **out, struct group *g, int source, int tag) {
         if (lane->source == source && lane->tag == tag) return *out = lane->runner, OK;
     struct mail_lane *lane = calloc(1, sizeof *lane);
     if (!lane) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    int code = runner_open(&lane->runner, g, 1);
+    int code = runner_open(&lane->runner, g, RUNS_RECEIVES);
     if (code) {
         free(lane);
         return code;
@@ -146,9 +146,9 @@ static int take_for_others(struct runner *runner, struct work *work, const struc
         free(message);
         return code;
     }
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     put_last(g, message);
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
     return OK;
 }
 
@@ -156,40 +156,45 @@ static int take_for_others(struct runner *runner, struct work *work, const struc
 static int take_first(struct runner *runner, struct work *work, int from, int *taken) {
     struct group *g = work->group;
     uint64_t base = g->received[from]; /* only who has its turn changes it */
-    CHECK(wait_on(runner, mail_flag(g, PLAN_SENT, from), base + 1, from));
-    const struct mail_head head = *mail_head_of(g, from, g->rank, base);
+    struct host_slot *slot = mail_slot(g, from, base);
+    CHECK(wait_on(runner, (struct comm_flag *)slot, base + 1, from));
+    const struct mail_head head = {slot->signature, (uint32_t)slot->more,
+                                   (int32_t)(slot->more >> 32)};
     *taken = wants(&work->call, from, head.tag);
     int code = *taken ? take_wanted(runner, work, &head, from, base)
                       : take_for_others(runner, work, &head, from, base);
     if (*taken) work->source = from;
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     g->received[from] = base + mail_pieces(g, head.count, (enum element_type)head.type);
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
     return code;
 }
 
 /* ---- whose turn it is ---- */
 
+static int has_come(const struct group *g, int from) {
+    uint64_t next = g->received[from];
+    return __atomic_load_n(&mail_slot(g, from, next)->epoch, __ATOMIC_ACQUIRE) > next;
+}
+
 /* A row whose turn this work may have now, -1: none; or a message of the stash. */
 static int find_row(struct group *g, const struct group_call *call, struct stashed **stashed) {
     int row = -1;
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     *stashed = unstash(g, call);
     for (int r = 0; r < g->n && row < 0 && !*stashed; r++) {
         if (r == g->rank || g->taking[r]) continue;
-        uint64_t sent = __atomic_load_n(&mail_flag(g, PLAN_SENT, r)->epoch, __ATOMIC_ACQUIRE);
-        if (call->peer == ANY_SOURCE ? sent > g->received[r] && !g->pending[r] : call->peer == r)
-            row = r;
+        if (call->peer == ANY_SOURCE ? has_come(g, r) && !g->pending[r] : call->peer == r) row = r;
     }
     if (row >= 0) g->taking[row] = 1;
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
     return row;
 }
 
 static void leave_row(struct group *g, int row) {
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     g->taking[row] = 0;
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
 }
 
 static int copy_stashed(struct work *work, struct stashed *message) {
@@ -218,7 +223,7 @@ static int receive(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     struct comm *comm = g->job->comm;
     double limit = g->timeout_s > 0 ? g->timeout_s : comm_timeout_s(comm);
-    int64_t start = now_ns(), pause = 2000;
+    int64_t start = 0, pause = 2000;
     for (int taken = 0; !taken;) {
         struct stashed *stashed;
         int row = find_row(g, &work->call, &stashed);
@@ -230,6 +235,7 @@ static int receive(struct runner *runner, struct work *work) {
             continue;
         }
         CHECK(comm_check(comm));
+        if (!start) start = now_ns();
         if ((double)(now_ns() - start) * 1e-9 > limit) return nothing_came(work, limit);
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 200000) pause += pause / 4;
@@ -241,8 +247,8 @@ int receive_message(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     int from = work->call.peer, code = receive(runner, work);
     if (from == ANY_SOURCE) return code;
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     g->pending[from]--;
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
     return code;
 }

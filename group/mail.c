@@ -4,38 +4,71 @@
 #include "base/error.h"
 #include "group/state.h"
 
+static size_t place_bytes(const struct group *g) {
+    return group_mailbox_bytes(&g->memory.sizes) / MAIL_PIECES;
+}
+
 uint64_t mail_pieces(const struct group *g, size_t count, enum element_type type) {
-    size_t piece = g->memory.sizes.mail / MAIL_PIECES / element_bytes(type);
-    return count ? (count + piece - 1) / piece : 1;
+    size_t piece = (place_bytes(g) - MAIL_HEAD) / element_bytes(type);
+    return count > piece ? (count + piece - 1) / piece : 1;
 }
 
-struct comm_flag *mail_flag(const struct group *g, int kind, int writer) {
-    return &g->memory.flags[g->rank][kind * g->n + writer];
+struct host_slot *mail_slot(const struct group *g, int sender, uint64_t number) {
+    char *box =
+        (char *)g->memory.mail[sender] + (size_t)g->rank * group_mailbox_bytes(&g->memory.sizes);
+    return (struct host_slot *)(box + number % MAIL_PIECES * place_bytes(g));
 }
 
-struct mail_head *mail_head_of(const struct group *g, int sender, int receiver, uint64_t first) {
-    return &g->memory.heads[sender][receiver * MAIL_PIECES + (int)(first % MAIL_PIECES)];
+static struct kept_message *kept_of(struct group *g, const struct group_call *call, size_t first) {
+    size_t kind = call->count * 37 + (size_t)call->peer * 13 + (size_t)call->how.type * 5;
+    return &g->kept[(kind * 8 + first * 2 + (call->receive != 0)) % KEPT_MESSAGES];
+}
+
+static int is_kept(const struct kept_message *kept, const struct group_call *call, size_t first) {
+    return kept->plan && kept->count == call->count && kept->peer == call->peer &&
+           kept->receive == call->receive && kept->type == call->how.type && kept->first == first;
+}
+
+static void keep(struct kept_message *kept, const struct work *work, size_t first) {
+    const struct group_call *call = &work->call;
+    if (kept->plan) kept->plan->users--;
+    work->last->users++;
+    *kept = (struct kept_message){.count = call->count,
+                                  .first = first,
+                                  .peer = call->peer,
+                                  .receive = call->receive,
+                                  .type = call->how.type,
+                                  .plan = work->last};
 }
 
 /* work->base is set. */
 static int plan_message(struct work *work) {
-    struct window_request q = request_of(work->group, &work->call);
-    size_t count = work->call.count;
-    q.first = work->base % MAIL_PIECES;
+    struct group *g = work->group;
+    size_t count = work->call.count, first = work->base % MAIL_PIECES;
+    struct kept_message *kept = kept_of(g, &work->call, first);
+    work->parts = 1;
+    if (is_kept(kept, &work->call, first)) {
+        work->last = kept->plan;
+        work->last->users++;
+        return OK;
+    }
+    struct window_request q = request_of(g, &work->call);
+    q.first = first;
     work->longest = window_longest(&q);
-    work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
+    if (count > work->longest) work->parts = (count + work->longest - 1) / work->longest;
     q.count = count - (work->parts - 1) * work->longest;
-    CHECK(take_plan(work->group, &q, &work->last));
+    CHECK(take_plan(g, &q, &work->last));
+    if (work->last->plan.epochs == 1 && work->parts == 1) keep(kept, work, first);
     if (work->parts == 1) return OK;
     q.count = work->longest;
-    return take_plan(work->group, &q, &work->full);
+    return take_plan(g, &q, &work->full);
 }
 
 static int begin_send(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;
     int to = call->peer;
-    if (!g->sends[to]) CHECK(runner_open(&g->sends[to], g, 1));
+    if (!g->sends[to]) CHECK(runner_open(&g->sends[to], g, RUNS_SENDS));
     *runner = g->sends[to];
     work->base = g->sent[to];
     g->sent[to] += mail_pieces(g, call->count, call->how.type);
@@ -47,14 +80,14 @@ static int begin_receive(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;
     int from = call->peer;
-    CHECK(find_lane(runner, g, from, call->tag));
+    if (!*runner) CHECK(find_lane(runner, g, from, call->tag));
     if (from == ANY_SOURCE) return OK;
-    pthread_mutex_lock(&g->mail_lock);
+    lock_mail(g);
     if (!g->pending[from]) g->expected[from] = g->received[from];
     g->pending[from]++;
     work->base = g->expected[from];
     g->expected[from] += mail_pieces(g, call->count, call->how.type);
-    pthread_mutex_unlock(&g->mail_lock);
+    unlock_mail(g);
     return plan_message(work);
 }
 
@@ -63,15 +96,6 @@ int begin_message(struct work *work, struct runner **runner) {
     return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
 }
 
-static int send_message(struct runner *runner, struct work *work) {
-    const struct group *g = work->group;
-    const struct group_call *call = &work->call;
-    CHECK(wait_on(runner, mail_flag(g, PLAN_TAKEN, call->peer), work->base + 1, call->peer));
-    *mail_head_of(g, g->rank, call->peer, work->base) =
-        (struct mail_head){call->count, call->how.type, call->tag};
-    return run_parts(runner, work);
-}
-
 int run_message(struct runner *runner, struct work *work) {
-    return work->call.receive ? receive_message(runner, work) : send_message(runner, work);
+    return work->call.receive ? receive_message(runner, work) : run_parts(runner, work);
 }

@@ -1,8 +1,8 @@
 /* The memory that the ranks of a group share: one memfd, which member 0 makes and whose descriptor
  * goes to all. It has no name and is gone with the last rank that maps it.
  *
- *     announcements of all | of each rank: flags, heads of messages, window, two halves of scratch,
- *                            a mailbox for each other rank, tallies, slots of short calls
+ *     announcements of all | of each rank: flags, window, two halves of scratch, a mailbox for each
+ *                            other rank, tallies, slots of short calls
  *
  * It is taken from the machine page by page as it is used: a mailbox between two ranks that never
  * talk costs nothing. */
@@ -19,6 +19,13 @@
 
 enum { PAGE = 4096, LINE = 64 };
 
+_Static_assert(sizeof(struct host_slot) == MAIL_HEAD, "windows.h, request.head");
+
+/* A place begins with a cache line, which holds the head and the first elements of the piece. */
+size_t group_mailbox_bytes(const struct group_sizes *sizes) {
+    return sizes->mail + MAIL_PIECES * LINE;
+}
+
 static size_t pages(size_t bytes) {
     return (bytes + PAGE - 1) / PAGE * PAGE;
 }
@@ -34,14 +41,12 @@ static size_t lay_out(struct shared_memory *m, int n, char *start) {
     for (int r = 0; r < n; r++) {
         m->flags[r] = (void *)(start + at);
         at += pages(host_flags_bytes(n));
-        m->heads[r] = (void *)(start + at);
-        at += pages(ranks * MAIL_PIECES * sizeof *m->heads[r]);
         m->window[r] = (void *)(start + at);
         at += pages(m->sizes.window);
         m->scratch[r] = (void *)(start + at);
         at += pages(2 * (size_t)m->sizes.half);
         m->mail[r] = (void *)(start + at);
-        at += pages(ranks * m->sizes.mail);
+        at += pages(ranks * group_mailbox_bytes(&m->sizes));
         m->tallies[r] = (void *)(start + at);
         at += pages(TALLIES * sizeof *m->tallies[r]);
         m->slots[r] = (void *)(start + at + sizeof(struct host_slot));

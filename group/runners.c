@@ -38,6 +38,7 @@ static int slot_differs(void *context, int peer) {
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;
+    if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
     struct comm_wait_reason reason = {
         .collective = work->call.receive ? "recv" : allreduce_algorithm_name(work->call.what),
         .bucket = -1,
@@ -57,7 +58,7 @@ static int wait_for_plan(void *context, struct comm_flag *flag, uint64_t epoch,
     return wait_on(context, flag, epoch, reason->peer);
 }
 
-int runner_open(struct runner **out, struct group *g, int mail) {
+int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     struct runner *runner = *out = calloc(1, sizeof *runner);
     if (!runner) return fail(ERR_MEMORY, "process group: no host memory: free some");
     runner->group = g;
@@ -67,8 +68,11 @@ int runner_open(struct runner **out, struct group *g, int mail) {
                                                 .half = g->memory.sizes.half / sizeof(float)};
     for (int r = 0; r < g->n; r++) {
         runner->ranks.flags[r] = g->memory.flags[r];
-        runner->ranks.all.scratch[r] = mail ? g->memory.mail[r] : g->memory.scratch[r];
+        runner->ranks.all.scratch[r] =
+            kind == RUNS_COLLECTIVES ? g->memory.scratch[r] : g->memory.mail[r];
     }
+    runner->kind = kind;
+    if (kind == RUNS_SENDS) runner->ranks.taken = &runner->taken;
     runner->ranks.wait = wait_for_plan;
     runner->ranks.wait_context = runner;
     runner->slots = runner->ranks;
@@ -117,6 +121,8 @@ static void *runner_main(void *argument) {
 }
 
 static int start_thread(struct runner *runner) {
+    struct group *g = runner->group;
+    if (runner->kind == RUNS_RECEIVES && !g->lane_threads) g->lane_threads = 1;
     int error = thread_start(&runner->thread, runner_main, runner);
     if (error) return fail_system(error, "process group: a thread for calls under way");
     runner->threaded = 1;

@@ -16,7 +16,7 @@ struct membership {
     int local_rank;
 };
 
-/* What the sender writes about a message before its first piece. */
+/* What goes with each piece of a message: executor_call.signature and .more. */
 struct mail_head {
     uint64_t count;
     uint32_t type;
@@ -47,7 +47,6 @@ struct shared_memory {
     size_t bytes;
     struct announcement (*announced)[ANNOUNCED]; /* [n] */
     struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
-    struct mail_head *heads[MAX_DEVICES];        /* rank r's: [receiver][MAIL_PIECES] */
     float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
     struct tally *tallies[MAX_DEVICES]; /* rank r's: [TALLIES] */
     float *slots[MAX_DEVICES];          /* rank r's: where the elements of its first slot begin */
@@ -93,6 +92,15 @@ struct short_call {
     int users; /* works that use it, and the group while it keeps it */
 };
 
+/* The plans of messages of one piece, for each place of the mailbox. */
+enum { KEPT_MESSAGES = 64 };
+struct kept_message {
+    size_t count, first;
+    int peer, receive;
+    enum element_type type;
+    struct group_plan *plan; /* NULL: nothing is kept here */
+};
+
 /* ---- works and who runs them ---- */
 
 struct work {
@@ -114,14 +122,18 @@ struct work {
     struct work *next;
 };
 
+enum runner_kind { RUNS_COLLECTIVES, RUNS_SENDS, RUNS_RECEIVES };
+
 /* Works that are run one after another: all collectives of a group, all messages to one rank, or
  * those of a lane. */
 struct runner {
     struct host_ranks ranks; /* the executor's view; its waits end up in wait_on */
     struct host_ranks slots; /* the same, of short calls */
     struct group *group;
+    enum runner_kind kind;
     struct work *now; /* what is run */
     int in_caller;    /* 1: in the thread that made the call, and waits for its end */
+    uint64_t taken;   /* of messages to one rank: host_ranks.taken */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -136,7 +148,7 @@ int run_on(struct runner *runner, struct work *work, int wait);
  * thread: returns its code. */
 int run_at_once(struct runner *runner, struct work *work);
 void release_plans(struct work *work); /* that it uses */
-int runner_open(struct runner **out, struct group *group, int mail);
+int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 
 /* Waits for a flag on behalf of runner->now. peer: rank of the group. */
@@ -156,8 +168,11 @@ struct group {
     struct short_call *shorts[KEPT_SHORTS];
     uint64_t short_calls;
     uint64_t sent[MAX_DEVICES]; /* pieces to that rank */
-    /* Receives, by the rank that sends. mail_lock guards all but `lanes`. */
+    struct kept_message kept[KEPT_MESSAGES];
+    /* Receives, by the rank that sends. lock_mail guards all but `lanes`: while no lane has a
+     * thread, only the one that makes calls is there, and nothing is to be locked. */
     pthread_mutex_t mail_lock;
+    int lane_threads; /* 1: some lane has a thread; written once, before the first one starts */
     uint64_t received[MAX_DEVICES]; /* pieces that were taken */
     uint64_t expected[MAX_DEVICES]; /* and those that receives under way will take */
     int pending[MAX_DEVICES];       /* receives from that rank, and no other, under way */
@@ -193,15 +208,21 @@ int is_uneven(const struct group_call *call);
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 
-/* mail.c: begins a message, and runs it. */
+/* mail.c: begins a message, and runs it. *runner: that of the call, or NULL: it is found. */
 int begin_message(struct work *work, struct runner **runner);
 int run_message(struct runner *runner, struct work *work);
 
-/* mail.c: the pieces of so many elements; the flag of `kind` that `writer` posts to this rank; the
- * description of the message whose first piece is number `first`. */
+/* mail.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
+ * rank, with the flag SENT. */
 uint64_t mail_pieces(const struct group *group, size_t count, enum element_type type);
-struct comm_flag *mail_flag(const struct group *group, int kind, int writer);
-struct mail_head *mail_head_of(const struct group *group, int sender, int receiver, uint64_t first);
+struct host_slot *mail_slot(const struct group *group, int sender, uint64_t number);
+
+static inline void lock_mail(struct group *group) {
+    if (group->lane_threads) pthread_mutex_lock(&group->mail_lock);
+}
+static inline void unlock_mail(struct group *group) {
+    if (group->lane_threads) pthread_mutex_unlock(&group->mail_lock);
+}
 
 /* lane.c: a message comes in. */
 int receive_message(struct runner *runner, struct work *work);

@@ -63,12 +63,14 @@ static int find_word(const char *word, int *index) {
 static int window_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
                        size_t count) {
     struct group_sizes sizes = group_sizes_default();
-    size_t window = what == WINDOW_SEND ? sizes.mail : sizes.window;
+    int sends = what == WINDOW_SEND;
+    size_t window = sends ? group_mailbox_bytes(&sizes) : sizes.window;
     struct window_request q = {.what = what,
                                .n = n,
                                .rank = rank,
                                .root = 0,
-                               .peer = what == WINDOW_SEND,
+                               .peer = sends,
+                               .head = sends ? MAIL_HEAD / sizeof(float) : 0,
                                .count = count,
                                .stride = count,
                                .window = window / sizeof(float),

@@ -17,53 +17,6 @@ static struct host_slot *slot_of(const struct host_ranks *ranks, const struct ex
     return (struct host_slot *)elements - 1;
 }
 
-/* The flag [kind][writer] in the memory of `reader`; what is shown in slots has one for all. */
-static struct comm_flag *flag_of(const struct host_ranks *ranks, const struct executor_call *call,
-                                 int reader, int kind, int writer) {
-    if (kind == PLAN_SHOWN) return (struct comm_flag *)slot_of(ranks, call, writer);
-    return ranks->flags[reader] + kind * ranks->all.n + writer;
-}
-
-static int wait_flag(const struct host_ranks *ranks, const struct executor_call *call,
-                     struct comm_flag *flag, uint64_t epoch, int peer) {
-    struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
-                                      .bucket = call->bucket,
-                                      .step = call->step,
-                                      .peer = peer};
-    if (ranks->wait) return ranks->wait(ranks->wait_context, flag, epoch, &reason);
-    return comm_wait_flag(ranks->all.comm, flag, epoch, &reason);
-}
-
-static int wait_flags(const struct host_ranks *ranks, const struct executor_call *call,
-                      const struct plan_step *step) {
-    uint64_t epoch = call->base + step->wait_epoch;
-    for (uint64_t left = step->wait_ranks; left; left &= left - 1) {
-        int peer = __builtin_ctzll(left), shown = step->wait_kind == PLAN_SHOWN;
-        struct comm_flag *flag = flag_of(ranks, call, ranks->all.rank, step->wait_kind, peer);
-        if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) < epoch)
-            CHECK(wait_flag(ranks, call, flag, epoch, peer));
-        if (shown && slot_of(ranks, call, peer)->signature != call->signature)
-            return ranks->differs(ranks->wait_context, peer);
-    }
-    return OK;
-}
-
-static void post_flags(const struct host_ranks *ranks, const struct executor_call *call,
-                       const struct plan_step *step) {
-    uint64_t epoch = call->base + step->post_epoch;
-    int me = ranks->all.rank;
-    if (step->post_kind == PLAN_SHOWN && step->post_ranks) {
-        struct host_slot *slot = slot_of(ranks, call, me);
-        slot->signature = call->signature;
-        comm_post_flag_light(ranks->all.comm, (struct comm_flag *)slot, epoch);
-        return;
-    }
-    for (uint64_t left = step->post_ranks; left; left &= left - 1)
-        comm_post_flag_light(ranks->all.comm,
-                             flag_of(ranks, call, __builtin_ctzll(left), step->post_kind, me),
-                             epoch);
-}
-
 static void *range_of(const struct host_ranks *ranks, const struct executor_call *call, int buffer,
                       int rank, uint64_t offset) {
     size_t bytes = element_bytes(call->how.type);
@@ -75,6 +28,79 @@ static void *range_of(const struct host_ranks *ranks, const struct executor_call
     }
     float *half = ranks->all.scratch[rank] + (size_t)call->half * ranks->all.half;
     return (char *)half + offset * bytes;
+}
+
+/* Before the piece of a message that the step puts into a mailbox, or takes from it. */
+static struct host_slot *head_of(const struct host_ranks *ranks, const struct executor_call *call,
+                                 const struct plan_step *step, int sends) {
+    void *piece = sends
+                      ? range_of(ranks, call, PLAN_SCRATCH, ranks->all.rank, step->dest_offset)
+                      : range_of(ranks, call, PLAN_SCRATCH, step->source_rank, step->source_offset);
+    return (struct host_slot *)piece - 1;
+}
+
+static int wait_flag(const struct host_ranks *ranks, const struct executor_call *call,
+                     struct comm_flag *flag, uint64_t epoch, int peer) {
+    if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
+    struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
+                                      .bucket = call->bucket,
+                                      .step = call->step,
+                                      .peer = peer};
+    if (ranks->wait) return ranks->wait(ranks->wait_context, flag, epoch, &reason);
+    return comm_wait_flag(ranks->all.comm, flag, epoch, &reason);
+}
+
+/* Flags that lie with what they are posted for. */
+static int wait_slot(const struct host_ranks *ranks, const struct executor_call *call,
+                     const struct plan_step *step, uint64_t epoch, int peer) {
+    int shown = step->wait_kind == PLAN_SHOWN;
+    struct host_slot *slot = shown ? slot_of(ranks, call, peer) : head_of(ranks, call, step, 0);
+    CHECK(wait_flag(ranks, call, (struct comm_flag *)slot, epoch, peer));
+    return shown && slot->signature != call->signature ? ranks->differs(ranks->wait_context, peer)
+                                                       : OK;
+}
+
+static int wait_taken(const struct host_ranks *ranks, const struct executor_call *call,
+                      struct comm_flag *flag, uint64_t epoch, int peer) {
+    if (*ranks->taken >= epoch) return OK;
+    CHECK(wait_flag(ranks, call, flag, epoch, peer));
+    *ranks->taken = __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE);
+    return OK;
+}
+
+static int wait_flags(const struct host_ranks *ranks, const struct executor_call *call,
+                      const struct plan_step *step) {
+    uint64_t epoch = call->base + step->wait_epoch;
+    int kind = step->wait_kind, in_slot = kind == PLAN_SHOWN || kind == PLAN_SENT;
+    for (uint64_t left = step->wait_ranks; left; left &= left - 1) {
+        int peer = __builtin_ctzll(left);
+        struct comm_flag *flag = ranks->flags[ranks->all.rank] + kind * ranks->all.n + peer;
+        if (in_slot)
+            CHECK(wait_slot(ranks, call, step, epoch, peer));
+        else if (kind == PLAN_TAKEN && ranks->taken)
+            CHECK(wait_taken(ranks, call, flag, epoch, peer));
+        else
+            CHECK(wait_flag(ranks, call, flag, epoch, peer));
+    }
+    return OK;
+}
+
+static void post_flags(const struct host_ranks *ranks, const struct executor_call *call,
+                       const struct plan_step *step) {
+    uint64_t epoch = call->base + step->post_epoch;
+    int me = ranks->all.rank, kind = step->post_kind;
+    if (!step->post_ranks) return;
+    if (kind == PLAN_SHOWN || kind == PLAN_SENT) { /* one flag, however many ranks read it */
+        struct host_slot *slot =
+            kind == PLAN_SHOWN ? slot_of(ranks, call, me) : head_of(ranks, call, step, 1);
+        slot->signature = call->signature;
+        slot->more = call->more;
+        comm_post_flag_light(ranks->all.comm, (struct comm_flag *)slot, epoch);
+        return;
+    }
+    for (uint64_t left = step->post_ranks; left; left &= left - 1)
+        comm_post_flag_light(ranks->all.comm,
+                             ranks->flags[__builtin_ctzll(left)] + kind * ranks->all.n + me, epoch);
 }
 
 /* Sums of floats, as DDP makes them. */

@@ -25,6 +25,11 @@ struct host_ranks {
      * differs: a slot was shown by a call with another signature. Returns the error. */
     int (*differs)(void *context, int peer);
 
+    /* Of messages to one rank: how far its TAKEN flag had come when it was last looked at. A look
+     * fetches the flag from the other rank's core, so there is one only when all places are full.
+     * NULL: a look each time. */
+    uint64_t *taken;
+
     /* How to wait for a flag; NULL: comm_wait_flag. Tests set it, which run ranks as threads of
      * one process, without a comm. */
     int (*wait)(void *context, struct comm_flag *flag, uint64_t epoch,
@@ -32,12 +37,12 @@ struct host_ranks {
     void *wait_context;
 };
 
-/* Before the elements of a slot, in the cache line in which they begin. */
+/* Before the elements of a slot, and of a piece of a message, in the cache line in which they begin:
+ * the flag SHOWN or SENT, and what came with the call that posted it. */
 struct host_slot {
     uint64_t epoch; /* these two as in struct comm_flag */
     uint32_t sleepers, pad;
-    uint64_t signature; /* executor_call.signature of who showed it */
-    uint64_t spare;
+    uint64_t signature, more; /* executor_call's, of who posted the flag */
 };
 
 /* Bytes of one rank's flags. */

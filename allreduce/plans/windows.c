@@ -293,9 +293,11 @@ static void barrier(struct plan *plan, const struct window_request *q) {
  *   sent,  epoch k             the sender     the receiver   piece k lies in its place
  *   taken, epoch k + MAIL_...  the receiver   the sender     piece k is taken: its place is free
  *
- * `taken` begins at MAIL_PIECES, since every place is free at first. */
+ * `taken` begins at MAIL_PIECES, since every place is free at first. An executor may keep `sent` of
+ * a piece with the piece itself: for that a place begins with `head` elements. */
 static void send(struct plan *plan, const struct window_request *q) {
-    size_t piece = q->window / MAIL_PIECES, box = (size_t)q->peer * q->window;
+    size_t stride = q->window / MAIL_PIECES, piece = stride - q->head;
+    size_t box = (size_t)q->peer * q->window;
     struct range whole = {0, q->count};
     size_t pieces = q->count ? range_pieces(whole, piece) : 1;
     plan->epochs = (uint32_t)pieces;
@@ -304,7 +306,7 @@ static void send(struct plan *plan, const struct window_request *q) {
     if (q->rank != q->root && q->rank != q->peer) return;
     for (size_t j = 0; j < pieces; j++) {
         struct range part = range_piece(whole, piece, j);
-        size_t place = box + (q->first + j) % MAIL_PIECES * piece;
+        size_t place = box + (q->first + j) % MAIL_PIECES * stride + q->head;
         struct plan_step step = copy_from(q->root, part, rank_bit(q->rank));
         if (q->rank == q->root) {
             step.source_buffer = PLAN_INPUT;
@@ -326,7 +328,7 @@ static void send(struct plan *plan, const struct window_request *q) {
 static int check(const struct window_request *q, const struct pattern *p) {
     const char *name = window_name(q->what);
     int sends = q->what == WINDOW_SEND;
-    size_t least = sends ? MAIL_PIECES : HALVES * (size_t)q->n;
+    size_t least = sends ? MAIL_PIECES * (q->head + 1) : HALVES * (size_t)q->n;
     if (q->n < 1 || q->n > MAX_DEVICES || q->rank < 0 || q->rank >= q->n)
         return fail(ERR_USAGE, "%s: rank %d of %d: give a rank of 1 to %d ranks", name, q->rank,
                     q->n, MAX_DEVICES);
@@ -377,7 +379,7 @@ size_t window_longest(const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     if (!p) return q->window;
     if (q->what == WINDOW_BARRIER) return SIZE_MAX;
-    size_t piece = q->what == WINDOW_SEND ? q->window / MAIL_PIECES : piece_of(q, p);
+    size_t piece = q->what == WINDOW_SEND ? q->window / MAIL_PIECES - q->head : piece_of(q, p);
     return piece * MOST_PIECES;
 }
 
