@@ -145,10 +145,11 @@ static int add_move(struct builder *b, int rank, struct place from, struct place
 static int add_moves(struct builder *b, const struct plan *p, const struct plan_step *s, int *hop) {
     int me = p->rank, keeps = s->dest_ranks >> me & 1, after = *hop, loaded = *hop;
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
-    struct place own_source = {me, s->source_buffer, s->source_offset},
+    int own_buffer = s->op == PLAN_SUM_OWN ? PLAN_INPUT : s->source_buffer;
+    struct place own_source = {me, own_buffer, s->source_offset},
                  own_dest = {me, s->dest_buffer, s->dest_offset}, held = own_dest;
     if (!keeps) held.buffer = HOP_SUM;
-    if (s->op == PLAN_SUM) {
+    if (plan_op_sums(s->op)) {
         CHECK(add_move(b, me, own_source, held, HOP_COPY, s->length, after, hop));
         loaded = later(loaded, *hop);
     } else if (s->source_rank == me && !reduces) {
@@ -160,7 +161,7 @@ static int add_moves(struct builder *b, const struct plan *p, const struct plan_
         loaded = later(loaded, *hop);
     }
     int summed = loaded;
-    for (int r = 0; s->op == PLAN_SUM && r < p->n; r++) {
+    for (int r = 0; plan_op_sums(s->op) && r < p->n; r++) {
         struct place from = {r, s->source_buffer, s->source_offset};
         if (r == me) continue;
         CHECK(add_move(b, me, from, held, HOP_REDUCE, s->length,

@@ -135,7 +135,7 @@ void plan_free(struct plan *plan) {
 
 uint64_t plan_step_loads(const struct plan_step *step, int n, int rank) {
     if (step->op == PLAN_NONE || step->length == 0) return 0;
-    uint64_t sources = step->op == PLAN_SUM ? rank_all(n) : rank_bit(step->source_rank);
+    uint64_t sources = plan_op_sums(step->op) ? rank_all(n) : rank_bit(step->source_rank);
     return sources & ~rank_bit(rank);
 }
 

@@ -118,9 +118,14 @@ enum plan_op {
     PLAN_REDUCE,      /* own dest += source */
     PLAN_REDUCE_COPY, /* own dest += source, and the result goes to the other dest_ranks too */
     PLAN_SUM,         /* the source ranges of all n ranks, in fold order; goes to dest_ranks */
+    PLAN_SUM_OWN,     /* the same, but this rank's own term lies in its INPUT, at source_offset */
 };
 /* "+" and "sum" stand for the call's operation: collectives of process groups also know the
  * product, the smallest and the largest. */
+
+static inline int plan_op_sums(int op) {
+    return op == PLAN_SUM || op == PLAN_SUM_OWN;
+}
 
 /* INPUT and OUTPUT are a rank's own: no other rank can reach them. Plans of process groups copy
  * from INPUT and to OUTPUT, and DATA is a window of fixed size between them (windows.h). */
@@ -159,7 +164,7 @@ struct plan_step {
     uint8_t dest_buffer;    /* enum plan_buffer */
     uint8_t wait_kind;      /* enum plan_flag */
     uint8_t post_kind;      /* enum plan_flag */
-    int16_t source_rank;    /* of COPY, REDUCE, REDUCE_COPY; SUM reads all ranks */
+    int16_t source_rank;    /* of COPY, REDUCE, REDUCE_COPY; a SUM reads all */
     uint32_t wait_epoch;    /* relative to the call's base */
     uint32_t post_epoch;    /* relative to the call's base */
     uint64_t wait_ranks;    /* the ranks whose flags are awaited */

@@ -29,6 +29,11 @@ static void fold_terms(struct arithmetic how, char term[][WIDEST], int n) {
         element_combine(how, term[f.to], term[f.to], term[f.from]);
 }
 
+/* Where term r of the step lies. */
+static int source_buffer_of(const struct plan *plan, const struct plan_step *s, int r) {
+    return s->op == PLAN_SUM_OWN && r == plan->rank ? PLAN_INPUT : s->source_buffer;
+}
+
 void reference_step_of(const struct plan *plan, const struct plan_step *s,
                        const struct reference_memory *m) {
     size_t bytes = element_bytes(m->how.type);
@@ -37,12 +42,12 @@ void reference_step_of(const struct plan *plan, const struct plan_step *s,
            dest_scale = s->scale & PLAN_SCALE_DEST ? m->scale : 1;
     for (size_t i = 0; i < s->length; i++) {
         char term[MAX_DEVICES][WIDEST], own[WIDEST];
-        int sums = s->op == PLAN_SUM;
+        int sums = plan_op_sums(s->op);
         for (int r = 0; r < (sums ? plan->n : 1); r++)
-            element_scale(
-                m->how.type, term[r],
-                place_of(m, s->source_buffer, sums ? r : s->source_rank, s->source_offset + i),
-                source_scale);
+            element_scale(m->how.type, term[r],
+                          place_of(m, source_buffer_of(plan, s, r), sums ? r : s->source_rank,
+                                   s->source_offset + i),
+                          source_scale);
         if (sums) fold_terms(m->how, term, plan->n);
         if (s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY) {
             element_scale(m->how.type, own,
@@ -93,7 +98,7 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
     const struct plan_step *s = &plan->steps[i];
     uint64_t all = rank_all(plan->n), others = rank_others(plan->n, plan->rank);
     int reduces = s->op == PLAN_REDUCE || s->op == PLAN_REDUCE_COPY;
-    int sane = s->op <= PLAN_SUM && s->wait_kind < PLAN_FLAG_KINDS &&
+    int sane = s->op <= PLAN_SUM_OWN && s->wait_kind < PLAN_FLAG_KINDS &&
                s->post_kind < PLAN_FLAG_KINDS && !(s->wait_ranks & ~others) &&
                !(s->post_ranks & ~others) && !(s->dest_ranks & ~all) &&
                !s->wait_ranks == !s->wait_epoch && !s->post_ranks == !s->post_epoch &&
@@ -113,6 +118,8 @@ static int check_step(const struct plan *plan, int i, size_t scratch) {
         sane = sane && s->dest_ranks && (!reduces || s->dest_ranks >> plan->rank & 1) &&
                (s->op != PLAN_REDUCE || s->dest_ranks == rank_bit(plan->rank));
         CHECK(check_range(plan, i, s->source_buffer, s->source_offset, s->length, scratch));
+        if (s->op == PLAN_SUM_OWN)
+            CHECK(check_range(plan, i, PLAN_INPUT, s->source_offset, s->length, scratch));
         CHECK(check_range(plan, i, s->dest_buffer, s->dest_offset, s->length, scratch));
     }
     return sane ? OK : senseless(plan, i);

@@ -108,7 +108,7 @@ static void move_floats(const struct plan_step *s, void *const *dests, int count
                         const void *const *sources, int n, const void *own, float source_scale,
                         float own_scale) {
     float *const *dest = (float *const *)dests;
-    if (s->op == PLAN_SUM)
+    if (plan_op_sums(s->op))
         move_fold(dest, count, (const float *const *)sources, n, source_scale, s->length);
     else if (s->op == PLAN_COPY)
         move_copy(dest, count, sources[0], source_scale, s->length);
@@ -119,7 +119,7 @@ static void move_floats(const struct plan_step *s, void *const *dests, int count
 static void move_typed(struct arithmetic how, const struct plan_step *s, void *const *dest,
                        int count, const void *const *sources, int n, const void *own,
                        double source_scale, double own_scale) {
-    if (s->op == PLAN_SUM)
+    if (plan_op_sums(s->op))
         typed_fold(how, dest, count, sources, n, source_scale, s->length);
     else if (s->op == PLAN_COPY)
         typed_copy(how.type, dest, count, sources[0], source_scale, s->length);
@@ -129,7 +129,7 @@ static void move_typed(struct arithmetic how, const struct plan_step *s, void *c
 
 static void move(const struct host_ranks *ranks, const struct executor_call *call,
                  const struct plan_step *s) {
-    int n = ranks->all.n, dests = 0, sums = s->op == PLAN_SUM;
+    int n = ranks->all.n, dests = 0, sums = plan_op_sums(s->op);
     int scales = call->scale != 1 && s->scale;
     if (s->op == PLAN_COPY && !scales && s->dest_ranks == rank_bit(ranks->all.rank)) {
         void *to = range_of(ranks, call, s->dest_buffer, ranks->all.rank, s->dest_offset);
@@ -152,6 +152,9 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
     for (int r = 0; r < (sums ? n : 1); r++)
         source[r] =
             range_of(ranks, call, s->source_buffer, sums ? r : s->source_rank, s->source_offset);
+    if (s->op == PLAN_SUM_OWN)
+        source[ranks->all.rank] =
+            range_of(ranks, call, PLAN_INPUT, ranks->all.rank, s->source_offset);
     double source_scale = s->scale & PLAN_SCALE_SOURCE ? call->scale : 1,
            own_scale = s->scale & PLAN_SCALE_DEST ? call->scale : 1;
     if (call->how.type == ELEMENT_F32 && call->how.op == ELEMENT_SUM)
@@ -173,7 +176,7 @@ int host_execute(const struct host_ranks *ranks, const struct executor_call *cal
         CHECK(wait_flags(ranks, call, step));
         if (step->length > 0) {
             move(ranks, call, step);
-            executor_charge(&ranks->all, step);
+            if (ranks->all.traffic) executor_charge(&ranks->all, step);
         }
         post_flags(ranks, call, step);
     }

@@ -37,8 +37,8 @@ struct host_ranks {
     void *wait_context;
 };
 
-/* Before the elements of a slot, and of a piece of a message, in the cache line in which they begin:
- * the flag SHOWN or SENT, and what came with the call that posted it. */
+/* Before the elements of a slot, and of a piece of a message, in the cache line in which they
+ * begin: the flag SHOWN or SENT, and what came with the call that posted it. */
 struct host_slot {
     uint64_t epoch; /* these two as in struct comm_flag */
     uint32_t sleepers, pad;

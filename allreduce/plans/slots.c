@@ -9,9 +9,10 @@
  *                        |----- one half -----|  |--- the other one ----|
  *
  * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
- * and copies, or adds up, what lies in the slots. Nobody waits at the end: the root of a broadcast
- * goes on at once. The table of windows.c says who shows and who takes. An allreduce is oneshot:
- * all show, and all add up in fold order. At a barrier all show nothing and await all.
+ * and copies, or adds up, what lies in the slots. Its own term of a sum it finds in its INPUT, at
+ * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
+ * The table of windows.c says who shows and who takes. An allreduce is oneshot: all show, and all
+ * add up in fold order. At a barrier all show nothing and await all.
  *
  * Flags                              written by   read by      meaning
  *   shown, epoch 1                   who shows    who takes    my block lies in my slot
@@ -62,7 +63,7 @@ static void show(struct plan *plan, const struct window_request *q, const struct
     struct plan_step copy = copy_from(q->rank, (struct range){0, shown(q, p)}, rank_bit(q->rank));
     copy.source_buffer = PLAN_INPUT;
     to_scratch(&copy, 0);
-    if (takers) post(&copy, takers, PLAN_SHOWN, 1);
+    post(&copy, takers, PLAN_SHOWN, 1);
     add_step(plan, copy);
 }
 
@@ -81,6 +82,7 @@ static void take_sum(struct plan *plan, const struct window_request *q, const st
                      uint64_t showers) {
     struct plan_step sum = sum_all((struct range){0, q->count}, rank_bit(q->rank));
     from_scratch(&sum, p->parts ? (size_t)q->rank * q->count : 0);
+    sum.op = PLAN_SUM_OWN;
     sum.dest_buffer = PLAN_OUTPUT;
     sum.scale = PLAN_SCALE_SOURCE;
     if (showers) await(&sum, showers, PLAN_SHOWN, 1);
@@ -120,7 +122,7 @@ void through_slots(struct plan *plan, const struct window_request *q, const stru
     int shows = (showers & me) != 0, takes = (takers & me) != 0;
     /* of a scatter the root has its own block without taking it, of a gather it shows none */
     int keeps = !p->sums && (p->parts ? shows : p->stacks && takes);
-    if (shows) show(plan, q, p, takers & ~me);
+    if (shows && takers & ~me) show(plan, q, p, takers & ~me);
     if (keeps) keep_own(plan, q, p);
     if (!takes) return;
     if (p->sums)

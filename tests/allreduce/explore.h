@@ -131,7 +131,7 @@ static inline int accesses(const struct model *m, int rank, const struct event *
     int source = s->source_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e),
         dest = s->dest_buffer == PLAN_DATA ? 0 : 1 + half_of(m, e);
     for (int r = 0; r < m->n && s->op != PLAN_NONE; r++) {
-        if (s->source_buffer < PLAN_INPUT && (s->op == PLAN_SUM || r == s->source_rank))
+        if (s->source_buffer < PLAN_INPUT && (plan_op_sums(s->op) || r == s->source_rank))
             out[count++] =
                 (struct access){r, source, 0, s->source_offset, s->source_offset + s->length};
         if (s->dest_buffer < PLAN_INPUT && s->dest_ranks >> r & 1)
