@@ -139,16 +139,22 @@ int announcer_announce(struct announcer *a, const struct comm_call *call) {
     uint64_t number = ++a->number;
     union words mine;
     announced_fill(&mine.call, call);
-    a->tally = mixed(a->tally, announced_signature(&mine.call));
+    uint64_t signature = a->holds[number % ANNOUNCED] = announced_signature(&mine.call);
+    a->tally = mixed(a->tally, signature);
     publish(place(a, a->me, number), number, &mine);
     return compare(a, number, &mine);
 }
 
 void announcer_note(struct announcer *a, const struct announced_call *call, uint64_t signature) {
-    uint64_t number = ++a->number;
+    uint64_t number = ++a->number, *holds = &a->holds[number % ANNOUNCED];
     a->tally = mixed(a->tally, signature);
+    if (*holds == signature) { /* the words stand there: the same call, ANNOUNCED calls ago */
+        __atomic_store_n(&place(a, a->me, number)->number, number, __ATOMIC_RELEASE);
+        return;
+    }
     union words words = {.call = *call};
     publish_later(place(a, a->me, number), number, &words);
+    *holds = signature;
 }
 
 static uint64_t oldest_shown(uint64_t number) {

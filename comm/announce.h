@@ -27,10 +27,11 @@ struct announcer {
     struct comm *comm;
     struct announcement (*shown)[ANNOUNCED]; /* [n], shared by these ranks */
     int n, me;                               /* ranks, and this one's place among them */
-    const int *ranks; /* [n]: what they are called in messages; NULL: 0 .. n-1 */
-    int numbered;     /* 1: messages give the number of a call */
-    uint64_t number;  /* calls that this rank has announced */
-    uint64_t tally;   /* a number that sequences of calls which differ do not share */
+    const int *ranks;          /* [n]: what they are called in messages; NULL: 0 .. n-1 */
+    int numbered;              /* 1: messages give the number of a call */
+    uint64_t number;           /* calls that this rank has announced */
+    uint64_t tally;            /* a number that sequences of calls which differ do not share */
+    uint64_t holds[ANNOUNCED]; /* the signature of what this rank shows in each place; 0: nothing */
 };
 
 /* This rank is about to begin the call. Waits for nobody. ERR_FAILED: a peer has announced another

@@ -175,7 +175,7 @@ int run_parts(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     size_t bytes = element_bytes(call->how.type);
-    int past_caches = exceeds_caches(g, call);
+    int past_caches = call->what != WINDOW_SEND && exceeds_caches(g, call);
     if (comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
     for (size_t i = 0; i < work->parts; i++) {
         size_t at = i * work->longest * bytes;
@@ -255,30 +255,38 @@ static struct runner *runner_of(struct group *g, const struct group_call *call) 
     return find_lane(&runner, g, call->peer, call->tag) ? NULL : runner;
 }
 
-/* A call that is waited for, on the stack of its caller. *ran 0: it needs more than that. */
-static int run_here(struct group *g, const struct group_call *call, int *ran) {
-    struct runner *runner = runner_of(g, call);
-    *ran = runner && !runner->threaded;
-    if (!*ran) return OK;
-    struct work work = {.group = g, .call = *call, .source = call->receive ? call->peer : -1};
-    int code = call->what == WINDOW_SEND ? begin_message(&work, &runner) : begin_short(&work);
-    if (!code) code = run_at_once(runner, &work);
+/* A call that is waited for, in its caller, by the one work that the group has for that: so there
+ * is little to be set. */
+static int run_by(struct runner *runner, struct group *g, const struct group_call *call) {
+    struct work *work = &g->here;
+    work->group = g;
+    work->call = *call;
+    work->source = call->receive ? call->peer : -1;
+    work->full = work->last = NULL;
+    work->brief = NULL;
+    int code = call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_short(work);
+    if (!code) code = run_at_once(runner, work);
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
-    release_plans(&work);
+    release_plans(work);
     return code;
 }
 
 int group_run(struct group *g, const struct group_call *call, struct work **out) {
     struct work *work = NULL;
-    int ran = 0, code = OK;
     if (out) *out = NULL;
-    CHECK(check(g, call));
     CHECK(enter_group(g, window_name(call->what)));
-    if (!out) code = run_here(g, call, &ran);
-    if (!ran && !code) code = begin(g, call, &work, !out);
+    int known = is_kept_short(g, call); /* and checked, when it was made */
+    int code = known ? OK : check(g, call);
+    struct runner *runner = NULL;
+    if (!out && !code) runner = known ? g->collectives : runner_of(g, call);
+    if (runner && runner->threaded) runner = NULL;
+    if (runner)
+        code = run_by(runner, g, call);
+    else if (!code)
+        code = begin(g, call, &work, !out);
     leave_group(g);
     if (!code && out) *out = work;
-    if (code || out || ran) return code;
+    if (code || out || runner) return code;
     code = work_wait(work);
     work_free(work);
     return code;

@@ -9,8 +9,9 @@ static size_t place_bytes(const struct group *g) {
 }
 
 uint64_t mail_pieces(const struct group *g, size_t count, enum element_type type) {
-    size_t piece = (place_bytes(g) - MAIL_HEAD) / element_bytes(type);
-    return count > piece ? (count + piece - 1) / piece : 1;
+    size_t bytes = place_bytes(g) - MAIL_HEAD, each = element_bytes(type);
+    if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
+    return (count + bytes / each - 1) / (bytes / each);
 }
 
 struct host_slot *mail_slot(const struct group *g, int sender, uint64_t number) {

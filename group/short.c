@@ -81,10 +81,19 @@ static int make_short(const struct group *g, const struct group_call *call,
     return OK;
 }
 
+static size_t place_of(const struct group_call *call) {
+    size_t kind = call->count * 7 + (size_t)call->what * 5 + (size_t)call->root * 3 +
+                  (size_t)call->how.type + (size_t)call->how.op * 11;
+    return kind % KEPT_SHORTS;
+}
+
+int is_kept_short(const struct group *g, const struct group_call *call) {
+    const struct short_call *kept = g->shorts[place_of(call)];
+    return kept && is_of(kept, call) && !is_uneven(call);
+}
+
 static int find_short(struct group *g, const struct group_call *call, struct short_call **out) {
-    size_t place = call->count * 7 + (size_t)call->what * 5 + (size_t)call->root * 3 +
-                   (size_t)call->how.type + (size_t)call->how.op * 11;
-    struct short_call **kept = &g->shorts[place % KEPT_SHORTS];
+    struct short_call **kept = &g->shorts[place_of(call)];
     if (!*kept || !is_of(*kept, call)) {
         struct short_call *made;
         CHECK(make_short(g, call, &made));
@@ -140,17 +149,16 @@ int run_short(struct runner *runner, struct work *work) {
     int turn = work->base % HALF_OF_SLOTS == 0;
     if (turn) g->memory.tallies[g->rank][work->base / HALF_OF_SLOTS % TALLIES] = work->tally;
     if (turn || comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
-    struct executor_call part = {.plan = &work->brief->plans[turn],
-                                 .count = call->count,
-                                 .base = work->base,
-                                 .half = (int)(work->base % SLOTS),
-                                 .scale = call->average ? 1.0 / g->n : 1,
-                                 .bucket = -1,
-                                 .step = -1,
-                                 .how = call->how,
-                                 .input = call->input,
-                                 .output = call->output,
-                                 .signature = work->brief->signature ^ work->number << 32};
-    CHECK(host_execute(&runner->slots, &part));
+    struct executor_call *part = &runner->part;
+    part->plan = &work->brief->plans[turn];
+    part->count = call->count;
+    part->base = work->base;
+    part->half = (int)(work->base % SLOTS);
+    part->scale = call->average ? 1.0 / g->n : 1;
+    part->how = call->how;
+    part->input = call->input;
+    part->output = call->output;
+    part->signature = work->brief->signature ^ work->number << 32;
+    CHECK(host_execute(&runner->slots, part));
     return turn ? compare_tallies(work) : OK;
 }

@@ -131,9 +131,10 @@ struct runner {
     struct host_ranks slots; /* the same, of short calls */
     struct group *group;
     enum runner_kind kind;
-    struct work *now; /* what is run */
-    int in_caller;    /* 1: in the thread that made the call, and waits for its end */
-    uint64_t taken;   /* of messages to one rank: host_ranks.taken */
+    struct work *now;          /* what is run */
+    int in_caller;             /* 1: in the thread that made the call, and waits for its end */
+    uint64_t taken;            /* of messages to one rank: host_ranks.taken */
+    struct executor_call part; /* of short calls: what does not change is set once */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
@@ -180,7 +181,8 @@ struct group {
     struct stashed *stash;          /* oldest first */
     struct mail_lane *lanes;
     struct runner *collectives, *sends[MAX_DEVICES];
-    int used; /* 1: a thread is inside; atomic */
+    struct work here; /* a call that is waited for, run by its caller: run_here in calls.c */
+    int used;         /* 1: a thread is inside; atomic */
 };
 
 /* calls.c: one thread at a time. */
@@ -198,6 +200,7 @@ void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_
 
 /* short.c */
 int is_short(const struct group *group, const struct group_call *call);
+int is_kept_short(const struct group *group, const struct group_call *call); /* made before */
 int begin_short(struct work *work);
 int run_short(struct runner *runner, struct work *work);
 void release_short(struct short_call *brief); /* NULL is fine */
