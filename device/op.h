@@ -1,11 +1,11 @@
 /* Operations: what a device can compute. One enum, one argument struct, one table of kernels per
  * kind of device.
  *
- * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
- * call, so the caller's struct may go at once; the memory behind the tensors is read and written
- * only when the stream gets there. What changes from step to step (1/B, the learning rate, the
- * number of the step) is read from the step block in device memory, so that a recorded sequence
- * of launches can be replayed.
+ * An op is launched on a stream with launch() of device/device.h. The arguments are copied at
+ * the call, so the caller's struct may go at once; the memory behind the tensors is read and
+ * written only when the stream gets there. What changes from step to step (1/B, the learning
+ * rate, the number of the step) is read from the step block in device memory, so that a recorded
+ * sequence of launches can be replayed.
  *
  * Shapes: N samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs
  * and M outputs of a linear layer. [any] is any shape, the same for all operands of the op.
@@ -32,6 +32,8 @@
  *   TANH_BACKWARD             y [any]       dy            -         dx (may be dy) -
  *   SIGMOID_FORWARD           x [any]       -             -         y (may be x)   -
  *   SIGMOID_BACKWARD          y [any]       dy            -         dx (may be dy) -
+ *   ACTIVATION_FORWARD        x [any]       -             -         y (may be x)   -
+ *   ACTIVATION_BACKWARD       x [any]       dy            -         dx (may be dy) -
  *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   AVG_POOL_BACKWARD         dy            x|-           -         dx             -
  *   MAX_POOL_FORWARD          x             -             -         y              -
@@ -78,16 +80,20 @@
  *   MATMUL                    a (B,I,K)     b (B,K,J)     -         y (B,I,J)      -
  *   SUM                       x (O,L,I)     -             -         y (O,I)        -
  *   SPREAD                    dy (O,I)      -             -         dx (O,L,I)     -
+ *   PERMUTE                   x [any]       -             -         y              -
  *   EMBEDDING_BACKWARD        dy (N,D)      index I32 (N) -         dw (R,D)       -
  *   ADAPTIVE_MAX_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
  *   ADAPTIVE_MAX_POOL_BACKWARD x            dy            -         dx             -
+ *   LAYER_NORM_FORWARD        x (R,L)       w (K)|-       b (K)|-   y (R,L)        F64 (R,2)
+ *   LAYER_NORM_BACKWARD_DATA  x (R,L)       dy            w (K)|-   dx             -
+ *   LAYER_NORM_BACKWARD_WEIGHT x (R,L)      dy            moments   dw (K)         db (K)
  *
  * Notes to the table:
  *
  * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
  *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
  *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all ops from MATMUL on take
- *   PLAIN alone. The ops from ADD_FORWARD to SIGMOID_BACKWARD, PAD, CAT, FILL, ADD and SCALE take
+ *   PLAIN alone. The ops from ADD_FORWARD to ACTIVATION_BACKWARD, PAD, CAT, FILL, ADD, SCALE take
  *   either layout.
  * - TO_N16 writes zeros into the lanes past the last sample.
  * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
@@ -95,6 +101,7 @@
  *   sample's place in its segment.
  * - TANH and SIGMOID are computed in double and rounded once; TANH_BACKWARD: dx = dy (1 - y y),
  *   SIGMOID_BACKWARD: dx = dy (1 - y) y, each product and difference rounded to float.
+ * - ACTIVATION is one of the functions of device/activation.h.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   AVG_POOL and MAX_POOL with p.pool.relu are pools of the relu of x, and their gradients go back
  *   through both; to the bit what the two ops give. Then all operands lie PLAIN, and the gradient
@@ -127,6 +134,11 @@
  *   turn_b each b as (J,K); both at once are refused, since no gradient needs them.
  * - SUM: y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
  *   a mean. SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float.
+ * - PERMUTE: dimension i of y is dimension order[i] of x.
+ * - LAYER_NORM: y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; the
+ *   F64 are moments, the mean and 1 / sqrt(var + epsilon) of each row. Without w it is 1, without b
+ *   0. Row r is group r % groups of a sample, and `inner` neighbours share a weight: element i has
+ *   weight (r % groups) L / inner + i / inner of K. LayerNorm has 1 and 1, others are GroupNorm.
  * - EMBEDDING_BACKWARD: row r of dw is the sum of the rows of dy whose index is r, in the order of
  *   N, and 0 where there are none. An index outside 0..R-1 adds nothing.
  *
@@ -135,6 +147,8 @@
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
+#include "device/activation.h"
+#include "device/gather_pixel.h"
 #include "device/tensor.h"
 
 #ifdef __cplusplus
@@ -162,6 +176,8 @@ extern "C" {
     OP(TANH_BACKWARD,          tanh_backward,           "tanh backward") \
     OP(SIGMOID_FORWARD,        sigmoid_forward,         "sigmoid forward") \
     OP(SIGMOID_BACKWARD,       sigmoid_backward,        "sigmoid backward") \
+    OP(ACTIVATION_FORWARD,     activation_forward,      "activation forward") \
+    OP(ACTIVATION_BACKWARD,    activation_backward,     "activation backward") \
     OP(AVG_POOL_FORWARD,       avg_pool_forward,        "avg pool forward") \
     OP(AVG_POOL_BACKWARD,      avg_pool_backward,       "avg pool backward") \
     OP(MAX_POOL_FORWARD,       max_pool_forward,        "max pool forward") \
@@ -208,9 +224,13 @@ extern "C" {
     OP(MATMUL,                 matmul,                  "matmul") \
     OP(SUM,                    sum,                     "sum") \
     OP(SPREAD,                 spread,                  "spread") \
+    OP(PERMUTE,                permute,                 "permute") \
     OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward") \
     OP(ADAPTIVE_MAX_POOL_FORWARD,    adaptive_max_pool_forward,   "adaptive max pool forward") \
-    OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward")
+    OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward") \
+    OP(LAYER_NORM_FORWARD,           layer_norm_forward,          "layer norm forward") \
+    OP(LAYER_NORM_BACKWARD_DATA,     layer_norm_backward_data,    "layer norm backward data") \
+    OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
@@ -302,9 +322,6 @@ struct norm_args {
 struct hash_args {
     int column; /* of the log */
 };
-struct gather_args {
-    float mean, std; /* std 0: pixels stay in 0..1 */
-};
 struct matmul_args {
     int turn_a, turn_b; /* 1: a, or b, is stored with rows and columns exchanged */
 };
@@ -312,13 +329,13 @@ struct sum_args {
     int divide; /* at least 1 */
 };
 
-/* The float of a pixel's byte, as torchvision computes it: byte / 255, then (x - mean) / std. The
- * loader's table holds these numbers, and the kernels of every kind of device give the same
- * bits. */
-static inline float gather_pixel(const struct gather_args *p, unsigned char byte) {
-    float x = (float)byte / 255.0f;
-    return p->std > 0 ? (x - p->mean) / p->std : x;
-}
+struct permute_args {
+    int order[MAX_RANK]; /* each of 0 .. rank - 1 once */
+};
+struct layer_norm_args {
+    double epsilon;
+    int groups, inner; /* at least 1 */
+};
 
 /* What the gradient of row i's loss is multiplied by: MEAN: step->weight, SUM: 1, NONE: dloss[i]
  * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
@@ -347,6 +364,9 @@ struct op_args {
         struct gather_args gather;
         struct matmul_args matmul;
         struct sum_args sum;
+        struct permute_args permute;
+        struct layer_norm_args layer_norm;
+        struct activation_args activation;
     } p;
 };
 

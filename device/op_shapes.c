@@ -342,37 +342,3 @@ int shapes_gather_rows(enum op op, const struct op_args *a) {
     return want(op, "y", y, x->rank, a->step ? y->dims[0] : a->in[1].dims[0], x->dims[1],
                 x->dims[2], x->dims[3]);
 }
-
-/* ---- products and sums of whole tensors ---- */
-
-int shapes_matmul(enum op op, const struct op_args *a) {
-    const struct tensor *x = &a->in[0], *y = &a->out[0];
-    int turn_a = a->p.matmul.turn_a, turn_b = a->p.matmul.turn_b;
-    int rows = x->dims[turn_a ? 2 : 1], depth = x->dims[turn_a ? 1 : 2], columns = y->dims[2];
-    if (turn_a && turn_b)
-        return fail(ERR_FAILED, "%s: both operands are turned: turn one at most", op_name(op));
-    CHECK(want(op, "b", &a->in[1], 3, x->dims[0], turn_b ? columns : depth,
-               turn_b ? depth : columns, 0));
-    return want(op, "y", y, 3, x->dims[0], rows, columns, 0);
-}
-
-static int check_sum(enum op op, const struct op_args *a, const struct tensor *many,
-                     const struct tensor *few, const char *name) {
-    if (a->p.sum.divide < 1)
-        return fail(ERR_FAILED, "%s: a divisor of %d: it must be at least 1", op_name(op),
-                    a->p.sum.divide);
-    return want(op, name, few, 2, many->dims[0], many->dims[2], 0, 0);
-}
-
-int shapes_sum(enum op op, const struct op_args *a) {
-    return check_sum(op, a, &a->in[0], &a->out[0], "y");
-}
-
-int shapes_spread(enum op op, const struct op_args *a) {
-    return check_sum(op, a, &a->out[0], &a->in[0], "dy");
-}
-
-int shapes_embedding_backward(enum op op, const struct op_args *a) {
-    CHECK(want_vector(op, "index", &a->in[1], a->in[0].dims[0]));
-    return want(op, "dw", &a->out[0], 2, a->out[0].dims[0], a->in[0].dims[1], 0, 0);
-}

@@ -36,7 +36,7 @@ extern const struct op_row op_table[OP_COUNT];
 /* Writes "(256, 1, 28, 28)" into text and returns it. */
 const char *op_shape_text(const struct tensor *t, char text[64]);
 
-/* ---- op_shapes.c ---- */
+/* ---- op_shapes.c, op_shapes_whole.c ---- */
 
 op_shapes shapes_to_n16, shapes_to_plain, shapes_conv_forward, shapes_conv_backward_data,
     shapes_conv_backward_weight, shapes_linear_forward, shapes_linear_backward_data,
@@ -46,7 +46,7 @@ op_shapes shapes_to_n16, shapes_to_plain, shapes_conv_forward, shapes_conv_backw
     shapes_pad, shapes_cat, shapes_dropout, shapes_loss_forward, shapes_loss_backward,
     shapes_loss_sum, shapes_norm, shapes_sgd, shapes_two_moments, shapes_hash,
     shapes_gather_samples, shapes_gather_rows, shapes_matmul, shapes_sum, shapes_spread,
-    shapes_embedding_backward;
+    shapes_embedding_backward, shapes_permute, shapes_layer_norm, shapes_activation;
 
 /* ---- op.c ---- */
 

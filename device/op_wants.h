@@ -1,4 +1,4 @@
-/* The words in which op_shapes.c says how the shapes of operands relate. */
+/* The words in which op_shapes.c and op_shapes_whole.c say how the shapes of operands relate. */
 #ifndef DEVICE_OP_WANTS_H
 #define DEVICE_OP_WANTS_H
 

@@ -88,6 +88,7 @@ int trial_tf32(const struct op_testbed *bed);
 /* All cases of an operation. */
 int product_cases(struct op_testbed *bed, enum op op);
 int norm_cases(struct op_testbed *bed, enum op op);
+int layer_norm_cases(struct op_testbed *bed, enum op op);
 int algebra_cases(struct op_testbed *bed, enum op op);
 int picture_cases(struct op_testbed *bed, enum op op);
 

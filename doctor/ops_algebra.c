@@ -1,4 +1,5 @@
-/* Cases of matmul, sums along a dimension and the gradient of an embedding's table. */
+/* Cases of matmul, sums along a dimension, the order of dimensions and the gradient of an
+ * embedding's table. */
 #include "base/error.h"
 #include "doctor/ops.h"
 
@@ -47,6 +48,25 @@ static int sum(struct op_testbed *bed, enum op op) {
     return OK;
 }
 
+static int permute(struct op_testbed *bed) {
+    static const struct {
+        int rank, dims[4], order[4];
+    } cases[] = {{1, {7, 1, 1, 1}, {0}},           {2, {33, 65, 1, 1}, {1, 0}},
+                 {3, {5, 7, 33, 1}, {0, 2, 1}},    {3, {0, 7, 3, 1}, {0, 2, 1}},
+                 {4, {3, 5, 7, 11}, {0, 2, 1, 3}}, {4, {3, 5, 7, 11}, {3, 1, 0, 2}}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        const int *s = cases[i].dims, *order = cases[i].order;
+        struct op_args a = {.in = {trial_random(bed, cases[i].rank, s[0], s[1], s[2], s[3])}};
+        int to[4] = {1, 1, 1, 1};
+        for (int k = 0; k < cases[i].rank; k++)
+            to[k] = s[order[k]], a.p.permute.order[k] = order[k];
+        a.out[0] = trial_tensor(bed, DTYPE_F32, cases[i].rank, to[0], to[1], to[2], to[3]);
+        CHECK(run_trial(bed, OP_PERMUTE, &a, 0));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
 /* Few rows, so that many indices meet in one; rows that nobody names; indices of no row. */
 static int embedding(struct op_testbed *bed) {
     static const int shapes[][3] = {/* indices, rows of the table, width */
@@ -73,5 +93,6 @@ static int embedding(struct op_testbed *bed) {
 
 int algebra_cases(struct op_testbed *bed, enum op op) {
     if (op == OP_MATMUL) return matmul(bed);
+    if (op == OP_PERMUTE) return permute(bed);
     return op == OP_EMBEDDING_BACKWARD ? embedding(bed) : sum(bed, op);
 }

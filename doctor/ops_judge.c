@@ -42,6 +42,11 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_SUM:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
+    case OP_ACTIVATION_FORWARD:
+    case OP_ACTIVATION_BACKWARD:
+    case OP_LAYER_NORM_FORWARD:
+    case OP_LAYER_NORM_BACKWARD_DATA:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT:
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:

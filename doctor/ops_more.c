@@ -23,6 +23,11 @@ static int elementwise(struct op_testbed *bed, enum op op) {
         put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
+        case OP_ACTIVATION_BACKWARD: a.in[1] = dy; /* fall through */
+        case OP_ACTIVATION_FORWARD:
+            a.p.activation =
+                (struct activation_args){(enum activation)(i % ACTIVATION_COUNT), .3f, .7f};
+            break;
         case OP_SUBTRACT_FORWARD:
         case OP_MULTIPLY_FORWARD:
         case OP_TANH_BACKWARD:
@@ -294,6 +299,10 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_BACKWARD_FACTORS:
     case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(bed, op);
+    case OP_LAYER_NORM_FORWARD:
+    case OP_LAYER_NORM_BACKWARD_DATA:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: return layer_norm_cases(bed, op);
+    case OP_PERMUTE:
     case OP_SUM:
     case OP_SPREAD:
     case OP_EMBEDDING_BACKWARD: return algebra_cases(bed, op);

@@ -1,4 +1,4 @@
-/* Cases of the batch normalisation ops. Each op is judged by itself: what the ops before it make in
+/* Cases of the normalisations' ops. Each op is judged by itself: what the ops before it make in
  * training comes from the reference here. */
 #include "base/error.h"
 #include "doctor/ops.h"
@@ -84,6 +84,38 @@ int norm_cases(struct op_testbed *bed, enum op op) {
                                     {17, 19, 1, 1}, {33, 3, 7, 5}, {32, 16, 8, 8}};
     for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
         CHECK(norm_case(bed, op, shapes[i]));
+        trial_forget(bed);
+    }
+    return OK;
+}
+
+/* LayerNorm, GroupNorm, and both without weights. */
+int layer_norm_cases(struct op_testbed *bed, enum op op) {
+    static const int shapes[][5] = {/* rows, length, groups, neighbours, are there weights? */
+                                    {1, 1, 1, 1, 1},    {7, 33, 1, 1, 1},  {65, 64, 1, 1, 0},
+                                    {3, 1000, 1, 1, 1}, {12, 30, 3, 5, 1}, {8, 48, 2, 48, 1},
+                                    {0, 9, 1, 1, 1}};
+    for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
+        const int *s = shapes[i];
+        int weights = s[2] * (s[1] / s[3]), back = op != OP_LAYER_NORM_FORWARD;
+        struct op_args a = {.p.layer_norm = {1e-5, s[2], s[3]}},
+                       forward = {.p.layer_norm = {1e-5, s[2], s[3]}};
+        struct tensor x = trial_random(bed, 2, s[0], s[1], 1, 1),
+                      y = trial_tensor(bed, DTYPE_F32, 2, s[0], s[1], 1, 1),
+                      moments = of(bed, DTYPE_F64, s[0], 2),
+                      w = trial_random(bed, 1, weights, 1, 1, 1),
+                      b = trial_random(bed, 1, weights, 1, 1, 1);
+        a.in[0] = x, a.out[0] = y;
+        if (s[4]) a.in[back ? 2 : 1] = w;
+        if (s[4] && !back) a.in[2] = b;
+        if (!back) a.out[1] = moments;
+        if (back) a.in[1] = trial_random(bed, 2, s[0], s[1], 1, 1);
+        if (op == OP_LAYER_NORM_BACKWARD_WEIGHT) {
+            forward.in[0] = x, forward.out[0] = y, forward.out[1] = moments;
+            prepare(OP_LAYER_NORM_FORWARD, forward);
+            a.in[2] = moments, a.out[0] = w, a.out[1] = b;
+        }
+        CHECK(run_trial(bed, op, &a, 0));
         trial_forget(bed);
     }
     return OK;

@@ -72,6 +72,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_NEGATE:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
+    case OP_ACTIVATION_FORWARD:
     case OP_RELU_FORWARD:
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
@@ -93,6 +94,7 @@ static struct in_n16 operands_in_n16(enum op op) {
     case OP_MULTIPLY_FORWARD:
     case OP_TANH_BACKWARD:
     case OP_SIGMOID_BACKWARD:
+    case OP_ACTIVATION_BACKWARD:
     case OP_ADD_FORWARD:
     case OP_CAT:
     case OP_RELU_BACKWARD:

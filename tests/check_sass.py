@@ -49,6 +49,7 @@ from step_estimate import estimate
 # are needed, and how many stores of 16 bytes there must be.
 WIDE = {
     "sum_kernel": (8, 4), "spin_kernel": (8, 4),  # two vectors of 4 sources
+    "activation_forward": (1, 1), "activation_backward": (2, 1),
     "relu_forward": (1, 1), "relu_backward": (2, 1), "sigmoid_forward": (1, 1),
     "sigmoid_backward": (2, 1), "tanh_forward": (1, 1), "tanh_backward": (2, 1), "scale": (1, 1),
     "add": (2, 1), "add_forward": (2, 1), "subtract_forward": (2, 1), "multiply_forward": (2, 1),

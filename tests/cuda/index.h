@@ -43,6 +43,8 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_TANH_BACKWARD: RUN_THREADS(k_tanh_backward, &e, grid); break;
     case OP_SIGMOID_FORWARD: RUN_THREADS(k_sigmoid_forward, &e, grid); break;
     case OP_SIGMOID_BACKWARD: RUN_THREADS(k_sigmoid_backward, &e, grid); break;
+    case OP_ACTIVATION_FORWARD: RUN_THREADS(k_activation_forward, &e, grid); break;
+    case OP_ACTIVATION_BACKWARD: RUN_THREADS(k_activation_backward, &e, grid); break;
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD: RUN_THREADS(k_dropout, &e, grid); break;
     case OP_DROPOUT2D_FORWARD:

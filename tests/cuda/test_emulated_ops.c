@@ -11,7 +11,7 @@ Test(emulated_ops, needs_the_emulated_runtime) {
 #else
 #include <unistd.h>
 
-#include "tests/cuda/emulated_bed.h"
+#include "tests/cuda/emulated_whole.h"
 #include "tests/stand_ins/ptx/library.h"
 
 /* ---- products ---- */
@@ -42,32 +42,6 @@ static void try_linear(struct bed *b, int n, int inputs, int outputs, int turned
     check_product(b, OP_LINEAR_BACKWARD_DATA, &a, (size_t)outputs);
     a = (struct op_args){.in = {x, dy}, .out = {w, bias}, .p.linear = {turned}};
     check_product(b, OP_LINEAR_BACKWARD_WEIGHT, &a, (size_t)n);
-}
-
-static void try_algebra(struct bed *b, int n, int rows, int columns, int depth) {
-    struct heap *h = &b->heap;
-    struct op_args a;
-    for (int turned = 0; turned < 3; turned++) {
-        struct tensor x = turned == 1 ? tensor_random(h, 1, 3, n, depth, rows, 1)
-                                      : tensor_random(h, 1, 3, n, rows, depth, 1),
-                      w = turned == 2 ? tensor_random(h, 2, 3, n, columns, depth, 1)
-                                      : tensor_random(h, 2, 3, n, depth, columns, 1);
-        a = (struct op_args){.in = {x, w}, .p.matmul = {turned == 1, turned == 2}};
-        a.out[0] = tensor_new(h, DTYPE_F32, 3, n, rows, columns, 1);
-        check_product(b, OP_MATMUL, &a, (size_t)depth);
-    }
-    struct tensor y = tensor_random(h, 3, 2, n, columns, 1, 1),
-                  x = tensor_random(h, 4, 3, n, depth, columns, 1),
-                  index = tensor_new(h, DTYPE_I32, 1, n, 1, 1, 1);
-    a = (struct op_args){.in = {x}, .out = {y}, .p.sum.divide = depth};
-    check(b, OP_SUM, &a, 0x1p-23, NULL); /* doubles in another order: one unit in the last place */
-    a = (struct op_args){.in = {y}, .out = {x}, .p.sum.divide = depth};
-    check(b, OP_SPREAD, &a, 0, NULL);
-    for (int i = 0; i < n; i++)
-        ((int32_t *)index.data)[i] = i * 7 % (rows + 2) - 1;
-    a = (struct op_args){.in = {y, index}};
-    a.out[0] = tensor_new(h, DTYPE_F32, 2, rows, columns, 1, 1);
-    check(b, OP_EMBEDDING_BACKWARD, &a, 0, NULL);
 }
 
 /* ---- the rest ---- */
@@ -323,6 +297,7 @@ static void others(struct bed *b) {
     static const int counts[] = {1, 5, 1023, 4099};
     for (int i = 0; i < 4; i++) {
         try_elementwise(b, counts[i]);
+        try_activations(b, counts[i]);
         heap_free(&b->heap);
     }
     for (int i = 1; i < 4; i++) {
@@ -331,12 +306,14 @@ static void others(struct bed *b) {
         try_dropout2d(b, 2 * i, 7, i);
         heap_free(&b->heap);
         try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);
-        heap_free(&b->heap);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);
         try_norm(b, 3 * i - 1, 5 * i - 4, 2 * i, 9 - i);
         heap_free(&b->heap);
         try_algebra(b, 5 * i - 3, 7 * i, 30 * i - 29, 40 * i - 39);
+        heap_free(&b->heap);
+        try_layer_norm(b, 10 * i - 9, i * i, 2 * i - 1, 7 * i);
+        try_layer_norm(b, 11 * i, 1, 1, 30 * i + 3);
         heap_free(&b->heap);
     }
 }

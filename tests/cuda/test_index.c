@@ -103,6 +103,13 @@ Test(cuda_index, elementwise_equals_the_reference, .timeout = 120) {
                                   in_place ? 1 : -1);
             for (int k = 0; k < 3 && !in_place; k++)
                 check_elementwise(of_two[k], &(struct op_args){.in = {x, y}, .out = {y}}, -1);
+            for (int k = 0; k < ACTIVATION_COUNT; k++) {
+                struct op_args a = {.in = {x}, .out = {y}};
+                a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
+                check_elementwise(OP_ACTIVATION_FORWARD, &a, in_place - 1);
+                a.in[1] = y;
+                check_elementwise(OP_ACTIVATION_BACKWARD, &a, in_place ? 1 : -1);
+            }
             for (int v = 0; v < 3; v++)
                 check_elementwise(
                     v ? OP_DROPOUT_FORWARD : OP_DROPOUT_BACKWARD,

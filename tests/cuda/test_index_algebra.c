@@ -1,7 +1,9 @@
-/* The CUDA kernels of matmul, sums, their gradient and that of an embedding, run on the host over
- * shapes and grids that fit nothing, compared with the reference. */
+/* The CUDA kernels of matmul, sums, their gradient, that of an embedding, the order of
+ * dimensions and norms of rows, run on the host over shapes and grids that fit nothing, compared
+ * with the reference. */
 #include "base/error.h"
 #include "device/cuda/kernels/algebra.h"
+#include "device/cuda/kernels/layer_norm.h"
 #include "tests/cuda/index.h"
 #include "tests/nn/layer.h"
 
@@ -105,6 +107,90 @@ Test(cuda_index_algebra, spread_and_embedding_have_the_references_bits, .timeout
             a.out[0] = tensor_like(&heap, &dw);
             host_reference_kernels[OP_EMBEDDING_BACKWARD](&a);
             cr_assert(same_bits(&a.out[0], &dw), "embedding %zu, grid %d", i, g);
+            heap_free(&heap);
+        }
+}
+
+Test(cuda_index_algebra, permute_equals_the_reference, .timeout = 60) {
+    static const struct {
+        int rank, dims[4], order[4];
+    } cases[] = {{1, {70, 1, 1, 1}, {0}},         {2, {3, 130, 1, 1}, {1, 0}},
+                 {3, {5, 7, 9, 1}, {2, 0, 1}},    {3, {0, 7, 9, 1}, {0, 2, 1}},
+                 {4, {3, 4, 5, 6}, {0, 2, 1, 3}}, {4, {3, 4, 5, 6}, {3, 1, 0, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int g = 0; g < ODD_GRIDS; g++) {
+            const int *s = cases[i].dims, *order = cases[i].order;
+            struct heap heap = {0};
+            struct op_args a = {
+                .in = {tensor_random(&heap, 1, cases[i].rank, s[0], s[1], s[2], s[3])}};
+            int to[4] = {1, 1, 1, 1};
+            for (int k = 0; k < cases[i].rank; k++)
+                to[k] = s[order[k]], a.p.permute.order[k] = order[k];
+            a.out[0] = tensor_new(&heap, DTYPE_F32, cases[i].rank, to[0], to[1], to[2], to[3]);
+            cr_assert_eq(op_check(OP_PERMUTE, &a), OK, "%s", error_message());
+            struct permute permute;
+            struct tensor got = a.out[0];
+            cr_assert(permute_of(&a, &permute));
+            RUN_THREADS(k_permute, &permute, odd_grids[g]);
+            a.out[0] = tensor_like(&heap, &got);
+            host_reference_kernels[OP_PERMUTE](&a);
+            cr_assert(same_bits(&a.out[0], &got), "order %zu, grid %d", i, g);
+            heap_free(&heap);
+        }
+}
+
+/* Sums of doubles in another order, rounded to float: one unit in the last place of numbers that
+ * are 10 at most. */
+static void expect_close(const char *what, const struct tensor *got, const struct tensor *want) {
+    for (size_t e = 0; e < tensor_count(want); e++) {
+        double g = (double)tensor_f32(got)[e], w = (double)tensor_f32(want)[e];
+        cr_assert(fabs(g - w) <= 0x1p-23 * fabs(w) + 1e-12, "%s[%zu] is %g, not %g", what, e, g, w);
+    }
+}
+
+Test(cuda_index_algebra, layer_norm_equals_the_reference, .timeout = 60) {
+    static const int shapes[][5] = {/* rows, length, groups, neighbours, are there weights? */
+                                    {1, 1, 1, 1, 1},   {7, 33, 1, 1, 1},  {9, 64, 1, 1, 0},
+                                    {5, 300, 1, 1, 1}, {12, 30, 3, 5, 1}, {6, 96, 2, 96, 1},
+                                    {0, 9, 1, 1, 1},   {600, 3, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (uint32_t blocks = 1; blocks < 6; blocks += 2) {
+            const int *s = shapes[i];
+            int weights = s[2] * (s[1] / s[3]);
+            struct heap heap = {0};
+            struct grid rows_grid = {blocks, NORM_ROW_THREADS},
+                        weights_grid = {blocks, NORM_WEIGHT_THREADS};
+            struct tensor x = tensor_random(&heap, 1, 2, s[0], s[1], 1, 1),
+                          dy = tensor_random(&heap, 2, 2, s[0], s[1], 1, 1),
+                          y = tensor_like(&heap, &x), none = {.data = NULL},
+                          moments = tensor_new(&heap, DTYPE_F64, 2, s[0], 2, 1, 1),
+                          w = s[4] ? tensor_random(&heap, 3, 1, weights, 1, 1, 1) : none,
+                          b = s[4] ? tensor_random(&heap, 4, 1, weights, 1, 1, 1) : none,
+                          dw = tensor_new(&heap, DTYPE_F32, 1, weights, 1, 1, 1),
+                          db = tensor_like(&heap, &dw);
+            struct op_args a = {.in = {x, w, b}, .out = {y, moments}}, want = a;
+            a.p.layer_norm = want.p.layer_norm = (struct layer_norm_args){1e-5, s[2], s[3]};
+            cr_assert_eq(op_check(OP_LAYER_NORM_FORWARD, &a), OK, "%s", error_message());
+            struct norm_rows rows = norm_rows_of(OP_LAYER_NORM_FORWARD, &a);
+            RUN_BLOCKS(k_layer_norm_forward, &rows, struct norm_rows_shared, rows_grid);
+            want.out[0] = tensor_like(&heap, &y), want.out[1] = tensor_like(&heap, &moments);
+            host_reference_kernels[OP_LAYER_NORM_FORWARD](&want);
+            expect_close("y", &y, &want.out[0]);
+            a.in[1] = want.in[1] = dy, a.in[2] = want.in[2] = w;
+            rows = norm_rows_of(OP_LAYER_NORM_BACKWARD_DATA, &a);
+            RUN_BLOCKS(k_layer_norm_backward_data, &rows, struct norm_rows_shared, rows_grid);
+            host_reference_kernels[OP_LAYER_NORM_BACKWARD_DATA](&want);
+            expect_close("dx", &y, &want.out[0]);
+            a.in[2] = moments, want.in[2] = want.out[1];
+            a.out[0] = dw, a.out[1] = db;
+            want.out[0] = tensor_like(&heap, &dw), want.out[1] = tensor_like(&heap, &db);
+            struct norm_weights sums;
+            cr_assert(norm_weights_of(&a, &sums));
+            RUN_BLOCKS(k_layer_norm_backward_weight, &sums, struct norm_weights_shared,
+                       weights_grid);
+            host_reference_kernels[OP_LAYER_NORM_BACKWARD_WEIGHT](&want);
+            expect_close("dw", &dw, &want.out[0]);
+            expect_close("db", &db, &want.out[1]);
             heap_free(&heap);
         }
 }

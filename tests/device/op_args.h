@@ -66,6 +66,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_MAX_POOL_BACKWARD:
         a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8);
         break;
+    case OP_ACTIVATION_FORWARD:
     case OP_NEGATE:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
@@ -77,6 +78,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
+    case OP_ACTIVATION_BACKWARD:
     case OP_SUBTRACT_FORWARD:
     case OP_MULTIPLY_FORWARD:
     case OP_TANH_BACKWARD:
@@ -175,6 +177,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         break;
     case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
     case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
+    case OP_PERMUTE: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0); break;
     case OP_EMBEDDING_BACKWARD:
         a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 2, 50, 9, 0, 0);
@@ -194,6 +197,19 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 4, N, 3, 9, 8), a.in[1] = F(1, 4, N, 3, 2, 11),
         a.out[0] = F(2, 4, N, 3, 9, 8);
         break;
+    case OP_LAYER_NORM_FORWARD:
+        a.in[0] = F(0, 2, N, 12, 0, 0), a.out[0] = F(4, 2, N, 12, 0, 0);
+        a.out[1] = OF(5, DTYPE_F64, 2, N, 2, 0, 0);
+        break;
+    case OP_LAYER_NORM_BACKWARD_DATA:
+        a.in[0] = F(0, 2, N, 12, 0, 0), a.in[1] = F(1, 2, N, 12, 0, 0);
+        a.out[0] = F(4, 2, N, 12, 0, 0);
+        break;
+    case OP_LAYER_NORM_BACKWARD_WEIGHT:
+        a.in[0] = F(0, 2, N, 12, 0, 0), a.in[1] = F(1, 2, N, 12, 0, 0);
+        a.in[2] = OF(2, DTYPE_F64, 2, N, 2, 0, 0);
+        a.out[0] = F(4, 1, 6, 0, 0, 0), a.out[1] = F(5, 1, 6, 0, 0, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
@@ -203,6 +219,9 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
         a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
+    if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));
+    if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
+        a.p.layer_norm = (struct layer_norm_args){1e-5, 2, 4};
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;
 }

@@ -90,6 +90,54 @@ Test(math_ops, of_two_operands, .timeout = 60) {
         }
 }
 
+/* The formulas once more, with C's own functions in long double. */
+static float function_of(int k, float x) {
+    const long double a = .3f, b = .7f, v = x;
+    switch (k) {
+    case ACTIVATION_LEAKY_RELU: return x > 0 ? x : (float)(a * v);
+    case ACTIVATION_ELU: return x > 0 ? x : (float)(a * expm1l(v));
+    case ACTIVATION_HARDTANH: return (float)(v < a ? a : v > b ? b : v);
+    case ACTIVATION_GELU: return (float)(v / 2 * (1 + erfl(v * sqrtl(.5L))));
+    default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
+    }
+}
+
+/* Values against the formulas, whose rounding is another where a long double lies near the middle
+ * of two floats; then all instruction sets and both layouts against the reference. (Gradients:
+ * tests/nn/test_elementwise.c.) */
+Test(math_ops, activations, .timeout = 60) {
+    for (int i = 0; i < SAMPLE_COUNTS; i++)
+        for (int k = 0; k < ACTIVATION_COUNT; k++) {
+            struct heap heap = {0};
+            struct tensor x = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
+                          dy = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
+                          y = tensor_like(&heap, &x), dx = tensor_like(&heap, &x);
+            for (size_t j = 0; j < tensor_count(&x); j++)
+                tensor_f32(&x)[j] *= 5;
+            if (sample_counts[i]) tensor_f32(&x)[0] = 0, tensor_f32(&x)[2] = NAN;
+            struct op_args a = {.in = {x, dy}, .out = {dx}};
+            a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
+            host_reference_kernels[OP_ACTIVATION_BACKWARD](&a);
+            a.in[1].data = NULL, a.out[0] = y;
+            host_reference_kernels[OP_ACTIVATION_FORWARD](&a);
+            for (size_t j = 0; j < tensor_count(&x); j++) {
+                float want = function_of(k, tensor_f32(&x)[j]), got = tensor_f32(&y)[j];
+                cr_assert(fabsf(got - want) <= 0x1p-23f * fabsf(want) || (isnan(got) && j == 2),
+                          "function %d of %g is %g, not %g", k, (double)tensor_f32(&x)[j],
+                          (double)got, (double)want);
+            }
+            struct tensor xn = n16_of(&heap, &x, 3), dyn = n16_of(&heap, &dy, 0);
+            expect_all(OP_ACTIVATION_FORWARD, &a, -1, &y, "activation");
+            a.in[0] = xn, a.out[0] = xn;
+            expect_all(OP_ACTIVATION_FORWARD, &a, 0, &y, "activation, n16, in place");
+            a.in[1] = dyn;
+            expect_all(OP_ACTIVATION_BACKWARD, &a, 1, &dx, "its gradient, n16, in place");
+            a.in[0] = x, a.in[1] = dy, a.out[0] = dx;
+            expect_all(OP_ACTIVATION_BACKWARD, &a, -1, &dx, "its gradient");
+            heap_free(&heap);
+        }
+}
+
 /* --- dropout --- */
 
 /* A fair mask of n draws is more than 5 standard deviations off n * p once in two million times;

@@ -165,6 +165,22 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_MATMUL, a.p.matmul.turn_a = 1, "a lies the other way");
     REFUSE(OP_MATMUL, a.p.matmul.turn_b = 1, "b lies the other way");
     REFUSE(OP_MATMUL, (a.p.matmul.turn_a = a.p.matmul.turn_b = 1), "both are turned");
+    REFUSE(OP_PERMUTE, a.p.permute.order[0] = 0, "a dimension twice");
+    REFUSE(OP_PERMUTE, a.p.permute.order[1] = -1, "a negative dimension");
+    REFUSE(OP_PERMUTE, a.p.permute.order[2] = 3, "dimension 3 of 3");
+    ACCEPT(OP_LAYER_NORM_FORWARD, (a.in[1] = F(1, 1, 6, 0, 0, 0), a.in[2] = F(2, 1, 6, 0, 0, 0)));
+    REFUSE(OP_LAYER_NORM_FORWARD, a.in[1] = F(1, 1, 5, 0, 0, 0), "5 weights of 6");
+    REFUSE(OP_LAYER_NORM_FORWARD, a.in[2] = F(1, 1, 7, 0, 0, 0), "7 biases of 6");
+    ACCEPT(OP_LAYER_NORM_BACKWARD_DATA, a.in[2] = F(2, 1, 6, 0, 0, 0));
+    REFUSE(OP_LAYER_NORM_BACKWARD_DATA, a.in[2] = F(2, 1, 5, 0, 0, 0), "5 weights of 6");
+    for (int op = OP_LAYER_NORM_FORWARD; op <= OP_LAYER_NORM_BACKWARD_WEIGHT; op++) {
+        REFUSE(op, a.p.layer_norm.groups = 3, "20 rows of 3 groups");
+        REFUSE(op, a.p.layer_norm.groups = 0, "no groups");
+        REFUSE(op, a.p.layer_norm.inner = 5, "5 neighbours of 12");
+        REFUSE(op, a.p.layer_norm.inner = -4, "negative neighbours");
+    }
+    REFUSE(OP_LAYER_NORM_BACKWARD_WEIGHT, a.p.layer_norm.inner = 2, "more weights than there are");
+    REFUSE(OP_ACTIVATION_FORWARD, a.p.activation.kind = ACTIVATION_COUNT, "no such function");
     REFUSE(OP_SUM, a.p.sum.divide = 0, "a division by 0");
     REFUSE(OP_SPREAD, a.p.sum.divide = -1, "a negative divisor");
     for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
@@ -194,14 +210,16 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
         for (int in = 0; in < 3; in++) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
-            int allowed = ((op == OP_RELU_FORWARD || op == OP_NEGATE || op == OP_TANH_FORWARD ||
-                            op == OP_SIGMOID_FORWARD ||
-                            (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)) &&
-                           in == 0) ||
-                          (op == OP_BATCH_NORM_FORWARD && in == 0) ||
-                          ((op == OP_RELU_BACKWARD || op == OP_TANH_BACKWARD ||
-                            op == OP_SIGMOID_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA) &&
-                           in == 1);
+            int allowed =
+                ((op == OP_RELU_FORWARD || op == OP_NEGATE || op == OP_ACTIVATION_FORWARD ||
+                  op == OP_TANH_FORWARD || op == OP_SIGMOID_FORWARD ||
+                  (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)) &&
+                 in == 0) ||
+                (op == OP_BATCH_NORM_FORWARD && in == 0) ||
+                ((op == OP_RELU_BACKWARD || op == OP_TANH_BACKWARD ||
+                  op == OP_ACTIVATION_BACKWARD || op == OP_SIGMOID_BACKWARD ||
+                  op == OP_BATCH_NORM_BACKWARD_DATA) &&
+                 in == 1);
             a.out[0].data = a.in[in].data;
             if (allowed)
                 cr_assert_eq(op_check(op, &a), OK, "%s", error_message());

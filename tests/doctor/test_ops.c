@@ -46,7 +46,8 @@ static int has_output(enum op op, int output) {
            op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD ||
            op == OP_LOSS_SUM || op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM ||
            op == OP_GATHER_SAMPLES || op == OP_BATCH_NORM_TRACK ||
-           op == OP_BATCH_NORM_BACKWARD_WEIGHT;
+           op == OP_BATCH_NORM_BACKWARD_WEIGHT || op == OP_LAYER_NORM_FORWARD ||
+           op == OP_LAYER_NORM_BACKWARD_WEIGHT;
 }
 
 static void exactly_those_are_off(const struct findings *f, int output, const char *words) {

@@ -13,6 +13,7 @@ static __global__ void __launch_bounds__(tile_threads(TILE))
 
 BLOCK_KERNEL(sum_over, struct sum_over, struct sum_over_shared, SUM_OVER_THREADS)
 THREAD_KERNEL(spread, struct spread, SIMPLE_THREADS)
+THREAD_KERNEL(permute, struct permute, SIMPLE_THREADS)
 THREAD_KERNEL(embedding_backward, struct embedding, SIMPLE_THREADS)
 
 #define TILES_OF(kind)                                                                        \
@@ -30,11 +31,11 @@ static const void *const kernels[MATMUL_KINDS][TILES] = {
 
 const void *algebra_kernel(int i) {
     const void *const others[] = {DUET_KERNEL(sum_over), DUET_KERNEL(spread),
-                                  DUET_KERNEL(embedding_backward)};
+                                  DUET_KERNEL(embedding_backward), DUET_KERNEL(permute)};
     for (int kind = 0; kind < MATMUL_KINDS; kind++)
         for (int tile = 0; tile < TILES; tile++)
             if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
-    return i < 3 ? others[i] : NULL;
+    return i < 4 ? others[i] : NULL;
 }
 
 static int too_large(enum op op) {
@@ -56,6 +57,7 @@ static int enqueue_matmul(struct cuda_stream *stream, const struct op_args *args
 int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args) {
     struct sum_over sum;
     struct spread spread_args;
+    struct permute permute_args;
     struct embedding e;
     switch (op) {
     case OP_MATMUL: return enqueue_matmul(stream, args);
@@ -67,6 +69,11 @@ int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args
         if (!spread_of(args, &spread_args)) return too_large(op);
         enqueue(stream, DUET_KERNEL(spread), grid_for(spread_args.all, SIMPLE_THREADS),
                 SIMPLE_THREADS, &spread_args);
+        return OK;
+    case OP_PERMUTE:
+        if (!permute_of(args, &permute_args)) return too_large(op);
+        enqueue(stream, DUET_KERNEL(permute), grid_for(permute_args.all, SIMPLE_THREADS),
+                SIMPLE_THREADS, &permute_args);
         return OK;
     default: /* OP_EMBEDDING_BACKWARD */
         if (!embedding_of(args, &e)) return too_large(op);

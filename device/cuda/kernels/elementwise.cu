@@ -14,6 +14,8 @@ THREAD_KERNEL(tanh_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(tanh_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sigmoid_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sigmoid_backward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(activation_forward, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(activation_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
@@ -34,6 +36,8 @@ static const struct op_kernel kernels[] = {
     {OP_TANH_BACKWARD, DUET_KERNEL(tanh_backward)},
     {OP_SIGMOID_FORWARD, DUET_KERNEL(sigmoid_forward)},
     {OP_SIGMOID_BACKWARD, DUET_KERNEL(sigmoid_backward)},
+    {OP_ACTIVATION_FORWARD, DUET_KERNEL(activation_forward)},
+    {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
     {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
     {OP_DROPOUT2D_FORWARD, DUET_KERNEL(dropout2d)},

@@ -1,10 +1,11 @@
-/* Kernels that treat each element alone: relu, dropout, fill, add, scale and the optimizers.
+/* Kernels that treat each element alone: relu and other activations, dropout, fill, add, scale
+ * and the optimizers.
  *
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
- * operands are aligned, one by one at the tail or where they are not. Then it moves on by the size
- * of the grid. The arithmetic of an element is the same function either way, so its bits do not
- * depend on where it lies in a call. These kernels move bytes: they can be no faster than their
- * bytes over the memory's bandwidth. */
+ * operands are aligned, one by one at the tail or where they are not. Then it moves on by the
+ * size of the grid. The arithmetic of an element is the same function either way, so its bits do
+ * not depend on where it lies in a call. These kernels move bytes: they can be no faster than
+ * their bytes over the memory's bandwidth. */
 #ifndef DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
@@ -29,6 +30,7 @@ struct elementwise {
     uint32_t layer;                     /* dropout: the layer's number */
     uint32_t v;                         /* dropout: the virtual device */
     struct divider by_plane;            /* dropout2d: pixels of a plane */
+    struct activation_args activation;
     uint64_t threshold; /* dropout: an element is kept where its random word is below */
 };
 
@@ -41,6 +43,7 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
                 is_aligned_16(e.out1);
     e.step = a->step;
     if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
+    if (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) e.activation = a->p.activation;
     if (op == OP_SGD) {
         e.weight_decay = a->p.sgd.weight_decay, e.momentum = a->p.sgd.momentum;
         e.fresh = (float)(1 - a->p.sgd.dampening), e.nesterov = a->p.sgd.nesterov;
@@ -168,6 +171,8 @@ K_OF_ONE(negate, -x)
 K_OF_ONE(tanh_forward, (float)tanh((double)x))
 K_OF_TWO(tanh_backward, mul_f32(b, 1 - mul_f32(a, a)))
 K_OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))
+K_OF_ONE(activation_forward, activation_value(e->activation, x))
+K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
 K_OF_TWO(sigmoid_backward, mul_f32(mul_f32(b, 1 - a), a))
 
 /* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,

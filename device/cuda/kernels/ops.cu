@@ -31,6 +31,8 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_TANH_BACKWARD:
     case OP_SIGMOID_FORWARD:
     case OP_SIGMOID_BACKWARD:
+    case OP_ACTIVATION_FORWARD:
+    case OP_ACTIVATION_BACKWARD:
     case OP_DROPOUT_FORWARD:
     case OP_DROPOUT_BACKWARD:
     case OP_DROPOUT2D_FORWARD:
@@ -72,6 +74,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_BACKWARD_FACTORS:
     case OP_BATCH_NORM_BACKWARD_DATA: return enqueue_norm(stream, op, args);
+    case OP_LAYER_NORM_FORWARD:
+    case OP_LAYER_NORM_BACKWARD_DATA:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: return enqueue_layer_norm(stream, op, args);
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
@@ -79,6 +84,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_MATMUL:
     case OP_SUM:
     case OP_SPREAD:
+    case OP_PERMUTE:
     case OP_EMBEDDING_BACKWARD: return enqueue_algebra(stream, op, args);
     case OP_TO_N16:
     case OP_TO_PLAIN:
@@ -104,9 +110,9 @@ static int load(struct cuda_device *device, const void *kernel) {
 }
 
 int cuda_load_kernels(struct cuda_device *device) {
-    const void *(*const families[])(int) = {elementwise_kernel, pool_kernel, loss_kernel,
-                                            norm_kernel,        log_kernel,  gather_kernel,
-                                            product_kernel,     bias_kernel, algebra_kernel};
+    const void *(*const families[])(int) = {
+        elementwise_kernel, pool_kernel,    loss_kernel, norm_kernel,    log_kernel,
+        gather_kernel,      product_kernel, bias_kernel, algebra_kernel, layer_norm_kernel};
     device->code_version = INT_MAX;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)

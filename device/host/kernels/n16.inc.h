@@ -12,8 +12,10 @@
 #include "device/host/kernels/n16_conv_weight.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_matmul.inc.h"
+#include "device/host/kernels/n16_linear_plain.inc.h"
 #include "device/host/kernels/n16_pool.inc.h"
 #include "device/host/kernels/n16_norm.inc.h"
+#include "device/host/kernels/n16_layer_norm.inc.h"
 #include "device/host/kernels/n16_dropout.inc.h"
 #include "device/host/kernels/n16_elementwise.inc.h"
 
@@ -33,6 +35,8 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_MULTIPLY_FORWARD] = fast_multiply_forward,
     [OP_TANH_BACKWARD] = fast_tanh_backward,
     [OP_SIGMOID_BACKWARD] = fast_sigmoid_backward,
+    [OP_ACTIVATION_FORWARD] = fast_activation_forward,
+    [OP_ACTIVATION_BACKWARD] = fast_activation_backward,
     [OP_AVG_POOL_FORWARD] = n16_avg_pool_forward,
     [OP_AVG_POOL_BACKWARD] = n16_avg_pool_backward,
     [OP_MAX_POOL_FORWARD] = n16_max_pool_forward,
@@ -55,4 +59,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADAM] = fast_adam,
     [OP_HASH] = fast_hash,
     [OP_MATMUL] = fast_matmul,
+    [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
+    [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
 };

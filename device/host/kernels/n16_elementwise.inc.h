@@ -100,6 +100,45 @@ static void fast_tanh_backward(const struct op_args *a) {
         dx[i] = dy[i] * (1 - y[i] * y[i]);
 }
 
+/* Those without exp, erfc or tanh; libm has the others one by one. */
+static void fast_activation_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    struct activation_args p = a->p.activation;
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    if (p.kind == ACTIVATION_LEAKY_RELU)
+        for (; i + LANES <= count; i += LANES) {
+            vec v = load(x + i);
+            store(y + i, select_vec(v > 0, v, splat(p.a) * v));
+        }
+    if (p.kind == ACTIVATION_HARDTANH)
+        for (; i + LANES <= count; i += LANES) {
+            vec v = load(x + i);
+            store(y + i, select_vec(v < p.a, splat(p.a), select_vec(v > p.b, splat(p.b), v)));
+        }
+    for (; i < count; i++)
+        y[i] = activation_value(p, x[i]);
+}
+
+static void fast_activation_backward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    struct activation_args p = a->p.activation;
+    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+    if (p.kind == ACTIVATION_LEAKY_RELU)
+        for (; i + LANES <= count; i += LANES) {
+            vec d = load(dy + i);
+            store(dx + i, select_vec(load(x + i) > 0, d, splat(p.a) * d));
+        }
+    if (p.kind == ACTIVATION_HARDTANH)
+        for (; i + LANES <= count; i += LANES) {
+            vec v = load(x + i), d = select_vec(v <= p.a, splat(0), load(dy + i));
+            store(dx + i, select_vec(v >= p.b, splat(0), d));
+        }
+    for (; i < count; i++)
+        dx[i] = activation_gradient(p, x[i], dy[i]);
+}
+
 static void fast_sigmoid_backward(const struct op_args *a) {
     const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);

@@ -90,10 +90,13 @@ static void product_run(const struct product *m) {
     }
 }
 
+/* Plain operands: n16_linear_plain.inc.h. */
+static host_kernel plain_linear_forward, plain_linear_backward_data, plain_linear_backward_weight;
+
 static void n16_linear_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     if (y->layout == LAYOUT_PLAIN) {
-        reference_linear_forward(a);
+        plain_linear_forward(a);
         return;
     }
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(y);
@@ -107,7 +110,7 @@ static void n16_linear_forward(const struct op_args *a) {
 static void n16_linear_backward_data(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
     if (dx->layout == LAYOUT_PLAIN) {
-        reference_linear_backward_data(a);
+        plain_linear_backward_data(a);
         return;
     }
     int inputs = (int)tensor_sample_count(dx), outputs = (int)tensor_sample_count(dy);
@@ -210,7 +213,7 @@ static void gradient_run(const struct gradient *d) {
 static void n16_linear_backward_weight(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *dy = &a->in[1];
     if (x->layout == LAYOUT_PLAIN) {
-        reference_linear_backward_weight(a);
+        plain_linear_backward_weight(a);
         return;
     }
     int inputs = (int)tensor_sample_count(x), outputs = (int)tensor_sample_count(dy),

@@ -1,6 +1,6 @@
-/* Products of matrices that are both data, sums along a dimension with their gradient, and the
- * gradient of an embedding's table. (The products of layers with parameters are in
- * reference_conv.c and reference_linear.c.) */
+/* Products of matrices that are both data, sums along a dimension with their gradient, the order
+ * of dimensions, and the gradient of an embedding's table. (The products of layers with
+ * parameters are in reference_conv.c and reference_linear.c.) */
 #include "device/host/kernels/reference.h"
 
 #include <string.h>
@@ -55,6 +55,27 @@ void reference_spread(const struct op_args *p) {
         for (size_t l = 0; l < length; l++, to += inner)
             for (size_t i = 0; i < inner; i++)
                 to[i] = tensor_f32(&p->in[0])[o * inner + i] / divide;
+}
+
+/* The last dimension of y is the inner loop; where it is that of x as well, rows are copied. */
+void reference_permute(const struct op_args *p) {
+    const struct tensor *x = &p->in[0], *y = &p->out[0];
+    size_t count[MAX_RANK] = {1, 1, 1, 1}, step[MAX_RANK] = {0}, stride[MAX_RANK];
+    for (int i = x->rank - 1; i >= 0; i--)
+        stride[i] = i == x->rank - 1 ? 1 : stride[i + 1] * (size_t)x->dims[i + 1];
+    for (int i = 0, at = MAX_RANK - y->rank; i < y->rank; i++, at++)
+        count[at] = (size_t)y->dims[i], step[at] = stride[p->p.permute.order[i]];
+    float *to = tensor_f32(y);
+    for (size_t a = 0; a < count[0]; a++)
+        for (size_t b = 0; b < count[1]; b++)
+            for (size_t c = 0; c < count[2]; c++, to += count[3]) {
+                const float *from = tensor_f32(x) + a * step[0] + b * step[1] + c * step[2];
+                if (step[3] == 1)
+                    memcpy(to, from, count[3] * sizeof *to);
+                else
+                    for (size_t d = 0; d < count[3]; d++)
+                        to[d] = from[d * step[3]];
+            }
 }
 
 void reference_embedding_backward(const struct op_args *p) {

@@ -1,7 +1,7 @@
-/* Kernels that work on one element at a time: relu, tanh, sigmoid, sums, products, dropout, fill,
- * the optimizers, the hash, and the change of layout. The place of an element does not matter to
- * most of them, so they take PLAIN and N16 alike. Dropout alone has to know the element's place in
- * the plain segment, because its mask depends on it. */
+/* Kernels that work on one element at a time: relu and other activations, sums, products,
+ * dropout, fill, the optimizers, the hash, and the change of layout. The place of an element
+ * does not matter to most of them, so they take PLAIN and N16 alike. Dropout alone has to know
+ * the element's place in the plain segment, because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
@@ -99,6 +99,20 @@ void reference_sigmoid_backward(const struct op_args *a) {
     float *dx = tensor_f32(&a->out[0]);
     for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
         dx[i] = dy[i] * (1 - y[i]) * y[i];
+}
+
+void reference_activation_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        y[i] = activation_value(a->p.activation, x[i]);
+}
+
+void reference_activation_backward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
+        dx[i] = activation_gradient(a->p.activation, x[i], dy[i]);
 }
 
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. */

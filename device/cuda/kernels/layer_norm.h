@@ -1,0 +1,245 @@
+/* LayerNorm and GroupNorm, in double as in the reference (host/kernels/reference_layer_norm.c).
+ *
+ * Forward and the gradient of x take 32 threads a row: lane l has the elements l, l + 32, ..., and
+ * the lanes' parts are added in halves (loss.h has the same pattern). A row's bits depend on its
+ * length alone.
+ *
+ * The gradients of w and b are sums over rows. A block takes `columns` weights, 32 where each
+ * element has a weight of its own and 1 where neighbours share one, and its threads share the terms
+ * of each, as algebra.h does for sums. */
+#ifndef DEVICE_CUDA_KERNELS_LAYER_NORM_H
+#define DEVICE_CUDA_KERNELS_LAYER_NORM_H
+
+#include "device/cuda/kernels/kernel.h"
+
+enum {
+    NORM_LANES = 32,
+    NORM_ROWS = 4, /* of a block */
+    NORM_ROW_THREADS = NORM_LANES * NORM_ROWS,
+    NORM_WEIGHT_THREADS = 256,
+    NORM_COLUMNS = 32
+};
+
+/* ---- rows ---- */
+
+/* forward: out is y; backward: dx. w and b may be NULL. */
+struct norm_rows {
+    const float *x, *dy, *w, *b;
+    float *out;
+    double *moments;
+    int rows, length, groups, weights; /* weights: of one group */
+    struct divider by_inner;
+    double epsilon;
+};
+
+struct norm_rows_shared {
+    double sum[NORM_ROW_THREADS], product[NORM_ROW_THREADS];
+};
+
+static inline struct norm_rows norm_rows_of(enum op op, const struct op_args *a) {
+    const struct layer_norm_args *p = &a->p.layer_norm;
+    struct norm_rows r = ZEROED;
+    int forward = op == OP_LAYER_NORM_FORWARD;
+    r.x = tensor_f32(&a->in[0]), r.out = tensor_f32(&a->out[0]);
+    r.w = tensor_f32(&a->in[forward ? 1 : 2]);
+    if (forward) r.b = tensor_f32(&a->in[2]), r.moments = (double *)a->out[1].data;
+    if (!forward) r.dy = tensor_f32(&a->in[1]);
+    r.rows = a->in[0].dims[0], r.length = a->in[0].dims[1], r.groups = p->groups;
+    r.weights = r.length / p->inner, r.by_inner = divider_of((uint32_t)p->inner);
+    r.epsilon = p->epsilon;
+    return r;
+}
+
+/* Runs over the rows of a block, NORM_ROWS at a time; the bounds are those of all its threads. */
+#define FOR_EACH_NORM_ROWS(first, p, at)                             \
+    for (int first = (int)(at).block * NORM_ROWS; first < (p)->rows; \
+         first += (int)(at).blocks * NORM_ROWS)
+
+/* Runs over the elements of this thread's row; over none where the row lies behind the last. */
+#define FOR_EACH_OF_ROW(i, p, first, at) \
+    for (int i = norm_lane(at); i < (p)->length && norm_row(first, at) < (p)->rows; i += NORM_LANES)
+
+DUET_HD int norm_lane(struct place at) {
+    return (int)at.thread % NORM_LANES;
+}
+
+DUET_HD int norm_row(int first, struct place at) {
+    return first + (int)at.thread / NORM_LANES;
+}
+
+/* Where the halves leave the row's sum. */
+DUET_HD int norm_slot(struct place at) {
+    return (int)at.thread / NORM_LANES * NORM_LANES;
+}
+
+/* The phases of adding up the lanes of each row. */
+#define NORM_FOLD(at, half)                          \
+    for (int half = NORM_LANES / 2; half; half /= 2) \
+    BLOCK_PHASE(at) if (norm_lane(at) < half)
+
+/* The weight of element i of a row; `values` NULL: 1 of w, 0 of b. */
+DUET_HD double norm_weight(const struct norm_rows *p, const float *values, double none, int row,
+                           int i) {
+    uint32_t rest, k = divide(p->by_inner, (uint32_t)i, &rest);
+    return values ? (double)values[(size_t)(row % p->groups) * (size_t)p->weights + k] : none;
+}
+
+/* What a thread keeps of its row. */
+struct norm_state {
+    double mean, scale;
+};
+
+/* Leaves the moments of each row in the state of its threads. */
+DUET_BLOCK void norm_moments(const struct norm_rows *p, struct norm_rows_shared *shared,
+                             struct norm_state *state, int first, struct place at) {
+    BLOCK_PHASE(at) {
+        const float *x = p->x + (size_t)norm_row(first, at) * (size_t)p->length;
+        double sum = 0;
+        FOR_EACH_OF_ROW(i, p, first, at) sum += (double)x[i];
+        shared->sum[at.thread] = sum;
+    }
+    NORM_FOLD(at, half) {
+        shared->sum[at.thread] += shared->sum[at.thread + half];
+    }
+    BLOCK_PHASE(at) {
+        const float *x = p->x + (size_t)norm_row(first, at) * (size_t)p->length;
+        double mean = shared->sum[norm_slot(at)] / p->length, squares = 0;
+        FOR_EACH_OF_ROW(i, p, first, at)
+        squares += mul_f64((double)x[i] - mean, (double)x[i] - mean);
+        shared->product[at.thread] = squares;
+        state[STATE(at)].mean = mean;
+    }
+    NORM_FOLD(at, half) {
+        shared->product[at.thread] += shared->product[at.thread + half];
+    }
+    BLOCK_PHASE(at) {
+        state[STATE(at)].scale = 1 / sqrt(shared->product[norm_slot(at)] / p->length + p->epsilon);
+    }
+}
+
+DUET_BLOCK void k_layer_norm_forward(const struct norm_rows *p, struct norm_rows_shared *shared,
+                                     struct place at) {
+    struct norm_state state[STATES];
+    FOR_EACH_NORM_ROWS(first, p, at) {
+        norm_moments(p, shared, state, first, at);
+        BLOCK_PHASE(at) {
+            int row = norm_row(first, at);
+            size_t start = (size_t)row * (size_t)p->length;
+            struct norm_state m = state[STATE(at)];
+            if (norm_lane(at) == 0 && row < p->rows)
+                p->moments[2 * row] = m.mean, p->moments[2 * row + 1] = m.scale;
+            FOR_EACH_OF_ROW(i, p, first, at) {
+                double xhat = mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale);
+                p->out[start + (size_t)i] = (float)(mul_f64(xhat, norm_weight(p, p->w, 1, row, i)) +
+                                                    norm_weight(p, p->b, 0, row, i));
+            }
+        }
+    }
+}
+
+DUET_BLOCK void k_layer_norm_backward_data(const struct norm_rows *p,
+                                           struct norm_rows_shared *shared, struct place at) {
+    struct norm_state state[STATES];
+    FOR_EACH_NORM_ROWS(first, p, at) {
+        norm_moments(p, shared, state, first, at);
+        BLOCK_PHASE(at) {
+            int row = norm_row(first, at);
+            size_t start = (size_t)row * (size_t)p->length;
+            struct norm_state m = state[STATE(at)];
+            double sum = 0, product = 0;
+            FOR_EACH_OF_ROW(i, p, first, at) {
+                double g = mul_f64(p->dy[start + (size_t)i], norm_weight(p, p->w, 1, row, i));
+                sum += g;
+                product += mul_f64(g, mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale));
+            }
+            shared->sum[at.thread] = sum, shared->product[at.thread] = product;
+        }
+        NORM_FOLD(at, half) {
+            shared->sum[at.thread] += shared->sum[at.thread + half];
+            shared->product[at.thread] += shared->product[at.thread + half];
+        }
+        BLOCK_PHASE(at) {
+            int row = norm_row(first, at);
+            size_t start = (size_t)row * (size_t)p->length;
+            struct norm_state m = state[STATE(at)];
+            double sum = shared->sum[norm_slot(at)] / p->length,
+                   product = shared->product[norm_slot(at)] / p->length;
+            FOR_EACH_OF_ROW(i, p, first, at) {
+                double g = mul_f64(p->dy[start + (size_t)i], norm_weight(p, p->w, 1, row, i)),
+                       xhat = mul_f64((double)p->x[start + (size_t)i] - m.mean, m.scale);
+                p->out[start + (size_t)i] =
+                    (float)mul_f64(g - sum - mul_f64(xhat, product), m.scale);
+            }
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+struct norm_weights {
+    const float *x, *dy;
+    const double *moments;
+    float *dw, *db;
+    uint32_t length, groups, inner, weights; /* weights: of one group */
+    uint32_t columns, lanes;                 /* of a block: columns * lanes = NORM_WEIGHT_THREADS */
+    uint32_t all, tiles;                     /* weights of all groups, and blocks' shares of them */
+    uint32_t terms; /* of each weight: rows of a group times inner; below 2^31 */
+    struct divider by_inner;
+};
+
+struct norm_weights_shared {
+    double dw[NORM_WEIGHT_THREADS], db[NORM_WEIGHT_THREADS];
+};
+
+/* Returns 0 if there are 2^31 elements or more. */
+static inline int norm_weights_of(const struct op_args *a, struct norm_weights *p) {
+    const struct norm_weights none = ZEROED;
+    *p = none;
+    if (tensor_count(&a->in[0]) >= (size_t)1 << 31) return 0;
+    p->x = tensor_f32(&a->in[0]), p->dy = tensor_f32(&a->in[1]);
+    p->moments = (const double *)a->in[2].data;
+    p->dw = tensor_f32(&a->out[0]), p->db = tensor_f32(&a->out[1]);
+    p->length = (uint32_t)a->in[0].dims[1], p->groups = (uint32_t)a->p.layer_norm.groups;
+    p->inner = (uint32_t)a->p.layer_norm.inner, p->weights = p->length / p->inner;
+    p->columns = p->inner == 1 ? NORM_COLUMNS : 1, p->lanes = NORM_WEIGHT_THREADS / p->columns;
+    p->all = p->groups * p->weights, p->tiles = (p->all + p->columns - 1) / p->columns;
+    p->terms = (uint32_t)a->in[0].dims[0] / p->groups * p->inner;
+    p->by_inner = divider_of(p->inner);
+    return 1;
+}
+
+DUET_BLOCK void k_layer_norm_backward_weight(const struct norm_weights *p,
+                                             struct norm_weights_shared *shared, struct place at) {
+    for (uint32_t tile = at.block; tile < p->tiles; tile += at.blocks) {
+        BLOCK_PHASE(at) {
+            uint32_t k = tile * p->columns + at.thread % p->columns;
+            double dw = 0, db = 0;
+            for (uint32_t t = at.thread / p->columns; k < p->all && t < p->terms; t += p->lanes) {
+                uint32_t s, n = divide(p->by_inner, t, &s), row = n * p->groups + k / p->weights,
+                            i = row * p->length + k % p->weights * p->inner + s;
+                double dy = p->dy[i];
+                dw += mul_f64(dy, mul_f64((double)p->x[i] - p->moments[2 * (size_t)row],
+                                          p->moments[2 * (size_t)row + 1]));
+                db += dy;
+            }
+            shared->dw[at.thread] = dw, shared->db[at.thread] = db;
+        }
+        for (uint32_t half = NORM_WEIGHT_THREADS / 2; half >= p->columns; half /= 2) {
+            BLOCK_PHASE(at) {
+                if (at.thread < half) {
+                    shared->dw[at.thread] += shared->dw[at.thread + half];
+                    shared->db[at.thread] += shared->db[at.thread + half];
+                }
+            }
+        }
+        BLOCK_PHASE(at) {
+            uint32_t k = tile * p->columns + at.thread;
+            if (at.thread < p->columns && k < p->all) {
+                p->dw[k] = (float)shared->dw[at.thread];
+                p->db[k] = (float)shared->db[at.thread];
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* Linear layers whose rows are no samples, such as the words of a sentence: their operands are
+ * plain, and they are the products of matrices of n16_matmul.inc.h. An element of y adds its
+ * products in the order of the inputs, then the bias; one of dw in the order of the rows. */
+
+static struct matmul linear_product(const struct tensor *a, const struct tensor *b,
+                                    const struct tensor *y) {
+    return (struct matmul){.a = tensor_f32(a),
+                           .b = tensor_f32(b),
+                           .y = tensor_f32(y),
+                           .rows = y->dims[0],
+                           .columns = y->dims[1]};
+}
+
+static void plain_linear_forward(const struct op_args *a) {
+    const struct tensor *y = &a->out[0];
+    struct matmul m = linear_product(&a->in[0], &a->in[1], y);
+    m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
+    m.turned = !a->p.linear.weight_is_in_out;
+    matmul_run(&m);
+    const float *bias = tensor_f32(&a->in[2]);
+    for (size_t n = 0; n < (size_t)m.rows; n++)
+        for (size_t i = 0; i < (size_t)m.columns; i++)
+            m.y[n * (size_t)m.columns + i] += bias[i];
+}
+
+static void plain_linear_backward_data(const struct op_args *a) {
+    struct matmul m = linear_product(&a->in[0], &a->in[1], &a->out[0]);
+    m.depth = a->in[0].dims[1], m.a_i = (size_t)m.depth, m.a_k = 1;
+    m.turned = a->p.linear.weight_is_in_out;
+    matmul_run(&m);
+}
+
+static void plain_linear_backward_weight(const struct op_args *a) {
+    const struct tensor *x = &a->in[0], *dy = &a->in[1];
+    int in_out = a->p.linear.weight_is_in_out;
+    struct matmul m = linear_product(in_out ? x : dy, in_out ? dy : x, &a->out[0]);
+    m.depth = x->dims[0], m.a_i = 1, m.a_k = (size_t)m.rows;
+    matmul_run(&m);
+    float *db = tensor_f32(&a->out[1]);
+    size_t outputs = (size_t)dy->dims[1];
+    memset(db, 0, outputs * sizeof *db);
+    for (size_t n = 0; n < (size_t)dy->dims[0]; n++)
+        for (size_t i = 0; i < outputs; i++)
+            db[i] += tensor_f32(dy)[n * outputs + i];
+}
