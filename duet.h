@@ -385,26 +385,35 @@ duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
 
 /* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
- * conv2d, linear and matmul_add adds nothing. x is (N,C,H,W), or (N,K) for linear and matmul_add.
+ * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
+ * and matmul_add (N,K) or (N,...,K), of which each run of K numbers is a row.
  *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
  *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
  *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
+ *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
+ *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
+ *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
  *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
  *                  int32 (N,...) and must live until backward is done; an index of no row gives NaN
  * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
-enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1 };
+enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
                           double momentum);
+duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *normalized_shape,
+                          int w, int b, double eps);
+duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);
 duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 
 /* Layers without parameters.
- *     relu, tanh, sigmoid                of each element
+ *     relu, tanh, sigmoid                of each element; and with PyTorch's defaults
+ *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
+ *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
  *     ..._padded   P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded up. Averages
  *                  count the zeros of the padding, as PyTorch's default does. A padded copy of x
@@ -422,6 +431,12 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
 duet_var *duet_tanh(duet_tape *tape, duet_var *x);
 duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
+duet_var *duet_leaky_relu(duet_tape *tape, duet_var *x, double negative_slope);
+duet_var *duet_elu(duet_tape *tape, duet_var *x, double alpha);
+duet_var *duet_hardtanh(duet_tape *tape, duet_var *x, double min_val, double max_val);
+duet_var *duet_relu6(duet_tape *tape, duet_var *x);
+enum duet_gelu { DUET_GELU, DUET_GELU_TANH };
+duet_var *duet_gelu(duet_tape *tape, duet_var *x, enum duet_gelu approximate);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_avg_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding);
@@ -447,14 +462,17 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
  *                  matrix or vector of the other
  *     sum, mean    of all elements, shape (1); with _dim over dimension `dim` (-1: the last one),
- *                  which the result lacks. They are computed in double
+ *                  which the result lacks; with _dims over `count` dimensions, 0 of them being all,
+ *                  which the result has with size 1 where keepdim is 1. They are computed in double
+ *     transpose, permute                 two dimensions change places; dimension i of the result is
+ *                  dimension order[i] of x, as many as x has
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
  * matmul is used where it lies.
  * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
- * sum and mean of all elements or over dimension 0, operands of different rank, and matmul with a
- * matrix or a vector as b, are refused there. */
+ * sum and mean of all elements or over dimension 0, moving that dimension, operands of different
+ * rank, and matmul with a matrix or a vector as b, are refused there. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
@@ -463,6 +481,10 @@ duet_var *duet_sum(duet_tape *tape, duet_var *x);
 duet_var *duet_mean(duet_tape *tape, duet_var *x);
 duet_var *duet_sum_dim(duet_tape *tape, duet_var *x, int dim);
 duet_var *duet_mean_dim(duet_tape *tape, duet_var *x, int dim);
+duet_var *duet_sum_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_mean_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_transpose(duet_tape *tape, duet_var *x, int dim0, int dim1);
+duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
@@ -1162,6 +1184,11 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
 int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
 int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
                            double momentum); /* PyTorch's defaults: 1e-5, 0.1; below 0: its None */
+int duet_module_layer_norm(duet_module *module, const char *name, int rank,
+                           const int *normalized_shape, double eps, int elementwise_affine,
+                           int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
+int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
+                           double eps, int affine, int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
 int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
 int duet_module_dropout2d(duet_module *module, const char *name, double p);
 

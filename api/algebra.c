@@ -1,6 +1,7 @@
 /* Arithmetic of two vars, sums, means, embeddings and reshape: each checks what the command's
  * models must not do, and calls the internal op. */
 #include "api/api.h"
+#include "nn/tape_internal.h"
 
 /* In a model's forward function the batch may be that of several devices, so nothing may mix its
  * samples: the bits would depend on how many devices there are. 1: refused. */
@@ -105,6 +106,50 @@ duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim) {
     }
     int at = inner_dimension(t, "cat", vars[0], dim);
     return at < 0 ? NULL : public_var(cat(t->tape, x, count, at));
+}
+
+typedef struct var *dims_function(struct tape *t, struct var *x, const int *dims, int count,
+                                  int keepdim);
+
+static duet_var *over_several(duet_tape *t, const char *op, duet_var *x, const int *dims, int count,
+                              int keepdim, dims_function *f) {
+    unsigned chosen;
+    if (api_stuck(t, x)) return NULL;
+    if (count < 0 || count > MAX_RANK || (count && !dims)) {
+        api_tape_fail(t, fail(ERR_USAGE, "%s: %d dimensions: give 0, for all, to %d of them", op,
+                              dims ? count : 0, MAX_RANK));
+        return NULL;
+    }
+    if (api_tape_fail(t, tape_find_dims(op, &var_of(x)->value, dims, count, &chosen)) ||
+        (chosen & 1 && mixes_samples(t, op)))
+        return NULL;
+    return public_var(f(t->tape, var_of(x), dims, count, keepdim != 0));
+}
+
+duet_var *duet_sum_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+    return over_several(t, "sum", x, dims, count, keepdim, sum_dims);
+}
+
+duet_var *duet_mean_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+    return over_several(t, "mean", x, dims, count, keepdim, mean_dims);
+}
+
+/* The first dimension, which is that of samples, stays where it is in a model's forward. */
+duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
+    if (api_stuck(t, x)) return NULL;
+    if (!order) {
+        api_tape_fail(t, fail(ERR_USAGE, "permute: no order was given"));
+        return NULL;
+    }
+    if (order[0] && order[0] != -rank_of(x) && mixes_samples(t, "permute")) return NULL;
+    return public_var(permute(t->tape, var_of(x), order, rank_of(x)));
+}
+
+duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
+    if (api_stuck(t, x)) return NULL;
+    int rank = rank_of(x), first0 = !dim0 || dim0 == -rank, first1 = !dim1 || dim1 == -rank;
+    if (first0 != first1 && mixes_samples(t, "transpose")) return NULL;
+    return public_var(transpose(t->tape, var_of(x), dim0, dim1));
 }
 
 duet_var *duet_sum(duet_tape *t, duet_var *x) {

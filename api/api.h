@@ -132,12 +132,18 @@ int api_params_write(struct duet_params *params, const char *file, const struct 
 /* Reads all values and buffers; after an error none of them has changed. */
 int api_params_read(struct duet_params *params, const struct safetensors *file);
 
+/* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs
+ * (0: any will do), the tape keeps the error and the result is NULL. */
+struct param *api_param_at(duet_tape *tape, const char *layer, int i, int rank);
+
 /* ---- layers of a model ---- */
 
 enum api_layer_kind {
     LAYER_CONV2D,
     LAYER_LINEAR,
     LAYER_BATCH_NORM,
+    LAYER_LAYER_NORM,
+    LAYER_GROUP_NORM,
     LAYER_DROPOUT,
     LAYER_DROPOUT2D
 };
@@ -150,7 +156,9 @@ struct api_layer {
     int buffers;              /* batch_norm: the index of running_mean, the first of three */
     int stride, padding;      /* conv2d */
     double p;                 /* dropout */
-    double epsilon, momentum; /* batch_norm */
+    double epsilon, momentum; /* of norms; batch_norm alone */
+    int dims;                 /* layer_norm: how many of the last dimensions */
+    int groups;               /* group_norm */
 };
 
 /* ---- who sums gradients over ranks ---- */

@@ -4,9 +4,7 @@
 #include "api/api.h"
 #include "nn/tape_internal.h"
 
-/* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs, the
- * tape keeps the error and the result is NULL. */
-static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) {
+struct param *api_param_at(duet_tape *t, const char *layer, int i, int rank) {
     struct param_set *set = t->params;
     int count = set ? set->count : 0;
     if (i < 0 || i >= count) {
@@ -14,7 +12,7 @@ static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) 
                               layer, i, count));
         return NULL;
     }
-    if (set->param[i].value.rank == rank) return &set->param[i];
+    if (!rank || set->param[i].value.rank == rank) return &set->param[i];
     api_tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer,
                           set->param[i].spec->name, set->param[i].value.rank, rank));
     return NULL;
@@ -22,7 +20,7 @@ static struct param *param_at(duet_tape *t, const char *layer, int i, int rank) 
 
 /* The same of a bias, where DUET_NO_BIAS stands for none. *wrong: the tape has an error. */
 static struct param *bias_at(duet_tape *t, const char *layer, int i, int *wrong) {
-    struct param *bias = i == DUET_NO_BIAS ? NULL : param_at(t, layer, i, 1);
+    struct param *bias = i == DUET_NO_BIAS ? NULL : api_param_at(t, layer, i, 1);
     *wrong = i != DUET_NO_BIAS && !bias;
     return bias;
 }
@@ -68,16 +66,23 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int p
         beyond(t, "conv2d", "padding", padding, 0))
         return NULL;
     int wrong;
-    struct param *weight = param_at(t, "conv2d", w, 4), *bias = bias_at(t, "conv2d", b, &wrong);
+    struct param *weight = api_param_at(t, "conv2d", w, 4), *bias = bias_at(t, "conv2d", b, &wrong);
     if (!weight || wrong || conv2d_too_large(t, var_of(x), weight, stride, padding)) return NULL;
     return public_var(conv2d(t->tape, var_of(x), weight, bias, stride, padding));
+}
+
+/* The rows that a linear layer sees in each sample of x (N,..,K). */
+static int64_t rows_of_sample(duet_var *x) {
+    const struct tensor *v = &var_of(x)->value;
+    return v->rank > 2 ? (int64_t)tensor_sample_count(v) / v->dims[v->rank - 1] : 1;
 }
 
 duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
     int wrong;
-    struct param *weight = param_at(t, "linear", w, 2), *bias = bias_at(t, "linear", b, &wrong);
-    if (!weight || wrong || too_large(t, "linear", var_of(x), weight->value.dims[0], 1, 1))
+    struct param *weight = api_param_at(t, "linear", w, 2), *bias = bias_at(t, "linear", b, &wrong);
+    if (!weight || wrong ||
+        too_large(t, "linear", var_of(x), weight->value.dims[0], rows_of_sample(x), 1))
         return NULL;
     return public_var(linear(t->tape, var_of(x), weight, bias));
 }
@@ -85,23 +90,12 @@ duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
 duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
     if (api_stuck(t, x)) return NULL;
     int wrong;
-    struct param *weight = param_at(t, "matmul_add", w, 2),
+    struct param *weight = api_param_at(t, "matmul_add", w, 2),
                  *bias = bias_at(t, "matmul_add", b, &wrong);
-    if (!weight || wrong || too_large(t, "matmul_add", var_of(x), weight->value.dims[1], 1, 1))
+    if (!weight || wrong ||
+        too_large(t, "matmul_add", var_of(x), weight->value.dims[1], rows_of_sample(x), 1))
         return NULL;
     return public_var(matmul_add(t->tape, var_of(x), weight, bias));
-}
-
-duet_var *duet_relu(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(relu(t->tape, var_of(x)));
-}
-
-duet_var *duet_tanh(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(tanh_of(t->tape, var_of(x)));
-}
-
-duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(sigmoid(t->tape, var_of(x)));
 }
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
@@ -223,7 +217,8 @@ static int find_batches(duet_tape *t, int i, struct norm_config *config) {
 duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
                           double momentum) {
     if (api_stuck(t, x)) return NULL;
-    struct param *weight = param_at(t, "batch_norm", w, 1), *bias = param_at(t, "batch_norm", b, 1);
+    struct param *weight = api_param_at(t, "batch_norm", w, 1),
+                 *bias = api_param_at(t, "batch_norm", b, 1);
     struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
     if (!(eps >= 0)) api_tape_fail(t, fail(ERR_USAGE, "batch_norm: eps %g: give at least 0", eps));
     if (!weight || !bias || t->error ||

@@ -37,6 +37,14 @@ static duet_var *normalise(duet_tape *t, const struct api_layer *l, duet_var *x,
         (with_relu ? batch_norm_relu : batch_norm)(t->tape, var_of(x), w, b, &config));
 }
 
+static duet_var *normalise_sample(duet_tape *t, const struct api_layer *l, duet_var *x) {
+    struct param *w = l->weight < 0 ? NULL : &t->params->param[l->weight],
+                 *b = l->bias < 0 ? NULL : &t->params->param[l->bias];
+    return public_var(l->kind == LAYER_LAYER_NORM
+                          ? layer_norm(t->tape, var_of(x), l->dims, w, b, l->epsilon)
+                          : group_norm(t->tape, var_of(x), l->groups, w, b, l->epsilon));
+}
+
 static duet_var *drop(duet_tape *t, const struct api_layer *l, duet_var *x) {
     double p = t->dropout < 0 ? l->p : t->dropout;
     return l->kind == LAYER_DROPOUT ? duet_dropout(t, x, p) : duet_dropout2d(t, x, p);
@@ -47,6 +55,8 @@ static duet_var *apply(duet_tape *t, const struct api_layer *l, duet_var *x) {
     case LAYER_CONV2D: return duet_conv2d(t, x, l->weight, l->bias, l->stride, l->padding);
     case LAYER_LINEAR: return duet_linear(t, x, l->weight, l->bias);
     case LAYER_BATCH_NORM: return normalise(t, l, x, 0, NULL);
+    case LAYER_LAYER_NORM:
+    case LAYER_GROUP_NORM: return normalise_sample(t, l, x);
     case LAYER_DROPOUT:
     case LAYER_DROPOUT2D: return drop(t, l, x);
     }

@@ -266,6 +266,47 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
     return added(module, code, model->layer_count);
 }
 
+/* NAME.weight of ones and NAME.bias of zeros, where the layer has them. */
+static int norm_of_samples(duet_module *module, const char *name, int rank, const int *shape,
+                           int weight, int bias, struct api_layer layer) {
+    const struct duet_init one = {DUET_CONSTANT, 1, 0}, zero = {DUET_CONSTANT, 0, 0};
+    struct model *model = model_of(module);
+    int code = layer.epsilon >= 0 ? OK
+                                  : fail(ERR_USAGE, "model %s: %.100s: eps %g: give at least 0",
+                                         model->name, name ? name : "", layer.epsilon);
+    if (!code) code = check_shape(model, name ? name : "", rank, shape);
+    layer.weight = weight ? model->param_count : DUET_NO_WEIGHT;
+    layer.bias = weight && bias ? model->param_count + 1 : DUET_NO_BIAS;
+    if (!code && weight) code = add_param(model, name, ".weight", rank, shape, one);
+    if (!code && weight && bias) code = add_param(model, name, ".bias", rank, shape, zero);
+    if (!code) code = add_layer(model, name, layer);
+    return added(module, code, model->layer_count);
+}
+
+int duet_module_layer_norm(duet_module *module, const char *name, int rank,
+                           const int *normalized_shape, double eps, int elementwise_affine,
+                           int bias) {
+    if (stuck(module)) return -1;
+    return norm_of_samples(
+        module, name, rank, normalized_shape, elementwise_affine, bias,
+        (struct api_layer){.kind = LAYER_LAYER_NORM, .epsilon = eps, .dims = rank});
+}
+
+int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
+                           double eps, int affine, int bias) {
+    if (stuck(module)) return -1;
+    if (num_groups < 1 || channels % num_groups) {
+        module_fail(module, fail(ERR_USAGE,
+                                 "model %s: %.100s: num_channels must be divisible by num_groups: "
+                                 "%d, %d",
+                                 model_of(module)->name, name ? name : "", channels, num_groups));
+        return -1;
+    }
+    return norm_of_samples(
+        module, name, 1, &channels, affine, bias,
+        (struct api_layer){.kind = LAYER_GROUP_NORM, .epsilon = eps, .groups = num_groups});
+}
+
 static int dropout_layer(duet_module *module, const char *name, double p,
                          enum api_layer_kind kind) {
     if (stuck(module)) return -1;

@@ -14,7 +14,8 @@
  * duet_model (duet.h), so it is trained like every other model.
  *
  *     sequential.c        reads the text
- *     sequential_args.c   reads the arguments of one layer
+ *     sequential_args.c   reads the words of a layer's arguments
+ *     sequential_kinds.c  the arguments of each kind of layer
  *     sequential_model.c  the model: shapes, layers, forward */
 #ifndef MODELS_SEQUENTIAL_H
 #define MODELS_SEQUENTIAL_H
@@ -29,10 +30,17 @@ enum sequential_kind {
     SEQ_LINEAR,
     SEQ_BATCH_NORM1D,
     SEQ_BATCH_NORM2D,
+    SEQ_LAYER_NORM,
+    SEQ_GROUP_NORM,
     SEQ_RELU,
     SEQ_TANH,
     SEQ_SIGMOID,
     SEQ_SILU,
+    SEQ_LEAKY_RELU,
+    SEQ_ELU,
+    SEQ_HARDTANH,
+    SEQ_RELU6,
+    SEQ_GELU,
     SEQ_IDENTITY,
     SEQ_MAX_POOL2D,
     SEQ_AVG_POOL2D,
@@ -62,7 +70,11 @@ struct sequential_item {
     int bias;
     int height, width; /* of the output: of an adaptive pool, where 0 leaves it; of Unflatten */
     double eps, momentum, p;
-    int layer; /* its number for duet_layer; -1: it is none */
+    double a, b;        /* of activations: negative_slope, alpha; min_val and max_val */
+    int tanh;           /* GELU: 1: approximate='tanh' */
+    int rank, shape[3]; /* LayerNorm: normalized_shape */
+    int groups, affine; /* GroupNorm; of both norms: 1: there are weights */
+    int layer;          /* its number for duet_layer; -1: it is none */
 };
 
 struct sequential {

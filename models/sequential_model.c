@@ -72,12 +72,29 @@ static int through_pad(const struct sequential *s, const struct sequential_item 
     return OK;
 }
 
+/* The last dimensions of x are normalized_shape. */
+static int through_layer_norm(const struct sequential *s, const struct sequential_item *item,
+                              const struct shape *x) {
+    const int dims[3] = {x->flat ? 0 : x->channels, x->height, x->flat ? x->channels : x->width};
+    int most = x->flat ? 1 : 3;
+    if (item->rank <= most &&
+        !memcmp(item->shape, dims + 3 - item->rank, (size_t)item->rank * sizeof *dims))
+        return OK;
+    char takes[64];
+    int used = snprintf(takes, sizeof takes, "%d", item->shape[0]);
+    for (int i = 1; i < item->rank; i++)
+        used += snprintf(takes + used, sizeof takes - (size_t)used, " x %d", item->shape[i]);
+    snprintf(takes + used, sizeof takes - (size_t)used, " at the end");
+    return misfit(s, item, x, takes);
+}
+
 /* x becomes what the layer makes of it. */
 static int through(const struct sequential *s, const struct sequential_item *item,
                    struct shape *x) {
     char takes[64];
     snprintf(takes, sizeof takes, "%d %s", item->in,
-             item->kind == SEQ_BATCH_NORM2D ? "channels" : "features");
+             item->kind == SEQ_BATCH_NORM2D || item->kind == SEQ_GROUP_NORM ? "channels"
+                                                                            : "features");
     switch (item->kind) {
     case SEQ_CONV2D:
     case SEQ_MAX_POOL2D:
@@ -96,6 +113,8 @@ static int through(const struct sequential *s, const struct sequential_item *ite
         return OK;
     case SEQ_BATCH_NORM2D:
         return x->flat || x->channels != item->in ? misfit(s, item, x, takes) : OK;
+    case SEQ_LAYER_NORM: return through_layer_norm(s, item, x);
+    case SEQ_GROUP_NORM: return x->channels != item->in ? misfit(s, item, x, takes) : OK;
     case SEQ_LINEAR:
     case SEQ_BATCH_NORM1D:
         if (!x->flat || x->channels != item->in) return misfit(s, item, x, takes);
@@ -141,7 +160,9 @@ static void guess_sample(const struct sequential *s, int sample[3]) {
     int channels[3] = {1, 3, 0}, vector = 1, outputs;
     for (int i = s->count - 1; i >= 0; i--) {
         const struct sequential_item *item = &s->items[i];
-        if (item->kind == SEQ_CONV2D || item->kind == SEQ_BATCH_NORM2D) channels[0] = item->in;
+        if (item->kind == SEQ_CONV2D || item->kind == SEQ_BATCH_NORM2D ||
+            item->kind == SEQ_GROUP_NORM)
+            channels[0] = item->in;
         if (item->kind == SEQ_LINEAR || item->kind == SEQ_BATCH_NORM1D ||
             item->kind == SEQ_UNFLATTEN)
             vector = item->in;
@@ -169,6 +190,12 @@ static int register_layer(duet_module *m, const struct sequential_item *item) {
     case SEQ_BATCH_NORM1D:
     case SEQ_BATCH_NORM2D:
         return duet_module_batch_norm(m, item->name, item->out, item->eps, item->momentum);
+    case SEQ_LAYER_NORM:
+        return duet_module_layer_norm(m, item->name, item->rank, item->shape, item->eps,
+                                      item->affine, item->bias);
+    case SEQ_GROUP_NORM:
+        return duet_module_group_norm(m, item->name, item->groups, item->in, item->eps,
+                                      item->affine, item->bias);
     case SEQ_DROPOUT: return duet_module_dropout(m, item->name, item->p);
     case SEQ_DROPOUT2D: return duet_module_dropout2d(m, item->name, item->p);
     default: return -1;
@@ -177,7 +204,8 @@ static int register_layer(duet_module *m, const struct sequential_item *item) {
 
 static int has_layer(enum sequential_kind kind) {
     return kind == SEQ_CONV2D || kind == SEQ_LINEAR || kind == SEQ_BATCH_NORM1D ||
-           kind == SEQ_BATCH_NORM2D || kind == SEQ_DROPOUT || kind == SEQ_DROPOUT2D;
+           kind == SEQ_BATCH_NORM2D || kind == SEQ_LAYER_NORM || kind == SEQ_GROUP_NORM ||
+           kind == SEQ_DROPOUT || kind == SEQ_DROPOUT2D;
 }
 
 /* The data set must not have more classes than the model has outputs. */
@@ -216,6 +244,11 @@ static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_va
     case SEQ_TANH: return duet_tanh(t, x);
     case SEQ_SIGMOID: return duet_sigmoid(t, x);
     case SEQ_SILU: return duet_multiply(t, x, duet_sigmoid(t, x));
+    case SEQ_LEAKY_RELU: return duet_leaky_relu(t, x, item->a);
+    case SEQ_ELU: return duet_elu(t, x, item->a);
+    case SEQ_HARDTANH: return duet_hardtanh(t, x, item->a, item->b);
+    case SEQ_RELU6: return duet_relu6(t, x);
+    case SEQ_GELU: return duet_gelu(t, x, item->tanh ? DUET_GELU_TANH : DUET_GELU);
     case SEQ_MAX_POOL2D:
         return duet_max_pool2d_padded(t, x, item->kernel, item->stride, item->padding,
                                       item->ceil_mode);

@@ -1,5 +1,5 @@
-/* Sums and means, broadcasting, which is their counterpart, and embeddings. All work in plain
- * layout.
+/* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums, and
+ * embeddings. All work in plain layout.
  *
  * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
  * nothing. */
@@ -39,28 +39,13 @@ static int sum_backward(struct tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* Cuts the dimensions of x into those before `dim`, dim itself, and those behind it. */
-static int cut_at(const struct tensor *x, int dim, int cut[3]) {
-    cut[0] = cut[1] = cut[2] = 1;
-    if (dim != DIM_ALL && (dim < 0 || dim >= x->rank))
-        return fail(ERR_USAGE,
-                    "Dimension out of range (expected to be in range of [%d, %d], but got %d): "
-                    "check the model",
-                    -x->rank, x->rank - 1, dim);
-    for (int i = 0; i < x->rank; i++)
-        cut[dim == DIM_ALL ? 1 : i < dim ? 0 : i == dim ? 1 : 2] *= x->dims[i];
-    return OK;
-}
-
-static struct var *sum_over(struct tape *t, struct var *x, int dim, int mean) {
-    int cut[3], dims[MAX_RANK] = {1}, rank = 0;
-    if (tape_stuck(t, x)) return NULL;
-    x = to_plain(t, x);
-    if (!x || tape_fail(t, cut_at(&x->value, dim, cut)) ||
-        (dim <= 0 && tape_fail(t, tape_one_segment(t, mean ? "mean" : "sum"))))
-        return NULL;
-    for (int i = 0; dim != DIM_ALL && i < x->value.rank; i++)
-        if (i != dim) dims[rank++] = x->value.dims[i];
+/* The sum over the dimensions first .. last of x, which is PLAIN; they are then gone. */
+static struct var *sum_run(struct tape *t, struct var *x, int first, int last, int mean) {
+    int cut[3] = {1, 1, 1}, dims[MAX_RANK] = {1}, rank = 0;
+    for (int i = 0; i < x->value.rank; i++) {
+        cut[i < first ? 0 : i <= last ? 1 : 2] *= x->value.dims[i];
+        if (i < first || i > last) dims[rank++] = x->value.dims[i];
+    }
     struct node node = {.backward = sum_backward, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank ? rank : 1, dims);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
@@ -71,12 +56,123 @@ static struct var *sum_over(struct tape *t, struct var *x, int dim, int mean) {
     return tape_node(t, &node) ? NULL : node.y;
 }
 
+/* Dimensions in PyTorch's words: -1 is the last one. *at: counted from 0. */
+static int find_dim(const char *op, const struct tensor *x, int dim, int *at) {
+    *at = dim < 0 && dim >= -x->rank ? dim + x->rank : dim;
+    if (*at >= 0 && *at < x->rank) return OK;
+    return fail(ERR_USAGE,
+                "%s: Dimension out of range (expected to be in range of [%d, %d], but got %d): "
+                "check the model",
+                op, -x->rank, x->rank - 1, dim);
+}
+
+int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
+                   unsigned *chosen) {
+    *chosen = count ? 0 : (1u << x->rank) - 1;
+    for (int i = 0, at; i < count; i++) {
+        CHECK(find_dim(op, x, dims[i], &at));
+        if (*chosen & (1u << at))
+            return fail(ERR_USAGE, "%s: dim %d appears multiple times in the list of dims", op, at);
+        *chosen |= 1u << at;
+    }
+    return OK;
+}
+
+/* Neighbouring dimensions are one sum. Where others lie between, the last ones come first, and what
+ * they leave is rounded. */
+static struct var *sum_chosen(struct tape *t, struct var *x, unsigned chosen, int keepdim,
+                              int mean) {
+    int kept[MAX_RANK], rank = x->value.rank;
+    for (int i = 0; i < rank; i++)
+        kept[i] = chosen & (1u << i) ? 1 : x->value.dims[i];
+    for (int last = rank - 1, first; x && last >= 0; last = first - 1) {
+        first = last;
+        if (!(chosen & (1u << last))) continue;
+        while (first > 0 && chosen & (1u << (first - 1)))
+            first--;
+        x = sum_run(t, x, first, last, mean);
+    }
+    return x && keepdim ? tape_view(t, x, rank, kept) : x;
+}
+
+static struct var *sum_over(struct tape *t, struct var *x, const int *dims, int count, int keepdim,
+                            int mean) {
+    const char *name = mean ? "mean" : "sum";
+    unsigned chosen;
+    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
+        (chosen & 1 && tape_fail(t, tape_one_segment(t, name))))
+        return NULL;
+    return sum_chosen(t, x, chosen, keepdim, mean);
+}
+
 struct var *sum_of(struct tape *t, struct var *x, int dim) {
-    return sum_over(t, x, dim, 0);
+    return sum_over(t, x, &dim, dim != DIM_ALL, 0, 0);
 }
 
 struct var *mean_of(struct tape *t, struct var *x, int dim) {
-    return sum_over(t, x, dim, 1);
+    return sum_over(t, x, &dim, dim != DIM_ALL, 0, 1);
+}
+
+struct var *sum_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim) {
+    return sum_over(t, x, dims, count, keepdim, 0);
+}
+
+struct var *mean_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim) {
+    return sum_over(t, x, dims, count, keepdim, 1);
+}
+
+/* ---- the order of dimensions ---- */
+
+static int launch_permute(struct tape *t, const struct op_args *args) {
+    return tensor_count(&args->out[0]) ? launch(t->stream, OP_PERMUTE, args) : OK;
+}
+
+/* The gradient goes the other way. */
+static int permute_backward(struct tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = {.in[0] = n->y->grad, .out[0] = grad_target(t, n->x)};
+    for (int i = 0; i < n->x->value.rank; i++)
+        args.p.permute.order[n->args.p.permute.order[i]] = i;
+    CHECK(tape_error(t));
+    CHECK(launch_permute(t, &args));
+    return grad_done(t, n->x, &args.out[0]);
+}
+
+struct var *permute(struct tape *t, struct var *x, const int *order, int count) {
+    unsigned chosen;
+    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, tape_find_dims("permute", &x->value, order, count, &chosen)))
+        return NULL;
+    int dims[MAX_RANK], rank = x->value.rank;
+    struct node node = {.backward = permute_backward, .x = x};
+    if (count != rank) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "permute: the number of dimensions in the tensor input does not match "
+                          "the length of the desired ordering of dimensions, input.dim() = %d, "
+                          "%d are given",
+                          rank, count));
+        return NULL;
+    }
+    for (int i = 0; i < rank; i++) {
+        int from = node.args.p.permute.order[i] = order[i] < 0 ? order[i] + rank : order[i];
+        dims[i] = x->value.dims[from];
+    }
+    if (node.args.p.permute.order[0] && tape_fail(t, tape_one_segment(t, "permute"))) return NULL;
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
+    if (t->error || tape_fail(t, launch_permute(t, &node.args))) return NULL;
+    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+struct var *transpose(struct tape *t, struct var *x, int dim0, int dim1) {
+    int order[MAX_RANK] = {0, 1, 2, 3}, a, b;
+    if (tape_stuck(t, x) || tape_fail(t, find_dim("transpose", &x->value, dim0, &a)) ||
+        tape_fail(t, find_dim("transpose", &x->value, dim1, &b)))
+        return NULL;
+    order[a] = b, order[b] = a;
+    return permute(t, x, order, x->value.rank);
 }
 
 /* ---- broadcasting ---- */

@@ -1,4 +1,4 @@
-/* The layers that treat each element alone, and the views: relu, tanh, sigmoid, sums and products
+/* The layers that treat each element alone, and the views: relu and its like, sums and products
  * of two operands, flatten and reshape. They follow the pattern of layers.c. */
 #include <string.h>
 
@@ -22,6 +22,11 @@ static int tanh_backward(struct tape *t, struct node *n) {
 static int sigmoid_backward(struct tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->value, n->y->grad}};
     return tape_backward_to_x(t, OP_SIGMOID_BACKWARD, n, &args, 1);
+}
+
+static int activation_backward(struct tape *t, struct node *n) {
+    struct op_args args = {.in = {n->x->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
 static struct var *of_one(struct tape *t, struct var *x, enum op op, node_backward *backward) {
@@ -74,6 +79,15 @@ struct var *tanh_of(struct tape *t, struct var *x) {
 
 struct var *sigmoid(struct tape *t, struct var *x) {
     return of_one(t, x, OP_SIGMOID_FORWARD, sigmoid_backward);
+}
+
+struct var *activation(struct tape *t, struct var *x, struct activation_args function) {
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = activation_backward, .x = x};
+    node.args.p.activation = function;
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    return tape_append_op(t, OP_ACTIVATION_FORWARD, &node, x->needs_grad);
 }
 
 /* ---- of two operands ---- */

@@ -112,7 +112,7 @@ int tape_check_params(struct tape *t, const char *layer, const struct param *w,
 }
 
 /* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
-static struct tensor bias_of(struct tape *t, const struct param *b, int outputs) {
+struct tensor tape_bias(struct tape *t, const struct param *b, int outputs) {
     if (b) return b->value;
     struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};
     if (!t->error) tape_fail(t, launch(t->stream, OP_FILL, &args));
@@ -149,7 +149,7 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
         columns = window_count(d[3], k[3], stride, padding);
     int dims[4] = {d[0], k[0], rows, columns};
     struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
-    node.args = (struct op_args){.in = {x->value, w->value, bias_of(t, b, k[0])},
+    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, k[0])},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
     return tape_append_op(t, OP_CONV2D_FORWARD, &node, 1);
@@ -163,6 +163,8 @@ static int linear_backward(struct tape *t, struct node *n) {
 
 static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b,
                              int weight_is_in_out) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.rank > 2) return tape_linear_rows(t, x, w, b, weight_is_in_out);
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
@@ -176,7 +178,7 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     }
     int dims[2] = {x->value.dims[0], out};
     struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
-    node.args = (struct op_args){.in = {x->value, w->value, bias_of(t, b, out)},
+    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
     return tape_append_op(t, OP_LINEAR_FORWARD, &node, 1);

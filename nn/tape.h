@@ -138,8 +138,8 @@ struct var *tape_leaf(struct tape *tape, const struct tensor *value, int needs_g
 struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
                    int padding);
 
-/* y (N,M) from x (N,K) and b (M), which may be NULL. linear: x wT + b with w (M,K), as PyTorch's
- * Linear. matmul_add: x @ w + b with w (K,M), as d2l writes it. */
+/* y (N,..,M) from x (N,..,K) and b (M), which may be NULL. linear: x wT + b with w (M,K), as
+ * PyTorch's Linear. matmul_add: x @ w + b with w (K,M), as d2l writes it. */
 struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b);
 struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b);
 
@@ -169,9 +169,21 @@ struct var *batch_norm_relu(struct tape *t, struct var *x, struct param *w, stru
 struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
                                 const struct norm_config *config, struct var *residual);
 
+/* y = (x - mean) / sqrt(var + epsilon) * w + b, with the mean and the biased variance of each
+ * run of the last `dims` dimensions of x, or of each of `groups` equal groups of channels of x
+ * (N,C,..). w and b are shaped as those dimensions are, or (C); each may be NULL, for 1 and 0.
+ * Samples are normalised one by one, so training and eval are alike. PLAIN. In PyTorch:
+ * nn.LayerNorm, nn.GroupNorm. */
+struct var *layer_norm(struct tape *t, struct var *x, int dims, struct param *w, struct param *b,
+                       double epsilon);
+struct var *group_norm(struct tape *t, struct var *x, int groups, struct param *w, struct param *b,
+                       double epsilon);
+
 struct var *relu(struct tape *t, struct var *x);
 struct var *tanh_of(struct tape *t, struct var *x); /* torch.tanh; C has a tanh of its own */
 struct var *sigmoid(struct tape *t, struct var *x); /* 1 / (1 + exp(-x)) */
+/* One of the functions of device/activation.h. */
+struct var *activation(struct tape *t, struct var *x, struct activation_args function);
 
 /* a + b, a - b, a * b, element by element, with PyTorch's broadcasting: shapes are compared from
  * the last dimension on, and where an operand has 1, or no dimension, it is used for all of the
@@ -233,6 +245,16 @@ struct var *matmul(struct tape *t, struct var *a, struct var *b);
 enum { DIM_ALL = -1 };
 struct var *sum_of(struct tape *t, struct var *x, int dim);
 struct var *mean_of(struct tape *t, struct var *x, int dim);
+/* Over several dimensions, which count from 0, or from -1 backwards; none: over all. keepdim 1: the
+ * result has them, with size 1. Where others lie between them, each run is rounded to float. */
+struct var *sum_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim);
+struct var *mean_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim);
+
+/* torch.permute and torch.transpose, PLAIN: dimension i of the result is dimension order[i] of x,
+ * count of them; or two dimensions of x change places. Where dimension 0 moves, which is that of
+ * samples, the batch must be one segment. */
+struct var *permute(struct tape *t, struct var *x, const int *order, int count);
+struct var *transpose(struct tape *t, struct var *x, int dim0, int dim1);
 
 /* F.embedding: y (N,..,D) has the rows of w (R,D) that `index` names, I32 (N,..) in device memory,
  * which must stay until backward is done; rank 1 to MAX_RANK - 1. An index that w does not have

@@ -160,11 +160,27 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
 struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int rank,
                            const int *dims);
 
+/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
+ * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
+int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
+                   unsigned *chosen);
+
 /* ERR_USAGE where the batch has several segments, so that `op` would mix their samples. */
 int tape_one_segment(const struct tape *t, const char *op);
 
 /* ERR_USAGE: the operands of `op` ("add") differ in shape. */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
+
+/* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
+ * sample. */
+struct tensor tape_segment_rows(const struct tape *t, const struct tensor *rows, int s);
+
+/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
+struct tensor tape_bias(struct tape *t, const struct param *b, int outputs);
+
+/* linear and matmul_add of x (N,..,K) with rank 3 or more. */
+struct var *tape_linear_rows(struct tape *t, struct var *x, struct param *w, struct param *b,
+                             int weight_is_in_out);
 
 /* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments
  * cannot take it. */

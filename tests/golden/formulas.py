@@ -14,3 +14,8 @@ def as_c(name, t):
     numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
     lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
     return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+
+
+def dims_as_c(name, y):
+    dims = list(y.shape) or [1]
+    return f"static const int {name}_dims[4] = {{{', '.join(map(str, dims))}}};\n"

@@ -10,7 +10,7 @@ import pathlib
 
 import torch
 
-from formulas import as_c, values
+from formulas import as_c, dims_as_c, values
 
 MATMULS = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4, 5)),
            ((2, 3, 4), (4,)), ((2, 2, 3, 4), (2, 2, 4, 2)),
@@ -20,11 +20,6 @@ MATMULS = [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 
            ((1, 1, 3, 4), (2, 3, 4, 2))]
 BINARIES = [((2, 3, 4), (4,)), ((3, 1), (1, 4)), ((4,), (2, 3, 4)), ((2, 1, 3, 1), (2, 1, 4)), ((2, 3, 1, 4), (2, 3, 1, 1))]
 SUMS = [((3, 4), None), ((3, 4), 0), ((3, 4), 1), ((2, 3, 4), 1), ((2, 3, 2, 3), 3), ((5,), 0)]
-
-
-def dims_as_c(name, y):
-    dims = list(y.shape) or [1]
-    return f"static const int {name}_dims[4] = {{{', '.join(map(str, dims))}}};\n"
 
 
 def of_two(name, function, shape_a, shape_b):

@@ -28,10 +28,14 @@ model = nn.Sequential(
     nn.Conv2d(1, 8, 3, padding="same", bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
     nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
     nn.Sequential(nn.Conv2d(8, 16, (3, 3), stride=2), nn.Tanh(), nn.Dropout2d(0.0), nn.Identity(),
+                  nn.GroupNorm(4, 16), nn.LeakyReLU(0.2),
                   nn.Sequential(nn.AvgPool2d(3, stride=2, padding=1), nn.ZeroPad2d((1, 0, 0, 1)), nn.ConstantPad2d((0, -1, 1, 1), 0.5),
                                 nn.AdaptiveAvgPool2d((2, 3)))),
-    nn.Flatten(), nn.Unflatten(1, (24, 2, 2)), nn.SiLU(), nn.AdaptiveMaxPool2d((None, 1)),
+    nn.Flatten(), nn.Unflatten(1, (24, 2, 2)), nn.Sequential(nn.SiLU(), nn.LayerNorm((24, 2, 2)), nn.GELU()),
+    nn.AdaptiveMaxPool2d((None, 1)),
     nn.Flatten(), nn.Dropout(0.0), nn.Linear(48, 32), nn.BatchNorm1d(32, momentum=None, eps=1e-3), nn.Sigmoid(),
+    nn.Sequential(nn.Hardtanh(-0.25, 0.75), nn.LayerNorm(32, eps=1e-3, bias=False), nn.GELU(approximate="tanh"),
+                  nn.LeakyReLU(), nn.ELU(0.5), nn.ReLU6()),
     nn.Linear(32, CLASSES, bias=False), nn.LogSoftmax(dim=1))
 
 facts = [f"# made by make_sequential.py with torch {torch.__version__}"]

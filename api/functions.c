@@ -1,0 +1,104 @@
+/* The activations and the norms that look at one sample at a time: each checks its settings and
+ * calls the internal op. */
+#include <stdio.h>
+
+#include "api/api.h"
+
+duet_var *duet_relu(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(relu(t->tape, var_of(x)));
+}
+
+duet_var *duet_tanh(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(tanh_of(t->tape, var_of(x)));
+}
+
+duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
+    return api_stuck(t, x) ? NULL : public_var(sigmoid(t->tape, var_of(x)));
+}
+
+static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, double a, double b) {
+    if (api_stuck(t, x)) return NULL;
+    const struct activation_args function = {kind, (float)a, (float)b};
+    return public_var(activation(t->tape, var_of(x), function));
+}
+
+duet_var *duet_leaky_relu(duet_tape *t, duet_var *x, double negative_slope) {
+    return activate(t, x, ACTIVATION_LEAKY_RELU, negative_slope, 0);
+}
+
+duet_var *duet_elu(duet_tape *t, duet_var *x, double alpha) {
+    return activate(t, x, ACTIVATION_ELU, alpha, 0);
+}
+
+/* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
+duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_val) {
+    if (api_stuck(t, x)) return NULL;
+    if (!(min_val <= max_val)) {
+        api_tape_fail(t, fail(ERR_USAGE, "hardtanh: min_val cannot be greater than max_val: %g, %g",
+                              min_val, max_val));
+        return NULL;
+    }
+    return activate(t, x, ACTIVATION_HARDTANH, min_val, max_val);
+}
+
+duet_var *duet_relu6(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_HARDTANH, 0, 6);
+}
+
+duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
+    if (api_stuck(t, x)) return NULL;
+    if ((unsigned)approximate > DUET_GELU_TANH) {
+        api_tape_fail(t, fail(ERR_USAGE,
+                              "gelu: approximate argument must be either none or tanh: "
+                              "it is %d",
+                              (int)approximate));
+        return NULL;
+    }
+    return activate(t, x, approximate == DUET_GELU_TANH ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, 0,
+                    0);
+}
+
+/* ---- norms ---- */
+
+/* Weight or bias of a norm, or NULL where there is none. *wrong: the tape has an error. */
+static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
+                              int *wrong) {
+    struct param *p = i == none || *wrong ? NULL : api_param_at(t, layer, i, rank);
+    *wrong |= i != none && !p;
+    return p;
+}
+
+/* PyTorch's words, with the shape of x. */
+static int check_shape(const struct tensor *x, int rank, const int *shape) {
+    int good = rank >= 1 && rank < x->rank && shape;
+    for (int i = 0; good && i < rank; i++)
+        good = shape[i] == x->dims[x->rank - rank + i];
+    if (good) return OK;
+    char want[64] = "", is[64] = "";
+    for (int i = 0, used = 0; shape && i < rank && i < MAX_RANK; i++)
+        used += snprintf(want + used, sizeof want - (size_t)used, i ? ", %d" : "%d", shape[i]);
+    for (int i = 0, used = 0; i < x->rank; i++)
+        used += snprintf(is + used, sizeof is - (size_t)used, i ? ", %d" : "%d", x->dims[i]);
+    return fail(ERR_USAGE,
+                "layer_norm: Given normalized_shape=[%s], expected input with shape [N, ..., %s], "
+                "but got input of size [%s]",
+                want, want, is);
+}
+
+duet_var *duet_layer_norm(duet_tape *t, duet_var *x, int rank, const int *normalized_shape, int w,
+                          int b, double eps) {
+    int wrong = 0;
+    if (api_stuck(t, x) || api_tape_fail(t, check_shape(&var_of(x)->value, rank, normalized_shape)))
+        return NULL;
+    struct param *weight = optional(t, "layer_norm", w, DUET_NO_WEIGHT, rank, &wrong),
+                 *bias = optional(t, "layer_norm", b, DUET_NO_BIAS, rank, &wrong);
+    return wrong ? NULL : public_var(layer_norm(t->tape, var_of(x), rank, weight, bias, eps));
+}
+
+duet_var *duet_group_norm(duet_tape *t, duet_var *x, int num_groups, int w, int b, double eps) {
+    int wrong = 0;
+    if (api_stuck(t, x)) return NULL;
+    struct param *weight = optional(t, "group_norm", w, DUET_NO_WEIGHT, 1, &wrong),
+                 *bias = optional(t, "group_norm", b, DUET_NO_BIAS, 1, &wrong);
+    return wrong ? NULL : public_var(group_norm(t->tape, var_of(x), num_groups, weight, bias, eps));
+}

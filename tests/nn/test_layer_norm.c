@@ -1,0 +1,227 @@
+/* layer_norm, a linear layer on rows, transpose and group_norm on the tape, one behind the other:
+ * gradients against central differences of the formulas in double, and equal bits however many
+ * devices share the virtual ones. (PyTorch's numbers: tests/api/test_functions.c.) */
+#include <math.h>
+
+#include "base/fold.h"
+#include "tests/nn/step.h"
+
+/* Sums in double and products in float, rounded a few times, of numbers that two norms multiply by
+ * at most 5 each; a wrong term is 1e-2. */
+static const double TOLERANCE = 2e-5;
+static const double STEP = 1e-5, EPSILON = 1e-5;
+
+enum { V = 4, SAMPLES = 13, WORDS = 4, WIDTH = 6, CHANNELS = 8, GROUPS = 2 };
+enum { SAMPLE = WORDS * WIDTH, RESULT = CHANNELS * WORDS, WEIGHTS = 2 * WIDTH + CHANNELS * WIDTH };
+enum { PARAMS = 6, NUMBERS = WEIGHTS + 3 * CHANNELS };
+static const struct param_spec specs[PARAMS] = {
+    {"0.weight", 1, {WIDTH}},  {"0.bias", 1, {WIDTH}},      {"1.weight", 2, {CHANNELS, WIDTH}},
+    {"1.bias", 1, {CHANNELS}}, {"2.weight", 1, {CHANNELS}}, {"2.bias", 1, {CHANNELS}}};
+static const int counts[V] = {3, 5, 0, 5}, first[V] = {0, 3, 8, 8};
+
+static float x_at(int i) {
+    return (float)(i * 37 % 101 - 50) / 40;
+}
+static float root_at(int i) {
+    return (float)(i * 11 % 19 - 9) / 7;
+}
+static float number_at(int i) {
+    return (float)(i * 53 % 97 - 45) / 60;
+}
+
+/* ---- the formula in double ---- */
+
+static void normalise(const double *x, double *y, int count, int step) {
+    double mean = 0, squares = 0;
+    for (int i = 0; i < count; i++)
+        mean += x[i * step] / count;
+    for (int i = 0; i < count; i++)
+        squares += (x[i * step] - mean) * (x[i * step] - mean) / count;
+    for (int i = 0; i < count; i++)
+        y[i * step] = (x[i * step] - mean) / sqrt(squares + EPSILON);
+}
+
+/* The sum of root times the result of one sample. p: all parameters, one behind the other. */
+static double formula(const double *x, const double *p, int sample) {
+    const double *w1 = p, *b1 = p + WIDTH, *w2 = p + 2 * WIDTH, *b2 = p + WEIGHTS,
+                 *w3 = b2 + CHANNELS, *b3 = w3 + CHANNELS;
+    double h[SAMPLE], z[RESULT], y[RESULT], sum = 0;
+    for (int l = 0; l < WORDS; l++)
+        normalise(x + l * WIDTH, h + l * WIDTH, WIDTH, 1);
+    for (int c = 0; c < CHANNELS; c++)
+        for (int l = 0; l < WORDS; l++) {
+            z[c * WORDS + l] = b2[c];
+            for (int k = 0; k < WIDTH; k++)
+                z[c * WORDS + l] += w2[c * WIDTH + k] * (h[l * WIDTH + k] * w1[k] + b1[k]);
+        }
+    for (int g = 0; g < GROUPS; g++)
+        normalise(z + g * RESULT / GROUPS, y + g * RESULT / GROUPS, RESULT / GROUPS, 1);
+    for (int i = 0; i < RESULT; i++)
+        sum += (y[i] * w3[i / WORDS] + b3[i / WORDS]) * (double)root_at(sample * RESULT + i);
+    return sum;
+}
+
+/* ---- on devices ---- */
+
+struct result {
+    float y[SAMPLES * RESULT], dx[SAMPLES * SAMPLE], grads[NUMBERS];
+};
+
+/* Rows of the samples of these segments; to_device 0: back to where they stand in `all`. */
+static void move_rows(struct stream *s, const struct segments *segments, void *there, float *all,
+                      size_t width, int to_device) {
+    for (int i = 0, at = 0; i < segments->count; at += segments->seg[i++].n) {
+        size_t bytes = (size_t)segments->seg[i].n * width * sizeof(float);
+        char *device = (char *)there + (size_t)at * width * sizeof(float);
+        float *host = all + (size_t)first[segments->seg[i].v] * width;
+        if (bytes && to_device) MUST(copy_to_device(s, device, host, bytes));
+        if (bytes && !to_device) MUST(copy_to_host(s, host, device, bytes));
+    }
+    MUST(stream_sync(s));
+}
+
+static void run(struct device *device, const struct segments *segments, struct result *r) {
+    static float x[SAMPLES * SAMPLE], root[SAMPLES * RESULT], numbers[NUMBERS];
+    struct stream *s = device_compute(device);
+    struct param_set params = {0};
+    struct param *p;
+    struct tape *tape;
+    void *memory[3];
+    for (int i = 0; i < SAMPLES * SAMPLE; i++)
+        x[i] = x_at(i);
+    for (int i = 0; i < SAMPLES * RESULT; i++)
+        root[i] = root_at(i);
+    for (int i = 0; i < NUMBERS; i++)
+        numbers[i] = number_at(i);
+    const size_t bytes[3] = {sizeof x, sizeof root, sizeof(struct step_block)};
+    for (int i = 0; i < 3; i++)
+        MUST(device_alloc(device, &memory[i], bytes[i], MEM_WORKSPACE));
+    MUST(param_set_init(&params, device, specs, PARAMS));
+    p = params.param;
+    for (int i = 0, at = 0; i < PARAMS; at += (int)p[i++].count)
+        MUST(param_write_value(&params, i, numbers + at));
+    MUST(tape_init(&tape, device));
+    move_rows(s, segments, memory[0], x, SAMPLE, 1);
+    move_rows(s, segments, memory[1], root, RESULT, 1);
+    struct tensor input = tensor_plain(memory[0], DTYPE_F32, 3, (int[]){segments->n, WORDS, WIDTH});
+    struct tensor grad =
+        tensor_plain(memory[1], DTYPE_F32, 3, (int[]){segments->n, CHANNELS, WORDS});
+    struct tape_step step = {
+        .segments = segments, .params = &params, .step = memory[2], .training = 1};
+    MUST(tape_begin(tape, &step));
+    struct var *leaf = tape_leaf(tape, &input, 1),
+               *h = layer_norm(tape, leaf, 1, &p[0], &p[1], EPSILON),
+               *z = transpose(tape, linear(tape, h, &p[2], &p[3]), 1, -1),
+               *y = group_norm(tape, z, GROUPS, &p[4], &p[5], EPSILON);
+    MUST(tape_error(tape));
+    MUST(tape_backward(tape, y, &grad));
+    for (int i = 0, at = 0; i < PARAMS; at += (int)p[i++].count)
+        MUST(param_read_grad(&params, i, r->grads + at));
+    move_rows(s, segments, y->value.data, r->y, RESULT, 0);
+    move_rows(s, segments, leaf->grad.data, r->dx, SAMPLE, 0);
+    tape_free(tape);
+    param_set_free(&params);
+    for (int i = 0; i < 3; i++)
+        device_free(device, memory[i]);
+}
+
+/* The gradients of W devices are folded as DP folds them. */
+static void train_on(int world, enum device_kind kind, int reference_math, struct result *all) {
+    static float part[V][NUMBERS];
+    for (int r = 0; r < world; r++) {
+        struct device_config config = {.kind = kind,
+                                       .index = r,
+                                       .memory_bytes = 8 << 20,
+                                       .check_operands = 1,
+                                       .reference_math = reference_math};
+        struct segments segments = {0};
+        struct device *device;
+        for (int v = r; v < V; v += world) {
+            segments.seg[segments.count++] = (struct segment){v, counts[v]};
+            segments.n += counts[v];
+        }
+        MUST(device_open(&device, &config));
+        run(device, &segments, all);
+        device_close(device);
+        memcpy(part[r], all->grads, sizeof all->grads);
+    }
+    for (struct fold f = fold_begin(world); fold_next(&f);)
+        for (int i = 0; i < NUMBERS; i++)
+            part[f.to][i] += part[f.from][i];
+    memcpy(all->grads, part[0], sizeof all->grads);
+}
+
+Test(layer_norm, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
+    static struct result single, other;
+    train_on(1, DEVICE_HOST, 0, &single);
+    for (int world = 1; world <= V; world *= 2) {
+        memset(&other, 0, sizeof other);
+        train_on(world, DEVICE_HOST_LATE, 0, &other);
+        cr_assert(!memcmp(&other, &single, sizeof single), "%d devices", world);
+    }
+}
+
+static void expect_close(const char *what, int i, double got, double want) {
+    cr_assert(fabs(got - want) <= TOLERANCE * (1 + fabs(want)), "%s[%d] is %.9g, not %.9g", what, i,
+              got, want);
+}
+
+Test(layer_norm, gradients_are_those_of_the_formula, .timeout = 60) {
+    static struct result r;
+    static double x[SAMPLES * SAMPLE], p[NUMBERS];
+    for (int i = 0; i < SAMPLES * SAMPLE; i++)
+        x[i] = (double)x_at(i);
+    for (int i = 0; i < NUMBERS; i++)
+        p[i] = (double)number_at(i);
+    for (int reference_math = 0; reference_math < 2; reference_math++) {
+        train_on(1, DEVICE_HOST, reference_math, &r);
+        for (int n = 0; n < SAMPLES; n++) {
+            double sum = 0;
+            for (int i = 0; i < RESULT; i++)
+                sum += (double)r.y[n * RESULT + i] * (double)root_at(n * RESULT + i);
+            expect_close("y", n, sum, formula(x + n * SAMPLE, p, n));
+        }
+        for (int i = 0; i < SAMPLES * SAMPLE; i++) {
+            double kept = x[i], *from = x + i / SAMPLE * SAMPLE;
+            x[i] = kept + STEP;
+            double up = formula(from, p, i / SAMPLE);
+            x[i] = kept - STEP;
+            double down = formula(from, p, i / SAMPLE);
+            x[i] = kept;
+            expect_close("dx", i, (double)r.dx[i], (up - down) / (2 * STEP));
+        }
+        for (int i = 0; i < NUMBERS; i++) {
+            double kept = p[i], slope = 0;
+            for (int side = 1; side >= -1; side -= 2) {
+                p[i] = kept + side * STEP;
+                for (int n = 0; n < SAMPLES; n++)
+                    slope += side * formula(x + n * SAMPLE, p, n) / (2 * STEP);
+            }
+            p[i] = kept;
+            expect_close("a parameter's gradient", i, (double)r.grads[i], slope);
+        }
+    }
+}
+
+/* What would mix the samples of several virtual devices, and what does not suit. */
+Test(layer_norm, what_is_refused, .timeout = 30) {
+    struct net net;
+    open_net(&net, DEVICE_HOST, 0); /* four segments */
+    for (int i = 0; i < 5; i++) {
+        static const int both[2] = {0, 1};
+        begin(&net, 1);
+        struct var *x = leaf(&net, 6, 1);
+        struct var *y = i == 0   ? transpose(net.tape, x, 0, 1)
+                        : i == 1 ? permute(net.tape, x, both, 1)
+                        : i == 2 ? sum_dims(net.tape, x, both, 2, 1)
+                        : i == 3 ? layer_norm(net.tape, x, 2, NULL, NULL, EPSILON)
+                                 : group_norm(net.tape, x, 4, NULL, NULL, EPSILON);
+        static const char *const says[5] = {"mix samples", "length of the desired ordering",
+                                            "mix samples", "the first dimension stays",
+                                            "divisible by num_groups"};
+        cr_assert_null(y);
+        cr_assert_eq(tape_error(net.tape), ERR_USAGE);
+        cr_assert(strstr(error_message(), says[i]), "%s", error_message());
+    }
+    net_close(&net);
+}
