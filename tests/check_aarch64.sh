@@ -6,8 +6,8 @@
 #   1. the C half of CUDA compiles for aarch64, where CUDA's headers are found
 #   2. the command and some tests are compiled for aarch64 by Debian's cross compiler, and run under
 #      qemu-user; so do the tests that are named
-#   3. single, DP and DDP end with the bits that this machine's own build has. This stands for
-#      dp/test_dp, which takes minutes under qemu
+#   3. single, DP in all its ways and DDP end with the bits that this machine's own build has. This
+#      stands for dp/test_dp and dp/test_ways, which take minutes under qemu
 #
 # qemu shows instructions, layouts and the arithmetic of the 128-bit kernels. It does not show Arm's
 # weaker order of memory, since it runs on this machine's. Ranks are started by exec, so the kernel
@@ -95,12 +95,14 @@ check "every test ran" test "$(wc -l <"$log/status")" = ${#tests[@]}
 # ---- 3: the same bits ----
 
 train() { # PROGRAM FOLDER: the losses of the steps and the weights, by mode
-    local mode devices=1
+    local mode devices=1 model=lenet
     mkdir "$2"
-    for mode in single dp ddp; do
+    for mode in single dp ddp "dp --dp-reduce sharded" "dp --loss-in-forward" \
+        "dp --output-device 1"; do
+        [[ $mode == dp\ * ]] && model="mlp --mlp-hidden 16" # the ways of dp/test_ways
         "$1" train --device cpu --mode $mode --devices $devices --virtual-devices 2 --quiet \
-            --model lenet --dataset random --samples 4 --batch-size 4 --steps 2 --momentum 0.9 \
-            --log-loss "$2/$mode.csv" --save "$2/$mode.weights" || return
+            --model $model --dataset random --samples 4 --batch-size 4 --steps 2 --momentum 0.9 \
+            --log-loss "$2/${mode// /_}.csv" --save "$2/${mode// /_}.weights" || return
         devices=2
     done
 }
@@ -108,7 +110,7 @@ same_bits() {
     export -f train
     train "$build/duet" "$log/here" &&
         in_namespace bash -c 'train "$0/duet" "$1"' "$arm" "$log/arm" &&
-        diff -r "$log/here" "$log/arm" && [[ $(ls "$log/arm" | wc -l) == 6 ]]
+        diff -r "$log/here" "$log/arm" && [[ $(ls "$log/arm" | wc -l) == 12 ]]
 }
 check "single, DP and DDP end with this machine's bits" same_bits
 finish

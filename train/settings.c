@@ -132,6 +132,7 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     struct list l = {.settings = settings};
     add_model_name(&l, &s->model, sequential_of(c->model_options.own));
     add_model(&l, &s->model);
+    put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
     add_data(&l, s);
     add_count(&l, "--virtual-devices", s->virtual_devices);
     put(&l, "--batch-size", "%d", c->batch_size);
@@ -140,7 +141,6 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     add_yes_no(&l, "--drop-last", c->drop_last);
     put(&l, "--join", "%s", joins[c->join]);
     put(&l, "--sampler", "%s", c->random_sampler ? "random" : "distributed");
-    put(&l, "--seed", "%" PRIu64, c->seed);
     add_update(&l, c);
     put(&l, "--device", "%s", s->gpus ? "cuda" : "cpu");
     if (s->gpus) {

@@ -82,28 +82,50 @@ static int stepwise_open(struct executor **out, const struct executor_ranks *ran
 
 /* ---- a call ---- */
 
-/* All waits of a step in one call, and all posts: a stream that is given back to another process
- * between two of them costs more than they do. */
-static int wait_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
-                      const struct plan_step *step) {
-    int n = e->calls.ranks->n, count = 0;
-    const struct cuda_flag *own = cuda_flags_of(&e->calls, e->calls.ranks->rank);
-    const uint64_t *awaited[CUDA_FLAGS_AT_ONCE];
-    for (int peer = 0; peer < n; peer++)
-        if (step->wait_ranks >> peer & 1)
-            awaited[count++] = &own[cuda_flag_at(n, 0, step->wait_kind, peer)].epoch;
-    return cuda_flags_wait(s, awaited, count, call->base + step->wait_epoch);
+/* Posts and waits that follow each other, also those of two steps, go to the driver in one call: a
+ * stream that is given back to another process between two of them costs more than they do. */
+struct flags {
+    int count;
+    struct cuda_flag_op all[CUDA_FLAGS_AT_ONCE];
+};
+
+static int enqueue_flags(struct executor *e, struct cuda_stream *s, struct flags *flags) {
+    int count = flags->count;
+    if (!count) return OK;
+    flags->count = 0;
+    CHECK(cuda_flags(s, flags->all, count));
+    return cuda_calls_mark(&e->calls, s, count);
 }
 
-static int post_flags(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
-                      const struct plan_step *step) {
-    int n = e->calls.ranks->n, me = e->calls.ranks->rank, count = 0;
-    uint64_t *posted[CUDA_FLAGS_AT_ONCE];
+static int add_flag(struct executor *e, struct cuda_stream *s, struct flags *flags,
+                    struct cuda_flag_op op) {
+    if (flags->count == CUDA_FLAGS_AT_ONCE) CHECK(enqueue_flags(e, s, flags));
+    flags->all[flags->count++] = op;
+    return OK;
+}
+
+static int add_waits(struct executor *e, struct cuda_stream *s, struct flags *flags,
+                     const struct executor_call *call, const struct plan_step *step) {
+    int n = e->calls.ranks->n;
+    struct cuda_flag *own = cuda_flags_of(&e->calls, e->calls.ranks->rank);
+    for (int peer = 0; peer < n; peer++)
+        if (step->wait_ranks >> peer & 1)
+            CHECK(add_flag(
+                e, s, flags,
+                (struct cuda_flag_op){&own[cuda_flag_at(n, 0, step->wait_kind, peer)].epoch,
+                                      call->base + step->wait_epoch, 1}));
+    return OK;
+}
+
+static int add_posts(struct executor *e, struct cuda_stream *s, struct flags *flags,
+                     const struct executor_call *call, const struct plan_step *step) {
+    int n = e->calls.ranks->n, at = cuda_flag_at(n, 0, step->post_kind, e->calls.ranks->rank);
     for (int peer = 0; peer < n; peer++)
         if (step->post_ranks >> peer & 1)
-            posted[count++] =
-                &cuda_flags_of(&e->calls, peer)[cuda_flag_at(n, 0, step->post_kind, me)].epoch;
-    return cuda_flags_post(s, posted, count, call->base + step->post_epoch);
+            CHECK(add_flag(e, s, flags,
+                           (struct cuda_flag_op){&cuda_flags_of(&e->calls, peer)[at].epoch,
+                                                 call->base + step->post_epoch, 0}));
+    return OK;
 }
 
 static int move(struct executor *e, struct cuda_stream *s, const struct executor_call *call,
@@ -114,7 +136,6 @@ static int move(struct executor *e, struct cuda_stream *s, const struct executor
                                  .data_offset = call->offset,
                                  .scratch_offset = (uint64_t)call->half * ranks->half};
     struct sum sum;
-    if (step->length == 0) return OK;
     for (int r = 0; r < ranks->n; r++)
         step_entry(&sum, step, &memory, ranks->n, ranks->rank, r, call->scale);
     executor_charge(ranks, step);
@@ -122,15 +143,18 @@ static int move(struct executor *e, struct cuda_stream *s, const struct executor
 }
 
 static int run_plan(struct executor *e, struct cuda_stream *s, const struct executor_call *call) {
+    struct flags flags = {.count = 0};
     for (int i = 0; i < call->plan->step_count; i++) {
         const struct plan_step *step = &call->plan->steps[i];
-        int operations = (int)count_bits(step->wait_ranks) + 1 + (int)count_bits(step->post_ranks);
-        CHECK(wait_flags(e, s, call, step));
-        CHECK(move(e, s, call, step));
-        CHECK(post_flags(e, s, call, step));
-        CHECK(cuda_calls_mark(&e->calls, s, operations));
+        CHECK(add_waits(e, s, &flags, call, step));
+        if (step->length) {
+            CHECK(enqueue_flags(e, s, &flags));
+            CHECK(move(e, s, call, step));
+            CHECK(cuda_calls_mark(&e->calls, s, 1));
+        }
+        CHECK(add_posts(e, s, &flags, call, step));
     }
-    return OK;
+    return enqueue_flags(e, s, &flags);
 }
 
 static int stepwise_enqueue(struct executor *e, struct stream *stream,

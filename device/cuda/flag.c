@@ -76,61 +76,43 @@ int cuda_flag_wait(struct cuda_stream *s, const uint64_t *flag, uint64_t epoch) 
 }
 
 /* The driver's record of one post or wait. */
-static CUstreamBatchMemOpParams operation_of(int wait, const uint64_t *flag, uint64_t epoch) {
+static CUstreamBatchMemOpParams operation_of(const struct cuda_flag_op *op) {
     CUstreamBatchMemOpParams o;
     memset(&o, 0, sizeof o);
-    if (wait) {
+    if (op->wait) {
         o.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        o.waitValue.address = (CUdeviceptr)(uintptr_t)flag;
-        o.waitValue.value64 = epoch;
+        o.waitValue.address = (CUdeviceptr)(uintptr_t)op->flag;
+        o.waitValue.value64 = op->epoch;
         o.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
     } else {
         o.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-        o.writeValue.address = (CUdeviceptr)(uintptr_t)flag;
-        o.writeValue.value64 = epoch;
+        o.writeValue.address = (CUdeviceptr)(uintptr_t)op->flag;
+        o.writeValue.value64 = op->epoch;
         o.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     }
     return o;
 }
 
-static int enqueue_batch(struct cuda_stream *s, CUstreamBatchMemOpParams *all, int count,
-                         const char *what) {
+int cuda_flags(struct cuda_stream *s, const struct cuda_flag_op *all, int count) {
+    static const char what[] = "posts of and waits for flags";
     const struct cuda_device *d = (const struct cuda_device *)s->head.device;
+    CUstreamBatchMemOpParams records[CUDA_FLAGS_AT_ONCE];
     batch_function *function;
+    if (count < 2 || !d->batch_flags) {
+        for (int i = 0; i < count; i++)
+            CHECK(all[i].wait ? cuda_flag_wait(s, all[i].flag, all[i].epoch)
+                              : cuda_flag_post(s, all[i].flag, all[i].epoch));
+        return OK;
+    }
     if (s->capturing)
         return fail(ERR_FAILED, "%s on %s: not inside a recording: put it before or behind it",
                     what, s->head.device->name);
+    for (int i = 0; i < count; i++)
+        records[i] = operation_of(&all[i]);
     memcpy(&function, &d->batch_flags, sizeof function);
     s->linked = 0;
-    CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (unsigned)count, all, 0), what);
+    CUDA_STREAM_CHECK(s, (cudaError_t)function(s->stream, (unsigned)count, records, 0), what);
     return OK;
-}
-
-int cuda_flags_post(struct cuda_stream *s, uint64_t *const *flags, int count, uint64_t epoch) {
-    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
-    CUstreamBatchMemOpParams all[CUDA_FLAGS_AT_ONCE];
-    if (count < 2 || !d->batch_flags) {
-        for (int i = 0; i < count; i++)
-            CHECK(cuda_flag_post(s, flags[i], epoch));
-        return OK;
-    }
-    for (int i = 0; i < count; i++)
-        all[i] = operation_of(0, flags[i], epoch);
-    return enqueue_batch(s, all, count, "post of flags");
-}
-
-int cuda_flags_wait(struct cuda_stream *s, const uint64_t *const *flags, int count,
-                    uint64_t epoch) {
-    const struct cuda_device *d = (const struct cuda_device *)s->head.device;
-    CUstreamBatchMemOpParams all[CUDA_FLAGS_AT_ONCE];
-    if (count < 2 || !d->batch_flags) {
-        for (int i = 0; i < count; i++)
-            CHECK(cuda_flag_wait(s, flags[i], epoch));
-        return OK;
-    }
-    for (int i = 0; i < count; i++)
-        all[i] = operation_of(1, flags[i], epoch);
-    return enqueue_batch(s, all, count, "wait for flags");
 }
 
 void cuda_flag_release(const struct cuda_device *d, cudaStream_t stream, uint64_t *flag) {

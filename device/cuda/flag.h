@@ -32,12 +32,15 @@ int cuda_flag_open(struct cuda_device *device);
 int cuda_flag_post(struct cuda_stream *stream, uint64_t *flag, uint64_t epoch);
 int cuda_flag_wait(struct cuda_stream *stream, const uint64_t *flag, uint64_t epoch);
 
-/* The same for `count` flags, at most CUDA_FLAGS_AT_ONCE, and one epoch: in one call of the driver,
- * which a stream runs as one operation. */
-enum { CUDA_FLAGS_AT_ONCE = 64 };
-int cuda_flags_post(struct cuda_stream *stream, uint64_t *const *flags, int count, uint64_t epoch);
-int cuda_flags_wait(struct cuda_stream *stream, const uint64_t *const *flags, int count,
-                    uint64_t epoch);
+/* Enqueues `count` of them, at most CUDA_FLAGS_AT_ONCE: in one call of the driver, which the stream
+ * runs in the order of the array. */
+struct cuda_flag_op {
+    uint64_t *flag;
+    uint64_t epoch;
+    int wait; /* 0: a post */
+};
+enum { CUDA_FLAGS_AT_ONCE = 128 };
+int cuda_flags(struct cuda_stream *stream, const struct cuda_flag_op *all, int count);
 
 /* Writes CUDA_FLAG_RELEASED on any stream of the current GPU. It is for the time after a failure,
  * so its own failures are not reported. */

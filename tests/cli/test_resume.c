@@ -185,6 +185,10 @@ Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_
               "--data-dir e --model mlp --mlp-hidden 20 --optimizer adam --lr 0.01 --resume ck");
     cli_well(RUN "--model mlp --mlp-hidden 20 --optimizer adam --lr 0.01 --resume ck --mode ddp "
                  "--workers 2 --epochs 5 --no-overlap --allreduce tree");
+    /* random data follow from the seed, which is the one to be told */
+#define DRAWN "train --dataset random --shape 5 --samples 16 --model simple --steps 1 --quiet "
+    cli_well(DRAWN "--seed 3 --checkpoint drawn");
+    cli_fails(2, "--seed: 4|written with 3", DRAWN "--seed 4 --resume drawn");
     cli_well(RUN "--model convnet --steps 4 --checkpoint ck");
     cli_fails(2, "--dropout: 0.5|written with -1", RUN "--model convnet --dropout 0.5 --resume ck");
     /* T_max of a cosine is the number of epochs, so that may not change there */

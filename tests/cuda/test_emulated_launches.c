@@ -94,4 +94,31 @@ Test(emulated_launches, the_estimate_is_of_a_real_step, .timeout = 120, .init = 
     steps_of(256, 1); /* the batch that is estimated */
     steps_of(9, 5);   /* the later ones are graphs */
 }
+
+static int count_of(const char *text, const char *words) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, words)); at++)
+        count++;
+    return count;
+}
+
+/* Two ranks that share a GPU add by one kernel of rank 0. Rank 1 says that its data is ready and
+ * waits until they are added, which is one call of the driver, where there is such a call. */
+Test(emulated_launches, a_post_and_the_wait_behind_it_are_one_call, .timeout = 120,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_data(64, 4);
+    setenv("EMULATED_CUDA_TRACE", "1", 1);
+    for (int batch = 1; batch >= 0; batch--) {
+        struct cli c;
+        cli_run(&c,
+                "train --device cuda --data-dir d --model mlp --mlp-hidden 8 --quiet --mode ddp "
+                "--devices 2 --batch-size 16 --steps 2 --no-shuffle");
+        int sums = count_of(c.err, ": sum_kernel ");
+        cr_expect(c.status == 0 && sums >= 2, "%d, %d sums: %s", c.status, sums, c.err);
+        cr_expect_eq(count_of(c.err, ": 2 flags in a call\n"), batch * sums);
+        cr_expect_eq(count_of(c.err, ": wait value\n"), 2 * sums, "one of each rank");
+        cli_free(&c);
+        setenv("EMULATED_CUDA_FAULT", "driver:batch", 1);
+    }
+}
 #endif

@@ -306,6 +306,7 @@ static void others(struct bed *b) {
         try_dropout2d(b, 2 * i, 7, i);
         heap_free(&b->heap);
         try_adaptive_pool(b, 5 * i, 2 * i - 1, 5 * i - 4);
+        heap_free(&b->heap);
         try_rows(b, 20 * i - 19, 11 * i - 10);
         try_gather(b, 30, 13 * i - 12);
         try_norm(b, 3 * i - 1, 5 * i - 4, 2 * i, 9 - i);

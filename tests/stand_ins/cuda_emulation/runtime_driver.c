@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 static const struct timespec PAUSE = {0, 20000};
@@ -58,6 +59,7 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint64_t valu
 static CUresult batch_values(CUstream stream, unsigned count, CUstreamBatchMemOpParams *all,
                              unsigned flags) {
     if (flags || count > 256) return CUDA_ERROR_INVALID_VALUE;
+    if (emulated.trace) fprintf(stderr, "emulated GPU: %u flags in a call\n", count);
     for (unsigned i = 0; i < count; i++) {
         CUresult error = CUDA_ERROR_NOT_SUPPORTED;
         if (all[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64)
