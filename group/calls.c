@@ -13,12 +13,19 @@ enum { KEPT_PLANS = 128 };
 
 /* ---- one thread at a time ---- */
 
-int enter_group(struct group *g, const char *what) {
-    if (!__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE)) return OK;
+static int is_entered(struct group *g) {
+    return !__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE);
+}
+
+static int in_use(const struct group *g, const char *what) {
     return fail(ERR_USAGE,
                 "rank %d: %s: another thread is inside a call of this group: one thread at a time "
                 "may use it",
                 g->ranks[g->rank], what);
+}
+
+int enter_group(struct group *g, const char *what) {
+    return is_entered(g) ? OK : in_use(g, what);
 }
 
 void leave_group(struct group *g) {
@@ -256,14 +263,15 @@ static struct runner *runner_of(struct group *g, const struct group_call *call) 
 }
 
 /* A call that is waited for, in its caller, by the one work that the group has for that: so there
- * is little to be set. */
-static int run_by(struct runner *runner, struct group *g, const struct group_call *call) {
+ * is little to be set. kept: of a short call that was made before, else NULL. */
+static int run_by(struct runner *runner, struct group *g, const struct group_call *call,
+                  struct short_call *kept) {
     struct work *work = &g->here;
     work->group = g;
     work->call = *call;
     work->source = call->receive ? call->peer : -1;
     work->full = work->last = NULL;
-    work->brief = NULL;
+    work->brief = kept;
     int code = call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_short(work);
     if (!code) code = run_at_once(runner, work);
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
@@ -274,14 +282,14 @@ static int run_by(struct runner *runner, struct group *g, const struct group_cal
 int group_run(struct group *g, const struct group_call *call, struct work **out) {
     struct work *work = NULL;
     if (out) *out = NULL;
-    CHECK(enter_group(g, window_name(call->what)));
-    int known = is_kept_short(g, call); /* and checked, when it was made */
-    int code = known ? OK : check(g, call);
+    if (!is_entered(g)) return in_use(g, window_name(call->what));
+    struct short_call *kept = kept_short(g, call);
+    int code = kept ? OK : check(g, call); /* one that is kept was checked when it was made */
     struct runner *runner = NULL;
-    if (!out && !code) runner = known ? g->collectives : runner_of(g, call);
+    if (!out && !code) runner = kept ? g->collectives : runner_of(g, call);
     if (runner && runner->threaded) runner = NULL;
     if (runner)
-        code = run_by(runner, g, call);
+        code = run_by(runner, g, call, kept);
     else if (!code)
         code = begin(g, call, &work, !out);
     leave_group(g);

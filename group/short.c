@@ -87,9 +87,9 @@ static size_t place_of(const struct group_call *call) {
     return kind % KEPT_SHORTS;
 }
 
-int is_kept_short(const struct group *g, const struct group_call *call) {
-    const struct short_call *kept = g->shorts[place_of(call)];
-    return kept && is_of(kept, call) && !is_uneven(call);
+struct short_call *kept_short(const struct group *g, const struct group_call *call) {
+    struct short_call *kept = g->shorts[place_of(call)];
+    return kept && is_of(kept, call) && !is_uneven(call) ? kept : NULL;
 }
 
 static int find_short(struct group *g, const struct group_call *call, struct short_call **out) {
@@ -108,8 +108,8 @@ static int find_short(struct group *g, const struct group_call *call, struct sho
 
 int begin_short(struct work *work) {
     struct group *g = work->group;
-    struct short_call *brief;
-    CHECK(find_short(g, &work->call, &brief));
+    struct short_call *brief = work->brief;
+    if (!brief) CHECK(find_short(g, &work->call, &brief));
     brief->users++;
     work->brief = brief;
     work->tally = (struct tally){g->announcer.tally, g->announcer.number};

@@ -200,14 +200,16 @@ void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_
 
 /* short.c */
 int is_short(const struct group *group, const struct group_call *call);
-int is_kept_short(const struct group *group, const struct group_call *call); /* made before */
-int begin_short(struct work *work);
+struct short_call *kept_short(const struct group *group, const struct group_call *call);
+int begin_short(struct work *work); /* work->brief: kept_short of its call, or NULL */
 int run_short(struct runner *runner, struct work *work);
 void release_short(struct short_call *brief); /* NULL is fine */
 
 /* uneven.c */
 #define UNEVEN_EPOCHS ((uint64_t)1 << 32) /* more than any plan has */
-int is_uneven(const struct group_call *call);
+static inline int is_uneven(const struct group_call *call) {
+    return call->uneven || call->input_sizes || call->output_sizes;
+}
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 

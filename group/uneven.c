@@ -12,10 +12,6 @@
 #include "base/error.h"
 #include "group/state.h"
 
-int is_uneven(const struct group_call *call) {
-    return call->uneven || call->input_sizes || call->output_sizes;
-}
-
 static size_t *claims_of(const struct group *g, const struct group_call *call) {
     size_t n = (size_t)g->n, *claims = calloc(2 * n, sizeof *claims), *gives = claims,
            *expects = claims + n;

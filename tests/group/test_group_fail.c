@@ -14,6 +14,7 @@ struct fault {
 enum kind {
     OTHER_CALL,
     OTHER_COUNT,
+    AFTER_MANY,
     OTHER_TYPE,
     OTHER_OP,
     OTHER_ROOT,
@@ -76,6 +77,10 @@ static int faulty(struct group *g, struct fault *f) {
     switch ((enum kind)f->kind) {
     case OTHER_CALL: return call_of(g, odd ? WINDOW_ALL_GATHER : ALLREDUCE_AUTO, 8, 0, floats);
     case OTHER_COUNT: return call_of(g, ALLREDUCE_AUTO, odd ? 9 : 8, 0, floats);
+    case AFTER_MANY: /* more than a rank shows: of one kind, then of three in turn */
+        for (int i = 0; i < 200; i++)
+            CHECK(call_of(g, ALLREDUCE_AUTO, i < 130 ? 8 : 8 + (size_t)i % 3, 0, floats));
+        return call_of(g, ALLREDUCE_AUTO, odd ? 9 : 8, 0, floats);
     case OTHER_TYPE: return call_of(g, ALLREDUCE_AUTO, 8, 0, odd ? other : floats);
     case OTHER_OP: return call_of(g, ALLREDUCE_AUTO, 8, 0, odd ? largest : floats);
     case OTHER_ROOT: return call_of(g, WINDOW_BROADCAST, 8, odd, floats);
@@ -132,6 +137,8 @@ Test(group_fail, ranks_in_different_calls_are_told, .timeout = 60) {
              "is running collective: #4 ALLGATHER, 8 elements, float32");
     must_say(OTHER_COUNT, 20, "#4 ALLREDUCE, 8 elements, float32 sum",
              "#4 ALLREDUCE, 9 elements, float32 sum");
+    must_say(AFTER_MANY, 20, "#204 ALLREDUCE, 8 elements, float32 sum",
+             "#204 ALLREDUCE, 9 elements, float32 sum");
     must_say(OTHER_TYPE, 20, "8 elements, float32 sum",
              "Rank 1 is running collective: #4 ALLREDUCE, "
              "8 elements, int32 sum");
