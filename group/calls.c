@@ -184,25 +184,22 @@ int run_parts(struct runner *runner, struct work *work) {
     size_t bytes = element_bytes(call->how.type);
     int past_caches = call->what != WINDOW_SEND && exceeds_caches(g, call);
     if (comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
+    struct executor_call *part = &runner->part;
+    uint64_t epochs = work->full ? work->full->plan.epochs : 0;
+    part->count = call->count;
+    part->scale = call->average ? 1.0 / g->n : 1;
+    part->how = call->how;
+    part->past_caches = past_caches;
+    part->signature = call->count;
+    part->more = (uint64_t)call->tag << 32 | call->how.type;
     for (size_t i = 0; i < work->parts; i++) {
         size_t at = i * work->longest * bytes;
-        uint64_t epochs = work->full ? work->full->plan.epochs : 0;
-        struct executor_call part = {
-            .plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan,
-            .data = g->memory.window,
-            .count = call->count,
-            .base = work->base + i * epochs,
-            .half = call->what == WINDOW_SEND ? 0 : (int)((work->calls + i) % 2),
-            .scale = call->average ? 1.0 / g->n : 1,
-            .bucket = -1,
-            .step = -1,
-            .how = call->how,
-            .past_caches = past_caches,
-            .input = call->input ? (const char *)call->input + at : NULL,
-            .output = call->output ? (char *)call->output + at : NULL,
-            .signature = call->count,
-            .more = (uint64_t)call->tag << 32 | call->how.type};
-        CHECK(host_execute(&runner->ranks, &part));
+        part->plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan;
+        part->base = work->base + i * epochs;
+        part->half = call->what == WINDOW_SEND ? 0 : (int)((work->calls + i) % 2);
+        part->input = call->input ? (const char *)call->input + at : NULL;
+        part->output = call->output ? (char *)call->output + at : NULL;
+        CHECK(host_execute(&runner->ranks, part));
     }
     return OK;
 }

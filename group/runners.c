@@ -72,7 +72,7 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
             kind == RUNS_COLLECTIVES ? g->memory.scratch[r] : g->memory.mail[r];
     }
     runner->kind = kind;
-    runner->part = (struct executor_call){.bucket = -1, .step = -1};
+    runner->part = (struct executor_call){.data = g->memory.window, .bucket = -1, .step = -1};
     if (kind == RUNS_SENDS) runner->ranks.taken = &runner->taken;
     runner->ranks.wait = wait_for_plan;
     runner->ranks.wait_context = runner;

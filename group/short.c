@@ -156,6 +156,7 @@ int run_short(struct runner *runner, struct work *work) {
     part->half = (int)(work->base % SLOTS);
     part->scale = call->average ? 1.0 / g->n : 1;
     part->how = call->how;
+    part->past_caches = 0;
     part->input = call->input;
     part->output = call->output;
     part->signature = work->brief->signature ^ work->number << 32;

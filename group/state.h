@@ -134,7 +134,7 @@ struct runner {
     struct work *now;          /* what is run */
     int in_caller;             /* 1: in the thread that made the call, and waits for its end */
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
-    struct executor_call part; /* of short calls: what does not change is set once */
+    struct executor_call part; /* what is executed; what does not change is set once */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
