@@ -25,11 +25,13 @@ WIDE = {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}
 
 
 def cases_of(text):
-    """(call, ranks, bytes) and microseconds of each line that a program has printed."""
+    """(call, ranks, bytes) and microseconds of each line that a program has printed; a barrier has
+    no bytes."""
     for line in text.splitlines():
         words = line.split()
         if len(words) == 4 and words[1].isdigit():
-            yield (words[0], int(words[1]), int(words[2])), float(words[3])
+            size = 0 if words[0] == "barrier" else int(words[2])
+            yield (words[0], int(words[1]), size), float(words[3])
 
 
 def run(program, command, times, keep):
@@ -64,7 +66,7 @@ def least_of(times):
 
 
 def is_empty(case):
-    """A block of it has no element. A barrier has none to begin with, and counts as a call."""
+    """A block of it has no element. (A barrier has none by its nature, and counts as a call.)"""
     call, n, size = case
     return call in WIDE and size // 4 // n == 0
 
@@ -105,9 +107,7 @@ def print_markdown(best):
         for call in dict.fromkeys(case[0] for case in best):
             cells = []
             for size in sizes:
-                us = best.get((call, n, size if call != "barrier" else 4), {})
-                if call == "barrier" and size != sizes[0]:
-                    us = {}
+                us = best.get((call, n, 0 if call == "barrier" and size == sizes[0] else size), {})
                 cells.append(" / ".join(short(us[p]) + "*" * faster(us, p) for p in PROGRAMS
                                         if p in us))
             print(f"| {call} | " + " | ".join(cells) + " |")

@@ -148,15 +148,19 @@ static struct plan_step private_copy(const struct flow *f, size_t from, size_t t
     return step;
 }
 
-/* What this rank has for itself. */
-static void keep_own(const struct flow *f) {
+/* What this rank has for itself, behind its show of piece j. Of an all_gather that is what it
+ * shows, and is kept piece by piece, each of which then lies in a cache. */
+static void keep_own(const struct flow *f, size_t j) {
     const struct window_request *q = f->q;
-    size_t length = size_of(q, q->rank, q->rank), from = input_at(q, f->pattern, q->rank),
-           to = output_at(q, f->pattern, q->rank);
-    int has = f->pattern->what == WINDOW_BROADCAST ? 0 : f->shows || f->takes;
+    size_t from = input_at(q, f->pattern, q->rank), to = output_at(q, f->pattern, q->rank);
+    int shown = f->pattern->what == WINDOW_ALL_GATHER, has = f->shows || f->takes;
+    struct range own = block_of(f, q->rank, q->rank),
+                 part = range_piece(own, shown ? f->piece : own.length, j);
+    if (f->pattern->what == WINDOW_BROADCAST || f->pattern->sums) has = 0;
     if (f->pattern->what == WINDOW_GATHER) has = f->takes;
     if (f->pattern->what == WINDOW_SCATTER) has = f->shows;
-    if (has && length && !f->pattern->sums) add_step(f->plan, private_copy(f, from, to, length));
+    if (!has || !part.length) return;
+    add_step(f->plan, private_copy(f, from + part.offset, to + part.offset, part.length));
 }
 
 /* Shows piece j of the block for rank `to`, which `readers` take. */
@@ -242,9 +246,9 @@ static void through_windows(struct plan *plan, const struct window_request *q,
                      .piece = piece_of(q, p)};
     size_t pieces = most_pieces(&f);
     plan->epochs = (uint32_t)pieces;
-    keep_own(&f);
     for (size_t j = 0; j <= pieces; j++) {
         if (f.shows && j < pieces) show(&f, j);
+        keep_own(&f, j);
         if (!f.takes || j == 0) continue;
         if (p->sums)
             take_sum(&f, j - 1);
