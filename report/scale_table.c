@@ -53,24 +53,29 @@ void scale_sharing(FILE *file, const struct scale_line *lines, int count, int co
     fprintf(file, ": these share them, so\ntheir speed-up is not that of devices with one each\n");
 }
 
-static void print_best(FILE *file, const struct run_record *best) {
-    fprintf(file, "%d device%s: best test accuracy %.4f at learning rate %g\n", best->devices,
+/* `equal`: how many other rates reach the same accuracy. */
+static void print_best(FILE *file, const struct run_record *best, int equal) {
+    fprintf(file, "%d device%s: best test accuracy %.4f at learning rate %g", best->devices,
             best->devices > 1 ? "s" : "", record_last_accuracy(best), best->lr);
+    if (equal) fprintf(file, ", and the same at %d other%s", equal, equal > 1 ? "s" : "");
+    fprintf(file, "\n");
 }
 
 void scale_best_rates(FILE *file, const struct scale_line *lines, int count) {
-    int several = 0;
+    int several = 0, equal = 0;
     for (int i = 1; i < count; i++)
         several |= !is_new_count(lines, i);
     const struct run_record *best = NULL;
     for (int i = 0; several && i < count; i++) {
         const struct run_record *r = lines[i].run;
         if (record_last_accuracy(r) < 0) return;
-        if (best && is_new_count(lines, i)) print_best(file, best);
+        if (best && is_new_count(lines, i)) print_best(file, best, equal);
         if (is_new_count(lines, i) || record_last_accuracy(r) > record_last_accuracy(best))
-            best = r;
+            best = r, equal = 0;
+        else
+            equal += record_last_accuracy(r) == record_last_accuracy(best);
     }
-    if (best) print_best(file, best);
+    if (best) print_best(file, best, equal);
 }
 
 void scale_csv(FILE *file, const struct scale_line *lines, int count) {

@@ -88,6 +88,12 @@ Test(scale_table, the_best_rate_of_each_device_count, .timeout = 30) {
     cr_expect_str_eq(text, "1 device: best test accuracy 0.9100 at learning rate 0.25\n"
                            "4 devices: best test accuracy 0.9200 at learning rate 0.000125\n");
     free(text);
+    accuracy[0][0] = accuracy[1][0] = 0.5;
+    text = text_of(print_best);
+    cr_expect(strstr(text, "1 device: best test accuracy 0.5000 at learning rate 0.5, and the "
+                           "same at 1 other\n"),
+              "%s", text);
+    free(text);
 }
 
 Test(scale_table, shares_of_a_batch, .timeout = 30) {
