@@ -65,7 +65,6 @@ static struct findings *examine_by(doctor_check *check, const char *ptx, int gpu
     snprintf(count, sizeof count, "%d", gpus);
     setenv("EMULATED_PTX", ptx, 1);
     setenv("EMULATED_GPUS", count, 1);
-    setenv("DUET_CUBLAS", "/nowhere", 1); /* libraries bring kernels of their own */
     setenv("DUET_NCCL", "/nowhere", 1);
     config.target = DOCTOR_CUDA;
     plant = looks ? plant_looks : NULL;
@@ -98,24 +97,68 @@ static int same_bits_of(doctor_check *check) {
     return ops;
 }
 
-Test(ptx_doctor, every_operation_of_its_table, .timeout = 120) {
-    begin();
-    cr_expect_eq(same_bits_of(check_ops), OP_COUNT - 2, "all but the two that change the layout");
-}
-
-Test(ptx_doctor, its_training_steps, .timeout = 120) {
-    if (test_short()) cr_skip_test("short form: ptx_train has a step of each model");
-    begin();
-    cr_expect_gt(same_bits_of(check_step), 15);
-}
-
-Test(ptx_doctor, its_collectives_by_ranks_with_a_gpu_each, .timeout = 120) {
-    begin();
+static void collectives(void) {
     struct findings *f = examine_by(check_allreduce, PTX_FOLDER, 4, 0);
     int equal = 0;
     for (int i = 0; i < f->count; i++)
         equal += !strncmp(f->row[i].measured, "spin", 4) && strstr(f->row[i].measured, ": equal; ");
     cr_expect_eq(equal, 12, "six algorithms by 2 and 4 ranks: %d of %d rows", equal, f->count);
     findings_free(f);
+}
+
+/* ---- which kernels ran ---- */
+
+static char ran_path[] = "/tmp/duet-ptx-XXXXXX";
+
+/* Of products each shape chooses some: test_ptx_tiles.c runs all of them. */
+static int is_product(const char *name) {
+    return !strncmp(name, "product", 7) || !strncmp(name, "matmul", 6) ||
+           !strncmp(name, "add_splits", 10);
+}
+
+static int has_run(const char *name) {
+    char line[220];
+    int found = 0;
+    FILE *ran = fopen(ran_path, "r");
+    cr_assert_not_null(ran);
+    while (!found && fgets(line, sizeof line, ran)) {
+        line[strcspn(line, "\n")] = 0;
+        found = !strcmp(line, name);
+    }
+    fclose(ran);
+    return found;
+}
+
+static void expect_all_ran(void) {
+    struct ptx_library library;
+    struct ptx_error error = {""};
+    char name[200];
+    int all = 0;
+    cr_assert(ptx_library_open(&library, PTX_FOLDER, &error), "%s", error.text);
+    for (int i = 0; i < library.file_count; i++)
+        for (int k = 0; k < library.files[i].function_count; k++) {
+            ptx_readable(library.files[i].functions[k].name, name, sizeof name);
+            if (!library.files[i].functions[k].is_kernel || is_product(name)) continue;
+            cr_expect(has_run(name), "kernel %s did not run from PTX", name);
+            all++;
+        }
+    cr_expect_gt(all, 60);
+    ptx_library_close(&library);
+}
+
+Test(ptx_doctor, every_operation_and_collective_of_its_table, .timeout = 120) {
+    begin();
+    cr_assert_geq(mkstemp(ran_path), 0);
+    setenv("EMULATED_PTX_LOG", ran_path, 1);
+    cr_expect_eq(same_bits_of(check_ops), OP_COUNT - 2, "all but the two that change the layout");
+    collectives();
+    expect_all_ran();
+    unlink(ran_path);
+}
+
+Test(ptx_doctor, its_training_steps, .timeout = 120) {
+    if (test_short()) cr_skip_test("short form: ptx_train has a step of each model");
+    begin();
+    cr_expect_gt(same_bits_of(check_step), 15);
 }
 #endif
