@@ -69,14 +69,16 @@ int arg_whole(const char *text, const char **end, int *value) {
     return 1;
 }
 
-/* "(3, 3)": `count` numbers. */
+/* "(3, 3)" or "torch.Size([3, 3])": `count` numbers. */
 int arg_tuple(const char *at, int count, int *out) {
+    static const char size[] = "torch.Size([";
+    int is_size = !strncmp(at, size, strlen(size));
     for (int i = 0; i < count; i++) {
-        const char *before = i ? ", " : "(";
+        const char *before = i ? ", " : is_size ? size : "(";
         if (strncmp(at, before, strlen(before)) || !arg_whole(at + strlen(before), &at, &out[i]))
             return 0;
     }
-    return !strcmp(at, ")");
+    return !strcmp(at, is_size ? "])" : ")");
 }
 
 /* "3" or "(3, 3)". */

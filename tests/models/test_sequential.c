@@ -154,6 +154,8 @@ static const struct {
     {LINES("(0): AdaptiveAvgPool2d(output_size=(None, 3)x)"), "output_size=(None, 3)x: must be"},
     {LINES("(0): Unflatten(dim=1, unflattened_size=(8, 4))"),
      "unflattened_size=(8, 4): must be channels, height and width"},
+    {LINES("(0): Unflatten(dim=1, unflattened_size=torch.Size([2, 3]))"), "must be channels"},
+    {LINES("(0): Unflatten(dim=1, unflattened_size=(2, 3, 4]))"), "must be channels"},
     {LINES("(0): Unflatten(dim=1, unflattened_size=(65536, 65536, 2))"), "must be channels"},
     {LINES("(0): Unflatten(dim=2, unflattened_size=(8, 4, 2))"), "dim=2: Duet's layer has dim=1"},
     {LINES("(0): Embedding(10, 3)"),
@@ -190,6 +192,7 @@ Test(sequential, names_the_line_that_cannot_be_read, .timeout = 30) {
 /* ---- sizes that do not fit ---- */
 
 #define UNFLATTEN "  (0): Unflatten(dim=1, unflattened_size=(2, 3, 4))\n"
+#define UNFLATTEN_SIZE "  (0): Unflatten(dim=1, unflattened_size=torch.Size([2, 3, 4]))\n"
 #define FLAT "  (1): Flatten(start_dim=1, end_dim=-1)\n"
 #define LINEAR(in, out) "Linear(in_features=" in ", out_features=" out ", bias=True)"
 
@@ -225,6 +228,7 @@ static const struct {
      "3 outputs for data of 4 classes: give --classes 3"},
     {LINES("  (0): " LINEAR("7", "30")), {7, 1, 1}, 4, NULL},
     {LINES(UNFLATTEN FLAT "  (2): " LINEAR("24", "10")), {24, 1, 1}, 10, NULL},
+    {LINES(UNFLATTEN_SIZE FLAT "  (2): " LINEAR("24", "10")), {24, 1, 1}, 10, NULL},
     {LINES(UNFLATTEN FLAT "  (2): " LINEAR("24", "10")),
      {25, 1, 1},
      10,
