@@ -368,7 +368,14 @@ int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet
 /* From the next pass on, the gradients of each `passes` training passes are added up. Each pass
  * has a backward of its own; after the last of them the gradients are complete, and the
  * optimizer may use them. With 1, as at first, each backward overwrites them. With a duet_ddp
- * the ranks meet once for all these passes, as with PyTorch's no_sync. */
+ * the ranks meet once for all these passes, as with PyTorch's no_sync. Where PyTorch's scripts
+ * divide each loss by `passes`, scale the gradients before the step:
+ *
+ *     for (int i = 0; i < duet_params_count(params); i++)
+ *         duet_tensor_scale(duet_params_grad(params, i), 1.0f / passes);
+ *
+ * An epoch may end with fewer passes: set their number before the first of them. In the middle of
+ * such passes this function drops what they have added up. */
 int duet_tape_accumulate(duet_tape *tape, int passes);
 
 /* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if

@@ -42,8 +42,10 @@ int plan_uneven(struct work *work) {
     return take_plan(work->group, &q, &work->last);
 }
 
+/* What looks like other sizes may be another call, which is then named. */
 static int differ(const struct work *work, int from, int to, size_t gives, size_t expects) {
-    const struct group *g = work->group;
+    struct group *g = work->group;
+    CHECK(announcer_look_back(&g->announcer, work->number));
     int code = fail(ERR_FAILED,
                     "rank %d: %s #%llu: rank %d gives rank %d %zu elements, which expects %zu: the "
                     "split sizes of the two must be the same",

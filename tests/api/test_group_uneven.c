@@ -366,3 +366,35 @@ Test(group_uneven, ranks_that_disagree_are_told, .timeout = 30) {
     cr_assert_neq(duet_spawn(2, disagrees, NULL), DUET_OK);
     MUST_SAY("rank 0 gives rank 1 2 elements, which expects 4: the split sizes of the two");
 }
+
+/* Rank 2 gathers objects where the others exchange rows: whoever compares first says that the calls
+ * differ, not that some sizes do. */
+static int calls_another(int rank, void *context) {
+    duet_group *group = NULL;
+    duet_device *device = NULL;
+    duet_tensor *in = NULL, *out = NULL;
+    const struct duet_object object = {&rank, sizeof rank};
+    int code = DUET_OK;
+    (void)context;
+    TRY(duet_group_init(&group, 30));
+    TRY(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    in = rows(device, RANKS, 0), out = rows(device, RANKS, 0);
+    code = rank == 2
+               ? duet_gather_object(group, NULL, &object, 0)
+               : duet_all_to_all_uneven(group, out, in, (int[]){1, 1, 1}, (int[]){1, 1, 1}, NULL);
+out:
+    duet_tensor_free(in);
+    duet_tensor_free(out);
+    duet_group_destroy(&group);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+Test(group_uneven, another_call_is_no_other_size, .timeout = 60) {
+    for (int i = 0; i < 8; i++) { /* who is first to compare differs from run to run */
+        cr_assert_neq(duet_spawn(RANKS, calls_another, NULL), DUET_OK);
+        MUST_SAY("Detected mismatch between collectives on ranks");
+        MUST_SAY("GATHER");
+        MUST_SAY("ALLTOALL");
+    }
+}
