@@ -170,13 +170,17 @@ static int check_sampler(const struct run_config *config) {
     return OK;
 }
 
+int run_buffers_apart(const struct run_config *config) {
+    return config->no_broadcast_buffers && !config->model_options.sync_bn;
+}
+
 static int check_checkpoint(const struct run_config *config) {
     if (*config->resume && *config->init_from)
         return fail(ERR_USAGE,
                     "--init-from: %s: no effect: --resume takes the weights from its file too: "
                     "give one of them",
                     config->init_from);
-    if (*config->checkpoint && config->no_broadcast_buffers)
+    if (*config->checkpoint && run_buffers_apart(config))
         return fail(ERR_USAGE,
                     "--checkpoint: %s: it holds the buffers of rank 0, and with "
                     "--no-broadcast-buffers each rank has its own: leave one out",

@@ -143,6 +143,10 @@ int run_keeps_spans(const struct run_config *config);
 /* 1: the command writes a file of results, with --json, --csv, --trace, --report or --pictures. */
 int run_writes_results(const struct run_config *config);
 
+/* 1: each rank's running statistics are its own: nobody sends rank 0's, and they are not those of
+ * the global batch, as with SyncBatchNorm. */
+int run_buffers_apart(const struct run_config *config);
+
 /* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);

@@ -53,7 +53,7 @@ static int ddp_strategy_open(struct session *s) {
     if (c->passes == 1) ddp.join = joins[c->join];
     ddp.divide = averages_ranks(c);
     config.graph &= !c->find_unused; /* what a step enqueues may change */
-    s->record->buffers_apart = c->no_broadcast_buffers;
+    s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     CHECK(ddp_init(&d->ddp, s->comm, &d->replica, &ddp));

@@ -154,6 +154,8 @@ Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
         {1, "torch.Size([1, 512, 1, 1]): the batch of all devices has one sample",
          "train --mode ddp --devices 2 --sync-bn " DATA
          " --shape 1x8x8 --samples 4 --batch-size 3 --epochs 1 --quiet"},
+        {2, "--checkpoint: c: it holds the buffers of rank 0, and with --no-broadcast-buffers each",
+         "train --mode ddp --no-broadcast-buffers --checkpoint c " RUN},
         /* before the data are read */
         {2, "SyncBatchNorm is only", "train --mode dp --sync-bn --model resnet18 --data-dir none"},
     };
