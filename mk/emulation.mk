@@ -13,7 +13,8 @@ FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(FAKES)/*.c))
 # NVIDIA's cuBLAS and cuDNN cannot be opened without a GPU: the tests' own are found in their place.
 library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-out %nccl.so,$\
                 $(FAKE_LIBRARIES))))
-$(B)/duet: | $(FAKE_LIBRARIES)
+$(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so) $(if $(CUDNN),%/fake_cudnn.so),$\
+             $(FAKE_LIBRARIES))
 
 # make EMULATION=1 ptx: what nvcc makes of the kernels, for EMULATED_PTX=1 and the tests that run it
 # (tests/stand_ins/ptx). The folder is one for all builds. Without nvcc there is none.
