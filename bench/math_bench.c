@@ -16,11 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "base/clock.h"
+#include "bench/math_peak.h"
 #include "bench/math_works.h"
 #include "device/op.h"
 
@@ -42,7 +40,6 @@ static int n16_operands(enum op op) {
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
     case OP_AVG_POOL_FORWARD:
-    case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_ADAPTIVE_AVG_POOL_BACKWARD:
@@ -60,16 +57,10 @@ static int n16_operands(enum op op) {
     case OP_ADD_FORWARD:
     case OP_BATCH_NORM_BACKWARD_DATA:
     case OP_RELU_BACKWARD:
+    case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_BACKWARD: return 1 | 2 | 4;
     default: return 0;
     }
-}
-
-/* The time of this thread alone: what others do on the core meanwhile does not count. */
-static int64_t busy_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static void *must(void *p) {
@@ -110,8 +101,9 @@ static struct op_args operands(const struct work *w, int batch) {
     int linear = w->op >= OP_LINEAR_FORWARD && w->op <= OP_LINEAR_BACKWARD_WEIGHT;
     int conv = w->op >= OP_CONV2D_FORWARD && w->op <= OP_CONV2D_BACKWARD_WEIGHT;
     int window = conv || (w->op >= OP_AVG_POOL_FORWARD && w->op <= OP_MAX_POOL_BACKWARD);
-    int p = window ? (w->h + 2 * w->padding - w->k) / w->stride + 1 : w->h;
-    int q = window ? (w->w + 2 * w->padding - w->k) / w->stride + 1 : w->w;
+    int padding = conv ? w->padding : 0, relu = window && !conv && w->padding;
+    int p = window ? (w->h + 2 * padding - w->k) / w->stride + 1 : w->h;
+    int q = window ? (w->w + 2 * padding - w->k) / w->stride + 1 : w->w;
     int rank = linear || w->h == 1 ? 2 : 4;
     struct tensor x = make(DTYPE_F32, rank, batch, w->c, w->h, w->w);
     struct tensor y = make(DTYPE_F32, rank, batch, w->o ? w->o : w->c, p, q);
@@ -129,7 +121,10 @@ static struct op_args operands(const struct work *w, int batch) {
     case OP_LINEAR_BACKWARD_WEIGHT:
         a.in[0] = x, a.in[1] = y, a.out[0] = weight, a.out[1] = bias;
         break;
-    case OP_AVG_POOL_BACKWARD: a.in[0] = y, a.out[0] = x; break;
+    case OP_AVG_POOL_BACKWARD:
+        a.in[0] = y, a.out[0] = x;
+        if (relu) a.in[1] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w);
+        break;
     case OP_MAX_POOL_BACKWARD:
         a.in[0] = x, a.in[1] = y, a.out[0] = make(DTYPE_F32, 4, batch, w->c, w->h, w->w);
         break;
@@ -176,11 +171,11 @@ static struct op_args operands(const struct work *w, int batch) {
     default: a.in[0] = x, a.out[0] = y;
     }
     if (conv)
-        a.p.conv = (struct conv_args){w->stride, w->padding};
+        a.p.conv = (struct conv_args){w->stride, padding};
     else if (linear)
         a.p.linear.weight_is_in_out = w->k;
     else if (window)
-        a.p.pool = (struct pool_args){w->k, w->stride, 0};
+        a.p.pool = (struct pool_args){w->k, w->stride, relu};
     else if (w->op == OP_DROPOUT_FORWARD)
         a.p.dropout = (struct dropout_args){.25f, 0, 0};
     return a;
@@ -218,7 +213,7 @@ static struct op_args fast_operands(const struct op_args *plain, enum op op) {
     int n16 = n16_operands(op);
     int in_place = a.out[0].data == a.in[0].data ? 0 : a.out[0].data == a.in[1].data ? 1 : -1;
     for (int i = 0; i < 2; i++)
-        if (n16 & 1 << i) a.in[i] = in_n16(&plain->in[i]);
+        if (n16 & 1 << i && plain->in[i].data) a.in[i] = in_n16(&plain->in[i]);
     if (in_place >= 0)
         a.out[0] = a.in[in_place];
     else if (n16 & 4)
@@ -297,41 +292,6 @@ static double flops_of(const struct work *w) {
     return 2.0 * w->batch * w->o * p * q * w->c * w->k * w->k;
 }
 
-#if defined(__x86_64__)
-/* 16 independent chains of multiply-adds: the most that one core can do. */
-__attribute__((target("avx512f"))) static double peak_avx512(void) {
-    __m512 a[16], m = _mm512_set1_ps(.999f);
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm512_set1_ps((float)i);
-    int64_t begin = busy_ns();
-    for (int i = 0; i < 2000000; i++) {
-        _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) a[j] = _mm512_fmadd_ps(a[j], m, m);
-    }
-    double gflops = 2000000 * 16 * 32.0 / (double)(busy_ns() - begin);
-    for (int i = 1; i < 16; i++)
-        a[0] = _mm512_add_ps(a[0], a[i]);
-    volatile float keep = _mm512_cvtss_f32(a[0]);
-    (void)keep;
-    return gflops;
-}
-
-__attribute__((target("avx2,fma"))) static double peak_avx2(void) {
-    __m256 a[12], m = _mm256_set1_ps(.999f);
-    for (int i = 0; i < 12; i++)
-        a[i] = _mm256_set1_ps((float)i);
-    int64_t begin = busy_ns();
-    for (int i = 0; i < 2000000; i++) {
-        _Pragma("GCC unroll 16") for (int j = 0; j < 12; j++) a[j] = _mm256_fmadd_ps(a[j], m, m);
-    }
-    double gflops = 2000000 * 12 * 16.0 / (double)(busy_ns() - begin);
-    for (int i = 1; i < 12; i++)
-        a[0] = _mm256_add_ps(a[0], a[i]);
-    volatile float keep = _mm256_cvtss_f32(a[0]);
-    (void)keep;
-    return gflops;
-}
-#endif
-
 /* Bytes per second, read and written, of a memcpy that moves as many as `bytes` in all. */
 static double copy_rate(double bytes) {
     size_t half = (size_t)bytes / 2 + 1;
@@ -350,17 +310,8 @@ static double copy_rate(double bytes) {
 }
 
 static void print_ceiling(const char *isa) {
-    double best = 0;
-#if defined(__x86_64__)
-    for (int i = 0; i < 5; i++) {
-        double peak = strcmp(isa, "avx512") == 0 ? peak_avx512()
-                      : strcmp(isa, "avx2") == 0 ? peak_avx2()
-                                                 : 0;
-        if (peak > best) best = peak;
-    }
-#endif
     printf("%s: peak %.0f GFLOP/s in registers, memcpy of 14 MiB %.0f GB/s read and written\n", isa,
-           best, copy_rate(2.0 * (14 << 20)) * 1e-9);
+           peak_of(isa), copy_rate(2.0 * (14 << 20)) * 1e-9);
     printf("%-40s %10s %10s %8s %8s %10s\n", "op", "ms", "GFLOP/s", "GB/s", "memcpy", "error");
 }
 

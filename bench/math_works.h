@@ -6,7 +6,8 @@
 #include "device/op.h"
 
 /* A line of the table: input C x H x W, output O (channels, or units of a linear layer), filter or
- * window k. */
+ * window k. Pools know no padding; there it is 1 where the pool does the work of the relu before
+ * it. */
 struct work {
     const char *name;
     enum op op;
@@ -16,11 +17,9 @@ struct work {
 static const struct work works[] = {
     {"lenet input to N16", OP_TO_N16, 256, 1, 28, 28, 0, 0, 0, 0},
     {"lenet conv1 forward", OP_CONV2D_FORWARD, 256, 1, 28, 28, 20, 3, 1, 0},
-    {"lenet relu1 forward", OP_RELU_FORWARD, 256, 20, 26, 26, 0, 0, 0, 0},
-    {"lenet pool1 forward", OP_AVG_POOL_FORWARD, 256, 20, 26, 26, 0, 2, 2, 0},
+    {"lenet relu1, pool1 forward", OP_AVG_POOL_FORWARD, 256, 20, 26, 26, 0, 2, 2, 1},
     {"lenet conv2 forward", OP_CONV2D_FORWARD, 256, 20, 13, 13, 50, 5, 1, 0},
-    {"lenet relu2 forward", OP_RELU_FORWARD, 256, 50, 9, 9, 0, 0, 0, 0},
-    {"lenet pool2 forward", OP_AVG_POOL_FORWARD, 256, 50, 9, 9, 0, 2, 2, 0},
+    {"lenet relu2, pool2 forward", OP_AVG_POOL_FORWARD, 256, 50, 9, 9, 0, 2, 2, 1},
     {"lenet fc1 forward", OP_LINEAR_FORWARD, 256, 800, 1, 1, 128, 1, 1, 0},
     {"lenet relu3 forward", OP_RELU_FORWARD, 256, 128, 1, 1, 0, 0, 0, 0},
     {"lenet fc2 forward", OP_LINEAR_FORWARD, 256, 128, 1, 1, 10, 1, 1, 0},
@@ -33,12 +32,10 @@ static const struct work works[] = {
     {"lenet relu3 backward", OP_RELU_BACKWARD, 256, 128, 1, 1, 0, 0, 0, 0},
     {"lenet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 256, 800, 1, 1, 128, 1, 1, 0},
     {"lenet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 256, 800, 1, 1, 128, 1, 1, 0},
-    {"lenet pool2 backward", OP_AVG_POOL_BACKWARD, 256, 50, 9, 9, 0, 2, 2, 0},
-    {"lenet relu2 backward", OP_RELU_BACKWARD, 256, 50, 9, 9, 0, 0, 0, 0},
+    {"lenet relu2, pool2 backward", OP_AVG_POOL_BACKWARD, 256, 50, 9, 9, 0, 2, 2, 1},
     {"lenet conv2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 20, 13, 13, 50, 5, 1, 0},
     {"lenet conv2 backward data", OP_CONV2D_BACKWARD_DATA, 256, 20, 13, 13, 50, 5, 1, 0},
-    {"lenet pool1 backward", OP_AVG_POOL_BACKWARD, 256, 20, 26, 26, 0, 2, 2, 0},
-    {"lenet relu1 backward", OP_RELU_BACKWARD, 256, 20, 26, 26, 0, 0, 0, 0},
+    {"lenet relu1, pool1 backward", OP_AVG_POOL_BACKWARD, 256, 20, 26, 26, 0, 2, 2, 1},
     {"lenet conv1 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 256, 1, 28, 28, 20, 3, 1, 0},
     {"lenet sgd", OP_SGD, 129068, 1, 1, 1, 0, 0, 0, 0},
     {"lenet adadelta", OP_ADADELTA, 129068, 1, 1, 1, 0, 0, 0, 0},

@@ -104,8 +104,7 @@
  * - ACTIVATION is one of the functions of device/activation.h.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   AVG_POOL and MAX_POOL with p.pool.relu are pools of the relu of x, and their gradients go back
- *   through both; to the bit what the two ops give. Then all operands lie PLAIN, and the gradient
- *   of AVG_POOL needs x as well.
+ *   through both; to the bit what the two ops give. Then the gradient of AVG_POOL needs x as well.
  *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
  * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
  *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do. ADAPTIVE_MAX_POOL

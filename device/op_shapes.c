@@ -111,9 +111,6 @@ static int check_pool(enum op op, const struct tensor *x, const struct tensor *y
                     op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
     CHECK(want(op, name, y, 4, x->dims[0], x->dims[1], (x->dims[2] - p->size) / p->stride + 1,
                (x->dims[3] - p->size) / p->stride + 1));
-    if (p->relu && x->layout != LAYOUT_PLAIN)
-        return fail(ERR_FAILED, "%s: with the relu before it: all operands must be in plain layout",
-                    op_name(op));
     return want_layout(op, name, y, x);
 }
 

@@ -91,7 +91,7 @@ const struct op_row op_table[OP_COUNT] = {
                              .out = {{"y", "fn", 4}},
                              .shapes = shapes_pool_forward,
                              .flops = flops_pool_forward},
-    [OP_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", 4}, {"x", "f?", 4}},
+    [OP_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", 4}, {"x", "fn?", 4}},
                               .out = {{"dx", "fn", 4}},
                               .shapes = shapes_avg_pool_backward,
                               .flops = flops_avg_pool_backward},

@@ -69,7 +69,7 @@ struct var *tape_relu_put_off(const struct tape *t, const struct var *x) {
 
 struct var *relu(struct tape *t, struct var *x) {
     if (tape_stuck(t, x)) return NULL;
-    if (x->value.rank == 4 && device_layout(t->device) == LAYOUT_PLAIN) return relu_put_off(t, x);
+    if (x->value.rank == 4) return relu_put_off(t, x);
     return of_one(t, x, OP_RELU_FORWARD, relu_backward);
 }
 

@@ -73,11 +73,10 @@ int tape_fail(struct tape *t, int code);
  * a NULL operand. A relu that was put off is computed here. */
 int tape_stuck(struct tape *t, struct var *x);
 
-/* A relu of a picture is put off on devices that keep activations plain, for a pool that follows at
- * once can do its work (OP_AVG_POOL, OP_MAX_POOL with p.pool.relu), and that of its gradient unless
- * others use the relu too. Returns the operand of the relu for that pool; NULL where x is no such
- * relu, or not the last var that was made: the order in which gradients are added, and so their
- * bits, could then be another. */
+/* A relu of a picture is put off, for a pool that follows at once can do its work (OP_AVG_POOL,
+ * OP_MAX_POOL with p.pool.relu), and that of its gradient unless others use the relu too. Returns
+ * the operand of the relu for that pool; NULL where x is no such relu, or not the last var that was
+ * made: the order in which gradients are added, and so their bits, could then be another. */
 struct var *tape_relu_put_off(const struct tape *t, const struct var *x);
 
 /* Memory of the step arena; NULL after a failure, which the tape then keeps. */

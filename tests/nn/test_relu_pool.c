@@ -1,7 +1,6 @@
-/* Where activations are plain, a pool behind a relu does the work of both (nn/tape_internal.h,
- * tape_relu_put_off). Values and gradients have the bits of the two functions one by one, whatever
- * else reads the relu or its operand, and in which order; and the relu is computed for whoever else
- * needs it. */
+/* A pool behind a relu does the work of both (nn/tape_internal.h, tape_relu_put_off). Values and
+ * gradients have the bits of the two functions one by one, whatever else reads the relu or its
+ * operand, and in which order; and the relu is computed for whoever else needs it. */
 #include "tests/nn/step.h"
 
 enum { N = 41, C = 3, SIDE = 5, HALF = 2, COUNT = N * C * SIDE * SIDE, LESS = N * C * HALF * HALF };
@@ -23,9 +22,9 @@ static struct var *plain_pool(struct tape *t, struct var *x, int max) {
 
 static struct var *network(struct tape *t, struct var *x, int max, enum use use, int together,
                            struct var **r) {
-    struct var *h = tanh_of(t, x), *y, *other = NULL, *third = NULL;
+    struct var *h = to_device_layout(t, tanh_of(t, x)), *y, *other = NULL, *third = NULL;
     *r = relu(t, h);
-    if (!together) to_plain(t, *r);
+    if (!together) tape_stuck(t, *r);
     if (use == RELU_BEFORE) other = plain_pool(t, tanh_of(t, *r), max);
     if (use == OPERAND_BETWEEN) other = plain_pool(t, tanh_of(t, h), max);
     y = (max ? max_pool2d : avg_pool2d)(t, *r, 2, 2);
@@ -36,20 +35,20 @@ static struct var *network(struct tape *t, struct var *x, int max, enum use use,
     return to_plain(t, third ? add(t, y, third) : y);
 }
 
-/* Devices that keep activations plain: reference math, and a GPU. */
-static void open_plain(struct net *net, enum device_kind kind) {
+/* Devices that keep activations plain, reference math and a GPU, and one that keeps them in N16. */
+static void open_pool_net(struct net *net, enum device_kind kind, int plain) {
     struct device_config config = {.kind = kind,
                                    .memory_bytes = (uint64_t)(kind == DEVICE_CUDA ? 160 : 32) << 20,
                                    .check_operands = 1,
-                                   .reference_math = kind == DEVICE_HOST,
+                                   .reference_math = plain,
                                    .timeout_s = 20};
     net_data_make(&data, 4, (int[]){9, 17, 4, 11}, 11);
     net_open_on(net, &config, &data);
     net_load(net, &data, 0, 1);
 }
 
-static void run_network(enum device_kind kind, int training, int max, enum use use, int together,
-                        struct outcome *o) {
+static void run_network(enum device_kind kind, int plain, int training, int max, enum use use,
+                        int together, struct outcome *o) {
     struct net net;
     struct param_set params;
     struct rng rng;
@@ -57,7 +56,7 @@ static void run_network(enum device_kind kind, int training, int max, enum use u
     rng_seed(&rng, 3);
     rng_uniform(&rng, x, COUNT, -1, 1);
     rng_uniform(&rng, dy, LESS, -1, 1);
-    open_plain(&net, kind);
+    open_pool_net(&net, kind, plain);
     struct stream *stream = net.tape->stream;
     MUST(param_set_init(&params, net.device, specs, 1));
     float *input = net_alloc(&net, sizeof x), *root = net_alloc(&net, sizeof dy);
@@ -85,16 +84,16 @@ static void run_network(enum device_kind kind, int training, int max, enum use u
 }
 
 /* On a GPU training alone, and the first and the last use, for the sake of time. */
-static void check_kind(enum device_kind kind) {
+static void check_kind(enum device_kind kind, int plain) {
     for (int training = kind == DEVICE_CUDA; training < 2; training++)
         for (int max = 0; max < 2; max++)
             for (int use = 0; use < USES; use += kind == DEVICE_CUDA ? USES - 1 : 1) {
                 struct outcome apart = {.y = {0}}, together = {.y = {0}};
                 char what[80];
-                snprintf(what, sizeof what, "kind %d, training %d, max %d, use %d", (int)kind,
-                         training, max, use);
-                run_network(kind, training, max, (enum use)use, 0, &apart);
-                run_network(kind, training, max, (enum use)use, 1, &together);
+                snprintf(what, sizeof what, "kind %d, plain %d, training %d, max %d, use %d",
+                         (int)kind, plain, training, max, use);
+                run_network(kind, plain, training, max, (enum use)use, 0, &apart);
+                run_network(kind, plain, training, max, (enum use)use, 1, &together);
                 cr_assert_arr_eq(apart.y, together.y, sizeof apart.y, "%s: y", what);
                 cr_assert_arr_eq(apart.dx, together.dx, sizeof apart.dx, "%s: dx", what);
                 cr_assert(apart.computed, "%s", what);
@@ -105,14 +104,15 @@ static void check_kind(enum device_kind kind) {
 
 Test(relu_pool, has_the_bits_of_the_separate_functions, .timeout = 60) {
     int gpus;
-    check_kind(DEVICE_HOST);
-    if (device_probe(DEVICE_CUDA, &gpus) == OK) check_kind(DEVICE_CUDA);
+    check_kind(DEVICE_HOST, 1);
+    check_kind(DEVICE_HOST, 0);
+    if (device_probe(DEVICE_CUDA, &gpus) == OK) check_kind(DEVICE_CUDA, 0);
 }
 
 /* A relu that is itself the root, or that nobody but the caller reads. */
 Test(relu_pool, a_relu_that_nothing_follows, .timeout = 60) {
     struct net net;
-    open_plain(&net, DEVICE_HOST);
+    open_pool_net(&net, DEVICE_HOST, 1);
     begin(&net, 1);
     float x[4] = {-1, 2, -0.0f, 4}, dy[4] = {5, 6, 7, 8}, dx[4], y[4];
     struct stream *stream = net.tape->stream;

@@ -1,7 +1,7 @@
 /* Pooling in N16: every pixel is a vector, and all planes (group, channel) are alike. These loops
  * do little arithmetic and are as fast as memory. Each plane is finished before the next begins,
  * so what the backward pass clears is still in the cache when it adds. For the common 2 x 2 window
- * the size is a constant, so its loops are unrolled. */
+ * the size is a constant, so its loops are unrolled; so is whether a relu comes before the pool. */
 
 struct pool {
     size_t planes;
@@ -42,9 +42,27 @@ INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
     }
 }
 
+/* What a pool sees of a pixel of x: with `relu` its relu. */
+INLINE vec seen(const float *x, const int relu) {
+    vec value = load(x);
+    return relu ? select_vec(value < 0, splat(0), value) : value;
+}
+
+/* What of a gradient passes back through the relu of x. */
+INLINE vec through_relu(const float *x, vec dx, const int relu) {
+    return relu ? select_vec(load(x) > 0, dx, splat(0)) : dx;
+}
+
+/* The same for a plane of windows that may overlap, once all have added to it. */
+INLINE void plane_through_relu(const struct pool *s, const float *x, float *dx) {
+    for (size_t i = 0; i < plane(s->height, s->width); i += LANES)
+        store(dx + i, through_relu(x + i, load(dx + i), 1));
+}
+
 /* ---- mean ---- */
 
-INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int size) {
+INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int size,
+                             const int relu) {
     vec area = splat((float)(size * size));
     for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
         for (int p = 0; p < s->out_height; p++)
@@ -53,28 +71,32 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
                     const float *window = x + window_at(s, p, q) + lane;
                     vec sum = splat(0);
                     for (int tap = 0; tap < size * size; tap++)
-                        sum += load(window + tap_at(s, tap / size, tap % size));
+                        sum += seen(window + tap_at(s, tap / size, tap % size), relu);
                     store(y + lane, sum / area);
                 }
 }
 
 /* `apart` 1: the windows lie side by side, so each pixel of dx is written once; 0: each window adds
  * its share. */
-INLINE void avg_pool_backward(const struct pool *s, const float *dy, float *dx, const int size,
-                              const int apart) {
+INLINE void avg_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
+                              const int size, const int apart, const int relu) {
     vec area = splat((float)(size * size));
-    for (size_t i = 0; i < s->planes; i++, dx += plane(s->height, s->width)) {
+    for (size_t i = 0; i < s->planes; i++) {
         clear_uncovered(s, dx, apart);
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, dy += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     vec share = load(dy + lane) / area;
-                    float *window = dx + window_at(s, p, q) + lane;
+                    size_t window = window_at(s, p, q) + (size_t)lane;
                     for (int tap = 0; tap < size * size; tap++) {
-                        float *pixel = window + tap_at(s, tap / size, tap % size);
-                        store(pixel, apart ? share : load(pixel) + share);
+                        size_t at = window + tap_at(s, tap / size, tap % size);
+                        store(dx + at,
+                              apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
                     }
                 }
+        if (relu && !apart) plane_through_relu(s, x, dx);
+        dx += plane(s->height, s->width);
+        if (relu) x += plane(s->height, s->width);
     }
 }
 
@@ -86,10 +108,12 @@ static void n16_avg_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2)
-        avg_pool_forward(&s, x, y, 2);
+    if (s.size == 2 && a->p.pool.relu)
+        avg_pool_forward(&s, x, y, 2, 1);
+    else if (s.size == 2)
+        avg_pool_forward(&s, x, y, 2, 0);
     else
-        avg_pool_forward(&s, x, y, s.size);
+        avg_pool_forward(&s, x, y, s.size, a->p.pool.relu);
 }
 
 static void n16_avg_pool_backward(const struct op_args *a) {
@@ -98,12 +122,14 @@ static void n16_avg_pool_backward(const struct op_args *a) {
         return;
     }
     struct pool s = pool_of(a, &a->out[0], &a->in[0]);
-    const float *dy = tensor_f32(&a->in[0]);
+    const float *dy = tensor_f32(&a->in[0]), *x = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2)
-        avg_pool_backward(&s, dy, dx, 2, 1);
+    if (s.size == 2 && s.stride == 2 && a->p.pool.relu)
+        avg_pool_backward(&s, x, dy, dx, 2, 1, 1);
+    else if (s.size == 2 && s.stride == 2)
+        avg_pool_backward(&s, x, dy, dx, 2, 1, 0);
     else
-        avg_pool_backward(&s, dy, dx, s.size, 0);
+        avg_pool_backward(&s, x, dy, dx, s.size, 0, a->p.pool.relu);
 }
 
 /* ---- maximum ---- */
@@ -115,10 +141,11 @@ struct peak {
     ivec tap;
 };
 
-INLINE struct peak peak_of(const struct pool *s, const float *window, const int size) {
-    struct peak best = {load(window), (ivec){0}};
+INLINE struct peak peak_of(const struct pool *s, const float *window, const int size,
+                           const int relu) {
+    struct peak best = {seen(window, relu), (ivec){0}};
     for (int tap = 1; tap < size * size; tap++) {
-        vec value = load(window + tap_at(s, tap / size, tap % size));
+        vec value = seen(window + tap_at(s, tap / size, tap % size), relu);
         ivec wins = (value > best.value) | (value != value);
         best.value = select_vec(wins, value, best.value);
         best.tap = (wins & tap) | (~wins & best.tap);
@@ -126,30 +153,33 @@ INLINE struct peak peak_of(const struct pool *s, const float *window, const int 
     return best;
 }
 
-INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int size) {
+INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int size,
+                             const int relu) {
     for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, y += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES)
-                    store(y + lane, peak_of(s, x + window_at(s, p, q) + lane, size).value);
+                    store(y + lane, peak_of(s, x + window_at(s, p, q) + lane, size, relu).value);
 }
 
 INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
-                              const int size, const int apart) {
+                              const int size, const int apart, const int relu) {
     for (size_t i = 0; i < s->planes;
          i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
         clear_uncovered(s, dx, apart);
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, dy += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES) {
-                    struct peak best = peak_of(s, x + window_at(s, p, q) + lane, size);
-                    float *window = dx + window_at(s, p, q) + lane;
+                    size_t window = window_at(s, p, q) + (size_t)lane;
+                    struct peak best = peak_of(s, x + window, size, relu);
                     for (int tap = 0; tap < size * size; tap++) {
-                        float *pixel = window + tap_at(s, tap / size, tap % size);
+                        size_t at = window + tap_at(s, tap / size, tap % size);
                         vec share = select_vec(best.tap == tap, load(dy + lane), splat(0));
-                        store(pixel, apart ? share : load(pixel) + share);
+                        store(dx + at,
+                              apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
                     }
                 }
+        if (relu && !apart) plane_through_relu(s, x, dx);
     }
 }
 
@@ -161,10 +191,12 @@ static void n16_max_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2)
-        max_pool_forward(&s, x, y, 2);
+    if (s.size == 2 && a->p.pool.relu)
+        max_pool_forward(&s, x, y, 2, 1);
+    else if (s.size == 2)
+        max_pool_forward(&s, x, y, 2, 0);
     else
-        max_pool_forward(&s, x, y, s.size);
+        max_pool_forward(&s, x, y, s.size, a->p.pool.relu);
 }
 
 static void n16_max_pool_backward(const struct op_args *a) {
@@ -175,10 +207,12 @@ static void n16_max_pool_backward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->in[1]);
     const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2)
-        max_pool_backward(&s, x, dy, dx, 2, 1);
+    if (s.size == 2 && s.stride == 2 && a->p.pool.relu)
+        max_pool_backward(&s, x, dy, dx, 2, 1, 1);
+    else if (s.size == 2 && s.stride == 2)
+        max_pool_backward(&s, x, dy, dx, 2, 1, 0);
     else
-        max_pool_backward(&s, x, dy, dx, s.size, 0);
+        max_pool_backward(&s, x, dy, dx, s.size, 0, a->p.pool.relu);
 }
 
 /* ---- as many windows as asked for ---- */
