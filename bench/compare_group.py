@@ -122,7 +122,8 @@ def print_counts(text, best, each):
             print(f"\n{text}: {p} is faster in {len(lost)} of {len(timed)}")
         for case in lost if each else []:
             call, n, size = case
-            print(f"  {call} of {name_of(size)} over {n} ranks: {best[case]['Duet']:.2f} against "
+            what = f"{call} of {name_of(size)}" if size else call
+            print(f"  {what} over {n} ranks: {best[case]['Duet']:.2f} against "
                   f"{best[case][p]:.2f} us")
 
 

@@ -4,9 +4,10 @@
  *
  * It prints for each call, and for each size from -b to -e, each four times the last, the
  * microseconds of a call: the median over as many calls as -t seconds have room for, of the
- * slowest rank. BYTES are those of the larger tensor of a rank. The results are checked before
- * they are timed. bench/torch_group.py and bench/mpi_group.c time the same calls of PyTorch's
- * gloo and of MPI and print the same columns; bench/compare_group.py runs all three in turn. */
+ * slowest rank. BYTES are those of the larger tensor of a rank. Barriers come first, until the
+ * ranks have their places on the cores, and results are checked before they are timed.
+ * bench/torch_group.py and bench/mpi_group.c time the same calls of PyTorch's gloo and of MPI and
+ * print the same columns; bench/compare_group.py runs all three in turn. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,8 @@ static int rank_main(void *context) {
     struct group *g;
     float *in = malloc(o->to + 4), *out = malloc(o->to + 4);
     int code = in && out ? group_open(&g, 60) : fail(ERR_MEMORY, "no host memory");
+    double warm;
+    if (!code) code = time_call(g, CALLS - 1, 4, in, out, o->seconds, &warm);
     for (int k = 0; k < CALLS && !code; k++)
         for (size_t bytes = o->from; bytes <= o->to && !code; bytes *= 4) {
             double us = 0;

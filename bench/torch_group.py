@@ -90,10 +90,27 @@ CALLS = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "a
          "gather", "scatter", "send_recv", "barrier"]
 
 
+def time_call(call, seconds):
+    """The median of a call's time in microseconds, of the slowest rank."""
+    start = time.perf_counter()
+    call.make()  # says how many there is time for
+    once = torch.tensor(time.perf_counter() - start)
+    dist.all_reduce(once, dist.ReduceOp.MAX)
+    times = []
+    for _ in range(max(5, min(2000, int(seconds / once.item())))):
+        start = time.perf_counter()
+        call.make()
+        times.append(time.perf_counter() - start)
+    worst = torch.tensor(sorted(times)[len(times) // 2] * 1e6)
+    dist.all_reduce(worst, dist.ReduceOp.MAX)
+    return worst.item() / (2 if call.name == "send_recv" else 1)
+
+
 def run(rank, options):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29613", rank=rank,
                             world_size=options.n)
+    time_call(Call("barrier", rank, options.n, 1), options.t)  # until the ranks have their places
     for name in CALLS:
         size = options.b
         while size <= options.e and options.c in (None, name):
@@ -105,21 +122,9 @@ def run(rank, options):
                     print(f"{name}: {error}")
                 break
             call.check()
-            start = time.perf_counter()
-            call.make()  # says how many there is time for
-            once = torch.tensor(time.perf_counter() - start)
-            dist.all_reduce(once, dist.ReduceOp.MAX)
-            times = []
-            for _ in range(max(5, min(2000, int(options.t / once.item())))):
-                start = time.perf_counter()
-                call.make()
-                times.append(time.perf_counter() - start)
-            worst = torch.tensor(sorted(times)[len(times) // 2] * 1e6)
-            dist.all_reduce(worst, dist.ReduceOp.MAX)
-            if name == "send_recv":
-                worst /= 2
+            us = time_call(call, options.t)
             if rank == 0:
-                print(f"{name:15} {options.n:3} {size:12} {worst.item():12.2f}", flush=True)
+                print(f"{name:15} {options.n:3} {size:12} {us:12.2f}", flush=True)
             if name == "barrier":
                 break
             size *= 4
