@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/op_table.h"
 #include "nn/tape_internal.h"
 
 static int note_fired(void *context, int index) {
@@ -266,8 +267,16 @@ static int start_of(duet_tape *t, struct var **root, const duet_tensor *given,
     *root = to_plain(t->tape, *root);
     CHECK(tape_error(t->tape));
     if (given) {
+        char is[64], wanted[64];
         *grad = given->t;
-        return OK;
+        const struct tensor *value = &(*root)->value;
+        if (grad->rank == value->rank &&
+            !memcmp(grad->dims, value->dims, (size_t)grad->rank * sizeof *grad->dims))
+            return OK;
+        return fail(ERR_USAGE,
+                    "backward: the gradient given is %s, and the var %s: both must be of "
+                    "one shape",
+                    op_shape_text(grad, is), op_shape_text(value, wanted));
     }
     *grad = tape_tensor(t->tape, DTYPE_F32, LAYOUT_PLAIN, (*root)->value.rank, (*root)->value.dims);
     struct op_args one = {.out[0] = *grad, .p.fill.value = 1};
@@ -325,6 +334,8 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "loss: none was given");
     if (t->inside_model) return refuse_inside(t, "duet_loss_read");
+    enum reduction r;
+    CHECK(tape_loss_reduction(var_of(loss), &r));
     CHECK(tape_log_loss(t->tape, var_of(loss), &t->losses, &t->hits));
     struct stream *stream = device_compute(t->device);
     CHECK(copy_to_host(stream, &sum_here, t->losses.data, sizeof sum_here));

@@ -196,6 +196,9 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
             ERR_USAGE,
             "tensor add: one lies on %s, the other on %s: bring it over with duet_tensor_to",
             device_name(to->device), device_name(from->device));
+    if (to->t.data == from->t.data && tensor_bytes(&to->t))
+        return fail(ERR_USAGE,
+                    "tensor add: the two tensors overlap: copy one with duet_tensor_to first");
     struct op_args args = {.in[0] = from->t, .out[0] = to->t};
     api_written(to);
     return launch(device_compute(to->device), OP_ADD, &args);

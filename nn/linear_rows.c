@@ -65,8 +65,8 @@ struct var *tape_linear_rows(struct tape *t, struct var *x, struct param *w, str
         rank = x->value.rank, dims[MAX_RANK];
     if (x->value.dims[rank - 1] != in) {
         tape_fail(t, fail(ERR_USAGE,
-                          "linear %s: takes %d inputs, but was given rank %d with %d: check the "
-                          "model",
+                          "linear %s: takes %d inputs, but was given rank %d with %d: flatten "
+                          "first, or check the model",
                           w->spec->name, in, rank, x->value.dims[rank - 1]));
         return NULL;
     }

@@ -142,7 +142,9 @@ struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets
 
 int tape_loss_reduction(const struct var *loss, enum reduction *r) {
     const struct tape_var *v = (const struct tape_var *)loss;
-    if (!v->hits.data) return fail(ERR_USAGE, "loss: the value given was made by no loss");
+    if (!v->hits.data)
+        return fail(ERR_USAGE, "loss: the value given was made by no loss, such as "
+                               "cross_entropy: give what that returned");
     *r = v->reduction;
     return OK;
 }
