@@ -55,9 +55,9 @@ void scale_sharing(FILE *file, const struct scale_line *lines, int count, int co
 
 /* `equal`: how many other rates reach the same accuracy. */
 static void print_best(FILE *file, const struct run_record *best, int equal) {
-    fprintf(file, "%d device%s: best test accuracy %.4f at learning rate %g", best->devices,
+    fprintf(file, "%d device%s: best test accuracy %.4f at learning rate %.4g", best->devices,
             best->devices > 1 ? "s" : "", record_last_accuracy(best), best->lr);
-    if (equal) fprintf(file, ", and the same at %d other%s", equal, equal > 1 ? "s" : "");
+    if (equal) fprintf(file, ", as at %d other%s", equal, equal > 1 ? "s" : "");
     fprintf(file, "\n");
 }
 

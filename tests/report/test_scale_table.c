@@ -90,8 +90,8 @@ Test(scale_table, the_best_rate_of_each_device_count, .timeout = 30) {
     free(text);
     accuracy[0][0] = accuracy[1][0] = 0.5;
     text = text_of(print_best);
-    cr_expect(strstr(text, "1 device: best test accuracy 0.5000 at learning rate 0.5, and the "
-                           "same at 1 other\n"),
+    cr_expect(strstr(text, "1 device: best test accuracy 0.5000 at learning rate 0.5, as at 1 "
+                           "other\n"),
               "%s", text);
     free(text);
 }
