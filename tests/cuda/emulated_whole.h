@@ -5,23 +5,6 @@
 
 #include "tests/cuda/emulated_bed.h"
 
-/* A sum of t products in another order is off by at most t 2^-24 of the sum of
- * their absolute values. */
-
-static inline void check_product(struct bed *b, enum op op, const struct op_args *a, size_t terms) {
-    struct op_args sizes = *a;
-    for (int i = 0; i < 3; i++) {
-        if (!a->in[i].data) continue;
-        sizes.in[i] = tensor_copy(&b->heap, &a->in[i]);
-        for (size_t k = 0; k < tensor_count(&a->in[i]); k++)
-            tensor_f32(&sizes.in[i])[k] = fabsf(tensor_f32(&a->in[i])[k]);
-    }
-    for (int i = 0; i < 2; i++)
-        if (a->out[i].data) sizes.out[i] = tensor_like(&b->heap, &a->out[i]);
-    host_reference_kernels[op](&sizes);
-    check(b, op, a, (double)(terms + 2) * 0x1p-24, &sizes);
-}
-
 static inline void try_algebra(struct bed *b, int n, int rows, int columns, int depth) {
     struct heap *h = &b->heap;
     struct op_args a;
