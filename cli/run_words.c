@@ -77,7 +77,11 @@ static int read_ranks(const char *flag, const char *text, int64_t *ranks) {
                     flag, text, MAX_DEVICES);
     }
     int code = wants_gpu || is_auto ? device_probe(DEVICE_CUDA, &gpus) : OK;
-    if (wants_gpu) CHECK(code);
+    if (wants_gpu && code)
+        return fail(ERR_USAGE,
+                    "%s: gpu: there is none to use, as duet devices says: give a number, cpu or "
+                    "auto",
+                    flag);
     *ranks = gpus && !code ? gpus : count_cores();
     if (*ranks > MAX_DEVICES) *ranks = MAX_DEVICES;
     return OK;

@@ -2,6 +2,7 @@
  * in front, restarts of all ranks, the report of a failure, and no process left behind. */
 #include <signal.h>
 
+#include "device/device.h"
 #include "tests/cli/run.h"
 
 /* A program of shell words in the test's folder. */
@@ -274,6 +275,10 @@ Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
               "run --rdzv-backend c10d --rdzv_endpoint host:1 true");
     cli_fails(2, "Unsupported nproc_per_node value: two", "run --nproc-per-node two true");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 0 true");
+    int gpus;
+    if (device_probe(DEVICE_CUDA, &gpus))
+        cli_fails(2, "--nproc-per-node: gpu: there is none to use|give a number, cpu or auto",
+                  "run --nproc-per-node gpu true");
     cli_fails(2, "--max-restarts|-1", "run --max-restarts -1 true");
     cli_fails(2, "--monitor-interval|soon", "run --monitor-interval soon true");
     cli_fails(2, "--shutdown-timeout|-1", "run --shutdown-timeout -1 true");
