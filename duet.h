@@ -421,6 +421,10 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
  *     relu, tanh, sigmoid                of each element; and with PyTorch's defaults
  *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
  *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
+ *     multiply_number, add_number        x * number, x + number, of each element
+ *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
+ *                  own is a formula: binary_cross_entropy_with_logits is the mean of
+ *                  softplus(x) - x * y
  *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
  *     ..._padded   P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded up. Averages
  *                  count the zeros of the padding, as PyTorch's default does. A padded copy of x
@@ -444,6 +448,14 @@ duet_var *duet_hardtanh(duet_tape *tape, duet_var *x, double min_val, double max
 duet_var *duet_relu6(duet_tape *tape, duet_var *x);
 enum duet_gelu { DUET_GELU, DUET_GELU_TANH };
 duet_var *duet_gelu(duet_tape *tape, duet_var *x, enum duet_gelu approximate);
+duet_var *duet_multiply_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_add_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_abs(duet_tape *tape, duet_var *x);
+duet_var *duet_exp(duet_tape *tape, duet_var *x);
+duet_var *duet_log(duet_tape *tape, duet_var *x);
+duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
+duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
+duet_var *duet_softplus(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
 duet_var *duet_avg_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding);

@@ -30,6 +30,38 @@ duet_var *duet_elu(duet_tape *t, duet_var *x, double alpha) {
     return activate(t, x, ACTIVATION_ELU, alpha, 0);
 }
 
+duet_var *duet_multiply_number(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_SCALE, number, 0);
+}
+
+duet_var *duet_add_number(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_SHIFT, number, 0);
+}
+
+duet_var *duet_abs(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_ABS, 0, 0);
+}
+
+duet_var *duet_softplus(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SOFTPLUS, 0, 0);
+}
+
+duet_var *duet_exp(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_EXP, 0, 0);
+}
+
+duet_var *duet_log(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_LOG, 0, 0);
+}
+
+duet_var *duet_sqrt(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SQRT, 0, 0);
+}
+
+duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_RECIPROCAL, 0, 0);
+}
+
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_val) {
     if (api_stuck(t, x)) return NULL;
@@ -68,14 +100,14 @@ static struct param *optional(duet_tape *t, const char *layer, int i, int none, 
     return p;
 }
 
-/* PyTorch's words, with the shape of x. */
+/* PyTorch's words, with the shape of x. A rank that no shape has is not believed. */
 static int check_shape(const struct tensor *x, int rank, const int *shape) {
     int good = rank >= 1 && rank < x->rank && shape;
     for (int i = 0; good && i < rank; i++)
         good = shape[i] == x->dims[x->rank - rank + i];
     if (good) return OK;
     char want[64] = "", is[64] = "";
-    for (int i = 0, used = 0; shape && i < rank && i < MAX_RANK; i++)
+    for (int i = 0, used = 0; shape && rank <= MAX_RANK && i < rank; i++)
         used += snprintf(want + used, sizeof want - (size_t)used, i ? ", %d" : "%d", shape[i]);
     for (int i = 0, used = 0; i < x->rank; i++)
         used += snprintf(is + used, sizeof is - (size_t)used, i ? ", %d" : "%d", x->dims[i]);

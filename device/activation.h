@@ -1,4 +1,4 @@
-/* Activation functions and their derivatives, written once for all kinds of device: the plain C
+/* Activation functions, other functions of one number, and their derivatives, written once for all kinds of device: the plain C
  * of the host's kernels is the CUDA C++ of the GPUs'. Semantics are PyTorch's.
  *
  *     LEAKY_RELU  x > 0 ? x : a x                        nn.LeakyReLU(negative_slope=a)
@@ -6,8 +6,13 @@
  *     HARDTANH    x below a: a, above b: b, else x       nn.Hardtanh(a, b); nn.ReLU6 is (0, 6)
  *     GELU        x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2, the normal distribution's
  *     GELU_TANH   x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+
+ *     SCALE       a x                    SHIFT  x + a
+ *     ABS         |x|
+ *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
+ *     EXP, LOG, SQRT, RECIPROCAL
  *
- * What needs exp, erfc or tanh is computed in double and rounded to float once, so that
+ * What needs exp, log, erfc or tanh is computed in double and rounded to float once, so that
  * libraries which differ in the last bits of a double give the same float, but for one case in
  * millions. A NaN stays a NaN. */
 #ifndef DEVICE_ACTIVATION_H
@@ -27,6 +32,14 @@ enum activation {
     ACTIVATION_HARDTANH,
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
+    ACTIVATION_SCALE,
+    ACTIVATION_SHIFT,
+    ACTIVATION_ABS,
+    ACTIVATION_SOFTPLUS,
+    ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
+    ACTIVATION_LOG,
+    ACTIVATION_SQRT,
+    ACTIVATION_RECIPROCAL,
     ACTIVATION_COUNT
 };
 
@@ -35,11 +48,18 @@ struct activation_args {
     float a, b; /* b: of HARDTANH, not below a */
 };
 
+/* 1: a finite x may have no finite value or derivative. The unused lanes of N16 must not meet such
+ * a function: there 0 times the derivative would be NaN. */
+static inline int activation_is_plain(enum activation kind) {
+    return kind >= ACTIVATION_EXP;
+}
+
 /* sqrt(1 / 2), sqrt(2 / pi) and 1 / sqrt(2 pi) */
 #define ACTIVATION_ROOT_HALF 0.70710678118654752440
 #define ACTIVATION_TANH_SCALE 0.79788456080286535588
 #define ACTIVATION_DENSITY 0.39894228040143267794
 #define ACTIVATION_CUBE 0.044715
+#define ACTIVATION_LINEAR 20 /* from here on SOFTPLUS is x */
 
 ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     const double v = x;
@@ -48,13 +68,21 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     case ACTIVATION_ELU: return x > 0 ? x : (float)(p.a * expm1(v));
     case ACTIVATION_HARDTANH: return x < p.a ? p.a : x > p.b ? p.b : x;
     case ACTIVATION_GELU: return (float)(0.5 * v * erfc(-v * ACTIVATION_ROOT_HALF));
+    case ACTIVATION_SCALE: return p.a * x;
+    case ACTIVATION_SHIFT: return x + p.a;
+    case ACTIVATION_ABS: return fabsf(x);
+    case ACTIVATION_SOFTPLUS: return x > ACTIVATION_LINEAR ? x : (float)log1p(exp(v));
+    case ACTIVATION_EXP: return (float)exp(v);
+    case ACTIVATION_LOG: return (float)log(v);
+    case ACTIVATION_SQRT: return (float)sqrt(v);
+    case ACTIVATION_RECIPROCAL: return (float)(1 / v);
     default:
         return (float)(0.5 * v *
                        (1 + tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v))));
     }
 }
 
-/* dy times the derivative at x. At a corner it is PyTorch's: 0 of HARDTANH, the left one of
+/* dy times the derivative at x. At a corner it is PyTorch's: 0 of HARDTANH and ABS, the left one of
  * LEAKY_RELU and ELU. */
 ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
@@ -65,6 +93,14 @@ ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x,
     case ACTIVATION_GELU:
         return (float)(dy * (0.5 * erfc(-v * ACTIVATION_ROOT_HALF) +
                              v * ACTIVATION_DENSITY * exp(-0.5 * v * v)));
+    case ACTIVATION_SCALE: return p.a * dy;
+    case ACTIVATION_SHIFT: return dy;
+    case ACTIVATION_ABS: return x > 0 ? dy : x < 0 ? -dy : x * 0;
+    case ACTIVATION_SOFTPLUS: return x > ACTIVATION_LINEAR ? dy : (float)(dy / (1 + exp(-v)));
+    case ACTIVATION_EXP: return (float)(dy * exp(v));
+    case ACTIVATION_LOG: return (float)(dy / v);
+    case ACTIVATION_SQRT: return (float)(dy * (0.5 / sqrt(v)));
+    case ACTIVATION_RECIPROCAL: return (float)(-dy * (1 / (v * v)));
     default: {
         double t = tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v)),
                inner = ACTIVATION_TANH_SCALE * (1 + 3 * ACTIVATION_CUBE * v * v);

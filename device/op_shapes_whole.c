@@ -79,6 +79,9 @@ int shapes_activation(enum op op, const struct op_args *a) {
     if ((unsigned)p->kind >= ACTIVATION_COUNT)
         return fail(ERR_FAILED, "%s: function %d: there is none of this number", op_name(op),
                     (int)p->kind);
+    if (activation_is_plain(p->kind) && a->in[0].layout != LAYOUT_PLAIN)
+        return fail(ERR_FAILED, "%s: function %d: all operands must be in plain layout",
+                    op_name(op), (int)p->kind);
     if (op == OP_ACTIVATION_BACKWARD) CHECK(want_same(op, "dy", &a->in[1], &a->in[0]));
     return want_same(op, "out[0]", &a->out[0], &a->in[0]);
 }

@@ -170,10 +170,10 @@ done:
  * zero, because sums over samples include them. */
 static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *n16) {
     int gradient = op == OP_CONV2D_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_DATA ||
-                   op == OP_RELU_BACKWARD || op == OP_AVG_POOL_BACKWARD ||
-                   op == OP_ADAPTIVE_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD ||
-                   op == OP_DROPOUT_BACKWARD || op == OP_DROPOUT2D_BACKWARD ||
-                   op == OP_BATCH_NORM_BACKWARD_DATA;
+                   op == OP_ACTIVATION_BACKWARD || op == OP_RELU_BACKWARD ||
+                   op == OP_AVG_POOL_BACKWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD ||
+                   op == OP_MAX_POOL_BACKWARD || op == OP_DROPOUT_BACKWARD ||
+                   op == OP_DROPOUT2D_BACKWARD || op == OP_BATCH_NORM_BACKWARD_DATA;
     size_t count = tensor_sample_count(n16);
     for (size_t n = (size_t)n16->dims[0]; gradient && n < (size_t)n16->groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)
@@ -186,7 +186,9 @@ static void check_pads(struct op_testbed *bed, enum op op, const struct tensor *
 static int run_there(struct op_testbed *bed, enum op op, const struct op_args *args,
                      struct tensor got[OUTPUTS]) {
     int n16 = device_layout(bed->device) == LAYOUT_N16;
-    struct in_n16 where = n16 ? operands_in_n16(op) : (struct in_n16){0, 0};
+    int plain = (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) &&
+                activation_is_plain(args->p.activation.kind);
+    struct in_n16 where = n16 && !plain ? operands_in_n16(op) : (struct in_n16){0, 0};
     struct op_args laid = *args;
     struct tensor out[OUTPUTS];
     for (int i = 0; i < INPUTS; i++)

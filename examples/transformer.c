@@ -11,6 +11,7 @@
     if ((code = (call))) goto out
 
 enum { L = 12, D = 32, HEADS = 2, CODES = 128, BATCH = 32 /* of a pass */, PASSES = 2 };
+#define SCALE 0.25 /* 1 / sqrt(D / HEADS) */
 static const char text[] = "The ring passes each part of the sum on to the next rank, and the tree "
                            "adds up pairs of ranks, from the leaves to the root. ";
 enum { WORDS, PLACES }; /* parameters of no layer */
@@ -42,8 +43,8 @@ static duet_var *heads(duet_tape *t, int i, duet_var *x) {
 static duet_var *forward(duet_tape *t, duet_tensor *words, duet_tensor *places, duet_tensor *next) {
     duet_var *x = duet_add(t, duet_embedding(t, words, WORDS), duet_embedding(t, places, PLACES));
     duet_var *h = duet_layer(t, NORM1, x), *key = duet_transpose(t, heads(t, KEY, h), 2, 3);
-    duet_var *attention = duet_softmax(t, duet_matmul(t, heads(t, QUERY, h), key));
-    h = duet_transpose(t, duet_matmul(t, attention, heads(t, VALUE, h)), 1, 2);
+    duet_var *scores = duet_multiply_number(t, duet_matmul(t, heads(t, QUERY, h), key), SCALE);
+    h = duet_transpose(t, duet_matmul(t, duet_softmax(t, scores), heads(t, VALUE, h)), 1, 2);
     x = duet_add(t, x, duet_layer(t, MIX, duet_reshape(t, h, 3, (int[]){-1, L, D})));
     h = duet_gelu(t, duet_layer(t, WIDE, duet_layer(t, NORM2, x)), DUET_GELU);
     x = duet_add(t, x, duet_layer(t, NARROW, h));

@@ -41,6 +41,7 @@ enum sequential_kind {
     SEQ_HARDTANH,
     SEQ_RELU6,
     SEQ_GELU,
+    SEQ_SOFTPLUS,
     SEQ_IDENTITY,
     SEQ_MAX_POOL2D,
     SEQ_AVG_POOL2D,

@@ -95,6 +95,10 @@ static void read_activation(struct args *a, struct sequential_item *item) {
         if (text && !item->tanh && strcmp(text, "'none'"))
             arg_refuse(a, "approximate", text, "must be 'none' or 'tanh'");
         return;
+    case SEQ_SOFTPLUS:
+        arg_expect(a, "beta", "1.0", "1");
+        arg_expect(a, "threshold", "20.0", "20");
+        return;
     default: break;
     }
     arg_bool(a, "inplace", 0);
@@ -182,6 +186,7 @@ static const char *const kinds[SEQ_KINDS] = {
     [SEQ_HARDTANH] = "Hardtanh",
     [SEQ_RELU6] = "ReLU6",
     [SEQ_GELU] = "GELU",
+    [SEQ_SOFTPLUS] = "Softplus",
     [SEQ_IDENTITY] = "Identity",
     [SEQ_MAX_POOL2D] = "MaxPool2d",
     [SEQ_AVG_POOL2D] = "AvgPool2d",
@@ -227,7 +232,8 @@ static void read_args(struct args *a, struct sequential_item *item) {
     case SEQ_ELU:
     case SEQ_HARDTANH:
     case SEQ_RELU6:
-    case SEQ_GELU: read_activation(a, item); break;
+    case SEQ_GELU:
+    case SEQ_SOFTPLUS: read_activation(a, item); break;
     case SEQ_FLATTEN:
         arg_expect(a, "start_dim", "1", "1");
         arg_expect(a, "end_dim", "-1", "3");

@@ -246,6 +246,7 @@ static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_va
     case SEQ_SILU: return duet_multiply(t, x, duet_sigmoid(t, x));
     case SEQ_LEAKY_RELU: return duet_leaky_relu(t, x, item->a);
     case SEQ_ELU: return duet_elu(t, x, item->a);
+    case SEQ_SOFTPLUS: return duet_softplus(t, x);
     case SEQ_HARDTANH: return duet_hardtanh(t, x, item->a, item->b);
     case SEQ_RELU6: return duet_relu6(t, x);
     case SEQ_GELU: return duet_gelu(t, x, item->tanh ? DUET_GELU_TANH : DUET_GELU);

@@ -82,6 +82,7 @@ struct var *sigmoid(struct tape *t, struct var *x) {
 }
 
 struct var *activation(struct tape *t, struct var *x, struct activation_args function) {
+    if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;
     struct node node = {.backward = activation_backward, .x = x};
     node.args.p.activation = function;

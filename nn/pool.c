@@ -59,7 +59,7 @@ struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
 
 int pool_ceil_extra(int pixels, int size, int stride, int padding) {
     int64_t rest = (int64_t)pixels + 2 * (int64_t)padding - size;
-    if (rest < 0) return 0;
+    if (rest <= -stride) return 0; /* not even one window */
     int64_t windows = (rest + stride - 1) / stride + 1;
     if ((windows - 1) * stride >= (int64_t)pixels + padding) windows--;
     int64_t extra = (windows - 1) * stride - rest;

@@ -109,14 +109,20 @@ static duet_var *activate(duet_tape *t, duet_var *x, int which) {
     case 5: return duet_hardtanh(t, x, -0.5, 2);
     case 6: return duet_relu6(t, x);
     case 7: return duet_gelu(t, x, DUET_GELU);
-    default: return duet_gelu(t, x, DUET_GELU_TANH);
+    case 8: return duet_gelu(t, x, DUET_GELU_TANH);
+    case 9: return duet_add_number(t, duet_multiply_number(t, x, 0.25), -3);
+    case 10: return duet_log(t, duet_add_number(t, duet_abs(t, x), 0.5));
+    case 11: return duet_reciprocal(t, duet_sqrt(t, duet_exp(t, x)));
+    default: return duet_subtract(t, duet_softplus(t, x), duet_multiply(t, x, duet_sigmoid(t, x)));
     }
 }
 
 static void check_activations(struct bed *b) {
-    static const struct fact facts[] = {FACT(activation_0), FACT(activation_1), FACT(activation_2),
-                                        FACT(activation_3), FACT(activation_4), FACT(activation_5),
-                                        FACT(activation_6), FACT(activation_7), FACT(activation_8)};
+    static const struct fact facts[] = {
+        FACT(activation_0), FACT(activation_1), FACT(activation_2),  FACT(activation_3),
+        FACT(activation_4), FACT(activation_5), FACT(activation_6),  FACT(activation_7),
+        FACT(activation_8), FACT(activation_9), FACT(activation_10), FACT(activation_11),
+        FACT(activation_12)};
     for (int i = 0; i < COUNT(facts); i++) {
         duet_var *x = begin(b, 2, (int[]){6, 4}, 8, NULL, 0);
         check_fact(b, "activation", i, activate(b->tape, x, i), x, &facts[i]);
@@ -275,6 +281,9 @@ Test(api_functions, what_is_refused, .timeout = 30) {
         duet_tensor_free(b.x);
         duet_params_free(b.params);
     }
+    cr_assert(!duet_multiply_number(NULL, NULL, 1) && !duet_add_number(NULL, NULL, 1) &&
+              !duet_abs(NULL, NULL) && !duet_exp(NULL, NULL) && !duet_log(NULL, NULL) &&
+              !duet_sqrt(NULL, NULL) && !duet_reciprocal(NULL, NULL) && !duet_softplus(NULL, NULL));
     cr_assert(!duet_leaky_relu(NULL, NULL, 0) && !duet_elu(NULL, NULL, 1) &&
               !duet_hardtanh(NULL, NULL, 0, 1) && !duet_relu6(NULL, NULL) &&
               !duet_gelu(NULL, NULL, DUET_GELU) && !duet_sum_dims(NULL, NULL, NULL, 0, 0) &&

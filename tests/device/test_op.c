@@ -181,6 +181,9 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     }
     REFUSE(OP_LAYER_NORM_BACKWARD_WEIGHT, a.p.layer_norm.inner = 2, "more weights than there are");
     REFUSE(OP_ACTIVATION_FORWARD, a.p.activation.kind = ACTIVATION_COUNT, "no such function");
+    REFUSE(OP_ACTIVATION_FORWARD,
+           (a = good_args(OP_ACTIVATION_FORWARD, LAYOUT_N16), a.p.activation.kind = ACTIVATION_LOG),
+           "log in N16");
     REFUSE(OP_SUM, a.p.sum.divide = 0, "a division by 0");
     REFUSE(OP_SPREAD, a.p.sum.divide = -1, "a negative divisor");
     for (int op = OP_CROSS_ENTROPY_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {

@@ -15,7 +15,8 @@ from formulas import as_c, dims_as_c, values
 
 ACTIVATIONS = [lambda x: F.leaky_relu(x), lambda x: F.leaky_relu(x, 0.2), lambda x: F.elu(x), lambda x: F.elu(x, 0.7),
                lambda x: F.hardtanh(x), lambda x: F.hardtanh(x, -0.5, 2.0), lambda x: F.relu6(x), lambda x: F.gelu(x),
-               lambda x: F.gelu(x, approximate="tanh")]
+               lambda x: F.gelu(x, approximate="tanh"), lambda x: 0.25 * x - 3, lambda x: torch.log(x.abs() + 0.5),
+               lambda x: 1 / torch.sqrt(torch.exp(x)), lambda x: F.softplus(x) - x * torch.sigmoid(x)]
 # input, normalized_shape or number of groups, eps, which of weight and bias there are
 LAYER_NORMS = [((3, 5), (5,), 1e-5, 2), ((2, 3, 4), (4,), 1e-5, 2), ((2, 3, 4), (3, 4), 1e-3, 2),
                ((2, 2, 3, 4), (2, 3, 4), 1e-5, 1), ((2, 3, 4), (4,), 1e-5, 0)]

@@ -27,7 +27,7 @@ torch.manual_seed(0)
 model = nn.Sequential(
     nn.Conv2d(1, 8, 3, padding="same", bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
     nn.MaxPool2d(3, 2, padding=1, ceil_mode=True),
-    nn.Sequential(nn.Conv2d(8, 16, (3, 3), stride=2), nn.Tanh(), nn.Dropout2d(0.0), nn.Identity(),
+    nn.Sequential(nn.Conv2d(8, 16, (3, 3), stride=2), nn.Tanh(), nn.Dropout2d(0.0), nn.Identity(), nn.Softplus(),
                   nn.GroupNorm(4, 16), nn.LeakyReLU(0.2),
                   nn.Sequential(nn.AvgPool2d(3, stride=2, padding=1), nn.ZeroPad2d((1, 0, 0, 1)), nn.ConstantPad2d((0, -1, 1, 1), 0.5),
                                 nn.AdaptiveAvgPool2d((2, 3)))),

@@ -100,7 +100,7 @@ static void fast_tanh_backward(const struct op_args *a) {
         dx[i] = dy[i] * (1 - y[i] * y[i]);
 }
 
-/* Those without exp, erfc or tanh; libm has the others one by one. */
+/* Those that networks use much and that need no exp, erfc or tanh; libm has those one by one. */
 static void fast_activation_forward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
@@ -116,6 +116,9 @@ static void fast_activation_forward(const struct op_args *a) {
             vec v = load(x + i);
             store(y + i, select_vec(v < p.a, splat(p.a), select_vec(v > p.b, splat(p.b), v)));
         }
+    if (p.kind == ACTIVATION_SCALE)
+        for (; i + LANES <= count; i += LANES)
+            store(y + i, splat(p.a) * load(x + i));
     for (; i < count; i++)
         y[i] = activation_value(p, x[i]);
 }
@@ -135,6 +138,9 @@ static void fast_activation_backward(const struct op_args *a) {
             vec v = load(x + i), d = select_vec(v <= p.a, splat(0), load(dy + i));
             store(dx + i, select_vec(v >= p.b, splat(0), d));
         }
+    if (p.kind == ACTIVATION_SCALE)
+        for (; i + LANES <= count; i += LANES)
+            store(dx + i, splat(p.a) * load(dy + i));
     for (; i < count; i++)
         dx[i] = activation_gradient(p, x[i], dy[i]);
 }
