@@ -1,5 +1,6 @@
-/* Activation functions, other functions of one number, and their derivatives, written once for all kinds of device: the plain C
- * of the host's kernels is the CUDA C++ of the GPUs'. Semantics are PyTorch's.
+/* Activation functions, other functions of one number, and their derivatives, written once for all
+ * kinds of device: the plain C of the host's kernels is the CUDA C++ of the GPUs'. Semantics are
+ * PyTorch's.
  *
  *     LEAKY_RELU  x > 0 ? x : a x                        nn.LeakyReLU(negative_slope=a)
  *     ELU         x > 0 ? x : a (exp(x) - 1)             nn.ELU(alpha=a)
