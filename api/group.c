@@ -107,12 +107,13 @@ static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *ou
     return OK;
 }
 
-/* Behind the call: brings the result back to the GPU. */
+/* Behind the call: brings the result back to the GPU, once. A handle may be waited for again when
+ * the tensor is gone. */
 static int finish(struct duet_work *w, int code) {
-    size_t bytes = w->output ? tensor_bytes(&w->output->t) : 0;
     int back = w->back && !code;
     w->back = 0;
-    if (!back || !bytes) return code;
+    size_t bytes = back ? tensor_bytes(&w->output->t) : 0;
+    if (!bytes) return code;
     struct stream *stream = device_compute(w->device);
     CHECK(copy_to_device(stream, w->output->t.data, w->staged_output, bytes));
     return stream_sync(stream);

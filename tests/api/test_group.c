@@ -40,6 +40,8 @@ static int every_call(duet_group *group, duet_device *device) {
     TRY(duet_all_reduce(group, x, DUET_MEAN, &work));
     TRY(duet_work_wait(work));
     HOLDS(duet_work_done(work) && at(x, 0) == 10);
+    duet_tensor_free(x), x = NULL;
+    TRY(duet_work_wait(work)); /* once more, without the tensor */
     duet_work_free(work), work = NULL;
     TRY(duet_all_gather(group, other, y, NULL));
     HOLDS(at(other, 4 * n - 1) == 2);
