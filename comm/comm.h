@@ -193,6 +193,9 @@ void comm_abort(struct comm *comm, int code, const char *text);
  * that failed first its own code. For long work between waits. */
 int comm_check(struct comm *comm);
 
+/* The same before a call begins: the text says which one, as that of a wait does. */
+int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason);
+
 /* 1 once the job is aborted: one load. It is no sign of life of this rank, as comm_check is. */
 int comm_is_aborted(const struct comm *comm);
 

@@ -170,6 +170,15 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     return gone ? peer_left(wait, where, gone) : deadline_passed(wait, where);
 }
 
+int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
+    struct wait call;
+    char where[BOARD_WHERE];
+    if (!comm_is_aborted(comm)) return comm_check(comm);
+    wait_start(&call, comm, reason);
+    describe(&call, where, sizeof where);
+    return failure_of_job(comm, where);
+}
+
 /* ---- distant waits ---- */
 
 /* One wait_poll on behalf of a wait that a GPU runs. The caller knows that the peer's flag is

@@ -183,7 +183,7 @@ int run_parts(struct runner *runner, struct work *work) {
     const struct group_call *call = &work->call;
     size_t bytes = element_bytes(call->how.type);
     int past_caches = call->what != WINDOW_SEND && exceeds_caches(g, call);
-    if (comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
+    CHECK(check_job(runner));
     struct executor_call *part = &runner->part;
     uint64_t epochs = work->full ? work->full->plan.epochs : 0;
     part->count = call->count;

@@ -35,10 +35,10 @@ static int slot_differs(void *context, int peer) {
     return code;
 }
 
-int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
+/* What messages call this call. */
+static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;
-    if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
     struct comm_wait_reason reason = {
         .collective = work->call.receive ? "recv" : allreduce_algorithm_name(work->call.what),
         .bucket = -1,
@@ -50,7 +50,20 @@ int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int p
         .look = work->brief ? look_at_peers : NULL,
         .context = runner};
     if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
-    return comm_wait_flag(g->job->comm, flag, epoch, &reason);
+    return reason;
+}
+
+int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
+    if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
+    struct comm_wait_reason reason = reason_of(runner, peer);
+    return comm_wait_flag(runner->group->job->comm, flag, epoch, &reason);
+}
+
+int check_job(struct runner *runner) {
+    struct comm *comm = runner->group->job->comm;
+    if (!comm_is_aborted(comm)) return OK;
+    struct comm_wait_reason reason = reason_of(runner, runner->group->rank);
+    return comm_check_call(comm, &reason);
 }
 
 static int wait_for_plan(void *context, struct comm_flag *flag, uint64_t epoch,

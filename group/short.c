@@ -148,7 +148,8 @@ int run_short(struct runner *runner, struct work *work) {
     const struct group_call *call = &work->call;
     int turn = work->base % HALF_OF_SLOTS == 0;
     if (turn) g->memory.tallies[g->rank][work->base / HALF_OF_SLOTS % TALLIES] = work->tally;
-    if (turn || comm_is_aborted(g->job->comm)) CHECK(comm_check(g->job->comm));
+    CHECK(check_job(runner));
+    if (turn) CHECK(comm_check(g->job->comm)); /* a sign of life */
     struct executor_call *part = &runner->part;
     part->plan = &work->brief->plans[turn];
     part->count = call->count;

@@ -155,6 +155,9 @@ void runner_close(struct runner *runner); /* behind all its works; NULL is fine 
 /* Waits for a flag on behalf of runner->now. peer: rank of the group. */
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer);
 
+/* Before runner->now begins: ERR_PEER, which names the call, once the job has failed. */
+int check_job(struct runner *runner);
+
 struct group {
     struct membership *job;
     int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: in the job */

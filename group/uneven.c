@@ -109,7 +109,7 @@ int run_uneven(struct runner *runner, struct work *work) {
     struct group *g = work->group;
     size_t n = (size_t)g->n, *claims = malloc(2 * n * n * sizeof *claims),
            *sizes = malloc(n * n * sizeof *sizes);
-    int code = comm_check(g->job->comm);
+    int code = check_job(runner);
     if (!code && (!claims || !sizes))
         code = fail(ERR_MEMORY, "process group: no host memory: free some");
     if (!code) code = run_with(runner, work, claims, sizes);

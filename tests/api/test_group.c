@@ -326,6 +326,7 @@ Test(group, a_rank_that_dies_is_noticed, .timeout = 30) {
     MUST(code);
     MUST(duet_barrier(group, NULL));
     MUST_FAIL(duet_barrier(group, NULL), DUET_PEER, "barrier #2: a peer failed first: rank 1 (pid");
+    MUST_FAIL(duet_barrier(group, NULL), DUET_PEER, "barrier #3: a peer failed first: rank 1 (pid");
     duet_group_destroy(&group);
     cr_assert(waitpid(other, &status, 0) == other && status == 0);
 }
