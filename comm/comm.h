@@ -134,6 +134,7 @@ struct comm_wait_reason {
     /* How long the thread, which has nothing else to do, yields its core and looks again before it
      * sleeps: longer than a sleep and a wake-up take. 0: it sleeps after a few microseconds. */
     int64_t spin_ns;
+    int message; /* 1: the peer alone is waited for, as two ranks do that answer each other */
     /* Called by the waiting thread before it sleeps, each time; an error ends the wait. NULL: not
      * wanted. */
     int (*look)(void *context);

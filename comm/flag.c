@@ -85,13 +85,15 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
 }
 
 /* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more
- * ranks than cores that rank may run on another core just now; then a few looks cost less than two
- * changes of process. */
+ * ranks than cores the sender of a message may run on another core just now; then a few looks cost
+ * less than two changes of process. In a collective they would be lost: the ranks on this core have
+ * to come as well. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
                         const struct comm_wait_reason *reason) {
     int64_t end = now_ns() + reason->spin_ns;
     do {
-        if (!comm->spin && !shares_core(comm, reason->peer) && look(flag, epoch, SPINS_PER_CLOCK))
+        if (reason->message && !comm->spin && !shares_core(comm, reason->peer) &&
+            look(flag, epoch, SPINS_PER_CLOCK))
             return 1;
         sched_yield();
         if (reached(flag, epoch)) return 1;

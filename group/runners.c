@@ -47,6 +47,7 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .number = work->number,
         .timeout_s = g->timeout_s,
         .spin_ns = runner->in_caller ? CALLER_SPIN_NS : 0,
+        .message = work->call.what == WINDOW_SEND,
         .look = work->brief ? look_at_peers : NULL,
         .context = runner};
     if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
