@@ -101,7 +101,7 @@
  *   sample's place in its segment.
  * - TANH and SIGMOID are computed in double and rounded once; TANH_BACKWARD: dx = dy (1 - y y),
  *   SIGMOID_BACKWARD: dx = dy (1 - y) y, each product and difference rounded to float.
- * - ACTIVATION is one of the functions of device/activation.h.
+ * - ACTIVATION is one of the functions of device/activation.h, of which some take PLAIN alone.
  * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
  *   AVG_POOL and MAX_POOL with p.pool.relu are pools of the relu of x, and their gradients go back
  *   through both; to the bit what the two ops give. Then the gradient of AVG_POOL needs x as well.

@@ -31,7 +31,8 @@ for i, (n, c, h, w, p, q) in enumerate(SHAPES):
 for i, (n, c, h, w, p, q) in enumerate(SHAPES[1:3]):
     text += facts(f"adaptive_max_{i}", lambda x: torch.nn.functional.adaptive_max_pool2d(x, (p, q)), (n, c, h, w))
 text += facts("pad", lambda x: torch.nn.functional.pad(x, (2, 1, -1, 3), value=0.75), (2, 2, 4, 3))
-PADDED = [(1, 2, 7, 6, 3, 2, 1, 0), (1, 1, 8, 6, 3, 2, 0, 1), (2, 1, 5, 9, 4, 3, 2, 1), (1, 1, 6, 5, 2, 3, 1, 1)]
+PADDED = [(1, 2, 7, 6, 3, 2, 1, 0), (1, 1, 8, 6, 3, 2, 0, 1), (2, 1, 5, 9, 4, 3, 2, 1), (1, 1, 6, 5, 2, 3, 1, 1),
+          (1, 1, 2, 5, 3, 2, 0, 1)]
 for i, (n, c, h, w, size, stride, padding, ceil) in enumerate(PADDED):
     text += facts(f"max_pool_{i}", lambda x: torch.nn.functional.max_pool2d(x, size, stride, padding, ceil_mode=bool(ceil)),
                   (n, c, h, w))

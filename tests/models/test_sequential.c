@@ -11,8 +11,8 @@
 #define FACTS "tests/golden/sequential.txt"
 
 /* Float kernels against PyTorch's float64: 5e-8 and 8e-7 were measured; a wrong layer is off by a
- * thousandth and more. A gradient that is nothing but roundings (of a bias before BatchNorm) counts
- * as none below 1e-6. */
+ * thousandth and more. A gradient that is nothing but roundings (of a bias before BatchNorm: 3.6e-7
+ * was measured) counts as none below 1e-6; the least of the others is 5e-2. */
 static const double LOSS_TOLERANCE = 1e-6, GRADIENT_TOLERANCE = 1e-5, NO_GRADIENT = 1e-6;
 
 enum { SAMPLES = 32, PIXELS = 784 };

@@ -153,6 +153,8 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
     GOLDEN("both", 4, ((int[]){2, 1, 5, 9}), max_pool, ((int[]){4, 3, 2, 1}), 1, max_pool_2);
     GOLDEN("no window in the padding", 4, ((int[]){1, 1, 6, 5}), max_pool, ((int[]){2, 3, 1, 1}), 1,
            max_pool_3);
+    GOLDEN("a picture smaller than the window", 4, ((int[]){1, 1, 2, 5}), max_pool,
+           ((int[]){3, 2, 0, 1}), 1, max_pool_4);
     GOLDEN("padded means", 4, ((int[]){1, 2, 7, 6}), avg_pool, ((int[]){3, 2, 1}), 1, avg_pool);
     GOLDEN("narrow", 4, ((int[]){2, 3, 4, 2}), part, ((int[]){2, 1, 2}), 1, narrow);
     GOLDEN("narrow, last", 3, ((int[]){2, 3, 6}), part, ((int[]){2, 2, 3}), 1, narrow_last);
