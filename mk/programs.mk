@@ -5,9 +5,10 @@ EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 $(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
-# Examples are compiled as a user would: duet.h in a folder of its own, libduet.a, nothing else.
-$(B)/include/duet.h: duet.h
-	@mkdir -p $(@D) && cp $< $@
+# Examples are compiled as a user would: duet.h and its parts in a folder of their own, libduet.a,
+# nothing else.
+$(B)/include/duet.h: duet.h $(wildcard duet/*.h)
+	@mkdir -p $(@D)/duet && cp duet/*.h $(@D)/duet && cp $< $@
 $(B)/examples/%: examples/%.c $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "cc $<")

@@ -7,6 +7,9 @@ set -x
 install -D -m 755 "$build/duet" "$root/bin/duet"
 install -D -m 644 "$build/libduet.a" "$root/lib/libduet.a"
 install -D -m 644 duet.h "$root/include/duet.h"
+for part in duet/*.h; do
+    install -D -m 644 "$part" "$root/include/$part"
+done
 install -d "$root/share/man/man1" "$root/share/bash-completion/completions" "$root/share/doc/duet"
 "$build/duet" manual man >"$root/share/man/man1/duet.1"
 "$build/duet" manual bash >"$root/share/bash-completion/completions/duet"

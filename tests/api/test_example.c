@@ -11,9 +11,11 @@
 
 Test(api_library, header_compiles_alone, .timeout = 60, .init = scratch_make,
      .fini = scratch_remove) {
-    RUN(0, "cp duet.h {}/ && cd {} && cc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x "
+    RUN(0, "cp -r duet.h duet {}/ && cd {} && cc -std=c11 -pedantic -Wall -Wextra -Werror "
+           "-fsyntax-only -x "
            "c duet.h");
-    RUN(0, "! grep '#include' duet.h | grep -vx '#include <std[a-z]*\\.h>'");
+    RUN(0, "! grep -h '#include' duet/*.h | grep -vx '#include <std[a-z]*\\.h>' | "
+           "grep -vx '#include \"[a-z]*\\.h\"'");
     if (shell("command -v c++")) cr_skip_test("no C++ compiler here");
     RUN(0, "cd {} && c++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c++ duet.h");
 }
@@ -22,7 +24,8 @@ Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
      .init = scratch_make, .fini = scratch_remove) {
     RUN(0, "nm -g --defined-only " BUILD_DIR
            "/libduet.a | awk 'NF == 3 { print $3 }' | sort -u > {}/defined"
-           " && grep -oE 'duet_[a-z0-9_]+\\(' duet.h | tr -d '(' | sort -u > {}/declared && test "
+           " && grep -ohE '^[a-z].*duet_[a-z0-9_]+\\(' duet/*.h | grep -oE 'duet_[a-z0-9_]+\\(' | "
+           "tr -d '(' | sort -u > {}/declared && test "
            "-s {}/declared"
            " && diff {}/declared {}/defined");
 }

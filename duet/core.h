@@ -1,0 +1,420 @@
+/* duet/core.h: devices with memory of their own, tensors on them, the tape that records a forward
+ * pass and runs it backward, and PyTorch's random numbers.
+ *
+ * The gradient of a sum of squares, 2 4 6 8, on a device that has nothing else:
+ *
+ *     int main(void) {
+ *         float values[] = {1, 2, 3, 4};
+ *         duet_device *device;
+ *         duet_tensor *x = NULL, *slope = NULL;
+ *         duet_tape *tape = NULL;
+ *         if (duet_devices_open(&device, 1, "auto", 0)) return DUET_FAILED;
+ *         duet_tensor_create(&x, device, DUET_F32, 2, (int[]){4, 1}, values);
+ *         duet_tape_create(&tape, device);
+ *         duet_tape_begin(tape, NULL, 4, DUET_TRAIN);
+ *         duet_var *v = duet_leaf(tape, x);
+ *         int code = duet_backward(tape, duet_sum(tape, duet_multiply(tape, v, v)));
+ *         if (!code) code = duet_var_grad(&slope, tape, v);
+ *         if (!code) code = duet_tensor_read(slope, values);
+ *         for (int i = 0; i < 4 && !code; i++) printf("%g\n", values[i]);
+ *         if (code) fprintf(stderr, "%s\n", duet_error());
+ *         duet_tensor_free(slope), duet_tensor_free(x), duet_tape_free(tape);
+ *         duet_devices_close(&device, 1);
+ *         return duet_exit_status(code);
+ *     }
+ */
+#ifndef DUET_CORE_H
+#define DUET_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct duet_device duet_device;
+typedef struct duet_tensor duet_tensor;
+typedef struct duet_params duet_params;
+typedef struct duet_optimizer duet_optimizer;
+typedef struct duet_tape duet_tape;
+typedef struct duet_var duet_var;
+typedef struct duet_rng duet_rng;
+typedef struct duet_dataset duet_dataset;
+typedef struct duet_loader duet_loader;
+typedef struct duet_group duet_group;
+typedef struct duet_data_parallel duet_data_parallel;
+typedef struct duet_ddp duet_ddp;
+typedef struct duet_work duet_work;
+typedef struct duet_module duet_module;
+
+enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 4 };
+
+/* ---- errors and time ---- */
+
+enum duet_code {
+    DUET_OK = 0,
+    DUET_FAILED,  /* something failed at run time */
+    DUET_USAGE,   /* an argument is wrong */
+    DUET_CHECK,   /* a check of a result failed; for your programs, the library never returns it */
+    DUET_MEMORY,  /* a device, or the host, is out of memory */
+    DUET_TIMEOUT, /* a wait ran past its deadline */
+    DUET_PEER     /* another process failed first */
+};
+
+/* The last error of the calling thread: one line, `what failed: which value: what to do`, without a
+ * newline; "" if there was none. The text stays valid until the next failure in this thread. */
+const char *duet_error(void);
+
+/* The exit status with which a program should end after this code: 0 done, 1 failed at run time,
+ * 2 wrong usage, 3 a check of the result failed. */
+int duet_exit_status(int code);
+
+/* Seconds on a clock that never goes back. Only differences mean something. Any thread may call
+ * it. */
+double duet_time(void);
+
+/* ---- devices ---- */
+
+/* Opens the devices 0 .. n-1 and stores them in devices[0 .. n).
+ *
+ * kind   "cpu"       emulated devices: each has its own memory, which can run out, and computes in
+ *                    the thread that calls
+ *        "cpu-late"  emulated devices that do their work as late as the rules allow and check that
+ *                    no device touches another's memory: slow, for tests of your program
+ *        "cuda"      GPUs; with more devices than GPUs, several devices share one
+ *        "auto"      "cuda" if there is a GPU, else "cpu"
+ *
+ * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
+ * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. */
+int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
+void duet_devices_close(duet_device **devices, int n); /* sets each to NULL */
+
+/* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
+ * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.
+ * Processes that share a GPU or the memory of the host must each give memory_bytes: the default
+ * is that of a device alone. Close it with duet_devices_close(&device, 1). */
+int duet_device_open(duet_device **out, const char *kind, int index, uint64_t memory_bytes);
+
+/* torch.cuda.device_count(): the number of GPUs, for "cuda"; of emulated devices there can be
+ * DUET_MAX_DEVICES. 0: there is none, or no such kind, and duet_error() says why. */
+int duet_device_count(const char *kind);
+
+/* "cpu(0)". The text belongs to the device. */
+const char *duet_device_name(const duet_device *device);
+
+/* Waits until all work on the device is done. Returns the first error of that work. */
+int duet_device_sync(duet_device *device);
+
+/* Stores the bytes of memory in use on the device, and the largest number there has been. Either
+ * pointer may be NULL. Any thread may call it. */
+int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak);
+
+/* Calls work(context, i) for i = 0 .. n-1 at the same time: i = 0 in the calling thread, each other
+ * in a new thread. Returns when all calls have returned. The result is 0 if all returned 0, else
+ * the code of the lowest i that failed, with its error text. Use it to let devices compute side by
+ * side; call i then uses device i, and no other call does. n is 1 to DUET_MAX_DEVICES. */
+int duet_parallel(int n, int (*work)(void *context, int i), void *context);
+
+/* ---- tensors ---- */
+
+/* float, int32_t, double; IEEE's half and bfloat16, as uint16_t in host memory; int64_t, uint8_t.
+ * The last four are for process groups and copies; layers take none of them. */
+enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DUET_U8 };
+
+/* Makes a tensor on the device. Its elements are copied from `host`, which is row-major and may be
+ * reused at once; host = NULL makes zeros. rank is 1 to DUET_MAX_RANK, shape[0] at least 0, and
+ * every other size at least 1. DUET_MEMORY: the device is full; the error says what fills it. */
+int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
+                       const int *shape, const void *host);
+
+/* Waits for work that may still use the tensor, then frees it; its memory lives on while views of
+ * its rows do. Does nothing to a tensor that belongs to a duet_params. */
+void duet_tensor_free(duet_tensor *tensor);
+
+duet_device *duet_tensor_device(const duet_tensor *tensor);
+enum duet_type duet_tensor_type(const duet_tensor *tensor);
+int duet_tensor_rank(const duet_tensor *tensor);
+int duet_tensor_dim(const duet_tensor *tensor, int i); /* 0 if there is no dimension i */
+size_t duet_tensor_count(const duet_tensor *tensor);   /* the number of elements */
+
+/* Copy all elements to or from host memory: duet_tensor_count elements of the tensor's type. The
+ * copy is done when the function returns. */
+int duet_tensor_read(const duet_tensor *tensor, void *host);
+int duet_tensor_write(duet_tensor *tensor, const void *host);
+
+/* Makes a copy of the tensor on `device`, even if it is the same device. In PyTorch:
+ * tensor.to(device, copy=True). */
+int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *device);
+
+/* These work in place, in the memory that the first tensor already has.
+ *     copy   to[:] = from      any two devices; same shape and type
+ *     add    to[:] += from     one device, both float, same shape, two different tensors
+ *     scale  tensor[:] *= factor       float */
+int duet_tensor_copy(duet_tensor *to, const duet_tensor *from);
+int duet_tensor_add(duet_tensor *to, const duet_tensor *from);
+int duet_tensor_scale(duet_tensor *tensor, float factor);
+
+/* ---- rows and parts ---- */
+
+/* A view of the rows first .. first+n-1, tensor[first:first+n] in PyTorch: no copy, the same
+ * memory. Every function that takes a tensor takes it. n may be 0. Free it like any tensor. The
+ * memory lives until the tensor and all its views are freed; a view of a parameter or a gradient
+ * ends with its duet_params, and one of a gradient with the next duet_tape_begin if there is a
+ * duet_ddp. */
+int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
+
+/* torch.cat: makes a tensor on `device` with the rows of n tensors, at least 1, one after another.
+ * They may lie on different devices. All have one type, and the same shape but for the rows. */
+int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device);
+
+/* torch.cuda.comm.scatter: parts[i] becomes a new tensor on devices[i] with the next rows. The
+ * sizes are those of torch.chunk: each part has rows / n, rounded up, and the last one what is
+ * left. Few rows may make fewer parts than n; the rest of parts[0 .. n) is then NULL. Without rows,
+ * each part has none. n is 1 to DUET_MAX_DEVICES. After a failure all are NULL. */
+int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
+                        duet_device *const *devices);
+
+/* torch.cuda.comm.gather: as duet_tensor_cat, but parts that are NULL are left out, as they come
+ * from duet_tensor_scatter. */
+int duet_tensor_gather(duet_tensor **out, duet_tensor *const *parts, int n, duet_device *device);
+
+/* ---- the tape ----
+ *
+ * A forward function reads like the formula, and the tape records how to run it backward:
+ *
+ *     duet_tape_begin(t, params, 256, DUET_TRAIN);
+ *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
+ *     duet_var *scores = duet_matmul_add(t, duet_flatten(t, h), W2, b2);
+ *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM));
+ *
+ * A forward function needs no error checks. The tape keeps its first failure; the function that
+ * failed returns NULL, and a function that is given NULL returns NULL. duet_backward and
+ * duet_tape_error then return the code of that failure. A var belongs to the tape and is valid
+ * until the next duet_tape_begin. */
+
+int duet_tape_create(duet_tape **out, duet_device *device);
+void duet_tape_free(duet_tape *tape);
+
+/* Sets the seed of dropout, which is 0 at first. A mask is a function of the seed, the number of
+ * the device, the number of the training pass, the layer and the element. */
+void duet_tape_seed(duet_tape *tape, uint64_t seed);
+
+/* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none where
+ * params is NULL. The parameters are on the same device as the tape and live until the pass ends.
+ * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
+enum duet_pass { DUET_EVALUATE, DUET_TRAIN };
+int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
+
+/* From the next pass on, the gradients of each `passes` training passes are added up. Each pass
+ * has a backward of its own; after the last of them the gradients are complete, and the
+ * optimizer may use them. With 1, as at first, each backward overwrites them. With a duet_ddp
+ * the ranks meet once for all these passes, as with PyTorch's no_sync. Where PyTorch's scripts
+ * divide each loss by `passes`, scale the gradients before the step:
+ *
+ *     for (int i = 0; i < duet_params_count(params); i++)
+ *         duet_tensor_scale(duet_params_grad(params, i), 1.0f / passes);
+ *
+ * An epoch may end with fewer passes: set their number before the first of them. In the middle of
+ * such passes this function drops what they have added up. */
+int duet_tape_accumulate(duet_tape *tape, int passes);
+
+/* The code of the first failure since duet_tape_begin, with its text in duet_error(); DUET_OK if
+ * there was none. */
+int duet_tape_error(duet_tape *tape);
+
+/* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
+ * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
+ * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape whose rows are not
+ * samples, such as a matrix to multiply by. Layers with parameters, dropout and the losses refuse
+ * it; all other functions take it. */
+duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
+duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
+duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
+
+/* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
+ * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
+ * and matmul_add (N,K) or (N,...,K), of which each run of K numbers is a row.
+ *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
+ *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
+ *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
+ *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
+ *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
+ *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
+ *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
+ *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
+ *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
+ *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
+ *                  int32 (N,...) and must live until backward is done; an index of no row gives NaN
+ * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
+enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
+duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
+duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
+duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
+duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
+                          double momentum);
+duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *normalized_shape,
+                          int w, int b, double eps);
+duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);
+duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
+
+/* Layers without parameters.
+ *     relu, tanh, sigmoid                of each element; and with PyTorch's defaults
+ *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
+ *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
+ *     multiply_number, add_number        x * number, x + number, of each element
+ *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
+ *                  own is a formula: binary_cross_entropy_with_logits is the mean of
+ *                  softplus(x) - x * y
+ *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
+ *     ..._padded   P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded up. Averages
+ *                  count the zeros of the padding, as PyTorch's default does. A padded copy of x
+ *                  is made, and kept until backward
+ *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
+ *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     flatten                            y (N,C*H*W)
+ *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
+ *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
+ *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
+ *                  narrow dim is not 0, that of the samples; -1 is the last one
+ *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
+ *                  dropout2d: each plane
+ *     softmax, log_softmax               over the last dimension */
+duet_var *duet_relu(duet_tape *tape, duet_var *x);
+duet_var *duet_tanh(duet_tape *tape, duet_var *x);
+duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
+duet_var *duet_leaky_relu(duet_tape *tape, duet_var *x, double negative_slope);
+duet_var *duet_elu(duet_tape *tape, duet_var *x, double alpha);
+duet_var *duet_hardtanh(duet_tape *tape, duet_var *x, double min_val, double max_val);
+duet_var *duet_relu6(duet_tape *tape, duet_var *x);
+enum duet_gelu { DUET_GELU, DUET_GELU_TANH };
+duet_var *duet_gelu(duet_tape *tape, duet_var *x, enum duet_gelu approximate);
+duet_var *duet_multiply_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_add_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_abs(duet_tape *tape, duet_var *x);
+duet_var *duet_exp(duet_tape *tape, duet_var *x);
+duet_var *duet_log(duet_tape *tape, duet_var *x);
+duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
+duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
+duet_var *duet_softplus(duet_tape *tape, duet_var *x);
+duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
+duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
+duet_var *duet_avg_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding);
+duet_var *duet_max_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding,
+                                 int ceil_mode);
+duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
+                     double value);
+duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_flatten(duet_tape *tape, duet_var *x);
+duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
+duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int length);
+duet_var *duet_cat(duet_tape *tape, duet_var *const *vars, int count, int dim);
+duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_softmax(duet_tape *tape, duet_var *x);
+duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
+
+/* Arithmetic.
+ *     add, subtract, multiply            a + b, a - b, a * b
+ *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
+ *                  dimensions one product for each of the leading ones, as for attention:
+ *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
+ *                  matrix or vector of the other
+ *     sum, mean    of all elements, shape (1); with _dim over dimension `dim` (-1: the last one),
+ *                  which the result lacks; with _dims over `count` dimensions, 0 of them being all,
+ *                  which the result has with size 1 where keepdim is 1. They are computed in double
+ *     transpose, permute                 two dimensions change places; dimension i of the result is
+ *                  dimension order[i] of x, as many as x has
+ * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
+ * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
+ * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
+ * matmul is used where it lies.
+ * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
+ * sum and mean of all elements or over dimension 0, moving that dimension, operands of different
+ * rank, and matmul with a matrix or a vector as b, are refused there. */
+duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_sum(duet_tape *tape, duet_var *x);
+duet_var *duet_mean(duet_tape *tape, duet_var *x);
+duet_var *duet_sum_dim(duet_tape *tape, duet_var *x, int dim);
+duet_var *duet_mean_dim(duet_tape *tape, duet_var *x, int dim);
+duet_var *duet_sum_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_mean_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_transpose(duet_tape *tape, duet_var *x, int dim0, int dim1);
+duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
+
+/* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
+ * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
+ * sample, double (N). The reduction says where backward starts: from the mean over the samples of
+ * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to
+ * duet_backward_from. */
+enum duet_reduction {
+    DUET_MEAN,
+    DUET_SUM,
+    DUET_NONE,
+    /* of process groups alone, which take the mean and the sum too */
+    DUET_PRODUCT,
+    DUET_MIN,
+    DUET_MAX
+};
+duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r);
+/* With a part of each target, 0 to 1, spread evenly over all classes. */
+duet_var *duet_cross_entropy_smoothed(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                                      double label_smoothing, enum duet_reduction r);
+duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r);
+/* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
+duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
+                        enum duet_reduction r);
+
+/* Waits, then stores the sum of the losses of all samples, whatever the reduction, and how many
+ * samples have their highest score at their label. Either pointer may be NULL. */
+int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
+
+/* Runs the tape backward from a loss with the reduction mean or sum, or from a var of one
+ * number, as duet_mean(...) makes it, and writes the gradient of every parameter; a parameter
+ * that took no part gets zeros. Where gradients are added up, over passes or by a duet_ddp over
+ * ranks, a pass has one backward. */
+int duet_backward(duet_tape *tape, duet_var *loss);
+
+/* Runs the tape backward from any var, given the gradient with respect to it: a float tensor of the
+ * same shape, which must live until backward is done. */
+int duet_backward_from(duet_tape *tape, duet_var *root, const duet_tensor *grad);
+
+/* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,
+ * grad_tensors). A grads[i] of NULL: roots[i] is what duet_backward takes. */
+int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor *const *grads,
+                      int count);
+
+/* Copy the value of a var into a new tensor or, after backward, the gradient with respect to a
+ * leaf. */
+int duet_var_value(duet_tensor **out, duet_tape *tape, duet_var *x);
+int duet_var_grad(duet_tensor **out, duet_tape *tape, duet_var *leaf);
+
+/* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
+
+int duet_rng_create(duet_rng **out, uint64_t seed); /* torch.manual_seed(seed) */
+void duet_rng_free(duet_rng *rng);
+
+/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), of a float tensor of
+ * `count` elements. */
+void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
+void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
+
+/* x[0 .. count) = torch.randint(low, high, (count,)), of int32 or of int64 numbers: low is at least
+ * the type's smallest, and high - 1 at most its largest. The engine gives both types the same
+ * numbers. */
+int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high);
+int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high);
+
+/* order[0 .. n) = torch.randperm(n), for n below 214748364. */
+int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

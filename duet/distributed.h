@@ -1,0 +1,451 @@
+/* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel,
+ * SyncBatchNorm, and DataParallel.
+ *
+ * Two processes add up what each has, 1 and 2; both print 3:
+ *
+ *     static int work(int rank, void *context) {
+ *         (void)context;
+ *         duet_group *group = NULL;
+ *         duet_device *device = NULL;
+ *         duet_tensor *t = NULL;
+ *         float sum = rank + 1;
+ *         int code = duet_group_init(&group, 0);
+ *         if (!code) code = duet_device_open(&device, "cpu", rank, 1 << 26);
+ *         if (!code) code = duet_tensor_create(&t, device, DUET_F32, 1, (int[]){1}, &sum);
+ *         if (!code) code = duet_all_reduce(group, t, DUET_SUM, NULL);
+ *         if (!code) code = duet_tensor_read(t, &sum);
+ *         if (!code) printf("rank %d: %g\n", rank, sum);
+ *         duet_tensor_free(t);
+ *         duet_devices_close(&device, 1);
+ *         duet_group_destroy(&group);
+ *         return code;
+ *     }
+ *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
+ */
+#ifndef DUET_DISTRIBUTED_H
+#define DUET_DISTRIBUTED_H
+
+#include "core.h"
+#include "train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- process groups: torch.distributed ----
+ *
+ * Several processes, the ranks, that compute together; each has devices and tensors of its own.
+ * They come from the program itself, as with torch.multiprocessing.spawn:
+ *
+ *     static int work(int rank, void *context) {
+ *         duet_group *group;
+ *         if (duet_group_init(&group, 0)) return DUET_FAILED;
+ *         duet_device_open(&device, "auto", duet_group_local_rank(group), 0);
+ *         ...
+ *         int code = duet_all_reduce(group, tensor, DUET_SUM, NULL);
+ *         duet_group_destroy(&group);
+ *         return code;
+ *     }
+ *
+ *     int main(void) { return duet_exit_status(duet_spawn(4, work, NULL)); }
+ *
+ * Or `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
+ * environment of each. All ranks are on one machine. Of jobs that are started by hand at the
+ * same time each needs a MASTER_PORT of its own; no port is opened, it is a name.
+ *
+ * Calls are collective: all ranks of the group make the same calls in the same order, each with
+ * a tensor of the same type and size. The ranks that differ are told so, and a rank that does
+ * not come is named when the timeout has passed. After any error but DUET_USAGE the job has
+ * failed: all that is left is to destroy the group and to end.
+ *
+ * The last argument of a call is its handle. NULL: the call returns when its result is there
+ * (async_op=False). Else it returns at once, and *work is to be waited for; until then the
+ * tensors must be neither used nor freed.
+ *
+ * Terms are added in one fixed order, whatever the number of elements, so all ranks get the same
+ * bits, run after run. DUET_MEAN multiplies each term by 1/n before it is added; it takes floats
+ * of any width. Sums of 16-bit floats are rounded after each addition, and integers wrap around.
+ *
+ * Threads: one thread at a time uses a group. */
+
+enum { DUET_ANY_SOURCE = -1 };
+
+/* Starts n processes, each of which runs work(rank, context) on a copy of this program, and waits
+ * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
+ * fails, the others are ended, and the result is the first failure. Call it while no device
+ * and no group is open (else DUET_USAGE), and while no other thread runs. */
+int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
+
+/* init_process_group: waits until all ranks have come. timeout_s: after how many seconds a wait
+ * fails; 0: 300. A process that duet_spawn started can do so once. */
+int duet_group_init(duet_group **out, double timeout_s);
+
+/* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
+ * the order of the list. All ranks of `world` call it with the same arguments; on those that are
+ * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
+int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s);
+
+/* Ends the calls under way, leaves the group and sets *group to NULL. Waits for no other rank. Free
+ * the handles of its calls before. */
+void duet_group_destroy(duet_group **group);
+
+/* The rank in this group, the number of its ranks, the rank on this machine (for the choice of a
+ * device), and the rank in the job of rank `rank` of the group. Of NULL: -1. */
+int duet_group_rank(const duet_group *group);
+int duet_group_size(const duet_group *group);
+int duet_group_local_rank(const duet_group *group);
+int duet_group_global_rank(const duet_group *group, int rank);
+
+/* The collectives. n: the size of the group.
+ *     broadcast        every rank's tensor becomes that of `root`
+ *     reduce           the root's tensor becomes the sum; the others stay as they are
+ *     all_reduce       every rank's tensor becomes the sum
+ *     gather           output (n times as many elements) on the root: the tensors of all ranks, one
+ *                      after another; NULL elsewhere
+ *     all_gather       the same on every rank
+ *     scatter          input (n times as many) on the root, NULL elsewhere: output becomes part
+ *                      number `rank` of it
+ *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
+ *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
+ * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be
+ * a view of rows. An output must not overlap its input, but some calls work in place: the output
+ * may be the input itself; the input of all_gather and gather may be this rank's part of the
+ * output; the output of reduce_scatter and scatter may be this rank's part of the input. */
+int duet_barrier(duet_group *group, duet_work **work);
+int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
+int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
+                duet_work **work);
+int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
+                    duet_work **work);
+int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                duet_work **work);
+int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work);
+int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
+                 duet_work **work);
+int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        enum duet_reduction op, duet_work **work);
+int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                    duet_work **work);
+
+/* The same with parts of different lengths. Split sizes count rows of dimension 0, one entry for
+ * each rank; NULL: equal parts. What rank a gives to rank b must be as long as b expects, else all
+ * ranks are told which two differ.
+ *     all_to_all       all_to_all_single with output_split_sizes and input_split_sizes
+ *     all_gather       output is the inputs of all ranks, of which rank r's has
+ *                      output_split_sizes[r] rows
+ *     gather           the same on the root alone; output and sizes are NULL elsewhere
+ *     scatter          output becomes part number `rank` of the root's input, of which rank r gets
+ *                      input_split_sizes[r] rows; input and sizes are NULL elsewhere
+ *     reduce_scatter   rank r gets the sum of part r, input_split_sizes[r] rows */
+int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                           const int *output_split_sizes, const int *input_split_sizes,
+                           duet_work **work);
+int duet_all_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                           const int *output_split_sizes, duet_work **work);
+int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                       const int *output_split_sizes, int root, duet_work **work);
+int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                        const int *input_split_sizes, int root, duet_work **work);
+int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                               const int *input_split_sizes, enum duet_reduction op,
+                               duet_work **work);
+
+/* Bytes of any length, which the other ranks need not know beforehand: what Python sends as an
+ * object. Each object that a call brings lies in memory of its own, which the caller frees by
+ * free(). After a failure there is nothing to free.
+ *     broadcast_object_list   the root's `count` objects; on other ranks `list` is overwritten
+ *     all_gather_object       list[r] becomes rank r's object, its own included
+ *     gather_object           the same on the root alone; list is NULL elsewhere
+ *     scatter_object_list     *object becomes list[rank] of the root; list is NULL elsewhere
+ *     send_object_list        `count` objects to rank `to`, where recv_object_list with the same
+ *                             count overwrites `list`. from DUET_ANY_SOURCE: of the first rank that
+ *                             sends; *source, unless NULL, says which. They are messages like those
+ *                             of duet_send, of tag 0 */
+struct duet_object {
+    void *data;
+    size_t bytes;
+};
+int duet_broadcast_object_list(duet_group *group, struct duet_object *list, int count, int root);
+int duet_all_gather_object(duet_group *group, struct duet_object *list,
+                           const struct duet_object *object);
+int duet_gather_object(duet_group *group, struct duet_object *list,
+                       const struct duet_object *object, int root);
+int duet_scatter_object_list(duet_group *group, struct duet_object *object,
+                             const struct duet_object *list, int root);
+int duet_send_object_list(duet_group *group, const struct duet_object *list, int count, int to);
+int duet_recv_object_list(duet_group *group, struct duet_object *list, int count, int from,
+                          int *source);
+
+/* Messages from one rank to one other, which arrive in the order in which they were sent. A
+ * short message is on its way when send returns; a long one waits for its receiver. With from =
+ * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says
+ * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. */
+int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work);
+int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work);
+
+/* The same with a tag, 0 or more (without one: 0): a receive takes the first message of its tag.
+ * Messages of other tags wait for their receives meanwhile, in memory of the receiver. */
+int duet_send_tag(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
+int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
+                  duet_work **work);
+
+/* A barrier that finds out who does not come within timeout_s: rank 0 names all missing ranks, or
+ * with all = 0 the first one. */
+int duet_monitored_barrier(duet_group *group, double timeout_s, int all);
+
+/* The handle of a call. wait returns the code of the call when it has ended. done returns 1 if
+ * it has ended, and never waits. source returns the rank that a recv came from, once it was
+ * waited for. free waits too. */
+int duet_work_wait(duet_work *work);
+int duet_work_done(duet_work *work);
+int duet_work_source(const duet_work *work);
+void duet_work_free(duet_work *work);
+
+/* ---- DistributedDataParallel ----
+ *
+ * A duet_ddp is made around the parameters of each rank. From then on the gradients that
+ * duet_backward leaves are averages over the ranks, which are summed in buckets while backward
+ * still runs. All else stays as in a program of one process:
+ *
+ *     duet_ddp_create(&ddp, group, params, NULL);
+ *     for (...) {                                     // on every rank, with samples of its own
+ *         duet_tape_begin(tape, params, n, DUET_TRAIN);
+ *         ...
+ *         duet_backward(tape, loss);                  // the ranks meet here
+ *         duet_sgd(params, 0.1, 1);
+ *     }
+ *     duet_ddp_free(ddp);
+ *
+ * All ranks do the same number of training passes, or end with duet_ddp_join. A parameter that
+ * has no part in the loss of some rank makes the next duet_tape_begin fail, in PyTorch's words,
+ * unless find_unused_parameters is set. After an error the job has failed, as in process groups. */
+enum duet_join { DUET_JOIN_OFF, DUET_JOIN, DUET_JOIN_ACTIVE, DUET_JOIN_THROW };
+struct duet_ddp_options {
+    double bucket_cap_mb;       /* size of a bucket in MiB; 0: PyTorch's 25, the first one 1 */
+    const char *allreduce;      /* as --allreduce of the command; NULL: auto */
+    int find_unused_parameters; /* 1: a pass may leave parameters out: each step is slower */
+    int no_overlap;             /* 1: sums only after backward, to see what the overlap is worth */
+    int no_broadcast_buffers;   /* 1: broadcast_buffers=False: each rank keeps its own buffers */
+    enum duet_join join;        /* see duet_ddp_join */
+};
+
+/* Collective. Copies the values and buffers of rank 0 to all ranks and checks that all have
+ * parameters of the same shapes and were given the same options; NULL: zeros. `group` must be that
+ * of all ranks; it and the parameters must outlive the ddp.
+ *
+ * From then on rank 0's buffers go to all ranks before each forward that follows one whose
+ * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
+ * ranks must evaluate, as in PyTorch; a rank that does so alone waits until the timeout. */
+int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
+                    const struct duet_ddp_options *options);
+void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */
+
+/* The number of buckets: one in the first step, which finds out the order of the gradients. */
+int duet_ddp_buckets(const duet_ddp *ddp);
+
+/* Uneven inputs, as PyTorch's `with model.join()`. With options.join each rank calls it after its
+ * last pass. A rank that calls it early shadows the passes of the others, with gradients of zero,
+ * until all have come. Then all ranks get the parameters and buffers of one rank: of those that
+ * trained longest, the one with the highest number. The state of an optimizer is not copied.
+ *     DUET_JOIN          sums are divided by the number of all ranks
+ *     DUET_JOIN_ACTIVE   by that of those that still have batches:
+ *                        divide_by_initial_world_size=False
+ *     DUET_JOIN_THROW    the job ends where some ranks have batches and others have none
+ * Each step is slower with it. With SyncBatchNorm only DUET_JOIN_THROW is allowed. */
+int duet_ddp_join(duet_ddp *ddp);
+
+/* A communication hook takes the place of the average of a bucket: register_comm_hook.
+ * duet_backward calls it, in the thread of duet_backward, for each bucket as soon as the bucket's
+ * gradients are there, in the same order on all ranks. What `gradients` holds when the hook returns
+ * DUET_OK is the gradient, so the hook itself divides by the number of ranks. Any other code ends
+ * the job with the text of duet_error().
+ *
+ *     static int hook(const struct duet_bucket *bucket, void *context) {
+ *         return duet_all_reduce(bucket->group, bucket->gradients, DUET_MEAN, NULL);
+ *     }
+ *
+ * If the hook begins the call with a handle, &work, and returns
+ * duet_bucket_then(bucket, work, NULL, NULL), backward goes on meanwhile. It stands for PyTorch's
+ * Future. At its end duet_backward goes through the buckets: it waits for the work, which may be
+ * NULL, calls then(bucket, state), unless `then` is NULL, and frees the handle. `then` may begin
+ * another call and return duet_bucket_then once more. `bucket` is valid until all that is done;
+ * these functions take that very pointer, and no copy of what it points to. */
+struct duet_bucket {
+    int index;              /* from 0 */
+    int is_last;            /* 1: the last of this backward */
+    size_t count;           /* elements, with a few zeros between parameters */
+    duet_tensor *gradients; /* float (count): those of this rank. Belongs to the ddp */
+    duet_group *group;      /* of the ddp */
+};
+int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
+                     int (*then)(const struct duet_bucket *bucket, void *state), void *state);
+
+/* Registers a hook: once for each ddp, before the first step, and the same on all ranks. The first
+ * step finds out a rank that has none, or that alone has one. */
+int duet_ddp_register_comm_hook(duet_ddp *ddp,
+                                int (*hook)(const struct duet_bucket *bucket, void *context),
+                                void *context);
+
+/* Hooks that come with Duet, to be registered with context NULL: the plain average, and PyTorch's
+ * fp16_compress_hook and bf16_compress_hook. The last two round each gradient to 16 bits, divide by
+ * the number n of ranks and then sum, and round to 16 bits after each step. So they err by at most
+ * (n + 2) u times the mean of |gradient| over the ranks, where u is 2^-11 for fp16 and 2^-8 for
+ * bf16. In fp16, numbers below 6e-5 err by up to (n + 1) 2^-24, and numbers beyond 65504 become
+ * infinite. */
+int duet_allreduce_hook(const struct duet_bucket *bucket, void *context);
+int duet_fp16_compress_hook(const struct duet_bucket *bucket, void *context);
+int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
+
+/* SyncBatchNorm: collective, once. From then on every duet_batch_norm in a training pass with
+ * these parameters normalises over the samples of all ranks, and the running statistics are
+ * theirs. A rank may have any number of samples, 0 too. `group` must be that of all ranks.
+ * duet_params_free then is collective, unless the job has failed, and must come before
+ * duet_group_destroy. */
+int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
+
+/* ---- DataParallel ----
+ *
+ * One process, several devices: each forward cuts the samples among the devices, copies the
+ * parameters to all of them, runs your forward function on each in a thread of its own, and gathers
+ * the outputs; each backward sums the gradients on the first device. In PyTorch:
+ * nn.DataParallel(model, device_ids, output_device).
+ *
+ *     duet_data_parallel_create(&dp, devices, n, params, forward, context, NULL);
+ *     for (...) {
+ *         duet_data_parallel_forward(dp, x, &output, DUET_TRAIN);
+ *         duet_tape_begin(tape, NULL, N, DUET_TRAIN);           // a tape on the output device
+ *         duet_var *y = duet_leaf(tape, output);
+ *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN));
+ *         duet_var_grad(&grad, tape, y);
+ *         duet_data_parallel_backward(dp, grad);                // into the gradients of params
+ *         duet_sgd(params, 0.1, 1);
+ *         duet_tensor_free(grad);
+ *         duet_tensor_free(output);
+ *     }
+ *     duet_data_parallel_free(dp);
+ *
+ * Samples are cut as torch.chunk cuts: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
+ * without samples calls no forward, and its gradients count as zeros. The n gradients are added in
+ * the fold order of docs/design.md, whatever the devices: each sum has the bits of the same chunks
+ * on one device, added in that order. One pass over all samples on one device adds in another
+ * order, and so differs in the last bits.
+ *
+ * Where replicas fail, all threads come to an end first. Then the call returns the code of the
+ * lowest replica that failed, and "Caught RuntimeError in replica 1 on device 1. " stands before
+ * its text; the parameters stay, the gradients are undefined. After DUET_TIMEOUT every later call
+ * fails, duet_data_parallel_free frees nothing, and devices and parameters must stay open.
+ *
+ * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
+struct duet_data_parallel_options {
+    int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
+    uint64_t seed;     /* of dropout */
+    int input_grad;    /* 1: backward also computes the gradient with respect to x */
+    double timeout_s;  /* how long a replica may take for forward or backward; 0: 300 */
+    /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
+     * output of forward and the replica's rows of y. NULL: that function is not used. */
+    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
+    /* Is given PyTorch's warnings, and one where the driver advertises P2P between the GPUs that
+     * moves no bytes; a line each. NULL: they go to stderr. */
+    void (*warn)(const char *text, void *context);
+};
+
+/* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
+ * Their buffers go to all replicas too; what the first replica does to them stays, and what the
+ * others do is lost: running statistics are those of the first chunk.
+ * forward may be called by several threads at once, each with a tape of its own, in which parameter
+ * i is the replica's copy of parameter i. It must not begin a pass, run one backward or call
+ * duet_tape_accumulate. options NULL: zeros. Devices and params must outlive the result. */
+int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
+                              duet_params *params,
+                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
+                              void *context, const struct duet_data_parallel_options *options);
+void duet_data_parallel_free(duet_data_parallel *dp);
+
+/* x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
+ * new tensor on the output device, and the caller's: the rows of the replicas' outputs one below
+ * the other, (N, ...) as a rule. */
+int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
+                               enum duet_pass pass);
+
+/* The same with the loss in forward. y: labels or targets of the N samples, on devices[0]; it must
+ * live as long as x. *losses is a new tensor, double (R), on the output device: the loss of each of
+ * the R replicas that had samples, the mean or the sum over its own. */
+int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
+                            duet_tensor **losses, enum duet_pass pass);
+
+/* Once after each of these forwards with DUET_TRAIN. Overwrites the gradients of params; a
+ * parameter that took no part gets zeros. After duet_data_parallel_forward: grad is the gradient
+ * with respect to the output, of its shape and on its device, and is only read. After
+ * duet_data_parallel_loss: grad is NULL, and backward starts from the mean of the R losses, as
+ * losses.mean().backward() does. That weighs replicas alike, not samples. */
+int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad);
+
+/* From the next forward with DUET_TRAIN on, the gradients of `passes` backwards are added up: each
+ * leaves the sum so far, as PyTorch's does, until duet_zero_grad. 1, as at first: each overwrites
+ * them. More than 1 takes as much memory as the parameters on devices[0]. */
+int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
+
+/* With input_grad, between a backward and the next forward: the gradient of that backward with
+ * respect to x, a new tensor of its shape on devices[0]. */
+int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad);
+
+/* Several inputs and outputs: forward(*args) that returns a tuple.
+ *
+ *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
+ *         duet_var *words = duet_mean_dim(t, duet_embedding(t, r->tensors[0], E), 1);
+ *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);         // scores
+ *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN);   // the loss
+ *     }
+ *     const duet_tensor *inputs[3] = {words, pictures, labels}, *grads[2];
+ *     duet_tensor *outputs[2];
+ *     duet_data_parallel_create_multi(&dp, devices, n, params, forward, context, NULL);
+ *     duet_data_parallel_forward_multi(dp, inputs, 3, outputs, 2, DUET_TRAIN);
+ *     ...                                  // grads[1] = 1/R for each of the R losses
+ *     duet_data_parallel_backward_multi(dp, grads, 2);     // grads[0] NULL: the loss alone
+ *
+ * Each input is cut by its own rows, whatever its type. Those with other numbers of rows than input
+ * 0, which has the samples, enter the tape as duet_free_leaf does. Where they make fewer chunks,
+ * there are fewer replicas, and the rows of the others' last chunks are not used, with a warning;
+ * PyTorch does so too. What is the same for all replicas comes with `context`. */
+struct duet_replica {
+    int index;                         /* its place in devices[0 .. n) */
+    int inputs, outputs;               /* how many there are */
+    const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
+    duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
+};
+
+/* As duet_data_parallel_create. forward stores each of its outputs: a float var, or a loss with
+ * DUET_MEAN or DUET_SUM. options->loss is NULL. */
+int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
+                                    duet_params *params,
+                                    void (*forward)(duet_tape *tape,
+                                                    const struct duet_replica *replica,
+                                                    duet_var **outputs, void *context),
+                                    void *context,
+                                    const struct duet_data_parallel_options *options);
+
+/* inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done.
+ * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
+ * rows of the replicas, however many each has. Losses, and what else is one number in each of the R
+ * replicas, become a vector (R). After a failure all of them are NULL. */
+int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *const *inputs,
+                                     int input_count, duet_tensor **outputs, int output_count,
+                                     enum duet_pass pass);
+
+/* As duet_data_parallel_backward. grads[i] is shaped as outputs[i], and is on its device; NULL:
+ * nothing depends on that output. `count` is the number of outputs. */
+int duet_data_parallel_backward_multi(duet_data_parallel *dp, const duet_tensor *const *grads,
+                                      int count);
+
+/* As duet_data_parallel_input_grad, of inputs[i], a float one. Rows that were not used have zeros:
+ * they are in no output. */
+int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor **grad);
+
+/* The replicas that took part in the last forward; before it: n. */
+int duet_data_parallel_replicas(const duet_data_parallel *dp);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

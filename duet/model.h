@@ -1,0 +1,145 @@
+/* duet/model.h: a model is described once, and the whole command `duet` then runs it; or its
+ * parameters go to a training loop of your own. The program that most people need stands at the
+ * first section's top.
+ */
+#ifndef DUET_MODEL_H
+#define DUET_MODEL_H
+
+#include "core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- a model of your own, and the command for it ----
+ *
+ * Describe the model, write its forward function, and hand both to duet_command. The program
+ * then is the command `duet` with this model: train, compare, profile, every flag, the proof of
+ * equal bits.
+ *
+ *     enum { FC1, FC2 };                               // the layers, in the order of describe
+ *
+ *     static void describe(duet_module *m, void *context) {
+ *         duet_module_linear(m, "fc1", 784, 100, 1);
+ *         duet_module_linear(m, "fc2", 100, duet_module_classes(m), 1);
+ *     }
+ *     static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+ *         return duet_layer(t, FC2, duet_relu(t, duet_layer(t, FC1, duet_flatten(t, x))));
+ *     }
+ *     int main(int argc, char **argv) {
+ *         const struct duet_model model = {
+ *             .name = "mynet", .describe = describe, .forward = forward};
+ *         return duet_command(argc, argv, &model);
+ *     }
+ *
+ * The models of `duet` itself are made in this way: models/convnet.c with layers, models/lenet.c
+ * with parameters alone. */
+
+enum duet_loss { DUET_CROSS_ENTROPY, DUET_NLL, DUET_MSE };
+
+struct duet_model {
+    const char *name; /* as --model takes it */
+    /* The samples that it is made for: channels, height, width; zeros: 1, 28, 28. Random data has
+     * this shape; else the data set says what a sample is, and describe is told. */
+    int sample[3];
+    double mean, std; /* pixels enter as (x - mean) / std; std 0: as they are, 0 to 1 */
+    /* Lists the parameters, buffers and layers. It may be called often, and must do the same. */
+    void (*describe)(duet_module *module, void *context);
+    /* NULL, or called when the initialisers below have drawn all parameters, to change what they
+     * drew: values[i] is parameter i, row-major. */
+    void (*init)(const duet_module *module, duet_rng *rng, float *const *values, void *context);
+    /* x is (N,channels,height,width). Returns (N,classes): scores, or log-probabilities where loss
+     * is DUET_NLL. Several threads may call it at once, each with a tape of its own. */
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context);
+    enum duet_loss loss;
+    int forward_changes; /* 1: forward is not the same in every step, so none can be replayed */
+    void *context;       /* passed on to these functions; may be NULL */
+    /* Data of the program's own (struct duet_data), on which the command trains unless --dataset
+     * names another; test may be NULL. All processes of a job run main and are given it, but only
+     * the first reads samples; the others share its memory. */
+    const struct duet_data *train, *test;
+};
+
+/* What describe is told: channels, height and width of a sample, and the number of classes. */
+const int *duet_module_sample(const duet_module *module);
+int duet_module_classes(const duet_module *module);
+
+/* Registers a layer of PyTorch's name, parameters, buffers and initial values: NAME.weight and,
+ * with bias 1, NAME.bias; of a batch_norm also NAME.running_mean, NAME.running_var and
+ * NAME.num_batches_tracked. Returns its number for duet_layer: layers count from 0. */
+int duet_module_conv2d(duet_module *module, const char *name, int in, int out, int kernel,
+                       int stride, int padding, int bias);
+int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias);
+int duet_module_batch_norm(duet_module *module, const char *name, int channels, double eps,
+                           double momentum); /* PyTorch's defaults: 1e-5, 0.1; below 0: its None */
+int duet_module_layer_norm(duet_module *module, const char *name, int rank,
+                           const int *normalized_shape, double eps, int elementwise_affine,
+                           int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
+int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
+                           double eps, int affine, int bias); /* PyTorch's defaults: 1e-5, 1, 1 */
+int duet_module_dropout(duet_module *module, const char *name, double p); /* as --dropout sets it */
+int duet_module_dropout2d(duet_module *module, const char *name, double p);
+
+/* The initial values of a parameter that belongs to no layer. DUET_WEIGHT and DUET_BIAS are
+ * those of PyTorch's Linear and Conv2d, where a is the fan-in: how many inputs an output sums. */
+enum duet_init_kind {
+    DUET_CONSTANT, /* a */
+    DUET_NORMAL,   /* mean a, standard deviation b */
+    DUET_UNIFORM,  /* from a to b */
+    DUET_WEIGHT,
+    DUET_BIAS
+};
+struct duet_init {
+    enum duet_init_kind kind;
+    double a, b;
+};
+
+/* Register a parameter, and a buffer of floats that are all `value` at first. They return its
+ * index, for the functions that take one: all parameters count from 0, those of layers too, and
+ * so do all buffers. Values are drawn in the order of registration. */
+int duet_module_parameter(duet_module *module, const char *name, int rank, const int *shape,
+                          struct duet_init init);
+int duet_module_buffer(duet_module *module, const char *name, int rank, const int *shape,
+                       double value);
+
+/* The elements of parameter i; 0: there is none. */
+size_t duet_module_count(const duet_module *module, int i);
+
+/* Says that the model cannot be made for these samples or classes; `why` ends the error text. The
+ * second does so where the picture is lower or narrower than `side`. After the first failure the
+ * functions above do nothing and return -1, so describe needs no checks. */
+void duet_module_refuse(duet_module *module, const char *why);
+void duet_module_needs_pixels(duet_module *module, int side);
+
+/* In forward: layer number `layer` of x; relu of that; and relu of that plus `residual`. The latter
+ * two take one pass where the layer is a batch_norm. */
+duet_var *duet_layer(duet_tape *tape, int layer, duet_var *x);
+duet_var *duet_layer_relu(duet_tape *tape, int layer, duet_var *x);
+duet_var *duet_layer_add_relu(duet_tape *tape, int layer, duet_var *x, duet_var *residual);
+int duet_layer_count(const duet_tape *tape);
+
+/* For a forward that changes: 1 in a training step, and the number of the batch in the run. */
+int duet_tape_training(const duet_tape *tape);
+int64_t duet_tape_number(const duet_tape *tape);
+
+/* The command `duet` with this model, which is the default of --model. Call it first in main, and
+ * return what it returns. It starts this program anew for each process of a job: main then runs
+ * again, up to this call, with other words in argv. */
+int duet_command(int argc, char **argv, const struct duet_model *model);
+
+/* The same model in a program with a training loop of its own: makes its parameters and buffers on
+ * the device, for samples of model->sample and `classes` classes, with the initial values of
+ * torch.manual_seed(seed). They may be used as those of duet_params_create, also by a duet_ddp or a
+ * duet_data_parallel. In a pass with them model->forward, or any other forward function, may call
+ * duet_layer. Nothing of `model` is used after the call.
+ *
+ *     duet_params_create_model(&params, device, &model, 10, 0);
+ *     duet_tape_begin(tape, params, n, DUET_TRAIN);
+ *     duet_var *scores = model.forward(tape, duet_input(tape, X), model.context); */
+int duet_params_create_model(duet_params **out, duet_device *device, const struct duet_model *model,
+                             int classes, uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,327 @@
+/* duet/train.h: what training needs beside the tape: parameters and buffers, optimizers, data and
+ * loaders, checkpoints.
+ *
+ * An epoch of softmax regression on pictures of 784 pixels:
+ *
+ *     static int epoch(duet_device *device, duet_tape *tape, duet_params *params,
+ *                      duet_optimizer *optimizer, duet_loader *loader) {
+ *         struct duet_batch b;
+ *         int code = duet_loader_start(loader, 0);
+ *         while (!code && !(code = duet_loader_next(loader, &b)) && b.n) {
+ *             duet_tensor *X = NULL, *y = NULL;
+ *             duet_tensor_create(&X, device, DUET_F32, 2, (int[]){b.n, 784}, b.X);
+ *             duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y);
+ *             duet_tape_begin(tape, params, b.n, DUET_TRAIN);
+ *             duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
+ *             code = duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
+ *             if (!code) code = duet_optimizer_step(optimizer);
+ *             duet_tensor_free(X), duet_tensor_free(y);
+ *         }
+ *         return code;
+ *     }
+ */
+#ifndef DUET_TRAIN_H
+#define DUET_TRAIN_H
+
+#include "core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- parameters ---- */
+
+/* The description of one parameter. */
+struct duet_param {
+    const char *name; /* its name in files, as in PyTorch: "W1", "fc1.weight" */
+    int rank;         /* 1 to DUET_MAX_RANK */
+    int shape[DUET_MAX_RANK];
+    const float *values; /* start values in host memory, row-major; NULL: zeros */
+};
+
+/* Makes `count` parameters, 1 to 65536, on the device, each with a gradient, which is zero at
+ * first. Each name must be UTF-8 of at most 200 bytes, differ from the others, not be
+ * "__metadata__" and not begin with "module.", which files use otherwise. Nothing of `params` is
+ * used after the call. The layers below name a parameter by its index in `params`. */
+int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
+                       int count);
+void duet_params_free(duet_params *params);
+
+/* The value and the gradient of parameter i: float tensors that belong to `params` and live as long
+ * as it does. NULL: there is no parameter i. */
+duet_tensor *duet_params_value(duet_params *params, int i);
+duet_tensor *duet_params_grad(duet_params *params, int i);
+int duet_params_count(const duet_params *params);
+
+/* One step of stochastic gradient descent on every parameter:
+ *     value -= (lr / batch_size) * gradient
+ * where lr / batch_size is rounded to float once. If the loss is a sum over samples, pass the
+ * number of all samples, on all devices, as batch_size; if it is a mean, pass 1. lr is at least 0.
+ * The gradients stay as they are. */
+int duet_sgd(duet_params *params, double lr, int batch_size);
+
+/* zero_grad: all gradients become 0, and count as PyTorch's None (see duet_optimizer_step). A
+ * training step does not need it, since duet_backward overwrites them. It drops what the passes of
+ * duet_tape_accumulate and of duet_data_parallel_accumulate have added up so far. */
+int duet_zero_grad(duet_params *params);
+
+/* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
+ * that is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It
+ * is stored in *norm, unless that is NULL. It is summed in double, in the order of the
+ * parameters, so it has the same bits on every device and rank. A norm that is not finite is not
+ * an error: as in PyTorch, with an infinite norm infinite gradients become NaN and the others 0,
+ * and with a norm of NaN all become NaN. max_norm is at least 0. Waits, and reads all gradients
+ * into host memory. Call it between duet_backward and the step. */
+int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
+
+/* A buffer: state of a model that no gradient changes, such as the running statistics of a
+ * batch_norm. Those are three buffers in this order; the last may be left out, unless momentum is
+ * below 0:
+ *
+ *     {"bn1.running_mean", DUET_F32, 1, {16}, 0},
+ *     {"bn1.running_var", DUET_F32, 1, {16}, 1},
+ *     {"bn1.num_batches_tracked", DUET_I64, 0, {0}, 0}
+ */
+struct duet_buffer {
+    const char *name;    /* its name in files, which differs from those of parameters */
+    enum duet_type type; /* DUET_F32 or DUET_I64 */
+    int rank;            /* 0 to DUET_MAX_RANK; 0: one number */
+    int shape[DUET_MAX_RANK];
+    double value; /* of all its elements at the start */
+};
+
+/* register_buffer: gives the parameters all their buffers, in one call, before a duet_ddp or a
+ * duet_data_parallel is made of them. Nothing of `buffers` is used after the call. */
+int duet_params_register_buffers(duet_params *params, const struct duet_buffer *buffers, int count);
+
+/* Buffer i, which belongs to `params`; of rank 0 it is a tensor of one element. NULL: there is
+ * no buffer i. */
+duet_tensor *duet_params_buffer(duet_params *params, int i);
+
+/* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
+int duet_params_save(duet_params *params, const char *file);
+
+/* Loads all values and buffers from a safetensors file. The file must have every one of them by its
+ * name, with its shape; a prefix "module." of a name in the file is ignored. If anything is
+ * missing, no parameter changes. */
+int duet_params_load(duet_params *params, const char *file);
+
+/* ---- optimizers ----
+ *
+ * duet_sgd is a step of plain SGD. The other optimizers remember something from step to step, so
+ * they are objects. Their formulas, defaults and names are PyTorch's:
+ *
+ *     duet_optimizer_defaults(&options, "adamw");
+ *     options.weight_decay = 0.1;
+ *     duet_optimizer_create(&optimizer, params, &options);
+ *     for (int epoch = 0; epoch < 10; epoch++) {
+ *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, epoch));
+ *         ...                                  // for each batch: forward, then
+ *         duet_backward(tape, loss);
+ *         duet_optimizer_step(optimizer);
+ *     }
+ *
+ * The gradients should be those of a mean, that is of a loss with DUET_MEAN. */
+
+struct duet_optimizer_options {
+    const char *name;    /* "sgd", "adadelta", "adam" or "adamw" */
+    double lr;           /* the learning rate, at least 0 */
+    double weight_decay; /* at least 0; adamw: decoupled from the gradient */
+    double momentum;     /* sgd: at least 0 */
+    double dampening;    /* sgd: a gradient weighs 1 - dampening in the momentum */
+    int nesterov;        /* sgd: 1: Nesterov's momentum; it needs momentum, and no dampening */
+    double rho;          /* adadelta: 0 to 1 */
+    double beta1, beta2; /* adam, adamw: from 0 up to, but not, 1 */
+    double eps;          /* adadelta, adam, adamw: at least 0 */
+};
+
+/* Fills in the defaults of the optimizer `name`, PyTorch's; sgd has a learning rate of 0.001. The
+ * name is kept by its pointer. */
+int duet_optimizer_defaults(struct duet_optimizer_options *options, const char *name);
+
+/* Makes an optimizer of these parameters, which must outlive it. It keeps nothing of `options`. An
+ * option that is not of its kind is ignored. Momentum takes as much device memory as the
+ * parameters, and adadelta, adam and adamw take twice as much. */
+int duet_optimizer_create(duet_optimizer **out, duet_params *params,
+                          const struct duet_optimizer_options *options);
+void duet_optimizer_free(duet_optimizer *optimizer);
+
+/* Updates every parameter from its gradient. The gradients stay as they are. A parameter without a
+ * gradient (PyTorch's grad None) and its state stay as they are too, and it counts its own updates.
+ * It is one that had no part in the loss of the last duet_backward, of no rank where there is a
+ * duet_ddp and of no replica where there is a duet_data_parallel; or all after duet_zero_grad. Its
+ * gradient reads as zeros; once the program writes to it, it is a gradient again. */
+int duet_optimizer_step(duet_optimizer *optimizer);
+
+/* Sets the learning rate of the next steps, at least 0. */
+int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
+
+/* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
+ *     step    as StepLR: multiplied by gamma every `step_size` epochs
+ *     cosine  as CosineAnnealingLR with eta_min 0: along half a cosine, to 0 in epoch t_max
+ * They are PyTorch's to the bit, as each rate follows from that of the epoch before; so a call
+ * takes time in proportion to `epoch`. A wrong argument (step_size or t_max below 1, an epoch
+ * below 0 or above 2^24) gives NaN, which duet_optimizer_set_lr refuses. */
+double duet_lr_step(double lr, int step_size, double gamma, int epoch);
+double duet_lr_cosine(double lr, int t_max, int epoch);
+
+/* ---- data ----
+ *
+ * A data set has samples, and a loader cuts it into batches in host memory:
+ *
+ *     duet_dataset_open(&set, "fashion-mnist", NULL, 1);
+ *     duet_loader_create(&loader, set, 256, 1, 0, 1);
+ *     for (int epoch = 0; epoch < 10; epoch++) {
+ *         struct duet_batch batch;
+ *         duet_loader_start(loader, epoch);
+ *         while (!duet_loader_next(loader, &batch) && batch.n)
+ *             ...                              // make tensors of batch.X and batch.y, and a step
+ *     }
+ */
+
+/* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
+ * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
+ * torch.randint after manual_seed(0), which has no test part. `folder` has the four IDX files, raw
+ * or .gz; NULL searches the usual places. DUET_FAILED: the files are broken, or there are none; the
+ * error says how to get them. */
+int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
+void duet_dataset_free(duet_dataset *set);
+
+/* A data set of your own: arrays, or a function that makes one sample at a time.
+ *
+ *     struct duet_data data = {.count = 1000, .rank = 1, .shape = {20}, .type = DUET_F32,
+ *                              .samples = x, .targets = y, .outputs = 1};
+ *     duet_dataset_create(&set, &data);
+ *
+ * Nothing is copied: arrays and context must outlive the set. */
+struct duet_data {
+    int count;             /* samples */
+    int rank, shape[3];    /* of one sample: 1 to 3 dimensions */
+    enum duet_type type;   /* of its elements: DUET_F32, or DUET_U8, which enter as pixels */
+    const void *samples;   /* (count, shape), row-major; NULL: `read` makes them */
+    const int32_t *labels; /* (count), each at least 0; or */
+    const float *targets;  /* (count, outputs) */
+    int outputs;           /* numbers of a target; 0: labels */
+    int classes;           /* 0: 1 + the largest label, or 1 where `read` makes them */
+    /* Writes sample i, 0 to count - 1, to `sample`, and its int32 label or its `outputs` floats to
+     * `answer`. The workers of a loader call it at once, so it must not change what they share. It
+     * returns 0, or a code with which duet_loader_next then fails. */
+    int (*read)(void *context, int i, void *sample, void *answer);
+    void *context;
+};
+int duet_dataset_create(duet_dataset **out, const struct duet_data *data);
+
+/* count: the number of samples. shape: their channels, height and width. For the sets above that is
+ * 1, 28, 28 or what the files of `folder` hold; the shape of your own data is filled up with 1.
+ * classes: 1 + the largest label, or 0 with targets. Of NULL all are 0. */
+int duet_dataset_count(const duet_dataset *set);
+void duet_dataset_shape(const duet_dataset *set, int shape[3]);
+int duet_dataset_classes(const duet_dataset *set);
+
+/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. With
+ * shuffle, each epoch has its own order, the one of PyTorch's DistributedSampler for this seed. The
+ * last batch of an epoch may be smaller. `workers` threads prepare batches ahead; with 0 workers
+ * duet_loader_next prepares each batch itself. */
+int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
+                       uint64_t seed, int workers);
+
+/* The batches of one rank of `world_size`: those of PyTorch's DataLoader(set, batch_size,
+ * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). batch_size is that
+ * of each rank. The order of an epoch is padded with its first samples until it divides by the
+ * ranks, or with drop_last cut, and then a last batch that is not full is left out too. */
+int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
+                                   int shuffle, int drop_last, uint64_t seed, int workers, int rank,
+                                   int world_size);
+
+/* The same with all options, also for data of your own:
+ *
+ *     duet_loader_create_from(&loader, set, &(struct duet_loader_options){
+ *         .batch_size = 32, .shuffle = DUET_SHUFFLE, .rank = rank, .world_size = n});
+ *
+ * This loader warns of two traps, in one line each. At the start rank 0 says how many samples
+ * are served twice in every epoch, because their number does not divide by that of the ranks.
+ * And the first time that the same epoch begins twice in a row, a line says that the order of
+ * samples is the same again: somebody forgot set_epoch. */
+enum duet_shuffle {
+    DUET_IN_ORDER,
+    DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
+    /* DataLoader(shuffle=True) after torch.manual_seed(seed), for a world of 1 */
+    DUET_SHUFFLE_RANDOM
+};
+struct duet_loader_options {
+    int batch_size; /* of each rank */
+    enum duet_shuffle shuffle;
+    uint64_t seed;
+    int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
+    int workers;          /* threads that prepare batches ahead */
+    int rank, world_size; /* world_size 0: 1 */
+    /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
+     * channels, or three for three. std[0] = 0: they stay 0 to 1. */
+    double mean[3], std[3];
+    void (*warn)(const char *text, void *context); /* is given the warnings; NULL: stderr */
+    void *context;
+};
+int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
+                            const struct duet_loader_options *options);
+
+/* How many samples an epoch serves twice, over all ranks. */
+int duet_loader_duplicates(const duet_loader *loader);
+void duet_loader_free(duet_loader *loader);
+int duet_loader_steps(const duet_loader *loader); /* the number of batches in an epoch */
+
+struct duet_batch {
+    int n;                /* the number of samples */
+    const float *X;       /* (n,channels,height,width), each pixel 0 to 1; numbers as they are */
+    const int32_t *y;     /* (n), the labels; NULL where there are targets */
+    int shape[3];         /* of each picture: channels, height, width */
+    const float *targets; /* (n,outputs); NULL where there are labels */
+    int outputs;
+};
+
+/* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The
+ * memory of a batch belongs to the loader and stays valid until the next call. */
+int duet_loader_start(duet_loader *loader, int epoch);
+int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
+
+/* ---- checkpoints ----
+ *
+ * A checkpoint holds all that a program needs to go on with the bits of a program that was not
+ * interrupted:
+ *
+ *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
+ *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
+ *     for (; c.epoch < 10; c.epoch++) {
+ *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, c.epoch));
+ *         duet_loader_start(loader, c.epoch);
+ *         ...                                  // the batches of the epoch
+ *         struct duet_checkpoint next = c;
+ *         next.epoch++;                        // where a program that loads it begins
+ *         if (rank == 0) duet_checkpoint_save(&next, "run.ckpt");
+ *     }
+ *
+ * The file is a safetensors file: values and buffers under their names, as duet_params_load reads
+ * them, and beside them the optimizer's state, as --checkpoint of the command writes it. Of several
+ * ranks one saves and all load. The order of samples follows from the loader's seed and the epoch,
+ * so nothing of a loader is kept. The masks of dropout inside a duet_data_parallel are not kept
+ * either: they begin anew. */
+struct duet_checkpoint {
+    duet_params *params;
+    duet_optimizer *optimizer; /* of these parameters; NULL: there is none, as with duet_sgd */
+    duet_tape *tape;           /* its number of training passes, for dropout; NULL: none */
+    int epoch;                 /* where the program is, as it counts: kept and given back */
+    int64_t step;
+};
+
+/* Saves all of it; the file appears whole or not at all. Call it between two updates: gradients
+ * are not kept. */
+int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *file);
+
+/* Loads it into params, optimizer and tape, which must be made like those saved, and fills
+ * in epoch and step. The optimizer gets its learning rate back too; its other options stay those
+ * it was made with. After DUET_FAILED or DUET_USAGE nothing has changed. */
+int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
