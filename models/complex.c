@@ -6,7 +6,7 @@
  *
  * It takes pictures of any shape: conv follows the channels, fc the size and the classes.
  * --classes 20000 makes outputs that weigh on the device which gathers them. Parameters are
- * conv.weight, conv.bias, fc.weight and fc.bias, with PyTorch's default initialisation. */
+ * conv1.weight, conv1.bias, fc.weight and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
 
 enum { MAPS = 64 };
@@ -15,7 +15,7 @@ enum { CONV, FC };
 static void describe(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
-    duet_module_conv2d(m, "conv", in[0], MAPS, 3, 1, 1, 1);
+    duet_module_conv2d(m, "conv1", in[0], MAPS, 3, 1, 1, 1);
     duet_module_linear(m, "fc", MAPS * in[1] * in[2], duet_module_classes(m), 1);
 }
 

@@ -5,13 +5,13 @@
  *     (N,10) linear -> 10 scores; cross entropy
  *
  * Samples of any shape are flattened, and the scores follow the classes. Parameters are
- * linear.weight (out, in) and linear.bias, with PyTorch's default initialisation. */
+ * fc.weight (out, in) and fc.bias, with PyTorch's default initialisation. */
 #include "models/models.h"
 
 static void describe(duet_module *m, void *context) {
     (void)context;
     const int *in = duet_module_sample(m);
-    duet_module_linear(m, "linear", in[0] * in[1] * in[2], duet_module_classes(m), 1);
+    duet_module_linear(m, "fc", in[0] * in[1] * in[2], duet_module_classes(m), 1);
 }
 
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {

@@ -199,8 +199,8 @@ Test(api_checkpoint, ranks_go_on_with_the_same_bits, .timeout = 60) {
 
 /* A program goes on from a checkpoint of `duet train`. */
 Test(api_checkpoint, the_commands_checkpoint_is_read, .timeout = 60) {
-    static const struct duet_param params[] = {{"linear.weight", 2, {10, 10}, NULL},
-                                               {"linear.bias", 1, {10}, NULL}};
+    static const struct duet_param params[] = {{"fc.weight", 2, {10, 10}, NULL},
+                                               {"fc.bias", 1, {10}, NULL}};
     char file[64], command[512];
     struct duet_optimizer_options o;
     duet_device *device;

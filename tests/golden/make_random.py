@@ -16,20 +16,29 @@ STEPS, BATCH, SAMPLES = 5, 16, 80
 
 # name, model, shape of a sample, outputs, loss, learning rate, seed
 CASES = [
-    ("simple", lambda: torch.nn.Linear(10, 10), (10,), 10, "mse", 0.1, 0),
+    ("simple", lambda: Simple(10, 10), (10,), 10, "mse", 0.1, 0),
     ("complex", None, (3, 32, 32), 10, "cross-entropy", 0.001, 3),
-    ("narrow", lambda: torch.nn.Linear(3, 2), (3,), 2, "mse", 0.1, 7),
+    ("narrow", lambda: Simple(3, 2), (3,), 2, "mse", 0.1, 7),
 ]
+
+
+class Simple(torch.nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.fc = torch.nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        return self.fc(x)
 
 
 class Complex(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = torch.nn.Conv2d(3, 64, 3, padding=1)
+        self.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1)
         self.fc = torch.nn.Linear(64 * 32 * 32, 10)
 
     def forward(self, x):
-        return self.fc(torch.flatten(torch.relu(self.conv(x)), 1))
+        return self.fc(torch.flatten(torch.relu(self.conv1(x)), 1))
 
 
 def fnv1a64(tensor):
