@@ -22,6 +22,7 @@ build=${1:-build}
 # the tape of the public library, stands below models, which are written in its words.
 layers="base
 trace
+clock
 device
 comm nn data
 allreduce scatter_gather

@@ -1,0 +1,42 @@
+/* Published measurements of training steps on GPUs, against which the modelled clock is judged.
+ *
+ * Each series is one row of a published table: one model on one machine with one software, for
+ * several numbers of GPUs. Beside each number stands its role, which was fixed before anything was
+ * fitted:
+ *
+ *     f  fit        parameters of clock/hardware.c may be fitted to it
+ *     t  test       held out: it is only ever compared
+ *     g  given      the time of one GPU from which the others of the series are predicted
+ *
+ * A number that its source says, or shows, to be disturbed is not here at all. */
+#ifndef CLOCK_VALIDATION_H
+#define CLOCK_VALIDATION_H
+
+enum { SERIES_POINTS = 6 };
+
+enum series_way {
+    SERIES_SINGLE,     /* one GPU, data already there, no wrapper */
+    SERIES_DP,         /* nn.DataParallel, forward, loss and backward; no optimizer */
+    SERIES_DP_FORWARD, /* nn.DataParallel, forward alone */
+    SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
+    SERIES_DDP         /* DistributedDataParallel, whole steps */
+};
+
+struct series_point {
+    int gpus;
+    int batch; /* samples of each GPU */
+    double ms; /* a step; 0 ends the list */
+    char role; /* f, t or g */
+};
+
+struct series {
+    const char *table;   /* "B": its source stands above it in validation.c */
+    const char *machine; /* a machine of clock/hardware.c */
+    const char *model;   /* "resnet50", or "gpt2-small 128": model and block of tokens */
+    enum series_way way;
+    struct series_point point[SERIES_POINTS];
+};
+
+const struct series *series_at(int i); /* NULL beyond the last */
+
+#endif
