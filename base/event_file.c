@@ -13,7 +13,7 @@
 
 /* ---- bytes ---- */
 
-enum { MOST_BYTES = 512, MOST_TAG = 200 };
+enum { MOST_BYTES = 512 };
 
 struct bytes {
     unsigned char at[MOST_BYTES];
@@ -106,7 +106,7 @@ void event_file_scalar(struct event_file *f, double wall_time, int64_t step, con
                        double number) {
     struct bytes value = {.count = 0}, summary = {.count = 0}, event = {.count = 0};
     if (!f->file) return;
-    put_bytes(&value, 1, tag, strnlen(tag, MOST_TAG));
+    put_bytes(&value, 1, tag, strnlen(tag, EVENT_TAG_BYTES));
     put_float(&value, 2, (float)number);
     put_bytes(&summary, 1, value.at, value.count);
     put_double(&event, 1, wall_time);

@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+enum { EVENT_TAG_BYTES = 200 }; /* a longer tag is cut */
+
 struct event_file {
     FILE *file;      /* NULL: not open; event_file_scalar then does nothing */
     char *path;      /* owned */

@@ -42,6 +42,7 @@ typedef struct duet_var duet_var;
 typedef struct duet_rng duet_rng;
 typedef struct duet_dataset duet_dataset;
 typedef struct duet_loader duet_loader;
+typedef struct duet_events duet_events;
 typedef struct duet_group duet_group;
 typedef struct duet_data_parallel duet_data_parallel;
 typedef struct duet_ddp duet_ddp;

@@ -321,6 +321,27 @@ int duet_checkpoint_save(const struct duet_checkpoint *checkpoint, const char *f
  * it was made with. After DUET_FAILED or DUET_USAGE nothing has changed. */
 int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
 
+/* ---- curves ----
+ *
+ * TensorBoard's SummaryWriter(log_dir) and its add_scalar. Several processes need one each, in
+ * folders of their own; most programs write on rank 0 alone:
+ *
+ *     if (rank == 0) duet_events_open(&events, "runs/first");
+ *     duet_events_scalar(events, "Loss/train", loss, step);    // nothing where events is NULL
+ *     duet_events_close(&events);
+ */
+
+/* Opens a new file in `folder`, which is made where it is missing. */
+int duet_events_open(duet_events **out, const char *folder);
+
+/* Appends value, as a float, for `tag` of 1 to 200 bytes at `step`, at least 0. TensorBoard shows it
+ * at once. With NULL for events nothing happens. What cannot be written is told at the end. */
+int duet_events_scalar(duet_events *events, const char *tag, double value, int64_t step);
+
+/* Closes the file and sets *events to NULL. A file without numbers is removed. DUET_FAILED:
+ * something could not be written. */
+int duet_events_close(duet_events **events);
+
 #ifdef __cplusplus
 }
 #endif
