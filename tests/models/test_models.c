@@ -47,7 +47,8 @@ Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
          "fc2.weight(10,64) fc2.bias(10)",
          160 + 4640 + 294976 + 650},
         {"simple", "fc.weight(10,10) fc.bias(10)", 110},
-        {"complex", "conv1.weight(64,3,3,3) conv1.bias(64) fc.weight(10,65536) fc.bias(10)", 657162},
+        {"complex", "conv1.weight(64,3,3,3) conv1.bias(64) fc.weight(10,65536) fc.bias(10)",
+         657162},
         {"mlp", "fc1.weight(256,784) fc1.bias(256) fc2.weight(10,256) fc2.bias(10)",
          784 * 256 + 256 + 2570},
     };
