@@ -334,8 +334,8 @@ int duet_checkpoint_load(struct duet_checkpoint *checkpoint, const char *file);
 /* Opens a new file in `folder`, which is made where it is missing. */
 int duet_events_open(duet_events **out, const char *folder);
 
-/* Appends value, as a float, for `tag` of 1 to 200 bytes at `step`, at least 0. TensorBoard shows it
- * at once. With NULL for events nothing happens. What cannot be written is told at the end. */
+/* Appends value, as a float, for `tag` of 1 to 200 bytes at `step`, at least 0. TensorBoard shows
+ * it at once. With NULL for events nothing happens. What cannot be written is told at the end. */
 int duet_events_scalar(duet_events *events, const char *tag, double value, int64_t step);
 
 /* Closes the file and sets *events to NULL. A file without numbers is removed. DUET_FAILED:
