@@ -1,11 +1,10 @@
 /* Devices, which are opened and closed together, and the threads that let them compute at once. */
 #include "api/api.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/system_error.h"
+#include "base/worker.h"
 
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
@@ -98,38 +97,33 @@ int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak)
 
 /* ---- one thread per device ---- */
 
-struct task {
+struct share {
     int (*work)(void *context, int i);
     void *context;
-    int i, code;
-    char message[512]; /* copied from the thread, whose own error text ends with it */
+    int i;
+    struct task task;
 };
 
-static void *run_task(void *argument) {
-    struct task *task = argument;
-    task->code = task->work(task->context, task->i);
-    if (task->code) snprintf(task->message, sizeof task->message, "%s", error_message());
-    return NULL;
+static int run_share(void *argument) {
+    const struct share *share = argument;
+    return share->work(share->context, share->i);
 }
 
 int duet_parallel(int n, int (*work)(void *context, int i), void *context) {
-    struct task tasks[MAX_DEVICES];
-    pthread_t threads[MAX_DEVICES];
-    int started = 1, code = OK;
+    struct share shares[MAX_DEVICES];
+    struct worker *worker;
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "parallel: %d threads: give 1 to %d", n, MAX_DEVICES);
     if (!work) return fail(ERR_USAGE, "parallel: no function was given");
-    for (int i = 0; i < n; i++)
-        tasks[i] = (struct task){.work = work, .context = context, .i = i};
-    for (; started < n && !code; started += !code) {
-        int error = pthread_create(&threads[started], NULL, run_task, &tasks[started]);
-        if (error)
-            code = fail_system(error, "parallel: thread %d of %d could not be started", started, n);
+    CHECK(worker_new(&worker, n));
+    int code = worker_start(worker, n - 1, "parallel: a thread could not be started");
+    for (int i = 0; i < n && !code; i++) {
+        shares[i] = (struct share){work, context, i, {.run = run_share, .context = &shares[i]}};
+        if (i) worker_give(worker, &shares[i].task);
     }
-    if (!code) run_task(&tasks[0]);
-    for (int i = 1; i < started; i++)
-        pthread_join(threads[i], NULL);
+    if (!code) task_run(&shares[0].task);
+    worker_free(worker, WORKER_NEVER);
     for (int i = 0; i < n && !code; i++)
-        if (tasks[i].code) code = fail(tasks[i].code, "%s", tasks[i].message);
+        code = task_end(&shares[i].task);
     return code;
 }

@@ -1,26 +1,23 @@
-/* Prefetching. A few slots of staging memory go round between the workers and the consumer:
+/* Prefetching. A few slots of staging memory go round between the worker and the consumer:
  *
- *                claim (worker)        filled             loader_next        loader_release
- *      FREE ----------------> FILLING --------> READY ----------------> HELD ----------------> FREE
+ *          a step for the slot      loader_next (waits for the task)      loader_release
+ *      FREE -----------------> GIVEN --------------------------------> HELD -----------> FREE
  *
- * Steps are claimed in order, so the step that the consumer waits for always has a slot. The number
- * of slots limits the memory.
+ * A slot that is GIVEN is a task of the worker (base/worker.h), which fills it. Steps are given in
+ * order, and whatever is free gets one at once, so the step that the consumer waits for always has
+ * a slot. The number of slots limits the memory.
  *
- * One mutex guards the states and the counters. The contents of a slot belong to the worker that
- * claimed it while it is FILLING, and to the consumer while it is HELD. Workers wait on `work` for
- * a free slot, for steps to fill or for the end; the consumer waits on `done` for a filled slot.
- * The order of the epoch is written only while no slot is FILLING and none can be claimed. */
+ * The consumer alone touches the states. The contents of a slot are the task's while it is GIVEN
+ * and has not ended. The order of the epoch is written only while there is no such slot. */
 #include "data/loader.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/system_error.h"
-#include "base/thread.h"
+#include "base/worker.h"
 #include "data/epoch_rows.h"
 #include "data/prepare.h"
 #include "device/op.h"
@@ -28,13 +25,13 @@
 /* A wait calls `interrupted` this often. */
 enum { LOOK_NS = 50 * 1000 * 1000 };
 
-enum slot_state { FREE, FILLING, READY, HELD };
+enum slot_state { FREE, GIVEN, HELD };
 
 struct slot {
     struct batch batch; /* first, so that a batch handed out can be cast to its slot */
     enum slot_state state;
-    int code;                /* of a READY slot: its samples could not be made */
-    char error[ERROR_BYTES]; /* the text of `code` */
+    struct task task; /* fills it */
+    struct loader *loader;
     void *memory;      /* staging memory of pixels and labels; NULL, as the following, where */
     float *pixels;     /* the data set lies on the device; in `memory` */
     uint32_t *answers; /* labels or targets, 4 bytes each; in `memory` */
@@ -54,20 +51,16 @@ struct loader {
     int slots;
     struct slot *slot;
 
-    pthread_mutex_t lock;
-    pthread_cond_t work, done;
-    int has_lock, threads;
-    pthread_t thread[LOADER_WORKERS];
-
-    /* guarded by `lock` */
-    int stop;    /* 1: the workers end */
-    int epoch;   /* the epoch being loaded */
-    int claim;   /* the next step that a worker claims */
-    int wanted;  /* the next step that the consumer gets */
-    int filling; /* how many slots are FILLING */
+    struct worker *worker;
+    int epoch;  /* the epoch being loaded */
+    int claim;  /* the next step that a slot gets */
+    int wanted; /* the next step that the consumer gets */
 };
 
-static void fill_slot(struct loader *l, struct slot *s) {
+/* The task of a slot. */
+static int fill_slot(void *argument) {
+    struct slot *s = argument;
+    struct loader *l = s->loader;
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
     int numbers = c->set->outline || c->on_device; /* alone */
@@ -75,9 +68,8 @@ static void fill_slot(struct loader *l, struct slot *s) {
                c->first_device, c->device_count, &plan, numbers ? NULL : s->index);
     s->batch.segments = plan.segments;
     s->batch.global_n = plan.global_n;
-    s->code = OK;
     if (c->on_device) epoch_rows_take(&l->rows, &s->batch);
-    if (numbers) return;
+    if (numbers) return OK;
     const struct prepare what = {.set = c->set,
                                  .pixel = l->pixel,
                                  .tables = l->tables,
@@ -86,55 +78,32 @@ static void fill_slot(struct loader *l, struct slot *s) {
                                  .rows = s->rows,
                                  .pixels = s->pixels,
                                  .answers = s->answers};
-    s->code = prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
-    if (s->code) snprintf(s->error, sizeof s->error, "%s", error_message());
+    return prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
 }
 
-/* Claims a free slot for the next step and marks it FILLING. NULL: no slot is free, or no step is
- * left. The caller holds the lock. */
-static struct slot *claim_slot(struct loader *l) {
-    if (l->claim >= l->steps) return NULL;
-    for (int i = 0; i < l->slots; i++) {
+/* Every free slot gets a step, as long as there are any. */
+static void give_steps(struct loader *l) {
+    for (int i = 0; i < l->slots && l->claim < l->steps; i++) {
         struct slot *s = &l->slot[i];
         if (s->state != FREE) continue;
-        s->state = FILLING;
+        s->state = GIVEN;
         s->batch.next = NULL;
         s->batch.epoch = l->epoch;
         s->batch.step = l->claim++;
-        l->filling++;
-        return s;
+        worker_give(l->worker, &s->task);
     }
-    return NULL;
 }
 
-static void *worker(void *argument) {
-    struct loader *l = argument;
-    pthread_mutex_lock(&l->lock);
-    while (!l->stop) {
-        struct slot *s = claim_slot(l);
-        if (!s) {
-            pthread_cond_wait(&l->work, &l->lock); /* loader_free wakes it at the latest */
-            continue;
-        }
-        pthread_mutex_unlock(&l->lock);
-        fill_slot(l, s);
-        pthread_mutex_lock(&l->lock);
-        s->state = READY;
-        l->filling--;
-        pthread_cond_signal(&l->done);
-    }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
-}
-
-/* Waits on `done` for LOOK_NS at most. The caller then checks whether it has what it waits for, and
- * calls again if not. ERR_TIMEOUT: the deadline has passed. The caller holds the lock. */
-static int wait_done(struct loader *l, int64_t deadline) {
+/* Waits until the slot is filled. ERR_TIMEOUT: the deadline has passed. */
+static int wait_for(struct loader *l, struct slot *s, int64_t deadline) {
     const struct loader_config *c = &l->config;
-    if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));
-    int64_t until = now_ns() + LOOK_NS < deadline ? now_ns() + LOOK_NS : deadline;
-    struct timespec t = {until / 1000000000, until % 1000000000};
-    if (pthread_cond_timedwait(&l->done, &l->lock, &t) == 0 || now_ns() < deadline) return OK;
+    int64_t look = 0; /* at first without waiting */
+    while (look < deadline) {
+        if (worker_wait(l->worker, &s->task, look)) return OK;
+        if (c->interrupted) CHECK(c->interrupted(c->interrupt_context));
+        look = now_ns() + LOOK_NS < deadline ? now_ns() + LOOK_NS : deadline;
+    }
+    if (worker_wait(l->worker, &s->task, deadline)) return OK;
     return fail(ERR_TIMEOUT, "loader: epoch %d, step %d: no worker delivered the batch in time: %s",
                 l->epoch, l->wanted, c->of_program ? "give more workers" : "raise --timeout");
 }
@@ -176,6 +145,8 @@ static int make_slots(struct loader *l) {
     if (c->on_device) CHECK(epoch_rows_init(&l->rows, l->steps, most, c->alloc, c->context));
     while (l->slots < c->workers + LOADER_SPARE) {
         struct slot *s = &l->slot[l->slots++];
+        s->task = (struct task){.run = fill_slot, .context = s};
+        s->loader = l;
         s->batch.from = c->on_device;
         if (c->on_device) continue;
         if (!c->set->outline) s->index = malloc(most * sizeof *s->index);
@@ -190,24 +161,6 @@ static int make_slots(struct loader *l) {
         else
             s->batch.labels = (const int32_t *)s->answers;
     }
-    return OK;
-}
-
-static int start_workers(struct loader *l) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, NULL);
-    pthread_cond_init(&l->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    l->has_lock = 1;
-    int error = 0;
-    while (!error && l->threads < l->config.workers) {
-        error = thread_start(&l->thread[l->threads], worker, l);
-        if (!error) l->threads++;
-    }
-    if (error) return fail_system(error, "loader: worker %d cannot be started", l->threads);
     return OK;
 }
 
@@ -233,7 +186,8 @@ static int prepare(struct loader *l) {
     }
     if (!c->alloc) c->alloc = staging_alloc, c->release = staging_release;
     CHECK(make_slots(l));
-    return start_workers(l);
+    CHECK(worker_new(&l->worker, c->workers));
+    return worker_start(l->worker, c->workers, "loader: a worker cannot be started");
 }
 
 int loader_init(struct loader **out, const struct loader_config *config) {
@@ -279,22 +233,18 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
     if (first_step < 0 || first_step > l->steps)
         return fail(ERR_USAGE, "loader: step %d: an epoch has %d", first_step, l->steps);
     int64_t deadline = deadline_of(l);
-    int code = OK;
-    pthread_mutex_lock(&l->lock);
-    /* From here on no slot is claimed, and those that are FILLING will soon be READY. */
-    l->claim = l->wanted = l->steps;
-    while (l->filling && !code)
-        code = wait_done(l, deadline);
-    if (!code) {
-        for (int i = 0; i < l->slots; i++)
-            if (l->slot[i].state == READY) l->slot[i].state = FREE;
-        draw_order(l, epoch);
-        l->epoch = epoch;
-        l->claim = l->wanted = first_step;
-        pthread_cond_broadcast(&l->work);
+    l->claim = l->wanted = l->steps; /* until the order is drawn */
+    for (int i = 0; i < l->slots; i++) {
+        struct slot *s = &l->slot[i];
+        if (s->state != GIVEN) continue;
+        if (!worker_take_back(l->worker, &s->task)) CHECK(wait_for(l, s, deadline));
+        s->state = FREE;
     }
-    pthread_mutex_unlock(&l->lock);
-    return code;
+    draw_order(l, epoch);
+    l->epoch = epoch;
+    l->claim = l->wanted = first_step;
+    give_steps(l);
+    return OK;
 }
 
 int loader_order(const struct loader *l, const int32_t **order, int *room) {
@@ -303,86 +253,44 @@ int loader_order(const struct loader *l, const int32_t **order, int *room) {
     return l->rows.first ? l->rows.first[l->steps] : 0;
 }
 
-/* The slot of the wanted step, FILLING or READY; NULL while no worker has claimed it. The caller
- * holds the lock. */
+/* The slot of the wanted step; NULL: all slots are held, or there is no such step. */
 static struct slot *wanted_slot(struct loader *l) {
-    for (int i = 0; i < l->slots; i++) {
-        struct slot *s = &l->slot[i];
-        if ((s->state == FILLING || s->state == READY) && s->batch.step == l->wanted) return s;
-    }
+    for (int i = 0; i < l->slots; i++)
+        if (l->slot[i].state == GIVEN && l->slot[i].batch.step == l->wanted) return &l->slot[i];
     return NULL;
 }
 
-static int all_held(const struct loader *l) {
-    for (int i = 0; i < l->slots; i++)
-        if (l->slot[i].state != HELD) return 0;
-    return 1;
-}
-
-/* Hands out the wanted step. Without workers the consumer fills the slot itself. The caller holds
- * the lock. */
-static int take_wanted(struct loader *l, struct batch **out) {
-    int64_t deadline = deadline_of(l);
-    struct slot *s;
-    if (all_held(l))
-        return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
-    if (l->config.workers == 0 && !wanted_slot(l)) {
-        s = claim_slot(l);
-        fill_slot(l, s);
-        l->filling--;
-        s->state = READY;
-    }
-    while (!(s = wanted_slot(l)) || s->state != READY)
-        CHECK(wait_done(l, deadline));
-    if (s->code) return fail(s->code, "%s", s->error);
+int loader_next(struct loader *l, struct batch **out) {
+    *out = NULL;
+    if (l->wanted == l->steps) return OK;
+    struct slot *s = wanted_slot(l);
+    if (!s) return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
+    CHECK(wait_for(l, s, deadline_of(l)));
+    CHECK(task_end(&s->task));
     s->state = HELD;
     l->wanted++;
     *out = &s->batch;
     return OK;
 }
 
-int loader_next(struct loader *l, struct batch **out) {
-    int code = OK;
-    *out = NULL;
-    pthread_mutex_lock(&l->lock);
-    if (l->wanted < l->steps) code = take_wanted(l, out);
-    pthread_mutex_unlock(&l->lock);
-    return code;
-}
-
 int loader_try(struct loader *l, struct batch **out) {
-    int code = OK;
+    const struct slot *s = wanted_slot(l);
     *out = NULL;
-    pthread_mutex_lock(&l->lock);
-    struct slot *s = l->wanted < l->steps ? wanted_slot(l) : NULL;
-    int ready = l->config.workers == 0 || (s && s->state == READY);
-    if (ready && l->wanted < l->steps) code = take_wanted(l, out);
-    pthread_mutex_unlock(&l->lock);
-    return code;
+    int ready = s && (!l->config.workers || worker_has_ended(l->worker, &s->task));
+    return ready ? loader_next(l, out) : OK;
 }
 
 void loader_release(struct loader *l, struct batch *batch) {
     if (!batch) return;
-    struct slot *s = (struct slot *)batch;
-    pthread_mutex_lock(&l->lock);
-    s->state = FREE;
-    pthread_cond_signal(&l->work);
-    pthread_mutex_unlock(&l->lock);
+    ((struct slot *)batch)->state = FREE;
+    give_steps(l);
 }
 
 void loader_free(struct loader *l) {
     if (!l) return;
-    if (l->has_lock) {
-        pthread_mutex_lock(&l->lock);
-        l->stop = 1;
-        pthread_cond_broadcast(&l->work);
-        pthread_mutex_unlock(&l->lock);
-        for (int i = 0; i < l->threads; i++)
-            pthread_join(l->thread[i], NULL);
-        pthread_cond_destroy(&l->work);
-        pthread_cond_destroy(&l->done);
-        pthread_mutex_destroy(&l->lock);
-    }
+    for (int i = 0; i < l->slots; i++)
+        if (l->slot[i].state == GIVEN) worker_take_back(l->worker, &l->slot[i].task);
+    worker_free(l->worker, WORKER_NEVER);
     for (int i = 0; i < l->slots; i++) {
         free(l->slot[i].index);
         free(l->slot[i].rows);

@@ -1,18 +1,8 @@
 /* Workers: one thread for each device, started once and used at every step.
  *
  * DataParallel runs the same function on every replica at the same time and then waits for all of
- * them. PyTorch starts new threads for each forward. Here the threads stay, each behind a slot that
- * holds one task at a time:
- *
- *     caller                                  worker i
- *     IDLE    writes task and context
- *             state = ORDERED, signal   ->    runs task(context, i)
- *                                             writes code and text
- *             waits for IDLE            <-    state = IDLE, signal
- *
- * The lock of a slot guards its state, task, code and text. So the worker sees what the caller
- * wrote before the order, and the caller sees what the worker wrote before it was idle again;
- * nothing else in DP needs a lock.
+ * them. PyTorch starts new threads for each forward. Here the threads stay: each is a worker of one
+ * thread (base/worker.h), and its lock is the only one in DP.
  *
  * Index 0 is the caller itself, the thread of device 0: a run on W devices starts W - 1 threads. */
 #ifndef DP_WORKER_H
@@ -40,12 +30,13 @@ int workers_init(struct workers **out, int count, double timeout_s);
 int workers_free(struct workers *workers);
 
 /* Runs task(context, i) for every i, index 0 in the caller, and waits for all, also when some fail.
- * Returns the lowest index that failed, or -1. *own_end_ns (may be NULL): when index 0 had finished
- * and began to wait for the others. */
+ * Returns the lowest index that failed, or -1. One that does not end in time has failed with
+ * ERR_TIMEOUT, and every later run then fails at once. *own_end_ns (may be NULL): when index 0
+ * had finished and began to wait for the others. */
 int workers_run(struct workers *workers, worker_task *task, void *context, int64_t *own_end_ns);
 
 /* What the last task of index i returned, and the text it left ("" after OK). Valid until the next
- * run. ERR_TIMEOUT: it did not end in time; every later run then fails at once. */
+ * run. */
 int workers_code(const struct workers *workers, int index);
 const char *workers_text(const struct workers *workers, int index);
 

@@ -3,19 +3,17 @@
  *     training    take: copy          take: join, copy        finish: join
  *     thread             write file             write file
  *
- * Between take and join the copy belongs to the thread. `done` is what the two share meanwhile. */
+ * Between take and join the copy belongs to the thread. */
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/program.h"
-#include "base/system_error.h"
-#include "base/thread.h"
+#include "base/worker.h"
 #include "data/safetensors.h"
 #include "train/bits.h"
 #include "train/resume.h"
@@ -42,11 +40,9 @@ struct checkpoint {
     int pairs;
     char step_text[16];
 
-    /* the thread */
-    pthread_t thread;
-    int running, done;
-    int code;
-    char error[ERROR_BYTES];
+    struct worker *worker;
+    struct task task; /* writes the file */
+    int running;      /* 1: the task was given, and nobody has looked at its end yet */
 
     /* how it went */
     int taken, failed;
@@ -113,22 +109,9 @@ static int allocate(struct checkpoint *c) {
     return OK;
 }
 
-int checkpoint_init(struct checkpoint **out, struct session *s) {
-    *out = NULL;
-    if (!*s->config->checkpoint || !session_leads(s)) return OK;
-    struct checkpoint *c = *out = calloc(1, sizeof *c);
-    if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
-    c->s = s;
-    c->replica = s->replicas[0];
-    CHECK(allocate(c));
-    list_items(c);
-    describe(c);
-    return OK;
-}
-
-/* ---- the thread ---- */
-
-static int write_file(struct checkpoint *c) {
+/* In the worker's thread. */
+static int write_file(void *argument) {
+    struct checkpoint *c = argument;
     struct atomic_file file = {0};
     const struct replica *r = c->replica;
     const struct model_state state = {.values = c->value,
@@ -149,42 +132,44 @@ static int write_file(struct checkpoint *c) {
     return code;
 }
 
-static void *writer(void *argument) {
-    struct checkpoint *c = argument;
-    c->code = write_file(c);
-    if (c->code) snprintf(c->error, sizeof c->error, "%s", error_message());
-    __atomic_store_n(&c->done, 1, __ATOMIC_RELEASE);
-    return NULL;
+int checkpoint_init(struct checkpoint **out, struct session *s) {
+    *out = NULL;
+    if (!*s->config->checkpoint || !session_leads(s)) return OK;
+    struct checkpoint *c = *out = calloc(1, sizeof *c);
+    if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
+    c->s = s;
+    c->replica = s->replicas[0];
+    c->task = (struct task){.run = write_file, .context = c};
+    CHECK(worker_new(&c->worker, 1));
+    CHECK(allocate(c));
+    list_items(c);
+    describe(c);
+    return OK;
 }
 
-/* Where no thread can be started the caller writes the file itself. */
-static void start(struct checkpoint *c) {
-    c->done = 0;
-    c->running = !thread_start(&c->thread, writer, c);
-    if (!c->running) writer(c);
-}
+/* ---- how it went ---- */
 
 static void warn(struct checkpoint *c) {
     char kept[64] = "";
     if (c->good_step) snprintf(kept, sizeof kept, ", and that of step %d stays", c->good_step);
     if (!c->warned && !c->last)
         fprintf(stderr, "%s: warning: checkpoint of step %d: %s: training goes on%s\n",
-                program_name(), c->step, c->error, kept);
+                program_name(), c->step, c->task.result.text, kept);
 }
 
 /* Waits for the checkpoint under way and looks at how it went. */
 static void join(struct checkpoint *c) {
-    if (c->running) pthread_join(c->thread, NULL);
-    if (c->taken && c->done) {
-        if (c->code) {
-            warn(c);
-            c->failed++;
-        } else {
-            c->good_step = c->step;
-        }
-        c->warned = c->code != OK;
+    if (!c->running) return;
+    worker_wait(c->worker, &c->task, WORKER_NEVER);
+    c->running = 0;
+    int code = task_end(&c->task);
+    if (code) {
+        warn(c);
+        c->failed++;
+    } else {
+        c->good_step = c->step;
     }
-    c->running = c->done = 0;
+    c->warned = code != OK;
 }
 
 /* ---- training ---- */
@@ -207,12 +192,14 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     c->last = last;
     c->taken++;
     snprintf(c->step_text, sizeof c->step_text, "%d", step);
-    start(c);
+    worker_start(c->worker, 1, "--checkpoint"); /* without a thread join writes the file */
+    worker_give(c->worker, &c->task);
+    c->running = 1;
     return OK;
 }
 
 void checkpoint_look(struct checkpoint *c) {
-    if (c && __atomic_load_n(&c->done, __ATOMIC_ACQUIRE)) join(c);
+    if (c && c->running && worker_has_ended(c->worker, &c->task)) join(c);
 }
 
 void checkpoint_finish(struct checkpoint *c, struct failures *unwritten) {
@@ -220,16 +207,16 @@ void checkpoint_finish(struct checkpoint *c, struct failures *unwritten) {
     join(c);
     if (!c->failed) return;
     if (c->warned) /* the last one failed */
-        failures_add(unwritten, fail(ERR_FAILED, "%s", c->error));
+        failures_add(unwritten, fail(ERR_FAILED, "%s", c->task.result.text));
     else
         failures_add(unwritten,
                      fail(ERR_FAILED, "%s: %d of %d checkpoints could not be written: %s",
-                          c->s->config->checkpoint, c->failed, c->taken, c->error));
+                          c->s->config->checkpoint, c->failed, c->taken, c->task.result.text));
 }
 
 void checkpoint_free(struct checkpoint *c) {
     if (!c) return;
-    if (c->running) pthread_join(c->thread, NULL);
+    worker_free(c->worker, WORKER_NEVER);
     free(c->values);
     free(c->state);
     free(c->value);

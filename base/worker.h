@@ -1,0 +1,79 @@
+/* A worker: threads that run tasks in the order in which they were given.
+ *
+ *     who gives and waits                       a thread of the worker
+ *     sets run and context
+ *     worker_give         the task is GIVEN     -> RUNNING   run(context)
+ *     worker_wait         until it has ENDED    <- ENDED     its code and its error's text are kept
+ *     task_end            fails with both
+ *
+ * A task lies in memory of whoever gives it, who touches it, and what it works on, again only when
+ * it has ended. One lock guards the queue and the states of the tasks. So the thread sees what was
+ * written before the task was given, and who has seen its end sees all that it wrote: what the two
+ * hand to each other in this way needs no lock of its own.
+ *
+ * A thread without a task sleeps without a deadline, since it waits for no result; a wait for a task
+ * has one. A worker that has no thread yet runs a task in whoever waits for it. Any thread may give
+ * tasks and wait; one thread starts and frees the worker. */
+#ifndef BASE_WORKER_H
+#define BASE_WORKER_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WORKER_NEVER INT64_MAX /* a deadline: the task ends by itself */
+
+enum task_state { TASK_IDLE, TASK_GIVEN, TASK_RUNNING, TASK_ENDED };
+
+/* A zeroed task with its first two fields set is ready to be given, and again when it has ended. */
+struct task {
+    int (*run)(void *context); /* returns a code of base/error.h and leaves its text */
+    void *context;
+    enum task_state state;  /* the worker's, as all that follows */
+    struct failures result; /* its code and text, once it has ended */
+    struct task *next;
+};
+
+struct worker;
+
+/* A worker that may have up to `most` threads, and has none. ERR_MEMORY: *out is NULL. */
+int worker_new(struct worker **out, int most);
+
+/* Starts threads until there are `threads`. An error is that of the system, for `what`; those that
+ * were started before it stay. */
+int worker_start(struct worker *worker, int threads, const char *what);
+int worker_threads(const struct worker *worker);
+
+/* Puts the task at the end of the queue. */
+void worker_give(struct worker *worker, struct task *task);
+
+/* Runs the task to its end: at once in the caller where nothing is before it, else behind the
+ * others. */
+void worker_run(struct worker *worker, struct task *task);
+
+/* Returns 1 once the task has ended; 0: it has not by `deadline`, ns of base/clock.h. */
+int worker_wait(struct worker *worker, struct task *task, int64_t deadline);
+int worker_has_ended(struct worker *worker, const struct task *task); /* without waiting */
+
+/* Takes a task out of the queue that no thread has begun: it is idle again. Returns 0 if one has. */
+int worker_take_back(struct worker *worker, struct task *task);
+
+/* Lets the threads run what was given, ends them and frees all. Returns 1. Returns 0 if one is still
+ * in a task at the deadline: it may use its context at any time, so that must stay, and so does the
+ * worker. NULL is fine: 1. */
+int worker_free(struct worker *worker, int64_t deadline);
+
+/* Runs the task here and now, by no worker. */
+void task_run(struct task *task);
+
+/* Of a task that has ended: its code; the text is the caller's error text then. */
+int task_end(const struct task *task);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
