@@ -3,7 +3,6 @@
  * of its epochs, its half of scratch. So it may run later, in another thread. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "allreduce/select.h"
 #include "base/error.h"
@@ -158,7 +157,7 @@ static int announce(struct work *work) {
 static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     *runner = g->collectives;
-    if (is_short(g, &work->call)) return begin_short(work);
+    if (work->brief || is_short(g, &work->call)) return begin_short(work);
     CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));
     CHECK(announce(work));
     work->base = g->base;
@@ -230,69 +229,45 @@ static int check(const struct group *g, const struct group_call *call) {
     return OK;
 }
 
-static int begin(struct group *g, const struct group_call *call, struct work **out, int wait) {
-    struct runner *runner = NULL;
-    struct work *work = calloc(1, sizeof *work);
-    if (!work) return fail(ERR_MEMORY, "process group: no host memory: free some");
+/* The work of a call that is waited for is the group's own, so that nothing is allocated. Set is
+ * what is not set by all of those who begin it: a short call has no time for more. */
+static struct work *new_work(struct group *g, const struct group_call *call, int waited) {
+    struct work *work = waited ? &g->here : malloc(sizeof *work);
+    if (!work) return NULL;
     work->group = g;
     work->call = *call;
+    work->full = work->last = NULL;
+    work->brief = NULL;
+    work->claims = NULL;
     work->source = call->receive ? call->peer : -1;
+    return work;
+}
+
+/* kept: of a short call that was made before, else NULL. */
+static int begin(struct group *g, const struct group_call *call, struct short_call *kept,
+                 struct work **out) {
+    struct runner *runner = NULL;
+    struct work *work = new_work(g, call, !out);
+    if (!work) return fail(ERR_MEMORY, "process group: no host memory: free some");
+    work->brief = kept;
     int code =
         call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_collective(work, &runner);
-    if (!code) code = run_on(runner, work, wait);
-    if (code) {
-        /* the peers make this call, and would wait for it */
-        if (code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
-        work->runner = NULL;
-        work_free(work);
-    } else {
-        *out = work;
-    }
-    return code;
-}
-
-/* Who runs the call, if that is a short collective or a message: NULL where it needs more. */
-static struct runner *runner_of(struct group *g, const struct group_call *call) {
-    struct runner *runner = NULL;
-    if (call->what != WINDOW_SEND) return is_short(g, call) ? g->collectives : NULL;
-    if (!call->receive) return g->sends[call->peer];
-    return find_lane(&runner, g, call->peer, call->tag) ? NULL : runner;
-}
-
-/* A call that is waited for, in its caller, by the one work that the group has for that: so there
- * is little to be set. kept: of a short call that was made before, else NULL. */
-static int run_by(struct runner *runner, struct group *g, const struct group_call *call,
-                  struct short_call *kept) {
-    struct work *work = &g->here;
-    work->group = g;
-    work->call = *call;
-    work->source = call->receive ? call->peer : -1;
-    work->full = work->last = NULL;
-    work->brief = kept;
-    int code = call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_short(work);
-    if (!code) code = run_at_once(runner, work);
+    if (!code) code = run_on(runner, work, !out);
+    /* the peers make this call, and would wait for it */
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());
-    release_plans(work);
+    if (code || !out)
+        release_work(work);
+    else
+        *out = work;
     return code;
 }
 
 int group_run(struct group *g, const struct group_call *call, struct work **out) {
-    struct work *work = NULL;
     if (out) *out = NULL;
     if (!is_entered(g)) return in_use(g, window_name(call->what));
     struct short_call *kept = kept_short(g, call);
     int code = kept ? OK : check(g, call); /* one that is kept was checked when it was made */
-    struct runner *runner = NULL;
-    if (!out && !code) runner = kept ? g->collectives : runner_of(g, call);
-    if (runner && runner->threaded) runner = NULL;
-    if (runner)
-        code = run_by(runner, g, call, kept);
-    else if (!code)
-        code = begin(g, call, &work, !out);
+    if (!code) code = begin(g, call, kept, out);
     leave_group(g);
-    if (!code && out) *out = work;
-    if (code || out || runner) return code;
-    code = work_wait(work);
-    work_free(work);
     return code;
 }

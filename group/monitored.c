@@ -71,11 +71,7 @@ static int report(struct group *g, uint64_t epoch, double timeout_s) {
 static int meet(struct group *g, double timeout_s, int all) {
     struct comm_call told = {
         .collective = "MONITORED_BARRIER", .bucket = -1, .step = -1, .what = NULL};
-    struct runner *runner = g->collectives;
-    pthread_mutex_lock(&runner->lock); /* collectives under way come first */
-    while (runner->first || runner->now)
-        pthread_cond_wait(&runner->changed, &runner->lock);
-    pthread_mutex_unlock(&runner->lock);
+    wait_for_runner(g->collectives); /* collectives under way come first */
     CHECK(announcer_announce(&g->announcer, &told));
     uint64_t epoch = ++g->base;
     return g->rank == 0 ? wait_for_all(g, epoch, timeout_s, all) : report(g, epoch, timeout_s);

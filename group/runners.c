@@ -1,16 +1,13 @@
 /* Who runs a call. A call that the caller waits for runs in the caller, which costs nothing, unless
  * calls of the same runner are still under way before it. A call that it does not wait for runs in
- * the runner's thread, which starts with the first such call.
+ * the thread of the runner's worker (base/worker.h), which starts with the first such call.
  *
  * There is a runner for the collectives, one for the messages to each rank and one for those from
  * each. So two ranks may begin to send each other long messages, and neither waits for the other to
  * receive first. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "base/system_error.h"
-#include "base/thread.h"
 #include "group/state.h"
 
 /* Two ranks that answer each other must not fall asleep in turns: a wake-up takes some 10 us, in
@@ -46,7 +43,7 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .peer = g->ranks[peer],
         .number = work->number,
         .timeout_s = g->timeout_s,
-        .spin_ns = runner->in_caller ? CALLER_SPIN_NS : 0,
+        .spin_ns = work->waited ? CALLER_SPIN_NS : 0,
         .message = work->call.what == WINDOW_SEND,
         .look = work->brief ? look_at_peers : NULL,
         .context = runner};
@@ -95,8 +92,6 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     runner->slots.all.half = g->memory.slot_stride / sizeof(float);
     for (int r = 0; r < g->n; r++)
         runner->slots.all.scratch[r] = g->memory.slots[r];
-    pthread_mutex_init(&runner->lock, NULL);
-    pthread_cond_init(&runner->changed, NULL);
     return OK;
 }
 
@@ -106,125 +101,78 @@ static int run(struct runner *runner, struct work *work) {
     return work->claims ? run_uneven(runner, work) : run_parts(runner, work);
 }
 
-/* Runs one work; the lock is held before and after, not meanwhile. */
-static void run_now(struct runner *runner, struct work *work, int in_caller) {
-    runner->now = work;
-    runner->in_caller = in_caller;
-    pthread_mutex_unlock(&runner->lock);
-    int code = run(runner, work);
-    pthread_mutex_lock(&runner->lock);
-    work->code = code;
-    if (code) work->text = strdup(error_message());
-    work->ended = 1;
-    runner->now = NULL;
-    pthread_cond_broadcast(&runner->changed);
+static int run_work(void *argument) {
+    struct work *work = argument;
+    work->runner->now = work;
+    return run(work->runner, work);
 }
 
-static void *runner_main(void *argument) {
-    struct runner *runner = argument;
-    pthread_mutex_lock(&runner->lock);
-    for (;;) {
-        while (!runner->first && !runner->stop)
-            pthread_cond_wait(&runner->changed, &runner->lock);
-        if (!runner->first) break;
-        struct work *work = runner->first;
-        runner->first = work->next;
-        run_now(runner, work, 0);
-    }
-    pthread_mutex_unlock(&runner->lock);
-    return NULL;
-}
-
-static int start_thread(struct runner *runner) {
-    struct group *g = runner->group;
-    if (runner->kind == RUNS_RECEIVES && !g->lane_threads) g->lane_threads = 1;
-    int error = thread_start(&runner->thread, runner_main, runner);
-    if (error) return fail_system(error, "process group: a thread for calls under way");
-    runner->threaded = 1;
-    return OK;
-}
-
-static int queue(struct runner *runner, struct work *work) {
-    if (!runner->threaded) CHECK(start_thread(runner));
-    work->next = NULL;
-    if (runner->first)
-        runner->last_queued->next = work;
-    else
-        runner->first = work;
-    runner->last_queued = work;
-    pthread_cond_broadcast(&runner->changed);
-    return OK;
+/* Only the thread that makes calls of the group gives a runner its worker, so no lock is needed. */
+static int start_worker(struct runner *runner) {
+    if (runner->worker) return OK;
+    CHECK(worker_new(&runner->worker, 1));
+    if (runner->kind == RUNS_RECEIVES && !runner->group->lane_threads)
+        runner->group->lane_threads = 1;
+    int code = worker_start(runner->worker, 1, "process group: a thread for calls under way");
+    if (!code) return OK;
+    worker_free(runner->worker, WORKER_NEVER);
+    runner->worker = NULL;
+    return code;
 }
 
 int run_on(struct runner *runner, struct work *work, int wait) {
-    int code = OK;
+    if (!wait) CHECK(start_worker(runner));
     work->runner = runner;
-    pthread_mutex_lock(&runner->lock);
-    if (wait && !runner->first && !runner->now)
-        run_now(runner, work, 1);
-    else
-        code = queue(runner, work);
-    while (wait && !code && !work->ended)
-        pthread_cond_wait(&runner->changed, &runner->lock);
-    pthread_mutex_unlock(&runner->lock);
-    return code;
+    work->waited = wait;
+    work->task.run = run_work;
+    work->task.context = work;
+    if (!runner->worker) return run_work(work);
+    if (!wait) return worker_give(runner->worker, &work->task), OK;
+    worker_run(runner->worker, &work->task);
+    return task_end(&work->task);
 }
 
-/* Only the thread that makes calls of the group gives a runner its thread, so no lock is needed. */
-int run_at_once(struct runner *runner, struct work *work) {
-    work->runner = runner;
-    runner->now = work;
-    runner->in_caller = 1;
-    int code = run(runner, work);
-    runner->now = NULL;
-    return code;
+static int nothing(void *context) {
+    (void)context;
+    return OK;
+}
+
+void wait_for_runner(struct runner *runner) {
+    struct task last = {.run = nothing};
+    if (runner->worker) worker_run(runner->worker, &last);
 }
 
 void runner_close(struct runner *runner) {
     if (!runner) return;
-    pthread_mutex_lock(&runner->lock);
-    runner->stop = 1;
-    pthread_cond_broadcast(&runner->changed);
-    pthread_mutex_unlock(&runner->lock);
-    if (runner->threaded) pthread_join(runner->thread, NULL);
-    pthread_cond_destroy(&runner->changed);
-    pthread_mutex_destroy(&runner->lock);
+    worker_free(runner->worker, WORKER_NEVER);
     free(runner);
 }
 
 /* ---- works ---- */
 
 int work_wait(struct work *work) {
-    struct runner *runner = work->runner;
-    pthread_mutex_lock(&runner->lock);
-    while (!work->ended)
-        pthread_cond_wait(&runner->changed, &runner->lock);
-    pthread_mutex_unlock(&runner->lock);
-    return work->code ? fail(work->code, "%s", work->text ? work->text : "no host memory") : OK;
+    worker_wait(work->runner->worker, &work->task, WORKER_NEVER);
+    return task_end(&work->task);
 }
 
 int work_done(struct work *work) {
-    pthread_mutex_lock(&work->runner->lock);
-    int ended = work->ended;
-    pthread_mutex_unlock(&work->runner->lock);
-    return ended;
+    return worker_has_ended(work->runner->worker, &work->task);
 }
 
 int work_source(const struct work *work) {
     return work->source;
 }
 
-void release_plans(struct work *work) {
+void release_work(struct work *work) {
     if (work->full) work->full->users--;
     if (work->last) work->last->users--;
     release_short(work->brief);
+    free(work->claims);
+    if (work != &work->group->here) free(work);
 }
 
 void work_free(struct work *work) {
     if (!work) return;
-    if (work->runner) work_wait(work);
-    release_plans(work);
-    free(work->claims);
-    free(work->text);
-    free(work);
+    work_wait(work);
+    release_work(work);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "allreduce/host/executor.h"
+#include "base/worker.h"
 #include "comm/announce.h"
 #include "comm/comm.h"
 #include "group/group.h"
@@ -116,10 +117,10 @@ struct work {
     struct tally tally;       /* of a short call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
-    struct runner *runner; /* whose lock guards what follows; NULL: never begun */
-    int ended, code, source;
-    char *text; /* of the error; owned */
-    struct work *next;
+    struct runner *runner;
+    int waited; /* 1: the thread that made the call waits for its end */
+    int source;
+    struct task task;
 };
 
 enum runner_kind { RUNS_COLLECTIVES, RUNS_SENDS, RUNS_RECEIVES };
@@ -132,23 +133,16 @@ struct runner {
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* what is run */
-    int in_caller;             /* 1: in the thread that made the call, and waits for its end */
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
     struct executor_call part; /* what is executed; what does not change is set once */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
-    int threaded, stop;
-    struct work *first, *last_queued;
+    struct worker *worker;     /* of one thread; NULL: all calls so far were waited for */
 };
 
-/* Runs `work` on the runner: at once in the caller where the runner is idle and `wait` is 1, else
- * on the runner's thread. wait 1: returns at the end. */
+/* wait 1: runs the work to its end, in the caller where the runner is idle, and returns its code.
+ * wait 0: the runner's thread will run it. */
 int run_on(struct runner *runner, struct work *work, int wait);
-/* The same for a call that is waited for and of which nobody else knows, on a runner that has no
- * thread: returns its code. */
-int run_at_once(struct runner *runner, struct work *work);
-void release_plans(struct work *work); /* that it uses */
+void wait_for_runner(struct runner *runner); /* until all works so far have ended */
+void release_work(struct work *work);        /* which has ended, or was never begun */
 int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 
@@ -184,7 +178,7 @@ struct group {
     struct stashed *stash;          /* oldest first */
     struct mail_lane *lanes;
     struct runner *collectives, *sends[MAX_DEVICES];
-    struct work here; /* a call that is waited for, run by its caller: run_here in calls.c */
+    struct work here; /* of a call that is waited for */
     int used;         /* 1: a thread is inside; atomic */
 };
 
