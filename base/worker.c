@@ -122,10 +122,6 @@ int worker_start(struct worker *w, int threads, const char *what) {
     return error ? fail_system(error, "%s", what) : OK;
 }
 
-int worker_threads(const struct worker *w) {
-    return w->threads;
-}
-
 /* ---- what others call ---- */
 
 void worker_give(struct worker *w, struct task *task) {

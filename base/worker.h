@@ -11,9 +11,9 @@
  * written before the task was given, and who has seen its end sees all that it wrote: what the two
  * hand to each other in this way needs no lock of its own.
  *
- * A thread without a task sleeps without a deadline, since it waits for no result; a wait for a task
- * has one. A worker that has no thread yet runs a task in whoever waits for it. Any thread may give
- * tasks and wait; one thread starts and frees the worker. */
+ * A thread without a task sleeps without a deadline, since it waits for no result; a wait for a
+ * task has one. A worker that has no thread yet runs a task in whoever waits for it. Any thread may
+ * give tasks and wait; one thread starts and frees the worker. */
 #ifndef BASE_WORKER_H
 #define BASE_WORKER_H
 
@@ -46,7 +46,6 @@ int worker_new(struct worker **out, int most);
 /* Starts threads until there are `threads`. An error is that of the system, for `what`; those that
  * were started before it stay. */
 int worker_start(struct worker *worker, int threads, const char *what);
-int worker_threads(const struct worker *worker);
 
 /* Puts the task at the end of the queue. */
 void worker_give(struct worker *worker, struct task *task);
@@ -59,12 +58,12 @@ void worker_run(struct worker *worker, struct task *task);
 int worker_wait(struct worker *worker, struct task *task, int64_t deadline);
 int worker_has_ended(struct worker *worker, const struct task *task); /* without waiting */
 
-/* Takes a task out of the queue that no thread has begun: it is idle again. Returns 0 if one has. */
+/* Takes out of the queue a task that no thread has begun: it is idle again. 0: one has. */
 int worker_take_back(struct worker *worker, struct task *task);
 
-/* Lets the threads run what was given, ends them and frees all. Returns 1. Returns 0 if one is still
- * in a task at the deadline: it may use its context at any time, so that must stay, and so does the
- * worker. NULL is fine: 1. */
+/* Lets the threads run what was given, ends them and frees all. Returns 1. Returns 0 if one is
+ * still in a task at the deadline: it may use its context at any time, so that must stay, and so
+ * does the worker. NULL is fine: 1. */
 int worker_free(struct worker *worker, int64_t deadline);
 
 /* Runs the task here and now, by no worker. */
