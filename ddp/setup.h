@@ -11,8 +11,7 @@ extern "C" {
 #endif
 
 /* Checks that all ranks have the same number of parameters, with the shapes of rank 0. ERR_FAILED
- * with PyTorch's words: another number fails on every rank, another shape on the rank that has it.
- * */
+ * with PyTorch's words: another number fails on every rank, another shape on the one with it. */
 int ddp_check_shapes(struct comm *comm, const struct param_set *params);
 
 /* The values of every rank become rank 0's, to the bit. Waits for it. Shapes must agree. The bytes

@@ -15,8 +15,7 @@ struct dp {
     struct replica replica[MAX_DEVICES];
     struct device_group group;
     struct workers *workers;
-    /* Ranges of the parameter arena, at most 10 MiB each, that replicate and reduce move at once.
-     * */
+    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
     struct param_range *groups;
     int group_count;
     struct reduce_plan reduce;

@@ -14,13 +14,13 @@
  * or, since nothing lies between backward and the optimizer of a single device, the last part of
  * it in one piece: replica_step(r, &batch.segments).
  *
- * A step may have several passes (step->add_grads, step->more_passes): each but the update is then
- * done for every pass, with a batch of its own, and gradients accumulate.
- *
- * and the strategies differ in what they put between these calls: DDP an allreduce of the gradients
- * beside backward; DP, on device 0, scatter and replicate before forward, gather before the loss,
- * scatter of dL/dy before backward and a reduce behind it, while its other devices run forward and
+ * The strategies differ in what they put between these calls. DDP puts an allreduce of gradients
+ * beside backward. DP, on device 0, puts scatter and replicate before forward, gather before the
+ * loss, scatter of dL/dy before backward and a reduce behind it; its other devices run forward and
  * backward alone. models/recorded.h says what enter and leave are for.
+ *
+ * A step may have several passes (step->add_grads, step->more_passes). All but the update is then
+ * done once a pass, with a batch of its own, and gradients accumulate.
  *
  * Everything is enqueued on the device's compute stream, and each function sets the stream's phase
  * for the spans. One thread uses a replica. Functions return a code of base/error.h. */

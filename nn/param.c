@@ -1,5 +1,4 @@
-/* The two arenas of a model's parameters. param.h says why they run in reverse registration order.
- * */
+/* The two arenas of a model's parameters: param.h says why they run in reverse registration. */
 #include "nn/param.h"
 
 #include <stdlib.h>

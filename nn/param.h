@@ -7,8 +7,7 @@
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
- * Offsets and counts are in elements (float32). The arenas are charged to MEM_PARAMS and MEM_GRADS.
- * */
+ * Offsets and counts are in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS. */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
 

@@ -33,8 +33,7 @@ void tape_set_cause(struct tape *t, enum mem_cause cause) {
 
 void tape_free(struct tape *t) {
     if (!t) return;
-    /* what is enqueued may still use the arena; an error of it has been returned by an earlier call
-     * */
+    /* What is enqueued may still use the arena. An earlier call has returned its error. */
     stream_sync(t->stream);
     step_arena_free(&t->arena);
     for (int i = 0; i < t->var_capacity; i++)

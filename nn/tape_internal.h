@@ -1,6 +1,5 @@
-/* The inside of a tape, shared by tape.c (nodes and the backward walk) and by the files that hold
- * the ops: layers.c, loss.c and weight_grads.c. A new op is written against this file and tape.h
- * alone. */
+/* The inside of a tape, shared by tape.c (nodes and the backward walk) and by the files of ops
+ * (layers.c, loss.c, batch_norm.c and others). A new op is written against this file and tape.h. */
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 

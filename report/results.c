@@ -31,8 +31,7 @@ const struct results_run *results_find(const struct results *r, const char *name
     return NULL;
 }
 
-/* A pipe has no size, so the text grows as it comes. *text is the caller's, also after a failure.
- * */
+/* A pipe has no size, so the text grows as it comes. *text is the caller's even after a failure. */
 static int read_all(const char *path, char **text, size_t *bytes) {
     FILE *file = fopen(path, "r");
     size_t capacity = 0, n = 0;

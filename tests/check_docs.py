@@ -14,9 +14,10 @@ command of bash, and the lines below it, up to the next such line, are its outpu
 
 All commands of a page run one after another in one empty folder, with the build folder on PATH. In
 a block `console exact` the output must be equal. Otherwise numbers, their units and runs of spaces
-may differ, since times do; words and the number of lines must be equal. A command whose output on
-the page has a line `duet: ...` must fail, and every other one must end with 0. A block `console
-shown` is not run: it needs what a machine may lack.
+may differ, since times do; words, bytes and the number of lines must be equal. A command whose
+output on the page has a line `duet: ...` must fail, and every other one must end with 0. A block
+`console shown` is not run: it needs what a machine may lack. In a block `console short` a run takes
+one epoch.
 
 A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
 more) or in backticks with a flag, is run once as well and must end with 0. It gets one step and few
@@ -36,7 +37,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FASHION = "/usr/share/datasets/fashion-mnist"
 SECONDS = 300  # the longest command is a short training run
 NUMBER = re.compile(
-    r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(B|KiB|MiB|GiB|ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+    r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+BYTES = re.compile(r"([-+]?\d[\d.]*) ?(B|bytes|KiB|MiB|GiB)\b")
 
 
 # Commands that are not run, or must not end with 0: why.
@@ -46,8 +48,9 @@ FAILS = {"duet train --mode ddp --devices 3 --model branches --steps 5": "as its
 
 
 def shape(line):
-    """The line without what may differ from run to run."""
-    return " ".join(NUMBER.sub("#", line).split())
+    """The line without what may differ from run to run, and the bytes that it names."""
+    counts = [" ".join(found) for found in BYTES.findall(line)]
+    return " ".join(NUMBER.sub("#", BYTES.sub("#", line)).split()), counts
 
 
 def blocks(lines):
@@ -118,7 +121,8 @@ def check_page(page, build, write):
                 out += lines[start:end]
                 continue
             for command, want in commands(lines[start:end]):
-                status, got = run(command, folder, build)
+                short = " --epochs 1" if "short" in words else ""
+                status, got = run(command + short, folder, build)
                 got = [line.rstrip() for line in got] if got != [""] else []
                 wrong = compare("exact" in words, want, got)
                 fails = any(line.startswith("duet: ") for line in want)

@@ -10,8 +10,7 @@
  * devices. 0: why_not[0 .. bytes) becomes the reason; it becomes "" otherwise. */
 int bits_promised(const struct run_config *config, char *why_not, size_t bytes);
 
-/* The same of two runs that were promised to equal one device each: are they equal to each other?
- * */
+/* The same of two runs, each promised to equal one device: are they equal to each other? */
 int bits_promised_between(const struct run_record *a, const struct run_record *b, char *why_not,
                           size_t bytes);
 

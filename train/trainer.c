@@ -9,8 +9,7 @@
  *         all devices evaluate the test set
  *
  * When the logs are read depends on the number of steps alone, so that all ranks do it together:
- * after steps 1, 2, 4, ... of an epoch, to see early that it works, and whenever the rows are full.
- * */
+ * after steps 1, 2, 4, ... of an epoch, to see early that it works, and when the rows are full. */
 #include "train/trainer.h"
 
 #include <stdio.h>
