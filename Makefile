@@ -1,4 +1,4 @@
-# make            build/duet and build/libduet.a; no test package needed
+# make            build/duet, build/libduet.a and .so; no test package needed
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
 # make test       installs what is missing, builds, runs every test
 # make check      the same, but installs nothing
@@ -45,13 +45,22 @@ OPT_device/host/kernels := -O3
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(B)/bench/% $(B)/examples/%,$@),,$(COMMAND_FRAME))
+# One set of objects for libduet.a and libduet.so. Debian's compilers make position-independent
+# programs anyway, and without interposition a call inside the library stays direct and may be
+# inlined.
+PIC := -fPIC -fno-semantic-interposition
 COMPILE = $(CC) $(FLAGS) $(FRAME) $(or $(OPT_$(*D)),$(OPT)) $(CFLAGS)
 LINK    = $(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^)
 
-all: found $(B)/duet $(B)/libduet.a
+# Builds for tests have no shared library: programs link their objects.
+SHARED := $(if $(SAN)$(EMULATION),,$(B)/libduet.so)
+
+all: found $(B)/duet $(B)/libduet.a $(SHARED)
 
 include mk/sanitizers.mk mk/cuda.mk mk/emulation.mk mk/programs.mk mk/tests.mk mk/fuzz.mk \
         mk/setup.mk
+
+$(LIB_OBJ): COMPILE += $(PIC)
 
 found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
@@ -64,7 +73,7 @@ found:
 ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS) $(if $(HAVE_NCURSES),ncurses)
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(ALL_FLAGS)' > $@.new
+	@echo '$(ALL_FLAGS) $(PIC)' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 $(B)/%.o: %.c $(B)/flags
@@ -88,6 +97,13 @@ $(B)/libduet.a: $(LIB_OBJ)
 	$(Q)$(LD) -r $^ -o $(B)/libduet-all.o
 	$(Q)objcopy --wildcard --keep-global-symbol='duet_*' $(B)/libduet-all.o $(B)/libduet.o
 	$(Q)$(AR) rcs $@ $(B)/libduet.o
+
+# The same names for programs that load it: dlopen, ctypes.
+SONAME := libduet.so.$(firstword $(subst ., ,$(VERSION)))
+$(B)/libduet.so: $(LIB_OBJ) mk/libduet.map
+	$(Q)$(CC) $(FLAGS) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-Bsymbolic \
+	    -Wl,--version-script=mk/libduet.map $(LIB_OBJ) $(LIBS) -o $@
+	@ln -sf libduet.so $(B)/$(SONAME)
 
 $(B)/duet: $(B)/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@

@@ -28,6 +28,18 @@ int duet_group_init(duet_group **out, double timeout_s) {
     return group_open((struct group **)out, timeout_s);
 }
 
+int duet_group_join(duet_group **out, const char *name, int rank, int world_size,
+                    double timeout_s) {
+    CHECK_OUT(out);
+    if (!name || !*name) return fail(ERR_USAGE, "process group: no name was given");
+    if (world_size < 1 || world_size > DUET_MAX_DEVICES || rank < 0 || rank >= world_size)
+        return fail(ERR_USAGE, "process group: rank %d of %d: give 0 to %d of 1 to %d", rank,
+                    world_size, world_size - 1, DUET_MAX_DEVICES);
+    if (!(timeout_s >= 0 && timeout_s <= 1e9))
+        return fail(ERR_USAGE, "process group: timeout %g: give seconds, or 0 for 300", timeout_s);
+    return group_join((struct group **)out, name, rank, world_size, timeout_s);
+}
+
 int duet_group_new(duet_group **out, duet_group *world, const int *ranks, int n, double timeout_s) {
     CHECK_OUT(out);
     if (!world || !ranks)

@@ -75,6 +75,31 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
     return code;
 }
 
+int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
+                          const int *shape, void *host) {
+    CHECK_OUT(out);
+    if (!device || !host)
+        return fail(ERR_USAGE, "tensor from host: no %s was given", device ? "memory" : "device");
+    if ((unsigned)type >= TYPES)
+        return fail(ERR_USAGE, "tensor from host: type %d: there are 0 to %d", (int)type,
+                    TYPES - 1);
+    CHECK(api_check_shape("tensor from host", rank, shape));
+    if (device_config(device_of(device))->kind != DEVICE_HOST)
+        return fail(ERR_USAGE,
+                    "tensor from host: %s has memory of its own: copy with duet_tensor_create",
+                    device_name(device_of(device)));
+    if ((uintptr_t)host % dtype_bytes(dtypes[type]))
+        return fail(ERR_USAGE, "tensor from host: %p is not aligned to elements of %zu bytes", host,
+                    dtype_bytes(dtypes[type]));
+    struct duet_tensor *tensor = calloc(1, sizeof *tensor);
+    if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
+    tensor->device = device_of(device);
+    tensor->t = tensor_plain(host, dtypes[type], rank, shape);
+    tensor->view = 1; /* of memory that no tensor owns */
+    *out = tensor;
+    return OK;
+}
+
 /* Ends a view. The memory goes if its tensor was freed before, and this was the last view. */
 static void free_view(duet_tensor *view) {
     duet_tensor *base = view->base;

@@ -71,13 +71,19 @@ static int were_closed(void) {
 }
 
 /* Finds the job's board and the way to whoever serves the rendezvous. */
-static int find_job(struct comm *comm, int meet) {
+static int find_job(struct comm *comm, const struct comm_options *options) {
     struct place place;
+    int meet = options && options->meet;
+    if (options && options->name) {
+        comm->world = options->world;
+        comm->rank = options->rank;
+        return meet_ranks(comm, options->name);
+    }
     int alone = meet && (!getenv("DUET_SHARED_FD") || were_closed());
     CHECK(read_place(&place, meet ? BY_RUN : BY_TRAIN));
     comm->world = place.world;
     comm->rank = place.rank;
-    return alone ? meet_ranks(comm) : take_descriptors(comm);
+    return alone ? meet_ranks(comm, NULL) : take_descriptors(comm);
 }
 
 static int enough_cores(int ranks) {
@@ -119,7 +125,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
         comm->watch.pidfds[r] = -1;
 
     int code = OK;
-    CHECK_GOTO(find_job(comm, options && options->meet), code, out);
+    CHECK_GOTO(find_job(comm, options), code, out);
     comm->announcer = (struct announcer){
         .comm = comm, .shown = comm->board->announced, .n = comm->world, .me = comm->rank};
     comm->spin = enough_cores(comm->world);

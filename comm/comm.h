@@ -41,6 +41,11 @@ struct comm_options {
      * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/meet.h); behind a program under `duet run` that
      * has closed the inherited descriptors, too. */
     int meet;
+    /* Not NULL: whatever the environment says, this is rank `rank` of `world`, and the ranks find
+     * each other by this name, which no other job of the machine has. A process may join several
+     * jobs so. */
+    const char *name;
+    int rank, world;
 };
 
 /* Joins the job that this process was started for: reads RANK, WORLD_SIZE and the two inherited

@@ -6,10 +6,11 @@
 #include "comm/rank.h"
 
 /* Brings comm->board and comm->socket to life: rank 0 makes the board and waits until all ranks
- * have come, the others ask it for the board. comm has rank, world, timeout_ns. ERR_TIMEOUT names
+ * have come, the others ask it for the board. comm has rank, world, timeout_ns.
+ * name: of the job; NULL: what the environment says of it. ERR_TIMEOUT names
  * the ranks that did not come; ERR_USAGE: another job meets at the same place, or the ranks were
  * started for jobs of different sizes. */
-int meet_ranks(struct comm *comm);
+int meet_ranks(struct comm *comm, const char *name);
 
 /* Rank 0: delivers what the others still wait for, for a second or two at most, and ends the thread
  * that served them. NULL is fine. */

@@ -129,6 +129,14 @@ enum duet_type { DUET_F32, DUET_I32, DUET_F64, DUET_F16, DUET_BF16, DUET_I64, DU
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
                        const int *shape, const void *host);
 
+/* torch.from_numpy: a tensor whose elements are the caller's own memory, row-major, at `host`; no
+ * copy is made. The device is an emulated one, "cpu", whose memory is the host's; a GPU's and
+ * "cpu-late" are refused. The memory counts as none of the device's, must outlive the tensor and
+ * its views, and is aligned as its elements are. A collective on such a tensor reads and writes it
+ * where it lies. `shape` as in duet_tensor_create. */
+int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
+                          const int *shape, void *host);
+
 /* Waits for work that may still use the tensor, then frees it; its memory lives on while views of
  * its rows do. Does nothing to a tensor that belongs to a duet_params. */
 void duet_tensor_free(duet_tensor *tensor);

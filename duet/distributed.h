@@ -80,6 +80,13 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context);
  * fails; 0: 300. A process that duet_spawn started can do so once. */
 int duet_group_init(duet_group **out, double timeout_s);
 
+/* The same for ranks that another program has numbered: this process becomes rank `rank` of
+ * world_size, with those that give the same name at the same time. The name is one that no other
+ * job of the machine has. A process may be in several such jobs at once; its local rank is `rank`.
+ * A failure of one job leaves the others as they are. */
+int duet_group_join(duet_group **out, const char *name, int rank, int world_size,
+                    double timeout_s);
+
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
  * the order of the list. All ranks of `world` call it with the same arguments; on those that are
  * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */

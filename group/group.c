@@ -124,25 +124,21 @@ struct group_sizes group_sizes_default(void) {
     return sizes;
 }
 
-int group_open(struct group **out, double timeout_s) {
-    struct group_sizes sizes = group_sizes_default();
-    return group_open_sized(out, timeout_s, &sizes);
-}
-
-int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes) {
-    struct agreement all = {.timeout_s = timeout_s, .sizes = *sizes};
-    struct comm_options options = {.timeout_s = timeout_s, .meet = 1};
+/* All ranks of a job, which it joins. */
+static int open_job(struct group **out, const struct comm_options *options,
+                    const struct group_sizes *sizes) {
+    struct agreement all = {.timeout_s = options->timeout_s, .sizes = *sizes};
     struct membership *job = calloc(1, sizeof *job);
     struct place place;
     *out = NULL;
     if (!job) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    int code = comm_open(&job->comm, &options);
+    int code = comm_open(&job->comm, options);
     if (code) {
         free(job);
         return code;
     }
     job->local_rank = comm_rank(job->comm);
-    if (!read_place(&place, "")) job->local_rank = place.local_rank;
+    if (!options->name && !read_place(&place, "")) job->local_rank = place.local_rank;
     all.n = comm_world_size(job->comm);
     for (int r = 0; r < all.n; r++)
         all.ranks[r] = r;
@@ -151,6 +147,21 @@ int group_open_sized(struct group **out, double timeout_s, const struct group_si
     if (code) comm_abort(job->comm, code, error_message());
     release_job(job);
     return code;
+}
+
+int group_open(struct group **out, double timeout_s) {
+    struct group_sizes sizes = group_sizes_default();
+    return group_open_sized(out, timeout_s, &sizes);
+}
+
+int group_open_sized(struct group **out, double timeout_s, const struct group_sizes *sizes) {
+    return open_job(out, &(struct comm_options){.timeout_s = timeout_s, .meet = 1}, sizes);
+}
+
+int group_join(struct group **out, const char *name, int rank, int n, double timeout_s) {
+    struct comm_options options = {.timeout_s = timeout_s, .name = name, .rank = rank, .world = n};
+    struct group_sizes sizes = group_sizes_default();
+    return open_job(out, &options, &sizes);
 }
 
 static int check_ranks(const struct group *world, const int *ranks, int n) {

@@ -39,6 +39,9 @@ enum { ANY_SOURCE = -1 };
  * group. timeout_s: of every wait; 0: 300. Returns once all ranks have come. */
 int group_open(struct group **out, double timeout_s);
 
+/* The same for a job that the ranks find by its name (comm_options.name). */
+int group_join(struct group **out, const char *name, int rank, int n, double timeout_s);
+
 /* The same with other sizes of the memory that the ranks share, in bytes: multiples of 256, for
  * tests. All ranks give the same. */
 struct group_sizes {

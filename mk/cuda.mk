@@ -45,7 +45,7 @@ NEWER_CODE := $(subst $() ,,$(patsubst %,$(comma)sm_%,\
               $(filter-out 80,$(GPU_CODE))))
 GPU_WARNINGS := -Wall,-Wextra,-Wno-missing-field-initializers$(if $(WERROR),$(comma)-Werror)
 GPU_HOST_FLAGS := $(GPU_WARNINGS),-pthread,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
-NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS) \
+NVCC_FLAGS := -std=c++17 -O3 --fmad=false -lineinfo -I. -Xcompiler $(GPU_HOST_FLAGS),-fPIC \
               $(if $(filter 80,$(GPU_CODE)),-gencode arch=compute_80$(comma)code=sm_80) \
               -gencode 'arch=compute_90,code=[compute_90$(NEWER_CODE)]' \
               $(if $(WERROR),-Werror all-warnings)

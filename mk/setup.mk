@@ -22,9 +22,9 @@ STATIC_LIBS = $(if $(HAVE_NCURSES),$(shell echo 'int main(void) { return endwin(
                 $(CC) -static -include curses.h -x c - -lncursesw -ltinfo -o /dev/null \
                 2>/dev/null && echo -ltinfo))
 
-install: $(B)/duet $(B)/libduet.a
+install: $(B)/duet $(B)/libduet.a $(SHARED)
 	$(if $(EMULATION),$(error EMULATION=1: a build for tests: it is not installed))
 	PREFIX='$(PREFIX)' VERSION='$(VERSION)' LIBS='$(strip $(LIBS))' \
-    STATIC_LIBS='$(STATIC_LIBS)' \
+    STATIC_LIBS='$(STATIC_LIBS)' SONAME='$(SONAME)' \
 	    scripts/install.sh $(B) '$(DESTDIR)'
 .PHONY: demo test data install

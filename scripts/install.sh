@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
 # The work of `make install`:
-# PREFIX=... VERSION=... LIBS=... STATIC_LIBS=... scripts/install.sh BUILD_DIR [DESTDIR]
+# PREFIX=... VERSION=... LIBS=... STATIC_LIBS=... SONAME=... scripts/install.sh BUILD_DIR [DESTDIR]
 set -eu
 build=$1 root=${2:-}$PREFIX
 set -x
 install -D -m 755 "$build/duet" "$root/bin/duet"
 install -D -m 644 "$build/libduet.a" "$root/lib/libduet.a"
+if [[ -e $build/libduet.so ]]; then # a sanitizer build has none
+    install -D -m 755 "$build/libduet.so" "$root/lib/libduet.so.$VERSION"
+    ln -sf "libduet.so.$VERSION" "$root/lib/$SONAME"
+    ln -sf "$SONAME" "$root/lib/libduet.so"
+fi
 install -D -m 644 duet.h "$root/include/duet.h"
 for part in duet/*.h; do
     install -D -m 644 "$part" "$root/include/$part"
