@@ -84,8 +84,7 @@ int duet_group_init(duet_group **out, double timeout_s);
  * world_size, with those that give the same name at the same time. The name is one that no other
  * job of the machine has. A process may be in several such jobs at once; its local rank is `rank`.
  * A failure of one job leaves the others as they are. */
-int duet_group_join(duet_group **out, const char *name, int rank, int world_size,
-                    double timeout_s);
+int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
  * the order of the list. All ranks of `world` call it with the same arguments; on those that are
