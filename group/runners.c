@@ -7,6 +7,7 @@
  * receive first. */
 #include <stdlib.h>
 
+#include "allreduce/host/typed.h"
 #include "base/error.h"
 #include "group/state.h"
 
@@ -85,6 +86,7 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     runner->kind = kind;
     runner->part = (struct executor_call){.data = g->memory.window, .bucket = -1, .step = -1};
     if (kind == RUNS_SENDS) runner->ranks.taken = &runner->taken;
+    runner->ranks.move = typed_move;
     runner->ranks.wait = wait_for_plan;
     runner->ranks.wait_context = runner;
     runner->slots = runner->ranks;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/host/typed.h"
 #include "base/error.h"
 
 size_t host_flags_bytes(int n) {
@@ -116,17 +115,6 @@ static void move_floats(const struct plan_step *s, void *const *dests, int count
         move_reduce(dest, count, own, own_scale, sources[0], source_scale, s->length);
 }
 
-static void move_typed(struct arithmetic how, const struct plan_step *s, void *const *dest,
-                       int count, const void *const *sources, int n, const void *own,
-                       double source_scale, double own_scale) {
-    if (plan_op_sums(s->op))
-        typed_fold(how, dest, count, sources, n, source_scale, s->length);
-    else if (s->op == PLAN_COPY)
-        typed_copy(how.type, dest, count, sources[0], source_scale, s->length);
-    else
-        typed_reduce(how, dest, count, own, own_scale, sources[0], source_scale, s->length);
-}
-
 static void move(const struct host_ranks *ranks, const struct executor_call *call,
                  const struct plan_step *s) {
     int n = ranks->all.n, dests = 0, sums = plan_op_sums(s->op);
@@ -160,7 +148,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
     if (call->how.type == ELEMENT_F32 && call->how.op == ELEMENT_SUM)
         move_floats(s, dest, dests, source, n, own, (float)source_scale, (float)own_scale);
     else
-        move_typed(call->how, s, dest, dests, source, n, own, source_scale, own_scale);
+        ranks->move(call->how, s, dest, dests, source, n, own, source_scale, own_scale);
 }
 
 /* On a dry device: what the plan moves, without moving it or waiting for anybody. */

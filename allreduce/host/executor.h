@@ -30,6 +30,13 @@ struct host_ranks {
      * NULL: a look each time. */
     uint64_t *taken;
 
+    /* Moves elements of any type by any operation, which process groups have (group/typed.h): the
+     * step to `count` destinations, from one source or, of a sum, from the n of all ranks; `own` is
+     * this rank's own destination. NULL: all calls sum floats. */
+    void (*move)(struct arithmetic how, const struct plan_step *step, void *const *dest, int count,
+                 const void *const *sources, int n, const void *own, double source_scale,
+                 double own_scale);
+
     /* How to wait for a flag; NULL: comm_wait_flag. Tests set it, which run ranks as threads of
      * one process, without a comm. */
     int (*wait)(void *context, struct comm_flag *flag, uint64_t epoch,

@@ -125,8 +125,8 @@ static const struct {
     [ELEMENT_U8] = LOOPS(u8),
 };
 
-void typed_copy(enum element_type type, void *const *dest, int dests, const void *source,
-                double scale, size_t length) {
+static void copy(enum element_type type, void *const *dest, int dests, const void *source,
+                 double scale, size_t length) {
     if (scale != 1) {
         loops[type].scale_copy(dest, dests, source, scale, length);
         return;
@@ -135,12 +135,14 @@ void typed_copy(enum element_type type, void *const *dest, int dests, const void
         if (dest[d] != source) memcpy(dest[d], source, length * element_bytes(type));
 }
 
-void typed_reduce(struct arithmetic how, void *const *dest, int dests, const void *own,
-                  double own_scale, const void *source, double source_scale, size_t length) {
-    loops[how.type].reduce(how.op, dest, dests, own, own_scale, source, source_scale, length);
-}
-
-void typed_fold(struct arithmetic how, void *const *dest, int dests, const void *const *source,
-                int n, double scale, size_t length) {
-    loops[how.type].fold(how.op, dest, dests, source, n, scale, length);
+void typed_move(struct arithmetic how, const struct plan_step *s, void *const *dest, int count,
+                const void *const *sources, int n, const void *own, double source_scale,
+                double own_scale) {
+    if (plan_op_sums(s->op))
+        loops[how.type].fold(how.op, dest, count, sources, n, source_scale, s->length);
+    else if (s->op == PLAN_COPY)
+        copy(how.type, dest, count, sources[0], source_scale, s->length);
+    else
+        loops[how.type].reduce(how.op, dest, count, own, own_scale, sources[0], source_scale,
+                               s->length);
 }

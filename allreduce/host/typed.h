@@ -5,20 +5,18 @@
 #define ALLREDUCE_HOST_TYPED_H
 
 #include "allreduce/element.h"
+#include "allreduce/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* All arrays have `length` elements of how.type. A dest may be one of the sources; two ranges never
- * overlap in part. The fold combines the n sources (1 .. MAX_DEVICES), each * scale, in fold
- * order; a reduce is `own * own_scale` combined with `source * source_scale`. */
-void typed_copy(enum element_type type, void *const *dest, int dests, const void *source,
-                double scale, size_t length);
-void typed_reduce(struct arithmetic how, void *const *dest, int dests, const void *own,
-                  double own_scale, const void *source, double source_scale, size_t length);
-void typed_fold(struct arithmetic how, void *const *dest, int dests, const void *const *source,
-                int n, double scale, size_t length);
+/* host_ranks.move. All arrays have step->length elements of how.type. A dest may be one of the
+ * sources; two ranges never overlap in part. A sum combines the n sources (1 .. MAX_DEVICES), each
+ * * scale, in fold order; a reduce is `own * own_scale` combined with `source * source_scale`. */
+void typed_move(struct arithmetic how, const struct plan_step *step, void *const *dest, int count,
+                const void *const *sources, int n, const void *own, double source_scale,
+                double own_scale);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "allreduce/host/executor.h"
+#include "allreduce/host/typed.h"
 #include "allreduce/reference.h"
 #include "base/error.h"
 #include "tests/harness/harness.h"
@@ -55,7 +56,7 @@ static void try_step(struct arithmetic how, int op, int n, size_t length, double
     }
     plan.steps = &step;
     plan.step_count = 1;
-    struct host_ranks all = {.all = {.n = n, .rank = n / 2}};
+    struct host_ranks all = {.all = {.n = n, .rank = n / 2}, .move = typed_move};
     struct executor_call call = {
         .plan = &plan, .data = (float *const *)data, .scale = scale, .how = how};
     struct reference_memory memory = {.how = how, .data = reference, .scale = scale};
