@@ -142,7 +142,7 @@ enum plan_flag {
     PLAN_DOWN_B, /* tree B, to a child */
     PLAN_SENT,   /* send: this many pieces of all messages to you lie in your mailbox */
     PLAN_TAKEN,  /* send, back to the sender: this many pieces have a place */
-    PLAN_SHOWN,  /* short calls: my block lies in my slot (plans/slots.c) */
+    PLAN_SHOWN,  /* short calls: my block lies in my slot (group/plans/slots.c) */
     PLAN_LEFT,   /* short calls: I have left those that used this part of the slots before */
     PLAN_FLAG_KINDS
 };

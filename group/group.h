@@ -3,7 +3,7 @@
  *     group.h     what api/ calls
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
- *     calls.c     a call becomes plans (allreduce/windows.h) with their epochs
+ *     calls.c     a call becomes plans (group/plans/windows.h) with their epochs
  *     short.c     short calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
@@ -24,7 +24,7 @@
 #define GROUP_GROUP_H
 
 #include "allreduce/element.h"
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,7 +7,7 @@
  * receive first. */
 #include <stdlib.h>
 
-#include "allreduce/host/typed.h"
+#include "group/typed.h"
 #include "base/error.h"
 #include "group/state.h"
 

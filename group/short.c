@@ -1,4 +1,4 @@
-/* Short calls: those whose blocks fit a slot. allreduce/plans/slots.c says how they go. What is
+/* Short calls: those whose blocks fit a slot. group/plans/slots.c says how they go. What is
  * told to the peers, the plans and the signature are made once for each kind of call, so that a
  * call costs little more than its plan.
  *

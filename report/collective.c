@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "group/group.h"

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 
 enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/launch.h"
 #include "group/group.h"
-#include "tests/allreduce/expected.h"
+#include "tests/group/expected.h"
 #include "tests/harness/harness.h"
 
 /* What ranks tell the test, in memory that all of them share. */

@@ -35,11 +35,11 @@
  * There is no deadlock: order the steps of all ranks by piece, show before take. A show of piece j
  * awaits takes of piece j - 2 and a take of piece j shows of piece j, so each step awaits only
  * steps before it, and in each rank show j + 1 stands before take j. */
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 
 #include <string.h>
 
-#include "allreduce/plans/pattern.h"
+#include "group/plans/pattern.h"
 #include "base/error.h"
 
 enum { HALVES = 2, MOST_PIECES = 64 };

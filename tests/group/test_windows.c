@@ -1,13 +1,13 @@
 /* The plans of process groups, judged in one thread: every collective of every number of ranks and
  * every root, with counts around every boundary of windows and pieces, in every type. What they
  * must give is written down here a second time, without any plan. */
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 
 #include <math.h>
 
 #include "allreduce/reference.h"
 #include "base/error.h"
-#include "tests/allreduce/expected.h"
+#include "tests/group/expected.h"
 #include "tests/harness/harness.h"
 
 enum { WINDOW = 96 };

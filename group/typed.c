@@ -1,5 +1,5 @@
 /* Moves for elements of any type: the loops of typed.inc.h, once for each type. */
-#include "allreduce/host/typed.h"
+#include "group/typed.h"
 
 #include "base/fold.h"
 
@@ -36,7 +36,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES
 #define SCALE TIMES_FLOAT
 #define IS_NAN DIFFERS
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_f64
 #define T double
@@ -48,7 +48,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES
 #define SCALE TIMES
 #define IS_NAN DIFFERS
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_f16
 #define T uint16_t
@@ -60,7 +60,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES
 #define SCALE TIMES_FLOAT
 #define IS_NAN DIFFERS
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_bf16
 #define T uint16_t
@@ -72,7 +72,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES
 #define SCALE TIMES_FLOAT
 #define IS_NAN DIFFERS
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_i32
 #define T int32_t
@@ -84,7 +84,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES_32
 #define SCALE UNSCALED
 #define IS_NAN NEVER
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_i64
 #define T int64_t
@@ -96,7 +96,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES_64
 #define SCALE UNSCALED
 #define IS_NAN NEVER
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define SUFFIX(name) name##_u8
 #define T uint8_t
@@ -108,7 +108,7 @@ enum { BLOCK = 256 }; /* elements */
 #define MUL TIMES_8
 #define SCALE UNSCALED
 #define IS_NAN NEVER
-#include "allreduce/host/typed.inc.h"
+#include "group/typed.inc.h"
 
 #define LOOPS(name) \
     { scale_copy_##name, reduce_##name, fold_##name }

@@ -1,10 +1,10 @@
 /* The table of collectives of process groups, which both ways share: through windows (windows.c)
  * and, if they are short, through slots (slots.c). For the files of this folder alone. */
-#ifndef ALLREDUCE_PLANS_PATTERN_H
-#define ALLREDUCE_PLANS_PATTERN_H
+#ifndef GROUP_PLANS_PATTERN_H
+#define GROUP_PLANS_PATTERN_H
 
 #include "allreduce/plans/steps.h"
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 
 enum whom { NOBODY, ROOT, ALL_BUT_ROOT, EVERYBODY };
 struct pattern {

@@ -1,12 +1,12 @@
 /* What the collectives of process groups must give, written down without any plan: for the judge of
  * the plans (test_windows.c) and for ranks that are processes (tests/group/). */
-#ifndef TESTS_ALLREDUCE_EXPECTED_H
-#define TESTS_ALLREDUCE_EXPECTED_H
+#ifndef TESTS_GROUP_EXPECTED_H
+#define TESTS_GROUP_EXPECTED_H
 
 #include <string.h>
 
 #include "allreduce/element.h"
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 #include "base/fold.h"
 
 enum { WIDEST = 8 }; /* bytes of an element */

@@ -1,8 +1,8 @@
-/* The moves of host/executor.h for elements of any type and for any operation: as fast as plain
+/* The moves of allreduce/host/executor.h for elements of any type and for any operation: as fast as plain
  * loops are. Sums of floats have faster ones of their own (move.c). Element by element the same
  * bits as element_combine and element_scale give. */
-#ifndef ALLREDUCE_HOST_TYPED_H
-#define ALLREDUCE_HOST_TYPED_H
+#ifndef GROUP_TYPED_H
+#define GROUP_TYPED_H
 
 #include "allreduce/element.h"
 #include "allreduce/plan.h"

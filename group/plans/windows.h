@@ -27,8 +27,8 @@
  *
  * "Sum" stands for the call's operation, in fold order (base/fold.h) whatever the algorithm is, but
  * for ring and tree. */
-#ifndef ALLREDUCE_WINDOWS_H
-#define ALLREDUCE_WINDOWS_H
+#ifndef GROUP_PLANS_WINDOWS_H
+#define GROUP_PLANS_WINDOWS_H
 
 #include "allreduce/plan.h"
 

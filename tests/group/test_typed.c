@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "allreduce/host/executor.h"
-#include "allreduce/host/typed.h"
+#include "group/typed.h"
 #include "allreduce/reference.h"
 #include "base/error.h"
 #include "tests/harness/harness.h"

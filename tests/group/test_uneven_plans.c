@@ -2,7 +2,7 @@
  * pieces, over 1 to 8 ranks, judged in one thread. What must come out is written down without any
  * plan: element i of what one rank gives to one other. */
 #include "allreduce/reference.h"
-#include "allreduce/windows.h"
+#include "group/plans/windows.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "tests/harness/harness.h"

@@ -28,7 +28,7 @@
  *
  * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
  * was posted at the turn before. */
-#include "allreduce/plans/pattern.h"
+#include "group/plans/pattern.h"
 #include "base/error.h"
 
 /* An allreduce. */
