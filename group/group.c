@@ -98,7 +98,7 @@ static int open_group(struct group *g, const struct agreement *a) {
                                       .ranks = g->ranks,
                                       .numbered = 1};
     /* Every slot is free, and so is every place of every mailbox: `left` in plans/slots.c, `taken`
-     * in plans/windows.c. */
+     * in plans/mail.c. */
     for (int r = 0; r < g->n; r++)
         comm_post_flag(&g->memory.flags[g->rank][PLAN_LEFT * g->n + r], HALF_OF_SLOTS);
     for (int r = 0; r < g->n; r++)

@@ -1,5 +1,5 @@
 /* Messages from one rank to one other: what a rank sends. What is under way between two ranks is
- * counted in pieces by both of them, each for itself (group/plans/windows.c, SEND). The pieces
+ * counted in pieces by both of them, each for itself (group/plans/mail.c). The pieces
  * of a message that is sent are numbered when it is called. How messages come in: lane.c. */
 #include "base/error.h"
 #include "group/state.h"

@@ -1,5 +1,19 @@
-/* The table of collectives of process groups, which both ways share: through windows (windows.c)
- * and, if they are short, through slots (slots.c). For the files of this folder alone. */
+/* The pattern that the collectives of process groups have in common: some ranks SHOW blocks, some
+ * ranks TAKE them, by a copy or by a sum over all that are shown.
+ *
+ *     what              who shows     blocks    who takes         a taker gets
+ *     broadcast         root          1         all but root      root's block
+ *     scatter           root          n         all but root      its own block of root's
+ *     gather            all but root  1         root              a block of each
+ *     reduce            all           1         root              the sum
+ *     all_gather        all           1         all               a block of each
+ *     all_to_all        all           n         all               its own block of each
+ *     reduce_scatter    all           n         all               the sum of its own blocks
+ *
+ * What a rank has for itself it copies from INPUT to OUTPUT, unless it is a term of a sum. There
+ * are two ways for a block: through windows (windows.c) and, if it is short, through slots
+ * (slots.c). Each way has its own show; the other verbs are here. For the files of this folder
+ * alone. */
 #ifndef GROUP_PLANS_PATTERN_H
 #define GROUP_PLANS_PATTERN_H
 
@@ -8,7 +22,6 @@
 
 enum whom { NOBODY, ROOT, ALL_BUT_ROOT, EVERYBODY };
 struct pattern {
-    enum allreduce_algorithm what;
     enum whom shows, takes;
     int parts;  /* 1: INPUT has a block for each taker; else one block for all */
     int sums;   /* 1: a taker adds up; else it copies */
@@ -19,9 +32,41 @@ struct pattern {
 const struct pattern *pattern_of(enum allreduce_algorithm what); /* NULL: an allreduce */
 uint64_t ranks_of(enum whom whom, int n, int root);
 
+/* One rank's part. */
+struct flow {
+    struct plan *plan;
+    const struct window_request *q;
+    const struct pattern *pattern;
+    uint64_t showers, takers; /* without this rank */
+    int shows, takes;         /* this rank does */
+    size_t piece;             /* elements of a piece: blocks go piece by piece */
+};
+struct flow flow_of(struct plan *plan, const struct window_request *q, const struct pattern *p);
+
+/* Elements of a piece: a half of a window holds one piece of each block. */
+enum { HALVES = 2, MOST_PIECES = 64 };
+size_t piece_of(const struct window_request *q, const struct pattern *p);
+
+/* The block from one rank to one other, and the number of its pieces. */
+struct range block_of(const struct window_request *q, int from, int to);
+size_t pieces_of(const struct flow *f, int from, int to);
+
+/* Where the block for rank `to` begins in this rank's INPUT, and that from `from` in its OUTPUT;
+ * where piece j of block b lies in a window or slot. */
+size_t input_at(const struct window_request *q, const struct pattern *p, int to);
+size_t output_at(const struct window_request *q, const struct pattern *p, int from);
+size_t place_of(const struct flow *f, size_t j, int b);
+
+void keep_own(const struct flow *f, size_t j);
+void take_piece(const struct flow *f, size_t j); /* of all ranks that show */
+
 /* slots.c. pattern NULL: an allreduce. */
 int check_slots(const struct window_request *q, const struct pattern *pattern);
 void through_slots(struct plan *plan, const struct window_request *q,
                    const struct pattern *pattern);
+
+/* mail.c */
+int check_message(const struct window_request *q);
+void send_message(struct plan *plan, const struct window_request *q);
 
 #endif

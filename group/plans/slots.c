@@ -11,7 +11,7 @@
  * A rank that shows copies its INPUT to its slot and posts `shown`; a rank that takes awaits that
  * and copies, or adds up, what lies in the slots. Its own term of a sum it finds in its INPUT, at
  * the same offset as in its slot. Nobody waits at the end: the root of a broadcast goes on at once.
- * The table of windows.c says who shows and who takes. An allreduce is oneshot: all show, and all
+ * The pattern (pattern.h) says who shows and who takes. An allreduce is oneshot: all show, and all
  * add up in fold order. At a barrier all show nothing and await all.
  *
  * Flags                              written by   read by      meaning
@@ -28,12 +28,11 @@
  *
  * There is no deadlock: a show awaits nothing, a take the shows of the same call, and a turn what
  * was posted at the turn before. */
-#include "group/plans/pattern.h"
 #include "base/error.h"
+#include "group/plans/pattern.h"
 
 /* An allreduce. */
-static const struct pattern sum_to_all = {
-    .what = ALLREDUCE_ONESHOT, .shows = EVERYBODY, .takes = EVERYBODY, .sums = 1};
+static const struct pattern sum_to_all = {.shows = EVERYBODY, .takes = EVERYBODY, .sums = 1};
 
 /* Elements that a rank shows. */
 static size_t shown(const struct window_request *q, const struct pattern *p) {
@@ -58,57 +57,19 @@ static void take_turn(struct plan *plan, const struct window_request *q, uint64_
     add_step(plan, step);
 }
 
-static void show(struct plan *plan, const struct window_request *q, const struct pattern *p,
-                 uint64_t takers) {
-    struct plan_step copy = copy_from(q->rank, (struct range){0, shown(q, p)}, rank_bit(q->rank));
+/* All that a rank shows lies in one slot, and one flag tells all takers. */
+static void show(const struct flow *f) {
+    int me = f->q->rank;
+    struct plan_step copy = copy_from(me, (struct range){0, shown(f->q, f->pattern)}, rank_bit(me));
     copy.source_buffer = PLAN_INPUT;
     to_scratch(&copy, 0);
-    post(&copy, takers, PLAN_SHOWN, 1);
-    add_step(plan, copy);
-}
-
-/* What this rank has for itself. */
-static void keep_own(struct plan *plan, const struct window_request *q, const struct pattern *p) {
-    size_t me = (size_t)q->rank;
-    struct plan_step own = copy_from(
-        q->rank, (struct range){p->parts ? me * q->count : 0, q->count}, rank_bit(q->rank));
-    own.source_buffer = PLAN_INPUT;
-    own.dest_buffer = PLAN_OUTPUT;
-    own.dest_offset = p->stacks ? me * q->count : 0;
-    add_step(plan, own);
-}
-
-static void take_sum(struct plan *plan, const struct window_request *q, const struct pattern *p,
-                     uint64_t showers) {
-    struct plan_step sum = sum_all((struct range){0, q->count}, rank_bit(q->rank));
-    from_scratch(&sum, p->parts ? (size_t)q->rank * q->count : 0);
-    sum.op = PLAN_SUM_OWN;
-    sum.dest_buffer = PLAN_OUTPUT;
-    sum.scale = PLAN_SCALE_SOURCE;
-    if (showers) await(&sum, showers, PLAN_SHOWN, 1);
-    add_step(plan, sum);
-}
-
-/* Each rank begins with its neighbour, not all with rank 0. */
-static void take_copies(struct plan *plan, const struct window_request *q, const struct pattern *p,
-                        uint64_t showers) {
-    for (int k = 1; k < q->n; k++) {
-        int from = (q->rank + k) % q->n;
-        if (!(showers >> from & 1)) continue;
-        struct plan_step copy = copy_from(from, (struct range){0, q->count}, rank_bit(q->rank));
-        from_scratch(&copy, p->parts ? (size_t)q->rank * q->count : 0);
-        copy.dest_buffer = PLAN_OUTPUT;
-        copy.dest_offset = p->stacks ? (size_t)from * q->count : 0;
-        await(&copy, rank_bit(from), PLAN_SHOWN, 1);
-        add_step(plan, copy);
-    }
+    post(&copy, f->takers, PLAN_SHOWN, 1);
+    add_step(f->plan, copy);
 }
 
 void through_slots(struct plan *plan, const struct window_request *q, const struct pattern *p) {
-    if (!p) p = &sum_to_all;
-    uint64_t me = rank_bit(q->rank), others = rank_others(q->n, q->rank),
-             showers = ranks_of(p->shows, q->n, q->root),
-             takers = ranks_of(p->takes, q->n, q->root);
+    struct flow f = flow_of(plan, q, p ? p : &sum_to_all);
+    uint64_t others = rank_others(q->n, q->rank);
     plan->data = 0;
     plan->scratch = q->window;
     plan->credits = q->slots;
@@ -119,14 +80,7 @@ void through_slots(struct plan *plan, const struct window_request *q, const stru
         add_await(plan, others, PLAN_SHOWN, 1);
     }
     if (!q->count || q->what == WINDOW_BARRIER) return;
-    int shows = (showers & me) != 0, takes = (takers & me) != 0;
-    /* of a scatter the root has its own block without taking it, of a gather it shows none */
-    int keeps = !p->sums && (p->parts ? shows : p->stacks && takes);
-    if (shows && takers & ~me) show(plan, q, p, takers & ~me);
-    if (keeps) keep_own(plan, q, p);
-    if (!takes) return;
-    if (p->sums)
-        take_sum(plan, q, p, showers & ~me);
-    else
-        take_copies(plan, q, p, showers & ~me);
+    if (f.shows && f.takers) show(&f);
+    keep_own(&f, 0);
+    take_piece(&f, 0);
 }

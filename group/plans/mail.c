@@ -1,0 +1,53 @@
+/* A message from one rank to one other: see windows.h. What was sent and not taken yet lies in the
+ * sender's memory, so a send may be over before its receive begins. */
+#include "base/error.h"
+#include "group/plans/pattern.h"
+
+int check_message(const struct window_request *q) {
+    const char *name = window_name(q->what);
+    if (q->n < 2)
+        return fail(ERR_USAGE, "%s: of %d rank: two different ranks are needed: give 2 or more",
+                    name, q->n);
+    if (q->peer < 0 || q->peer >= q->n || q->peer == q->root)
+        return fail(ERR_USAGE, "%s: from rank %d to rank %d of %d: give two different ranks", name,
+                    q->root, q->peer, q->n);
+    return OK;
+}
+
+/* A message goes through the sender's mailbox for that receiver, MAIL_PIECES places used in turn by
+ * all messages of the two. Pieces are numbered over all messages, so flags count on from one to
+ * the next: the base of a call's epochs is `first`.
+ *
+ * Flags                        written by     read by        meaning
+ *   sent,  epoch k             the sender     the receiver   piece k lies in its place
+ *   taken, epoch k + MAIL_...  the receiver   the sender     piece k is taken: its place is free
+ *
+ * `taken` begins at MAIL_PIECES, since every place is free at first. An executor may keep `sent` of
+ * a piece with the piece itself: for that a place begins with `head` elements. */
+void send_message(struct plan *plan, const struct window_request *q) {
+    size_t stride = q->window / MAIL_PIECES, piece = stride - q->head;
+    size_t box = (size_t)q->peer * q->window;
+    struct range whole = {0, q->count};
+    size_t pieces = q->count ? range_pieces(whole, piece) : 1;
+    plan->epochs = (uint32_t)pieces;
+    plan->credits = MAIL_PIECES;
+    plan->scratch = (size_t)q->n * q->window;
+    if (q->rank != q->root && q->rank != q->peer) return;
+    for (size_t j = 0; j < pieces; j++) {
+        struct range part = range_piece(whole, piece, j);
+        size_t place = box + (q->first + j) % MAIL_PIECES * stride + q->head;
+        struct plan_step step = copy_from(q->root, part, rank_bit(q->rank));
+        if (q->rank == q->root) {
+            step.source_buffer = PLAN_INPUT;
+            to_scratch(&step, place);
+            await(&step, rank_bit(q->peer), PLAN_TAKEN, j + 1);
+            post(&step, rank_bit(q->peer), PLAN_SENT, j + 1);
+        } else {
+            from_scratch(&step, place);
+            step.dest_buffer = PLAN_OUTPUT;
+            await(&step, rank_bit(q->root), PLAN_SENT, j + 1);
+            post(&step, rank_bit(q->root), PLAN_TAKEN, j + 1 + MAIL_PIECES);
+        }
+        add_step(plan, step);
+    }
+}
