@@ -1,6 +1,6 @@
-/* The moves of allreduce/host/executor.h for elements of any type and for any operation: as fast as plain
- * loops are. Sums of floats have faster ones of their own (move.c). Element by element the same
- * bits as element_combine and element_scale give. */
+/* The moves of allreduce/host/executor.h for elements of any type and for any operation: as fast as
+ * plain loops are. Sums of floats have faster ones of their own (allreduce/host/move.c). Element by
+ * element the same bits as element_combine and element_scale give. */
 #ifndef GROUP_TYPED_H
 #define GROUP_TYPED_H
 
