@@ -16,8 +16,8 @@ All commands of a page run one after another in one empty folder, with the build
 a block `console exact` the output must be equal. Otherwise numbers, their units and runs of spaces
 may differ, since times do; words, bytes and the number of lines must be equal. A command whose
 output on the page has a line `duet: ...` must fail, and every other one must end with 0. A block
-`console shown` is not run: it needs what a machine may lack. In a block `console short` a run takes
-one epoch.
+`console shown` is not run: it needs what a machine may lack. In a block `console short` the demo
+takes one epoch. A line `...` stands for lines that the page leaves out.
 
 A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
 more) or in backticks with a flag, is run once as well and must end with 0. It gets one step and few
@@ -92,11 +92,34 @@ def run(command, folder, build):
 def compare(exact, want, got):
     """The first difference of two outputs in words, or None."""
     same = (lambda a, b: a == b) if exact else (lambda a, b: shape(a) == shape(b))
+    if "..." in want:
+        return compare_parts(same, want, got)
     for i in range(max(len(want), len(got))):
         a = want[i] if i < len(want) else "(no line)"
         b = got[i] if i < len(got) else "(no line)"
         if not same(a, b):
             return f"line {i + 1} of its output is\n        {b}\n    and the page has\n        {a}"
+    return None
+
+
+def compare_parts(same, want, got):
+    """As compare, where a line `...` of the page stands for any lines, each time for the fewest."""
+    at, free, parts = 0, False, [[]]
+    for line in want:
+        if line == "...":
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    for number, part in enumerate(parts):
+        ends = range(at, len(got) - len(part) + 1) if free else [at]
+        if number + 1 == len(parts) and part:  # the last part ends the output
+            ends = [len(got) - len(part)] if len(got) - len(part) >= at else []
+        for start in ends:
+            if all(same(a, b) for a, b in zip(part, got[start:])) and start + len(part) <= len(got):
+                break
+        else:
+            return f"its output has nowhere\n        {part[0]}\n    and the lines below it"
+        at, free = start + len(part), True
     return None
 
 
@@ -121,14 +144,14 @@ def check_page(page, build, write):
                 out += lines[start:end]
                 continue
             for command, want in commands(lines[start:end]):
-                short = " --epochs 1" if "short" in words else ""
-                status, got = run(command + short, folder, build)
+                short = "duet demo --epochs 1" if "short" in words else "duet demo"
+                status, got = run(command.replace("duet demo", short), folder, build)
                 got = [line.rstrip() for line in got] if got != [""] else []
                 wrong = compare("exact" in words, want, got)
                 fails = any(line.startswith("duet: ") for line in want)
                 if fails != (status != 0):
                     wrong = f"its status is {status}" + (f"; {wrong}" if wrong else "")
-                out += ["$ " + command] + got
+                out += ["$ " + command] + (want if "..." in want else got)
                 good, bad = good + (not wrong), bad + bool(wrong)
                 if wrong:
                     print(f"{name}:{start}: $ {command}\n    {wrong}")
@@ -144,8 +167,8 @@ def mentions(text):
     for line in text.split("\n"):
         if line.startswith("```"):
             fenced = not fenced
-        elif not fenced and line.startswith("    duet "):
-            yield re.split(r"\s{2,}| \| ", line.strip())[0]
+        elif not fenced and line.startswith(("    duet ", "    build/duet ")):
+            yield re.split(r"\s{2,}| \| ", line.strip())[0].removeprefix("build/")
         elif not fenced and not line.startswith("    "):
             prose.append(line)
     for found in re.finditer(r"`(duet [^`]*--[^`]*)`", "\n".join(prose)):
