@@ -28,11 +28,20 @@ static int wrong(enum op op, const struct operand *operand, const struct tensor 
                 op_shape_text(t, shape), what);
 }
 
+int operand_may_be_n16(const struct operand *operand) {
+    return operand->name && strchr(operand->type, 'n') != NULL;
+}
+
+int op_is_plain(enum op op, const struct op_args *args) {
+    return (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) &&
+           activation_is_plain(args->p.activation.kind);
+}
+
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {
     if (t->layout == LAYOUT_PLAIN)
         return t->groups == 0 ? OK : wrong(op, o, t, "a plain tensor has no groups");
     int least = (t->dims[0] + GROUP - 1) / GROUP;
-    if (t->layout != LAYOUT_N16 || !strchr(o->type, 'n'))
+    if (t->layout != LAYOUT_N16 || !operand_may_be_n16(o))
         return wrong(op, o, t, "must be in plain layout");
     if (t->groups < least || t->groups > t->dims[0])
         return wrong(op, o, t, "the number of N16 groups does not fit the samples");
@@ -77,8 +86,8 @@ static int overlap(const struct tensor *a, const struct tensor *b) {
 }
 
 /* In place means exactly the same memory as out[0], not a part of it. */
-static int may_be_in_place(const struct operand *input) {
-    return strchr(input->type, '=') != NULL;
+int operand_may_be_in_place(const struct operand *input) {
+    return input->name && strchr(input->type, '=') != NULL;
 }
 
 static int check_overlaps(enum op op, const struct op_args *a) {
@@ -86,7 +95,7 @@ static int check_overlaps(enum op op, const struct op_args *a) {
     for (int o = 0; o < 2; o++) {
         for (int i = 0; i < 3; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
-            if (o == 0 && a->out[0].data == a->in[i].data && may_be_in_place(&s->in[i])) continue;
+            if (o == 0 && a->out[0].data == a->in[i].data && operand_may_be_in_place(&s->in[i])) continue;
             return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
                         s->in[i].name, s->out[o].name);
         }

@@ -33,6 +33,11 @@ struct op_row {
 };
 extern const struct op_row op_table[OP_COUNT];
 
+/* 1: an operand of this kind may lie in N16, unless the op is plain with these arguments. */
+int operand_may_be_n16(const struct operand *operand);
+int operand_may_be_in_place(const struct operand *input); /* in the memory of out[0] */
+int op_is_plain(enum op op, const struct op_args *args);
+
 /* Writes "(256, 1, 28, 28)" into text and returns it. */
 const char *op_shape_text(const struct tensor *t, char text[64]);
 

@@ -1,40 +1,41 @@
 /* Cases of the operations without products: elementwise, dropout, softmax and losses, logs,
- * batches. Among the random values are special ones: 0 and -0, infinities, NaN, denormal numbers,
+ * batches; and which file has the cases of an op. Among the random values are special ones: 0 and -0, infinities, NaN, denormal numbers,
  * and ties. */
 #include <math.h>
 
 #include "base/error.h"
-#include "doctor/ops.h"
+#include "doctor/cases.h"
 #include "nn/optimizer.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ---- element by element ---- */
 
-static int activations(struct op_testbed *bed, enum op op) {
-    static const int shapes[][2] = {{1, 1}, {17, 401}};
+static int activations(struct op_cases *c, enum op op) {
+    static const int shapes[][2] = {{1, 1}, {17, 401}, {0, 7}, {16, 9}};
     for (int i = 0; i < COUNT(shapes) * ACTIVATION_COUNT; i++) {
         const int *s = shapes[i / ACTIVATION_COUNT];
-        struct op_args a = {.in = {trial_random(bed, 2, s[0], s[1], 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_F32, 2, s[0], s[1], 1, 1)}};
+        struct op_args a = {.in = {case_random(c, 2, s[0], s[1], 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 2, s[0], s[1], 1, 1)}};
         a.p.activation =
             (struct activation_args){(enum activation)(i % ACTIVATION_COUNT), .3f, .7f};
-        if (op == OP_ACTIVATION_BACKWARD) a.in[1] = trial_random(bed, 2, s[0], s[1], 1, 1);
+        if (op == OP_ACTIVATION_BACKWARD) a.in[1] = case_random(c, 2, s[0], s[1], 1, 1);
         put_special_values(&a.in[0]);
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-static int elementwise(struct op_testbed *bed, enum op op) {
-    static const int shapes[][2] = {{1, 1}, {3, 1}, {1, 127}, {5, 128}, {17, 401}, {64, 1021}};
+static int elementwise(struct op_cases *c, enum op op) {
+    static const int shapes[][2] = {{1, 1}, {3, 1}, {1, 127}, {5, 128}, {17, 401}, {64, 1021},
+                                    {0, 3}, {1, 2}, {1, 31},  {15, 1},  {16, 7},   {33, 5}};
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1];
         struct step_block step = {
-            .seed = bed->d->config.seed, .step = 7, .learning_rate = .37f, .first_update = i % 2};
-        struct tensor x = trial_random(bed, 2, n, k, 1, 1), dy = trial_random(bed, 2, n, k, 1, 1);
-        struct op_args a = {.out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+            .seed = c->seed, .step = 0x100000007, .learning_rate = .37f, .first_update = i % 2};
+        struct tensor x = case_random(c, 2, n, k, 1, 1), dy = case_random(c, 2, n, k, 1, 1);
+        struct op_args a = {.out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
         struct optimizer_config update;
         put_special_values(&x);
         if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
@@ -52,8 +53,8 @@ static int elementwise(struct op_testbed *bed, enum op op) {
             a.step = &step;
             a.p.sgd =
                 (struct sgd_args){i % 3 ? .9f : 0, i % 2 ? .013f : 0, i == 2 ? .3 : 0, i == 4};
-            a.out[0] = trial_random(bed, 2, n, k, 1, 1);
-            if (i % 3) a.out[1] = trial_random(bed, 2, n, k, 1, 1);
+            a.out[0] = case_random(c, 2, n, k, 1, 1);
+            if (i % 3) a.out[1] = case_random(c, 2, n, k, 1, 1);
             break;
         case OP_ADADELTA:
         case OP_ADAM:
@@ -64,8 +65,8 @@ static int elementwise(struct op_testbed *bed, enum op op) {
             optimizer_op(&update, &a);
             optimizer_schedule(&step, &update, .37, 2 * i);
             a.step = &step;
-            a.out[0] = trial_random(bed, 2, n, k, 1, 1);
-            a.out[1] = trial_random(bed, 2, n * k, 2, 1, 1);
+            a.out[0] = case_random(c, 2, n, k, 1, 1);
+            a.out[1] = case_random(c, 2, n * k, 2, 1, 1);
             /* out[1] holds the means: two per parameter, of which Adam's first is of gradients and
              * the others are of squares, hence not negative. */
             for (size_t e = 0; a.out[1].data && e < tensor_count(&a.out[1]); e++)
@@ -79,206 +80,215 @@ static int elementwise(struct op_testbed *bed, enum op op) {
             break;
         default: break;
         }
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* Numbers of samples around multiples of 16, the size of a group. */
-static int layout(struct op_testbed *bed, enum op op) {
+static int layout(struct op_cases *c, enum op op) {
     static const int shapes[][4] = {
         {1, 1, 1, 1}, {15, 3, 5, 4}, {16, 2, 3, 3}, {17, 5, 1, 7}, {50, 4, 9, 9}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
-                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[2], s[3])}};
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3])},
+                            .out = {case_tensor(c, DTYPE_F32, 4, s[0], s[1], s[2], s[3])}};
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* Planes of every size that a quad of elements can cut. */
-static int planes(struct op_testbed *bed, enum op op) {
+static int planes(struct op_cases *c, enum op op) {
     static const int shapes[][4] = {{1, 1, 1, 1},  {17, 5, 1, 1}, {33, 3, 1, 2},
                                     {16, 7, 3, 1}, {5, 12, 5, 5}, {40, 2, 8, 8}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct step_block step = {.seed = bed->d->config.seed, .step = 7};
-        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3])},
-                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[0], s[1], s[2], s[3])},
+        struct step_block step = {.seed = c->seed, .step = 0x100000007};
+        struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3])},
+                            .out = {case_tensor(c, DTYPE_F32, 4, s[0], s[1], s[2], s[3])},
                             .step = &step,
                             .p.dropout = {.2f * (float)i, i, 3 * i}};
         put_special_values(&a.in[0]);
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* ---- row by row ---- */
 
-static struct tensor labels_of(struct op_testbed *bed, int rows, int classes) {
-    struct tensor labels = trial_tensor(bed, DTYPE_I32, 1, rows, 1, 1, 1);
+static struct tensor labels_of(struct op_cases *c, int rows, int classes) {
+    struct tensor labels = case_tensor(c, DTYPE_I32, 1, rows, 1, 1, 1);
     for (int i = 0; labels.data && i < rows; i++)
-        ((int32_t *)labels.data)[i] = (int32_t)(rng_u32(&bed->rng) % (uint32_t)classes);
+        ((int32_t *)labels.data)[i] = i % 13 == 12 ? -1
+                                      : i % 13 == 6
+                                          ? classes
+                                          : (int32_t)(rng_u32(&c->rng) % (uint32_t)classes);
     return labels;
 }
 
-/* Scores in [-1, 1), in whole numbers from -4 to 4 (so that there are ties), and in [-60, 60). */
-static struct tensor scores_of(struct op_testbed *bed, int rows, int classes) {
-    struct tensor x = trial_random(bed, 2, rows, classes, 1, 1);
+/* Scores in [-1, 1), in whole numbers from -4 to 4 (so that there are ties), and in [-60, 60); NaN
+ * and infinities where "the first of the largest" looks first and last. */
+static struct tensor scores_of(struct op_cases *c, int rows, int classes) {
+    struct tensor x = case_random(c, 2, rows, classes, 1, 1);
     for (int i = 0; x.data && i < rows; i++)
         for (int j = 0; j < classes; j++) {
             float *score = tensor_f32(&x) + (size_t)i * (size_t)classes + j;
             *score = i % 3 == 0 ? *score : i % 3 == 1 ? roundf(*score * 4) : *score * 60;
+            if (i % 11 == 3 && j == 0) *score = NAN;
+            if (i % 11 == 5 && j == classes - 1) *score = NAN;
+            if (i % 11 == 7 && j == i % classes) *score = INFINITY;
+            if (i % 11 == 9 && j == i % classes) *score = -INFINITY;
         }
     return x;
 }
 
-static int rows(struct op_testbed *bed, enum op op) {
-    static const int shapes[][2] = {{1, 1}, {41, 10}, {5, 31}, {7, 33}, {3, 1000}, {256, 10}};
+static int rows(struct op_cases *c, enum op op) {
+    static const int shapes[][2] = {{1, 1},    {41, 10},  {5, 31}, {7, 33},
+                                    {3, 1000}, {256, 10}, {0, 3},  {30, 2}};
     int loss = op >= OP_NLL_FORWARD, mse = op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD,
         forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD;
     for (int i = 0; i < COUNT(shapes); i++) {
         int n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
         struct step_block step = {.weight = 1.0f / 96};
-        struct op_args a = {.in = {scores_of(bed, n, k)},
-                            .out = {trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1)}};
+        struct op_args a = {.in = {scores_of(c, n, k)},
+                            .out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
         if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) {
-            struct tensor y = trial_tensor(bed, DTYPE_F32, 2, n, k, 1, 1);
+            struct tensor y = case_tensor(c, DTYPE_F32, 2, n, k, 1, 1);
             if (a.in[0].data && y.data) /* the first input is the output of forward */
                 host_reference_kernels[op - OP_SOFTMAX_BACKWARD + OP_SOFTMAX_FORWARD](
                     &(struct op_args){.in = {a.in[0]}, .out = {y}});
             a.in[0] = y;
-            a.in[1] = trial_random(bed, 2, n, k, 1, 1);
+            a.in[1] = case_random(c, 2, n, k, 1, 1);
         }
         if (loss) {
-            a.in[1] = mse ? trial_random(bed, 2, n, k, 1, 1) : labels_of(bed, n, k);
+            a.in[1] = mse ? case_random(c, 2, n, k, 1, 1) : labels_of(c, n, k);
             a.step = &step;
             a.p.loss = (struct loss_args){.reduction = reduction};
             if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
-            if (!forward && reduction == REDUCE_NONE) a.in[2] = trial_random(bed, 1, n, 1, 1, 1);
+            if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);
         }
         if (forward) {
-            a.out[0] = trial_tensor(bed, DTYPE_F64, 1, n, 1, 1, 1);
-            a.out[1] = trial_tensor(bed, DTYPE_I32, 1, n, 1, 1, 1);
+            a.out[0] = case_tensor(c, DTYPE_F64, 1, n, 1, 1, 1);
+            a.out[1] = case_tensor(c, DTYPE_I32, 1, n, 1, 1, 1);
         }
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* ---- logs: one cell is written, all others keep their value ---- */
 
-static int loss_sum(struct op_testbed *bed) {
+static int loss_sum(struct op_cases *c) {
     static const int samples[] = {0, 1, 2, 255, 257, 1000};
     for (int i = 0; i < COUNT(samples); i++) {
         struct step_block step = {.slot = 2};
-        struct op_args a = {.in = {trial_tensor(bed, DTYPE_F64, 1, samples[i], 1, 1, 1),
-                                   trial_tensor(bed, DTYPE_I32, 1, samples[i], 1, 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_F64, 2, 4, 3, 1, 1),
-                                    trial_tensor(bed, DTYPE_I64, 2, 4, 3, 1, 1)},
+        struct op_args a = {.in = {case_tensor(c, DTYPE_F64, 1, samples[i], 1, 1, 1),
+                                   case_tensor(c, DTYPE_I32, 1, samples[i], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F64, 2, 4, 3, 1, 1),
+                                    case_tensor(c, DTYPE_I64, 2, 4, 3, 1, 1)},
                             .step = &step,
                             .p.loss = {.column = 1}};
         for (int k = 0; a.in[0].data && a.in[1].data && k < samples[i]; k++) {
-            ((double *)a.in[0].data)[k] = exp(9 * rng_double(&bed->rng)) / 3;
-            ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&bed->rng) % 2);
+            ((double *)a.in[0].data)[k] = exp(9 * rng_double(&c->rng)) / 3;
+            ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&c->rng) % 2);
         }
-        CHECK(run_trial(bed, OP_LOSS_SUM, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, OP_LOSS_SUM, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-static int hash(struct op_testbed *bed) {
+static int hash(struct op_cases *c) {
     static const int sizes[] = {1, 3, 255, 1023, 4097, 70003};
     for (int i = 0; i < COUNT(sizes); i++) {
         struct step_block step = {.slot = 1};
-        struct op_args a = {.in = {trial_random(bed, 1, sizes[i], 1, 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_U64, 2, 3, 4, 1, 1)},
+        struct op_args a = {.in = {case_random(c, 1, sizes[i], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_U64, 2, 3, 4, 1, 1)},
                             .step = &step,
                             .p.hash = {2}};
         put_special_values(&a.in[0]);
-        CHECK(run_trial(bed, OP_HASH, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, OP_HASH, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* ---- a batch out of a data set ---- */
 
-static struct tensor bytes_of(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3,
+static struct tensor bytes_of(struct op_cases *c, int rank, int d0, int d1, int d2, int d3,
                               unsigned below) {
-    struct tensor t = trial_tensor(bed, DTYPE_U8, rank, d0, d1, d2, d3);
+    struct tensor t = case_tensor(c, DTYPE_U8, rank, d0, d1, d2, d3);
     for (size_t i = 0; t.data && i < tensor_count(&t); i++)
-        ((uint8_t *)t.data)[i] = (uint8_t)(rng_u32(&bed->rng) % below);
+        ((uint8_t *)t.data)[i] = (uint8_t)(rng_u32(&c->rng) % below);
     return t;
 }
 
 /* Indices in any order, some twice, some of the last of `rows` samples, and some outside the data
  * set: for those the operations write NaN and label -1. */
-static void put_index(struct op_testbed *bed, struct tensor *t, int rows) {
+static void put_index(struct op_cases *c, struct tensor *t, int rows) {
     int32_t *index = t->data;
     for (int n = 0; index && n < t->dims[0]; n++)
         index[n] = n % 9 == 4   ? rows + n
                    : n % 9 == 7 ? -1 - n
                    : n % 9 == 8 ? rows - 1
-                                : (int32_t)(rng_u32(&bed->rng) % (uint32_t)rows);
+                                : (int32_t)(rng_u32(&c->rng) % (uint32_t)rows);
 }
 
 /* Vectors, pictures and labels. */
-static int gather_rows(struct op_testbed *bed) {
+static int gather_rows(struct op_cases *c) {
     static const int shapes[][5] = {
         {1, 1, 1, 1, 1}, {7, 10, 1, 1, 19}, {90, 3, 8, 9, 65}, {300, 1, 1, 1, 33}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct op_args a = {.in = {trial_random(bed, 4, s[0], s[1], s[2], s[3]),
-                                   trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3])}};
+        struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3]),
+                                   case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 4, s[4], s[1], s[2], s[3])}};
         if (i == COUNT(shapes) - 1) {
-            a.in[0] = labels_of(bed, s[0], 10);
-            a.out[0] = trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1);
+            a.in[0] = labels_of(c, s[0], 10);
+            a.out[0] = case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1);
         }
-        put_index(bed, &a.in[1], s[0]);
-        CHECK(run_trial(bed, OP_GATHER_ROWS, &a, 0));
-        trial_forget(bed);
+        put_index(c, &a.in[1], s[0]);
+        CHECK(case_run(c, OP_GATHER_ROWS, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-static int gather(struct op_testbed *bed) {
+static int gather(struct op_cases *c) {
     /* pictures in the data set (n, c, h, w), and how many of them the batch takes */
     static const int shapes[][5] = {
         {1, 1, 1, 1, 1}, {7, 1, 5, 3, 19}, {200, 1, 28, 28, 65}, {300, 3, 5, 7, 33}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct op_args a = {.in = {bytes_of(bed, 4, s[0], s[1], s[2], s[3], 256),
-                                   bytes_of(bed, 1, s[0], 1, 1, 1, 10),
-                                   trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
-                                    trial_tensor(bed, DTYPE_I32, 1, s[4], 1, 1, 1)},
+        struct op_args a = {.in = {bytes_of(c, 4, s[0], s[1], s[2], s[3], 256),
+                                   bytes_of(c, 1, s[0], 1, 1, 1, 10),
+                                   case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 4, s[4], s[1], s[2], s[3]),
+                                    case_tensor(c, DTYPE_I32, 1, s[4], 1, 1, 1)},
                             .p.gather = {.1307f, i % 2 ? .3081f : 0}};
-        put_index(bed, &a.in[2], s[0]);
-        CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
+        put_index(c, &a.in[2], s[0]);
+        CHECK(case_run(c, OP_GATHER_SAMPLES, &a, 0));
         /* as part of an order, whose end lies within the batch */
         struct step_block step = {.first = s[4] / 2 + 1};
         a.step = &step;
         a.out[0].dims[0] = a.out[1].dims[0] = s[4] - s[4] / 2;
-        CHECK(run_trial(bed, OP_GATHER_SAMPLES, &a, 0));
-        trial_forget(bed);
+        CHECK(case_run(c, OP_GATHER_SAMPLES, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-int other_cases(struct op_testbed *bed, enum op op) {
+int op_cases(struct op_cases *c, enum op op) {
     switch (op) {
     case OP_TO_N16:
-    case OP_TO_PLAIN: return layout(bed, op);
+    case OP_TO_PLAIN: return layout(c, op);
     case OP_ACTIVATION_FORWARD:
-    case OP_ACTIVATION_BACKWARD: return activations(bed, op);
+    case OP_ACTIVATION_BACKWARD: return activations(c, op);
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
@@ -288,9 +298,9 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_ADAPTIVE_MAX_POOL_FORWARD:
     case OP_ADAPTIVE_MAX_POOL_BACKWARD:
     case OP_PAD:
-    case OP_CAT: return picture_cases(bed, op);
+    case OP_CAT: return picture_cases(c, op);
     case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD: return planes(bed, op);
+    case OP_DROPOUT2D_BACKWARD: return planes(c, op);
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:
@@ -300,7 +310,7 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD:
     case OP_MSE_FORWARD:
-    case OP_MSE_BACKWARD: return rows(bed, op);
+    case OP_MSE_BACKWARD: return rows(c, op);
     case OP_BATCH_NORM_MOMENTS:
     case OP_BATCH_NORM_MERGE:
     case OP_BATCH_NORM_OF_RUNNING:
@@ -311,18 +321,25 @@ int other_cases(struct op_testbed *bed, enum op op) {
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_BACKWARD_WEIGHT:
     case OP_BATCH_NORM_BACKWARD_FACTORS:
-    case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(bed, op);
+    case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(c, op);
     case OP_LAYER_NORM_FORWARD:
     case OP_LAYER_NORM_BACKWARD_DATA:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT: return layer_norm_cases(bed, op);
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: return layer_norm_cases(c, op);
+    case OP_CONV2D_FORWARD:
+    case OP_CONV2D_BACKWARD_DATA:
+    case OP_CONV2D_BACKWARD_WEIGHT:
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_DATA:
+    case OP_LINEAR_BACKWARD_WEIGHT: return product_cases(c, op);
+    case OP_MATMUL:
     case OP_PERMUTE:
     case OP_SUM:
     case OP_SPREAD:
-    case OP_EMBEDDING_BACKWARD: return algebra_cases(bed, op);
-    case OP_LOSS_SUM: return loss_sum(bed);
-    case OP_HASH: return hash(bed);
-    case OP_GATHER_SAMPLES: return gather(bed);
-    case OP_GATHER_ROWS: return gather_rows(bed);
-    default: return elementwise(bed, op);
+    case OP_EMBEDDING_BACKWARD: return algebra_cases(c, op);
+    case OP_LOSS_SUM: return loss_sum(c);
+    case OP_HASH: return hash(c);
+    case OP_GATHER_SAMPLES: return gather(c);
+    case OP_GATHER_ROWS: return gather_rows(c);
+    default: return elementwise(c, op);
     }
 }

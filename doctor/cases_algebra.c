@@ -1,13 +1,13 @@
 /* Cases of matmul, sums along a dimension, the order of dimensions and the gradient of an
  * embedding's table. */
 #include "base/error.h"
-#include "doctor/ops.h"
+#include "doctor/cases.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* Random numbers in odd shapes, and whole numbers, of which every sum is exact: as in
  * ops_cases.c. */
-static int matmul(struct op_testbed *bed) {
+static int matmul(struct op_cases *c) {
     static const int shapes[][4] = {/* matrices, rows, columns, depth */
                                     {1, 1, 1, 1},    {3, 17, 5, 31},  {2, 7, 33, 70},
                                     {0, 13, 40, 3},  {1, 67, 130, 9}, {4, 64, 48, 300},
@@ -19,18 +19,18 @@ static int matmul(struct op_testbed *bed) {
             struct op_args a = {.p.matmul = {turned == 1, turned == 2}};
             int a_rows = turned == 1 ? depth : rows, a_columns = turned == 1 ? rows : depth,
                 b_rows = turned == 2 ? columns : depth, b_columns = turned == 2 ? depth : columns;
-            a.in[0] = whole ? trial_whole(bed, 3, n, a_rows, a_columns, 1)
-                            : trial_random(bed, 3, n, a_rows, a_columns, 1);
-            a.in[1] = whole ? trial_whole(bed, 3, n, b_rows, b_columns, 1)
-                            : trial_random(bed, 3, n, b_rows, b_columns, 1);
-            a.out[0] = trial_tensor(bed, DTYPE_F32, 3, n, rows, columns, 1);
-            CHECK(run_trial(bed, OP_MATMUL, &a, whole ? 0 : (size_t)depth));
-            trial_forget(bed);
+            a.in[0] = whole ? case_whole(c, 3, n, a_rows, a_columns, 1)
+                            : case_random(c, 3, n, a_rows, a_columns, 1);
+            a.in[1] = whole ? case_whole(c, 3, n, b_rows, b_columns, 1)
+                            : case_random(c, 3, n, b_rows, b_columns, 1);
+            a.out[0] = case_tensor(c, DTYPE_F32, 3, n, rows, columns, 1);
+            CHECK(case_run(c, OP_MATMUL, &a, whole ? 0 : (size_t)depth));
+            case_forget(c);
         }
     return OK;
 }
 
-static int sum(struct op_testbed *bed, enum op op) {
+static int sum(struct op_cases *c, enum op op) {
     static const int shapes[][3] = {/* outer, length, inner */
                                     {1, 1, 1},  {1, 1000, 1}, {7, 300, 1}, {1, 259, 10},
                                     {5, 9, 67}, {0, 3, 2},    {3, 1, 33}};
@@ -38,17 +38,17 @@ static int sum(struct op_testbed *bed, enum op op) {
         const int *s = shapes[i / 2];
         struct op_args a = {.p.sum.divide = i % 2 ? s[1] : 1};
         int forward = op == OP_SUM;
-        a.in[0] = forward ? trial_random(bed, 3, s[0], s[1], s[2], 1)
-                          : trial_random(bed, 2, s[0], s[2], 1, 1);
-        a.out[0] = forward ? trial_tensor(bed, DTYPE_F32, 2, s[0], s[2], 1, 1)
-                           : trial_tensor(bed, DTYPE_F32, 3, s[0], s[1], s[2], 1);
-        CHECK(run_trial(bed, op, &a, 0));
-        trial_forget(bed);
+        a.in[0] =
+            forward ? case_random(c, 3, s[0], s[1], s[2], 1) : case_random(c, 2, s[0], s[2], 1, 1);
+        a.out[0] = forward ? case_tensor(c, DTYPE_F32, 2, s[0], s[2], 1, 1)
+                           : case_tensor(c, DTYPE_F32, 3, s[0], s[1], s[2], 1);
+        CHECK(case_run(c, op, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-static int permute(struct op_testbed *bed) {
+static int permute(struct op_cases *c) {
     static const struct {
         int rank, dims[4], order[4];
     } cases[] = {{1, {7, 1, 1, 1}, {0}},           {2, {33, 65, 1, 1}, {1, 0}},
@@ -56,19 +56,19 @@ static int permute(struct op_testbed *bed) {
                  {4, {3, 5, 7, 11}, {0, 2, 1, 3}}, {4, {3, 5, 7, 11}, {3, 1, 0, 2}}};
     for (int i = 0; i < COUNT(cases); i++) {
         const int *s = cases[i].dims, *order = cases[i].order;
-        struct op_args a = {.in = {trial_random(bed, cases[i].rank, s[0], s[1], s[2], s[3])}};
+        struct op_args a = {.in = {case_random(c, cases[i].rank, s[0], s[1], s[2], s[3])}};
         int to[4] = {1, 1, 1, 1};
         for (int k = 0; k < cases[i].rank; k++)
             to[k] = s[order[k]], a.p.permute.order[k] = order[k];
-        a.out[0] = trial_tensor(bed, DTYPE_F32, cases[i].rank, to[0], to[1], to[2], to[3]);
-        CHECK(run_trial(bed, OP_PERMUTE, &a, 0));
-        trial_forget(bed);
+        a.out[0] = case_tensor(c, DTYPE_F32, cases[i].rank, to[0], to[1], to[2], to[3]);
+        CHECK(case_run(c, OP_PERMUTE, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
 /* Few rows, so that many indices meet in one; rows that nobody names; indices of no row. */
-static int embedding(struct op_testbed *bed) {
+static int embedding(struct op_cases *c) {
     static const int shapes[][3] = {/* indices, rows of the table, width */
                                     {1, 1, 1},
                                     {90, 7, 10},
@@ -77,22 +77,22 @@ static int embedding(struct op_testbed *bed) {
                                     {300, 4, 65}};
     for (int i = 0; i < COUNT(shapes); i++) {
         const int *s = shapes[i];
-        struct op_args a = {.in = {trial_random(bed, 2, s[0], s[2], 1, 1),
-                                   trial_tensor(bed, DTYPE_I32, 1, s[0], 1, 1, 1)},
-                            .out = {trial_tensor(bed, DTYPE_F32, 2, s[1], s[2], 1, 1)}};
+        struct op_args a = {.in = {case_random(c, 2, s[0], s[2], 1, 1),
+                                   case_tensor(c, DTYPE_I32, 1, s[0], 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 2, s[1], s[2], 1, 1)}};
         int32_t *index = a.in[1].data;
         for (int n = 0; index && n < s[0]; n++)
             index[n] = n % 9 == 4   ? s[1] + n % 3
                        : n % 9 == 7 ? -1
-                                    : (int32_t)(rng_u32(&bed->rng) % (uint32_t)s[1]);
-        CHECK(run_trial(bed, OP_EMBEDDING_BACKWARD, &a, 0));
-        trial_forget(bed);
+                                    : (int32_t)(rng_u32(&c->rng) % (uint32_t)s[1]);
+        CHECK(case_run(c, OP_EMBEDDING_BACKWARD, &a, 0));
+        case_forget(c);
     }
     return OK;
 }
 
-int algebra_cases(struct op_testbed *bed, enum op op) {
-    if (op == OP_MATMUL) return matmul(bed);
-    if (op == OP_PERMUTE) return permute(bed);
-    return op == OP_EMBEDDING_BACKWARD ? embedding(bed) : sum(bed, op);
+int algebra_cases(struct op_cases *c, enum op op) {
+    if (op == OP_MATMUL) return matmul(c);
+    if (op == OP_PERMUTE) return permute(c);
+    return op == OP_EMBEDDING_BACKWARD ? embedding(c) : sum(c, op);
 }

@@ -7,7 +7,7 @@
  * whole number below 2^24, hence exact in float and in tf32 in whatever order the terms are added.
  * However long the sum, a term that is missing, added twice or wrong changes the result. */
 #include "base/error.h"
-#include "doctor/ops.h"
+#include "doctor/cases.h"
 
 enum pass { FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT };
 
@@ -17,15 +17,15 @@ struct layer {
     struct op_args p; /* only its parameters */
 };
 
-/* trial_random or trial_whole. */
-typedef struct tensor maker(struct op_testbed *bed, int rank, int d0, int d1, int d2, int d3);
+/* case_random or case_whole. */
+typedef struct tensor maker(struct op_cases *c, int rank, int d0, int d1, int d2, int d3);
 
 /* Runs one pass with the operands that it takes. terms: how many products its longest sum has. */
-static int run_pass(struct op_testbed *bed, enum op op, enum pass pass, const struct layer *l,
+static int run_pass(struct op_cases *c, enum op op, enum pass pass, const struct layer *l,
                     maker *make) {
     struct op_args a = {.p = l->p.p};
     const int *yd = l->y.dims;
-    struct tensor dy = make(bed, l->y.rank, yd[0], yd[1], yd[2], yd[3]);
+    struct tensor dy = make(c, l->y.rank, yd[0], yd[1], yd[2], yd[3]);
     size_t terms = 0;
     const struct tensor nothing = {.data = NULL};
     a.in[2] = pass == FORWARD ? l->b : nothing;
@@ -39,11 +39,11 @@ static int run_pass(struct op_testbed *bed, enum op op, enum pass pass, const st
         a.in[0] = l->x, a.in[1] = dy, a.out[0] = l->w, a.out[1] = l->b;
         terms = (size_t)l->x.dims[0] * (l->y.rank == 4 ? (size_t)(yd[2] * yd[3]) : 1);
     }
-    for (int i = 0; i < OUTPUTS; i++) /* outputs have the same shapes and begin as NaN */
+    for (int i = 0; i < 2; i++) /* outputs have the same shapes and begin as NaN */
         if (a.out[i].rank)
-            a.out[i] = trial_tensor(bed, DTYPE_F32, a.out[i].rank, a.out[i].dims[0],
-                                    a.out[i].dims[1], a.out[i].dims[2], a.out[i].dims[3]);
-    return run_trial(bed, op, &a, make == trial_whole ? 0 : terms);
+            a.out[i] = case_tensor(c, DTYPE_F32, a.out[i].rank, a.out[i].dims[0], a.out[i].dims[1],
+                                   a.out[i].dims[2], a.out[i].dims[3]);
+    return case_run(c, op, &a, make == case_whole ? 0 : terms);
 }
 
 /* x (n, c, h, w), weights (out, c, k, k), y (n, out, p, q). */
@@ -51,17 +51,16 @@ struct conv_shape {
     int n, c, h, w, out, k, stride, pad;
 };
 
-static int convolution(struct op_testbed *bed, enum op op, const struct conv_shape *s,
-                       maker *make) {
+static int convolution(struct op_cases *c, enum op op, const struct conv_shape *s, maker *make) {
     int p = (s->h + 2 * s->pad - s->k) / s->stride + 1;
     int q = (s->w + 2 * s->pad - s->k) / s->stride + 1;
-    struct layer l = {make(bed, 4, s->n, s->c, s->h, s->w),
-                      make(bed, 4, s->out, s->c, s->k, s->k),
-                      make(bed, 1, s->out, 1, 1, 1),
-                      trial_tensor(bed, DTYPE_F32, 4, s->n, s->out, p, q),
+    struct layer l = {make(c, 4, s->n, s->c, s->h, s->w),
+                      make(c, 4, s->out, s->c, s->k, s->k),
+                      make(c, 1, s->out, 1, 1, 1),
+                      case_tensor(c, DTYPE_F32, 4, s->n, s->out, p, q),
                       {.p.conv = {s->stride, s->pad}}};
-    CHECK(run_pass(bed, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
-    trial_forget(bed);
+    CHECK(run_pass(c, op, (enum pass)(op - OP_CONV2D_FORWARD), &l, make));
+    case_forget(c);
     return OK;
 }
 
@@ -70,16 +69,16 @@ struct linear_shape {
     int n, in, out;
 };
 
-static int linear(struct op_testbed *bed, enum op op, const struct linear_shape *s, int turned,
+static int linear(struct op_cases *c, enum op op, const struct linear_shape *s, int turned,
                   maker *make) {
     int rows = turned ? s->in : s->out, columns = turned ? s->out : s->in;
-    struct layer l = {make(bed, 2, s->n, s->in, 1, 1),
-                      make(bed, 2, rows, columns, 1, 1),
-                      make(bed, 1, s->out, 1, 1, 1),
-                      trial_tensor(bed, DTYPE_F32, 2, s->n, s->out, 1, 1),
+    struct layer l = {make(c, 2, s->n, s->in, 1, 1),
+                      make(c, 2, rows, columns, 1, 1),
+                      make(c, 1, s->out, 1, 1, 1),
+                      case_tensor(c, DTYPE_F32, 2, s->n, s->out, 1, 1),
                       {.p.linear = {turned}}};
-    CHECK(run_pass(bed, op, (enum pass)(op - OP_LINEAR_FORWARD), &l, make));
-    trial_forget(bed);
+    CHECK(run_pass(c, op, (enum pass)(op - OP_LINEAR_FORWARD), &l, make));
+    case_forget(c);
     return OK;
 }
 
@@ -107,6 +106,31 @@ static const struct conv_shape conv_whole[] = {
     {19, 64,  7,  7, 64, 3, 1, 1},
 };
 
+/* What decides how the host computes a convolution: groups of 16 samples that are not full, tiles
+ * past the edge, Winograd's filtering and weight gradients with channels innermost, each with
+ * channels that fill no tile (device/host/kernels/conv_way.h). */
+static const struct conv_shape conv_host[] = {
+    { 0,  2,  6,  6,  3, 3, 1, 0},
+    {15,  1, 28, 28,  6, 3, 1, 0},
+    {16,  2, 13, 13,  5, 5, 1, 0},
+    { 3,  7,  8,  5,  9, 1, 1, 0},
+    { 5,  3, 12, 31,  2, 3, 1, 1},
+    { 2,  2,  9,  9,  7, 7, 1, 2},
+    { 2,  3, 13,  8,  5, 2, 2, 0},
+    { 1,  2, 14, 15,  3, 7, 2, 2},
+    { 2,  1, 10, 11,  6, 3, 3, 0},
+    { 1,  1,  5, 40,  1, 5, 1, 0},
+    { 1,  2,  6, 30,  4, 3, 1, 2},
+    { 2,  1,  4,  4,  1, 7, 3, 2},
+    {17, 32, 28, 14, 32, 3, 1, 1},
+    { 1, 50,  4,  4, 34, 3, 1, 0},
+    { 2, 35,  6,  7, 32, 3, 1, 2},
+    {33, 40,  8,  4, 51, 3, 1, 1},
+    {18, 32,  9, 14, 35, 3, 2, 1},
+    { 3, 50,  7,  7, 33, 1, 2, 0},
+    { 2, 33,  9,  6, 40, 5, 3, 2},
+};
+
 /* On GPUs the number of samples also decides which kernel computes a product
  * (device/cuda/kernels/plan.h, device/cuda/kernels/planes.h). These are the layers with batches of
  * the size that training uses, some of which take kernels that no case above does. */
@@ -119,8 +143,9 @@ static const struct conv_shape conv_large[] = {
 };
 // clang-format on
 
-static const struct linear_shape linear_random[] = {{1, 1, 1},    {17, 31, 5},  {33, 65, 7},
-                                                    {2, 300, 11}, {3, 11, 300}, {130, 70, 129}};
+static const struct linear_shape linear_random[] = {
+    {1, 1, 1},      {17, 31, 5}, {33, 65, 7},   {2, 300, 11}, {3, 11, 300},
+    {130, 70, 129}, {16, 64, 6}, {530, 33, 13}, {0, 5, 3},    {513, 5, 40}};
 static const struct linear_shape linear_whole[] = {{67, 800, 128}, {67, 128, 10}, {19, 4608, 64}};
 /* The layers of LeNet come first: its weights are (in, out), ConvNet's are (out, in). */
 enum { LENET_LINEARS = 3 };
@@ -129,29 +154,32 @@ static const struct linear_shape linear_large[] = {
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-int product_cases(struct op_testbed *bed, enum op op) {
-    if (op == OP_MATMUL) return algebra_cases(bed, op);
-    int conv = op <= OP_CONV2D_BACKWARD_WEIGHT, every = bed->d->config.quick ? 3 : 1;
-    int randoms = conv ? COUNT(conv_random) : COUNT(linear_random);
-    int wholes = conv ? COUNT(conv_whole) : COUNT(linear_whole);
-    for (int i = 0; i < randoms; i += every) {
-        if (conv) CHECK(convolution(bed, op, &conv_random[i], trial_random));
-        for (int turned = 0; !conv && turned < 2; turned++)
-            CHECK(linear(bed, op, &linear_random[i], turned, trial_random));
-    }
-    for (int i = 0; i < wholes; i += every) {
-        if (conv)
-            CHECK(convolution(bed, op, &conv_whole[i], trial_whole));
-        else
-            CHECK(linear(bed, op, &linear_whole[i], i % 2, trial_whole));
-    }
-    if (bed->d->kind != DEVICE_CUDA || bed->d->config.quick) return OK;
-    int larges = conv ? COUNT(conv_large) : COUNT(linear_large);
-    for (int i = 0; i < larges; i++) {
-        if (conv)
-            CHECK(convolution(bed, op, &conv_large[i], trial_whole));
-        else
-            CHECK(linear(bed, op, &linear_large[i], i < LENET_LINEARS, trial_whole));
-    }
+static int convolutions(struct op_cases *c, enum op op, const struct conv_shape *shapes, int count,
+                        maker *make) {
+    for (int i = 0; i < count; i += c->quick ? 3 : 1)
+        CHECK(convolution(c, op, &shapes[i], make));
     return OK;
+}
+
+static int conv_cases(struct op_cases *c, enum op op) {
+    CHECK(convolutions(c, op, conv_random, COUNT(conv_random), case_random));
+    CHECK(convolutions(c, op, conv_whole, COUNT(conv_whole), case_whole));
+    if (c->layout == LAYOUT_N16)
+        CHECK(convolutions(c, op, conv_host, COUNT(conv_host), case_whole));
+    return c->large ? convolutions(c, op, conv_large, COUNT(conv_large), case_whole) : OK;
+}
+
+static int linear_cases(struct op_cases *c, enum op op) {
+    int every = c->quick ? 3 : 1;
+    for (int i = 0; i < 2 * COUNT(linear_random); i += every)
+        CHECK(linear(c, op, &linear_random[i / 2], i % 2, case_random));
+    for (int i = 0; i < COUNT(linear_whole); i += every)
+        CHECK(linear(c, op, &linear_whole[i], i % 2, case_whole));
+    for (int i = 0; c->large && i < COUNT(linear_large); i++)
+        CHECK(linear(c, op, &linear_large[i], i < LENET_LINEARS, case_whole));
+    return OK;
+}
+
+int product_cases(struct op_cases *c, enum op op) {
+    return op <= OP_CONV2D_BACKWARD_WEIGHT ? conv_cases(c, op) : linear_cases(c, op);
 }

@@ -27,11 +27,17 @@ static int check_op(struct op_testbed *bed, enum op op, const char *name) {
              "activations are plain on this device: it has no such operation");
         return OK;
     }
+    struct op_cases *cases = &bed->cases;
+    *cases = (struct op_cases){.run = run_trial,
+                               .user = bed,
+                               .seed = bed->d->config.seed,
+                               .layout = device_layout(bed->device),
+                               .quick = bed->d->config.quick,
+                               .large = bed->d->kind == DEVICE_CUDA && !bed->d->config.quick};
     memset(&bed->tally, 0, sizeof bed->tally);
-    rng_seed(&bed->rng, bed->d->config.seed + (uint64_t)op);
-    int code =
-        op_tolerance(op, 0)->judge == JUDGE_PRODUCT ? product_cases(bed, op) : other_cases(bed, op);
-    trial_forget(bed);
+    rng_seed(&cases->rng, bed->d->config.seed + (uint64_t)op);
+    int code = op_cases(cases, op);
+    case_forget(cases);
     if (code) return code;
     note_tally(bed, op, name);
     return OK;

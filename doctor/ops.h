@@ -3,13 +3,11 @@
  *     ops.c         the check: operation by operation
  *     ops_run.c     runs one launch on the device and by the reference, both from the same inputs
  *     ops_judge.c   how much may differ, and why: the table of tolerances
- *     ops_cases.c   shapes and data of products (convolutions, linear layers)
- *     ops_norm.c    shapes and data of batch normalisation
- *     ops_more.c    shapes and data of all other operations */
+ *     cases.h       the cases: shapes and data */
 #ifndef DOCTOR_OPS_H
 #define DOCTOR_OPS_H
 
-#include "base/random.h"
+#include "doctor/cases.h"
 #include "doctor/check.h"
 
 #ifdef __cplusplus
@@ -55,47 +53,25 @@ struct comparison {
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c);
 
 enum { INPUTS = 3, OUTPUTS = 2, OPERANDS = INPUTS + OUTPUTS }; /* of struct op_args */
-enum { MOST_HOST_TENSORS = 256 };
 
-/* What the cases of an operation run on. */
+/* What is compared with an output (struct comparison), from the reference: `want`, of the same
+ * shapes, and for products `size`. They live until case_forget. */
+int reference_outputs(struct op_cases *cases, enum op op, const struct op_args *args,
+                      struct tensor want[OUTPUTS], struct tensor size[OUTPUTS]);
+
+/* What the doctor's cases run on. */
 struct op_testbed {
     struct doctor *d;
     struct device *device;
-    struct rng rng;
     struct tally tally;
-    void *heap[MOST_HOST_TENSORS]; /* host memory of the present case */
-    int heap_count;
+    struct op_cases cases;
 };
 
-/* Host tensors, which live until trial_forget. Where there is no memory, data is NULL: run_trial
- * then fails. */
-struct tensor trial_tensor(struct op_testbed *bed, enum dtype dtype, int rank, int d0, int d1,
-                           int d2, int d3); /* filled with NaN */
-struct tensor trial_random(struct op_testbed *bed, int rank, int d0, int d1, int d2,
-                           int d3); /* uniform in [-1, 1) */
-struct tensor trial_whole(struct op_testbed *bed, int rank, int d0, int d1, int d2,
-                          int d3); /* whole numbers from -4 to 4 */
-void trial_forget(struct op_testbed *bed);
-
-/* Runs `op` on the device and by the reference, and judges the outputs. args: PLAIN tensors and a
- * step block in host memory. An output that the operation only writes holds NaN before; one that it
- * updates (ADD, SCALE, SGD) starts with the given values. terms: see struct comparison. */
-int run_trial(struct op_testbed *bed, enum op op, const struct op_args *args, size_t terms);
+/* Runs `op` on the device and by the reference, and judges the outputs: op_cases calls it. */
+int run_trial(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms);
 
 /* 1: this device rounds the factors of products to tf32. */
 int trial_tf32(const struct op_testbed *bed);
-
-/* All cases of an operation. */
-int product_cases(struct op_testbed *bed, enum op op);
-int norm_cases(struct op_testbed *bed, enum op op);
-int layer_norm_cases(struct op_testbed *bed, enum op op);
-int algebra_cases(struct op_testbed *bed, enum op op);
-int picture_cases(struct op_testbed *bed, enum op op);
-
-/* Puts each special value (0, -0, infinities, NaN, ...) twice among the values of t, 13 elements
- * apart. */
-void put_special_values(struct tensor *t);
-int other_cases(struct op_testbed *bed, enum op op);
 
 #ifdef __cplusplus
 }

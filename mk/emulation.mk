@@ -39,9 +39,8 @@ $(PTX_FOLDER)/80/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
 	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
 -include $(PTX_80_FILES:.ptx=.d)
 ptx-80: $(PTX_80_FILES)
-$(B)/tests/cuda/test_emulated_ops: | $(filter-out %/product.ptx,$(PTX_80_FILES))
-$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/cuda/test_emulated_ops.c \
-    tests/doctor/test_cuda.c): | $(PTX_FILES)
+$(B)/tests/cuda/test_ptx_doctor: | $(filter-out %/product.ptx,$(PTX_80_FILES))
+$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/doctor/test_cuda.c): | $(PTX_FILES)
 .PHONY: ptx ptx-80
 
 # A test by the small runner, as make gpu-check builds it for compute-sanitizer: what stands in for

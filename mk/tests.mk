@@ -23,7 +23,7 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # threads: under SAN=thread programs with one thread are left out, and so are those that only run
 # what other programs run there too.
 SKIP_SAN    := scripts/test_%
-SKIP_THREAD := device/test_kernels_% cuda/test_index% allreduce/test_plan allreduce/test_channels \
+SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words cli/test_flags \
                cli/test_report report/test_page report/test_collective \

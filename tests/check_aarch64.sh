@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.." || exit 1
 build=${1:-build}
 shift $(($# > 0))
 arm=$build/aarch64 cc=aarch64-linux-gnu-gcc qemu=$(command -v qemu-aarch64-static)
-tests=(device/test_kernels_{fast,ops,norm,loss,pool,gradient} device/test_{gather,stream,ipc}
+tests=(device/test_kernels{,_fast,_ops,_norm,_loss,_pool,_gradient} device/test_{gather,stream,ipc}
     base/test_{fold,random,nearest,number} nn/test_{functions,bits,optimizer} comm/test_comm
     syncbn/test_syncbn data/test_random "$@")
 passed=0 failed=0

@@ -10,10 +10,14 @@
 #include "tests/stand_ins/gpu_of_loops.h"
 #endif
 
+#include "device/cuda/kernels/algebra.h"
 #include "device/cuda/kernels/elementwise.h"
+#include "device/cuda/kernels/gather.h"
+#include "device/cuda/kernels/layer_norm.h"
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/narrow.h"
+#include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/pool.h"
@@ -29,6 +33,17 @@
 /* Grids that no launch would take, and some that a launch does. */
 static const struct grid odd_grids[] = {{1, 1}, {1, 256}, {3, 33}, {7, 96}, {2, 256}};
 enum { ODD_GRIDS = 5 };
+
+/* A kernel whose threads work by themselves, over what TYPE_of makes of the operands; the same of
+ * one whose threads work together. */
+#define RUN_MADE(kernel, type, a, grid)       \
+    do {                                      \
+        struct type made;                     \
+        cr_assert(type##_of(a, &made));       \
+        RUN_THREADS(k_##kernel, &made, grid); \
+    } while (0)
+#define RUN_NORM_BLOCKS(kernel, n, grid) \
+    RUN_BLOCKS(k_##kernel, n, struct norm_shared, ((struct grid){(grid).blocks, NORM_THREADS}))
 
 static inline void run_elementwise(enum op op, const struct op_args *a, struct grid grid) {
     struct elementwise e = elementwise_of(op, a);
@@ -55,7 +70,7 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_SGD: RUN_THREADS(k_sgd, &e, grid); break;
     case OP_ADADELTA: RUN_THREADS(k_adadelta, &e, grid); break;
     case OP_ADAM: RUN_THREADS(k_adam, &e, grid); break;
-    default: cr_assert_fail("%s is not elementwise", op_name(op));
+    default: cr_assert_fail("%s: index.h does not know its kernel", op_name(op));
     }
 }
 
@@ -79,34 +94,26 @@ static inline void run_pool(enum op op, const struct op_args *a, struct grid gri
     case OP_ADAPTIVE_AVG_POOL_FORWARD: RUN_THREADS(k_adaptive_avg_pool_forward, &p, grid); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: RUN_THREADS(k_adaptive_avg_pool_backward, &p, grid); break;
     case OP_ADAPTIVE_MAX_POOL_FORWARD: RUN_THREADS(k_adaptive_max_pool_forward, &p, grid); break;
-    case OP_ADAPTIVE_MAX_POOL_BACKWARD: RUN_THREADS(k_adaptive_max_pool_backward, &p, grid); break;
-    default: cr_assert_fail("%s is no pool", op_name(op));
+    default: RUN_THREADS(k_adaptive_max_pool_backward, &p, grid); break;
     }
 }
+
+#define RUN_ROWS(kernel, r, grid) RUN_BLOCKS(k_##kernel, r, struct row_shared, grid)
 
 static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks) {
     struct row_op r = row_op_of(op, a);
     struct grid grid = {blocks, ROW_THREADS};
     switch (op) {
-    case OP_SOFTMAX_FORWARD: RUN_BLOCKS(k_softmax_forward, &r, struct row_shared, grid); break;
-    case OP_SOFTMAX_BACKWARD: RUN_BLOCKS(k_softmax_backward, &r, struct row_shared, grid); break;
-    case OP_LOG_SOFTMAX_FORWARD:
-        RUN_BLOCKS(k_log_softmax_forward, &r, struct row_shared, grid);
-        break;
-    case OP_LOG_SOFTMAX_BACKWARD:
-        RUN_BLOCKS(k_log_softmax_backward, &r, struct row_shared, grid);
-        break;
-    case OP_NLL_FORWARD: RUN_BLOCKS(k_nll_forward, &r, struct row_shared, grid); break;
-    case OP_NLL_BACKWARD: RUN_BLOCKS(k_nll_backward, &r, struct row_shared, grid); break;
-    case OP_CROSS_ENTROPY_FORWARD:
-        RUN_BLOCKS(k_cross_entropy_forward, &r, struct row_shared, grid);
-        break;
-    case OP_MSE_FORWARD: RUN_BLOCKS(k_mse_forward, &r, struct row_shared, grid); break;
-    case OP_MSE_BACKWARD: RUN_BLOCKS(k_mse_backward, &r, struct row_shared, grid); break;
-    case OP_CROSS_ENTROPY_BACKWARD:
-        RUN_BLOCKS(k_cross_entropy_backward, &r, struct row_shared, grid);
-        break;
-    default: cr_assert_fail("%s does not work by rows", op_name(op));
+    case OP_SOFTMAX_FORWARD: RUN_ROWS(softmax_forward, &r, grid); break;
+    case OP_SOFTMAX_BACKWARD: RUN_ROWS(softmax_backward, &r, grid); break;
+    case OP_LOG_SOFTMAX_FORWARD: RUN_ROWS(log_softmax_forward, &r, grid); break;
+    case OP_LOG_SOFTMAX_BACKWARD: RUN_ROWS(log_softmax_backward, &r, grid); break;
+    case OP_NLL_FORWARD: RUN_ROWS(nll_forward, &r, grid); break;
+    case OP_NLL_BACKWARD: RUN_ROWS(nll_backward, &r, grid); break;
+    case OP_CROSS_ENTROPY_FORWARD: RUN_ROWS(cross_entropy_forward, &r, grid); break;
+    case OP_CROSS_ENTROPY_BACKWARD: RUN_ROWS(cross_entropy_backward, &r, grid); break;
+    case OP_MSE_FORWARD: RUN_ROWS(mse_forward, &r, grid); break;
+    default: RUN_ROWS(mse_backward, &r, grid); break;
     }
 }
 
@@ -121,6 +128,94 @@ static inline void run_hash(const struct op_args *a, uint32_t blocks) {
     struct grid zero = {1, 32}, grid = {blocks, LOG_THREADS};
     if (blocks > 1) RUN_THREADS(k_hash_zero, &h, zero);
     RUN_BLOCKS(k_hash, &h, struct hash_shared, grid);
+}
+
+static inline void run_batch_norm(enum op op, const struct op_args *a, struct grid grid) {
+    struct norm n;
+    cr_assert(norm_of(op, a, &n));
+    switch (op) {
+    case OP_BATCH_NORM_MOMENTS: RUN_NORM_BLOCKS(batch_norm_moments, &n, grid); break;
+    case OP_BATCH_NORM_SUMS: RUN_NORM_BLOCKS(batch_norm_sums, &n, grid); break;
+    case OP_BATCH_NORM_TRACK:
+        grid.blocks = 1;
+        RUN_NORM_BLOCKS(batch_norm_track, &n, grid);
+        break;
+    case OP_BATCH_NORM_MERGE: RUN_THREADS(k_batch_norm_merge, &n, grid); break;
+    case OP_BATCH_NORM_TOTAL: RUN_THREADS(k_batch_norm_total, &n, grid); break;
+    case OP_BATCH_NORM_OF_RUNNING: RUN_THREADS(k_batch_norm_of_running, &n, grid); break;
+    case OP_BATCH_NORM_FACTORS: RUN_THREADS(k_batch_norm_factors, &n, grid); break;
+    case OP_BATCH_NORM_FORWARD: RUN_THREADS(k_batch_norm_forward, &n, grid); break;
+    case OP_BATCH_NORM_BACKWARD_WEIGHT: RUN_THREADS(k_batch_norm_backward_weight, &n, grid); break;
+    case OP_BATCH_NORM_BACKWARD_FACTORS:
+        RUN_THREADS(k_batch_norm_backward_factors, &n, grid);
+        break;
+    default: RUN_THREADS(k_batch_norm_backward_data, &n, grid); break;
+    }
+}
+
+static inline void run_layer_norm(enum op op, const struct op_args *a, struct grid grid) {
+    if (op == OP_LAYER_NORM_BACKWARD_WEIGHT) {
+        struct norm_weights w;
+        cr_assert(norm_weights_of(a, &w));
+        grid.threads = NORM_WEIGHT_THREADS;
+        RUN_BLOCKS(k_layer_norm_backward_weight, &w, struct norm_weights_shared, grid);
+        return;
+    }
+    struct norm_rows r = norm_rows_of(op, a);
+    grid.threads = NORM_ROW_THREADS;
+    if (op == OP_LAYER_NORM_FORWARD)
+        RUN_BLOCKS(k_layer_norm_forward, &r, struct norm_rows_shared, grid);
+    else
+        RUN_BLOCKS(k_layer_norm_backward_data, &r, struct norm_rows_shared, grid);
+}
+
+static inline void run_sum(const struct op_args *a, struct grid grid) {
+    struct sum_over sum = sum_over_of(a);
+    grid.threads = SUM_OVER_THREADS;
+    RUN_BLOCKS(k_sum_over, &sum, struct sum_over_shared, grid);
+}
+
+/* Any op but products and changes of layout. Kernels whose threads work together take the grid's
+ * blocks, with threads of their own number. */
+static inline void run_text(enum op op, const struct op_args *a, struct grid grid) {
+    if (op >= OP_BATCH_NORM_MOMENTS && op <= OP_BATCH_NORM_BACKWARD_DATA) {
+        run_batch_norm(op, a, grid);
+        return;
+    }
+    switch (op) {
+    case OP_AVG_POOL_FORWARD:
+    case OP_AVG_POOL_BACKWARD:
+    case OP_MAX_POOL_FORWARD:
+    case OP_MAX_POOL_BACKWARD:
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
+    case OP_ADAPTIVE_MAX_POOL_FORWARD:
+    case OP_ADAPTIVE_MAX_POOL_BACKWARD: run_pool(op, a, grid); break;
+    case OP_SOFTMAX_FORWARD:
+    case OP_SOFTMAX_BACKWARD:
+    case OP_LOG_SOFTMAX_FORWARD:
+    case OP_LOG_SOFTMAX_BACKWARD:
+    case OP_NLL_FORWARD:
+    case OP_NLL_BACKWARD:
+    case OP_CROSS_ENTROPY_FORWARD:
+    case OP_CROSS_ENTROPY_BACKWARD:
+    case OP_MSE_FORWARD:
+    case OP_MSE_BACKWARD: run_rows(op, a, grid.blocks); break;
+    case OP_LAYER_NORM_FORWARD:
+    case OP_LAYER_NORM_BACKWARD_DATA:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT: run_layer_norm(op, a, grid); break;
+    case OP_PAD: RUN_MADE(pad, pad, a, grid); break;
+    case OP_CAT: RUN_MADE(cat, cat, a, grid); break;
+    case OP_LOSS_SUM: run_loss_sum(a); break;
+    case OP_HASH: run_hash(a, grid.blocks); break;
+    case OP_GATHER_SAMPLES: RUN_MADE(gather_samples, gather, a, grid); break;
+    case OP_GATHER_ROWS: RUN_MADE(gather_rows, gather_rows, a, grid); break;
+    case OP_SUM: run_sum(a, grid); break;
+    case OP_SPREAD: RUN_MADE(spread, spread, a, grid); break;
+    case OP_PERMUTE: RUN_MADE(permute, permute, a, grid); break;
+    case OP_EMBEDDING_BACKWARD: RUN_MADE(embedding_backward, embedding, a, grid); break;
+    default: run_elementwise(op, a, grid);
+    }
 }
 
 struct product_call {

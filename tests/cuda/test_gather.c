@@ -1,13 +1,12 @@
 /* OP_GATHER_SAMPLES and OP_GATHER_ROWS on a GPU: the text of their kernels run on the host with
  * every grid and alignment, as in tests/cuda/test_index.c; and launched, where there is a GPU (or
  * the emulated runtime). */
-#include "device/cuda/kernels/gather.h"
 #include "tests/cuda/index.h"
 #include "tests/data/device_dataset.h"
 
 /* The operands have exactly their size and lie `shift` elements off their alignment. */
-static void run_text(const struct gather_set *s, struct gather_args p, struct grid grid,
-                     size_t shift) {
+static void run_gather(const struct gather_set *s, struct gather_args p, struct grid grid,
+                       size_t shift) {
     struct heap heap = {0};
     size_t pixels = gather_count(s), set = (size_t)s->rows * pixels, batch = (size_t)s->n * pixels;
     uint8_t *images = (uint8_t *)heap_take(&heap, set + shift) + shift,
@@ -36,36 +35,11 @@ Test(cuda_gather, the_text_of_the_kernel_on_every_grid, .timeout = 60) {
             for (size_t shift = 0; shift < 5; shift++) {
                 struct gather_set s = gather_make(shapes[i][0], shapes[i][1], shapes[i][2],
                                                   shapes[i][3], shapes[i][4]);
-                run_text(&s, gather_scales[(size_t)g % GATHER_SCALES], odd_grids[g], shift);
+                run_gather(&s, gather_scales[(size_t)g % GATHER_SCALES], odd_grids[g], shift);
                 if (s.n) s.index[0] = s.rows, s.index[s.n - 1] = -1;
-                run_text(&s, gather_scales[3], odd_grids[g], shift);
+                run_gather(&s, gather_scales[3], odd_grids[g], shift);
                 gather_free(&s);
             }
-}
-
-/* Rows of vectors and of pictures, some of which are not there: the reference's bits. */
-Test(cuda_gather, the_text_of_rows_on_every_grid, .timeout = 60) {
-    static const int shapes[][3] = {{5, 10, 9}, {3, 105, 11}, {9, 1, 70}, {4, 6, 0}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int g = 0; g < ODD_GRIDS; g++) {
-            struct heap heap = {0};
-            const int *s = shapes[i];
-            struct tensor x = tensor_random(&heap, 3, 2, s[0], s[1], 1, 1),
-                          index = tensor_new(&heap, DTYPE_I32, 1, s[2], 1, 1, 1),
-                          y = tensor_new(&heap, DTYPE_F32, 2, s[2], s[1], 1, 1),
-                          want = tensor_like(&heap, &y);
-            for (int n = 0; n < s[2]; n++)
-                ((int32_t *)index.data)[n] = n % 5 == 3 ? s[0] + n : n % 7 == 6 ? -n : n * 3 % s[0];
-            struct op_args a = {.in = {x, index}, .out = {y}};
-            struct gather_rows rows = {0};
-            MUST(op_check(OP_GATHER_ROWS, &a));
-            cr_assert(gather_rows_of(&a, &rows));
-            RUN_THREADS(k_gather_rows, &rows, odd_grids[g]);
-            a.out[0] = want;
-            host_reference_kernels[OP_GATHER_ROWS](&a);
-            cr_assert(same_bits(&y, &want), "shape %zu, grid %d", i, g);
-            heap_free(&heap);
-        }
 }
 
 Test(cuda_gather, a_batch_that_does_not_fit_its_indices_is_seen, .timeout = 10) {

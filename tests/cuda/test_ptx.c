@@ -1,6 +1,6 @@
 /* The interpreter of PTX, tests/stand_ins/ptx: it knows every instruction of every kernel that nvcc
  * makes, names what it does not know, and finds what a GPU would fault, hang or race at. The
- * kernels here are written by hand; test_emulated_ops.c and test_ptx_tiles.c run
+ * kernels here are written by hand; test_ptx_doctor.c and test_ptx_tiles.c run
  * those of nvcc. */
 #include "tests/harness/harness.h"
 

@@ -1,7 +1,6 @@
-/* The fast path against the reference, over shapes that fit no tile: odd sizes, strides, paddings
- * and channel counts, and last groups of every size. Also the rules that make all modes train
- * alike (docs/design.md section 2): the same bits on every instruction set, whatever else is in the
- * launch, at any address, in any thread. */
+/* The rules that make all modes train alike (docs/design.md section 2), for the fast products: the
+ * same bits whatever else is in the launch, at any address, in any thread. (Against the reference,
+ * and on every instruction set: test_kernels.c.) */
 #include <pthread.h>
 
 #include "tests/nn/layer.h"
@@ -24,103 +23,6 @@ static struct op_args launch_n16(struct heap *heap, const struct layer *l, enum 
         a.out[0] = n16_new(heap, &a.out[0]);
     take_scratch(heap, op_of(l, pass), &a);
     return a;
-}
-
-/* All passes of a layer: the first instruction set must be within rounding of the reference, and
- * the others equal to the first. */
-static void check_layer(struct heap *heap, const struct layer *l, const char *what) {
-    struct layer size = absolute_layer(heap, l);
-    size_t outputs = tensor_sample_count(&l->y);
-    size_t terms[PASSES] = {tensor_count(&l->w) + 1, tensor_count(&l->w),
-                            (size_t)l->x.dims[0] * outputs};
-    for (enum pass pass = FORWARD; pass < PASSES; pass++) {
-        char line[160];
-        snprintf(line, sizeof line, "%s, pass %d", what, (int)pass);
-        struct op_args want = launch_of(heap, l, pass), sizes = launch_of(heap, &size, pass),
-                       first = {.step = NULL};
-        host_reference_kernels[op_of(l, pass)](&want);
-        host_reference_kernels[op_of(l, pass)](&sizes);
-        for (int i = 0; i < ISAS; i++) {
-            host_kernel *kernel = kernel_of(op_of(l, pass), all_isas[i]);
-            if (!kernel) continue;
-            struct op_args got = launch_n16(heap, l, pass);
-            kernel(&got);
-            if (pass == BACKWARD_DATA)
-                cr_assert(pads_are_zero(&got.out[0]), "%s: a pad lane of dx is not 0", line);
-            for (int j = 0; j < 2 && got.out[j].data; j++) {
-                struct tensor plain =
-                    got.out[j].layout == LAYOUT_N16 ? plain_of(heap, &got.out[j]) : got.out[j];
-                expect_near(line, &plain, &want.out[j], &sizes.out[j], rounding(terms[pass]));
-                if (!first.out[j].data) first.out[j] = got.out[j];
-                cr_assert(same_bits(&got.out[j], &first.out[j]), "%s: %s differs from %s", line,
-                          all_isas[i], all_isas[0]);
-            }
-        }
-    }
-}
-
-Test(math_fast, conv2d_equals_the_reference, .timeout = 120) {
-    /*                            n  C  H   W   O  k  s  p */
-    static const int shapes[][8] = {
-        {1, 1, 1, 1, 1, 1, 1, 0},
-        {0, 2, 6, 6, 3, 3, 1, 0},
-        {15, 1, 28, 28, 6, 3, 1, 0},
-        {16, 2, 13, 13, 5, 5, 1, 0},
-        {17, 3, 9, 11, 4, 5, 1, 2},
-        {33, 1, 7, 7, 3, 3, 1, 1},
-        {3, 7, 8, 5, 9, 1, 1, 0},
-        {2, 4, 10, 9, 11, 2, 1, 0},
-        {5, 3, 12, 31, 2, 3, 1, 1},
-        {2, 2, 9, 9, 7, 7, 1, 2},
-        {1, 5, 11, 10, 8, 3, 2, 1},
-        {18, 2, 9, 14, 4, 5, 2, 2},
-        {2, 3, 13, 8, 5, 2, 2, 0},
-        {4, 9, 7, 8, 10, 1, 2, 0},
-        {1, 2, 14, 15, 3, 7, 2, 2},
-        {2, 1, 10, 11, 6, 3, 3, 0},
-        {3, 2, 8, 8, 4, 2, 3, 1},
-        {1, 1, 5, 40, 1, 5, 1, 0},
-        {2, 3, 3, 3, 5, 5, 1, 2},
-        {1, 2, 6, 30, 4, 3, 1, 2},
-        {1, 17, 6, 6, 25, 3, 1, 1},
-        {2, 1, 4, 4, 1, 7, 3, 2},
-        /* by Winograd's filtering: paddings, tiles past the edge, channels that fill no tile */
-        {17, 32, 28, 14, 32, 3, 1, 1},
-        {3, 33, 9, 7, 37, 3, 1, 1},
-        {1, 50, 4, 4, 34, 3, 1, 0},
-        {2, 35, 6, 7, 32, 3, 1, 2},
-        {33, 40, 8, 4, 51, 3, 1, 1},
-        /* weight gradients with channels innermost */
-        {18, 32, 9, 14, 35, 3, 2, 1},
-        {3, 50, 7, 7, 33, 1, 2, 0},
-        {2, 33, 9, 6, 40, 5, 3, 2},
-    };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const int *s = shapes[i];
-        struct heap heap = {0};
-        char what[100];
-        snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0],
-                 s[1], s[2], s[3], s[4], s[5], s[6], s[7]);
-        struct layer l = conv_layer(&heap, s);
-        check_layer(&heap, &l, what);
-        heap_free(&heap);
-    }
-}
-
-Test(math_fast, linear_equals_the_reference, .timeout = 120) {
-    static const int shapes[][3] = {{0, 5, 3},    {1, 1, 1},    {1, 33, 10},   {15, 7, 13},
-                                    {16, 64, 6},  {17, 31, 5},  {33, 65, 7},   {80, 20, 34},
-                                    {2, 300, 11}, {3, 11, 300}, {530, 33, 13}, {513, 5, 40}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int turned = 0; turned < 2; turned++) {
-            struct heap heap = {0};
-            char what[100];
-            snprintf(what, sizeof what, "linear n=%d %d to %d, weight (%s)", shapes[i][0],
-                     shapes[i][1], shapes[i][2], turned ? "in,out" : "out,in");
-            struct layer l = linear_layer(&heap, shapes[i][0], shapes[i][1], shapes[i][2], turned);
-            check_layer(&heap, &l, what);
-            heap_free(&heap);
-        }
 }
 
 /* ---- whatever else is in the launch ---- */

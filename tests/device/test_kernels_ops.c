@@ -1,9 +1,11 @@
-/* The ops without sums of products: layouts, relu, add, dropout, optimizers, hash. Fast kernels
- * and references do the same operations, so their values must be equal, not close; those of all
- * instruction sets must have the same bits. */
+/* What the ops without sums of products mean: the references against formulas that are written here
+ * a second time. (All other kernels against the references: test_kernels.c.) */
 #include "base/philox.h"
 #include "device/host/kernels/hash_mix.h"
-#include "tests/device/kernels_equal.h"
+#include "tests/device/kernels_common.h"
+
+static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
+enum { SAMPLE_COUNTS = 6 };
 
 Test(math_ops, layouts_there_and_back, .timeout = 60) {
     static const int counts[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 4, 4}, {1, 3, 11}, {2, 8, 10}};
@@ -46,17 +48,6 @@ Test(math_ops, relu, .timeout = 60) {
     host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {y, dy}, .out = {dx}});
     for (size_t i = 0; i < tensor_count(&x); i++)
         cr_assert_eq(tensor_f32(&dx)[i], f[i] > 0 ? tensor_f32(&dy)[i] : 0);
-    for (int n16 = 0; n16 < 2; n16++) {
-        struct tensor xl = n16 ? n16_of(&heap, &x, 1) : x, yl = n16 ? n16_of(&heap, &y, 1) : y,
-                      dyl = n16 ? n16_of(&heap, &dy, 0) : dy;
-        expect_all(OP_RELU_FORWARD, &(struct op_args){.in = {xl}, .out = {xl}}, -1, &y, "relu");
-        expect_all(OP_RELU_FORWARD, &(struct op_args){.in = {xl}, .out = {xl}}, 0, &y,
-                   "relu in place");
-        expect_all(OP_RELU_BACKWARD, &(struct op_args){.in = {yl, dyl}, .out = {dyl}}, -1, &dx,
-                   "relu backward");
-        expect_all(OP_RELU_BACKWARD, &(struct op_args){.in = {yl, dyl}, .out = {dyl}}, 1, &dx,
-                   "relu backward in place");
-    }
     heap_free(&heap);
 }
 
@@ -74,20 +65,16 @@ static float of_two(enum op op, float a, float b) {
 Test(math_ops, of_two_operands, .timeout = 60) {
     static const enum op ops[] = {OP_ADD_FORWARD, OP_SUBTRACT_FORWARD, OP_MULTIPLY_FORWARD,
                                   OP_TANH_BACKWARD, OP_SIGMOID_BACKWARD};
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (int k = 0; k < 5; k++) {
-            struct heap heap = {0};
-            struct tensor a = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
-                          b = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
-                          y = tensor_like(&heap, &a);
-            for (size_t j = 0; j < tensor_count(&a); j++)
-                tensor_f32(&y)[j] = of_two(ops[k], tensor_f32(&a)[j], tensor_f32(&b)[j]);
-            struct tensor an = n16_of(&heap, &a, 3), bn = n16_of(&heap, &b, 4);
-            expect_all(ops[k], &(struct op_args){.in = {a, b}, .out = {a}}, -1, &y,
-                       op_name(ops[k]));
-            expect_all(ops[k], &(struct op_args){.in = {an, bn}, .out = {an}}, -1, &y, "n16");
-            heap_free(&heap);
-        }
+    for (int k = 0; k < 5; k++) {
+        struct heap heap = {0};
+        struct tensor a = tensor_random(&heap, 1, 2, 17, 7, 1, 1),
+                      b = tensor_random(&heap, 2, 2, 17, 7, 1, 1), y = tensor_like(&heap, &a);
+        host_reference_kernels[ops[k]](&(struct op_args){.in = {a, b}, .out = {y}});
+        for (size_t j = 0; j < tensor_count(&a); j++)
+            cr_assert_eq(tensor_f32(&y)[j], of_two(ops[k], tensor_f32(&a)[j], tensor_f32(&b)[j]),
+                         "%s, element %zu", op_name(ops[k]), j);
+        heap_free(&heap);
+    }
 }
 
 /* The formulas once more, with C's own functions in long double. */
@@ -110,43 +97,27 @@ static float function_of(int k, float x) {
     }
 }
 
-/* Values against the formulas, whose rounding is another where a long double lies near the middle
- * of two floats; then all instruction sets and both layouts against the reference. (Gradients:
- * tests/nn/test_elementwise.c.) */
+/* The formulas' rounding is another where a long double lies near the middle of two floats.
+ * (Gradients: tests/nn/test_elementwise.c.) */
 Test(math_ops, activations, .timeout = 60) {
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (int k = 0; k < ACTIVATION_COUNT; k++) {
-            struct heap heap = {0};
-            struct tensor x = tensor_random(&heap, 1, 2, sample_counts[i], 7, 1, 1),
-                          dy = tensor_random(&heap, 2, 2, sample_counts[i], 7, 1, 1),
-                          y = tensor_like(&heap, &x), dx = tensor_like(&heap, &x);
-            for (size_t j = 0; j < tensor_count(&x); j++)
-                tensor_f32(&x)[j] *= 5;
-            if (sample_counts[i]) tensor_f32(&x)[0] = 0, tensor_f32(&x)[2] = NAN;
-            struct op_args a = {.in = {x, dy}, .out = {dx}};
-            a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
-            host_reference_kernels[OP_ACTIVATION_BACKWARD](&a);
-            a.in[1].data = NULL, a.out[0] = y;
-            host_reference_kernels[OP_ACTIVATION_FORWARD](&a);
-            for (size_t j = 0; j < tensor_count(&x); j++) {
-                float want = function_of(k, tensor_f32(&x)[j]), got = tensor_f32(&y)[j];
-                cr_assert(got == want || fabsf(got - want) <= 0x1p-23f * fabsf(want) ||
-                              (isnan(got) && isnan(want)),
-                          "function %d of %g is %g, not %g", k, (double)tensor_f32(&x)[j],
-                          (double)got, (double)want);
-            }
-            struct tensor xn = n16_of(&heap, &x, 3), dyn = n16_of(&heap, &dy, 0);
-            expect_all(OP_ACTIVATION_FORWARD, &a, -1, &y, "activation");
-            if (!activation_is_plain((enum activation)k)) {
-                a.in[0] = xn, a.out[0] = xn;
-                expect_all(OP_ACTIVATION_FORWARD, &a, 0, &y, "activation, n16, in place");
-                a.in[1] = dyn;
-                expect_all(OP_ACTIVATION_BACKWARD, &a, 1, &dx, "its gradient, n16, in place");
-            }
-            a.in[0] = x, a.in[1] = dy, a.out[0] = dx;
-            expect_all(OP_ACTIVATION_BACKWARD, &a, -1, &dx, "its gradient");
-            heap_free(&heap);
+    for (int k = 0; k < ACTIVATION_COUNT; k++) {
+        struct heap heap = {0};
+        struct tensor x = tensor_random(&heap, 1, 2, 33, 7, 1, 1), y = tensor_like(&heap, &x);
+        for (size_t j = 0; j < tensor_count(&x); j++)
+            tensor_f32(&x)[j] *= 5;
+        tensor_f32(&x)[0] = 0, tensor_f32(&x)[2] = NAN;
+        struct op_args a = {.in = {x}, .out = {y}};
+        a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
+        host_reference_kernels[OP_ACTIVATION_FORWARD](&a);
+        for (size_t j = 0; j < tensor_count(&x); j++) {
+            float want = function_of(k, tensor_f32(&x)[j]), got = tensor_f32(&y)[j];
+            cr_assert(got == want || fabsf(got - want) <= 0x1p-23f * fabsf(want) ||
+                          (isnan(got) && isnan(want)),
+                      "function %d of %g is %g, not %g", k, (double)tensor_f32(&x)[j], (double)got,
+                      (double)want);
         }
+        heap_free(&heap);
+    }
 }
 
 /* --- dropout --- */
@@ -188,19 +159,19 @@ Test(math_ops, dropout_at_the_ends, .timeout = 60) {
     tensor_f32(&x)[3] = -0.0f, tensor_f32(&x)[4] = INFINITY;
     for (size_t i = 0; i < tensor_count(&x); i++)
         tensor_f32(&zero)[i] = tensor_f32(&x)[i] * 0;
-    for (int n16 = 0; n16 < 2; n16++) {
-        struct tensor xl = n16 ? n16_of(&heap, &x, 1) : x;
-        struct op_args a = dropout_of(&xl, &xl, &step, 0, 0, 0);
-        expect_all(OP_DROPOUT_FORWARD, &a, -1, &x, "p = 0 copies");
-        expect_all(OP_DROPOUT_FORWARD, &a, 0, &x, "p = 0 in place");
-        a.p.dropout.p = 1;
-        expect_all(OP_DROPOUT_FORWARD, &a, -1, &zero, "p = 1 gives x * 0");
-    }
+    struct tensor y = tensor_like(&heap, &x);
+    struct op_args a = dropout_of(&x, &y, &step, 0, 0, 0);
+    host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+    cr_assert(same_bits(&y, &x), "p = 0 copies");
+    a.p.dropout.p = 1;
+    host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+    for (size_t i = 0; i < tensor_count(&x); i++)
+        cr_assert(tensor_f32(&y)[i] == tensor_f32(&zero)[i] || isnan(tensor_f32(&zero)[i]),
+                  "p = 1 gives x * 0: element %zu", i);
     heap_free(&heap);
 }
 
-/* The mask is that of the plain tensor in both layouts, the same in the backward pass, and another
- * one for any other key. */
+/* The mask is a function of the element and its key, and another one for any other key. */
 Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
     for (int i = 0; i < SAMPLE_COUNTS; i++)
         for (int count = 1; count <= 40; count = count < 8 ? count + 1 : count + 8) {
@@ -214,12 +185,6 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
                 int kept = philox_keep(step.seed, 5, 11, 3, j, philox_threshold(1 - (double).4f));
                 cr_assert_eq(tensor_f32(&y)[j] != 0, kept, "element %zu", j);
             }
-            struct tensor xl = n16_of(&heap, &x, 0), yl = n16_new(&heap, &x);
-            struct op_args fast = dropout_of(&xl, &yl, &step, .4f, 3, 5);
-            expect_all(OP_DROPOUT_FORWARD, &fast, -1, &y, "dropout in N16");
-            expect_all(OP_DROPOUT_FORWARD, &fast, 0, &y, "dropout in N16, in place");
-            expect_all(OP_DROPOUT_BACKWARD, &fast, -1, &y, "dropout backward in N16");
-            expect_all(OP_DROPOUT_FORWARD, &a, -1, &y, "dropout in PLAIN");
             heap_free(&heap);
         }
     struct heap heap = {0};
@@ -254,65 +219,6 @@ Test(math_ops, dropout2d_drops_planes, .timeout = 60) {
                                            philox_threshold(1 - (double).4f));
                     float want = kept ? tensor_f32(&x)[j] * (1.0f / (1.0f - .4f)) : 0;
                     cr_assert_eq(tensor_f32(&y)[j], want, "element %zu", j);
-                }
-                struct tensor xl = n16_of(&heap, &x, 0), yl = n16_new(&heap, &x);
-                struct op_args fast = dropout_of(&xl, &yl, &step, .4f, 3, 5);
-                expect_all(OP_DROPOUT2D_FORWARD, &fast, -1, &y, "dropout2d in N16");
-                expect_all(OP_DROPOUT2D_BACKWARD, &fast, 0, &y, "dropout2d in N16, in place");
-                expect_all(OP_DROPOUT2D_FORWARD, &a, -1, &y, "dropout2d in PLAIN");
-                fast.p.dropout.p = 0;
-                expect_all(OP_DROPOUT2D_FORWARD, &fast, -1, &x, "p = 0 copies");
-                heap_free(&heap);
-            }
-}
-
-/* ---- whole vectors and tails ---- */
-
-/* Every count from 0 to 70, each at four offsets: an element has the bits of the reference wherever
- * it lies. */
-Test(math_ops, elementwise_ops_have_the_same_bits_anywhere, .timeout = 60) {
-    static const enum op ops[] = {OP_FILL,     OP_ADD,  OP_SCALE, OP_SGD,  OP_SGD, OP_SGD, OP_SGD,
-                                  OP_ADADELTA, OP_ADAM, OP_ADAM,  OP_ADAM, OP_SGD, OP_SGD};
-    struct step_block step = {
-        .learning_rate = .1f, .adam_rate = .7f, .adam_root = .31f, .adam_keep = .997f};
-    for (int which = 0; which < (int)(sizeof ops / sizeof *ops); which++)
-        for (int count = 0; count <= 70; count++)
-            for (int offset = 0; offset < 4; offset++) {
-                struct heap heap = {0};
-                struct tensor x = tensor_random(&heap, 1, 1, count + offset, 1, 1, 1),
-                              y = tensor_random(&heap, 2, 1, count + offset, 1, 1, 1);
-                int each = ops[which] == OP_ADADELTA || ops[which] == OP_ADAM ? 2 : 1; /* state */
-                struct tensor m = tensor_random(&heap, 3, each, count + offset, each, 1, 1);
-                for (size_t i = 0; i < tensor_count(&m); i++)
-                    if (each == 2) tensor_f32(&m)[i] = fabsf(tensor_f32(&m)[i]);
-                struct tensor y0 = tensor_copy(&heap, &y), m0 = tensor_copy(&heap, &m);
-                struct tensor *all[5] = {&x, &y, &m, &y0, &m0};
-                for (int i = 0; i < 5; i++)
-                    all[i]->data = tensor_f32(all[i]) + offset, all[i]->dims[0] = count;
-                struct op_args a = {.in = {x},
-                                    .out = {y, which >= 5 ? m : (struct tensor){.data = NULL}},
-                                    .step = &step};
-                step.first_update = which == 6;
-                if (ops[which] == OP_SGD)
-                    a.p.sgd =
-                        (struct sgd_args){which >= 5 ? .9f : 0, which == 4 || which == 6 ? .01f : 0,
-                                          which == 11 ? .3 : 0, which == 12};
-                else if (ops[which] == OP_ADADELTA)
-                    a.p.adadelta = (struct adadelta_args){.01f, .9, 1e-6};
-                else if (ops[which] == OP_ADAM) /* without decay, with it, AdamW's */
-                    a.p.adam =
-                        (struct adam_args){which == 8 ? 0 : .01f, which == 10, .9, .999, 1e-8};
-                else
-                    a.p.fill.value = .7f;
-                host_reference_kernels[ops[which]](&a);
-                struct tensor want = tensor_copy(&heap, &y), want_m = tensor_copy(&heap, &m);
-                for (int i = 0; i < ISAS; i++) {
-                    if (!kernel_of(ops[which], all_isas[i])) continue;
-                    memcpy(y.data, y0.data, tensor_bytes(&y));
-                    memcpy(m.data, m0.data, tensor_bytes(&m));
-                    kernel_of(ops[which], all_isas[i])(&a);
-                    cr_assert(same_bits(&y, &want) && same_bits(&m, &want_m),
-                              "op %d, %s, count %d at %d", which, all_isas[i], count, offset);
                 }
                 heap_free(&heap);
             }

@@ -1,50 +1,6 @@
-/* Pools: fast kernels and references do the same operations, so their values must be equal, not
- * close; those of all instruction sets must have the same bits. */
-#include "tests/device/kernels_equal.h"
-
-Test(math_pools, pools_equal_the_reference, .timeout = 60) {
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (int shape = 0; shape < 12; shape++) {
-            struct heap heap = {0};
-            int size = shape % 4 + 1, stride = shape / 4 + 1, h = 6 + shape % 2, w = 9 - shape % 3,
-                n = sample_counts[i];
-            int p = (h - size) / stride + 1, q = (w - size) / stride + 1;
-            struct tensor x = tensor_random(&heap, 1, 4, n, 3, h, w),
-                          dy = tensor_random(&heap, 2, 4, n, 3, p, q);
-            for (size_t j = 0; j < tensor_count(&x); j++)
-                tensor_f32(&x)[j] = roundf(3 * tensor_f32(&x)[j]) / 2; /* many equal */
-            if (n) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-            struct tensor y = tensor_like(&heap, &dy), dx = tensor_like(&heap, &x);
-            struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy),
-                          dyl = n16_of(&heap, &dy, 0), dxl = n16_new(&heap, &x);
-            struct op_args want = {.in = {x}, .out = {y}, .p.pool = {size, stride, 0}},
-                           fast = {.in = {xl}, .out = {yl}, .p.pool = {size, stride, 0}};
-            host_reference_kernels[OP_AVG_POOL_FORWARD](&want);
-            expect_all(OP_AVG_POOL_FORWARD, &fast, -1, &y, "avg pool");
-            host_reference_kernels[OP_MAX_POOL_FORWARD](&want);
-            expect_all(OP_MAX_POOL_FORWARD, &fast, -1, &y, "max pool");
-            want.in[1] = dy, want.out[0] = dx, fast.in[1] = dyl, fast.out[0] = dxl;
-            host_reference_kernels[OP_MAX_POOL_BACKWARD](&want);
-            expect_all(OP_MAX_POOL_BACKWARD, &fast, -1, &dx, "max pool backward");
-            host_fast_kernel(OP_MAX_POOL_BACKWARD, NULL)(&fast);
-            cr_assert(pads_are_zero(&dxl), "max pool backward: pads");
-            want.in[0] = dy, fast.in[0] = dyl;
-            host_reference_kernels[OP_AVG_POOL_BACKWARD](&want);
-            expect_all(OP_AVG_POOL_BACKWARD, &fast, -1, &dx, "avg pool backward");
-            host_fast_kernel(OP_AVG_POOL_BACKWARD, NULL)(&fast);
-            cr_assert(pads_are_zero(&dxl), "avg pool backward: pads");
-            heap_free(&heap);
-        }
-}
-
-/* The fast kernel of `op` on every instruction set gives what the reference gave, and zeros in the
- * lanes past the last sample where it makes a gradient. */
-static void expect_fast(enum op op, const struct op_args *fast, const struct tensor *want) {
-    expect_all(op, fast, -1, want, op_name(op));
-    if (op != OP_AVG_POOL_BACKWARD && op != OP_MAX_POOL_BACKWARD) return;
-    host_fast_kernel(op, NULL)(fast);
-    cr_assert(pads_are_zero(&fast->out[0]), "%s: pads", op_name(op));
-}
+/* What pools and pads mean, told by the references. (All other kernels against the references:
+ * test_kernels.c.) */
+#include "tests/device/kernels_common.h"
 
 /* A pool that does the work of the relu before it has the bits of the two ops, of their gradients
  * too, with zeros of both signs, equal values and NaN. */
@@ -77,41 +33,8 @@ Test(math_pools, a_relu_in_a_pool_has_the_bits_of_both, .timeout = 60) {
         host_reference_kernels[OP_RELU_BACKWARD](&(struct op_args){.in = {r, dr}, .out = {dx}});
         host_reference_kernels[back](&both);
         cr_assert(same_bits(&dx, &both_dx), "gradient, shape %d", shape);
-
-        struct tensor xl = n16_of(&heap, &x, NAN), dyl = n16_of(&heap, &dy, 0);
-        both.in[0] = xl, both.in[1].data = NULL, both.out[0] = n16_new(&heap, &y);
-        expect_fast(forward, &both, &both_y);
-        both.in[max] = dyl, both.in[!max] = xl, both.out[0] = n16_new(&heap, &dx);
-        expect_fast(back, &both, &both_dx);
         heap_free(&heap);
     }
-}
-
-/* Windows that divide a side, that overlap, and that are more than the pixels. */
-Test(math_pools, adaptive_pools_equal_the_reference, .timeout = 60) {
-    static const int shapes[][4] = {{7, 7, 1, 1}, {28, 12, 1, 1}, {6, 9, 3, 3}, {7, 5, 3, 4},
-                                    {2, 3, 5, 3}, {13, 17, 5, 7}, {1, 1, 2, 2}};
-    for (int i = 0; i < SAMPLE_COUNTS; i++)
-        for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++) {
-            struct heap heap = {0};
-            const int *s = shapes[j], n = sample_counts[i];
-            struct tensor x = tensor_random(&heap, 1, 4, n, 3, s[0], s[1]),
-                          dy = tensor_random(&heap, 2, 4, n, 3, s[2], s[3]),
-                          y = tensor_like(&heap, &dy), dx = tensor_like(&heap, &x);
-            struct tensor xl = n16_of(&heap, &x, 5), yl = n16_new(&heap, &dy),
-                          dyl = n16_of(&heap, &dy, 0), dxl = n16_new(&heap, &x);
-            struct op_args fast = {.in = {xl}, .out = {yl}};
-            host_reference_kernels[OP_ADAPTIVE_AVG_POOL_FORWARD](
-                &(struct op_args){.in = {x}, .out = {y}});
-            expect_all(OP_ADAPTIVE_AVG_POOL_FORWARD, &fast, -1, &y, "adaptive pool");
-            fast = (struct op_args){.in = {dyl}, .out = {dxl}};
-            host_reference_kernels[OP_ADAPTIVE_AVG_POOL_BACKWARD](
-                &(struct op_args){.in = {dy}, .out = {dx}});
-            expect_all(OP_ADAPTIVE_AVG_POOL_BACKWARD, &fast, -1, &dx, "adaptive pool backward");
-            host_fast_kernel(OP_ADAPTIVE_AVG_POOL_BACKWARD, NULL)(&fast);
-            cr_assert(pads_are_zero(&dxl), "adaptive pool backward: pads");
-            heap_free(&heap);
-        }
 }
 
 static void expect_equal(const struct tensor *is, const struct tensor *should, int n) {

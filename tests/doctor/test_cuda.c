@@ -267,13 +267,13 @@ Test(doctor_cuda, a_fault_of_one_rank, .timeout = 280) {
  * so the checks do not depend on an early completion or on a read by the host. */
 Test(doctor_cuda, late_and_guarded, .timeout = 280) {
     skip_where_short();
-    doctor_check *const checks[] = {check_memory, check_streams, check_peers,
-                                    check_ipc,    check_step,    check_replay};
+    doctor_check *const checks[] = {check_memory, check_streams, check_peers, check_ipc,
+                                    check_step,   check_replay,  check_ops};
     for (int guarded = 0; guarded < 2; guarded++) {
         without_libraries();
         setenv("EMULATED_CUDA_LATE_US", guarded ? "0" : "200", 1);
         setenv("EMULATED_CUDA_GUARD", guarded ? "1" : "0", 1);
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 7; i++) {
             struct findings *f = examine_gpus(checks[i], 2, 100);
             only_off(f, "");
             findings_free(f);
