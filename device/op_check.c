@@ -95,7 +95,8 @@ static int check_overlaps(enum op op, const struct op_args *a) {
     for (int o = 0; o < 2; o++) {
         for (int i = 0; i < 3; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
-            if (o == 0 && a->out[0].data == a->in[i].data && operand_may_be_in_place(&s->in[i])) continue;
+            if (o == 0 && a->out[0].data == a->in[i].data && operand_may_be_in_place(&s->in[i]))
+                continue;
             return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
                         s->in[i].name, s->out[o].name);
         }

@@ -1,6 +1,6 @@
 /* Cases of the operations without products: elementwise, dropout, softmax and losses, logs,
- * batches; and which file has the cases of an op. Among the random values are special ones: 0 and -0, infinities, NaN, denormal numbers,
- * and ties. */
+ * batches; and which file has the cases of an op. Among the random values are special ones: 0 and
+ * -0, infinities, NaN, denormal numbers, and ties. */
 #include <math.h>
 
 #include "base/error.h"

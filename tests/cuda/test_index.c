@@ -1,6 +1,6 @@
-/* Every case of doctor/cases.h but products (test_index_product.c, test_index_algebra.c) by the text
- * of the CUDA kernels, run on the host: on grids of every shape, with operands at aligned and at odd
- * addresses, in place where the op allows it. Each must be within the reference's bound
+/* Every case of doctor/cases.h but products (test_index_product.c, test_index_algebra.c) by the
+ * text of the CUDA kernels, run on the host: on grids of every shape, with operands at aligned and
+ * at odd addresses, in place where the op allows it. Each must be within the reference's bound
  * (doctor/ops_judge.c). */
 #include "base/error.h"
 #include "device/op_table.h"

@@ -1,5 +1,5 @@
-/* The CUDA kernels of softmax and the losses, run on the host, 32 lanes to a row: a row has the same
- * bits in any company. (What they compute: test_index.c.) */
+/* The CUDA kernels of softmax and the losses, run on the host, 32 lanes to a row: a row has the
+ * same bits in any company. (What they compute: test_index.c.) */
 #include "tests/cuda/index.h"
 
 /* Row r among 41 rows and alone: the same bits. */

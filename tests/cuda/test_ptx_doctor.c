@@ -1,8 +1,7 @@
 /* The doctor's table on nvcc's own code: every operation, and its training steps, from PTX and from
- * the kernels' text compiled as C++. What a launch writes is the same to the bit, and what it accesses
- * lies within its operands to the byte. exp and log are
- * the only functions of which a GPU has its own versions, so operations with them are exempt:
- * there the doctor's bound holds.
+ * the kernels' text compiled as C++. What a launch writes is the same to the bit, and what it
+ * accesses lies within its operands to the byte. exp and log are the only functions of which a GPU
+ * has its own versions, so operations with them are exempt: there the doctor's bound holds.
  *
  * Collectives are compared with a reference on the host that has the bits of the text, so they run
  * from PTX alone: here by ranks with a GPU each, and by ranks that share one and as blocks of one
