@@ -15,7 +15,7 @@ static int check_buffer(const struct duet_buffer *b) {
         return fail(ERR_USAGE, "buffer %.100s: starts at %g: give -2^53 to 2^53 to an int64",
                     b->name, b->value);
     if (!b->rank) return OK;
-    CHECK(api_check_shape(b->name, b->rank, b->shape));
+    CHECK(tensor_check_shape(b->name, b->rank, b->shape));
     return b->shape[0] ? OK : fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", b->name);
 }
 
@@ -70,8 +70,8 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
     if (!params || !buffers)
         return fail(ERR_USAGE, "buffers: no %s given",
                     params ? "description was" : "parameters were");
-    if (count < 1 || count > API_PARAMS)
-        return fail(ERR_USAGE, "buffers: %d of them: give 1 to %d", count, API_PARAMS);
+    if (count < 1 || count > MOST_PARAMS)
+        return fail(ERR_USAGE, "buffers: %d of them: give 1 to %d", count, MOST_PARAMS);
     if (params->buffers.count)
         return fail(ERR_USAGE, "buffers: the parameters have %d already: register all in one call",
                     params->buffers.count);

@@ -92,9 +92,9 @@ static int check_ranks(const struct duet_loader_options *o, int world_size) {
                     "Invalid rank %d, rank should be in the interval [0, %d]: give the rank of "
                     "this process",
                     o->rank, world_size - 1);
-    if (o->batch_size < 1 || o->batch_size > API_SAMPLES / world_size)
+    if (o->batch_size < 1 || o->batch_size > MOST_SAMPLES / world_size)
         return fail(ERR_USAGE, "loader: batch size: %d on each of %d ranks: give 1 to %d",
-                    o->batch_size, world_size, API_SAMPLES / world_size);
+                    o->batch_size, world_size, MOST_SAMPLES / world_size);
     if ((unsigned)o->shuffle > DUET_SHUFFLE_RANDOM)
         return fail(ERR_USAGE,
                     "loader: shuffle %d: there are DUET_IN_ORDER, DUET_SHUFFLE and "

@@ -135,7 +135,7 @@ int group_call_run(duet_group *group, struct group_call *call, duet_tensor *outp
                    const duet_tensor *input, int *source, duet_work **out) {
     struct duet_work *w = calloc(1, sizeof *w);
     if (!w) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    api_written(output);
+    tensor_written(output);
     int code = prepare(w, call, output, input);
     if (!code) code = group_run(group_of(group), call, out || source ? &w->work : NULL);
     if (!code && out) {
@@ -217,7 +217,7 @@ int group_call_memory(const char *name, const char *which, const duet_tensor *ot
         return fail(ERR_USAGE, "%s: input and output are of different types", name);
     if (on_gpu(other) != on_gpu(one) || (on_gpu(one) && other->device != one->device))
         return fail(ERR_USAGE, "%s: input and output are on different devices", name);
-    if (other->device == one->device && api_overlap(&other->t, &one->t) &&
+    if (other->device == one->device && tensor_overlap(&other->t, &one->t) &&
         !is_part(one, other, own))
         return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",
                     name);

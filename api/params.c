@@ -37,7 +37,7 @@ static int copy_specs(struct param_spec **out, const struct duet_param *params, 
     if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
         CHECK(check_name(i, params[i].name));
-        CHECK(api_check_shape(params[i].name, params[i].rank, params[i].shape));
+        CHECK(tensor_check_shape(params[i].name, params[i].rank, params[i].shape));
         if (params[i].shape[0] == 0)
             return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
         specs[i].name = strdup(params[i].name);
@@ -80,8 +80,8 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "parameters: no device was given");
     if (!params) return fail(ERR_USAGE, "parameters: no description was given");
-    if (count < 1 || count > API_PARAMS)
-        return fail(ERR_USAGE, "parameters: %d of them: give 1 to %d", count, API_PARAMS);
+    if (count < 1 || count > MOST_PARAMS)
+        return fail(ERR_USAGE, "parameters: %d of them: give 1 to %d", count, MOST_PARAMS);
     struct duet_params *p = calloc(1, sizeof *p);
     if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
     int code = build(p, device_of(device), params, count);
@@ -94,6 +94,12 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     return code;
 }
 
+static void free_layers(struct duet_params *params) {
+    for (int i = 0; params->own_layers && i < params->layer_count; i++)
+        free(params->own_layers[i].name);
+    free(params->own_layers);
+}
+
 void duet_params_free(duet_params *params) {
     if (!params) return;
     int count = params->set.count;
@@ -103,7 +109,7 @@ void duet_params_free(duet_params *params) {
         device_free(params->set.device, params->step);
     }
     api_free_buffers(params, params->buffers.count);
-    api_free_layers(params);
+    free_layers(params);
     optimizer_free(&params->sgd);
     param_set_free(&params->set);
     free_specs(params->specs, count);
@@ -137,7 +143,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
 int duet_zero_grad(duet_params *params) {
     if (!params) return fail(ERR_USAGE, "zero_grad: no parameters were given");
     for (int i = 0; i < params->set.count; i++)
-        CHECK(api_zero(params->set.device, &params->set.param[i].grad));
+        CHECK(tensor_zero(params->set.device, &params->set.param[i].grad));
     memset(params->has_grad, 0, (size_t)params->set.count);
     params->zeroed++;
     return OK;

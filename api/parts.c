@@ -72,7 +72,7 @@ static int join_shapes(const char *what, duet_tensor *const *tensors, int n, str
     }
     *all = *first;
     all->dims[0] = (int)rows;
-    return api_check_shape(what, all->rank, all->dims);
+    return tensor_check_shape(what, all->rank, all->dims);
 }
 
 static int join(const char *what, duet_tensor **out, duet_tensor *const *tensors, int n,
@@ -82,7 +82,7 @@ static int join(const char *what, duet_tensor **out, duet_tensor *const *tensors
     int row = 0, code = OK;
     if (!device) return fail(ERR_USAGE, "%s: no device was given", what);
     CHECK(join_shapes(what, tensors, n, &all));
-    CHECK(api_tensor_new(&joined, device_of(device), all.dtype, all.rank, all.dims, MEM_COMM));
+    CHECK(tensor_new(&joined, device_of(device), all.dtype, all.rank, all.dims, MEM_COMM));
     for (int i = 0; i < n && !code; i++) {
         if (!tensors[i]) continue;
         int rows = tensors[i]->t.dims[0];

@@ -110,7 +110,7 @@ static int train(struct bench *b, struct replica *r, int64_t number) {
                               .first_update = number == 0,
                               .update = number,
                               .rate = 0.01};
-    struct var *output, *loss;
+    duet_var *output, *loss;
     CHECK(replica_write_step(r, &step));
     CHECK(replica_load(r, &batch));
     CHECK(replica_forward(r, &whole, 1, &output));

@@ -262,7 +262,7 @@ int ddp_broadcast_buffers(struct ddp *ddp, int32_t step) {
 
 static int step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
     struct replica *r = ddp->replica;
-    struct var *output, *loss;
+    duet_var *output, *loss;
     int code = OK;
     CHECK(replica_write_step(r, block));
     int active;

@@ -1,5 +1,5 @@
 /* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
- * through struct api_reducer. */
+ * through struct grad_reducer. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -39,14 +39,14 @@ static int enter(void *context, int opens, int reduces) {
 }
 
 /* With find_unused_parameters the gradients of the others are zero, and count as ready. */
-static int before(void *context, struct tape *tape, struct var *root) {
+static int before(void *context, duet_tape *tape, duet_var *root) {
     struct duet_ddp *d = context;
     struct param_set *set = &d->params->set;
     if (!d->reducer.finds_unused) return OK;
     CHECK(tape_error(tape));
     const char *used = tape_uses(tape, root);
     for (int i = 0; i < set->count; i++)
-        if (!used[i]) CHECK(api_zero(set->device, &set->param[i].grad));
+        if (!used[i]) CHECK(tensor_zero(set->device, &set->param[i].grad));
     return ddp_set_used(d->ddp, used);
 }
 
@@ -139,7 +139,7 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     d->join = config.join != DDP_JOIN_OFF;
     d->hooks.device = params->set.device;
     program_show_gradients(params);
-    d->reducer = (struct api_reducer){enter, before, ready, finish, config.find_unused, d};
+    d->reducer = (struct grad_reducer){enter, before, ready, finish, config.find_unused, d};
     d->sync_buffers = 1;
     params->reducer = &d->reducer;
     const char *fault = device_p2p_fault(d->hooks.device);

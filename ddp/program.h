@@ -9,7 +9,7 @@
 struct duet_ddp {
     struct ddp *ddp;
     struct duet_params *params;
-    struct api_reducer reducer;
+    struct grad_reducer reducer;
     struct hooks hooks;
     int join;
     int32_t step;     /* for spans and errors */

@@ -20,7 +20,7 @@ struct outcome {
 
 /* The batch's forward, loss and backward, launched or replayed. */
 static int forward_loss_backward(struct replica *r, const struct segments *segments) {
-    struct var *output, *loss;
+    duet_var *output, *loss;
     int code = OK;
     if (replica_enter(r, WORK_TRAIN, segments)) {
         code = replica_forward(r, segments, 1, &output);

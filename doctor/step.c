@@ -80,7 +80,7 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
                      struct outcome *out) {
     struct step_block step = {
         .seed = 5, .weight = 1.0f / (float)samples, .learning_rate = 0.1f, .first_update = 1};
-    struct var *output, *loss;
+    duet_var *output, *loss;
     size_t at = 0;
     CHECK(replica_write_step(r, &step));
     CHECK(replica_load(r, batch));

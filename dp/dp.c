@@ -76,7 +76,7 @@ static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
 static int forward_loss_backward(struct dp *dp, int r) {
     struct replica *replica = &dp->replica[r];
     const struct segments *share = &dp->share[r];
-    struct var *output, *loss;
+    duet_var *output, *loss;
     int code = OK;
     if (replica_enter(replica, dp->training ? WORK_TRAIN : WORK_EVALUATE, share)) {
         code = replica_forward(replica, share, dp->training, &output);

@@ -27,14 +27,14 @@ static int gather_outputs(struct dp *dp, struct tensor *gathered) {
 }
 
 /* The loss of the whole batch, and its gradient dL/dy, which is that of the leaf *y. */
-static int loss_of_all(struct dp *dp, const struct tensor *gathered, struct var **y) {
+static int loss_of_all(struct dp *dp, const struct tensor *gathered, duet_var **y) {
     struct replica *here = &dp->replica[dp->output_device];
-    struct tape *t = dp->loss_tape;
+    duet_tape *t = dp->loss_tape;
     void *where = dp->output_device ? dp->labels : here->labels;
     struct tensor labels = model_answers(here->model, where, dp->all->n);
     dp_enter(dp, PHASE_LOSS);
     *y = tape_leaf(t, gathered, 1);
-    struct var *loss = model_loss(here->model, t, *y, &labels);
+    duet_var *loss = model_loss(here->model, t, *y, &labels);
     CHECK(tape_error(t));
     CHECK(tape_log_loss(t, loss, &here->losses, &here->hits));
     return dp->training ? tape_backward(t, loss, NULL) : OK;
@@ -57,7 +57,7 @@ static int scatter_grad(struct dp *dp, const struct tensor *dy) {
 
 static int gather_and_loss(struct dp *dp) {
     struct tensor gathered;
-    struct var *y;
+    duet_var *y;
     CHECK(gather_outputs(dp, &gathered));
     CHECK(loss_of_all(dp, &gathered, &y));
     return dp->training ? scatter_grad(dp, &y->grad) : OK;

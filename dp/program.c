@@ -85,13 +85,13 @@ static int replicate(struct duet_data_parallel *dp, void *nothing) {
 static int keep_loss(struct duet_data_parallel *dp, struct output *o, int r, duet_var *y) {
     struct duet_tape *t = dp->tape[r];
     double sum;
-    CHECK(tape_loss_reduction(var_of(y), &o->how[r]));
+    CHECK(tape_loss_reduction(y, &o->how[r]));
     if (o->how[r] == REDUCE_NONE)
         return fail(ERR_USAGE, "DataParallel: a loss with DUET_NONE: give it DUET_MEAN or "
                                "DUET_SUM, so that each replica has one number");
     CHECK(duet_loss_read(t, y, &sum, NULL));
     o->loss[r] = o->how[r] == REDUCE_MEAN ? sum / dp->x[0].sizes[r] : sum;
-    o->root[r] = var_of(y);
+    o->root[r] = y;
     o->is_loss[r] = 1;
     o->rows[r] = 1;
     return OK;
@@ -99,13 +99,13 @@ static int keep_loss(struct duet_data_parallel *dp, struct output *o, int r, due
 
 static int keep_output(struct duet_data_parallel *dp, struct output *o, int r, duet_var *y) {
     if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
-    if (var_of(y)->value.dtype != DTYPE_F32) {
+    if (y->value.dtype != DTYPE_F32) {
         if (dp->forward_multi) return keep_loss(dp, o, r, y);
         return fail(ERR_USAGE,
                     "DataParallel: forward has returned a loss: return the output, or give a loss "
                     "function and call duet_data_parallel_loss");
     }
-    o->root[r] = to_plain(dp->tape[r]->tape, var_of(y));
+    o->root[r] = to_plain(dp->tape[r], y);
     CHECK(duet_tape_error(dp->tape[r]));
     o->is_loss[r] = 0;
     o->rows[r] = o->root[r]->value.dims[0];
@@ -132,8 +132,8 @@ static int run_forward(struct duet_data_parallel *dp, int r, duet_var **outputs)
     for (int i = 0; i < dp->inputs; i++) {
         struct tensor *rows = &dp->x[i].part[r].t;
         tensors[i] = &dp->x[i].part[r];
-        dp->leaf[i][r] = rows->dtype == DTYPE_F32 ? tape_leaf(t->tape, rows, dp->input_grad) : NULL;
-        x[i] = public_var(dp->leaf[i][r]);
+        dp->leaf[i][r] = rows->dtype == DTYPE_F32 ? tape_leaf(t, rows, dp->input_grad) : NULL;
+        x[i] = dp->leaf[i][r];
     }
     const struct duet_replica replica = {r, dp->inputs, dp->outputs, tensors, x};
     CHECK(duet_tape_error(t));
@@ -288,7 +288,7 @@ static int backward_from_outputs(struct duet_data_parallel *dp, int r) {
         struct output *o = &dp->output[i];
         if (!o->grad) continue;
         grads[count] = &o->grads.part[r];
-        roots[count++] = public_var(o->root[r]);
+        roots[count++] = o->root[r];
     }
     return duet_backward_all(dp->tape[r], roots, grads, count);
 }
@@ -296,11 +296,10 @@ static int backward_from_outputs(struct duet_data_parallel *dp, int r) {
 static int backward_task(void *context, int r) {
     struct duet_data_parallel *dp = context;
     struct param_set *set = &dp->params[r]->set;
-    if (r < dp->used && dp->in_forward)
-        return duet_backward(dp->tape[r], public_var(dp->output[0].root[r]));
+    if (r < dp->used && dp->in_forward) return duet_backward(dp->tape[r], dp->output[0].root[r]);
     if (r < dp->used) return backward_from_outputs(dp, r);
     for (int i = 0; i < set->count; i++)
-        CHECK(api_zero(set->device, &set->param[i].grad));
+        CHECK(tensor_zero(set->device, &set->param[i].grad));
     return OK;
 }
 

@@ -14,7 +14,7 @@
 #include "dp/worker.h"
 #include "scatter_gather/scatter_gather.h"
 
-enum { MOST_INPUTS = 16, MOST_OUTPUTS = API_ROOTS };
+enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 
 /* A tensor cut into rows: those of the device it lies on are a view of it, the others a copy. */
 struct pieces {
@@ -30,7 +30,7 @@ enum roots { NO_ROOTS, OUTPUTS, LOSSES };
 
 /* One output of forward, on all devices. Thread r writes [r]. */
 struct output {
-    struct var *root[MAX_DEVICES];   /* on tape[r]: PLAIN, or a loss */
+    duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
     int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
     enum reduction how[MAX_DEVICES]; /* of a loss */
     double loss[MAX_DEVICES];        /* its value */
@@ -74,9 +74,8 @@ struct duet_data_parallel {
     enum duet_pass pass;
     int used; /* devices 0 .. used-1 take part */
     int inputs, outputs;
-    struct pieces x[MOST_INPUTS], y; /* x[0] has the samples */
-    struct var
-        *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
+    struct pieces x[MOST_INPUTS], y;          /* x[0] has the samples */
+    duet_var *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
     struct output output[MOST_OUTPUTS];
     enum roots roots;   /* after a forward in training */
     int in_forward;     /* 1: of duet_data_parallel_loss */

@@ -70,7 +70,7 @@ int data_parallel_end_pass(struct duet_data_parallel *dp) {
 
 struct input_grads {
     const struct pieces *x;
-    struct var **leaf;               /* of each replica */
+    duet_var **leaf;                 /* of each replica */
     struct tensor rows[MAX_DEVICES]; /* of each replica */
     duet_tensor *zeros[MAX_DEVICES]; /* owned: of a replica whose outputs do not depend on x */
     duet_tensor *grad;

@@ -145,8 +145,8 @@ static int gather_rows(struct duet_data_parallel *dp, void *what) {
         parts[r] = o->root[r]->value;
         rows[r] = o->rows[r];
     }
-    CHECK(api_tensor_new(g->whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank,
-                         shape.dims, MEM_GATHERED));
+    CHECK(tensor_new(g->whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank,
+                     shape.dims, MEM_GATHERED));
     return gather(&dp->group, parts, rows, &(*g->whole)->t);
 }
 

@@ -122,7 +122,7 @@ int dp_free(struct dp *dp) {
     reduce_plan_free(&dp->reduce);
     sharded_reduce_free(&dp->shards);
     device_group_free(&dp->group);
-    tape_free(dp->loss_tape);
+    duet_tape_free(dp->loss_tape);
     for (int r = 0; r < dp->count; r++) {
         if (!dp->replica[r].device) continue;
         if (r == dp->output_device) device_free(dp->replica[r].device, dp->gathered.data);

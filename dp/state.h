@@ -22,7 +22,7 @@ struct dp {
     struct sharded_reduce shards;
 
     /* Loss on the output device. */
-    struct tape *loss_tape;
+    duet_tape *loss_tape;
     struct tensor gathered; /* (max_samples, classes) */
     void
         *labels; /* labels or targets, (max_samples); NULL where device 0 is that, which has them */
@@ -36,8 +36,8 @@ struct dp {
     int training;
     const struct segments *all; /* those of the whole batch */
     struct segments share[MAX_DEVICES];
-    int sizes[MAX_DEVICES];          /* samples of each share */
-    struct var *output[MAX_DEVICES]; /* on the tape of device r; not set by a replayed step */
+    int sizes[MAX_DEVICES];        /* samples of each share */
+    duet_var *output[MAX_DEVICES]; /* on the tape of device r; not set by a replayed step */
     struct tensor grad_output[MAX_DEVICES]; /* dL/dy, on device r */
 
     struct span_log waits; /* thread 0's waits for the other threads */

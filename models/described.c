@@ -17,18 +17,18 @@
 enum { DESCRIBED_PIECE = 1 << 20 }; /* elements: 4 MiB */
 
 /* There is nothing to compute. */
-static int no_gradients(struct tape *t, const struct node *node, int s, const struct tensor *dw,
+static int no_gradients(duet_tape *t, const struct node *node, int s, const struct tensor *dw,
                         const struct tensor *db) {
     (void)t, (void)node, (void)s, (void)dw, (void)db;
     return OK;
 }
 
-static int backward(struct tape *t, struct node *n) {
+static int backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n);
 }
 
 /* What the samples leave behind, as one piece. It is a var, so that backward reaches all nodes. */
-static struct var *activations(const struct model *model, struct tape *t, struct var *x) {
+static duet_var *activations(const struct model *model, duet_tape *t, duet_var *x) {
     const int one = 1;
     size_t bytes = (size_t)x->value.dims[0] * (size_t)model->activation_bytes;
     if (!bytes) return tape_var(t, x->value, 1);
@@ -36,18 +36,16 @@ static struct var *activations(const struct model *model, struct tape *t, struct
 }
 
 /* It looks behind the public tape, whose functions compute. */
-static duet_var *forward(duet_tape *tape, duet_var *input, void *context) {
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
-    const struct model *model = tape->model;
-    struct param *p = tape->params->param;
-    struct var *x = var_of(input);
-    struct tape *t = tape->tape;
+    const struct model *model = t->model;
+    struct param *p = t->step.params->param;
     if (!device_is_dry(t->device)) {
         tape_fail(t, fail(ERR_USAGE, "model described: it can be estimated alone: duet estimate"));
         return NULL;
     }
     const int shape[2] = {x->value.dims[0], model->classes};
-    struct var *h = activations(model, t, x);
+    duet_var *h = activations(model, t, x);
     for (int i = 0; i < model->param_count && !t->error; i += 2) {
         int last = i + 2 == model->param_count;
         struct tensor y = last ? tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, shape) : h->value;
@@ -60,7 +58,7 @@ static duet_var *forward(duet_tape *tape, duet_var *input, void *context) {
         tape_node(t, &n);
         h = n.y;
     }
-    return t->error ? NULL : public_var(h);
+    return t->error ? NULL : h;
 }
 
 static void describe(duet_module *m, void *context) {

@@ -34,7 +34,7 @@ void module_init(const struct model *model, struct rng *engine, float *const *va
     *engine = rng.engine;
 }
 
-static int check_output(const struct model *model, const struct var *x, const struct var *y) {
+static int check_output(const struct model *model, const duet_var *x, const duet_var *y) {
     const struct tensor *v = &y->value;
     if (v->rank == 2 && v->dims[0] == x->value.dims[0] && v->dims[1] == model->classes) return OK;
     return fail(ERR_USAGE,
@@ -44,26 +44,34 @@ static int check_output(const struct model *model, const struct var *x, const st
                 model->classes);
 }
 
-struct var *model_forward(const struct model *model, struct tape *tape, struct param_set *params,
-                          struct buffer_set *buffers, struct var *x) {
-    struct duet_tape t = {.device = tape->device,
-                          .tape = tape,
-                          .params = params,
-                          .segments = tape->segments,
-                          .layers = model->layers,
-                          .layer_count = model->layer_count,
-                          .buffers = buffers,
-                          .dropout = model->dropout,
-                          .sync_bn = model->sync_bn,
-                          .model = model,
-                          .inside_model = 1};
-    if (tape_stuck(tape, x)) return NULL;
-    struct var *y = var_of(model->forward(&t, public_var(x), model->context));
-    if (t.error) tape_fail(tape, fail(t.error, "%s", t.message));
-    if (!y && !tape->error)
-        tape_fail(tape, fail(ERR_USAGE, "model %s: forward returned NULL: return the scores",
-                             model->name));
-    y = to_plain(tape, y);
-    if (tape_stuck(tape, y) || tape_fail(tape, check_output(model, x, y))) return NULL;
+/* While the forward function runs the tape knows its layers, and that others have begun this
+ * pass and will end it. */
+duet_var *model_forward(const struct model *model, duet_tape *t, struct buffer_set *buffers,
+                        duet_var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    t->layers = model->layers;
+    t->layer_count = model->layer_count;
+    t->buffers = buffers;
+    t->dropout = model->dropout;
+    t->sync_bn = model->sync_bn;
+    t->model = model;
+    t->inside_model = 1;
+    duet_var *y = model->forward(t, x, model->context);
+    t->inside_model = 0;
+    if (!y && !t->error)
+        tape_fail(
+            t, fail(ERR_USAGE, "model %s: forward returned NULL: return the scores", model->name));
+    y = to_plain(t, y);
+    if (tape_stuck(t, y) || tape_fail(t, check_output(model, x, y))) return NULL;
     return y;
+}
+
+duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
+                     const struct tensor *answers) {
+    duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
+    if (tape_failed(t, output)) return NULL;
+    given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
+    if (model->loss == LOSS_MSE) return duet_mse_loss(t, output, &given, DUET_MEAN);
+    if (model->log_probabilities) return duet_nll_loss(t, output, &given, DUET_MEAN);
+    return duet_cross_entropy_smoothed(t, output, &given, model->label_smoothing, DUET_MEAN);
 }

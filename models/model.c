@@ -130,10 +130,3 @@ struct tensor model_answers(const struct model *model, void *memory, int n) {
     return model->loss == LOSS_MSE ? tensor_plain(memory, DTYPE_F32, 2, dims)
                                    : tensor_plain(memory, DTYPE_I32, 1, dims);
 }
-
-struct var *model_loss(const struct model *model, struct tape *t, struct var *output,
-                       const struct tensor *answers) {
-    if (model->loss == LOSS_MSE) return mse_loss(t, output, answers, REDUCE_MEAN);
-    if (model->log_probabilities) return nll_loss(t, output, answers, REDUCE_MEAN);
-    return cross_entropy_smoothed(t, output, answers, REDUCE_MEAN, model->label_smoothing);
-}

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-struct api_layer;
+struct layer;
 struct atomic_file;
 struct model_build;
 struct safetensors;
@@ -59,7 +59,7 @@ struct model {
     void *context;
     struct duet_init *inits; /* [param_count], owned */
     int layer_count;
-    struct api_layer *layers;  /* what duet_layer is given the numbers of; owned */
+    struct layer *layers;      /* what duet_layer is given the numbers of; owned */
     struct model_build *build; /* while it is being described; else NULL */
 };
 
@@ -103,14 +103,15 @@ int model_hashes(const struct model *model);
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the
- * model's forward function, on a tape that has begun with these parameters. NULL on failure,
+ * model's forward function, on a tape that has begun with its parameters. NULL on failure,
  * which the tape keeps. */
-struct var *model_forward(const struct model *model, struct tape *tape, struct param_set *params,
-                          struct buffer_set *buffers, struct var *x);
+duet_var *model_forward(const struct model *model, duet_tape *tape, struct buffer_set *buffers,
+                        duet_var *x);
 
-/* The model's loss, with reduction MEAN over the global batch. */
-struct var *model_loss(const struct model *model, struct tape *tape, struct var *output,
-                       const struct tensor *answers);
+/* The model's loss, with reduction MEAN over the global batch. answers: as model_answers, of the
+ * rows of `output` or more. */
+duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *output,
+                     const struct tensor *answers);
 
 /* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load

@@ -123,7 +123,7 @@ static int add_param(struct model *model, const char *name, const char *suffix, 
     struct model_build *build = model->build;
     int i = model->param_count;
     char *full;
-    if (i == API_PARAMS)
+    if (i == MOST_PARAMS)
         return fail(ERR_USAGE, "model %s: more than %d parameters: give it fewer", model->name, i);
     CHECK(grow(model, &model->params, i, &build->param_room, sizeof *model->params));
     CHECK(grow(model, &model->inits, i, &build->init_room, sizeof *model->inits));
@@ -142,7 +142,7 @@ static int add_buffer(struct model *model, const char *name, const char *suffix,
     struct model_build *build = model->build;
     int i = model->buffer_count;
     char *full;
-    if (i == API_PARAMS)
+    if (i == MOST_PARAMS)
         return fail(ERR_USAGE, "model %s: more than %d buffers: give it fewer", model->name, i);
     CHECK(grow(model, &model->buffers, i, &build->buffer_room, sizeof *model->buffers));
     CHECK(join(model, name, suffix, &full));
@@ -152,7 +152,7 @@ static int add_buffer(struct model *model, const char *name, const char *suffix,
     return spec.rank ? check_shape(model, full, spec.rank, spec.dims) : OK;
 }
 
-static int add_layer(struct model *model, const char *name, struct api_layer layer) {
+static int add_layer(struct model *model, const char *name, struct layer layer) {
     struct model_build *build = model->build;
     int i = model->layer_count;
     CHECK(grow(model, &model->layers, i, &build->layer_room, sizeof *model->layers));
@@ -197,7 +197,7 @@ int duet_module_buffer(duet_module *module, const char *name, int rank, const in
 /* NAME.weight of this shape, and NAME.bias of as many elements as it has rows, with PyTorch's
  * initial values for `fan_in` inputs of each output. */
 static int add_weight_and_bias(struct model *model, const char *name, int rank, const int *shape,
-                               double fan_in, int with_bias, struct api_layer *layer) {
+                               double fan_in, int with_bias, struct layer *layer) {
     layer->weight = model->param_count;
     layer->bias = with_bias ? layer->weight + 1 : DUET_NO_BIAS;
     CHECK(
@@ -207,7 +207,7 @@ static int add_weight_and_bias(struct model *model, const char *name, int rank, 
 }
 
 static int check_window(const struct model *model, const char *name, int stride, int padding) {
-    if (stride >= 1 && stride <= API_WINDOW && padding >= 0 && padding <= API_WINDOW) return OK;
+    if (stride >= 1 && stride <= MOST_WINDOW && padding >= 0 && padding <= MOST_WINDOW) return OK;
     return fail(ERR_USAGE, "model %s: %.100s: stride %d, padding %d: give at least 1 and 0",
                 model->name, name ? name : "", stride, padding);
 }
@@ -216,7 +216,7 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
                        int stride, int padding, int bias) {
     if (stuck(module)) return -1;
     struct model *model = model_of(module);
-    struct api_layer layer = {.kind = LAYER_CONV2D, .stride = stride, .padding = padding};
+    struct layer layer = {.kind = LAYER_CONV2D, .stride = stride, .padding = padding};
     double fan_in = (double)in * kernel * kernel;
     int code = check_window(model, name, stride, padding);
     if (!code)
@@ -229,13 +229,13 @@ int duet_module_conv2d(duet_module *module, const char *name, int in, int out, i
 int duet_module_linear(duet_module *module, const char *name, int in, int out, int bias) {
     if (stuck(module)) return -1;
     struct model *model = model_of(module);
-    struct api_layer layer = {.kind = LAYER_LINEAR};
+    struct layer layer = {.kind = LAYER_LINEAR};
     int code = add_weight_and_bias(model, name, 2, (int[]){out, in}, in, bias, &layer);
     if (!code) code = add_layer(model, name, layer);
     return added(module, code, model->layer_count);
 }
 
-static int add_norm(struct model *model, const char *name, int channels, struct api_layer *layer) {
+static int add_norm(struct model *model, const char *name, int channels, struct layer *layer) {
     const struct duet_init one = {DUET_CONSTANT, 1, 0}, zero = {DUET_CONSTANT, 0, 0};
     struct buffer_spec mean = {.dtype = DTYPE_F32, .rank = 1, .dims = {channels}}, variance = mean,
                        batches = {.dtype = DTYPE_I64};
@@ -254,7 +254,7 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
                            double momentum) {
     if (stuck(module)) return -1;
     struct model *model = model_of(module);
-    struct api_layer layer = {.kind = LAYER_BATCH_NORM, .epsilon = eps, .momentum = momentum};
+    struct layer layer = {.kind = LAYER_BATCH_NORM, .epsilon = eps, .momentum = momentum};
     int code = eps >= 0 && momentum <= 1
                    ? OK
                    : fail(ERR_USAGE,
@@ -268,7 +268,7 @@ int duet_module_batch_norm(duet_module *module, const char *name, int channels, 
 
 /* NAME.weight of ones and NAME.bias of zeros, where the layer has them. */
 static int norm_of_samples(duet_module *module, const char *name, int rank, const int *shape,
-                           int weight, int bias, struct api_layer layer) {
+                           int weight, int bias, struct layer layer) {
     const struct duet_init one = {DUET_CONSTANT, 1, 0}, zero = {DUET_CONSTANT, 0, 0};
     struct model *model = model_of(module);
     int code = layer.epsilon >= 0 ? OK
@@ -287,9 +287,8 @@ int duet_module_layer_norm(duet_module *module, const char *name, int rank,
                            const int *normalized_shape, double eps, int elementwise_affine,
                            int bias) {
     if (stuck(module)) return -1;
-    return norm_of_samples(
-        module, name, rank, normalized_shape, elementwise_affine, bias,
-        (struct api_layer){.kind = LAYER_LAYER_NORM, .epsilon = eps, .dims = rank});
+    return norm_of_samples(module, name, rank, normalized_shape, elementwise_affine, bias,
+                           (struct layer){.kind = LAYER_LAYER_NORM, .epsilon = eps, .dims = rank});
 }
 
 int duet_module_group_norm(duet_module *module, const char *name, int num_groups, int channels,
@@ -304,18 +303,17 @@ int duet_module_group_norm(duet_module *module, const char *name, int num_groups
     }
     return norm_of_samples(
         module, name, 1, &channels, affine, bias,
-        (struct api_layer){.kind = LAYER_GROUP_NORM, .epsilon = eps, .groups = num_groups});
+        (struct layer){.kind = LAYER_GROUP_NORM, .epsilon = eps, .groups = num_groups});
 }
 
-static int dropout_layer(duet_module *module, const char *name, double p,
-                         enum api_layer_kind kind) {
+static int dropout_layer(duet_module *module, const char *name, double p, enum layer_kind kind) {
     if (stuck(module)) return -1;
     struct model *model = model_of(module);
     int code =
         p >= 0 && p <= 1
             ? OK
             : fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p);
-    if (!code) code = add_layer(model, name, (struct api_layer){.kind = kind, .p = p});
+    if (!code) code = add_layer(model, name, (struct layer){.kind = kind, .p = p});
     return added(module, code, model->layer_count);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-void recorded_init(struct recorded *r, struct device *device, const struct tape *tape,
+void recorded_init(struct recorded *r, struct device *device, const duet_tape *tape,
                    const struct param_set *params, int wanted) {
     memset(r, 0, sizeof *r);
     r->stream = device_compute(device);
@@ -16,7 +16,7 @@ void recorded_init(struct recorded *r, struct device *device, const struct tape 
     r->on = wanted && device_can_record(device) && !device_config(device)->spans;
 }
 
-void recorded_watch(struct recorded *r, const struct tape *tape) {
+void recorded_watch(struct recorded *r, const duet_tape *tape) {
     r->tape[1] = tape;
 }
 

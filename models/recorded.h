@@ -63,12 +63,11 @@ struct recorded_step {
 
 struct recorded {
     struct stream *stream;
-    const struct tape
-        *tape[RECORDED_TAPES];      /* whose arenas are read by address; borrowed or NULL */
-    const struct param_set *params; /* whose layout is read by address; borrowed or NULL */
-    int on;                         /* 0: every step is plain */
-    uint64_t version;               /* of all that memory, at the last step */
-    uint64_t clock;                 /* steps begun */
+    const duet_tape *tape[RECORDED_TAPES]; /* whose arenas are read by address; borrowed or NULL */
+    const struct param_set *params;        /* whose layout is read by address; borrowed or NULL */
+    int on;                                /* 0: every step is plain */
+    uint64_t version;                      /* of all that memory, at the last step */
+    uint64_t clock;                        /* steps begun */
     struct recorded_step step[RECORDED_STEPS];
     int count; /* of step[] in use */
 
@@ -83,14 +82,14 @@ struct recorded {
 };
 
 /* wanted 0: every step is plain. `params` may be NULL. All of it is borrowed. */
-void recorded_init(struct recorded *r, struct device *device, const struct tape *tape,
+void recorded_init(struct recorded *r, struct device *device, const duet_tape *tape,
                    const struct param_set *params, int wanted);
 /* Frees the recordings after waiting for their last replays. Zeroed is fine. */
 void recorded_free(struct recorded *r);
 /* Drops all recordings: call it before an event or a buffer that they use is freed. */
 void recorded_forget(struct recorded *r);
 /* Names a second tape whose memory is read by address. */
-void recorded_watch(struct recorded *r, const struct tape *tape);
+void recorded_watch(struct recorded *r, const duet_tape *tape);
 
 /* Begins a step of `parts` parts and decides its stage. A step that was given up after some of its
  * parts is forgotten by the next begin. */

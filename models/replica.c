@@ -59,7 +59,7 @@ void replica_free(struct replica *r) {
     param_set_free(&r->params);
     buffer_set_free(&r->buffers);
     optimizer_free(&r->optimizer);
-    tape_free(r->tape);
+    duet_tape_free(r->tape);
     free(r->used);
     device_free(r->device, r->step);
     replica_free_input(r);
@@ -157,7 +157,7 @@ static int hash_grads(struct replica *r) {
 }
 
 int replica_forward(struct replica *r, const struct segments *segments, int training,
-                    struct var **output) {
+                    duet_var **output) {
     const struct model *m = r->model;
     *output = NULL;
     CHECK(replica_check_samples(r, "forward", segments->n));
@@ -175,11 +175,11 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
-    *output = model_forward(m, r->tape, &r->params, &r->buffers, tape_leaf(r->tape, &pixels, 0));
+    *output = model_forward(m, r->tape, &r->buffers, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
 }
 
-int replica_loss(struct replica *r, struct var *output, int training, struct var **loss) {
+int replica_loss(struct replica *r, duet_var *output, int training, duet_var **loss) {
     replica_phase(r, training ? PHASE_LOSS : PHASE_EVALUATE);
     struct tensor labels = model_answers(r->model, r->labels, r->config.max_samples);
     *loss = model_loss(r->model, r->tape, output, &labels);
@@ -202,7 +202,7 @@ int replica_log_nothing(struct replica *r) {
 }
 
 /* Parameters without a part in the loss: none of this step's passes writes their gradients. */
-static int clear_unused(struct replica *r, struct var *root) {
+static int clear_unused(struct replica *r, duet_var *root) {
     CHECK(tape_error(r->tape));
     if (r->more_passes || !root) return OK; /* tape_backward refuses a missing root */
     memcpy(r->used, tape_uses(r->tape, root), (size_t)r->params.count);
@@ -220,7 +220,7 @@ void replica_add_used(struct replica *r, const char *used) {
         r->used[i] |= used[i];
 }
 
-int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad) {
+int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad) {
     replica_phase(r, PHASE_BACKWARD);
     CHECK(clear_unused(r, root));
     return tape_backward(r->tape, root, root_grad);
@@ -249,7 +249,7 @@ int replica_update(struct replica *r) {
 /* That a parameter is left out shows in a step that is not recorded, and then for good: from the
  * next step on the update is no part of the recording. */
 static int whole_step(struct replica *r, const struct segments *segments, int updates) {
-    struct var *output, *loss;
+    duet_var *output, *loss;
     CHECK(replica_forward(r, segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
     CHECK(replica_backward(r, loss, NULL));
@@ -267,7 +267,7 @@ int replica_step(struct replica *r, const struct segments *segments) {
 }
 
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch) {
-    struct var *output, *loss;
+    duet_var *output, *loss;
     int code = OK;
     CHECK(replica_write_other(r, step, PHASE_EVALUATE));
     CHECK(replica_load(r, batch));

@@ -75,7 +75,7 @@ struct replica {
     grad_hook *unused_hook; /* NULL: none; called for each such parameter before a backward */
     void *unused_context;
     struct step_block now; /* a host copy of *step */
-    struct tape *tape;
+    duet_tape *tape;
     struct step_block *step;
     struct batch_place place[2];
     int place_now; /* the place that the step reads; pixels and labels are its own */
@@ -150,18 +150,18 @@ int replica_leave(struct replica *r, int code);
  * (n, classes), on the tape, or NULL on failure. training 1: the values are hashed before it, where
  * config.hashes says so, in the step's last pass. training 0: evaluation, in PHASE_EVALUATE. */
 int replica_forward(struct replica *r, const struct segments *segments, int training,
-                    struct var **output);
+                    duet_var **output);
 
 /* The loss of `output` against the labels that the replica holds (MEAN over the global batch, by
  * step->weight). The sum and the hits of each segment are logged in row step->slot. */
-int replica_loss(struct replica *r, struct var *output, int training, struct var **loss);
+int replica_loss(struct replica *r, duet_var *output, int training, duet_var **loss);
 
 /* In place of forward and loss on a replica without input: logs losses and hits of zero. */
 int replica_log_nothing(struct replica *r);
 
 /* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
  * (n, classes). The tape's hook fires on the way. */
-int replica_backward(struct replica *r, struct var *root, const struct tensor *root_grad);
+int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad);
 
 /* Adds to r's list of used parameters that of another replica of the same step. */
 void replica_add_used(struct replica *r, const char *used);

@@ -63,7 +63,7 @@ const char *arg_take(struct args *a, const char *key) {
 int arg_whole(const char *text, const char **end, int *value) {
     char *stop;
     long n = isdigit((unsigned char)*text) ? strtol(text, &stop, 10) : -1;
-    if (n < 0 || n > API_WINDOW * 64L) return 0;
+    if (n < 0 || n > MOST_WINDOW * 64L) return 0;
     *value = (int)n;
     *end = stop;
     return 1;

@@ -128,7 +128,7 @@ static void read_pad(struct args *a, struct sequential_item *item) {
         (sscanf(text, "(%d, %d, %d, %d)%n", &p[0], &p[1], &p[2], &p[3], &end) != 4 || text[end]))
         arg_refuse(a, key, text, "must be left, right, top, bottom, as (1, 1, 0, 2)");
     for (int i = 0; text && i < 4; i++)
-        if (p[i] > API_WINDOW || p[i] < -API_WINDOW) arg_refuse(a, key, text, "is too large");
+        if (p[i] > MOST_WINDOW || p[i] < -MOST_WINDOW) arg_refuse(a, key, text, "is too large");
     if (!constant) return;
     char *stop = NULL;
     text = arg_needed(a, "value");

@@ -232,8 +232,8 @@ static void describe(duet_module *m, void *context) {
 /* A side of 0 stays as it is. */
 static duet_var *adaptive(duet_tape *t, const struct sequential_item *item, duet_var *x) {
     int height = item->height, width = item->width;
-    if (x && !height) height = var_of(x)->value.dims[2];
-    if (x && !width) width = var_of(x)->value.dims[3];
+    if (x && !height) height = x->value.dims[2];
+    if (x && !width) width = x->value.dims[3];
     return item->kind == SEQ_ADAPTIVE_AVG_POOL2D ? duet_adaptive_avg_pool2d(t, x, height, width)
                                                  : duet_adaptive_max_pool2d(t, x, height, width);
 }

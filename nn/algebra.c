@@ -9,8 +9,17 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+int tape_mixes_samples(duet_tape *t, const char *op) {
+    if (!t->inside_model) return 0;
+    tape_fail(t, fail(ERR_USAGE,
+                      "%s: it would mix the samples of a batch, which lie on several devices: in "
+                      "a model's forward keep the dimension of samples",
+                      op));
+    return 1;
+}
+
 /* ERR_USAGE where the batch has several segments, since the result would depend on all of them. */
-int tape_one_segment(const struct tape *t, const char *op) {
+int tape_one_segment(const duet_tape *t, const char *op) {
     if (t->segments.count == 1) return OK;
     return fail(ERR_USAGE,
                 "%s: it would mix samples of %d virtual devices: keep the dimension of samples", op,
@@ -20,14 +29,14 @@ int tape_one_segment(const struct tape *t, const char *op) {
 /* ---- sum and mean ---- */
 
 /* The sum of nothing is 0, and its mean is NaN, as in PyTorch. */
-static int launch_sum(struct tape *t, const struct op_args *args, int mean) {
+static int launch_sum(duet_tape *t, const struct op_args *args, int mean) {
     struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
     if (!tensor_count(&args->out[0])) return OK;
     return tensor_count(&args->in[0]) ? launch(t->stream, OP_SUM, args)
                                       : launch(t->stream, OP_FILL, &fill);
 }
 
-static int sum_backward(struct tape *t, struct node *n) {
+static int sum_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
     const int *seen = n->args.in[0].dims;
@@ -40,7 +49,7 @@ static int sum_backward(struct tape *t, struct node *n) {
 }
 
 /* The sum over the dimensions first .. last of x, which is PLAIN; they are then gone. */
-static struct var *sum_run(struct tape *t, struct var *x, int first, int last, int mean) {
+static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mean) {
     int cut[3] = {1, 1, 1}, dims[MAX_RANK] = {1}, rank = 0;
     for (int i = 0; i < x->value.rank; i++) {
         cut[i < first ? 0 : i <= last ? 1 : 2] *= x->value.dims[i];
@@ -56,8 +65,7 @@ static struct var *sum_run(struct tape *t, struct var *x, int first, int last, i
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-/* Dimensions in PyTorch's words: -1 is the last one. *at: counted from 0. */
-static int find_dim(const char *op, const struct tensor *x, int dim, int *at) {
+int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at) {
     *at = dim < 0 && dim >= -x->rank ? dim + x->rank : dim;
     if (*at >= 0 && *at < x->rank) return OK;
     return fail(ERR_USAGE,
@@ -66,11 +74,20 @@ static int find_dim(const char *op, const struct tensor *x, int dim, int *at) {
                 op, -x->rank, x->rank - 1, dim);
 }
 
+int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at) {
+    CHECK(tape_find_dim(op, x, dim, at));
+    if (*at) return OK;
+    return fail(ERR_USAGE,
+                "%s: dimension 0 is that of the samples: give another one, or join and "
+                "cut tensors by duet_tensor_cat and duet_tensor_rows",
+                op);
+}
+
 int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
                    unsigned *chosen) {
     *chosen = count ? 0 : (1u << x->rank) - 1;
     for (int i = 0, at; i < count; i++) {
-        CHECK(find_dim(op, x, dims[i], &at));
+        CHECK(tape_find_dim(op, x, dims[i], &at));
         if (*chosen & (1u << at))
             return fail(ERR_USAGE, "%s: dim %d appears multiple times in the list of dims", op, at);
         *chosen |= 1u << at;
@@ -80,8 +97,7 @@ int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int 
 
 /* Neighbouring dimensions are one sum. Where others lie between, the last ones come first, and what
  * they leave is rounded. */
-static struct var *sum_chosen(struct tape *t, struct var *x, unsigned chosen, int keepdim,
-                              int mean) {
+static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keepdim, int mean) {
     int kept[MAX_RANK], rank = x->value.rank;
     for (int i = 0; i < rank; i++)
         kept[i] = chosen & (1u << i) ? 1 : x->value.dims[i];
@@ -95,41 +111,55 @@ static struct var *sum_chosen(struct tape *t, struct var *x, unsigned chosen, in
     return x && keepdim ? tape_view(t, x, rank, kept) : x;
 }
 
-static struct var *sum_over(struct tape *t, struct var *x, const int *dims, int count, int keepdim,
-                            int mean) {
+static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim,
+                          int mean) {
     const char *name = mean ? "mean" : "sum";
     unsigned chosen;
-    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
-        tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
-        (chosen & 1 && tape_fail(t, tape_one_segment(t, name))))
+    if (tape_stuck(t, x)) return NULL;
+    if (count < 0 || count > MAX_RANK || (count && !dims)) {
+        tape_fail(t, fail(ERR_USAGE, "%s: %d dimensions: give 0, for all, to %d of them", name,
+                          dims ? count : 0, MAX_RANK));
+        return NULL;
+    }
+    if (tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
+        (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))) ||
+        !(x = to_plain(t, x)))
         return NULL;
     return sum_chosen(t, x, chosen, keepdim, mean);
 }
 
-struct var *sum_of(struct tape *t, struct var *x, int dim) {
-    return sum_over(t, x, &dim, dim != DIM_ALL, 0, 0);
+duet_var *duet_sum(duet_tape *t, duet_var *x) {
+    return sum_over(t, x, NULL, 0, 0, 0);
 }
 
-struct var *mean_of(struct tape *t, struct var *x, int dim) {
-    return sum_over(t, x, &dim, dim != DIM_ALL, 0, 1);
+duet_var *duet_mean(duet_tape *t, duet_var *x) {
+    return sum_over(t, x, NULL, 0, 0, 1);
 }
 
-struct var *sum_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim) {
+duet_var *duet_sum_dim(duet_tape *t, duet_var *x, int dim) {
+    return sum_over(t, x, &dim, 1, 0, 0);
+}
+
+duet_var *duet_mean_dim(duet_tape *t, duet_var *x, int dim) {
+    return sum_over(t, x, &dim, 1, 0, 1);
+}
+
+duet_var *duet_sum_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
     return sum_over(t, x, dims, count, keepdim, 0);
 }
 
-struct var *mean_dims(struct tape *t, struct var *x, const int *dims, int count, int keepdim) {
+duet_var *duet_mean_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
     return sum_over(t, x, dims, count, keepdim, 1);
 }
 
 /* ---- the order of dimensions ---- */
 
-static int launch_permute(struct tape *t, const struct op_args *args) {
+static int launch_permute(duet_tape *t, const struct op_args *args) {
     return tensor_count(&args->out[0]) ? launch(t->stream, OP_PERMUTE, args) : OK;
 }
 
 /* The gradient goes the other way. */
-static int permute_backward(struct tape *t, struct node *n) {
+static int permute_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = {.in[0] = n->y->grad, .out[0] = grad_target(t, n->x)};
     for (int i = 0; i < n->x->value.rank; i++)
@@ -139,26 +169,13 @@ static int permute_backward(struct tape *t, struct node *n) {
     return grad_done(t, n->x, &args.out[0]);
 }
 
-struct var *permute(struct tape *t, struct var *x, const int *order, int count) {
-    unsigned chosen;
-    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
-        tape_fail(t, tape_find_dims("permute", &x->value, order, count, &chosen)))
-        return NULL;
+/* order has the dimensions of x, counted from 0. */
+static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
+    if (!(x = to_plain(t, x))) return NULL;
     int dims[MAX_RANK], rank = x->value.rank;
     struct node node = {.backward = permute_backward, .x = x};
-    if (count != rank) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "permute: the number of dimensions in the tensor input does not match "
-                          "the length of the desired ordering of dimensions, input.dim() = %d, "
-                          "%d are given",
-                          rank, count));
-        return NULL;
-    }
-    for (int i = 0; i < rank; i++) {
-        int from = node.args.p.permute.order[i] = order[i] < 0 ? order[i] + rank : order[i];
-        dims[i] = x->value.dims[from];
-    }
-    if (node.args.p.permute.order[0] && tape_fail(t, tape_one_segment(t, "permute"))) return NULL;
+    for (int i = 0; i < rank; i++)
+        dims[i] = x->value.dims[node.args.p.permute.order[i] = order[i]];
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
     if (t->error || tape_fail(t, launch_permute(t, &node.args))) return NULL;
@@ -166,13 +183,33 @@ struct var *permute(struct tape *t, struct var *x, const int *order, int count) 
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *transpose(struct tape *t, struct var *x, int dim0, int dim1) {
+/* 1: the dimension of samples would move among several virtual devices. */
+static int moves_samples(duet_tape *t, const char *op, const int *order) {
+    return order[0] && (tape_mixes_samples(t, op) || tape_fail(t, tape_one_segment(t, op)));
+}
+
+duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
+    int own[MAX_RANK];
+    unsigned chosen;
+    if (tape_stuck(t, x)) return NULL;
+    if (!order) {
+        tape_fail(t, fail(ERR_USAGE, "permute: no order was given"));
+        return NULL;
+    }
+    if (tape_fail(t, tape_find_dims("permute", &x->value, order, x->value.rank, &chosen)))
+        return NULL;
+    for (int i = 0; i < x->value.rank; i++)
+        own[i] = order[i] < 0 ? order[i] + x->value.rank : order[i];
+    return moves_samples(t, "permute", own) ? NULL : permute(t, x, own);
+}
+
+duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
     int order[MAX_RANK] = {0, 1, 2, 3}, a, b;
-    if (tape_stuck(t, x) || tape_fail(t, find_dim("transpose", &x->value, dim0, &a)) ||
-        tape_fail(t, find_dim("transpose", &x->value, dim1, &b)))
+    if (tape_stuck(t, x) || tape_fail(t, tape_find_dim("transpose", &x->value, dim0, &a)) ||
+        tape_fail(t, tape_find_dim("transpose", &x->value, dim1, &b)))
         return NULL;
     order[a] = b, order[b] = a;
-    return permute(t, x, order, x->value.rank);
+    return moves_samples(t, "transpose", order) ? NULL : permute(t, x, order);
 }
 
 /* ---- broadcasting ---- */
@@ -193,7 +230,7 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
     return OK;
 }
 
-static int spread_backward(struct tape *t, struct node *n) {
+static int spread_backward(duet_tape *t, struct node *n) {
     struct tensor dx = grad_target(t, n->x);
     const int *seen = n->args.out[0].dims;
     struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 3, seen[0], seen[1], seen[2]),
@@ -206,7 +243,7 @@ static int spread_backward(struct tape *t, struct node *n) {
 
 /* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
  * says. */
-static struct var *spread(struct tape *t, struct var *x, int first, int last, const int *dims) {
+static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
     int cut[3] = {1, 1, 1}, to[MAX_RANK];
     for (int i = 0; i < x->value.rank; i++) {
         to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
@@ -225,7 +262,7 @@ static struct var *spread(struct tape *t, struct var *x, int first, int last, co
 
 /* ERR_USAGE: the result is too large, or its gradient would sum over the samples of several
  * segments. A lower rank is refused whatever the number of samples. */
-static int check_broadcast(const struct tape *t, const char *op, const struct tensor *x, int rank,
+static int check_broadcast(const duet_tape *t, const char *op, const struct tensor *x, int rank,
                            const int *dims) {
     int64_t count = 1; /* of a batch of one sample where there is none */
     if (x->rank != rank || x->dims[0] != dims[0]) CHECK(tape_one_segment(t, op));
@@ -240,8 +277,7 @@ static int check_broadcast(const struct tape *t, const char *op, const struct te
 }
 
 /* The last dimensions come first, so that what lies between two steps is small. */
-struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int rank,
-                           const int *dims) {
+duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims) {
     int own[MAX_RANK], missing = rank - x->value.rank;
     if (tape_fail(t, check_broadcast(t, op, &x->value, rank, dims))) return NULL;
     for (int i = 0; i < rank; i++)
@@ -260,7 +296,7 @@ struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int ra
 /* ---- embedding ---- */
 
 /* Of one segment; there is no bias. */
-static int embedding_segment(struct tape *t, const struct node *n, int s, const struct tensor *dw,
+static int embedding_segment(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                              const struct tensor *db) {
     struct tensor index = tensor_segment(&n->args.in[1], &t->segments, s),
                   dy = tensor_segment(&n->y->grad, &t->segments, s);
@@ -272,15 +308,32 @@ static int embedding_segment(struct tape *t, const struct node *n, int s, const 
     return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
 }
 
-static int embedding_backward(struct tape *t, struct node *n) {
+static int embedding_backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
 }
 
-struct var *embedding(struct tape *t, const struct tensor *index, struct param *w) {
+static int check_embedding(const duet_tape *t, const duet_tensor *index, int w) {
+    int count = t->step.params ? t->step.params->count : 0;
+    CHECK(tape_operand(t, "embedding", "index", index, DTYPE_I32));
+    if (w < 0 || w >= count)
+        return fail(ERR_USAGE, "embedding: parameter %d: the pass was begun with %d of them", w,
+                    count);
+    const struct tensor *table = &t->step.params->param[w].value;
+    if (table->rank != 2)
+        return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2",
+                    t->step.params->param[w].spec->name, table->rank);
+    if (tensor_count(&index->t) <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
+    return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements",
+                tensor_count(&index->t));
+}
+
+duet_var *duet_embedding(duet_tape *t, const duet_tensor *indices, int table) {
     const int one = 1;
+    if (!t || t->error || tape_fail(t, check_embedding(t, indices, table))) return NULL;
+    struct param *w = &t->step.params->param[table];
+    const struct tensor *index = &indices->t;
     int dims[MAX_RANK], rank = index->rank;
-    if (t->error || tape_check_params(t, "embedding", w, NULL)) return NULL;
-    if (w->value.rank != 2 || rank < 1 || rank >= MAX_RANK || index->dims[0] != t->segments.n) {
+    if (rank < 1 || rank >= MAX_RANK || index->dims[0] != t->segments.n) {
         tape_fail(t, fail(ERR_USAGE,
                           "embedding %s: indices of rank %d for %d of %d samples, a table of rank "
                           "%d: check the model",

@@ -22,7 +22,7 @@ static struct tensor matrix(const struct tensor *t, int s) {
     return m;
 }
 
-static struct tensor matrices(struct tape *t, enum dtype dtype, int count, int rows, int channels) {
+static struct tensor matrices(duet_tape *t, enum dtype dtype, int count, int rows, int channels) {
     return tape_tensor(t, dtype, LAYOUT_PLAIN, 3, (int[]){count, rows, channels});
 }
 
@@ -39,24 +39,24 @@ static struct tensor moments_of(const struct node *n, int s) {
 /* ---- the matrices of the segments ---- */
 
 /* 1 if the segments of other ranks count too. */
-static int is_exchanged(const struct tape *t, const struct norm_config *config) {
+static int is_exchanged(const duet_tape *t, const struct norm_config *config) {
     return t->exchange.segments && config->synchronised;
 }
 
 /* Takes memory for a matrix of each segment: the tape's own, or of all ranks. */
-static int take_parts(struct tape *t, int exchanged, int rows, int channels, struct tensor *parts) {
+static int take_parts(duet_tape *t, int exchanged, int rows, int channels, struct tensor *parts) {
     if (exchanged) return t->exchange.parts(t->exchange.context, rows, channels, parts);
     *parts = matrices(t, DTYPE_F64, t->segments.count, rows, channels);
     return t->error;
 }
 
 /* The matrix of segment s among those parts. */
-static struct tensor part(const struct tape *t, const struct tensor *parts, int s) {
+static struct tensor part(const duet_tape *t, const struct tensor *parts, int s) {
     if (parts->dims[0] == t->segments.count) return matrix(parts, s);
     return matrix(parts, t->exchange.place >= 0 ? t->exchange.place : t->segments.seg[s].v);
 }
 
-static int make_moments(struct tape *t, struct node *n, struct tensor *parts) {
+static int make_moments(duet_tape *t, struct node *n, struct tensor *parts) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, s),
                                .out[0] = part(t, parts, s)};
@@ -65,14 +65,14 @@ static int make_moments(struct tape *t, struct node *n, struct tensor *parts) {
     return OK;
 }
 
-static int merge(struct tape *t, struct node *n, const struct tensor *parts) {
+static int merge(duet_tape *t, struct node *n, const struct tensor *parts) {
     struct op_args args = {.in[0] = *parts, .out[0] = matrix(&n->moments, 0)};
     return launch(t->stream, OP_BATCH_NORM_MERGE, &args);
 }
 
 /* A device tracks the statistics of its first segment, unless that is empty. Device 0's, which are
  * those of virtual device 0, are the ones that DataParallel keeps and DDP broadcasts. */
-static int track(struct tape *t, const struct node *n, const struct norm_config *config) {
+static int track(duet_tape *t, const struct node *n, const struct norm_config *config) {
     int none = !config->synchronised && !t->segments.seg[0].n;
     if (none || !config->running.data) return OK;
     struct op_args args = {.in[0] = moments_of(n, 0),
@@ -81,7 +81,7 @@ static int track(struct tape *t, const struct node *n, const struct norm_config 
     return launch(t->stream, OP_BATCH_NORM_TRACK, &args);
 }
 
-static int normalise(struct tape *t, struct node *n) {
+static int normalise(duet_tape *t, struct node *n) {
     for (int s = 0; s < t->segments.count; s++) {
         struct step_arena_mark mark = t->arena.mark;
         struct tensor factors =
@@ -103,7 +103,7 @@ static int normalise(struct tape *t, struct node *n) {
 
 /* ---- backward ---- */
 
-static int segment_grads(struct tape *t, const struct node *n, int s, const struct tensor *dw,
+static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     struct op_args args = {.in = {part(t, &n->sums, s), moments_of(n, s)},
                            .out = {*dw, *db},
@@ -111,7 +111,7 @@ static int segment_grads(struct tape *t, const struct node *n, int s, const stru
     return launch(t->stream, OP_BATCH_NORM_BACKWARD_WEIGHT, &args);
 }
 
-static int make_sums(struct tape *t, struct node *n) {
+static int make_sums(duet_tape *t, struct node *n) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in = {tensor_segment(&n->x->value, &t->segments, s),
                                       tensor_segment(&n->y->grad, &t->segments, s),
@@ -123,7 +123,7 @@ static int make_sums(struct tape *t, struct node *n) {
 }
 
 /* The sums of all segments, into fresh memory. */
-static int add_up(struct tape *t, struct node *n, struct tensor *total) {
+static int add_up(duet_tape *t, struct node *n, struct tensor *total) {
     *total = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 2, (int[]){2, n->x->value.dims[1]});
     CHECK(t->error);
     struct op_args args = {.in[0] = n->sums, .out[0] = *total};
@@ -131,7 +131,7 @@ static int add_up(struct tape *t, struct node *n, struct tensor *total) {
 }
 
 /* dx of one segment from the sums that it depends on. */
-static int segment_dx(struct tape *t, struct node *n, int s, const struct tensor *sums,
+static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *sums,
                       const struct tensor *dx) {
     struct step_arena_mark mark = t->arena.mark;
     struct tensor factors =
@@ -149,7 +149,7 @@ static int segment_dx(struct tape *t, struct node *n, int s, const struct tensor
 }
 
 /* The gradient behind the relu, in place where y's may go; the residual shares it. */
-static int through_relu(struct tape *t, struct node *n) {
+static int through_relu(duet_tape *t, struct node *n) {
     struct tensor dy = n->y->grad, masked = grad_may_reuse(n->y) ? dy : grad_target(t, n->y);
     struct op_args args = {.in = {n->y->value, dy}, .out[0] = masked};
     int shared = n->x2 && n->x2->needs_grad;
@@ -159,7 +159,7 @@ static int through_relu(struct tape *t, struct node *n) {
     return shared ? grad_share(t, n->x2, &masked) : OK;
 }
 
-static int backward(struct tape *t, struct node *n) {
+static int backward(duet_tape *t, struct node *n) {
     if (n->args.p.norm.relu) CHECK(through_relu(t, n));
     int segments = t->segments.count, channels = n->x->value.dims[1];
     CHECK(take_parts(t, n->exchanged, 2, channels, &n->sums));
@@ -180,7 +180,7 @@ static int backward(struct tape *t, struct node *n) {
 
 /* ---- the layer ---- */
 
-static int check(const struct tape *t, const struct var *x, const struct param *w,
+static int check(const duet_tape *t, const duet_var *x, const struct param *w,
                  const struct norm_config *config) {
     const struct tensor *v = &x->value;
     if ((v->rank != 2 && v->rank != 4) || w->value.dims[0] != v->dims[1])
@@ -196,8 +196,7 @@ static int check(const struct tape *t, const struct var *x, const struct param *
 
 /* PyTorch's error, where a segment has one value per channel; synchronised: where the batch of all
  * ranks has. */
-static int check_count(const struct tape *t, const struct var *x,
-                       const struct norm_config *config) {
+static int check_count(const duet_tape *t, const duet_var *x, const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
     size_t all = (size_t)(is_exchanged(t, config) ? t->step.global_n : d[0]);
@@ -217,7 +216,7 @@ static int check_count(const struct tape *t, const struct var *x,
                 size, config->synchronised ? "the batch of all devices" : "a device's batch");
 }
 
-static int forward(struct tape *t, struct node *n, const struct norm_config *config) {
+static int forward(duet_tape *t, struct node *n, const struct norm_config *config) {
     int segments = t->segments.count, channels = n->x->value.dims[1];
     int one = !t->step.training || config->synchronised;
     n->moments = matrices(t, DTYPE_F64, one ? 1 : segments, 3, channels);
@@ -245,8 +244,8 @@ struct norm_config norm_config_default(const struct buffer *b) {
     return config;
 }
 
-static struct var *layer(struct tape *t, struct var *x, struct param *w, struct param *b,
-                         const struct norm_config *config, struct var *residual, int with_relu) {
+static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                       const struct norm_config *config, duet_var *residual, int with_relu) {
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
         return NULL;
@@ -265,20 +264,77 @@ static struct var *layer(struct tape *t, struct var *x, struct param *w, struct 
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *batch_norm(struct tape *t, struct var *x, struct param *w, struct param *b,
-                       const struct norm_config *config) {
+duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                     const struct norm_config *config) {
     return layer(t, x, w, b, config, NULL, 0);
 }
 
-struct var *batch_norm_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
-                            const struct norm_config *config) {
+duet_var *batch_norm_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                          const struct norm_config *config) {
     return layer(t, x, w, b, config, NULL, 1);
 }
 
-struct var *batch_norm_add_relu(struct tape *t, struct var *x, struct param *w, struct param *b,
-                                const struct norm_config *config, struct var *residual) {
+duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                              const struct norm_config *config, duet_var *residual) {
     residual = to_device_layout(t, residual);
     if (tape_stuck(t, x) || !residual) return NULL;
     if (tape_fail(t, tape_check_terms("add", &x->value, &residual->value))) return NULL;
     return layer(t, x, w, b, config, residual, 1);
+}
+
+/* ---- the function of duet.h ---- */
+
+/* The running statistics lie side by side, as buffers of one shape do. */
+static int find_running(duet_tape *t, int i, int channels, struct tensor *running) {
+    struct buffer_set *set = t->buffers;
+    const int dims[2] = {2, channels};
+    *running = (struct tensor){0};
+    if (i == DUET_NO_BUFFERS) return OK;
+    if (!set || i < 0 || i >= set->count - 1)
+        return fail(ERR_USAGE, "batch_norm: buffers %d and %lld: there are %d of them", i, i + 1LL,
+                    set ? set->count : 0);
+    for (int k = i; k <= i + 1; k++) {
+        const struct buffer_spec *spec = set->buffer[k].spec;
+        if (spec->dtype != DTYPE_F32 || spec->rank != 1 || spec->dims[0] != channels)
+            return fail(ERR_USAGE, "batch_norm: buffer %s: must be %d numbers", spec->name,
+                        channels);
+    }
+    *running = tensor_plain(set->buffer[i].value.data, DTYPE_F32, 2, dims);
+    return OK;
+}
+
+/* The kernel counts batches in num_batches_tracked, the buffer behind the running variance. Where
+ * there is none, it counts into memory of the step, which nobody reads: the count matters only
+ * where momentum is None. */
+static int find_batches(duet_tape *t, int i, struct norm_config *config) {
+    const int one = 1, words = 2;
+    if (!config->running.data) return OK;
+    if (i + 2 < t->buffers->count) {
+        const struct buffer *b = &t->buffers->buffer[i + 2];
+        config->batches = b->value;
+        if (b->spec->dtype == DTYPE_I64 && !b->spec->rank) return OK;
+    }
+    if (!(config->momentum >= 0))
+        return fail(ERR_USAGE,
+                    "batch_norm: momentum %g: the mean of all batches needs their number: "
+                    "register num_batches_tracked, an int64 of rank 0, behind the running variance",
+                    config->momentum);
+    config->batches = tape_tensor(t, DTYPE_I64, LAYOUT_PLAIN, 1, &one);
+    CHECK(tape_error(t));
+    struct tensor bits = tensor_plain(config->batches.data, DTYPE_F32, 1, &words);
+    return tensor_zero(t->device, &bits);
+}
+
+duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
+                          double momentum) {
+    if (tape_failed(t, x)) return NULL;
+    struct param *weight = tape_param_at(t, "batch_norm", w, 1),
+                 *bias = tape_param_at(t, "batch_norm", b, 1);
+    struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
+    if (!(eps >= 0)) tape_fail(t, fail(ERR_USAGE, "batch_norm: eps %g: give at least 0", eps));
+    if (!weight || !bias || t->error ||
+        tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)) ||
+        tape_fail(t, find_batches(t, running, &config)))
+        return NULL;
+    return batch_norm(t, x, weight, bias, &config);
 }

@@ -26,8 +26,10 @@ static struct tensor seen_by(const struct tensor *x, int dim) {
 
 /* ---- narrow ---- */
 
-struct var *narrow(struct tape *t, struct var *x, int dim, int start, int length) {
-    if (tape_stuck(t, x)) return NULL;
+duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int length) {
+    int dim;
+    if (tape_stuck(t, x) || tape_fail(t, tape_find_inner_dim("narrow", &x->value, dim_given, &dim)))
+        return NULL;
     int dims[MAX_RANK], rank = x->value.rank, size = x->value.dims[dim];
     if (start < 0 || length < 1 || start > size - length) {
         tape_fail(t, fail(ERR_USAGE,
@@ -43,14 +45,14 @@ struct var *narrow(struct tape *t, struct var *x, int dim, int start, int length
     const struct pad_sides cut = last ? (struct pad_sides){-start, start + length - size, 0, 0}
                                       : (struct pad_sides){0, 0, -start, start + length - size};
     x = tape_view(t, x, 4, last ? (int[]){seen.dims[0], 1, seen.dims[1], size} : seen.dims);
-    x = x ? pad2d(t, x, cut, 0) : NULL;
+    x = x ? tape_pad2d(t, x, cut, 0) : NULL;
     return x ? tape_view(t, x, rank, dims) : NULL;
 }
 
 /* ---- cat ---- */
 
 /* The rows of dy that are x's: those behind the first `before`. */
-static int cat_gradient(struct tape *t, struct node *n, struct var *x, int dim, int before) {
+static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int before) {
     if (!x->needs_grad) return OK;
     struct tensor dx = grad_target(t, x);
     struct op_args args = {.in[0] = seen_by(&n->y->grad, dim), .out[0] = seen_by(&dx, dim)};
@@ -60,7 +62,7 @@ static int cat_gradient(struct tape *t, struct node *n, struct var *x, int dim, 
     return grad_done(t, x, &dx);
 }
 
-static int cat_backward(struct tape *t, struct node *n) {
+static int cat_backward(duet_tape *t, struct node *n) {
     const struct tensor *a = &n->x->value;
     int dim = a->rank - 1; /* the one in which a and y differ */
     while (a->dims[dim] == n->y->value.dims[dim])
@@ -69,7 +71,7 @@ static int cat_backward(struct tape *t, struct node *n) {
     return cat_gradient(t, n, n->x2, dim, a->dims[dim]);
 }
 
-static struct var *cat_two(struct tape *t, struct var *a, struct var *b, int dim) {
+static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
     if (!a || !b) return NULL;
     int dims[MAX_RANK];
     memcpy(dims, a->value.dims, sizeof dims);
@@ -84,7 +86,7 @@ static struct var *cat_two(struct tape *t, struct var *a, struct var *b, int dim
 }
 
 /* Halves first, so that of n operands each is copied about log2(n) times and not n times. */
-static struct var *cat_halves(struct tape *t, struct var *const *x, int count, int dim) {
+static duet_var *cat_halves(duet_tape *t, duet_var *const *x, int count, int dim) {
     if (count == 1) return x[0];
     return cat_two(t, cat_halves(t, x, count / 2, dim),
                    cat_halves(t, x + count / 2, count - count / 2, dim), dim);
@@ -112,10 +114,19 @@ static int check_operand(const struct tensor *first, const struct tensor *x, int
                 (long long)others, (long long)*length);
 }
 
-struct var *cat(struct tape *t, struct var *const *vars, int count, int dim) {
-    struct var *x[MAX_CAT];
+duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim_given) {
+    enum { MOST = 64 };
+    duet_var *x[MOST];
     int64_t length = 0;
-    int mixed = 0;
+    int mixed = 0, dim;
+    if (!t || t->error) return NULL;
+    if (!vars || count < 1 || count > MOST) {
+        tape_fail(t, fail(ERR_USAGE, "cat: %d vars: give an array of 1 to %d", count, (int)MOST));
+        return NULL;
+    }
+    for (int i = 0; i < count; i++)
+        if (tape_failed(t, vars[i])) return NULL;
+    if (tape_fail(t, tape_find_inner_dim("cat", &vars[0]->value, dim_given, &dim))) return NULL;
     for (int i = 0; i < count; i++) {
         if (tape_stuck(t, vars[i]) ||
             tape_fail(t, check_operand(&vars[0]->value, &vars[i]->value, i, dim, &length)))

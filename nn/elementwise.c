@@ -8,28 +8,28 @@
 /* ---- of one operand ---- */
 
 /* No gradient has come: the pool behind it has gone back through the relu as well. */
-static int relu_backward(struct tape *t, struct node *n) {
+static int relu_backward(duet_tape *t, struct node *n) {
     if (!n->y->grad.data) return OK;
     struct op_args args = {.in = {n->y->value, n->y->grad}};
     return tape_backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
 }
 
-static int tanh_backward(struct tape *t, struct node *n) {
+static int tanh_backward(duet_tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->value, n->y->grad}};
     return tape_backward_to_x(t, OP_TANH_BACKWARD, n, &args, 1);
 }
 
-static int sigmoid_backward(struct tape *t, struct node *n) {
+static int sigmoid_backward(duet_tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->value, n->y->grad}};
     return tape_backward_to_x(t, OP_SIGMOID_BACKWARD, n, &args, 1);
 }
 
-static int activation_backward(struct tape *t, struct node *n) {
+static int activation_backward(duet_tape *t, struct node *n) {
     struct op_args args = {.in = {n->x->value, n->y->grad}};
     return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
-static struct var *of_one(struct tape *t, struct var *x, enum op op, node_backward *backward) {
+static duet_var *of_one(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
     if (tape_stuck(t, x)) return NULL;
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
@@ -38,50 +38,49 @@ static struct var *of_one(struct tape *t, struct var *x, enum op op, node_backwa
 }
 
 /* The same var and node as at once, but its value has no memory yet. */
-static struct var *relu_put_off(struct tape *t, struct var *x) {
+static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
     struct tensor y = x->value;
     y.data = NULL;
     struct node node = {.backward = relu_backward, .x = x, .y = tape_var(t, y, x->needs_grad)};
     if (!node.y || tape_node(t, &node)) return NULL;
-    ((struct tape_var *)node.y)->relu_of = x;
+    node.y->relu_of = x;
     return node.y;
 }
 
-static int relu_now(struct tape *t, struct var *y) {
-    struct tape_var *own = (struct tape_var *)y;
-    struct op_args args = {.in[0] = own->relu_of->value};
+static int relu_now(duet_tape *t, duet_var *y) {
+    struct op_args args = {.in[0] = y->relu_of->value};
     args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
     if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
     y->value = args.out[0];
-    own->relu_of = NULL;
+    y->relu_of = NULL;
     return OK;
 }
 
-int tape_stuck(struct tape *t, struct var *x) {
-    if (t->error || !x) return 1;
-    return ((struct tape_var *)x)->relu_of && relu_now(t, x);
+int tape_stuck(duet_tape *t, duet_var *x) {
+    if (tape_failed(t, x)) return 1;
+    return x->relu_of && relu_now(t, x);
 }
 
-struct var *tape_relu_put_off(const struct tape *t, const struct var *x) {
-    if (t->error || !x || !t->var_count || x != &t->vars[t->var_count - 1]->var) return NULL;
-    return ((const struct tape_var *)x)->relu_of;
+duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x) {
+    if (t->error || !x || !t->var_count || x != t->vars[t->var_count - 1]) return NULL;
+    return x->relu_of;
 }
 
-struct var *relu(struct tape *t, struct var *x) {
+duet_var *duet_relu(duet_tape *t, duet_var *x) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank == 4) return relu_put_off(t, x);
     return of_one(t, x, OP_RELU_FORWARD, relu_backward);
 }
 
-struct var *tanh_of(struct tape *t, struct var *x) {
+duet_var *duet_tanh(duet_tape *t, duet_var *x) {
     return of_one(t, x, OP_TANH_FORWARD, tanh_backward);
 }
 
-struct var *sigmoid(struct tape *t, struct var *x) {
+duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
     return of_one(t, x, OP_SIGMOID_FORWARD, sigmoid_backward);
 }
 
-struct var *activation(struct tape *t, struct var *x, struct activation_args function) {
+duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function) {
     if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;
     struct node node = {.backward = activation_backward, .x = x};
@@ -111,7 +110,7 @@ static int same_shape(const struct tensor *a, const struct tensor *b) {
 }
 
 /* Both operands in the shape that they have together. 0: they have none; the tape says why. */
-static int broadcast_terms(struct tape *t, struct var **a, struct var **b, const char *name) {
+static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
     int rank, dims[MAX_RANK];
     if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
         return 0;
@@ -122,9 +121,10 @@ static int broadcast_terms(struct tape *t, struct var **a, struct var **b, const
     return *a && *b;
 }
 
-static struct var *of_two(struct tape *t, struct var *a, struct var *b, const char *name,
-                          enum op op, node_backward *backward) {
+static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
+                        node_backward *backward) {
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
     if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
     if (a->value.layout != b->value.layout) {
         a = to_device_layout(t, a);
@@ -139,14 +139,14 @@ static struct var *of_two(struct tape *t, struct var *a, struct var *b, const ch
 }
 
 /* Both get dy itself, which neither may then write to. */
-static int add_backward(struct tape *t, struct node *n) {
+static int add_backward(duet_tape *t, struct node *n) {
     if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
     return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
 }
 
 /* The gradient of x by `op` of dy and `other` (NULL: of dy alone), in memory of its own: dy may be
  * read again. */
-static int gradient_of(struct tape *t, struct var *x, enum op op, const struct tensor *dy,
+static int gradient_of(duet_tape *t, duet_var *x, enum op op, const struct tensor *dy,
                        const struct tensor *other) {
     if (!x->needs_grad) return OK;
     struct op_args args = {.in[0] = *dy, .out[0] = grad_target(t, x)};
@@ -156,31 +156,31 @@ static int gradient_of(struct tape *t, struct var *x, enum op op, const struct t
     return grad_done(t, x, &args.out[0]);
 }
 
-static int subtract_backward(struct tape *t, struct node *n) {
+static int subtract_backward(duet_tape *t, struct node *n) {
     CHECK(gradient_of(t, n->x2, OP_NEGATE, &n->y->grad, NULL));
     return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
 }
 
-static int multiply_backward(struct tape *t, struct node *n) {
+static int multiply_backward(duet_tape *t, struct node *n) {
     CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x2->value));
     return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x->value);
 }
 
-struct var *add(struct tape *t, struct var *a, struct var *b) {
+duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
     return of_two(t, a, b, "add", OP_ADD_FORWARD, add_backward);
 }
 
-struct var *subtract(struct tape *t, struct var *a, struct var *b) {
+duet_var *duet_subtract(duet_tape *t, duet_var *a, duet_var *b) {
     return of_two(t, a, b, "subtract", OP_SUBTRACT_FORWARD, subtract_backward);
 }
 
-struct var *multiply(struct tape *t, struct var *a, struct var *b) {
+duet_var *duet_multiply(duet_tape *t, duet_var *a, duet_var *b) {
     return of_two(t, a, b, "multiply", OP_MULTIPLY_FORWARD, multiply_backward);
 }
 
 /* ---- views ---- */
 
-static int view_backward(struct tape *t, struct node *n) {
+static int view_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = n->y->grad;
     dx.rank = n->x->value.rank;
@@ -190,7 +190,7 @@ static int view_backward(struct tape *t, struct node *n) {
 
 /* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
  * dimensions. */
-struct var *tape_view(struct tape *t, struct var *x, int rank, const int *dims) {
+duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     struct tensor y = x->value;
     y.rank = rank;
     for (int i = 0; i < MAX_RANK; i++)
@@ -200,24 +200,40 @@ struct var *tape_view(struct tape *t, struct var *x, int rank, const int *dims) 
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *flatten(struct tape *t, struct var *x) {
+duet_var *duet_flatten(duet_tape *t, duet_var *x) {
     if (tape_stuck(t, x)) return NULL;
     return tape_view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
 }
 
-struct var *reshape(struct tape *t, struct var *x, int rank, const int *shape) {
-    if (tape_stuck(t, x)) return NULL;
-    size_t count = 1, want = tensor_sample_count(&x->value);
-    int dims[MAX_RANK] = {x->value.dims[0]};
-    int good = rank >= 2 && rank <= MAX_RANK && shape;
-    for (int i = 0; good && i < rank - 1; i++) {
-        good = shape[i] >= 1 && count * (size_t)shape[i] <= want;
-        if (good) count *= (size_t)(dims[i + 1] = shape[i]);
+/* Fills in the one -1 of a shape, and that of the samples. 0: `shape` is no shape for x. */
+static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
+    int64_t known = 1, want = (int64_t)tensor_sample_count(x);
+    int open = -1;
+    if (!shape || rank < 2 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
+        return 0;
+    for (int i = 1; i < rank; i++) {
+        to[i] = shape[i];
+        if (shape[i] == -1 && open < 0)
+            open = i;
+        else if (shape[i] < 1 || known > want)
+            return 0;
+        else
+            known *= shape[i];
     }
-    if (good && count == want) return tape_view(t, x, rank, dims);
-    tape_fail(t, fail(ERR_USAGE,
-                      "reshape: the shape of rank %d is invalid for samples of %zu numbers: check "
-                      "the model",
-                      rank, want));
-    return NULL;
+    if (open > 0) to[open] = (int)(want / known);
+    return open > 0 ? want % known == 0 : want == known;
+}
+
+duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int dims[MAX_RANK] = {0};
+    if (tape_stuck(t, x)) return NULL;
+    dims[0] = x->value.dims[0];
+    if (!complete_shape(&x->value, rank, shape, dims)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "reshape: the shape of rank %d is invalid for %d samples of %zu "
+                          "numbers: the first dimension stays, and one other may be -1",
+                          rank, x->value.dims[0], tensor_sample_count(&x->value)));
+        return NULL;
+    }
+    return tape_view(t, x, rank, dims);
 }

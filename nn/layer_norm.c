@@ -18,7 +18,7 @@ static struct tensor values_of(const struct param *p) {
     return p ? as_vector(&p->value) : none;
 }
 
-static int segment_grads(struct tape *t, const struct node *n, int s, const struct tensor *dw,
+static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     struct tensor dy = n->args.in[0];
     dy.data = n->y->grad.data;
@@ -30,7 +30,7 @@ static int segment_grads(struct tape *t, const struct node *n, int s, const stru
     return launch(t->stream, OP_LAYER_NORM_BACKWARD_WEIGHT, &args);
 }
 
-static int backward(struct tape *t, struct node *n) {
+static int backward(duet_tape *t, struct node *n) {
     if (n->w) CHECK(tape_weight_grads(t, OP_LAYER_NORM_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
@@ -44,8 +44,8 @@ static int backward(struct tape *t, struct node *n) {
 }
 
 /* x is PLAIN; `length` of its numbers are a row. */
-static struct var *normalise(struct tape *t, struct var *x, int length, struct param *w,
-                             struct param *b, struct layer_norm_args how) {
+static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *w, struct param *b,
+                           struct layer_norm_args how) {
     struct node node = {
         .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
     int rows = (int)(tensor_count(&x->value) / (size_t)length);
@@ -64,7 +64,7 @@ static struct var *normalise(struct tape *t, struct var *x, int length, struct p
 }
 
 /* A bias without a weight is no layer of PyTorch's. Parameters need samples. */
-static int check_layer(struct tape *t, const char *name, const struct var *x, struct param *w,
+static int check_layer(duet_tape *t, const char *name, const duet_var *x, struct param *w,
                        struct param *b, double epsilon) {
     if (!(epsilon >= 0)) return fail(ERR_USAGE, "%s: eps %g: give at least 0", name, epsilon);
     if (b && !w) return fail(ERR_USAGE, "%s: a bias without a weight: give both", name);
@@ -78,8 +78,8 @@ static int suits(const struct param *p, const int *dims, int count) {
            (p->value.rank == count && !memcmp(p->value.dims, dims, (size_t)count * sizeof *dims));
 }
 
-struct var *layer_norm(struct tape *t, struct var *x, int dims, struct param *w, struct param *b,
-                       double epsilon) {
+duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struct param *b,
+                     double epsilon) {
     if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
         tape_fail(t, check_layer(t, "layer_norm", x, w, b, epsilon)))
         return NULL;
@@ -97,8 +97,8 @@ struct var *layer_norm(struct tape *t, struct var *x, int dims, struct param *w,
     return normalise(t, x, length, w, b, (struct layer_norm_args){epsilon, 1, 1});
 }
 
-struct var *group_norm(struct tape *t, struct var *x, int groups, struct param *w, struct param *b,
-                       double epsilon) {
+duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
+                     double epsilon) {
     if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
         tape_fail(t, check_layer(t, "group_norm", x, w, b, epsilon)))
         return NULL;

@@ -14,7 +14,7 @@ static int draws(enum op op) {
 }
 
 /* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
-static int launch_segments(struct tape *t, enum op op, const struct op_args *whole) {
+static int launch_segments(duet_tape *t, enum op op, const struct op_args *whole) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
@@ -25,19 +25,19 @@ static int launch_segments(struct tape *t, enum op op, const struct op_args *who
     return OK;
 }
 
-int tape_launch_batch(struct tape *t, enum op op, const struct op_args *args) {
+int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
     return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
                                              : launch_segments(t, op, args);
 }
 
-struct var *tape_append_op(struct tape *t, enum op op, struct node *node, int needs_grad) {
+duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
     if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
     node->y = tape_var(t, node->args.out[0], needs_grad);
     if (tape_node(t, node)) return NULL;
     return node->y;
 }
 
-int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
+int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place) {
     if (!n->x->needs_grad) return OK;
     args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
@@ -51,7 +51,7 @@ int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_arg
 /* ---- layouts ---- */
 
 /* Converts segment by segment, because no group of 16 holds samples of two segments. */
-static int convert(struct tape *t, const struct tensor *from, const struct tensor *to) {
+static int convert(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),
                                .out[0] = tensor_segment(to, &t->segments, s)};
@@ -60,7 +60,7 @@ static int convert(struct tape *t, const struct tensor *from, const struct tenso
     return OK;
 }
 
-static int convert_backward(struct tape *t, struct node *n) {
+static int convert_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
     CHECK(tape_error(t));
@@ -68,7 +68,7 @@ static int convert_backward(struct tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-static struct var *to_layout(struct tape *t, struct var *x, enum layout layout) {
+static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.layout == layout) return x;
     struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
@@ -78,7 +78,7 @@ static struct var *to_layout(struct tape *t, struct var *x, enum layout layout) 
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-int tape_check_samples(const struct tape *t, const struct tensor *x) {
+int tape_check_samples(const duet_tape *t, const struct tensor *x) {
     if (x->dims[0] == t->segments.n) return OK;
     return fail(
         ERR_USAGE,
@@ -87,32 +87,32 @@ int tape_check_samples(const struct tape *t, const struct tensor *x) {
         x->dims[0], t->segments.n);
 }
 
-struct var *to_device_layout(struct tape *t, struct var *x) {
+duet_var *to_device_layout(duet_tape *t, duet_var *x) {
     if (tape_stuck(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     return to_layout(t, x, device_layout(t->device));
 }
 
-struct var *to_plain(struct tape *t, struct var *x) {
+duet_var *to_plain(duet_tape *t, duet_var *x) {
     return to_layout(t, x, LAYOUT_PLAIN);
 }
 
 /* ---- layers with parameters ---- */
 
 /* Backward counts the uses of a parameter by its index in the set. */
-static int check_param(const struct tape *t, const char *layer, const struct param *p) {
+static int check_param(const duet_tape *t, const char *layer, const struct param *p) {
     const struct param_set *set = t->step.params;
     if (set && p >= set->param && p < set->param + set->count) return OK;
     return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
 }
 
-int tape_check_params(struct tape *t, const char *layer, const struct param *w,
+int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
                       const struct param *b) {
     CHECK(tape_fail(t, check_param(t, layer, w)));
     return b ? tape_fail(t, check_param(t, layer, b)) : OK;
 }
 
 /* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
-struct tensor tape_bias(struct tape *t, const struct param *b, int outputs) {
+struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs) {
     if (b) return b->value;
     struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};
     if (!t->error) tape_fail(t, launch(t->stream, OP_FILL, &args));
@@ -124,14 +124,14 @@ static int window_count(int pixels, int size, int stride, int padding) {
     return (pixels + 2 * padding - size) / stride + 1;
 }
 
-static int conv2d_backward(struct tape *t, struct node *n) {
+static int conv2d_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
     return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
 }
 
-struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param *b, int stride,
-                   int padding) {
+static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                        int padding) {
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "conv2d", w, b)) return NULL;
     const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
@@ -155,14 +155,38 @@ struct var *conv2d(struct tape *t, struct var *x, struct param *w, struct param 
     return tape_append_op(t, OP_CONV2D_FORWARD, &node, 1);
 }
 
-static int linear_backward(struct tape *t, struct node *n) {
+/* The result of conv2d; its padding makes the picture larger before the kernel makes it smaller. */
+static int conv2d_too_large(duet_tape *t, const duet_var *x, const struct param *w, int stride,
+                            int padding) {
+    int64_t side[2];
+    if (x->value.rank != 4) return 0; /* conv2d itself refuses it */
+    for (int i = 0; i < 2; i++) {
+        int64_t padded = (int64_t)x->value.dims[2 + i] + 2 * padding, k = w->value.dims[2 + i];
+        side[i] = padded < k ? 1 : (padded - k) / stride + 1;
+        if (padded > INT32_MAX) side[i] = padded;
+    }
+    return tape_too_large(t, "conv2d", x, w->value.dims[0], side[0], side[1]);
+}
+
+duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int padding) {
+    if (tape_failed(t, x) || tape_beyond(t, "conv2d", "stride", stride, 1) ||
+        tape_beyond(t, "conv2d", "padding", padding, 0))
+        return NULL;
+    int wrong;
+    struct param *weight = tape_param_at(t, "conv2d", w, 4),
+                 *bias = tape_bias_at(t, "conv2d", b, &wrong);
+    if (!weight || wrong || conv2d_too_large(t, x, weight, stride, padding)) return NULL;
+    return conv2d(t, x, weight, bias, stride, padding);
+}
+
+static int linear_backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
     struct op_args args = {.in = {n->y->grad, n->w->value}};
     return tape_backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
 }
 
-static struct var *linear_op(struct tape *t, struct var *x, struct param *w, struct param *b,
-                             int weight_is_in_out) {
+static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                        int weight_is_in_out) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank > 2) return tape_linear_rows(t, x, w, b, weight_is_in_out);
     x = to_device_layout(t, x);
@@ -184,19 +208,39 @@ static struct var *linear_op(struct tape *t, struct var *x, struct param *w, str
     return tape_append_op(t, OP_LINEAR_FORWARD, &node, 1);
 }
 
-struct var *linear(struct tape *t, struct var *x, struct param *w, struct param *b) {
-    return linear_op(t, x, w, b, 0);
+/* The rows that a linear layer sees in each sample of x (N,..,K). */
+static int64_t rows_of_sample(duet_var *x) {
+    const struct tensor *v = &x->value;
+    return v->rank > 2 ? (int64_t)tensor_sample_count(v) / v->dims[v->rank - 1] : 1;
 }
 
-struct var *matmul_add(struct tape *t, struct var *x, struct param *w, struct param *b) {
-    return linear_op(t, x, w, b, 1);
+duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
+    if (tape_failed(t, x)) return NULL;
+    int wrong;
+    struct param *weight = tape_param_at(t, "linear", w, 2),
+                 *bias = tape_bias_at(t, "linear", b, &wrong);
+    if (!weight || wrong ||
+        tape_too_large(t, "linear", x, weight->value.dims[0], rows_of_sample(x), 1))
+        return NULL;
+    return linear(t, x, weight, bias, 0);
+}
+
+duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
+    if (tape_failed(t, x)) return NULL;
+    int wrong;
+    struct param *weight = tape_param_at(t, "matmul_add", w, 2),
+                 *bias = tape_bias_at(t, "matmul_add", b, &wrong);
+    if (!weight || wrong ||
+        tape_too_large(t, "matmul_add", x, weight->value.dims[1], rows_of_sample(x), 1))
+        return NULL;
+    return linear(t, x, weight, bias, 1);
 }
 
 /* ---- layers without parameters ---- */
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and
  * backward alike. */
-static int drop_gradient(struct tape *t, struct node *n, enum op op) {
+static int drop_gradient(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
@@ -206,16 +250,15 @@ static int drop_gradient(struct tape *t, struct node *n, enum op op) {
     return grad_done(t, n->x, &args.out[0]);
 }
 
-static int dropout_backward(struct tape *t, struct node *n) {
+static int dropout_backward(duet_tape *t, struct node *n) {
     return drop_gradient(t, n, OP_DROPOUT_BACKWARD);
 }
 
-static int dropout2d_backward(struct tape *t, struct node *n) {
+static int dropout2d_backward(duet_tape *t, struct node *n) {
     return drop_gradient(t, n, OP_DROPOUT2D_BACKWARD);
 }
 
-static struct var *drop(struct tape *t, struct var *x, double p, enum op op,
-                        node_backward *backward) {
+static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_backward *backward) {
     if (!(p >= 0 && p <= 1)) {
         tape_fail(t,
                   fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
@@ -233,12 +276,12 @@ static struct var *drop(struct tape *t, struct var *x, double p, enum op op,
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *dropout(struct tape *t, struct var *x, double p) {
+duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
     return drop(t, x, p, OP_DROPOUT_FORWARD, dropout_backward);
 }
 
-struct var *dropout2d(struct tape *t, struct var *x, double p) {
+duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank != 4) {
         tape_fail(t,

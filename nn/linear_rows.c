@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-struct tensor tape_segment_rows(const struct tape *t, const struct tensor *rows, int s) {
+struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s) {
     struct tensor part = *rows;
     size_t each = t->segments.n ? (size_t)(rows->dims[0] / t->segments.n) : 0, first = 0;
     for (int i = 0; i < s; i++)
@@ -24,7 +24,7 @@ static struct tensor as_rows(const struct tensor *x) {
 }
 
 /* As tape_launch_batch: one launch, or one for each segment. in[0] and out[0] are rows. */
-static int launch_rows(struct tape *t, enum op op, const struct op_args *whole) {
+static int launch_rows(duet_tape *t, enum op op, const struct op_args *whole) {
     if (!tensor_count(&whole->out[0])) return OK;
     if (device_whole_batch(t->device, op)) return launch(t->stream, op, whole);
     for (int s = 0; s < t->segments.count; s++) {
@@ -36,7 +36,7 @@ static int launch_rows(struct tape *t, enum op op, const struct op_args *whole) 
     return OK;
 }
 
-static int segment_grads(struct tape *t, const struct node *n, int s, const struct tensor *dw,
+static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     struct tensor x = as_rows(&n->x->value), dy = as_rows(&n->y->grad);
     struct op_args args = {.in = {tape_segment_rows(t, &x, s), tape_segment_rows(t, &dy, s)},
@@ -45,7 +45,7 @@ static int segment_grads(struct tape *t, const struct node *n, int s, const stru
     return launch(t->stream, OP_LINEAR_BACKWARD_WEIGHT, &args);
 }
 
-static int backward(struct tape *t, struct node *n) {
+static int backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
@@ -56,8 +56,8 @@ static int backward(struct tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-struct var *tape_linear_rows(struct tape *t, struct var *x, struct param *w, struct param *b,
-                             int weight_is_in_out) {
+duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                           int weight_is_in_out) {
     if (!(x = to_plain(t, x)) || tape_check_params(t, "linear", w, b) ||
         tape_fail(t, tape_check_samples(t, &x->value)))
         return NULL;

@@ -12,7 +12,7 @@ static struct tensor rows_of(const struct tensor *x) {
     return tensor_plain(x->data, x->dtype, 2, (int[]){rest, width});
 }
 
-static int rows_backward(struct tape *t, struct node *n, enum op op) {
+static int rows_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
     struct op_args args = {.in = {rows_of(&n->y->value), rows_of(&n->y->grad)},
@@ -22,15 +22,15 @@ static int rows_backward(struct tape *t, struct node *n, enum op op) {
     return grad_done(t, n->x, &dx);
 }
 
-static int softmax_backward(struct tape *t, struct node *n) {
+static int softmax_backward(duet_tape *t, struct node *n) {
     return rows_backward(t, n, OP_SOFTMAX_BACKWARD);
 }
 
-static int log_softmax_backward(struct tape *t, struct node *n) {
+static int log_softmax_backward(duet_tape *t, struct node *n) {
     return rows_backward(t, n, OP_LOG_SOFTMAX_BACKWARD);
 }
 
-static struct var *rows(struct tape *t, struct var *x, enum op op, node_backward *backward) {
+static duet_var *rows(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x) return NULL;
     if (!x->value.dims[x->value.rank - 1]) {
@@ -46,17 +46,17 @@ static struct var *rows(struct tape *t, struct var *x, enum op op, node_backward
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *softmax(struct tape *t, struct var *x) {
+duet_var *duet_softmax(duet_tape *t, duet_var *x) {
     return rows(t, x, OP_SOFTMAX_FORWARD, softmax_backward);
 }
 
-struct var *log_softmax(struct tape *t, struct var *x) {
+duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
     return rows(t, x, OP_LOG_SOFTMAX_FORWARD, log_softmax_backward);
 }
 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
  * NONE a gradient is given for each row, and so it is where a root's gradient was given. */
-static int loss_backward(struct tape *t, struct node *n, enum op op) {
+static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[2] = n->y->grad;
@@ -72,86 +72,121 @@ static int loss_backward(struct tape *t, struct node *n, enum op op) {
     return grad_done(t, n->x, &args.out[0]);
 }
 
-static int cross_entropy_backward(struct tape *t, struct node *n) {
+static int cross_entropy_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_CROSS_ENTROPY_BACKWARD);
 }
 
-static int nll_backward(struct tape *t, struct node *n) {
+static int nll_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_NLL_BACKWARD);
 }
 
-static int mse_backward(struct tape *t, struct node *n) {
+static int mse_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_MSE_BACKWARD);
 }
 
-/* answers: labels (N or more), or of the mean squared error targets (N or more, M). */
-static int check_answers(const struct tensor *x, const struct tensor *answers, int rank) {
-    if (answers->rank != rank || answers->dims[0] < x->dims[0])
-        return fail(ERR_FAILED, "loss: %d %s for %d samples: give one each", answers->dims[0],
-                    rank == 1 ? "labels" : "rows of targets", x->dims[0]);
-    if (rank == 1 || (x->rank == rank && x->dims[1] == answers->dims[1])) return OK;
-    return fail(ERR_USAGE,
-                "mse_loss: targets of %d numbers for outputs of rank %d with %d: give "
-                "targets of the outputs' shape",
-                answers->dims[1], x->rank, x->dims[1]);
-}
-
-static struct var *loss(struct tape *t, struct var *x, const struct tensor *answers,
-                        enum reduction r, double smoothing, enum op op, node_backward *backward) {
+static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enum duet_reduction r,
+                      double smoothing, enum op op, node_backward *backward) {
     x = to_plain(t, x);
-    if (x && tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
-    if (!x || tape_fail(t, check_answers(&x->value, answers, op == OP_MSE_FORWARD ? 2 : 1)))
-        return NULL;
+    if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int n = x->value.dims[0];
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
-    node.args.in[1] = *answers;
-    node.args.in[1].dims[0] = n; /* the buffer of answers may be larger than this batch */
+    node.args.in[1] = answers->t;
     node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
     node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
     node.args.step = t->step.step;
-    node.args.p.loss = (struct loss_args){.reduction = r, .smoothing = smoothing};
+    node.args.p.loss = (struct loss_args){.reduction = (enum reduction)r, .smoothing = smoothing};
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     if (!node.y) return NULL;
-    ((struct tape_var *)node.y)->hits = node.args.out[1];
-    ((struct tape_var *)node.y)->reduction = r;
+    node.y->hits = node.args.out[1];
+    node.y->reduction = (enum reduction)r;
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-struct var *cross_entropy(struct tape *t, struct var *scores, const struct tensor *labels,
-                          enum reduction r) {
-    return cross_entropy_smoothed(t, scores, labels, r, 0);
+_Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM &&
+                   DUET_NONE == (int)REDUCE_NONE,
+               "duet.h repeats the reductions of device/op.h");
+
+static int check_reduction(const char *op, enum duet_reduction r) {
+    return (unsigned)r <= DUET_NONE
+               ? OK
+               : fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE",
+                      op, (int)r);
 }
 
-struct var *cross_entropy_smoothed(struct tape *t, struct var *scores, const struct tensor *labels,
-                                   enum reduction r, double label_smoothing) {
+static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
+                      const duet_tensor *labels, enum duet_reduction r) {
+    CHECK(tape_operand(t, op, "labels", labels, DTYPE_I32));
+    CHECK(check_reduction(op, r));
+    if (x->value.dtype != DTYPE_F32 || x->value.rank != 2)
+        return fail(ERR_USAGE, "%s: scores of rank %d: must be (samples, classes)", op,
+                    x->value.rank);
+    if (labels->t.rank == 1 && labels->t.dims[0] == x->value.dims[0]) return OK;
+    return fail(ERR_USAGE, "%s: labels of rank %d, %d of them, for %d samples: give one each", op,
+                labels->t.rank, labels->t.dims[0], x->value.dims[0]);
+}
+
+static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
+                         enum duet_reduction r) {
+    CHECK(tape_operand(t, "mse loss", "targets", targets, DTYPE_F32));
+    CHECK(check_reduction("mse loss", r));
+    if (x->value.rank == 2 && targets->t.rank == 2 && targets->t.dims[0] == x->value.dims[0] &&
+        targets->t.dims[1] == x->value.dims[1])
+        return OK;
+    return fail(ERR_USAGE,
+                "mse loss: targets of rank %d, %d x %d, for outputs of rank %d, %d x %d: both must "
+                "be (samples, numbers)",
+                targets->t.rank, targets->t.dims[0], targets->t.rank > 1 ? targets->t.dims[1] : 1,
+                x->value.rank, x->value.dims[0], x->value.rank > 1 ? x->value.dims[1] : 1);
+}
+
+duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r) {
+    if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
+        return NULL;
+    return loss(t, scores, labels, r, 0, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
+}
+
+duet_var *duet_cross_entropy_smoothed(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                                      double label_smoothing, enum duet_reduction r) {
+    if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
+        return NULL;
+    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "cross entropy: label_smoothing must be between 0.0 and 1.0. Got: %g",
+                          label_smoothing));
+        return NULL;
+    }
     return loss(t, scores, labels, r, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
                 cross_entropy_backward);
 }
 
-struct var *nll_loss(struct tape *t, struct var *log_probabilities, const struct tensor *labels,
-                     enum reduction r) {
+duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r) {
+    if (tape_failed(t, log_probabilities) ||
+        tape_fail(t, check_loss(t, "nll loss", log_probabilities, labels, r)))
+        return NULL;
     return loss(t, log_probabilities, labels, r, 0, OP_NLL_FORWARD, nll_backward);
 }
 
-struct var *mse_loss(struct tape *t, struct var *x, const struct tensor *targets,
-                     enum reduction r) {
+duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                        enum duet_reduction r) {
+    if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r))) return NULL;
     return loss(t, x, targets, r, 0, OP_MSE_FORWARD, mse_backward);
 }
 
-int tape_loss_reduction(const struct var *loss, enum reduction *r) {
-    const struct tape_var *v = (const struct tape_var *)loss;
-    if (!v->hits.data)
+int tape_loss_reduction(const duet_var *loss, enum reduction *r) {
+    if (!loss->hits.data)
         return fail(ERR_USAGE, "loss: the value given was made by no loss, such as "
                                "cross_entropy: give what that returned");
-    *r = v->reduction;
+    *r = loss->reduction;
     return OK;
 }
 
-static int log_segments(struct tape *t, const struct var *loss, const struct tensor *losses,
+static int log_segments(duet_tape *t, const duet_var *loss, const struct tensor *losses,
                         const struct tensor *hits) {
-    const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
+    const struct tensor *row_hits = &loss->hits;
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = {.in[0] = tensor_segment(&loss->value, &t->segments, s),
                                .in[1] = tensor_segment(row_hits, &t->segments, s),
@@ -165,10 +200,10 @@ static int log_segments(struct tape *t, const struct var *loss, const struct ten
 
 /* Nothing in the step waits for the sums: backward reads the loss of each sample, and the host asks
  * for the log later. */
-int tape_log_loss(struct tape *t, const struct var *loss, const struct tensor *losses,
+int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losses,
                   const struct tensor *hits) {
     CHECK(tape_error(t));
-    const struct tensor *row_hits = &((const struct tape_var *)loss)->hits;
+    const struct tensor *row_hits = &loss->hits;
     if (!row_hits->data)
         return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
     int code = stream_aside_begin(t->stream);

@@ -48,7 +48,7 @@ static struct matmul_shape shape_of_node(const struct node *n) {
 }
 
 /* A product of no terms is 0. */
-static int launch_product(struct tape *t, const struct op_args *args) {
+static int launch_product(duet_tape *t, const struct op_args *args) {
     struct op_args fill = {.out[0] = args->out[0]};
     if (!tensor_count(&args->out[0])) return OK;
     return tensor_count(&args->in[0]) ? launch(t->stream, OP_MATMUL, args)
@@ -56,7 +56,7 @@ static int launch_product(struct tape *t, const struct op_args *args) {
 }
 
 /* x->grad += product of two operands as the op sees them. */
-static int product_gradient(struct tape *t, struct var *x, const struct tensor *a,
+static int product_gradient(duet_tape *t, duet_var *x, const struct tensor *a,
                             const struct tensor *b, struct matmul_args how, int count, int rows,
                             int columns) {
     struct tensor dx = grad_target(t, x);
@@ -68,7 +68,7 @@ static int product_gradient(struct tape *t, struct var *x, const struct tensor *
 }
 
 /* da = dy bT and db = aT dy. */
-static int matmul_backward(struct tape *t, struct node *n) {
+static int matmul_backward(duet_tape *t, struct node *n) {
     struct matmul_shape s = shape_of_node(n);
     struct tensor a = tensor_seen_as(&n->x->value, 3, s.count, s.rows, s.depth),
                   b = tensor_seen_as(&n->x2->value, 3, s.count, s.depth, s.columns),
@@ -82,7 +82,7 @@ static int matmul_backward(struct tape *t, struct node *n) {
 }
 
 /* Of operands that are plain and aligned. */
-static struct var *product(struct tape *t, struct var *a, struct var *b) {
+static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     struct matmul_shape s;
     if (tape_fail(t, matmul_shape_of(&a->value, &b->value, &s))) return NULL;
     struct node node = {.backward = matmul_backward, .x = a, .x2 = b};
@@ -96,7 +96,7 @@ static struct var *product(struct tape *t, struct var *a, struct var *b) {
 }
 
 /* x (.., R, C) with the leading dimensions of `rank`, of which the last two are x's own. */
-static struct var *align(struct tape *t, struct var *x, int rank, const int *leading) {
+static duet_var *align(duet_tape *t, duet_var *x, int rank, const int *leading) {
     int dims[MAX_RANK];
     memcpy(dims, leading, sizeof dims);
     memcpy(dims + rank - 2, x->value.dims + x->value.rank - 2, 2 * sizeof *dims);
@@ -105,22 +105,25 @@ static struct var *align(struct tape *t, struct var *x, int rank, const int *lea
 
 /* b has several matrices: both operands are spread to the same leading dimensions. A vector as `a`
  * is a row of one, and the row goes afterwards. */
-static struct var *batched_product(struct tape *t, struct var *a, struct var *b) {
+static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
     int is_vector = a->value.rank == 1, rank, dims[MAX_RANK];
     if (is_vector) a = tape_view(t, a, 2, (int[]){1, a->value.dims[0]});
     if (!a || tape_fail(t, tape_broadcast_shape("matmul", &a->value, &b->value, 2, &rank, dims)))
         return NULL;
     a = align(t, a, rank, dims);
     b = a ? align(t, b, rank, dims) : NULL;
-    struct var *y = b ? product(t, a, b) : NULL;
+    duet_var *y = b ? product(t, a, b) : NULL;
     if (!y || !is_vector) return y;
     memcpy(dims, y->value.dims, sizeof dims);
     dims[rank - 2] = dims[rank - 1];
     return tape_view(t, y, rank - 1, dims);
 }
 
-struct var *matmul(struct tape *t, struct var *a, struct var *b) {
+duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    /* of two matrices the rows of both are samples */
+    if ((b->value.rank < 3 || a->value.rank != b->value.rank) && tape_mixes_samples(t, "matmul"))
+        return NULL;
     a = to_plain(t, a);
     b = to_plain(t, b);
     if (!a || !b) return NULL;

@@ -10,10 +10,10 @@
 /* The gradient goes to x; or, where the pool has done the work of a relu that nobody else has
  * needed since, back through both to the operand of that relu. in[max] of the op is dy, and the
  * other operand is what the maxima or the relu were taken of. */
-static int pool_backward(struct tape *t, struct node *n, enum op op, int max) {
+static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
     struct node to = *n;
     struct op_args args = {.step = NULL};
-    struct var *before = n->args.p.pool.relu ? ((struct tape_var *)n->x)->relu_of : NULL;
+    duet_var *before = n->args.p.pool.relu ? n->x->relu_of : NULL;
     if (before) to.x = before;
     to.args.p.pool.relu = before != NULL;
     args.in[max] = n->y->grad;
@@ -21,17 +21,17 @@ static int pool_backward(struct tape *t, struct node *n, enum op op, int max) {
     return tape_backward_to_x(t, op, &to, &args, 0);
 }
 
-static int avg_pool_backward(struct tape *t, struct node *n) {
+static int avg_pool_backward(duet_tape *t, struct node *n) {
     return pool_backward(t, n, OP_AVG_POOL_BACKWARD, 0);
 }
 
-static int max_pool_backward(struct tape *t, struct node *n) {
+static int max_pool_backward(duet_tape *t, struct node *n) {
     return pool_backward(t, n, OP_MAX_POOL_BACKWARD, 1);
 }
 
-static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum op op,
-                        node_backward *backward) {
-    struct var *before = tape_relu_put_off(t, x);
+static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
+                      node_backward *backward) {
+    duet_var *before = tape_relu_put_off(t, x);
     if (!before && tape_stuck(t, x)) return NULL;
     p.relu = before != NULL;
     const int *d = x->value.dims;
@@ -50,14 +50,6 @@ static struct var *pool(struct tape *t, struct var *x, struct pool_args p, enum 
     return tape_append_op(t, op, &node, x->needs_grad);
 }
 
-struct var *avg_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD, avg_pool_backward);
-}
-
-struct var *max_pool2d(struct tape *t, struct var *x, int size, int stride) {
-    return pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD, max_pool_backward);
-}
-
 int pool_ceil_extra(int pixels, int size, int stride, int padding) {
     int64_t rest = (int64_t)pixels + 2 * (int64_t)padding - size;
     if (rest <= -stride) return 0; /* not even one window */
@@ -67,14 +59,14 @@ int pool_ceil_extra(int pixels, int size, int stride, int padding) {
     return extra > 0 ? (int)extra : 0;
 }
 
-static int pad_backward(struct tape *t, struct node *n) {
+static int pad_backward(duet_tape *t, struct node *n) {
     struct node to = *n;
     to.args.p.pad = (struct pad_args){-n->args.p.pad.top, -n->args.p.pad.left, 0};
     struct op_args args = {.in = {n->y->grad}};
     return tape_backward_to_x(t, OP_PAD, &to, &args, 0);
 }
 
-struct var *pad2d(struct tape *t, struct var *x, struct pad_sides sides, float value) {
+duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
     if (tape_stuck(t, x)) return NULL;
     const int *d = x->value.dims;
     const int64_t height = (int64_t)d[2] + sides.top + sides.bottom,
@@ -96,18 +88,18 @@ struct var *pad2d(struct tape *t, struct var *x, struct pad_sides sides, float v
     return tape_append_op(t, OP_PAD, &node, x->needs_grad);
 }
 
-static int adaptive_avg_pool_backward(struct tape *t, struct node *n) {
+static int adaptive_avg_pool_backward(duet_tape *t, struct node *n) {
     struct op_args args = {.in = {n->y->grad}};
     return tape_backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
-static int adaptive_max_pool_backward(struct tape *t, struct node *n) {
+static int adaptive_max_pool_backward(duet_tape *t, struct node *n) {
     struct op_args args = {.in = {n->x->value, n->y->grad}};
     return tape_backward_to_x(t, OP_ADAPTIVE_MAX_POOL_BACKWARD, n, &args, 0);
 }
 
-static struct var *adaptive_pool(struct tape *t, struct var *x, int height, int width,
-                                 const char *name, enum op op, node_backward *backward) {
+static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width, const char *name,
+                               enum op op, node_backward *backward) {
     const int *d = x->value.dims;
     if (x->value.rank != 4 || height < 1 || width < 1) {
         tape_fail(t, fail(ERR_USAGE,
@@ -123,25 +115,53 @@ static struct var *adaptive_pool(struct tape *t, struct var *x, int height, int 
     return tape_append_op(t, op, &node, x->needs_grad);
 }
 
-struct var *adaptive_avg_pool2d(struct tape *t, struct var *x, int height, int width) {
-    if (tape_stuck(t, x)) return NULL;
-    return adaptive_pool(t, x, height, width, "adaptive_avg_pool2d", OP_ADAPTIVE_AVG_POOL_FORWARD,
-                         adaptive_avg_pool_backward);
+/* ---- the functions of duet.h ---- */
+
+/* 1: no pool can have such windows. */
+static int refuse_window(duet_tape *t, duet_var *x, int size, int stride) {
+    return tape_failed(t, x) || tape_beyond(t, "pooling", "size", size, 1) ||
+           tape_beyond(t, "pooling", "stride", stride, 1);
 }
 
-/* Its kernels take plain tensors alone. */
-struct var *adaptive_max_pool2d(struct tape *t, struct var *x, int height, int width) {
-    if (!(x = to_plain(t, x))) return NULL;
-    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_ADAPTIVE_MAX_POOL_FORWARD,
-                         adaptive_max_pool_backward);
+duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
+    if (refuse_window(t, x, size, stride)) return NULL;
+    return pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD, avg_pool_backward);
 }
 
-/* ---- pools with padding ---- */
+duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
+    if (refuse_window(t, x, size, stride)) return NULL;
+    return pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD, max_pool_backward);
+}
 
-/* PyTorch's rule: so every window has a pixel of the picture. */
-static int refuse_padding(struct tape *t, struct var *x, int size, int stride, int padding) {
-    if (tape_stuck(t, x)) return 1;
-    if (stride >= 1 && padding >= 0 && padding <= size / 2) return 0;
+/* 1: a picture with these margins would be too large for a tensor. */
+static int pad_too_large(duet_tape *t, duet_var *x, int64_t rows, int64_t columns) {
+    const struct tensor *of = &x->value;
+    return of->rank == 4 &&
+           tape_too_large(t, "padding", x, of->dims[1], of->dims[2] + rows, of->dims[3] + columns);
+}
+
+duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, int bottom,
+                     double value) {
+    if (tape_failed(t, x) || tape_beyond(t, "pad", "left", left, -MOST_WINDOW) ||
+        tape_beyond(t, "pad", "right", right, -MOST_WINDOW) ||
+        tape_beyond(t, "pad", "top", top, -MOST_WINDOW) ||
+        tape_beyond(t, "pad", "bottom", bottom, -MOST_WINDOW) ||
+        pad_too_large(t, x, (int64_t)top + bottom, (int64_t)left + right))
+        return NULL;
+    if (!isfinite((float)value)) {
+        tape_fail(t, fail(ERR_USAGE, "pad: value %g: give a finite float", value));
+        return NULL;
+    }
+    return tape_pad2d(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
+}
+
+/* With ceil_mode there are up to `size` pixels more behind the padding. By PyTorch's rule every
+ * window has a pixel of the picture. */
+static int refuse_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
+    if (refuse_window(t, x, size, stride) || tape_beyond(t, "pooling", "padding", padding, 0) ||
+        pad_too_large(t, x, 2 * (int64_t)padding + size, 2 * (int64_t)padding + size))
+        return 1;
+    if (padding <= size / 2) return tape_stuck(t, x);
     tape_fail(t, fail(ERR_USAGE,
                       "pooling: size %d, stride %d, padding %d: pad should be at most half of the "
                       "size",
@@ -149,19 +169,42 @@ static int refuse_padding(struct tape *t, struct var *x, int size, int stride, i
     return 1;
 }
 
-struct var *avg_pool2d_padded(struct tape *t, struct var *x, int size, int stride, int padding) {
-    if (refuse_padding(t, x, size, stride, padding)) return NULL;
-    if (padding) x = pad2d(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
-    return avg_pool2d(t, x, size, stride);
+duet_var *duet_avg_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
+    if (refuse_padded(t, x, size, stride, padding)) return NULL;
+    if (padding) x = tape_pad2d(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
+    return duet_avg_pool2d(t, x, size, stride);
 }
 
-struct var *max_pool2d_padded(struct tape *t, struct var *x, int size, int stride, int padding,
-                              int ceil_mode) {
-    if (refuse_padding(t, x, size, stride, padding)) return NULL;
+duet_var *duet_max_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding,
+                                 int ceil_mode) {
+    if (refuse_padded(t, x, size, stride, padding)) return NULL;
     const int *d = x->value.dims;
     const int right = ceil_mode ? pool_ceil_extra(d[3], size, stride, padding) : 0,
               bottom = ceil_mode ? pool_ceil_extra(d[2], size, stride, padding) : 0;
     const struct pad_sides sides = {padding, padding + right, padding, padding + bottom};
-    if (padding || right || bottom) x = pad2d(t, x, sides, -INFINITY);
-    return max_pool2d(t, x, size, stride);
+    if (padding || right || bottom) x = tape_pad2d(t, x, sides, -INFINITY);
+    return duet_max_pool2d(t, x, size, stride);
+}
+
+/* 1: an adaptive pool cannot make such an output. */
+static int refuse_adaptive(duet_tape *t, const char *layer, duet_var *x, int height, int width) {
+    if (tape_failed(t, x) || tape_beyond(t, layer, "height", height, 1) ||
+        tape_beyond(t, layer, "width", width, 1))
+        return 1;
+    return x->value.rank == 4 && tape_too_large(t, layer, x, x->value.dims[1], height, width);
+}
+
+duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int width) {
+    if (refuse_adaptive(t, "adaptive_avg_pool2d", x, height, width)) return NULL;
+    if (tape_stuck(t, x)) return NULL;
+    return adaptive_pool(t, x, height, width, "adaptive_avg_pool2d", OP_ADAPTIVE_AVG_POOL_FORWARD,
+                         adaptive_avg_pool_backward);
+}
+
+/* Its kernels take plain tensors alone. */
+duet_var *duet_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
+    if (refuse_adaptive(t, "adaptive_max_pool2d", x, height, width)) return NULL;
+    if (!(x = to_plain(t, x))) return NULL;
+    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_ADAPTIVE_MAX_POOL_FORWARD,
+                         adaptive_max_pool_backward);
 }

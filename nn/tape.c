@@ -18,8 +18,8 @@
 
 enum { FIRST_CAPACITY = 32 }; /* of nodes and vars */
 
-int tape_init(struct tape **out, struct device *device) {
-    struct tape *t = *out = calloc(1, sizeof *t);
+int tape_init(duet_tape **out, struct device *device) {
+    duet_tape *t = *out = calloc(1, sizeof *t);
     if (!t) return fail(ERR_MEMORY, "tape: no host memory");
     t->device = device;
     t->stream = device_compute(device);
@@ -27,11 +27,11 @@ int tape_init(struct tape **out, struct device *device) {
     return OK;
 }
 
-void tape_set_cause(struct tape *t, enum mem_cause cause) {
+void tape_set_cause(duet_tape *t, enum mem_cause cause) {
     t->arena.cause = cause;
 }
 
-void tape_free(struct tape *t) {
+void duet_tape_free(duet_tape *t) {
     if (!t) return;
     /* What is enqueued may still use the arena. An earlier call has returned its error. */
     stream_sync(t->stream);
@@ -45,42 +45,46 @@ void tape_free(struct tape *t) {
     free(t->segment_grads);
     free(t->has_grad);
     free(t->used);
+    device_free(t->device, t->block);
+    device_free(t->device, t->losses.data);
+    device_free(t->device, t->hits.data);
+    free(t->fired);
     free(t);
 }
 
-int tape_fail(struct tape *t, int code) {
+int tape_fail(duet_tape *t, int code) {
     if (!code || t->error) return code;
     t->error = code;
     snprintf(t->message, sizeof t->message, "%s", error_message());
     return code;
 }
 
-void tape_set_exchange(struct tape *t, const struct tape_exchange *exchange) {
+void tape_set_exchange(duet_tape *t, const struct tape_exchange *exchange) {
     t->exchange = exchange ? *exchange : (struct tape_exchange){0};
 }
 
-int tape_error(const struct tape *t) {
+int tape_error(const duet_tape *t) {
     return t->error ? fail(t->error, "%s", t->message) : OK;
 }
 
-void tape_set_hook(struct tape *t, grad_hook *hook, void *context) {
+void tape_set_hook(duet_tape *t, grad_hook *hook, void *context) {
     t->hook = hook;
     t->hook_context = context;
 }
 
 /* ---- memory ---- */
 
-uint64_t tape_arena_version(const struct tape *t) {
+uint64_t tape_arena_version(const duet_tape *t) {
     return t->arena.version;
 }
 
-void *tape_alloc(struct tape *t, size_t bytes) {
+void *tape_alloc(duet_tape *t, size_t bytes) {
     void *memory = NULL;
     if (t->error || tape_fail(t, step_arena_alloc(&t->arena, bytes, &memory))) return NULL;
     return memory;
 }
 
-struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank,
+struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, int rank,
                           const int *dims) {
     struct tensor x = tensor_plain(NULL, dtype, rank, dims);
     x.layout = layout;
@@ -91,7 +95,7 @@ struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, 
 
 /* ---- vars and nodes ---- */
 
-static int grow_params(struct tape *t, int count) {
+static int grow_params(duet_tape *t, int count) {
     if (count <= t->param_capacity) return OK;
     free(t->uses_left);
     free(t->uses_total);
@@ -126,10 +130,10 @@ static int check_segments(const struct tape_step *step) {
                : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
 }
 
-int tape_begin(struct tape *t, const struct tape_step *step) {
+int tape_begin(duet_tape *t, const struct tape_step *step) {
     int ran_out = t->error == ERR_MEMORY;
     t->error = OK;
-    t->node_count = t->var_count = t->dropout_layers = 0;
+    t->node_count = t->var_count = t->dropout_layers = t->leaf_count = 0;
     CHECK(tape_fail(t, check_segments(step)));
     t->step = *step;
     t->segments = *step->segments;
@@ -137,31 +141,31 @@ int tape_begin(struct tape *t, const struct tape_step *step) {
     return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
 }
 
-struct var *tape_var(struct tape *t, struct tensor value, int needs_grad) {
+duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
     if (t->error) return NULL;
     if (t->var_count == t->var_capacity) {
         int capacity = t->var_capacity ? 2 * t->var_capacity : FIRST_CAPACITY;
-        struct tape_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
+        duet_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
         if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
         memset(vars + t->var_capacity, 0, (size_t)(capacity - t->var_capacity) * sizeof *vars);
         t->vars = vars;
         t->var_capacity = capacity;
     }
-    struct tape_var **slot = &t->vars[t->var_count];
+    duet_var **slot = &t->vars[t->var_count];
     if (!*slot) *slot = malloc(sizeof **slot);
     if (!*slot) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
     t->var_count++;
     memset(*slot, 0, sizeof **slot);
-    (*slot)->var.value = value;
-    (*slot)->var.needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
-    return &(*slot)->var;
+    (*slot)->value = value;
+    (*slot)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
+    return *slot;
 }
 
-struct var *tape_leaf(struct tape *t, const struct tensor *value, int needs_grad) {
+duet_var *tape_leaf(duet_tape *t, const struct tensor *value, int needs_grad) {
     return tape_var(t, *value, needs_grad);
 }
 
-int tape_node(struct tape *t, const struct node *node) {
+int tape_node(duet_tape *t, const struct node *node) {
     if (t->error) return t->error;
     if (!t->step.training || !node->y || !node->y->needs_grad) return OK;
     if (t->node_count == t->node_capacity) {
@@ -177,33 +181,33 @@ int tape_node(struct tape *t, const struct node *node) {
 
 /* ---- gradients of vars ---- */
 
-struct tensor grad_target(struct tape *t, const struct var *x) {
+struct tensor grad_target(duet_tape *t, const duet_var *x) {
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 
-int grad_may_reuse(const struct var *y) {
-    return !((const struct tape_var *)y)->borrowed;
+int grad_may_reuse(const duet_var *y) {
+    return !y->borrowed;
 }
 
-void grad_set(struct var *x, const struct tensor *grad, int borrowed) {
+void grad_set(duet_var *x, const struct tensor *grad, int borrowed) {
     x->grad = *grad;
-    ((struct tape_var *)x)->borrowed = borrowed;
+    x->borrowed = borrowed;
 }
 
-int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to) {
+int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     struct op_args args = {.in[0] = *from, .out[0] = *to};
     return launch(t->stream, OP_ADD, &args);
 }
 
 /* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
-int grad_done(struct tape *t, struct var *x, const struct tensor *grad) {
+int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
     struct tensor before = x->grad;
     if (before.data && grad_may_reuse(x)) return tape_add(t, grad, &before);
     grad_set(x, grad, 0);
     return before.data ? tape_add(t, &before, grad) : OK;
 }
 
-int grad_share(struct tape *t, struct var *x, const struct tensor *grad) {
+int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
     struct tensor before = x->grad;
     if (!before.data) {
         grad_set(x, grad, 1);
@@ -219,28 +223,28 @@ int grad_share(struct tape *t, struct var *x, const struct tensor *grad) {
 
 /* ---- the walk ---- */
 
-static void reach(struct var *x) {
-    if (x) ((struct tape_var *)x)->reached = 1;
+static void reach(duet_var *x) {
+    if (x) x->reached = 1;
 }
 
-static void count_use(struct tape *t, const struct param *p) {
+static void count_use(duet_tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
 /* Forgets an earlier walk, marks the vars that the root depends on, and counts how often each
  * parameter was used on the way to it. */
-static void count_uses(struct tape *t, struct var *root) {
+static void count_uses(duet_tape *t, duet_var *root) {
     int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++)
         t->uses_total[i] = 0;
     for (int i = 0; i < t->var_count; i++) {
         t->vars[i]->reached = t->vars[i]->borrowed = 0;
-        t->vars[i]->var.grad = (struct tensor){0};
+        t->vars[i]->grad = (struct tensor){0};
     }
     reach(root);
     for (int i = t->node_count - 1; i >= 0; i--) {
         struct node *n = &t->nodes[i];
-        if (!((struct tape_var *)n->y)->reached) continue;
+        if (!n->y->reached) continue;
         reach(n->x);
         reach(n->x2);
         count_use(t, n->w);
@@ -253,18 +257,18 @@ static void count_uses(struct tape *t, struct var *root) {
     }
 }
 
-const char *tape_uses(struct tape *t, struct var *root) {
+const char *tape_uses(duet_tape *t, duet_var *root) {
     count_uses(t, root);
     for (int i = 0; t->step.params && i < t->step.params->count; i++)
         t->used[i] = t->uses_total[i] > 0 || t->has_grad[i];
     return t->used;
 }
 
-int64_t tape_number(const struct tape *t) {
+int64_t tape_number(const duet_tape *t) {
     return t->step.number;
 }
 
-int tape_training(const struct tape *t) {
+int tape_training(const duet_tape *t) {
     return t->step.training;
 }
 
@@ -272,13 +276,12 @@ static int same_shape(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
-static int check_root(const struct tape *t, const struct var *root, const struct tensor *grad) {
+static int check_root(const duet_tape *t, const duet_var *root, const struct tensor *grad) {
     if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
     if (!t->step.training)
         return fail(ERR_FAILED,
                     "backward: the tape was begun for evaluation: begin it with training");
-    const struct tape_var *v = (const struct tape_var *)root;
-    if (!grad && (v->hits.data || v->joins)) return OK;
+    if (!grad && (root->hits.data || root->joins)) return OK;
     if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
     if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
         !same_shape(grad, &root->value))
@@ -291,15 +294,14 @@ static int check_root(const struct tape *t, const struct var *root, const struct
 
 /* The walk comes here first, since joins are the last nodes: a root's gradient is there before any
  * node adds to it. */
-static int join_backward(struct tape *t, struct node *n) {
+static int join_backward(duet_tape *t, struct node *n) {
     const struct tensor *grad = &n->args.in[0];
     return n->x->needs_grad && grad->rank ? grad_share(t, n->x, grad) : OK;
 }
 
 /* A chain of nodes, each of one root and the join before it. */
-struct var *tape_join(struct tape *t, struct var *const *roots, const struct tensor *grads,
-                      int count) {
-    struct var *join = NULL;
+duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *grads, int count) {
+    duet_var *join = NULL;
     for (int i = 0; i < count && !t->error; i++) {
         const struct tensor *grad = grads[i].rank ? &grads[i] : NULL;
         if (tape_fail(t, check_root(t, roots[i], grad)) || tape_stuck(t, roots[i])) return NULL;
@@ -307,7 +309,7 @@ struct var *tape_join(struct tape *t, struct var *const *roots, const struct ten
         node.y =
             tape_var(t, (struct tensor){0}, roots[i]->needs_grad || (join && join->needs_grad));
         if (!node.y) return NULL;
-        ((struct tape_var *)node.y)->joins = 1;
+        node.y->joins = 1;
         if (grad) node.args.in[0] = *grad;
         if (tape_node(t, &node)) return NULL;
         join = node.y;
@@ -315,18 +317,18 @@ struct var *tape_join(struct tape *t, struct var *const *roots, const struct ten
     return t->error ? NULL : join;
 }
 
-int tape_backward(struct tape *t, struct var *root, const struct tensor *root_grad) {
+int tape_backward(duet_tape *t, duet_var *root, const struct tensor *root_grad) {
     CHECK(tape_error(t));
     CHECK(check_root(t, root, root_grad));
     if (tape_stuck(t, root)) return tape_error(t);
     count_uses(t, root);
     if (root_grad) {
         root->grad = *root_grad;
-        ((struct tape_var *)root)->borrowed = 1;
+        root->borrowed = 1;
     }
     for (int i = t->node_count - 1; i >= 0 && !t->error; i--) {
         struct node *n = &t->nodes[i];
-        if (((struct tape_var *)n->y)->reached) tape_fail(t, n->backward(t, n));
+        if (n->y->reached) tape_fail(t, n->backward(t, n));
     }
     if (!t->error) tape_fail(t, tape_complete_kept(t));
     return tape_error(t);

@@ -3,41 +3,33 @@
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
+#include "nn/params.h"
 #include "nn/step_arena.h"
 #include "nn/tape.h"
 
-/* A var and what the backward walk needs to know of it. `var` comes first, so that a struct var *
- * can be cast to one of these. */
-struct tape_var {
-    struct var var;
-    int borrowed;             /* 1: others read the memory of grad too, so it is never written to */
-    int reached;              /* 1: the root depends on it */
-    struct tensor hits;       /* of a loss: I32 (N), 1 where the largest score was the label's */
-    enum reduction reduction; /* of a loss */
-    int joins;                /* 1: made by tape_join: it stands for several roots */
-    /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
-     * NULL: value is there. */
-    struct var *relu_of;
-};
+struct model;
+
+/* Leaves in a pass and roots of a backward, at most. */
+enum { MOST_LEAVES = 16, MOST_ROOTS = 16 };
 
 struct node;
-typedef int node_backward(struct tape *tape, struct node *node);
+typedef int node_backward(duet_tape *tape, struct node *node);
 
 /* One op of the tape: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
 struct node {
     node_backward *backward;
-    struct var *x, *x2, *y;
+    duet_var *x, *x2, *y;
     struct param *w, *b;
     /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
      * tape_weight_grads makes them from x->value and y->grad. */
-    int (*segment_grads)(struct tape *tape, const struct node *node, int s, const struct tensor *dw,
+    int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
     int exchanged;               /* of batch_norm.c: the segments of other ranks count too */
     struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
 };
 
-struct tape {
+struct duet_tape {
     struct device *device;
     struct stream *stream; /* the device's compute stream */
     struct tape_step step; /* as given to tape_begin */
@@ -49,7 +41,7 @@ struct tape {
 
     struct node *nodes; /* [node_count], owned */
     int node_count, node_capacity;
-    struct tape_var **vars; /* [var_count], each allocated alone so that pointers stay valid; owned,
+    duet_var **vars; /* [var_count], each allocated alone so that pointers stay valid; owned,
                              * reused over steps */
     int var_count, var_capacity;
     struct step_arena arena;
@@ -63,34 +55,64 @@ struct tape {
 
     int error;         /* of the first op that failed since tape_begin */
     char message[512]; /* its text */
+
+    /* A pass of a program, whose batch is one segment (pass.c). */
+    struct duet_params *owner;     /* the parameters of this pass; NULL: none, or a model's */
+    int passes_of_update;          /* training passes whose gradients are added up; 1: none */
+    int pass_of_update;            /* of this one among them, from 0 */
+    int passes_of_next;            /* what the next pass makes of passes_of_update; 0: nothing */
+    int went_back;                 /* 1: this pass has had its backward */
+    struct step_block *block;      /* in device memory; NULL: the tape of a replica has another's */
+    struct tensor losses, hits;    /* the log of duet_loss_read, (1,1) each, in device memory */
+    uint64_t seed;                 /* of dropout */
+    uint64_t passes;               /* training passes begun so far */
+    unsigned char *fired;          /* [parameter]: 1 if this backward has written its gradient */
+    int fired_capacity;            /* room in `fired` */
+    duet_var *leaves[MOST_LEAVES]; /* the vars of this pass that duet_leaf made */
+    int leaf_count;
+
+    /* What the functions of layers find by number. */
+    const struct layer *layers; /* [layer_count] */
+    int layer_count;
+    struct buffer_set *buffers; /* NULL: none */
+    double dropout;             /* the probability of all dropout layers; < 0: their own */
+    int sync_bn;                /* 1: every batch_norm is synchronised */
+    const struct model *model;  /* whose forward runs; NULL: none does. For models/ alone */
+    int inside_model;           /* 1: the same: a replica begins and ends the pass */
+    int inside_forward;         /* 1: a function of a duet_data_parallel runs */
 };
 
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
-int tape_fail(struct tape *t, int code);
+int tape_fail(duet_tape *t, int code);
 
-/* What each op asks of each of its operands: 1 if it cannot go on, because of an earlier failure or
- * a NULL operand. A relu that was put off is computed here. */
-int tape_stuck(struct tape *t, struct var *x);
+/* 1 if an op must return NULL: there is no tape, no operand, or an earlier failure. */
+static inline int tape_failed(const duet_tape *t, const duet_var *x) {
+    return !t || !x || t->error;
+}
+
+/* What an op asks of an operand whose elements it reads: 1 if it cannot go on, because of an
+ * earlier failure or a NULL operand. A relu that was put off is computed here. */
+int tape_stuck(duet_tape *t, duet_var *x);
 
 /* A relu of a picture is put off, for a pool that follows at once can do its work (OP_AVG_POOL,
  * OP_MAX_POOL with p.pool.relu), and that of its gradient unless others use the relu too. Returns
  * the operand of the relu for that pool; NULL where x is no such relu, or not the last var that was
  * made: the order in which gradients are added, and so their bits, could then be another. */
-struct var *tape_relu_put_off(const struct tape *t, const struct var *x);
+duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x);
 
 /* Memory of the step arena; NULL after a failure, which the tape then keeps. */
-void *tape_alloc(struct tape *t, size_t bytes);
+void *tape_alloc(duet_tape *t, size_t bytes);
 
 /* A tensor in the arena. In layout N16 dims[0] is the batch's n, and the tensor gets the groups of
  * the segments. data is NULL on failure. */
-struct tensor tape_tensor(struct tape *t, enum dtype dtype, enum layout layout, int rank,
+struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, int rank,
                           const int *dims);
 
 /* A new var with value `value`; NULL after a failure. */
-struct var *tape_var(struct tape *t, struct tensor value, int needs_grad);
+duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad);
 
 /* Appends a node when training and y needs a gradient. */
-int tape_node(struct tape *t, const struct node *node);
+int tape_node(duet_tape *t, const struct node *node);
 
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
  * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same
@@ -98,43 +120,43 @@ int tape_node(struct tape *t, const struct node *node);
  * grad that of x, whatever it had.
  * grad_may_reuse: 1 if an elementwise backward op may write the gradient of x in place of that of
  * y, which is read for the last time. */
-struct tensor grad_target(struct tape *t, const struct var *x);
-int grad_done(struct tape *t, struct var *x, const struct tensor *grad);
-void grad_set(struct var *x, const struct tensor *grad, int borrowed);
-int grad_share(struct tape *t, struct var *x, const struct tensor *grad);
-int grad_may_reuse(const struct var *y);
+struct tensor grad_target(duet_tape *t, const duet_var *x);
+int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad);
+void grad_set(duet_var *x, const struct tensor *grad, int borrowed);
+int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad);
+int grad_may_reuse(const duet_var *y);
 
 /* *to += *from. */
-int tape_add(struct tape *t, const struct tensor *from, const struct tensor *to);
+int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
 
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
  * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
-int tape_weight_grads(struct tape *t, enum op op, struct node *node);
+int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
 
 /* 1 if gradients are accumulated over several passes. */
-static inline int tape_accumulates(const struct tape *t) {
+static inline int tape_accumulates(const duet_tape *t) {
     return t->step.add_grads || t->step.more_passes;
 }
 
 /* At the end of the last pass: completes the gradients of parameters that only earlier passes used,
  * and fires their hooks. */
-int tape_complete_kept(struct tape *t);
+int tape_complete_kept(duet_tape *t);
 
 /* One launch of an op that treats each sample alike, over the whole batch; where the bits of this
  * device's kernel depend on the size of the batch, one for each segment. */
-int tape_launch_batch(struct tape *t, enum op op, const struct op_args *args);
+int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
 
 /* Launches node->args so and appends the node; returns y, the var of out[0]. */
-struct var *tape_append_op(struct tape *t, enum op op, struct node *node, int needs_grad);
+duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
 
 /* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
  * memory. */
-int tape_backward_to_x(struct tape *t, enum op op, struct node *n, struct op_args *args,
+int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place);
 
 /* Are w and b (NULL: there is none) parameters of the set given to tape_begin? Backward counts
  * their uses by place. */
-int tape_check_params(struct tape *t, const char *layer, const struct param *w,
+int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
                       const struct param *b);
 
 /* x with other dimensions, which make as many elements. */
@@ -145,7 +167,7 @@ static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int
 
 /* The var x with other dimensions, dims[rank], which make as many elements: the same memory. In
  * layout N16 dims[0] stays. */
-struct var *tape_view(struct tape *t, struct var *x, int rank, const int *dims);
+duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
 
 /* The shape dims[rank] that a and b have together: counted from the last dimension, a size of 1, or
  * none, counts as the other's. ERR_USAGE: two sizes differ. The last `own` dimensions are not
@@ -155,36 +177,70 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
 
 /* x, which is PLAIN, spread to that shape; where it has this shape already, x itself. Over
  * dimension 0, which is that of samples, the batch must be one segment. */
-struct var *tape_broadcast(struct tape *t, const char *op, struct var *x, int rank,
-                           const int *dims);
+duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
 
 /* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
  * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
 int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
                    unsigned *chosen);
 
+/* In a model's forward function the batch may be that of several devices, so nothing may mix its
+ * samples: the bits would depend on how many devices there are. 1: refused. */
+int tape_mixes_samples(duet_tape *t, const char *op);
+
 /* ERR_USAGE where the batch has several segments, so that `op` would mix their samples. */
-int tape_one_segment(const struct tape *t, const char *op);
+int tape_one_segment(const duet_tape *t, const char *op);
 
 /* ERR_USAGE: the operands of `op` ("add") differ in shape. */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
 
+/* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
+ * ERR_USAGE, in PyTorch's words: there is none. */
+int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at);
+
+/* The same for what joins or cuts within samples: not dimension 0, which is theirs. */
+int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at);
+
+/* y (N,C,top+H+bottom,left+W+right), which is `value` around x; negative sides cut off. */
+struct pad_sides {
+    int left, right, top, bottom;
+};
+duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value);
+
 /* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
  * sample. */
-struct tensor tape_segment_rows(const struct tape *t, const struct tensor *rows, int s);
+struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s);
 
 /* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
-struct tensor tape_bias(struct tape *t, const struct param *b, int outputs);
+struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
 
 /* linear and matmul_add of x (N,..,K) with rank 3 or more. */
-struct var *tape_linear_rows(struct tape *t, struct var *x, struct param *w, struct param *b,
-                             int weight_is_in_out);
+duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                           int weight_is_in_out);
 
 /* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments
  * cannot take it. */
-int tape_check_samples(const struct tape *t, const struct tensor *x);
+int tape_check_samples(const duet_tape *t, const struct tensor *x);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
-struct var *to_device_layout(struct tape *t, struct var *x);
+duet_var *to_device_layout(duet_tape *t, duet_var *x);
+
+/* ERR_USAGE: `x` is not a tensor of type `dtype` on the tape's device. The error text names it by
+ * `op` and `what`. */
+int tape_operand(const duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                 enum dtype dtype);
+
+/* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs
+ * (0: any will do), the tape keeps the error and the result is NULL. tape_bias_at: DUET_NO_BIAS
+ * stands for none; *wrong: the tape has an error. */
+struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank);
+struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong);
+
+/* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
+int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least);
+
+/* 1 if a result of rows x columns for each of `outputs` would be too large for a tensor. */
+int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t outputs,
+                   int64_t rows, int64_t columns);
 
 #endif

@@ -16,11 +16,11 @@
 #include "base/fold.h"
 #include "nn/tape_internal.h"
 
-static int fire(struct tape *t, int index) {
+static int fire(duet_tape *t, int index) {
     return t->hook ? t->hook(t->hook_context, index) : OK;
 }
 
-static int launch_segment(struct tape *t, enum op op, const struct node *n, int segment,
+static int launch_segment(duet_tape *t, enum op op, const struct node *n, int segment,
                           const struct tensor *dw, const struct tensor *db) {
     if (n->segment_grads) return n->segment_grads(t, n, segment, dw, db);
     struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, segment),
@@ -31,18 +31,18 @@ static int launch_segment(struct tape *t, enum op op, const struct node *n, int 
     return launch(t->stream, op, &args);
 }
 
-static struct tensor like(struct tape *t, const struct tensor *x) {
+static struct tensor like(duet_tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
 /* Room for the gradient of a bias. The kernels write one for a layer without bias too, which nobody
  * reads. */
-static struct tensor like_bias(struct tape *t, const struct node *n) {
+static struct tensor like_bias(duet_tape *t, const struct node *n) {
     return like(t, n->b ? &n->b->grad : &n->args.in[2]);
 }
 
 /* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
-static int fold_once(struct tape *t, enum op op, struct node *n) {
+static int fold_once(duet_tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS];
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
@@ -68,7 +68,7 @@ static int fold_once(struct tape *t, enum op op, struct node *n) {
 
 /* ---- parameters used more than once ---- */
 
-static struct tensor segment_grad(struct tape *t, const struct param *p, int segment) {
+static struct tensor segment_grad(duet_tape *t, const struct param *p, int segment) {
     struct param_set *set = t->step.params;
     struct tensor grad = p->grad;
     if (tape_accumulates(t)) {
@@ -83,7 +83,7 @@ static struct tensor segment_grad(struct tape *t, const struct param *p, int seg
 
 /* 1 if this is the parameter's first use, over all passes; then there is memory for all segments.
  */
-static int first_use(struct tape *t, const struct param *p) {
+static int first_use(duet_tape *t, const struct param *p) {
     int index = (int)(p - t->step.params->param);
     if (t->has_grad[index]) return 0;
     t->has_grad[index] = 1;
@@ -94,7 +94,7 @@ static int first_use(struct tape *t, const struct param *p) {
 }
 
 /* The first use of a parameter writes the kept gradients; each further use is added to them. */
-static int keep_use(struct tape *t, enum op op, struct node *n) {
+static int keep_use(duet_tape *t, enum op op, struct node *n) {
     int first_w = first_use(t, n->w), first_b = n->b && first_use(t, n->b);
     struct step_arena_mark mark = t->arena.mark;
     struct tensor w = {0}, b = {0};
@@ -113,7 +113,7 @@ static int keep_use(struct tape *t, enum op op, struct node *n) {
 }
 
 /* Folds the kept gradients of one parameter level by level. The sum comes to its gradient. */
-static int fold_kept(struct tape *t, struct param *p) {
+static int fold_kept(duet_tape *t, struct param *p) {
     for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
         struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
         CHECK(tape_add(t, &from, &to));
@@ -124,7 +124,7 @@ static int fold_kept(struct tape *t, struct param *p) {
 }
 
 /* One use less to come; after the last one the gradient is complete, and the hook fires. */
-static int complete(struct tape *t, struct param *p, int kept) {
+static int complete(duet_tape *t, struct param *p, int kept) {
     int index = (int)(p - t->step.params->param);
     if (--t->uses_left[index] > 0 || t->step.more_passes) return OK;
     t->has_grad[index] = 1;
@@ -132,7 +132,7 @@ static int complete(struct tape *t, struct param *p, int kept) {
     return fire(t, index);
 }
 
-int tape_complete_kept(struct tape *t) {
+int tape_complete_kept(duet_tape *t) {
     struct param_set *set = t->step.params;
     for (int i = 0; set && t->step.add_grads && !t->step.more_passes && i < set->count; i++) {
         if (!t->has_grad[i] || t->uses_total[i]) continue;
@@ -142,7 +142,7 @@ int tape_complete_kept(struct tape *t) {
     return OK;
 }
 
-int tape_weight_grads(struct tape *t, enum op op, struct node *n) {
+int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
     struct param *base = t->step.params->param;
     int once = t->uses_total[n->w - base] == 1 && !tape_accumulates(t) &&
                (!n->b || t->uses_total[n->b - base] == 1);

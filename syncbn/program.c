@@ -8,11 +8,11 @@
 #include "syncbn/syncbn.h"
 
 struct program_sync {
-    struct api_sync api;
+    struct norm_sync api;
     struct syncbn *syncbn; /* NULL: there is one rank */
 };
 
-static void free_sync(struct api_sync *api) {
+static void free_sync(struct norm_sync *api) {
     struct program_sync *s = (struct program_sync *)api;
     syncbn_free(s->syncbn);
     free(s);

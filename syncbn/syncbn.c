@@ -37,7 +37,7 @@ enum { MOST_ROWS = 3 }; /* mean, M2, count */
 
 struct syncbn {
     struct device *device;
-    struct tape *tape; /* NULL: a program's tapes */
+    duet_tape *tape; /* NULL: a program's tapes */
     struct allreduce *collectives;
     int segments, channels;
     double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
@@ -96,7 +96,7 @@ static int create(struct syncbn **out, struct comm *comm, const struct syncbn *p
     return code;
 }
 
-int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
+int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, duet_tape *tape,
                 int segments, int channels) {
     const struct syncbn parts = {
         .device = device, .tape = tape, .segments = segments, .channels = channels};

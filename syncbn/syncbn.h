@@ -16,7 +16,7 @@ struct syncbn;
  * `segments` segments (V) over all ranks; rank r holds those with v mod world size = r. channels:
  * the most that a layer has. comm, device and tape are borrowed and must outlive the object.
  * ERR_MEMORY; on failure *out is NULL. */
-int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, struct tape *tape,
+int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, duet_tape *tape,
                 int segments, int channels);
 
 /* The same for a program, whose tapes come and go: each of them holds the one segment of its rank.

@@ -73,8 +73,9 @@ rule "includes that point up or sideways, or not from the root" "$(
             from = to = part[1]
             sub(/\/.*/, "", from)
             to = target
-            # the public header at the root, and its parts
-            if (target ~ /^duet(\/[a-z]+)?\.h$/ && from ~ /^(api|models|cli)$/) next
+            # the public header at the root, and its parts, in the folders that implement them
+            if (target ~ /^duet(\/[a-z]+)?\.h$/ &&
+                from ~ /^(nn|api|models|dp|ddp|syncbn|cli)$/) next
             if (!sub(/\/.*/, "", to) || !(to in layer)) print
             else if (from != to && layer[to] >= layer[from]) print
         }')"

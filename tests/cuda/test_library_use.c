@@ -171,7 +171,7 @@ static void run_job(enum device_math math, int w, float *grads, double *losses) 
         MUST(stream_sync(device_compute(net.device)));
         for (int s = 0; s < net.segments.count; s++)
             losses[net.segments.seg[s].v] = sums[s];
-        tape_free(net.tape);
+        duet_tape_free(net.tape);
         param_set_free(&net.params);
         device_close(net.device);
     }

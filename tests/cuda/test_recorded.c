@@ -90,7 +90,7 @@ Test(cuda_recorded, memory_grows, .timeout = 240) {
 
 struct bench {
     struct device *device;
-    struct tape *tape;
+    duet_tape *tape;
     float *x; /* 256 floats */
     struct recorded recorded;
     int calls, fail_at;
@@ -106,7 +106,7 @@ static void open_bench(struct bench *b, enum device_kind kind) {
 
 static void close_bench(struct bench *b) {
     recorded_free(&b->recorded);
-    tape_free(b->tape);
+    duet_tape_free(b->tape);
     device_free(b->device, b->x);
     rig_close(b->device);
 }
@@ -121,7 +121,7 @@ static int body(struct bench *b) {
     CHECK(tape_begin(b->tape, &step));
     struct tensor from = tensor_plain(b->x, DTYPE_F32, 2, rows),
                   x = tensor_plain(b->x, DTYPE_F32, 1, dims);
-    relu(b->tape, tape_leaf(b->tape, &from, 0));
+    duet_relu(b->tape, tape_leaf(b->tape, &from, 0));
     CHECK(tape_error(b->tape));
     struct op_args args = {.out[0] = x, .p.fill.value = 2};
     if (b->calls == b->fail_at) {
@@ -294,7 +294,7 @@ Test(cuda_recorded, forgotten_when_memory_moves, .timeout = 60) {
     cr_assert_eq(tape_begin(b.tape, &more), OK);
     struct tensor from = tensor_plain(b.x, DTYPE_F32, 2, rows);
     for (int i = 0; i < 3; i++)
-        relu(b.tape, tape_leaf(b.tape, &from, 0));
+        duet_relu(b.tape, tape_leaf(b.tape, &from, 0));
     cr_assert_eq(step_of(&b, 0), OK, "%s", error_message());
     cr_expect_eq(b.recorded.stage, STAGE_PLAIN);
     cr_expect_eq(x_of(&b), 128);

@@ -77,7 +77,7 @@ Test(cuda_recorded_ddp, buckets_that_wait_for_the_end_of_backward, .timeout = 12
 }
 
 static int forward_loss_backward(struct replica *r, const struct segments *segments) {
-    struct var *output, *loss;
+    duet_var *output, *loss;
     int code = OK;
     if (replica_enter(r, WORK_TRAIN, segments)) {
         code = replica_forward(r, segments, 1, &output);

@@ -41,7 +41,7 @@ static int judge_steps(struct judge *judge, const struct job *job, struct worker
         CHECK(replica_write_step(r, &block));
         for (int rank = 0; rank < job->world; rank++) {
             struct batch batch = {.pixels = w->pixels, .labels = w->labels};
-            struct var *output, *loss;
+            duet_var *output, *loss;
             if (job->change_model) job->change_model(&w->model, rank);
             draw_share(job, s, rank, job->world, w->pixels, w->labels, &batch.segments);
             CHECK(replica_load(r, &batch));

@@ -171,10 +171,10 @@ Test(ddp_failure, a_parameter_without_gradient, .timeout = 60) {
 
 /* ---- one backward too many ---- */
 
-static int forward_of(struct worker *w, const struct job *job, int s, struct var **loss) {
+static int forward_of(struct worker *w, const struct job *job, int s, duet_var **loss) {
     struct step_block block = step_of(job, s);
     struct batch batch = {.pixels = w->pixels, .labels = w->labels};
-    struct var *output;
+    duet_var *output;
     draw_share(job, s, comm_rank(w->comm), job->world, w->pixels, w->labels, &batch.segments);
     CHECK(replica_write_step(&w->replica, &block));
     CHECK(replica_load(&w->replica, &batch));
@@ -185,7 +185,7 @@ static int forward_of(struct worker *w, const struct job *job, int s, struct var
 static int run_two_backwards(void *context) {
     const struct job *job = context;
     struct worker w;
-    struct var *loss;
+    duet_var *loss;
     int code = worker_open(&w, job);
     if (!code) code = ddp_begin(w.ddp, 0);
     if (!code) code = forward_of(&w, job, 0, &loss);
@@ -211,7 +211,7 @@ Test(ddp_failure, two_backwards_in_one_reduction, .timeout = 60) {
 static int run_backward_alone(void *context) {
     const struct job *job = context;
     struct worker w;
-    struct var *loss;
+    duet_var *loss;
     int code = worker_open(&w, job);
     if (!code && comm_rank(w.comm) == 0) code = forward_of(&w, job, 0, &loss);
     if (!code && comm_rank(w.comm) == 0) code = replica_backward(&w.replica, loss, NULL);
@@ -255,18 +255,17 @@ static void die(const struct doomed *doomed, const struct worker *w, int when) {
 
 /* Runs the output layer alone once more: its gradients are ready first and fill the first bucket,
  * and then the rank dies. */
-static struct var *first_bucket_only(struct worker *w, struct tensor *grad) {
-    struct tape *t = w->replica.tape;
+static duet_var *first_bucket_only(struct worker *w, struct tensor *grad) {
+    duet_tape *t = w->replica.tape;
     int dims[2] = {1, w->replica.params.param[4].spec->dims[1]};
     struct tensor x = tensor_plain(w->replica.pixels, DTYPE_F32, 2, dims);
-    struct var *y = to_plain(t, linear(t, tape_leaf(t, &x, 0), &w->replica.params.param[4],
-                                       &w->replica.params.param[5]));
+    duet_var *y = to_plain(t, duet_linear(t, tape_leaf(t, &x, 0), 4, 5));
     *grad = tensor_plain(w->replica.pixels, DTYPE_F32, 2, (int[2]){1, 10});
     return y;
 }
 
 static int doomed_step(const struct doomed *doomed, struct worker *w, int step_number) {
-    struct var *loss;
+    duet_var *loss;
     CHECK(ddp_begin(w->ddp, step_number));
     CHECK(forward_of(w, &doomed->job, step_number, &loss));
     die(doomed, w, DIES_BEFORE_BACKWARD);

@@ -54,7 +54,7 @@ static void grads_of_rank_0(const struct job *job, float *grads) {
     struct worker w;
     struct job alone = *job;
     struct batch batch = {0};
-    struct var *output, *loss;
+    duet_var *output, *loss;
     struct step_block block = step_of(job, 0);
     memset(&w, 0, sizeof w);
     cr_assert_eq(worker_model(&w, &alone, 0), OK, "%s", error_message());

@@ -62,7 +62,7 @@ static inline void judge(struct record *record, const char *name, int segments, 
             break;
         }
         struct rig_batch batch;
-        struct var *output, *loss;
+        duet_var *output, *loss;
         rig_batch(&batch, i, n, segments, 1);
         struct batch b = {
             .segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};

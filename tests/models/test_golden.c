@@ -61,7 +61,7 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
     struct step_block step = {
         .weight = 1.0f / (float)n, .learning_rate = 0.2f, .first_update = first == 0};
     const struct model *m = &t->model;
-    struct var *output, *loss;
+    duet_var *output, *loss;
     double sums[4], sum = 0;
     int to = 0;
     for (int v = 0; v < parts; v++)

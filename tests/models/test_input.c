@@ -57,7 +57,7 @@ static void close_bench(struct bench *b) {
 static void step(struct bench *b, int k, float *seen, int32_t *seen_labels) {
     struct replica *r = &b->replica;
     struct step_block block = {.step = (uint64_t)k};
-    struct var *output;
+    duet_var *output;
     MUST(replica_write_step(r, &block));
     MUST(replica_load(r, &batches[k]));
     MUST(replica_forward(r, &batches[k].segments, 0, &output));

@@ -179,7 +179,7 @@ static void run_forward(const char *name, double dropout, int training, float ou
     struct model m;
     struct replica r;
     struct rng rng;
-    struct var *output;
+    duet_var *output;
     float **values;
     rng_seed(&rng, 9);
     rng_uniform(&rng, pixels, 5 * 784, 0, 1);

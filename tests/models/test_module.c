@@ -27,7 +27,7 @@ static double step(const struct duet_model *own, float *grads, int *code) {
     struct device *device;
     struct model m;
     struct replica r;
-    struct var *output, *loss;
+    duet_var *output, *loss;
     float **values;
     double sums[2] = {0, 0};
     for (int i = 0; i < SAMPLES * FEATURES; i++)

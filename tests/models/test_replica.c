@@ -56,7 +56,7 @@ static void train(struct replica *r, uint64_t number, int slot, float lr) {
                               .first_update = number == 0,
                               .slot = slot};
     struct batch batch = {.segments = two_segments, .pixels = pixels, .labels = labels};
-    struct var *output, *loss;
+    duet_var *output, *loss;
     MUST(replica_write_step(r, &step));
     MUST(replica_load(r, &batch));
     MUST(replica_forward(r, &two_segments, 1, &output));
@@ -274,7 +274,7 @@ Test(replica, logs_have_a_row_a_step_and_a_column_a_segment, .timeout = 30) {
 
         /* evaluation with the same weights logs what training would */
         struct step_block step = {.weight = 1, .slot = 1};
-        struct var *output, *loss;
+        duet_var *output, *loss;
         MUST(replica_write_step(&r, &step));
         MUST(replica_forward(&r, &two_segments, 0, &output));
         MUST(replica_loss(&r, output, 0, &loss));

@@ -60,7 +60,7 @@ static void step_as_pytorch(const struct model *m, float *const *values) {
     struct segments segments = {1, SAMPLES, {{0, SAMPLES}}};
     struct step_block step = {.weight = 1.0f / SAMPLES};
     struct replica r;
-    struct var *output, *loss;
+    duet_var *output, *loss;
     double sum;
     for (int i = 0; i < SAMPLES * PIXELS; i++)
         pixels[i] = (float)(((double)(((int64_t)i * 7919 + 13) % 1000)) / 500 - 1);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/random.h"
+#include "nn/params.h"
 #include "nn/tape.h"
 
 enum {
@@ -77,7 +78,7 @@ struct net_pass {
 struct net {
     struct device *device;
     size_t device_bytes; /* memory that the device keeps for itself */
-    struct tape *tape;
+    duet_tape *tape;
     struct param_set params;
     struct step_block *step;
     float *x, *row_weight;
@@ -85,7 +86,7 @@ struct net {
     struct tensor losses, hits; /* (1, MAX_DEVICES) */
     struct segments segments;
     int add_grads, more_passes; /* as in struct tape_step */
-    struct var *input, *scores, *loss;
+    duet_var *input, *scores, *loss;
 };
 
 static inline void *net_alloc(struct net *n, size_t bytes) {
@@ -124,7 +125,7 @@ static inline void net_open(struct net *n, enum device_kind kind, int reference_
 }
 
 static inline void net_close(struct net *n) {
-    tape_free(n->tape);
+    duet_tape_free(n->tape);
     param_set_free(&n->params);
     device_free(n->device, n->step);
     device_free(n->device, n->x);
@@ -157,11 +158,17 @@ static inline void net_load(struct net *n, const struct net_data *d, int r, int 
     n->segments.n = at;
 }
 
-static inline struct var *net_forward(struct tape *t, struct param *p, struct var *x, double drop) {
-    struct var *h = max_pool2d(t, relu(t, conv2d(t, x, &p[0], &p[1], 2, 1)), 2, 1);
-    h = avg_pool2d(t, relu(t, conv2d(t, h, &p[2], &p[3], 1, 0)), 2, 1);
-    h = relu(t, linear(t, flatten(t, dropout(t, h, drop)), &p[4], &p[5]));
-    return to_plain(t, matmul_add(t, h, &p[6], &p[7]));
+static inline duet_var *net_forward(duet_tape *t, duet_var *x, double drop) {
+    duet_var *h = duet_max_pool2d(t, duet_relu(t, duet_conv2d(t, x, 0, 1, 2, 1)), 2, 1);
+    h = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h, 2, 3, 1, 0)), 2, 1);
+    h = duet_relu(t, duet_linear(t, duet_flatten(t, duet_dropout(t, h, drop)), 4, 5));
+    return to_plain(t, duet_matmul_add(t, h, 6, 7));
+}
+
+/* Of the loaded batch. */
+static inline duet_tensor net_labels(const struct net *n) {
+    return (duet_tensor){.device = n->device,
+                         .t = tensor_plain(n->labels, DTYPE_I32, 1, &n->segments.n)};
 }
 
 /* Forward of the loaded batch, up to the loss; the sums of each segment go to the logs. */
@@ -173,13 +180,13 @@ static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
                              .add_grads = n->add_grads,
                              .more_passes = n->more_passes};
     struct tensor x = tensor_plain(n->x, DTYPE_F32, 4, (int[4]){n->segments.n, 2, 9, 9});
-    struct tensor labels = tensor_plain(n->labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
+    duet_tensor labels = net_labels(n);
+    enum duet_reduction r = (enum duet_reduction)pass->reduction;
     CHECK(tape_begin(n->tape, &step));
     n->input = tape_leaf(n->tape, &x, 1);
-    n->scores = net_forward(n->tape, n->params.param, n->input, pass->dropout);
-    n->loss = pass->nll
-                  ? nll_loss(n->tape, log_softmax(n->tape, n->scores), &labels, pass->reduction)
-                  : cross_entropy(n->tape, n->scores, &labels, pass->reduction);
+    n->scores = net_forward(n->tape, n->input, pass->dropout);
+    n->loss = pass->nll ? duet_nll_loss(n->tape, duet_log_softmax(n->tape, n->scores), &labels, r)
+                        : duet_cross_entropy(n->tape, n->scores, &labels, r);
     CHECK(tape_error(n->tape));
     return tape_log_loss(n->tape, n->loss, &n->losses, &n->hits);
 }

@@ -40,14 +40,14 @@ static inline void begin(struct net *net, int training) {
     MUST(tape_begin(net->tape, &step));
 }
 
-static inline struct var *leaf(struct net *net, int width, int needs_grad) {
+static inline duet_var *leaf(struct net *net, int width, int needs_grad) {
     struct tensor x = tensor_plain(net->x, DTYPE_F32, 2, (int[2]){net->segments.n, width});
     return tape_leaf(net->tape, &x, needs_grad);
 }
 
-static inline struct var *loss_of(struct net *net, struct var *scores) {
-    struct tensor labels = tensor_plain(net->labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
-    return cross_entropy(net->tape, scores, &labels, REDUCE_MEAN);
+static inline duet_var *loss_of(struct net *net, duet_var *scores) {
+    duet_tensor labels = net_labels(net);
+    return duet_cross_entropy(net->tape, scores, &labels, DUET_MEAN);
 }
 
 static inline void fill_grads(struct net *net, float value) {

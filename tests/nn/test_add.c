@@ -24,26 +24,29 @@ static const struct graph graphs[] = {
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
 
-static struct var *run_graph(struct tape *t, int g, struct var *x) {
-    struct var *a, *b, *c, *d;
+static duet_var *run_graph(duet_tape *t, int g, duet_var *x) {
+    duet_var *a, *b, *c, *d;
     switch (g) {
-    case 0: return add(t, x, x);
-    case 1: return add(t, relu(t, x), x);
-    case 2: return add(t, x, relu(t, x));
+    case 0: return duet_add(t, x, x);
+    case 1: return duet_add(t, duet_relu(t, x), x);
+    case 2: return duet_add(t, x, duet_relu(t, x));
     case 3:
-        b = relu(t, x), a = relu(t, x), c = relu(t, a);
-        return add(t, c, add(t, add(t, a, b), relu(t, b)));
+        b = duet_relu(t, x), a = duet_relu(t, x), c = duet_relu(t, a);
+        return duet_add(t, c, duet_add(t, duet_add(t, a, b), duet_relu(t, b)));
     case 4:
-        b = relu(t, x), a = relu(t, x), c = relu(t, b);
-        return add(t, add(t, add(t, a, b), relu(t, a)), c);
+        b = duet_relu(t, x), a = duet_relu(t, x), c = duet_relu(t, b);
+        return duet_add(t, duet_add(t, duet_add(t, a, b), duet_relu(t, a)), c);
     case 5:
-        a = relu(t, x), b = relu(t, x), c = relu(t, a), d = relu(t, b);
-        return add(t, add(t, add(t, a, b), add(t, c, d)), add(t, relu(t, c), relu(t, d)));
-    case 6: a = add(t, x, x), b = add(t, a, a); return add(t, b, b);
-    case 7: a = flatten(t, relu(t, x)); return add(t, add(t, a, flatten(t, x)), flatten(t, x));
+        a = duet_relu(t, x), b = duet_relu(t, x), c = duet_relu(t, a), d = duet_relu(t, b);
+        return duet_add(t, duet_add(t, duet_add(t, a, b), duet_add(t, c, d)),
+                        duet_add(t, duet_relu(t, c), duet_relu(t, d)));
+    case 6: a = duet_add(t, x, x), b = duet_add(t, a, a); return duet_add(t, b, b);
+    case 7:
+        a = duet_flatten(t, duet_relu(t, x));
+        return duet_add(t, duet_add(t, a, duet_flatten(t, x)), duet_flatten(t, x));
     default:
-        a = relu(t, add(t, relu(t, relu(t, x)), x));
-        return relu(t, add(t, relu(t, relu(t, a)), a));
+        a = duet_relu(t, duet_add(t, duet_relu(t, duet_relu(t, x)), x));
+        return duet_relu(t, duet_add(t, duet_relu(t, duet_relu(t, a)), a));
     }
 }
 
@@ -63,9 +66,9 @@ Test(add, gradients_are_added_wherever_they_come_from, .timeout = 60) {
             MUST(copy_to_device(stream, net.x, x, sizeof x));
             MUST(copy_to_device(stream, root, dy, sizeof dy));
             begin(&net, 1);
-            struct var *in = leaf(&net, WIDTH, 1);
-            struct var *top = plain ? in : to_device_layout(net.tape, in);
-            struct var *out = to_plain(net.tape, run_graph(net.tape, g, top));
+            duet_var *in = leaf(&net, WIDTH, 1);
+            duet_var *top = plain ? in : to_device_layout(net.tape, in);
+            duet_var *out = to_plain(net.tape, run_graph(net.tape, g, top));
             MUST(tape_error(net.tape));
             struct tensor gradient = out->value;
             gradient.data = root;
@@ -99,8 +102,9 @@ Test(add, operands_in_two_layouts, .timeout = 30) {
     MUST(copy_to_device(net.tape->stream, net.x, x, sizeof x));
     for (int swapped = 0; swapped < 2; swapped++) {
         begin(&net, 1);
-        struct var *a = leaf(&net, WIDTH, 1), *b = relu(net.tape, to_device_layout(net.tape, a));
-        struct var *sum = to_plain(net.tape, swapped ? add(net.tape, b, a) : add(net.tape, a, b));
+        duet_var *a = leaf(&net, WIDTH, 1), *b = duet_relu(net.tape, to_device_layout(net.tape, a));
+        duet_var *sum =
+            to_plain(net.tape, swapped ? duet_add(net.tape, b, a) : duet_add(net.tape, a, b));
         MUST(tape_error(net.tape));
         MUST(copy_to_host(net.tape->stream, y, sum->value.data, sizeof y));
         MUST(stream_sync(net.tape->stream));
@@ -116,10 +120,10 @@ Test(add, what_is_refused, .timeout = 30) {
     struct tensor four = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 1, 2, 3});
     for (int i = 0; i < 3; i++) {
         begin(&net, 1);
-        struct var *a = leaf(&net, 6, 0);
-        struct var *y = i == 0   ? add(net.tape, a, leaf(&net, 7, 0))
-                        : i == 1 ? add(net.tape, a, tape_leaf(net.tape, &four, 0))
-                                 : add(net.tape, a, NULL);
+        duet_var *a = leaf(&net, 6, 0);
+        duet_var *y = i == 0   ? duet_add(net.tape, a, leaf(&net, 7, 0))
+                      : i == 1 ? duet_add(net.tape, a, tape_leaf(net.tape, &four, 0))
+                               : duet_add(net.tape, a, NULL);
         cr_assert_null(y);
         if (i == 2) continue;
         cr_assert_eq(tape_error(net.tape), ERR_USAGE);

@@ -17,7 +17,7 @@ static void run(struct device *device, const struct segments *segments, struct r
     static float table[TABLE], dy[SAMPLES * WIDTH];
     static int32_t index[SAMPLES * LENGTH];
     struct param_set params = {0};
-    struct tape *tape;
+    duet_tape *tape;
     struct stream *stream = device_compute(device);
     void *memory[3];
     int n = 0;
@@ -39,27 +39,28 @@ static void run(struct device *device, const struct segments *segments, struct r
     MUST(tape_init(&tape, device));
     MUST(copy_to_device(stream, memory[0], index, sizeof index));
     MUST(copy_to_device(stream, memory[1], dy, sizeof dy));
-    struct tensor indices = tensor_plain(memory[0], DTYPE_I32, 2, (int[]){n, LENGTH}),
-                  grad = tensor_plain(memory[1], DTYPE_F32, 2, (int[]){n, WIDTH});
+    duet_tensor indices = {.device = device,
+                           .t = tensor_plain(memory[0], DTYPE_I32, 2, (int[]){n, LENGTH})};
+    struct tensor grad = tensor_plain(memory[1], DTYPE_F32, 2, (int[]){n, WIDTH});
     struct tape_step step = {
         .segments = segments, .params = &params, .step = memory[2], .training = 1};
     MUST(tape_begin(tape, &step));
-    struct var *words = embedding(tape, &indices, params.param), /* (n, LENGTH, WIDTH) */
-        *turned = reshape(tape, words, 3, (int[]){WIDTH, LENGTH}),
-               *row = reshape(tape, words, 4, (int[]){1, LENGTH, WIDTH}),
-               *columns = reshape(tape, words, 4, (int[]){LENGTH, WIDTH, 1}),
-               *products = matmul(tape, row, columns), /* broadcast: (n, LENGTH, LENGTH, 1) */
-                   *scores = add(tape, matmul(tape, words, turned),
-                                 reshape(tape, products, 3, (int[]){LENGTH, LENGTH})),
-               *mean = reshape(tape, mean_of(tape, words, 1), 3, (int[]){1, WIDTH}),
-               *mixed = multiply(tape, matmul(tape, scores, words), mean),
-               *y = mean_of(tape, mixed, 1);
+    duet_var *words = duet_embedding(tape, &indices, 0), /* (n, LENGTH, WIDTH) */
+        *turned = duet_reshape(tape, words, 3, (int[]){-1, WIDTH, LENGTH}),
+             *row = duet_reshape(tape, words, 4, (int[]){-1, 1, LENGTH, WIDTH}),
+             *columns = duet_reshape(tape, words, 4, (int[]){-1, LENGTH, WIDTH, 1}),
+             *products = duet_matmul(tape, row, columns), /* broadcast: (n, LENGTH, LENGTH, 1) */
+                 *scores = duet_add(tape, duet_matmul(tape, words, turned),
+                                    duet_reshape(tape, products, 3, (int[]){-1, LENGTH, LENGTH})),
+             *mean = duet_reshape(tape, duet_mean_dim(tape, words, 1), 3, (int[]){-1, 1, WIDTH}),
+             *mixed = duet_multiply(tape, duet_matmul(tape, scores, words), mean),
+             *y = duet_mean_dim(tape, mixed, 1);
     MUST(tape_error(tape));
     MUST(tape_backward(tape, y, &grad));
     MUST(param_read_grad(&params, 0, r->dw));
     MUST(copy_to_host(stream, r->y, y->value.data, tensor_bytes(&y->value)));
     MUST(stream_sync(stream));
-    tape_free(tape);
+    duet_tape_free(tape);
     param_set_free(&params);
     for (int i = 0; i < 3; i++)
         device_free(device, memory[i]);
@@ -109,13 +110,14 @@ Test(algebra, samples_of_segments_are_not_mixed, .timeout = 60) {
     for (int i = 0; i < 6; i++) {
         struct tensor w = tensor_plain(net.x, DTYPE_F32, 2, (int[2]){i < 4 ? 6 : 1, 6});
         begin(&net, 1);
-        struct var *x = leaf(&net, 6, 1), *m = tape_leaf(net.tape, &w, 1);
-        struct var *y = i == 0   ? matmul(net.tape, x, m)
-                        : i == 1 ? sum_of(net.tape, x, DIM_ALL)
-                        : i == 2 ? mean_of(net.tape, x, 0)
-                        : i == 3 ? conv2d(net.tape, m, &net.params.param[0], NULL, 1, 0)
-                        : i == 4 ? add(net.tape, x, m)
-                                 : matmul(net.tape, m, reshape(net.tape, x, 3, (int[]){6, 1}));
+        duet_var *x = leaf(&net, 6, 1), *m = tape_leaf(net.tape, &w, 1);
+        duet_var *y =
+            i == 0   ? duet_matmul(net.tape, x, m)
+            : i == 1 ? duet_sum(net.tape, x)
+            : i == 2 ? duet_mean_dim(net.tape, x, 0)
+            : i == 3 ? duet_conv2d(net.tape, m, 0, DUET_NO_BIAS, 1, 0)
+            : i == 4 ? duet_add(net.tape, x, m)
+                     : duet_matmul(net.tape, m, duet_reshape(net.tape, x, 3, (int[]){-1, 6, 1}));
         cr_assert_null(y);
         cr_assert_eq(tape_error(net.tape), ERR_USAGE);
         cr_assert_not_null(strstr(error_message(), i != 3 ? "mix samples" : "6 rows"), "%s",

@@ -111,7 +111,7 @@ static void run_device(const struct job *j, enum device_kind kind, int reference
                                    .check_operands = 1,
                                    .reference_math = reference_math};
     struct device *device;
-    struct tape *tape;
+    duet_tape *tape;
     struct param_set params;
     struct segments segments = {0};
     MUST(device_open(&device, &config));
@@ -143,9 +143,8 @@ static void run_device(const struct job *j, enum device_kind kind, int reference
     gradient.data = root;
     struct tape_step step = {.segments = &segments, .params = &params, .training = training};
     MUST(tape_begin(tape, &step));
-    struct var *leaf = tape_leaf(tape, &input, 1);
-    struct var *y =
-        to_plain(tape, batch_norm(tape, leaf, &params.param[0], &params.param[1], &norm));
+    duet_var *leaf = tape_leaf(tape, &input, 1);
+    duet_var *y = to_plain(tape, batch_norm(tape, leaf, &params.param[0], &params.param[1], &norm));
     MUST(tape_error(tape));
     if (training) MUST(tape_backward(tape, y, &gradient));
     int row = 0;
@@ -171,7 +170,7 @@ static void run_device(const struct job *j, enum device_kind kind, int reference
     device_free(device, norm.running.data);
     device_free(device, norm.batches.data);
     param_set_free(&params);
-    tape_free(tape);
+    duet_tape_free(tape);
     device_close(device);
 }
 
@@ -282,7 +281,7 @@ Test(batch_norm, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
 Test(batch_norm, what_is_refused, .timeout = 60) {
     struct device_config config = {.kind = DEVICE_HOST, .memory_bytes = 8 << 20};
     struct device *device;
-    struct tape *tape;
+    duet_tape *tape;
     struct param_set params;
     float *x;
     MUST(device_open(&device, &config));
@@ -309,14 +308,14 @@ Test(batch_norm, what_is_refused, .timeout = 60) {
     for (int i = 0; i < 5; i++) {
         step.training = cases[i].training, norm.synchronised = cases[i].synchronised;
         MUST(tape_begin(tape, &step));
-        struct var *leaf = tape_leaf(tape, cases[i].x, 1);
-        struct var *y = batch_norm(tape, leaf, &params.param[0], &params.param[1], &norm);
+        duet_var *leaf = tape_leaf(tape, cases[i].x, 1);
+        duet_var *y = batch_norm(tape, leaf, &params.param[0], &params.param[1], &norm);
         cr_assert_eq(!y, !!cases[i].says, "case %d", i);
         if (!cases[i].says) continue;
         cr_assert_neq(tape_error(tape), OK);
         cr_assert_not_null(strstr(error_message(), cases[i].says), "%s", error_message());
     }
-    tape_free(tape);
+    duet_tape_free(tape);
     device_free(device, x);
     param_set_free(&params);
     device_close(device);

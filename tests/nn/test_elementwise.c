@@ -12,52 +12,57 @@ static const double STEP = 1e-5;
 /* Rows of 6 numbers; two operands a and b are the two leaves. */
 enum { ROWS = 41, WIDTH = 6, COUNT = ROWS * WIDTH };
 
-typedef struct var *on_tape(struct tape *t, struct var *a, struct var *b);
+typedef duet_var *on_tape(duet_tape *t, duet_var *a, duet_var *b);
 typedef double in_double(double a, double b);
 
-static struct var *tanh_tape(struct tape *t, struct var *a, struct var *b) {
-    return add(t, tanh_of(t, a), multiply(t, b, b)); /* b twice: its gradients are added */
+static duet_var *tanh_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    return duet_add(t, duet_tanh(t, a),
+                    duet_multiply(t, b, b)); /* b twice: its gradients are added */
 }
 static double tanh_double(double a, double b) {
     return tanh(a) + b * b;
 }
-static struct var *sigmoid_tape(struct tape *t, struct var *a, struct var *b) {
-    return multiply(t, sigmoid(t, a), tanh_of(t, b));
+static duet_var *sigmoid_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    return duet_multiply(t, duet_sigmoid(t, a), duet_tanh(t, b));
 }
 static double sigmoid_double(double a, double b) {
     return 1 / (1 + exp(-a)) * tanh(b);
 }
 /* Both terms of a difference are used again behind it, so no gradient may be written in place. */
-static struct var *difference_tape(struct tape *t, struct var *a, struct var *b) {
-    struct var *d = subtract(t, a, b);
-    return add(t, multiply(t, d, d), subtract(t, multiply(t, a, d), relu(t, b)));
+static duet_var *difference_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *d = duet_subtract(t, a, b);
+    return duet_add(t, duet_multiply(t, d, d),
+                    duet_subtract(t, duet_multiply(t, a, d), duet_relu(t, b)));
 }
 static double difference_double(double a, double b) {
     return (a - b) * (a - b) + a * (a - b) - (b > 0 ? b : 0);
 }
 /* b and a differ from the corners, 0 and -0.51 and 0.71, by more than STEP. */
-static struct var *corners_tape(struct tape *t, struct var *a, struct var *b) {
-    return add(t, activation(t, b, (struct activation_args){ACTIVATION_LEAKY_RELU, .25f, 0}),
-               activation(t, a, (struct activation_args){ACTIVATION_HARDTANH, -.51f, .71f}));
+static duet_var *corners_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    return duet_add(
+        t, tape_activation(t, b, (struct activation_args){ACTIVATION_LEAKY_RELU, .25f, 0}),
+        tape_activation(t, a, (struct activation_args){ACTIVATION_HARDTANH, -.51f, .71f}));
 }
 static double corners_double(double a, double b) {
     double low = (double)-.51f, high = (double).71f;
     return (b > 0 ? b : b / 4) + (a < low ? low : a > high ? high : a);
 }
-static struct var *gelu_tape(struct tape *t, struct var *a, struct var *b) {
-    struct var *e = activation(t, b, (struct activation_args){ACTIVATION_ELU, 1.5f, 0});
-    struct var *g = activation(t, a, (struct activation_args){ACTIVATION_GELU, 0, 0});
-    return add(t, multiply(t, e, g),
-               activation(t, a, (struct activation_args){ACTIVATION_GELU_TANH, 0, 0}));
+static duet_var *gelu_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *e = tape_activation(t, b, (struct activation_args){ACTIVATION_ELU, 1.5f, 0});
+    duet_var *g = tape_activation(t, a, (struct activation_args){ACTIVATION_GELU, 0, 0});
+    return duet_add(t, duet_multiply(t, e, g),
+                    tape_activation(t, a, (struct activation_args){ACTIVATION_GELU_TANH, 0, 0}));
 }
 static double gelu_double(double a, double b) {
     double inner = sqrt(2 / acos(-1)) * (a + .044715 * a * a * a);
     return (b > 0 ? b : 1.5 * expm1(b)) * a / 2 * (1 + erf(a / sqrt(2))) +
            a / 2 * (1 + tanh(inner));
 }
-static struct var *view_tape(struct tape *t, struct var *a, struct var *b) {
-    struct var *p = reshape(t, a, 4, (int[]){1, 3, 2}), *q = reshape(t, b, 3, (int[]){2, 3});
-    return reshape(t, multiply(t, p, reshape(t, q, 4, (int[]){1, 3, 2})), 2, (int[]){6});
+static duet_var *view_tape(duet_tape *t, duet_var *a, duet_var *b) {
+    duet_var *p = duet_reshape(t, a, 4, (int[]){-1, 1, 3, 2}),
+             *q = duet_reshape(t, b, 3, (int[]){-1, 2, 3});
+    return duet_reshape(t, duet_multiply(t, p, duet_reshape(t, q, 4, (int[]){-1, 1, 3, 2})), 2,
+                        (int[]){-1, 6});
 }
 static double view_double(double a, double b) {
     return a * b;
@@ -75,7 +80,7 @@ static const struct {
                  {"views", view_tape, view_double}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-static struct var *leaf_at(struct net *net, void *memory) {
+static duet_var *leaf_at(struct net *net, void *memory) {
     struct tensor x = tensor_plain(memory, DTYPE_F32, 2, (int[2]){ROWS, WIDTH});
     return tape_leaf(net->tape, &x, 1);
 }
@@ -95,9 +100,9 @@ static void check_function(enum device_kind kind, int n16, int f) {
     MUST(copy_to_device(stream, at_b, b, sizeof b));
     MUST(copy_to_device(stream, at_dy, dy, sizeof dy));
     begin(&net, 1);
-    struct var *va = leaf_at(&net, at_a), *vb = leaf_at(&net, at_b);
-    struct var *x = n16 ? to_device_layout(net.tape, va) : va; /* one operand, so both are turned */
-    struct var *out = to_plain(net.tape, functions[f].tape(net.tape, x, vb));
+    duet_var *va = leaf_at(&net, at_a), *vb = leaf_at(&net, at_b);
+    duet_var *x = n16 ? to_device_layout(net.tape, va) : va; /* one operand, so both are turned */
+    duet_var *out = to_plain(net.tape, functions[f].tape(net.tape, x, vb));
     MUST(tape_error(net.tape));
     struct tensor gradient = out->value;
     gradient.data = at_dy;
@@ -135,29 +140,29 @@ Test(elementwise, values_and_gradients, .timeout = 60) {
 /* Each is refused in one line, and the tape goes on with NULL. */
 Test(elementwise, wrong_shapes_are_refused, .timeout = 60) {
     static const struct {
-        int rank, shape[3];
-    } bad[] = {{2, {5, 0, 0}},
-               {3, {2, 4, 0}},
-               {1, {6, 0, 0}},
-               {5, {1, 2, 3}},
-               {4, {-1, -3, 2}},
-               {2, {0, 0, 0}},
-               {3, {1 << 30, 1 << 30, 0}}};
+        int rank, shape[4];
+    } bad[] = {{2, {-1, 5}},
+               {3, {-1, 2, 4}},
+               {1, {-1}},
+               {5, {-1, 1, 2, 3}},
+               {4, {-1, -1, -3, 2}},
+               {2, {-1, 0}},
+               {3, {-1, 1 << 30, 1 << 30}}};
     struct net net;
     open_net(&net, DEVICE_HOST, 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         begin(&net, 1);
-        struct var *x = leaf(&net, WIDTH, 1);
-        struct var *y = reshape(net.tape, x, bad[i].rank, bad[i].shape);
+        duet_var *x = leaf(&net, WIDTH, 1);
+        duet_var *y = duet_reshape(net.tape, x, bad[i].rank, bad[i].shape);
         cr_assert(!y && tape_error(net.tape) == ERR_USAGE, "shape %zu", i);
         cr_assert(strstr(error_message(), "reshape: "), "%s", error_message());
-        cr_assert_null(sigmoid(net.tape, tanh_of(net.tape, y)));
+        cr_assert_null(duet_sigmoid(net.tape, duet_tanh(net.tape, y)));
     }
-    typedef struct var *of_two(struct tape * t, struct var * a, struct var * b);
-    of_two *const ops[] = {subtract, multiply};
+    typedef duet_var *of_two(duet_tape * t, duet_var * a, duet_var * b);
+    of_two *const ops[] = {duet_subtract, duet_multiply};
     for (int i = 0; i < 2; i++) {
         begin(&net, 1);
-        struct var *x = leaf(&net, WIDTH, 1), *z = leaf(&net, WIDTH - 1, 1);
+        duet_var *x = leaf(&net, WIDTH, 1), *z = leaf(&net, WIDTH - 1, 1);
         cr_assert(!ops[i](net.tape, x, z) && tape_error(net.tape) == ERR_USAGE);
         cr_assert(strstr(error_message(), "must match the size of tensor b"), "%s",
                   error_message());

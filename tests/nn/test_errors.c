@@ -16,7 +16,7 @@ static void open_net(void) {
     p = net.params.param;
 }
 
-static struct var *begin(int training) {
+static duet_var *begin(int training) {
     struct tape_step step = {
         .segments = &net.segments, .params = &net.params, .step = net.step, .training = training};
     struct tensor x = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
@@ -30,27 +30,26 @@ static void expect(int code, int want, const char *text) {
 }
 
 /* Every way to give a layer what does not suit it. */
-static struct var *misuse(struct tape *t, struct var *x, int which) {
-    static struct param stranger;
-    struct tensor few = tensor_plain(net.labels, DTYPE_I32, 1, (int[1]){3});
-    struct param *stranger_param = &stranger;
+static duet_var *misuse(duet_tape *t, duet_var *x, int which) {
+    duet_tensor few = net_labels(&net);
+    few.t.dims[0] = 3;
     switch (which) {
-    case 0: return conv2d(t, x, &p[2], &p[3], 1, 0);
-    case 1: return conv2d(t, x, &p[0], &p[1], 0, 0);
-    case 2: return conv2d(t, x, &p[0], &p[1], 1, -1);
-    case 3: return conv2d(t, flatten(t, x), &p[0], &p[1], 1, 0);
-    case 4: return linear(t, x, &p[4], &p[5]);
-    case 5: return linear(t, flatten(t, x), &p[4], &p[5]);
-    case 6: return matmul_add(t, flatten(t, x), &p[6], &p[7]);
-    case 7: return max_pool2d(t, x, 10, 1);
-    case 8: return avg_pool2d(t, x, 2, 0);
-    case 9: return max_pool2d(t, flatten(t, x), 1, 1);
-    case 10: return dropout(t, x, 1.5);
-    case 11: return dropout(t, x, NAN);
-    case 12: return cross_entropy(t, flatten(t, x), &few, REDUCE_MEAN);
-    case 13: return linear(t, flatten(t, x), stranger_param, &p[5]);
-    case 14: return conv2d(t, x, &p[0], stranger_param, 1, 0);
-    case 15: return conv2d(t, x, &p[0], &p[3], 1, 0);
+    case 0: return duet_conv2d(t, x, 2, 3, 1, 0);
+    case 1: return duet_conv2d(t, x, 0, 1, 0, 0);
+    case 2: return duet_conv2d(t, x, 0, 1, 1, -1);
+    case 3: return duet_conv2d(t, duet_flatten(t, x), 0, 1, 1, 0);
+    case 4: return duet_linear(t, x, 4, 5);
+    case 5: return duet_linear(t, duet_flatten(t, x), 4, 5);
+    case 6: return duet_matmul_add(t, duet_flatten(t, x), 6, 7);
+    case 7: return duet_max_pool2d(t, x, 10, 1);
+    case 8: return duet_avg_pool2d(t, x, 2, 0);
+    case 9: return duet_max_pool2d(t, duet_flatten(t, x), 1, 1);
+    case 10: return duet_dropout(t, x, 1.5);
+    case 11: return duet_dropout(t, x, NAN);
+    case 12: return duet_cross_entropy(t, duet_flatten(t, x), &few, DUET_MEAN);
+    case 13: return duet_linear(t, duet_flatten(t, x), NET_PARAMS, 5);
+    case 14: return duet_conv2d(t, x, 0, NET_PARAMS, 1, 0);
+    case 15: return duet_conv2d(t, x, 0, 3, 1, 0);
     default: return NULL;
     }
 }
@@ -69,14 +68,14 @@ Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
         "rank 2",
         "but got 1.5",
         "but got nan",
-        "3 labels for 16 samples",
-        "not in the set",
-        "not in the set",
+        "labels of rank 1, 3 of them, for 16 samples",
+        "linear: parameter 8",
+        "conv2d: parameter 8",
         "operand b is (4)",
     };
     open_net();
     for (int i = 0; i < 16; i++) {
-        struct var *x = begin(1);
+        duet_var *x = begin(1);
         cr_assert_null(misuse(net.tape, x, i), "misuse %d", i);
         int code = tape_error(net.tape);
         cr_assert(code == ERR_USAGE || code == ERR_FAILED);
@@ -88,20 +87,21 @@ Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
 
 Test(errors, the_first_is_kept_and_null_is_passed_on, .timeout = 30) {
     open_net();
-    struct tape *t = net.tape;
-    struct tensor labels = tensor_plain(net.labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
-    struct var *x = begin(1), *bad = dropout(t, x, -1);
+    duet_tape *t = net.tape;
+    duet_tensor labels = net_labels(&net);
+    duet_var *x = begin(1), *bad = duet_dropout(t, x, -1);
     cr_assert_null(bad);
-    cr_assert_null(conv2d(t, bad, &p[0], &p[1], 0, 0));
-    cr_assert_null(relu(t, flatten(t, max_pool2d(t, avg_pool2d(t, bad, 99, 1), 99, 1))));
-    cr_assert_null(linear(t, bad, &p[4], &p[5]));
-    cr_assert_null(matmul_add(t, bad, &p[6], &p[7]));
-    cr_assert_null(dropout(t, bad, 7));
-    cr_assert_null(to_plain(t, log_softmax(t, bad)));
-    struct var *loss = nll_loss(t, bad, &labels, REDUCE_MEAN);
+    cr_assert_null(duet_conv2d(t, bad, 0, 1, 0, 0));
+    cr_assert_null(
+        duet_relu(t, duet_flatten(t, duet_max_pool2d(t, duet_avg_pool2d(t, bad, 99, 1), 99, 1))));
+    cr_assert_null(duet_linear(t, bad, 4, 5));
+    cr_assert_null(duet_matmul_add(t, bad, 6, 7));
+    cr_assert_null(duet_dropout(t, bad, 7));
+    cr_assert_null(to_plain(t, duet_log_softmax(t, bad)));
+    duet_var *loss = duet_nll_loss(t, bad, &labels, DUET_MEAN);
     cr_assert_null(loss);
-    cr_assert_null(cross_entropy(t, bad, &labels, REDUCE_MEAN));
-    cr_assert_null(relu(t, x), "an op that could go on did, after the tape had failed");
+    cr_assert_null(duet_cross_entropy(t, bad, &labels, DUET_MEAN));
+    cr_assert_null(duet_relu(t, x), "an op that could go on did, after the tape had failed");
     fail(ERR_FAILED, "something else, later");
     expect(tape_log_loss(t, loss, &net.losses, &net.hits), ERR_USAGE, "but got -1");
     fail(ERR_FAILED, "something else, later");
@@ -115,26 +115,26 @@ Test(errors, the_first_is_kept_and_null_is_passed_on, .timeout = 30) {
 
 Test(errors, of_backward_and_begin, .timeout = 30) {
     open_net();
-    struct tensor labels = tensor_plain(net.labels, DTYPE_I32, 1, (int[1]){NET_SAMPLES});
+    duet_tensor labels = net_labels(&net);
     struct tensor grad = tensor_plain(net.x, DTYPE_F32, 2, (int[2]){16, NET_CLASSES}), wrong = grad;
-    struct var *scores = net_forward(net.tape, p, begin(1), 0);
+    duet_var *scores = net_forward(net.tape, begin(1), 0);
     wrong.dims[1] = 4;
     expect(tape_backward(net.tape, NULL, NULL), ERR_FAILED, "no root");
     expect(tape_backward(net.tape, scores, NULL), ERR_FAILED, "no loss");
     expect(tape_backward(net.tape, scores, &wrong), ERR_FAILED, "shaped like the root");
     MUST(tape_backward(net.tape, scores, &grad));
-    struct var *none = cross_entropy(net.tape, scores, &labels, REDUCE_NONE);
+    duet_var *none = duet_cross_entropy(net.tape, scores, &labels, DUET_NONE);
     expect(tape_backward(net.tape, none, NULL), ERR_USAGE, "reduction none");
     /* a step that broke half way stays broken */
     expect(tape_error(net.tape), ERR_USAGE, "reduction none");
 
-    struct var *grouped = relu(net.tape, to_device_layout(net.tape, begin(1)));
+    duet_var *grouped = duet_relu(net.tape, to_device_layout(net.tape, begin(1)));
     struct tensor same = tensor_plain(net.x, DTYPE_F32, 4, grouped->value.dims);
     expect(tape_backward(net.tape, grouped, &same), ERR_FAILED, "to_plain");
     expect(tape_log_loss(net.tape, grouped, &net.losses, &net.hits), ERR_FAILED, "no loss");
 
-    struct var *value =
-        cross_entropy(net.tape, net_forward(net.tape, p, begin(0), 0), &labels, REDUCE_MEAN);
+    duet_var *value =
+        duet_cross_entropy(net.tape, net_forward(net.tape, begin(0), 0), &labels, DUET_MEAN);
     expect(tape_backward(net.tape, value, NULL), ERR_FAILED, "evaluation");
 
     struct segments bad[3] = {
@@ -143,7 +143,7 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
         struct tape_step step = {
             .segments = &bad[i], .params = &net.params, .step = net.step, .training = 1};
         expect(tape_begin(net.tape, &step), ERR_FAILED, "segments");
-        cr_assert_null(tape_leaf(net.tape, &labels, 0));
+        cr_assert_null(tape_leaf(net.tape, &labels.t, 0));
     }
     net_close(&net);
 }
@@ -174,7 +174,7 @@ Test(errors, out_of_memory_at_every_point, .timeout = 120) {
     net_read_grads(&net, want);
     int failed_forward = 0, failed_backward = 0, worked = 0;
     for (size_t left = 0; !worked; left += 256) {
-        tape_free(net.tape);
+        duet_tape_free(net.tape);
         MUST(tape_init(&net.tape, net.device));
         void *hoarded = hoard(left);
         int code = net_run_forward(&net, &pass);
@@ -215,7 +215,7 @@ Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
     size_t most = 0;
     for (int i = 0; i < net.tape->arena.block_count; i++)
         if (most < net.tape->arena.blocks[i].bytes) most = net.tape->arena.blocks[i].bytes;
-    tape_free(net.tape);
+    duet_tape_free(net.tape);
     MUST(tape_init(&net.tape, net.device));
     int count = 0; /* every other hole of the largest piece's size is kept */
     while (count < PIECES && device_alloc(net.device, &piece[count], most, MEM_WORKSPACE) == OK)
@@ -256,7 +256,7 @@ Test(errors, of_parameter_sets, .timeout = 30) {
     param_set_free(&set);
     param_set_free(NULL);
     optimizer_free(NULL);
-    tape_free(NULL);
+    duet_tape_free(NULL);
     device_free(net.device, hoarded);
     cr_assert_arr_eq(device_ledger(net.device).now, before.now, sizeof before.now);
     net_close(&net);

@@ -16,58 +16,58 @@ static float value(int i, int a) {
 enum { MOST = 4096 };
 
 /* A function of x and its parameters; the tape is begun. */
-typedef struct var *function(struct tape *t, struct var *x, const int *p);
+typedef duet_var *function(duet_tape *t, duet_var *x, const int *p);
 
-static struct var *adaptive(struct tape *t, struct var *x, const int *p) {
-    return adaptive_avg_pool2d(t, x, p[0], p[1]);
+static duet_var *adaptive(duet_tape *t, duet_var *x, const int *p) {
+    return duet_adaptive_avg_pool2d(t, x, p[0], p[1]);
 }
 
-static struct var *adaptive_max(struct tape *t, struct var *x, const int *p) {
-    return adaptive_max_pool2d(t, x, p[0], p[1]);
+static duet_var *adaptive_max(duet_tape *t, duet_var *x, const int *p) {
+    return duet_adaptive_max_pool2d(t, x, p[0], p[1]);
 }
 
-static struct var *padded(struct tape *t, struct var *x, const int *p) {
+static duet_var *padded(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    return pad2d(t, x, (struct pad_sides){2, 1, -1, 3}, 0.75f);
+    return duet_pad2d(t, x, 2, 1, -1, 3, 0.75);
 }
 
-static struct var *max_pool(struct tape *t, struct var *x, const int *p) {
-    return max_pool2d_padded(t, x, p[0], p[1], p[2], p[3]);
+static duet_var *max_pool(duet_tape *t, duet_var *x, const int *p) {
+    return duet_max_pool2d_padded(t, x, p[0], p[1], p[2], p[3]);
 }
 
-static struct var *avg_pool(struct tape *t, struct var *x, const int *p) {
-    return avg_pool2d_padded(t, x, p[0], p[1], p[2]);
+static duet_var *avg_pool(duet_tape *t, duet_var *x, const int *p) {
+    return duet_avg_pool2d_padded(t, x, p[0], p[1], p[2]);
 }
 
 /* p: the dimension, where it starts, how long it is */
-static struct var *part(struct tape *t, struct var *x, const int *p) {
-    return narrow(t, x, p[0], p[1], p[2]);
+static duet_var *part(duet_tape *t, duet_var *x, const int *p) {
+    return duet_narrow(t, x, p[0], p[1], p[2]);
 }
 
-static struct var *four_parts(struct tape *t, struct var *x, const int *p) {
+static duet_var *four_parts(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    struct var *const vars[] = {x, narrow(t, x, 1, 1, 2), narrow(t, x, 1, 0, 1), x};
-    return cat(t, vars, 4, 1);
+    duet_var *const vars[] = {x, duet_narrow(t, x, 1, 1, 2), duet_narrow(t, x, 1, 0, 1), x};
+    return duet_cat(t, vars, 4, 1);
 }
 
-static struct var *two_parts(struct tape *t, struct var *x, const int *p) {
+static duet_var *two_parts(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    return cat(t, (struct var *[]){narrow(t, x, 2, 3, 1), x}, 2, 2);
+    return duet_cat(t, (duet_var *[]){duet_narrow(t, x, 2, 3, 1), x}, 2, 2);
 }
 
-static struct var *softmax_of(struct tape *t, struct var *x, const int *p) {
+static duet_var *softmax_of(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    return softmax(t, x);
+    return duet_softmax(t, x);
 }
 
-static struct var *log_softmax_of(struct tape *t, struct var *x, const int *p) {
+static duet_var *log_softmax_of(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    return log_softmax(t, x);
+    return duet_log_softmax(t, x);
 }
 
-static struct var *some_dropout2d(struct tape *t, struct var *x, const int *p) {
+static duet_var *some_dropout2d(duet_tape *t, duet_var *x, const int *p) {
     (void)p;
-    return dropout2d(t, dropout2d(t, x, 0.25), 0.5);
+    return duet_dropout2d(t, duet_dropout2d(t, x, 0.25), 0.5);
 }
 
 /* y and dx of f; x and dy are in plain layout, in the order of `segments`. */
@@ -75,7 +75,7 @@ static void run_function(struct device_config config, const struct segments *seg
                          const int *dims, const float *x, const float *dy, function *f,
                          const int *p, float *y, float *dx) {
     struct device *device;
-    struct tape *tape;
+    duet_tape *tape;
     struct step_block block = {.seed = 7, .step = 3};
     void *memory[3];
     MUST(device_open(&device, &config));
@@ -88,8 +88,8 @@ static void run_function(struct device_config config, const struct segments *seg
     MUST(stream_write(stream, memory[2], &block, sizeof block));
     struct tape_step step = {.segments = segments, .step = memory[2], .training = 1};
     MUST(tape_begin(tape, &step));
-    struct var *leaf = tape_leaf(tape, &in, 1);
-    struct var *out = to_plain(tape, f(tape, to_device_layout(tape, leaf), p));
+    duet_var *leaf = tape_leaf(tape, &in, 1);
+    duet_var *out = to_plain(tape, f(tape, to_device_layout(tape, leaf), p));
     MUST(tape_error(tape));
     struct tensor root = out->value;
     root.data = memory[1];
@@ -98,7 +98,7 @@ static void run_function(struct device_config config, const struct segments *seg
     MUST(copy_to_host(stream, y, out->value.data, tensor_bytes(&out->value)));
     MUST(copy_to_host(stream, dx, leaf->grad.data, tensor_bytes(&leaf->grad)));
     MUST(stream_sync(stream));
-    tape_free(tape);
+    duet_tape_free(tape);
     for (int i = 0; i < 3; i++)
         device_free(device, memory[i]);
     device_close(device);
@@ -243,19 +243,19 @@ Test(functions, dropout2d_draws_for_planes, .timeout = 60) {
 }
 
 Test(functions, what_is_refused, .timeout = 60) {
-    static const char *const says[] = {
-        "dropout2d: an input of rank 2", "between 0 and 1, but got 1.5",
-        "an output of 0x1 does not suit", "does not suit an input of rank 2"};
+    static const char *const says[] = {"dropout2d: an input of rank 2",
+                                       "between 0 and 1, but got 1.5", "height 0: give 1 to",
+                                       "does not suit an input of rank 2"};
     struct net net;
     open_net(&net, DEVICE_HOST, 0);
     struct tensor four = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 1, 2, 3});
     for (int i = 0; i < 4; i++) {
         begin(&net, 1);
-        struct var *x2 = leaf(&net, 6, 0), *x4 = tape_leaf(net.tape, &four, 0);
-        struct var *y = i == 0   ? dropout2d(net.tape, x2, 0.5)
-                        : i == 1 ? dropout2d(net.tape, x4, 1.5)
-                        : i == 2 ? adaptive_avg_pool2d(net.tape, x4, 0, 1)
-                                 : adaptive_avg_pool2d(net.tape, x2, 1, 1);
+        duet_var *x2 = leaf(&net, 6, 0), *x4 = tape_leaf(net.tape, &four, 0);
+        duet_var *y = i == 0   ? duet_dropout2d(net.tape, x2, 0.5)
+                      : i == 1 ? duet_dropout2d(net.tape, x4, 1.5)
+                      : i == 2 ? duet_adaptive_avg_pool2d(net.tape, x4, 0, 1)
+                               : duet_adaptive_avg_pool2d(net.tape, x2, 1, 1);
         cr_assert_null(y);
         cr_assert_eq(tape_error(net.tape), ERR_USAGE);
         cr_assert_not_null(strstr(error_message(), says[i]), "%s", error_message());

@@ -85,7 +85,7 @@ static void run(struct device *device, const struct segments *segments, struct r
     struct stream *s = device_compute(device);
     struct param_set params = {0};
     struct param *p;
-    struct tape *tape;
+    duet_tape *tape;
     void *memory[3];
     for (int i = 0; i < SAMPLES * SAMPLE; i++)
         x[i] = x_at(i);
@@ -109,17 +109,17 @@ static void run(struct device *device, const struct segments *segments, struct r
     struct tape_step step = {
         .segments = segments, .params = &params, .step = memory[2], .training = 1};
     MUST(tape_begin(tape, &step));
-    struct var *leaf = tape_leaf(tape, &input, 1),
-               *h = layer_norm(tape, leaf, 1, &p[0], &p[1], EPSILON),
-               *z = transpose(tape, linear(tape, h, &p[2], &p[3]), 1, -1),
-               *y = group_norm(tape, z, GROUPS, &p[4], &p[5], EPSILON);
+    duet_var *leaf = tape_leaf(tape, &input, 1),
+             *h = layer_norm(tape, leaf, 1, &p[0], &p[1], EPSILON),
+             *z = duet_transpose(tape, duet_linear(tape, h, 2, 3), 1, -1),
+             *y = group_norm(tape, z, GROUPS, &p[4], &p[5], EPSILON);
     MUST(tape_error(tape));
     MUST(tape_backward(tape, y, &grad));
     for (int i = 0, at = 0; i < PARAMS; at += (int)p[i++].count)
         MUST(param_read_grad(&params, i, r->grads + at));
     move_rows(s, segments, y->value.data, r->y, RESULT, 0);
     move_rows(s, segments, leaf->grad.data, r->dx, SAMPLE, 0);
-    tape_free(tape);
+    duet_tape_free(tape);
     param_set_free(&params);
     for (int i = 0; i < 3; i++)
         device_free(device, memory[i]);
@@ -208,17 +208,16 @@ Test(layer_norm, what_is_refused, .timeout = 30) {
     struct net net;
     open_net(&net, DEVICE_HOST, 0); /* four segments */
     for (int i = 0; i < 5; i++) {
-        static const int both[2] = {0, 1};
+        static const int both[2] = {0, 1}, twice[2] = {1, 1};
         begin(&net, 1);
-        struct var *x = leaf(&net, 6, 1);
-        struct var *y = i == 0   ? transpose(net.tape, x, 0, 1)
-                        : i == 1 ? permute(net.tape, x, both, 1)
-                        : i == 2 ? sum_dims(net.tape, x, both, 2, 1)
-                        : i == 3 ? layer_norm(net.tape, x, 2, NULL, NULL, EPSILON)
-                                 : group_norm(net.tape, x, 4, NULL, NULL, EPSILON);
-        static const char *const says[5] = {"mix samples", "length of the desired ordering",
-                                            "mix samples", "the first dimension stays",
-                                            "divisible by num_groups"};
+        duet_var *x = leaf(&net, 6, 1);
+        duet_var *y = i == 0   ? duet_transpose(net.tape, x, 0, 1)
+                      : i == 1 ? duet_permute(net.tape, x, twice)
+                      : i == 2 ? duet_sum_dims(net.tape, x, both, 2, 1)
+                      : i == 3 ? layer_norm(net.tape, x, 2, NULL, NULL, EPSILON)
+                               : group_norm(net.tape, x, 4, NULL, NULL, EPSILON);
+        static const char *const says[5] = {"mix samples", "appears multiple times", "mix samples",
+                                            "the first dimension stays", "divisible by num_groups"};
         cr_assert_null(y);
         cr_assert_eq(tape_error(net.tape), ERR_USAGE);
         cr_assert(strstr(error_message(), says[i]), "%s", error_message());

@@ -14,17 +14,17 @@ struct outcome {
 /* What the residual is. */
 enum residual { NONE, LEAF, OF_X, USED_TWICE, RESIDUALS };
 
-static struct var *network(struct tape *t, struct param *p, const struct norm_config *config,
-                           struct var *x, enum residual kind, int fused) {
-    struct var *h = relu(t, x), *r = kind == OF_X ? relu(t, h) : x;
-    struct var *y;
+static duet_var *network(duet_tape *t, struct param *p, const struct norm_config *config,
+                         duet_var *x, enum residual kind, int fused) {
+    duet_var *h = duet_relu(t, x), *r = kind == OF_X ? duet_relu(t, h) : x;
+    duet_var *y;
     if (kind == NONE)
         y = fused ? batch_norm_relu(t, h, &p[0], &p[1], config)
-                  : relu(t, batch_norm(t, h, &p[0], &p[1], config));
+                  : duet_relu(t, batch_norm(t, h, &p[0], &p[1], config));
     else
         y = fused ? batch_norm_add_relu(t, h, &p[0], &p[1], config, r)
-                  : relu(t, add(t, batch_norm(t, h, &p[0], &p[1], config), r));
-    return to_plain(t, kind == USED_TWICE ? add(t, y, r) : y);
+                  : duet_relu(t, duet_add(t, batch_norm(t, h, &p[0], &p[1], config), r));
+    return to_plain(t, kind == USED_TWICE ? duet_add(t, y, r) : y);
 }
 
 static void run_network(int math, int training, int synchronised, enum residual kind, int fused,
@@ -60,8 +60,8 @@ static void run_network(int math, int training, int synchronised, enum residual 
     MUST(tape_begin(net.tape, &step));
     struct tensor in = tensor_plain(input, DTYPE_F32, 4, (int[]){ROWS, C, 2, 2}), grad = in;
     grad.data = root;
-    struct var *leaf = tape_leaf(net.tape, &in, 1);
-    struct var *y = network(net.tape, params.param, &config, leaf, kind, fused);
+    duet_var *leaf = tape_leaf(net.tape, &in, 1);
+    duet_var *y = network(net.tape, params.param, &config, leaf, kind, fused);
     MUST(tape_error(net.tape));
     MUST(copy_to_host(stream, o->y, y->value.data, sizeof o->y));
     if (training) {

@@ -88,7 +88,6 @@ static void twice_in_each_pass(int w, int r, float *grads) {
     for (int i = 0; i < 2; i++)
         MUST(param_write_value(&net.params, i, batch[0].weights + (i ? 25 : 0)));
     for (int i = 0; i < PASSES; i++) {
-        struct param *p = net.params.param;
         struct tape_step step = {.segments = &net.segments,
                                  .params = &net.params,
                                  .step = net.step,
@@ -102,8 +101,8 @@ static void twice_in_each_pass(int w, int r, float *grads) {
                 MUST(copy_to_device(net.tape->stream, to, batch[i].x[batch[i].first[v] + k],
                                     5 * sizeof(float)));
         MUST(tape_begin(net.tape, &step));
-        struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 5, 0), &p[0], &p[1]));
-        MUST(tape_backward(net.tape, loss_of(&net, linear(net.tape, h, &p[0], &p[1])), NULL));
+        duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 5, 0), 0, 1));
+        MUST(tape_backward(net.tape, loss_of(&net, duet_linear(net.tape, h, 0, 1)), NULL));
     }
     MUST(param_read_grad(&net.params, 0, grads));
     MUST(param_read_grad(&net.params, 1, grads + 25));
@@ -132,7 +131,6 @@ Test(passes, a_parameter_of_an_earlier_pass_is_complete_in_the_last, .timeout = 
         struct net net;
         open_net(&net, DEVICE_HOST, 0);
         MUST(param_set_keep_segments(&net.params, DEVICES));
-        struct param *p = net.params.param;
         seen = (struct seen){.net = &net};
         tape_set_hook(net.tape, look, &seen);
         fill_grads(&net, 7);
@@ -144,10 +142,9 @@ Test(passes, a_parameter_of_an_earlier_pass_is_complete_in_the_last, .timeout = 
                                      .add_grads = i > 0,
                                      .more_passes = i + 1 < passes};
             MUST(tape_begin(net.tape, &step));
-            struct var *h = i ? leaf(&net, 6, 0)
-                              : relu(net.tape, linear(net.tape, leaf(&net, 16, 0), &p[4], &p[5]));
-            MUST(tape_backward(net.tape, loss_of(&net, matmul_add(net.tape, h, &p[6], &p[7])),
-                               NULL));
+            duet_var *h = i ? leaf(&net, 6, 0)
+                            : duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 16, 0), 4, 5));
+            MUST(tape_backward(net.tape, loss_of(&net, duet_matmul_add(net.tape, h, 6, 7)), NULL));
         }
         cr_assert_eq(seen.fired, 4, "%d hooks fired", seen.fired);
         read_grad(&net, 4, passes == 1 ? want : got);

@@ -16,23 +16,23 @@ struct outcome {
 enum use { ALONE, OTHER_POOL, RELU_BEFORE, RELU_BEHIND, OPERAND_BETWEEN, THREE_READERS, USES };
 
 /* A pool of anything, with its relu computed before it. */
-static struct var *plain_pool(struct tape *t, struct var *x, int max) {
-    return (max ? max_pool2d : avg_pool2d)(t, to_plain(t, x), 2, 2);
+static duet_var *plain_pool(duet_tape *t, duet_var *x, int max) {
+    return (max ? duet_max_pool2d : duet_avg_pool2d)(t, to_plain(t, x), 2, 2);
 }
 
-static struct var *network(struct tape *t, struct var *x, int max, enum use use, int together,
-                           struct var **r) {
-    struct var *h = to_device_layout(t, tanh_of(t, x)), *y, *other = NULL, *third = NULL;
-    *r = relu(t, h);
+static duet_var *network(duet_tape *t, duet_var *x, int max, enum use use, int together,
+                         duet_var **r) {
+    duet_var *h = to_device_layout(t, duet_tanh(t, x)), *y, *other = NULL, *third = NULL;
+    *r = duet_relu(t, h);
     if (!together) tape_stuck(t, *r);
-    if (use == RELU_BEFORE) other = plain_pool(t, tanh_of(t, *r), max);
-    if (use == OPERAND_BETWEEN) other = plain_pool(t, tanh_of(t, h), max);
-    y = (max ? max_pool2d : avg_pool2d)(t, *r, 2, 2);
-    if (use == OTHER_POOL) other = avg_pool2d(t, *r, 2, 2);
-    if (use == RELU_BEHIND || use == THREE_READERS) other = plain_pool(t, tanh_of(t, *r), max);
-    if (use == THREE_READERS) third = plain_pool(t, multiply(t, *r, h), max);
-    if (other) y = add(t, y, other);
-    return to_plain(t, third ? add(t, y, third) : y);
+    if (use == RELU_BEFORE) other = plain_pool(t, duet_tanh(t, *r), max);
+    if (use == OPERAND_BETWEEN) other = plain_pool(t, duet_tanh(t, h), max);
+    y = (max ? duet_max_pool2d : duet_avg_pool2d)(t, *r, 2, 2);
+    if (use == OTHER_POOL) other = duet_avg_pool2d(t, *r, 2, 2);
+    if (use == RELU_BEHIND || use == THREE_READERS) other = plain_pool(t, duet_tanh(t, *r), max);
+    if (use == THREE_READERS) third = plain_pool(t, duet_multiply(t, *r, h), max);
+    if (other) y = duet_add(t, y, other);
+    return to_plain(t, third ? duet_add(t, y, third) : y);
 }
 
 /* Devices that keep activations plain, reference math and a GPU, and one that keeps them in N16. */
@@ -67,8 +67,8 @@ static void run_network(enum device_kind kind, int plain, int training, int max,
     MUST(tape_begin(net.tape, &step));
     struct tensor in = tensor_plain(input, DTYPE_F32, 4, (int[]){N, C, SIDE, SIDE}),
                   grad = tensor_plain(root, DTYPE_F32, 4, (int[]){N, C, HALF, HALF});
-    struct var *leaf = tape_leaf(net.tape, &in, 1), *r;
-    struct var *y = network(net.tape, leaf, max, use, together, &r);
+    duet_var *leaf = tape_leaf(net.tape, &in, 1), *r;
+    duet_var *y = network(net.tape, leaf, max, use, together, &r);
     MUST(tape_error(net.tape));
     o->computed = r->value.data != NULL;
     MUST(copy_to_host(stream, o->y, y->value.data, sizeof o->y));
@@ -121,7 +121,7 @@ Test(relu_pool, a_relu_that_nothing_follows, .timeout = 60) {
     MUST(copy_to_device(stream, root, dy, sizeof dy));
     struct tensor in = tensor_plain(input, DTYPE_F32, 4, (int[]){1, 1, 2, 2}), grad = in;
     grad.data = root;
-    struct var *leaf = tape_leaf(net.tape, &in, 1), *r = relu(net.tape, leaf);
+    duet_var *leaf = tape_leaf(net.tape, &in, 1), *r = duet_relu(net.tape, leaf);
     cr_assert_null(r->value.data);
     MUST(tape_backward(net.tape, r, &grad));
     cr_assert_not_null(r->value.data);

@@ -1,7 +1,7 @@
 /* Cross entropy with label smoothing, on the tape, has PyTorch's losses and gradients. */
 #include <math.h>
 
-#include "nn/tape.h"
+#include "nn/params.h"
 #include "tests/device/shared.h"
 #include "tests/golden/optimizers.h"
 
@@ -21,7 +21,7 @@ static void run(struct device *d, double smoothing, double *losses, float *gradi
     struct step_block block = {.weight = 1.0f / GOLDEN_ROWS};
     struct stream *stream = device_compute(d);
     void *scores, *labels, *step;
-    struct tape *t;
+    duet_tape *t;
     MUST(device_alloc(d, &scores, sizeof golden_scores, MEM_INPUT));
     MUST(device_alloc(d, &labels, sizeof golden_labels, MEM_INPUT));
     MUST(device_alloc(d, &step, sizeof block, MEM_WORKSPACE));
@@ -30,15 +30,15 @@ static void run(struct device *d, double smoothing, double *losses, float *gradi
     MUST(stream_write(stream, step, &block, sizeof block));
     MUST(tape_init(&t, d));
     MUST(tape_begin(t, &(struct tape_step){.segments = &one, .step = step, .training = 1}));
-    struct tensor x = tensor_plain(scores, DTYPE_F32, 2, shape),
-                  y = tensor_plain(labels, DTYPE_I32, 1, &rows);
-    struct var *leaf = tape_leaf(t, &x, 1);
-    struct var *loss = cross_entropy_smoothed(t, leaf, &y, REDUCE_MEAN, smoothing);
+    struct tensor x = tensor_plain(scores, DTYPE_F32, 2, shape);
+    duet_tensor y = {.device = d, .t = tensor_plain(labels, DTYPE_I32, 1, &rows)};
+    duet_var *leaf = tape_leaf(t, &x, 1);
+    duet_var *loss = duet_cross_entropy_smoothed(t, leaf, &y, smoothing, DUET_MEAN);
     MUST(tape_backward(t, loss, NULL));
     MUST(copy_to_host(stream, losses, loss->value.data, GOLDEN_ROWS * sizeof *losses));
     MUST(copy_to_host(stream, gradient, leaf->grad.data, sizeof golden_scores));
     MUST(stream_sync(stream));
-    tape_free(t);
+    duet_tape_free(t);
     device_free(d, scores), device_free(d, labels), device_free(d, step);
 }
 

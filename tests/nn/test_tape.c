@@ -58,9 +58,9 @@ Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
             open_net(&net, DEVICE_HOST, math);
             begin(&net, 1);
             struct tensor x = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
-            struct var *leaf = tape_leaf(net.tape, &x, 1),
-                       *root = dropout(net.tape, relu(net.tape, leaf), 0.5);
-            if (view) root = flatten(net.tape, root);
+            duet_var *leaf = tape_leaf(net.tape, &x, 1),
+                     *root = duet_dropout(net.tape, duet_relu(net.tape, leaf), 0.5);
+            if (view) root = duet_flatten(net.tape, root);
             struct tensor dy = root->value;
             dy.data = net_alloc(&net, sizeof given);
             for (int i = 0; i < 41 * 162; i++)
@@ -83,7 +83,7 @@ Test(tape, a_given_gradient_is_not_written_to, .timeout = 30) {
         }
 }
 
-static void read_dropped(struct net *net, struct var *y, float *to) {
+static void read_dropped(struct net *net, duet_var *y, float *to) {
     cr_assert_eq(y->value.layout, LAYOUT_PLAIN);
     MUST(copy_to_host(net->tape->stream, to, y->value.data, 41 * 10 * sizeof *to));
     MUST(stream_sync(net->tape->stream));
@@ -96,14 +96,14 @@ Test(tape, dropout_layers_are_numbered_in_order_of_call, .timeout = 30) {
     float first[410], second[410], again[410];
     open_net(&net, DEVICE_HOST, 0);
     begin(&net, 1);
-    struct var *x = leaf(&net, 10, 0);
-    read_dropped(&net, dropout(net.tape, x, 0.5), first);
-    read_dropped(&net, dropout(net.tape, x, 0.5), second);
+    duet_var *x = leaf(&net, 10, 0);
+    read_dropped(&net, duet_dropout(net.tape, x, 0.5), first);
+    read_dropped(&net, duet_dropout(net.tape, x, 0.5), second);
     cr_assert_arr_neq(first, second, sizeof first);
     begin(&net, 1);
     x = leaf(&net, 10, 0);
-    cr_assert_eq(dropout(net.tape, x, 0), x);
-    read_dropped(&net, dropout(net.tape, x, 0.5), again);
+    cr_assert_eq(duet_dropout(net.tape, x, 0), x);
+    read_dropped(&net, duet_dropout(net.tape, x, 0.5), again);
     cr_assert_arr_eq(again, second, sizeof second);
     net_close(&net);
 }

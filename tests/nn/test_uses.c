@@ -8,20 +8,19 @@ Test(uses, a_parameter_outside_the_loss_never_fires_and_keeps_its_gradient, .tim
     struct net net;
     float grad[128];
     open_net(&net, DEVICE_HOST, 0);
-    struct param *p = net.params.param;
     seen = (struct seen){.net = &net};
     tape_set_hook(net.tape, look, &seen);
     fill_grads(&net, 7);
     begin(&net, 1);
     struct tensor x4 = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
-    struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 16, 0), &p[4], &p[5]));
-    relu(net.tape, conv2d(net.tape, tape_leaf(net.tape, &x4, 0), &p[0], &p[1], 1, 0));
-    struct var *loss = loss_of(&net, matmul_add(net.tape, h, &p[6], &p[7]));
+    duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 16, 0), 4, 5));
+    duet_relu(net.tape, duet_conv2d(net.tape, tape_leaf(net.tape, &x4, 0), 0, 1, 1, 0));
+    duet_var *loss = loss_of(&net, duet_matmul_add(net.tape, h, 6, 7));
     MUST(tape_backward(net.tape, loss, NULL));
     cr_assert_eq(seen.fired, 4);
     for (int i = 0; i < 4; i++) {
         read_grad(&net, i, grad);
-        for (size_t k = 0; k < p[i].count; k++)
+        for (size_t k = 0; k < net.params.param[i].count; k++)
             cr_assert(grad[k] == 7, "%s was touched", net_specs[i].name);
     }
     read_grad(&net, 4, grad);
@@ -36,11 +35,10 @@ Test(uses, each_backward_starts_anew, .timeout = 30) {
     float first[2][96], second[2][96];
     for (int swapped = 0; swapped < 2; swapped++) {
         open_net(&net, DEVICE_HOST, 0);
-        struct param *p = net.params.param;
         begin(&net, 1);
-        struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 16, 1), &p[4], &p[5]));
-        struct var *a = loss_of(&net, matmul_add(net.tape, h, &p[6], &p[7]));
-        struct var *b = loss_of(&net, matmul_add(net.tape, relu(net.tape, h), &p[6], &p[7]));
+        duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 16, 1), 4, 5));
+        duet_var *a = loss_of(&net, duet_matmul_add(net.tape, h, 6, 7));
+        duet_var *b = loss_of(&net, duet_matmul_add(net.tape, duet_relu(net.tape, h), 6, 7));
         MUST(tape_backward(net.tape, swapped ? b : a, NULL));
         read_grad(&net, 4, first[swapped]);
         MUST(tape_backward(net.tape, swapped ? a : b, NULL));
@@ -60,17 +58,16 @@ Test(uses, a_join_of_two_losses, .timeout = 30) {
     float each[2][96], sum[96];
     double want[96];
     open_net(&net, DEVICE_HOST, 0);
-    struct param *p = net.params.param;
     begin(&net, 1);
-    struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 16, 0), &p[4], &p[5]));
-    struct var *loss[2] = {loss_of(&net, matmul_add(net.tape, h, &p[6], &p[7])), loss_of(&net, h)};
+    duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 16, 0), 4, 5));
+    duet_var *loss[2] = {loss_of(&net, duet_matmul_add(net.tape, h, 6, 7)), loss_of(&net, h)};
     for (int i = 0; i < 2; i++) {
         MUST(tape_backward(net.tape, loss[i], NULL));
         read_grad(&net, 4, each[i]);
     }
     seen = (struct seen){.net = &net};
     tape_set_hook(net.tape, look, &seen);
-    struct var *join = tape_join(net.tape, loss, none, 2);
+    duet_var *join = tape_join(net.tape, loss, none, 2);
     const char *used = tape_uses(net.tape, join);
     for (int i = 0; i < NET_PARAMS; i++)
         cr_assert_eq(used[i], i >= 4, "%s", net_specs[i].name);
@@ -107,17 +104,16 @@ static void shared_layers(int shared, int r, int w, enum device_kind kind, float
     for (int i = 0; i < 4; i++)
         MUST(param_write_value(&net.params, i, data.weights + (i % 2 ? 25 : 0)));
     load_narrow(&net, r, w, 5);
-    struct param *p = net.params.param;
     *seen = (struct seen){.net = &net};
     tape_set_hook(net.tape, look, seen);
     begin(&net, 1);
-    struct var *h = relu(net.tape, linear(net.tape, leaf(&net, 5, 0), &p[0], &p[1]));
-    struct var *loss = loss_of(&net, linear(net.tape, h, &p[shared ? 0 : 2], &p[shared ? 1 : 3]));
+    duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 5, 0), 0, 1));
+    duet_var *loss = loss_of(&net, duet_linear(net.tape, h, shared ? 0 : 2, shared ? 1 : 3));
     MUST(tape_backward(net.tape, loss, NULL));
     for (int i = 0; i < (shared ? 2 : 4); i++) {
         MUST(param_read_grad(&net.params, i, grads + (i / 2) * 30 + (i % 2 ? 25 : 0)));
         cr_assert_arr_eq(seen->grad[i], grads + (i / 2) * 30 + (i % 2 ? 25 : 0),
-                         p[i].count * sizeof(float));
+                         net.params.param[i].count * sizeof(float));
     }
     net_close(&net);
 }
@@ -157,12 +153,11 @@ Test(uses, a_var_used_twice_gets_the_sum_of_both_gradients, .timeout = 30) {
         float twice[6 * 41], once[6 * 41];
         double want[6 * 41];
         open_net(&net, DEVICE_HOST, math);
-        struct param *p = net.params.param;
         for (int residual = 0; residual < 2; residual++) {
             begin(&net, 1);
-            struct var *x = leaf(&net, 6, 1), *h = relu(net.tape, to_device_layout(net.tape, x));
-            struct var *sum = residual ? add(net.tape, h, relu(net.tape, h)) : h;
-            struct var *loss = loss_of(&net, matmul_add(net.tape, sum, &p[6], &p[7]));
+            duet_var *x = leaf(&net, 6, 1), *h = duet_relu(net.tape, to_device_layout(net.tape, x));
+            duet_var *sum = residual ? duet_add(net.tape, h, duet_relu(net.tape, h)) : h;
+            duet_var *loss = loss_of(&net, duet_matmul_add(net.tape, sum, 6, 7));
             MUST(tape_backward(net.tape, loss, NULL));
             MUST(
                 copy_to_host(net.tape->stream, residual ? twice : once, x->grad.data, sizeof once));

@@ -46,7 +46,7 @@ static float value(int i, int64_t a, double factor, double offset) {
 struct bed {
     struct comm *comm; /* NULL: alone */
     struct device *device;
-    struct tape *tape;
+    duet_tape *tape;
     struct syncbn *syncbn;
     struct param_set params;
     struct buffer_set buffers;
@@ -95,7 +95,7 @@ static void close_bed(struct bed *b) {
     syncbn_free(b->syncbn);
     device_free(b->device, b->x);
     device_free(b->device, b->dy);
-    tape_free(b->tape);
+    duet_tape_free(b->tape);
     param_set_free(&b->params);
     buffer_set_free(&b->buffers);
     device_close(b->device);
@@ -142,9 +142,9 @@ static int run(struct bed *b, const struct job *job) {
     struct tape_step step = {
         .segments = &b->segments, .params = &b->params, .training = job->training};
     CHECK(tape_begin(b->tape, &step));
-    struct var *leaf = tape_leaf(b->tape, &x, 1);
+    duet_var *leaf = tape_leaf(b->tape, &x, 1);
     struct param *p = b->params.param;
-    struct var *y = to_plain(b->tape, batch_norm(b->tape, leaf, p, p + 1, &config));
+    duet_var *y = to_plain(b->tape, batch_norm(b->tape, leaf, p, p + 1, &config));
     CHECK(tape_error(b->tape));
     if (job->victim == rank && b->comm) raise(SIGKILL);
     if (job->training) {

@@ -2,58 +2,45 @@
  *
  * A pass is the batch of one device, so it is one segment. The virtual device of that segment is
  * the number of the device, so that dropout draws other masks on other devices, as it must. */
-#include "api/api.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "device/op_table.h"
 #include "nn/tape_internal.h"
 
 static int note_fired(void *context, int index) {
     struct duet_tape *t = context;
     t->fired[index] = 1;
-    const struct api_reducer *reducer = t->owner ? t->owner->reducer : NULL;
+    const struct grad_reducer *reducer = t->owner ? t->owner->reducer : NULL;
     return reducer ? reducer->ready(reducer->context, index) : OK;
 }
 
-static int build(struct duet_tape *t) {
+static int build(duet_tape *t) {
     const int one[2] = {1, 1};
+    t->passes_of_update = 1;
     t->losses = tensor_plain(NULL, DTYPE_F64, 2, one);
     t->hits = tensor_plain(NULL, DTYPE_I64, 2, one);
-    CHECK(tape_init(&t->tape, t->device));
-    tape_set_hook(t->tape, note_fired, t);
-    CHECK(device_alloc(t->device, (void **)&t->step, sizeof *t->step, MEM_WORKSPACE));
+    tape_set_hook(t, note_fired, t);
+    CHECK(device_alloc(t->device, (void **)&t->block, sizeof *t->block, MEM_WORKSPACE));
     CHECK(device_alloc(t->device, &t->losses.data, tensor_bytes(&t->losses), MEM_WORKSPACE));
-    return device_alloc(t->device, &t->hits.data, tensor_bytes(&t->hits), MEM_WORKSPACE);
+    CHECK(device_alloc(t->device, &t->hits.data, tensor_bytes(&t->hits), MEM_WORKSPACE));
+    /* An empty pass, so that a forgotten duet_tape_begin is an error and not a crash. */
+    return duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
 }
 
 int duet_tape_create(duet_tape **out, duet_device *device) {
+    duet_tape *t;
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "tape: no device was given");
-    struct duet_tape *t = calloc(1, sizeof *t);
-    if (!t) return fail(ERR_MEMORY, "tape: no host memory");
-    t->device = device_of(device);
-    t->passes_of_update = 1;
+    CHECK(tape_init(&t, device_of(device)));
     int code = build(t);
-    /* An empty pass, so that a forgotten duet_tape_begin is an error and not a crash. */
-    if (!code) code = duet_tape_begin(t, NULL, 0, DUET_EVALUATE);
     if (code)
         duet_tape_free(t);
     else
         *out = t;
     return code;
-}
-
-void duet_tape_free(duet_tape *t) {
-    if (!t) return;
-    tape_free(t->tape); /* waits for the device */
-    device_free(t->device, t->step);
-    device_free(t->device, t->losses.data);
-    device_free(t->device, t->hits.data);
-    free(t->fired);
-    free(t);
 }
 
 void duet_tape_seed(duet_tape *t, uint64_t seed) {
@@ -62,24 +49,13 @@ void duet_tape_seed(duet_tape *t, uint64_t seed) {
 
 /* ---- errors ---- */
 
-int api_tape_fail(struct duet_tape *t, int code) {
-    if (!code || t->error || tape_error(t->tape)) return code;
-    t->error = code;
-    snprintf(t->message, sizeof t->message, "%s", error_message());
-    return code;
-}
-
 int duet_tape_error(duet_tape *t) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
-    return t->error ? fail(t->error, "%s", t->message) : tape_error(t->tape);
+    return tape_error(t);
 }
 
-int api_stuck(struct duet_tape *t, const duet_var *x) {
-    return !t || !x || t->error;
-}
-
-int api_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
-                enum dtype dtype) {
+int tape_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                 enum dtype dtype) {
     if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
     if (x->device != t->device)
         return fail(ERR_USAGE,
@@ -97,18 +73,18 @@ static int belongs_to_others(const duet_tape *t) {
 }
 
 static int refuse_inside(duet_tape *t, const char *function) {
-    return api_tape_fail(t, fail(ERR_USAGE,
-                                 "%s: the forward function of a model has called it: return the "
-                                 "scores, the rest is done by %s",
-                                 function, t->inside_model ? "the command" : "duet_data_parallel"));
+    return tape_fail(t, fail(ERR_USAGE,
+                             "%s: the forward function of a model has called it: return the "
+                             "scores, the rest is done by %s",
+                             function, t->inside_model ? "the command" : "duet_data_parallel"));
 }
 
 /* ---- a pass ---- */
 
 static int check_begin(struct duet_tape *t, const duet_params *params, int samples,
                        enum duet_pass pass) {
-    if (samples < 0 || samples > API_SAMPLES)
-        return fail(ERR_USAGE, "tape: %d samples: give 0 to %d", samples, API_SAMPLES);
+    if (samples < 0 || samples > MOST_SAMPLES)
+        return fail(ERR_USAGE, "tape: %d samples: give 0 to %d", samples, MOST_SAMPLES);
     if (pass != DUET_TRAIN && pass != DUET_EVALUATE)
         return fail(ERR_USAGE, "tape: pass %d: there are DUET_EVALUATE and DUET_TRAIN", (int)pass);
     if (params && params->set.device != t->device)
@@ -140,25 +116,22 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         samples = 0;
         pass = DUET_EVALUATE;
     }
-    t->error = OK;
-    t->leaf_count = 0;
     t->owner = params;
-    t->params = params ? &params->set : NULL;
     t->buffers = params ? &params->buffers : NULL;
     t->layers = params ? params->layers : NULL;
     t->layer_count = params ? params->layer_count : 0;
     t->dropout = -1;
     t->sync_bn = params && params->sync;
-    tape_set_exchange(t->tape, t->sync_bn ? &params->sync->exchange : NULL);
+    tape_set_exchange(t, t->sync_bn ? &params->sync->exchange : NULL);
     begin_update(t);
     t->went_back = 0;
-    t->segments =
-        (struct segments){.count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
+    const struct segments segments = {
+        .count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
         .seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
-    struct tape_step step = {.segments = &t->segments,
+    struct tape_step step = {.segments = &segments,
                              .params = params ? &params->set : NULL,
-                             .step = t->step,
+                             .step = t->block,
                              .training = pass == DUET_TRAIN};
     if (pass == DUET_TRAIN) {
         step.add_grads = t->pass_of_update > 0;
@@ -168,21 +141,21 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         code = params->reducer->enter(params->reducer->context, step.training && !step.add_grads,
                                       step.training && !step.more_passes);
     t->passes += pass == DUET_TRAIN;
-    if (tape_begin(t->tape, &step)) return tape_error(t->tape);
-    api_tape_fail(t, code);
-    api_tape_fail(t, stream_write(device_compute(t->device), t->step, &block, sizeof block));
+    if (tape_begin(t, &step)) return tape_error(t);
+    tape_fail(t, code);
+    tape_fail(t, stream_write(device_compute(t->device), t->block, &block, sizeof block));
     return duet_tape_error(t);
 }
 
 static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad,
                        int of_samples) {
     if (!t || t->error) return NULL;
-    int code = api_operand(t, op, "tensor", x, DTYPE_F32);
+    int code = tape_operand(t, op, "tensor", x, DTYPE_F32);
     if (!code && of_samples && x->t.dims[0] != t->segments.n)
         code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0],
                     t->segments.n);
-    if (api_tape_fail(t, code)) return NULL;
-    return public_var(tape_leaf(t->tape, &x->t, needs_grad));
+    if (tape_fail(t, code)) return NULL;
+    return tape_leaf(t, &x->t, needs_grad);
 }
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
@@ -190,13 +163,13 @@ duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
 }
 
 static duet_var *new_leaf(duet_tape *t, const duet_tensor *x, int of_samples) {
-    if (t && t->leaf_count == API_LEAVES) {
-        api_tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
-                              API_LEAVES));
+    if (t && t->leaf_count == MOST_LEAVES) {
+        tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
+                          MOST_LEAVES));
         return NULL;
     }
     duet_var *leaf = enter(t, "leaf", x, 1, of_samples);
-    if (leaf) t->leaves[t->leaf_count++] = var_of(leaf);
+    if (leaf) t->leaves[t->leaf_count++] = leaf;
     return leaf;
 }
 
@@ -213,9 +186,9 @@ duet_var *duet_free_leaf(duet_tape *t, const duet_tensor *x) {
 /* Zeroes each gradient that this backward did not write: it is still that of an earlier update. An
  * optimizer leaves its parameter alone. */
 static int zero_unused(duet_tape *t) {
-    struct param_set *set = t->params;
+    struct param_set *set = t->step.params;
     for (int i = 0; i < set->count; i++) {
-        if (!t->fired[i]) CHECK(api_zero(t->device, &set->param[i].grad));
+        if (!t->fired[i]) CHECK(tensor_zero(t->device, &set->param[i].grad));
         if (t->owner) t->owner->has_grad[i] = (char)t->fired[i];
     }
     return OK;
@@ -232,31 +205,30 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
 }
 
 /* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
-static int backward(duet_tape *t, struct var *root, const struct tensor *grad) {
+static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
     int last = t->pass_of_update + 1 >= t->passes_of_update;
     if (t->went_back && (t->passes_of_update > 1 || (t->owner && t->owner->reducer)))
         return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
                                "that are added up take one backward of each pass: begin another");
-    const struct api_reducer *reducer = last && t->owner ? t->owner->reducer : NULL;
-    if (t->params) memset(t->fired, 0, (size_t)t->params->count);
+    const struct grad_reducer *reducer = last && t->owner ? t->owner->reducer : NULL;
+    if (t->step.params) memset(t->fired, 0, (size_t)t->step.params->count);
     t->went_back = 1;
-    if (reducer) CHECK(reducer->before(reducer->context, t->tape, root));
-    CHECK(tape_backward(t->tape, root, grad));
+    if (reducer) CHECK(reducer->before(reducer->context, t, root));
+    CHECK(tape_backward(t, root, grad));
     if (t->pass_of_update < t->passes_of_update) t->pass_of_update++;
-    if (!last || !t->params) return OK;
+    if (!last || !t->step.params) return OK;
     if (!reducer || !reducer->finds_unused) CHECK(zero_unused(t));
     return reducer ? reducer->finish(reducer->context) : OK;
 }
 
 /* The gradient of a root: the one given, or 1 where the root is a single number, such as the mean
  * of all. A loss has its own: *grad is of rank 0. *root becomes the plain one. */
-static int start_of(duet_tape *t, struct var **root, const duet_tensor *given,
-                    struct tensor *grad) {
+static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, struct tensor *grad) {
     enum reduction r;
     *grad = (struct tensor){0};
     if (given)
-        CHECK(api_operand(t, "backward", "gradient", given, DTYPE_F32));
+        CHECK(tape_operand(t, "backward", "gradient", given, DTYPE_F32));
     else if ((*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r))
         return OK;
     else if (tensor_count(&(*root)->value) != 1)
@@ -264,8 +236,8 @@ static int start_of(duet_tape *t, struct var **root, const duet_tensor *given,
             ERR_USAGE,
             "backward: grad can be implicitly created only for scalar outputs, and this var "
             "is no loss: use duet_mean, duet_sum or duet_backward_from");
-    *root = to_plain(t->tape, *root);
-    CHECK(tape_error(t->tape));
+    *root = to_plain(t, *root);
+    CHECK(tape_error(t));
     if (given) {
         char is[64], wanted[64];
         *grad = given->t;
@@ -278,14 +250,14 @@ static int start_of(duet_tape *t, struct var **root, const duet_tensor *given,
                     "one shape",
                     op_shape_text(grad, is), op_shape_text(value, wanted));
     }
-    *grad = tape_tensor(t->tape, DTYPE_F32, LAYOUT_PLAIN, (*root)->value.rank, (*root)->value.dims);
+    *grad = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, (*root)->value.rank, (*root)->value.dims);
     struct op_args one = {.out[0] = *grad, .p.fill.value = 1};
-    CHECK(tape_error(t->tape));
+    CHECK(tape_error(t));
     return launch(device_compute(t->device), OP_FILL, &one);
 }
 
 static int backward_from(duet_tape *t, duet_var *from, const duet_tensor *given) {
-    struct var *root = var_of(from);
+    duet_var *root = from;
     struct tensor grad;
     CHECK(start_of(t, &root, given, &grad));
     return backward(t, root, grad.rank ? &grad : NULL);
@@ -301,29 +273,29 @@ int duet_backward(duet_tape *t, duet_var *loss) {
 int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {
     CHECK(duet_tape_error(t));
     if (!root) return fail(ERR_USAGE, "backward: no var was given");
-    if (!grad) return api_operand(t, "backward", "gradient", NULL, DTYPE_F32);
+    if (!grad) return tape_operand(t, "backward", "gradient", NULL, DTYPE_F32);
     return backward_from(t, root, grad);
 }
 
 int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
                       int count) {
-    struct var *root[API_ROOTS];
-    struct tensor grad[API_ROOTS];
+    duet_var *root[MOST_ROOTS];
+    struct tensor grad[MOST_ROOTS];
     CHECK(duet_tape_error(t));
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward_all");
-    if (count < 1 || count > API_ROOTS || !roots || !grads)
+    if (count < 1 || count > MOST_ROOTS || !roots || !grads)
         return fail(ERR_USAGE, "backward: %d vars: give 1 to %d, and the gradient of each, or NULL",
-                    count, API_ROOTS);
+                    count, MOST_ROOTS);
     for (int i = 0; i < count; i++) {
         if (!roots[i]) return fail(ERR_USAGE, "backward: var %d is NULL", i);
         for (int k = 0; k < i; k++)
             if (roots[k] == roots[i])
                 return fail(ERR_USAGE, "backward: vars %d and %d are one: give it once", k, i);
-        root[i] = var_of(roots[i]);
+        root[i] = roots[i];
         CHECK(start_of(t, &root[i], grads[i], &grad[i]));
     }
     return count == 1 ? backward(t, root[0], grad[0].rank ? &grad[0] : NULL)
-                      : backward(t, tape_join(t->tape, root, grad, count), NULL);
+                      : backward(t, tape_join(t, root, grad, count), NULL);
 }
 
 /* ---- results ---- */
@@ -335,8 +307,8 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
     if (!loss) return fail(ERR_USAGE, "loss: none was given");
     if (t->inside_model) return refuse_inside(t, "duet_loss_read");
     enum reduction r;
-    CHECK(tape_loss_reduction(var_of(loss), &r));
-    CHECK(tape_log_loss(t->tape, var_of(loss), &t->losses, &t->hits));
+    CHECK(tape_loss_reduction(loss, &r));
+    CHECK(tape_log_loss(t, loss, &t->losses, &t->hits));
     struct stream *stream = device_compute(t->device);
     CHECK(copy_to_host(stream, &sum_here, t->losses.data, sizeof sum_here));
     CHECK(copy_to_host(stream, &right_here, t->hits.data, sizeof right_here));
@@ -347,7 +319,7 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
 }
 
 static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {
-    CHECK(api_tensor_new(out, t->device, x->dtype, x->rank, x->dims, MEM_WORKSPACE));
+    CHECK(tensor_new(out, t->device, x->dtype, x->rank, x->dims, MEM_WORKSPACE));
     int code = copy_peer(device_compute(t->device), t->device, (*out)->t.data, t->device, x->data,
                          tensor_bytes(x));
     if (code) {
@@ -361,19 +333,19 @@ int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
     CHECK_OUT(out);
     CHECK(duet_tape_error(t));
     if (!x) return fail(ERR_USAGE, "value: no var was given");
-    struct var *plain = to_plain(t->tape, var_of(x));
-    return plain ? copy_out(out, t, &plain->value) : tape_error(t->tape);
+    duet_var *plain = to_plain(t, x);
+    return plain ? copy_out(out, t, &plain->value) : tape_error(t);
 }
 
 int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
     CHECK_OUT(out);
     CHECK(duet_tape_error(t));
     int i = 0;
-    while (i < t->leaf_count && t->leaves[i] != var_of(leaf))
+    while (i < t->leaf_count && t->leaves[i] != leaf)
         i++;
-    if (i == t->leaf_count || !var_of(leaf)->grad.data)
+    if (i == t->leaf_count || !leaf->grad.data)
         return fail(
             ERR_USAGE,
             "gradient: none is kept of this var: make it with duet_leaf and call duet_backward");
-    return copy_out(out, t, &var_of(leaf)->grad);
+    return copy_out(out, t, &leaf->grad);
 }

@@ -2,24 +2,13 @@
  * calls the internal op. */
 #include <stdio.h>
 
-#include "api/api.h"
-
-duet_var *duet_relu(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(relu(t->tape, var_of(x)));
-}
-
-duet_var *duet_tanh(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(tanh_of(t->tape, var_of(x)));
-}
-
-duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
-    return api_stuck(t, x) ? NULL : public_var(sigmoid(t->tape, var_of(x)));
-}
+#include "base/error.h"
+#include "nn/tape_internal.h"
 
 static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, double a, double b) {
-    if (api_stuck(t, x)) return NULL;
+    if (tape_failed(t, x)) return NULL;
     const struct activation_args function = {kind, (float)a, (float)b};
-    return public_var(activation(t->tape, var_of(x), function));
+    return tape_activation(t, x, function);
 }
 
 duet_var *duet_leaky_relu(duet_tape *t, duet_var *x, double negative_slope) {
@@ -64,10 +53,10 @@ duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
 
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_val) {
-    if (api_stuck(t, x)) return NULL;
+    if (tape_failed(t, x)) return NULL;
     if (!(min_val <= max_val)) {
-        api_tape_fail(t, fail(ERR_USAGE, "hardtanh: min_val cannot be greater than max_val: %g, %g",
-                              min_val, max_val));
+        tape_fail(t, fail(ERR_USAGE, "hardtanh: min_val cannot be greater than max_val: %g, %g",
+                          min_val, max_val));
         return NULL;
     }
     return activate(t, x, ACTIVATION_HARDTANH, min_val, max_val);
@@ -78,12 +67,12 @@ duet_var *duet_relu6(duet_tape *t, duet_var *x) {
 }
 
 duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
-    if (api_stuck(t, x)) return NULL;
+    if (tape_failed(t, x)) return NULL;
     if ((unsigned)approximate > DUET_GELU_TANH) {
-        api_tape_fail(t, fail(ERR_USAGE,
-                              "gelu: approximate argument must be either none or tanh: "
-                              "it is %d",
-                              (int)approximate));
+        tape_fail(t, fail(ERR_USAGE,
+                          "gelu: approximate argument must be either none or tanh: "
+                          "it is %d",
+                          (int)approximate));
         return NULL;
     }
     return activate(t, x, approximate == DUET_GELU_TANH ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, 0,
@@ -95,7 +84,7 @@ duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
 /* Weight or bias of a norm, or NULL where there is none. *wrong: the tape has an error. */
 static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
                               int *wrong) {
-    struct param *p = i == none || *wrong ? NULL : api_param_at(t, layer, i, rank);
+    struct param *p = i == none || *wrong ? NULL : tape_param_at(t, layer, i, rank);
     *wrong |= i != none && !p;
     return p;
 }
@@ -120,17 +109,17 @@ static int check_shape(const struct tensor *x, int rank, const int *shape) {
 duet_var *duet_layer_norm(duet_tape *t, duet_var *x, int rank, const int *normalized_shape, int w,
                           int b, double eps) {
     int wrong = 0;
-    if (api_stuck(t, x) || api_tape_fail(t, check_shape(&var_of(x)->value, rank, normalized_shape)))
+    if (tape_failed(t, x) || tape_fail(t, check_shape(&x->value, rank, normalized_shape)))
         return NULL;
     struct param *weight = optional(t, "layer_norm", w, DUET_NO_WEIGHT, rank, &wrong),
                  *bias = optional(t, "layer_norm", b, DUET_NO_BIAS, rank, &wrong);
-    return wrong ? NULL : public_var(layer_norm(t->tape, var_of(x), rank, weight, bias, eps));
+    return wrong ? NULL : layer_norm(t, x, rank, weight, bias, eps);
 }
 
 duet_var *duet_group_norm(duet_tape *t, duet_var *x, int num_groups, int w, int b, double eps) {
     int wrong = 0;
-    if (api_stuck(t, x)) return NULL;
+    if (tape_failed(t, x)) return NULL;
     struct param *weight = optional(t, "group_norm", w, DUET_NO_WEIGHT, 1, &wrong),
                  *bias = optional(t, "group_norm", b, DUET_NO_BIAS, 1, &wrong);
-    return wrong ? NULL : public_var(group_norm(t->tape, var_of(x), num_groups, weight, bias, eps));
+    return wrong ? NULL : group_norm(t, x, num_groups, weight, bias, eps);
 }

@@ -3,9 +3,11 @@
  * A copy between two devices waits three times: until the source is written, until the destination
  * is no longer read, and until the copy is done. The public library does not overlap copies with
  * computation. */
-#include "api/api.h"
+#include "nn/tensor.h"
 
 #include <stdlib.h>
+
+#include "base/error.h"
 
 static const enum dtype dtypes[] = {
     [DUET_F32] = DTYPE_F32, [DUET_I32] = DTYPE_I32,   [DUET_F64] = DTYPE_F64,
@@ -13,7 +15,7 @@ static const enum dtype dtypes[] = {
     [DUET_U8] = DTYPE_U8};
 enum { TYPES = sizeof dtypes / sizeof *dtypes };
 
-int api_check_shape(const char *what, int rank, const int *shape) {
+int tensor_check_shape(const char *what, int rank, const int *shape) {
     int64_t count = 1;
     if (rank < 1 || rank > MAX_RANK || !shape)
         return fail(ERR_USAGE, "%s: rank %d: give 1 to %d dimensions", what, rank, MAX_RANK);
@@ -28,8 +30,8 @@ int api_check_shape(const char *what, int rank, const int *shape) {
     return OK;
 }
 
-int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
-                   const int *dims, enum mem_cause cause) {
+int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
+               const int *dims, enum mem_cause cause) {
     struct duet_tensor *tensor = calloc(1, sizeof *tensor);
     CHECK_OUT(out);
     if (!tensor) return fail(ERR_MEMORY, "tensor: no host memory");
@@ -43,7 +45,7 @@ int api_tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, i
     return code;
 }
 
-int api_zero(struct device *device, const struct tensor *t) {
+int tensor_zero(struct device *device, const struct tensor *t) {
     struct op_args args = {.out[0] = *t};
     return launch(device_compute(device), OP_FILL, &args);
 }
@@ -55,7 +57,7 @@ static int zero_any_type(struct device *device, const struct tensor *t) {
     int rows = words ? (int)tensor_count(t) : (int)((tensor_bytes(t) + 3) / sizeof(float));
     struct tensor as_floats =
         tensor_plain(t->data, DTYPE_F32, 2, (int[2]){rows, words ? words : 1});
-    return api_zero(device, &as_floats);
+    return tensor_zero(device, &as_floats);
 }
 
 int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type type, int rank,
@@ -64,9 +66,9 @@ int duet_tensor_create(duet_tensor **out, duet_device *device, enum duet_type ty
     if (!device) return fail(ERR_USAGE, "tensor: no device was given");
     if ((unsigned)type >= TYPES)
         return fail(ERR_USAGE, "tensor: type %d: there are 0 to %d", (int)type, TYPES - 1);
-    CHECK(api_check_shape("tensor", rank, shape));
+    CHECK(tensor_check_shape("tensor", rank, shape));
     struct duet_tensor *tensor;
-    CHECK(api_tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
+    CHECK(tensor_new(&tensor, device_of(device), dtypes[type], rank, shape, MEM_INPUT));
     int code = host ? duet_tensor_write(tensor, host) : zero_any_type(tensor->device, &tensor->t);
     if (code)
         duet_tensor_free(tensor);
@@ -83,7 +85,7 @@ int duet_tensor_from_host(duet_tensor **out, duet_device *device, enum duet_type
     if ((unsigned)type >= TYPES)
         return fail(ERR_USAGE, "tensor from host: type %d: there are 0 to %d", (int)type,
                     TYPES - 1);
-    CHECK(api_check_shape("tensor from host", rank, shape));
+    CHECK(tensor_check_shape("tensor from host", rank, shape));
     if (device_config(device_of(device))->kind != DEVICE_HOST)
         return fail(ERR_USAGE,
                     "tensor from host: %s has memory of its own: copy with duet_tensor_create",
@@ -154,7 +156,7 @@ int duet_tensor_write(duet_tensor *tensor, const void *host) {
     if (!tensor || !host)
         return fail(ERR_USAGE, "tensor write: no %s was given", tensor ? "host memory" : "tensor");
     struct stream *stream = device_compute(tensor->device);
-    api_written(tensor);
+    tensor_written(tensor);
     CHECK(copy_to_device(stream, tensor->t.data, host, tensor_bytes(&tensor->t)));
     return stream_sync(stream);
 }
@@ -165,7 +167,7 @@ int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *de
         return fail(ERR_USAGE, "tensor to: no %s was given", tensor ? "device" : "tensor");
     const struct tensor *t = &tensor->t;
     enum mem_cause cause = device_of(device) == tensor->device ? MEM_WORKSPACE : MEM_COMM;
-    CHECK(api_tensor_new(out, device_of(device), t->dtype, t->rank, t->dims, cause));
+    CHECK(tensor_new(out, device_of(device), t->dtype, t->rank, t->dims, cause));
     int code = duet_tensor_copy(*out, tensor);
     if (code) {
         duet_tensor_free(*out);
@@ -176,7 +178,7 @@ int duet_tensor_to(duet_tensor **out, const duet_tensor *tensor, duet_device *de
 
 /* ---- in place ---- */
 
-int api_overlap(const struct tensor *a, const struct tensor *b) {
+int tensor_overlap(const struct tensor *a, const struct tensor *b) {
     uintptr_t a_at = (uintptr_t)a->data, b_at = (uintptr_t)b->data;
     size_t a_bytes = tensor_bytes(a), b_bytes = tensor_bytes(b);
     if (!a_bytes || !b_bytes || (a_at == b_at && a_bytes == b_bytes)) return 0;
@@ -185,7 +187,7 @@ int api_overlap(const struct tensor *a, const struct tensor *b) {
 
 static int check_pair(const char *what, const duet_tensor *to, const duet_tensor *from) {
     if (!to || !from) return fail(ERR_USAGE, "%s: no tensor was given", what);
-    if (to->device == from->device && api_overlap(&to->t, &from->t))
+    if (to->device == from->device && tensor_overlap(&to->t, &from->t))
         return fail(ERR_USAGE, "%s: the two tensors overlap: copy one with duet_tensor_to first",
                     what);
     int same = to->t.rank == from->t.rank && to->t.dtype == from->t.dtype;
@@ -203,7 +205,7 @@ static int check_pair(const char *what, const duet_tensor *to, const duet_tensor
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
     CHECK(check_pair("tensor copy", to, from));
     if (to->t.data == from->t.data) return OK;
-    api_written(to);
+    tensor_written(to);
     struct stream *stream = device_compute(to->device);
     int between = to->device != from->device;
     if (between) CHECK(stream_sync(device_compute(from->device)));
@@ -225,7 +227,7 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
         return fail(ERR_USAGE,
                     "tensor add: the two tensors overlap: copy one with duet_tensor_to first");
     struct op_args args = {.in[0] = from->t, .out[0] = to->t};
-    api_written(to);
+    tensor_written(to);
     return launch(device_compute(to->device), OP_ADD, &args);
 }
 

@@ -1,0 +1,45 @@
+/* What every layer asks before it does anything: is there such a parameter, is a size one that a
+ * layer can have, and does its result fit into a tensor? */
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank) {
+    const struct param_set *set = t->step.params;
+    int count = set ? set->count : 0;
+    if (i < 0 || i >= count) {
+        tape_fail(t, fail(ERR_USAGE, "%s: parameter %d: the pass was begun with %d of them", layer,
+                          i, count));
+        return NULL;
+    }
+    if (!rank || set->param[i].value.rank == rank) return &set->param[i];
+    tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer,
+                      set->param[i].spec->name, set->param[i].value.rank, rank));
+    return NULL;
+}
+
+struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong) {
+    struct param *bias = i == DUET_NO_BIAS ? NULL : tape_param_at(t, layer, i, 1);
+    *wrong = i != DUET_NO_BIAS && !bias;
+    return bias;
+}
+
+int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least) {
+    if (value >= least && value <= MOST_WINDOW) return 0;
+    tape_fail(t,
+              fail(ERR_USAGE, "%s: %s %d: give %d to %d", layer, what, value, least, MOST_WINDOW));
+    return 1;
+}
+
+int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t outputs,
+                   int64_t rows, int64_t columns) {
+    int64_t samples = x->value.dims[0] ? x->value.dims[0] : 1;
+    if (rows <= INT32_MAX && columns <= INT32_MAX && rows * columns <= INT32_MAX / outputs &&
+        rows * columns * outputs <= INT32_MAX / samples)
+        return 0;
+    tape_fail(t, fail(ERR_USAGE,
+                      "%s: %lld x %lld x %lld outputs for %lld samples: a tensor has at most "
+                      "2^31 - 1 elements",
+                      layer, (long long)outputs, (long long)rows, (long long)columns,
+                      (long long)samples));
+    return 1;
+}

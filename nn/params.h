@@ -1,0 +1,93 @@
+/* The parameters of a model as a program holds them: values and gradients, buffers, layers by
+ * number, and who sums gradients or statistics over ranks. */
+#ifndef NN_PARAMS_H
+#define NN_PARAMS_H
+
+#include "nn/optimizer.h"
+#include "nn/tape.h"
+#include "nn/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Larger numbers than these are mistakes, and smaller ones overflow nowhere. */
+enum {
+    MOST_PARAMS = 1 << 16,     /* parameters of a model */
+    MOST_WINDOW = 1 << 20,     /* size, stride and padding of a layer */
+    MOST_SAMPLES = 0x7ffffff0, /* samples of a pass: groups of 16 of them are counted in an int */
+};
+
+/* ---- layers of a model ---- */
+
+enum layer_kind {
+    LAYER_CONV2D,
+    LAYER_LINEAR,
+    LAYER_BATCH_NORM,
+    LAYER_LAYER_NORM,
+    LAYER_GROUP_NORM,
+    LAYER_DROPOUT,
+    LAYER_DROPOUT2D
+};
+
+/* A layer that models/module.c has registered. */
+struct layer {
+    enum layer_kind kind;
+    char *name;               /* owned by the model */
+    int weight, bias;         /* indices of parameters; -1: there is none */
+    int buffers;              /* batch_norm: the index of running_mean, the first of three */
+    int stride, padding;      /* conv2d */
+    double p;                 /* dropout */
+    double epsilon, momentum; /* of norms; batch_norm alone */
+    int dims;                 /* layer_norm: how many of the last dimensions */
+    int groups;               /* group_norm */
+};
+
+/* ---- who sums over ranks ---- */
+
+/* What the tape calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
+ * functions. */
+struct grad_reducer {
+    /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
+     * be moved; reduces 1: its last, behind which gradients are summed. */
+    int (*enter)(void *context, int opens, int reduces);
+    /* Before the backward of its last pass from `root`: what becomes of unused parameters. */
+    int (*before)(void *context, duet_tape *tape, duet_var *root);
+    /* The gradient of parameter `index` is complete. */
+    int (*ready)(void *context, int index);
+    /* Behind that backward: later work on the compute stream reads the sums. */
+    int (*finish)(void *context);
+    int finds_unused; /* 1: `before` has zeroed the gradients of unused parameters */
+    void *context;
+};
+
+/* How a batch_norm reaches the other ranks; syncbn/ is behind it. */
+struct norm_sync {
+    struct tape_exchange exchange; /* segments 0: there is one rank */
+    void (*free)(struct norm_sync *sync);
+};
+
+struct duet_params {
+    struct param_set set;
+    struct param_spec *specs; /* owned, and so are the names in it */
+    struct optimizer sgd;
+    struct step_block *step;   /* in device memory; holds the learning rate */
+    struct duet_tensor *views; /* the values of all parameters, then their gradients */
+    /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or
+     * duet_zero_grad came since, and the program has not written to its gradient, which is zero. */
+    char *has_grad;
+    unsigned zeroed;                    /* calls of duet_zero_grad so far */
+    const struct grad_reducer *reducer; /* NULL: gradients are those of this process */
+    struct buffer_set buffers;          /* zeroed: there are none */
+    struct buffer_spec *buffer_specs;   /* owned, and so are the names in it */
+    struct duet_tensor *buffer_views;
+    struct norm_sync *sync;     /* NULL: a batch_norm normalises the samples of this process */
+    const struct layer *layers; /* [layer_count] of a model; NULL: there are none */
+    int layer_count;
+    struct layer *own_layers; /* freed with the names in it; NULL: they are another's */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

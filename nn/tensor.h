@@ -1,0 +1,57 @@
+/* A tensor of duet.h: a struct tensor and the device on which it lies. nn/tensor.c has the
+ * functions of duet/core.h, and below is what those who make and check tensors need besides. */
+#ifndef NN_TENSOR_H
+#define NN_TENSOR_H
+
+#include "device/device.h"
+#include "duet/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct duet_tensor {
+    struct device *device;
+    struct tensor t; /* in the layout PLAIN */
+    int borrowed;    /* 1: belongs to a duet_params, and duet_tensor_free leaves it alone */
+    int view;        /* 1: its memory is that of another tensor */
+    int views;       /* how many views keep its memory alive */
+    int freed;       /* 1: the caller has freed it; it goes with the last of its views */
+    struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
+    char *has_grad; /* of a gradient and its views: the mark in its duet_params; NULL: of others */
+};
+
+/* A public device is a struct device under another name. */
+static inline struct device *device_of(const duet_device *device) {
+    return (struct device *)device;
+}
+
+/* Sets *out to NULL, as a result that is not there yet. ERR_USAGE: out itself is NULL. */
+#define CHECK_OUT(out)                                                              \
+    do {                                                                            \
+        if (!(out)) return fail(ERR_USAGE, "no place for the result: out is NULL"); \
+        *(out) = NULL;                                                              \
+    } while (0)
+
+/* ERR_USAGE: no tensor can have this shape. The error text begins with `what`. */
+int tensor_check_shape(const char *what, int rank, const int *shape);
+
+/* Makes a tensor with memory of its own; its contents are undefined. */
+int tensor_new(duet_tensor **out, struct device *device, enum dtype dtype, int rank,
+               const int *dims, enum mem_cause cause);
+
+/* 1: the two share some memory, but not all of it: no op may take both, unless it only reads. */
+int tensor_overlap(const struct tensor *a, const struct tensor *b);
+
+/* The program writes numbers of its own to the tensor. */
+static inline void tensor_written(const duet_tensor *tensor) {
+    if (tensor && tensor->has_grad) *tensor->has_grad = 1;
+}
+
+/* Enqueues the filling of a float tensor with zeros. */
+int tensor_zero(struct device *device, const struct tensor *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
