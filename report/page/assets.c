@@ -13,6 +13,3 @@
 
 ASSET(asset_page_css, "report/page/page.css");
 ASSET(asset_page_js, "report/page/page.js");
-ASSET(asset_timeline_js, "report/page/timeline.js");
-ASSET(asset_playback_js, "report/page/playback.js");
-ASSET(asset_traffic_js, "report/page/traffic.js");

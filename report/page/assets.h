@@ -5,8 +5,5 @@
 
 extern const char asset_page_css[];
 extern const char asset_page_js[];
-extern const char asset_timeline_js[];
-extern const char asset_playback_js[];
-extern const char asset_traffic_js[];
 
 #endif

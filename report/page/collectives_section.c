@@ -1,11 +1,10 @@
 /* The section of collectives: what DP moves in a step, and how DDP sums its largest bucket, each
- * with a figure that is played back and a table of its moves. */
+ * with a figure and a table of its moves. */
 #include <inttypes.h>
 
 #include "base/error.h"
 #include "report/page/buckets.h"
 #include "report/page/collective.h"
-#include "report/page/data.h"
 #include "report/page/html.h"
 #include "report/page/moves.h"
 #include "report/page/tables.h"
@@ -49,10 +48,12 @@ static int put_moves(FILE *file, const struct page *page, int i) {
                   "What DataParallel moves in every step, in this order. Bytes were counted. Who "
                   "sends what to whom is drawn as duet collective draws it; copies of one hop are "
                   "enqueued one after another on one device's stream.");
-    CHECK(put_figure(file, page, id, draw_moves, i,
-                     "What each device (row) holds, part by part (column). The colour is that of "
-                     "the device that it came from; in reduce a stripe is the term of a device, "
-                     "and a full cell is the sum of all. What a hop wrote is underlined."));
+    CHECK(put_figure(
+        file, page, id, draw_moves, i,
+        "What each device (row) holds, part by part (column). The colour is that of "
+        "the device that it came from; in reduce a stripe is the term of a device, "
+        "and a full cell is the sum of all. Arrows: who sends to whom. What a hop wrote is "
+        "underlined."));
     moves_table(file, page, i);
     return OK;
 }
@@ -100,11 +101,8 @@ static int put_allreduce(FILE *file, const struct page *page) {
     else
         text_add(&text,
                  "Every step sums %d buckets over %d ranks, the largest of them, %s, by the "
-                 "algorithm %s. %s",
-                 r->bucket_count, r->devices, size, bucket_algorithm(r, bucket),
-                 plays_all_buckets(r) ? "They are played one after another; a picture on paper "
-                                        "shows the largest."
-                                      : "The picture shows the largest.");
+                 "algorithm %s. The picture shows that one.",
+                 r->bucket_count, r->devices, size, bucket_algorithm(r, bucket));
     put_paragraph(file, "",
                   "%s Who sends what in which hop is read from the plan that all ranks run, and "
                   "not measured.%s",

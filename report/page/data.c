@@ -125,12 +125,6 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
                 axis_ns = window.end_ns - window.start_ns;
             json_object(w, NULL);
             json_string(w, "title", page->run[i].title);
-            json_integer(w, "devices", r->devices);
-            json_integer(w, "comm", window_has_row(&window, ROW_COMM));
-            json_integer(w, "copy", window_has_row(&window, ROW_COPY));
-            json_integer(w, "first_step", window.first_step);
-            json_integer(w, "steps", window.steps);
-            json_integer(w, "length", window.end_ns - window.start_ns);
             int code = write_lanes(w, &window, devices_in_detail(page), kinds);
             json_close(w);
             if (code) return window_free(&window), code;
@@ -149,13 +143,8 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
     }
     json_close(w);
     json_array(w, "phases");
-    for (int phase = 0; phase < PHASE_COUNT; phase++) {
-        json_object(w, NULL);
-        json_string(w, "name", phase_name((enum phase)phase));
-        json_string(w, "css", shade_class(shade_of_phase(phase)));
-        json_string(w, "text", shade_class(shade_of_text_on(shade_of_phase(phase))));
-        json_close(w);
-    }
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        json_string(w, NULL, phase_name((enum phase)phase));
     json_close(w);
     return OK;
 }
@@ -209,9 +198,8 @@ static int write_all(FILE *file, const struct page *page) {
     json_object(&w, NULL);
     int code = write_timeline(&w, page, &kinds);
     free(kinds.kind);
-    if (!code) write_traffic(&w, page);
-    if (!code) code = playback_data(&w, page);
     CHECK(code);
+    write_traffic(&w, page);
     json_close(&w);
     return json_finish(&w, "report");
 }

@@ -273,7 +273,6 @@ int page_write(FILE *file, const struct page *page) {
     close_section(file);
     fprintf(file, "</main>\n<script type=\"application/json\" id=\"data\">");
     CHECK(page_data(file, page));
-    fprintf(file, "</script>\n<script>\n%s%s%s%s</script>\n</body>\n</html>\n", asset_timeline_js,
-            asset_playback_js, asset_traffic_js, asset_page_js);
+    fprintf(file, "</script>\n<script>\n%s</script>\n</body>\n</html>\n", asset_page_js);
     return OK;
 }

@@ -1,7 +1,7 @@
 /* The page of --report: one HTML file with everything that a run, or several side by side, have to
  * show. It needs no network and no other file, and without JavaScript it shows all pictures and
- * numbers; JavaScript adds zoom, pan, the play of the collectives, a reader of the traffic matrix
- * and the choice of the theme.
+ * numbers, all drawn in C; JavaScript stretches the timeline, says what is pointed at, plays the
+ * frames of collectives one after another, and changes the theme.
  *
  * Every number on it comes from the run records, as those of --json do: measured by spans and
  * ledgers. What is computed from them says so. A number in a table carries the place where the JSON
@@ -14,8 +14,8 @@
  *     svg_*.c      the pictures, which --pictures writes as files too
  *     window.c     which steps the timeline shows; how much of a bucket's time is exposed
  *     moves.c      what DP moves in a step; strip.c draws collectives as still pictures
- *     data.c, data_playback.c   what JavaScript needs, as JSON
- *     page.css, page.js, timeline.js, playback.js, traffic.js: as they are, inside the page */
+ *     data.c       what JavaScript needs, as JSON
+ *     page.css, page.js: as they are, inside the page */
 #ifndef REPORT_PAGE_PAGE_H
 #define REPORT_PAGE_PAGE_H
 

@@ -122,7 +122,8 @@ static void put_place(struct picture *p, double x, double y, double width, doubl
  * of such boxes. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
-    double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);
+    double unit = p->fine ? 10 : 1, left = tenth(unit * x) / unit,
+           right = tenth(unit * (x + width)) / unit, top = tenth(y), bottom = tenth(y + height);
     if (!(right > left) || !(bottom > top)) return;
     if (tip || !p->boxes || p->shade != shade) {
         end_boxes(p);
@@ -130,7 +131,7 @@ void picture_box(struct picture *p, double x, double y, double width, double hei
         put_fill(p, shade);
         fprintf(p->file, " d=\"");
     }
-    fprintf(p->file, "M%.6g %.6gh%.6gv%.6gH%.6gz", left, top, tenth(right - left),
+    fprintf(p->file, "M%.6g %.6gh%.6gv%.6gH%.6gz", left, top, tenth(unit * (right - left)) / unit,
             tenth(bottom - top), left);
     if (tip) {
         fputc('"', p->file);
@@ -141,8 +142,8 @@ void picture_box(struct picture *p, double x, double y, double width, double hei
     p->shade = shade;
 }
 
-void picture_frame(struct picture *p, double x, double y, double width, double height,
-                   enum shade shade, const char *tip) {
+void picture_outline(struct picture *p, double x, double y, double width, double height,
+                     enum shade shade, const char *tip) {
     if (!(width > 1) || !(height > 1)) return;
     end_boxes(p);
     put_place(p, x + .5, y + .5, width - 1, height - 1);
@@ -156,6 +157,37 @@ void picture_area(struct picture *p, double x, double y, double width, double he
     end_boxes(p);
     put_place(p, x, y, width, height);
     fprintf(p->file, " class=\"area\"/>\n");
+}
+
+void picture_stretch_begin(struct picture *p, double x, double y, double width, double height) {
+    end_boxes(p);
+    if (p->form == PICTURE_SLIDE) return;
+    p->fine = 1;
+    fprintf(p->file,
+            "<svg class=\"stretch\" x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\" "
+            "viewBox=\"%.6g %.6g %.6g %.6g\" preserveAspectRatio=\"none\">\n",
+            x, y, width, height, x, y, width, height);
+}
+
+void picture_stretch_end(struct picture *p) {
+    end_boxes(p);
+    p->fine = 0;
+    if (p->form != PICTURE_SLIDE) fprintf(p->file, "</svg>\n");
+}
+
+void picture_frame_begin(struct picture *p, double x, double y, double width, double height,
+                         const char *said) {
+    end_boxes(p);
+    if (p->form == PICTURE_SLIDE) return;
+    fprintf(p->file, "<g class=\"frame\" data-box=\"%.6g %.6g %.6g %.6g\" data-said=\"", tenth(x),
+            tenth(y), tenth(width), tenth(height));
+    html_text(p->file, said);
+    fprintf(p->file, "\">\n");
+}
+
+void picture_frame_end(struct picture *p) {
+    end_boxes(p);
+    if (p->form != PICTURE_SLIDE) fprintf(p->file, "</g>\n");
 }
 
 void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
@@ -271,8 +303,8 @@ double picture_key(struct picture *p, double y, const struct key_item *items, in
         double width = box + 0.5 * p->font + picture_text_width(p, items[i].name) + p->font;
         if (x > 0 && x + width > p->width + p->font) x = 0, y += row;
         if (draw) {
-            (items[i].framed ? picture_frame : picture_box)(p, x, y + 0.2 * p->font, box, box,
-                                                            items[i].shade, NULL);
+            (items[i].framed ? picture_outline : picture_box)(p, x, y + 0.2 * p->font, box, box,
+                                                              items[i].shade, NULL);
             picture_text(p, x + box + 0.4 * p->font, y + 0.95 * p->font, ANCHOR_START, SHADE_TEXT,
                          "%s", items[i].name);
         }

@@ -20,6 +20,7 @@ struct picture {
     double font;          /* the size of text; rows and gaps follow from it */
     int boxes;            /* 1: a path of boxes of `shade` is open, and the next can join it */
     enum shade shade;
+    int fine; /* 1: places are written in hundredths of a pixel, else in tenths */
 };
 
 /* The width and the size of text of that form; the drawing function sets the height. */
@@ -36,8 +37,8 @@ void picture_close(struct picture *p);
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip);
 /* A box that is only outlined, for time in which nothing was done. */
-void picture_frame(struct picture *p, double x, double y, double width, double height,
-                   enum shade shade, const char *tip);
+void picture_outline(struct picture *p, double x, double y, double width, double height,
+                     enum shade shade, const char *tip);
 void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
                   double thickness);
 /* From (x1, y1) to (x2, y2) with a head at its end, bent to the left by `bend` of its length. */
@@ -47,6 +48,15 @@ void picture_circle(struct picture *p, double x, double y, double radius, enum s
 
 /* Inside a page, an area without colour by which JavaScript finds its way; nothing in a file. */
 void picture_area(struct picture *p, double x, double y, double width, double height);
+
+/* Begins and ends a part that the page can stretch along x; its boxes have finer edges. */
+void picture_stretch_begin(struct picture *p, double x, double y, double width, double height);
+void picture_stretch_end(struct picture *p);
+
+/* Begins and ends a part that the page can show alone, with `said` below it. In a file: nothing. */
+void picture_frame_begin(struct picture *p, double x, double y, double width, double height,
+                         const char *said);
+void picture_frame_end(struct picture *p);
 
 /* A line through points: begin, a point at a time, end. */
 void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity);
@@ -71,7 +81,7 @@ void picture_label(struct picture *p, double x, double y, double width, double h
 struct key_item {
     enum shade shade;
     const char *name;
-    int framed; /* 1: as picture_frame draws it */
+    int framed; /* 1: as picture_outline draws it */
 };
 double picture_key(struct picture *p, double y, const struct key_item *items, int count, int draw);
 

@@ -1,6 +1,14 @@
 /* Strips of still pictures: see strip.h. */
 #include "report/page/strip.h"
 
+#include <math.h>
+
+#include "report/collective_parts.h"
+#include "report/text.h"
+
+/* Above the cells: the headline and the numbers of the chunks, in heights of a line. */
+static const double STRIP_HEAD = 2.7;
+
 struct strip strip_of(const struct picture *p, const struct hops *hops,
                       const struct hops_state *state, const struct dp_move *move) {
     double width = hops->chunk_count > 8 ? 1.2 : hops->hops < 4 ? 3.4 : 2.4;
@@ -12,7 +20,7 @@ double strip_frame_width(const struct picture *p, const struct strip *s) {
 }
 
 double strip_frame_height(const struct picture *p, const struct strip *s) {
-    return 1.5 * p->font + s->hops->n * s->row;
+    return STRIP_HEAD * p->font + s->hops->n * s->row;
 }
 
 /* Colours of ranks: the strongest of the palette, in an order in which neighbours differ. */
@@ -59,12 +67,60 @@ static int is_written(const struct hops *h, int hop, int rank, int chunk) {
     return 0;
 }
 
+/* Who sends what to whom in this hop: from row to row, in the middle of the chunks that move. */
+static void draw_moves_of(struct picture *p, const struct strip *s, int hop, double x, double y) {
+    for (int i = 0; i < s->hops->move_count; i++) {
+        const struct hop_move *m = &s->hops->moves[i];
+        int first, last;
+        if (m->hop != hop || m->from == m->to || !hops_chunks_of(s->hops, m, &first, &last))
+            continue;
+        double at = x + 0.5 * (first + last + 1) * s->cell - 1, down = m->to > m->from ? 1 : -1;
+        picture_arrow(p, at, y + (m->from + 0.5 + 0.2 * down) * s->row, at,
+                      y + (m->to + 0.5 - 0.25 * down) * s->row, 0.12, SHADE_TEXT, 1.2, NULL);
+    }
+}
+
+/* "Hop 2 of 6: chunk 3 from rank 0 to 1, ...", of many moves the first ones. */
+static void add_words(struct text *text, const struct strip *s, int hop) {
+    const struct hops *h = s->hops;
+    const char *end = s->move ? "device" : "rank", *what = s->move ? "part" : "chunk";
+    int moves = 0;
+    if (hop)
+        text_add(text, "Hop %d of %d: ", hop, h->hops);
+    else
+        text_add(text, h->hops == 1 ? "%d hop follows." : "%d hops follow.", h->hops);
+    for (int i = 0; i < h->move_count; i++) {
+        const struct hop_move *m = &h->moves[i];
+        int first, last;
+        if (m->hop != hop || m->from == m->to || ++moves > 4) continue;
+        if (moves > 1) text_add(text, ", ");
+        if (h->chunk_count > 1 && hops_chunks_of(h, m, &first, &last))
+            text_add(text, first == last ? "%s %d " : "%ss %d to %d ", what, first, last);
+        text_add(text, "from %s %d to %d", end, m->from, m->to);
+    }
+    if (moves > 4) text_add(text, " and %d more", moves - 4);
+    if (moves) text_add(text, ".");
+}
+
 void strip_frame(struct picture *p, const struct strip *s, int hop, const char *head, double x,
                  double y) {
     const struct hops *h = s->hops;
     double f = p->font;
+    struct text said = {.used = 0};
+    if (s->move) {
+        text_add(&said, "%s: %s. ", dp_move_name(s->move), s->move->what);
+        const char *sentence = !hop ? s->move->before : s->move->after[hop > 1];
+        if (sentence) text_add(&said, "%s ", sentence);
+    }
+    add_words(&said, s, hop);
+    picture_frame_begin(p, x - 4, y - 4,
+                        fmax(strip_frame_width(p, s), picture_text_width(p, head)) + 8,
+                        strip_frame_height(p, s) + 8, said.words);
     picture_text(p, x, y + f, ANCHOR_START, SHADE_TEXT, "%s", head);
-    y += 1.5 * f;
+    y += STRIP_HEAD * f;
+    for (int c = 0; h->chunk_count > 1 && c < h->chunk_count; c++)
+        picture_text(p, x + 1.6 * f + (c + 0.5) * s->cell - 1, y - 0.3 * f, ANCHOR_MIDDLE,
+                     SHADE_QUIET, "%d", c);
     for (int r = 0; r < h->n; r++)
         picture_text(p, x + 1.2 * f, y + r * s->row + 0.7 * s->row, ANCHOR_END, SHADE_QUIET, "%d",
                      r);
@@ -76,6 +132,8 @@ void strip_frame(struct picture *p, const struct strip *s, int hop, const char *
             draw_cell(p, s, x + 1.6 * f + c * s->cell, y + r * s->row, terms,
                       hop && is_written(h, hop, r, c), layer);
         }
+    draw_moves_of(p, s, hop, x + 1.6 * f, y);
+    picture_frame_end(p);
 }
 
 double strip_key(struct picture *p, double y, int n, const char *name, int draw) {

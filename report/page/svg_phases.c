@@ -25,7 +25,7 @@ static void draw_bar(struct picture *p, const struct run_record *r, int d, doubl
         if (!(ns > 0)) continue;
         snprintf(tip, sizeof tip, "%s: %s", time_name(k), time_words(ns, words));
         if (k == TIME_WAIT)
-            picture_frame(p, x, y, width, height, time_shade(k), tip);
+            picture_outline(p, x, y, width, height, time_shade(k), tip);
         else
             picture_box(p, x, y, width, height, time_shade(k), tip);
         if (labels && k != TIME_WAIT && k != TIME_IDLE)

@@ -1,5 +1,7 @@
-/* The timeline: what every device did in one or two steps, all runs on one axis. Spans of a phase
- * that follow each other are one box here; JavaScript shows each kernel. */
+/* The timeline: what every device did in one or two steps, all runs on one axis. In a page each
+ * span is a box of its own, which can be seen once the axis is stretched. */
+#include <math.h>
+
 #include "base/error.h"
 #include "report/page/draw.h"
 #include "report/page/window.h"
@@ -53,33 +55,67 @@ static int key_of(const struct page *page, const struct window *windows,
     return n;
 }
 
+/* What devices without detail have between joined spans, as a part of the axis. */
+static const double JOINED_GAP = 0.002;
+
+/* Where spans[0 .. n), which are one row's neighbours, lie. */
+static void place(const struct layout *l, const struct window *w, const struct span *const *spans,
+                  size_t n, double top, double box[4] /* x, y, width, height */) {
+    const struct span *s = spans[0];
+    enum window_row row = window_row_of(s);
+    int64_t end = s->end_ns;
+    for (size_t k = 1; k < n; k++)
+        if (spans[k]->end_ns > end) end = spans[k]->end_ns;
+    box[0] = l->gutter + (double)(s->start_ns - w->start_ns) * l->width / l->axis_ns;
+    box[1] = top + s->device * device_height(l, w);
+    if (row > ROW_COMPUTE) box[1] += l->row[ROW_COMPUTE] + 1;
+    if (row > ROW_COMM && window_has_row(w, ROW_COMM)) box[1] += l->row[ROW_COMM] + 1;
+    box[2] = (double)(end - s->start_ns) * l->width / l->axis_ns;
+    box[3] = l->row[row];
+}
+
+static void draw_span(struct picture *p, const struct span *s, double ns, const double box[4]) {
+    char text[32], tip[128], *says = p->form == PICTURE_SLIDE ? tip : NULL;
+    double width = says && box[2] < 0.6 ? 0.6 : box[2];
+    snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
+             s->lane == LANE_COMM ? s->name : phase_name(s->phase), time_words(ns, text));
+    if (says && box[2] < 0.25) return; /* not to be seen */
+    if (s->waiting)
+        picture_outline(p, box[0], box[1], width, box[3], SHADE_QUIET, says);
+    else
+        picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);
+}
+
+/* A file cannot be stretched, so there what cannot be told apart is one box. */
 static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
-                       double top, double each) {
-    double scale = l->width / l->axis_ns;
+                       int detailed, double top) {
+    double seen = 0.6 * l->axis_ns / l->width, box[4];
+    for (size_t i = 0, n; i < w->count; i += n) {
+        double gap = w->spans[i]->device < detailed ? -INFINITY : JOINED_GAP * l->axis_ns;
+        n = window_joined(w->spans + i, w->count - i, p->form == PICTURE_SLIDE ? seen : gap);
+        place(l, w, w->spans + i, n, top, box);
+        draw_span(p, w->spans[i], box[2] * l->axis_ns / l->width, box);
+    }
     for (size_t i = 0, n; i < w->count; i += n) {
         const struct span *s = w->spans[i];
-        char text[32], tip[128];
-        int64_t end = s->end_ns;
-        n = window_joined(w->spans + i, w->count - i, 0.6 / scale);
-        for (size_t k = 1; k < n; k++)
-            if (w->spans[i + k]->end_ns > end) end = w->spans[i + k]->end_ns;
-        double x = l->gutter + (double)(s->start_ns - w->start_ns) * scale,
-               width = (double)(end - s->start_ns) * scale, y = top + s->device * each;
-        enum window_row row = window_row_of(s);
-        if (row > ROW_COMPUTE) y += l->row[ROW_COMPUTE] + 1;
-        if (row > ROW_COMM && window_has_row(w, ROW_COMM)) y += l->row[ROW_COMM] + 1;
-        if (width < 0.25) continue; /* not to be seen */
-        snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
-                 s->lane == LANE_COMM ? s->name : phase_name(s->phase),
-                 time_words((double)(end - s->start_ns), text));
-        if (s->waiting) {
-            picture_frame(p, x, y, width, l->row[row], SHADE_QUIET, tip);
+        n = window_joined(w->spans + i, w->count - i, seen);
+        place(l, w, w->spans + i, n, top, box);
+        if (!s->waiting)
+            picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
+                          window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
+    }
+}
+
+/* An area for each lane, in the order of the page's data (data.c), to point at its spans. */
+static void mark_lanes(struct picture *p, const struct layout *l, const struct window *w,
+                       double top) {
+    double box[4];
+    for (size_t i = 0; i < w->count; i++) {
+        const struct span *s = w->spans[i], *before = i ? w->spans[i - 1] : NULL;
+        if (before && before->device == s->device && window_row_of(before) == window_row_of(s))
             continue;
-        }
-        enum shade shade = shade_of_phase(s->phase);
-        picture_box(p, x, y, width < 0.6 ? 0.6 : width, l->row[row], shade, tip);
-        picture_label(p, x, y, width, l->row[row], shade,
-                      row == ROW_COMM ? s->name : phase_name(s->phase));
+        place(l, w, w->spans + i, 1, top, box);
+        picture_area(p, l->gutter, box[1], l->width, box[3]);
     }
 }
 
@@ -105,7 +141,6 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
         picture_text(p, l->gutter - 0.5 * p->font, top + d * each + 1.1 * p->font - (every > 1) * 5,
                      ANCHOR_END, SHADE_QUIET, "%s", text);
     }
-    draw_spans(p, l, w, top, each);
     return top + r->devices * each;
 }
 
@@ -132,9 +167,19 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
     picture_open(p, "timeline", "Timeline",
                  "What each device did in a typical step, all runs on one time axis.");
     picture_key(p, 0, items, count, 1);
-    draw_axis(p, l.gutter, y, l.width, y - top - 1.5 * p->font, l.axis_ns, AXIS_TIME);
+    double tops[PAGE_RUNS] = {0}, first = top;
+    for (int i = 0; i < page->count; i++) {
+        if (!windows[i].steps) continue;
+        tops[i] = top + l.head;
+        top = draw_run(p, &l, page, i, top);
+    }
+    picture_stretch_begin(p, l.gutter, first, l.width, p->height - first);
+    draw_axis(p, l.gutter, y, l.width, y - first - 1.5 * p->font, l.axis_ns, AXIS_TIME);
     for (int i = 0; i < page->count; i++)
-        if (windows[i].steps) top = draw_run(p, &l, page, i, top);
+        if (windows[i].steps) draw_spans(p, &l, &windows[i], devices_in_detail(page), tops[i]);
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps) mark_lanes(p, &l, &windows[i], tops[i]);
+    picture_stretch_end(p);
     picture_close(p);
     close_windows(windows);
     return OK;

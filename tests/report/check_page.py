@@ -48,7 +48,8 @@ def look(driver, path):
             "s => !s.querySelector('h2').textContent || s.children.length < 2).map(s => s.id)")
         expect(not empty, f"{name}: nothing in {empty}")
         silent = page.evaluate(
-            "[...document.querySelectorAll('svg')].filter(s => !s.getAttribute('aria-label'))"
+            "[...document.querySelectorAll('figure > svg')].filter("
+            "s => !s.getAttribute('aria-label'))"
             ".length + [...document.querySelectorAll('figure')].filter("
             "f => !f.querySelector('figcaption')?.textContent).length")
         expect(silent == 0, f"{name}: {silent} pictures without text")
@@ -73,7 +74,7 @@ def on_paper(driver, path):
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     page.theme("dark", media="print")
     shown = page.evaluate(
-        "[...document.querySelectorAll('button, input, nav, summary, .stage, svg')].filter("
+        "[...document.querySelectorAll('button, input, nav, summary, figure > svg')].filter("
         "e => e.checkVisibility()).map(e => e.getAttribute('class') || e.tagName)")
     expect(shown and all(name.endswith(" wide") for name in shown), f"{path}, printed: {shown}")
     figures = page.evaluate("document.querySelectorAll('figure').length")
@@ -134,13 +135,17 @@ def whole_numbers(text):
 
 def read_spans(page, path):
     """JavaScript reads the spans that were written, and they lie in their window."""
-    for run in json.loads(page.evaluate("document.getElementById('data').textContent"))["runs"]:
+    data = json.loads(page.evaluate("document.getElementById('data').textContent"))
+    for run in data["runs"]:
         for lane in run["lanes"]:
             want = whole_numbers(lane["spans"])
             got = page.evaluate(f"wholeNumbers('{lane['spans']}')")
             end = sum(want[0::5]) + sum(want[1::5])
-            expect(got == want and len(want) % 5 == 0 and 0 < end <= run["length"],
+            expect(got == want and len(want) % 5 == 0 and 0 < end <= data["axis_ns"],
                    f"{path}: {run['title']}, lane {lane['device']}.{lane['row']}: ends at {end}")
+    lanes = sum(len(run["lanes"]) for run in data["runs"])
+    areas = page.evaluate("document.querySelectorAll('#timeline .wide .area').length")
+    expect(lanes == areas, f"{path}: {lanes} lanes of data, {areas} drawn")
 
 
 def said(page, figure):
@@ -148,97 +153,89 @@ def said(page, figure):
 
 
 def work_timeline(page):
-    first = "document.querySelector('#timeline g[clip-path] rect')"
-    ticks = "[...document.querySelectorAll('#timeline .stage text')].map(t => t.textContent).join()"
+    part = "document.querySelector('#timeline .wide .stretch').getAttribute('viewBox')"
     button = "#timeline .tools button:nth-child(%d)"
-    whole = page.evaluate(ticks)
+    whole = page.evaluate(part)
     page.click(button % 1)
-    zoomed = page.evaluate(ticks)
-    expect(zoomed != whole, "+ does not zoom")
+    zoomed = page.evaluate(part)
+    expect(float(zoomed.split()[2]) == float(whole.split()[2]) / 2, f"+ does not zoom: {zoomed}")
     page.click(button % 4)
-    expect(page.evaluate(ticks) != zoomed, "later does not pan")
+    expect(page.evaluate(part) != zoomed, "later does not pan")
     page.click(button % 5)
-    expect(page.evaluate(ticks) == whole, "all does not show all")
+    expect(page.evaluate(part) == whole, "all does not show all")
     # by keyboard
-    page.evaluate("document.querySelector('#timeline .stage').focus()")
+    page.evaluate("document.querySelector('#timeline .wide').focus()")
     page.key("ArrowRight")
     one = said(page, "timeline")
     page.key("ArrowRight")
     expect("device 0" in one and said(page, "timeline") != one, f"arrows do not move: {one}")
+    marked = page.evaluate("document.querySelectorAll('#timeline .wide .chosen').length")
+    expect(marked == 1, f"{marked} spans are marked")
     for _ in range(3):  # over the copies and the communication of the first device
         page.key("ArrowDown")
     expect("DP, device" in said(page, "timeline"), f"down: {said(page, 'timeline')}")
     page.key("+")
-    expect(page.evaluate(ticks) != whole, "the key + does not zoom")
-    shifted = page.evaluate(ticks)
+    expect(page.evaluate(part) != whole, "the key + does not zoom")
+    shifted = page.evaluate(part)
     page.key("ArrowRight", modifiers=8)
-    expect(page.evaluate(ticks) != shifted, "Shift and an arrow do not pan")
+    expect(page.evaluate(part) != shifted, "Shift and an arrow do not pan")
     page.key("0")
-    expect(page.evaluate(ticks) == whole, "the key 0 does not show all")
+    expect(page.evaluate(part) == whole, "the key 0 does not show all")
     # by mouse: rest on a box, drag
-    box = page.evaluate(f"(() => {{ const b = {first}.getBoundingClientRect();"
-                        " return [b.x, b.y, b.width, b.height] })()")
-    x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
+    x, y = page.place("#timeline .wide .area")
     page.mouse("mouseMoved", x, y)
     expect("single, device 0" in said(page, "timeline"), f"hover: {said(page, 'timeline')}")
     page.click(button % 1)
-    before = page.evaluate(ticks)
-    x, y = page.place("#timeline .stage")
+    before = page.evaluate(part)
+    x, y = page.place("#timeline .wide")
     page.mouse("mousePressed", x, y, button="left", clickCount=1)
     for k in range(1, 6):
         page.mouse("mouseMoved", x - 30 * k, y, button="left", buttons=1)
     page.mouse("mouseReleased", x - 150, y, button="left", clickCount=1)
-    expect(page.evaluate(ticks) != before, "dragging does not pan")
+    expect(page.evaluate(part) != before, "dragging does not pan")
 
 
-def work_playback(page, results):
-    button = "#playback .tools button:nth-child(%d)"
-    hop = "+document.querySelector('#playback input').value"
-    last = page.evaluate("+document.querySelector('#playback input').max")
-    ranks = results["runs"][-1]["devices"]
-    expect(results["runs"][-1]["bucket_algorithms"] == ["ring"] and last == 2 * (ranks - 1),
-           f"a ring of {ranks} has {last} hops")
+def work_strip(page, figure, frames, first, last):
+    """The frames of a strip, one after another, by buttons, slider and clock."""
+    button = f"#{figure} .tools button:nth-child(%d)"
+    shown = f"document.querySelector('#{figure} .wide').getAttribute('viewBox')"
+    slider = f"+document.querySelector('#{figure} input').value"
+    drawn = page.evaluate(f"document.querySelectorAll('#{figure} .wide .frame').length")
+    expect(drawn == frames, f"{figure}: {drawn} frames, not {frames}")
+    whole = page.evaluate(shown)
     page.click(button % 3)
-    expect(page.evaluate(hop) == 1 and ". Hop 1 of" in said(page, "playback") and
-           "Reduce-scatter" in said(page, "playback"), "step")
+    expect(page.evaluate(shown) != whole, f"{figure}: step shows no frame alone")
+    page.click(button % 3)
+    expect(page.evaluate(slider) == 1 and first in said(page, figure), said(page, figure))
     page.click(button % 2)
-    expect(page.evaluate(hop) == 0, "back")
-    page.evaluate("document.querySelector('#playback input').focus()")
-    for _ in range(int(last)):
+    expect(page.evaluate(slider) == 0, "back")
+    page.evaluate(f"document.querySelector('#{figure} input').focus()")
+    for _ in range(frames):
         page.key("ArrowRight")
-    expect(page.evaluate(hop) == last, "the slider does not follow the keyboard")
-    expect("All-gather" in said(page, "playback"), "the last hop")
-    words = said(page, "playback").split(". ")[-1].split()
-    expect(words[0] == words[2], f"at the end not all cells are full: {said(page, 'playback')}")
+    expect(page.evaluate(slider) == frames - 1 and last in said(page, figure), said(page, figure))
     page.evaluate(f"document.querySelector('{button % 1}').focus()")
     page.key("Enter")
-    expect(page.evaluate(f"document.querySelector('{button % 1}').textContent") == "pause", "play")
+    playing = f"document.querySelector('{button % 1}').textContent"
+    expect(page.evaluate(playing) == "pause" and page.evaluate(slider) == 0, "play")
     until = time.monotonic() + 10
-    while page.evaluate(hop) == 0 and time.monotonic() < until:
+    while page.evaluate(slider) == 0 and time.monotonic() < until:
         time.sleep(0.05)
-    expect(page.evaluate(hop) >= 1, "play does not go on")
+    expect(page.evaluate(slider) >= 1, "play does not go on")
     page.key("Enter")
-    expect(page.evaluate(f"document.querySelector('{button % 1}').textContent") == "play", "pause")
+    expect(page.evaluate(playing) == "play", "pause")
+    page.click(f"#{figure} .tools button:last-child")
+    expect(page.evaluate(shown) == whole, f"{figure}: all does not show all")
 
 
-def work_moves(page, results):
-    """What DP moves: bytes as counted, and at the end of its step device 0 has the sum."""
-    button = "#moves-1 .tools button:nth-child(%d)"
+def work_strips(page, results):
+    ranks = results["runs"][-1]["devices"]
+    expect(results["runs"][-1]["bucket_algorithms"] == ["ring"], "not a ring")
+    work_strip(page, "playback", 2 * ranks - 1, "Hop 1 of", f"Hop {2 * ranks - 2} of")
     dp = results["runs"][1]
     names = ["scatter", "replicate", "gather", "scatter_grad", "reduce"]
     bytes_of = [dp["per_device"][0]["phase_bytes"][name] for name in names]
-    last = page.evaluate("+document.querySelector('#moves-1 input').max")
-    expect(min(bytes_of) > 0 and last == 9, f"DP moves {bytes_of}, {last} frames")
-    expect(said(page, "moves-1").startswith("scatter: the batch,"), said(page, "moves-1"))
-    page.click(button % 3)
-    expect("part 3 from device 0 to 3" in said(page, "moves-1"), said(page, "moves-1"))
-    page.evaluate("document.querySelector('#moves-1 input').focus()")
-    for _ in range(int(last)):
-        page.key("ArrowRight")
-    expect("Hop 1 of 1. Device 0 reads" in said(page, "moves-1"), said(page, "moves-1"))
-    full = page.evaluate("[...document.querySelectorAll('#moves-1 .stage > g')].map("
-                         "g => g.querySelectorAll('g:first-of-type rect').length)")
-    expect(full[0] > 4 and full[1:] == [1] * 3, f"cells at the end: {full}")
+    expect(min(bytes_of) > 0, f"DP moves {bytes_of}")
+    work_strip(page, "moves-1", 10, "part 3 from device 0 to 3", "reduce: the gradients.")
 
 
 def read_links(page, figure, want, devices, steps):
@@ -323,8 +320,7 @@ def main():
             compare_numbers(page, results)
             read_spans(page, words[0])
             work_timeline(page)
-            work_playback(page, results)
-            work_moves(page, results)
+            work_strips(page, results)
             work_matrix(page, results)
             work_theme(page)
             images = page.evaluate("document.querySelectorAll('img, main a').length")
