@@ -38,6 +38,7 @@ struct stream;
 struct event;
 struct recording;
 struct launch_lock;
+struct schedule;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };
 
@@ -58,6 +59,8 @@ struct device_config {
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
     struct launch_lock *launch_lock; /* borrowed (device/launch_lock.h); NULL: none */
+    /* dry: borrowed; all calls are written into it (device/scheduled.h). NULL: into none. */
+    struct schedule *schedule;
     /* Every wait of the device layer that does not end at once asks this again and again, in the
      * thread that waits. A code other than OK ends the wait with that code and its error text. A
      * job passes comm_check here, so that a rank that waits for its device sees that another rank

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/launch_lock.h"
+#include "device/scheduled.h"
 #include "device/table.h"
 
 enum { WRITE_LIMIT = 256, CALL_ARGS_LIMIT = 512 }; /* bytes, as device.h promises */
@@ -49,6 +50,11 @@ static int copy_between(struct stream *stream, struct device *to, void *destinat
                         struct device *from, const void *source, size_t bytes) {
     struct span_ends ends = ends_of(from, to);
     stream_set_ends(stream, &ends);
+    scheduled_copy(stream,
+                   !from ? "copy to device"
+                   : !to ? "copy to host"
+                         : "copy peer",
+                   from, to, bytes);
     int code = stream->device->ops->copy(stream, to, destination, from, source, bytes);
     stream_set_ends(stream, NULL);
     return code;
@@ -76,6 +82,7 @@ const struct span_log *device_memory_log(const struct device *device) {
 
 int stream_sync(struct stream *stream) {
     CHECK(record_refuse_on(stream->device, "sync"));
+    scheduled_sync(stream);
     return stream->device->ops->sync(stream);
 }
 
@@ -93,6 +100,7 @@ int event_record(struct event *event, struct stream *stream) {
         return fail(ERR_FAILED,
                     "event of another device recorded on a stream of %s: create it on that device",
                     stream->device->name);
+    scheduled_record(stream, event);
     return record_keep(stream, event->ops->event_record(event, stream));
 }
 
@@ -103,6 +111,7 @@ int stream_wait(struct stream *stream, struct event *event) {
             ERR_FAILED,
             "a stream of %s cannot wait for an event of another kind of device: sync it first",
             stream->device->name);
+    scheduled_wait(stream, event);
     return stream->device->ops->event_wait(stream, event);
 }
 
@@ -114,6 +123,7 @@ static int is_recorded_by_me(const struct event *event) {
 
 int event_sync(struct event *event) {
     if (is_recorded_by_me(event)) return record_refuse_on(event->device, "event sync");
+    scheduled_host_wait(event);
     return event->ops->event_sync(event);
 }
 
@@ -164,6 +174,7 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
             CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
     }
     CHECK(launch_lock_pass(stream, op_name(op)));
+    scheduled_launch(stream, op, args);
     return device->ops->launch(stream, op, args);
 }
 
@@ -236,6 +247,7 @@ int stream_write(struct stream *stream, void *destination, const void *value, si
         CHECK(check_own(device, "write", "destination", -1, destination, bytes));
     struct span_ends ends = ends_of(NULL, device);
     stream_set_ends(stream, &ends);
+    scheduled_copy(stream, "write", NULL, device, bytes);
     int code = device->ops->write(stream, destination, value, bytes);
     stream_set_ends(stream, NULL);
     return code;
@@ -251,5 +263,8 @@ int stream_call_host(struct stream *stream, const char *span_name, uint64_t span
     if (!device->ops->call_host)
         return fail(ERR_FAILED, "%s on %s: this kind of device runs no host functions", span_name,
                     device->name);
-    return device->ops->call_host(stream, span_name, span_bytes, function, args, args_bytes);
+    scheduled_group_begin(stream, span_name, span_bytes);
+    int code = device->ops->call_host(stream, span_name, span_bytes, function, args, args_bytes);
+    scheduled_group_end(stream);
+    return code;
 }

@@ -149,6 +149,7 @@ struct stream {
 struct event {
     const struct device_ops *ops; /* here too: an event may be destroyed after its device */
     struct device *device;
+    uint64_t scheduled, records; /* with a schedule: its key there, and how often it was recorded */
 };
 
 /* Every wait asks this again and again: OK, or the code, with its text, that ends the wait. */

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "device/scheduled.h"
 #include "scatter_gather/reduce_executor.h"
 
 enum { TILE = 512 }; /* elements: 2 KiB a buffer */
@@ -85,9 +86,11 @@ static int reduce_step(void *args) {
     struct device *root = group->device[call->plan->root];
     if (!device_is_dry(root)) reduce_add_range(call->plan, call->range.first, call->range.count);
     for (int r = 0; r < group->count; r++)
-        if (group->device[r] != root)
-            traffic_add(device_traffic_mutable(root), device_index(group->device[r]),
-                        device_index(root), call->range.count * sizeof(float));
+        if (group->device[r] != root) {
+            int from = device_index(group->device[r]), to = device_index(root);
+            traffic_add(device_traffic_mutable(root), from, to, call->range.count * sizeof(float));
+            scheduled_move(root, from, to, call->range.count * sizeof(float), 0);
+        }
     return OK;
 }
 

@@ -101,8 +101,9 @@ struct run_config {
     int evaluate;       /* test accuracy after each epoch */
     int late;           /* tests: devices of kind host-late */
     int find_max_batch; /* profile, estimate: the largest batch that fits, in place of tables */
-    struct link_speed link; /* estimate: for the times of transfers */
-    int dry;                /* dry devices and no data: see train/estimate.h */
+    struct link_speed link;    /* estimate: for the times of transfers */
+    int dry;                   /* dry devices and no data: see train/estimate.h */
+    struct schedule *schedule; /* dry: borrowed; what the run issues is written into it */
     /* Lock step. */
     int first_step; /* begin at this step, with the data order as if the steps before had run */
     int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */

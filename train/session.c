@@ -137,6 +137,7 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                        .check_operands = CHECK_OPERANDS || c->late,
                                        .spans = c->spans,
                                        .launch_lock = s->launch_lock,
+                                       .schedule = c->schedule,
                                        /* the deadline of comm comes first: it can name the rank */
                                        .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout,
                                        .interrupted = s->comm ? job_failed : NULL,

@@ -155,6 +155,7 @@ static void move(const struct host_ranks *ranks, const struct executor_call *cal
 static void charge_all(const struct host_ranks *ranks, const struct executor_call *call) {
     for (int i = 0; i < call->plan->step_count; i++)
         if (call->plan->steps[i].length > 0) executor_charge(&ranks->all, &call->plan->steps[i]);
+    host_schedule(&ranks->all, call);
 }
 
 int host_execute(const struct host_ranks *ranks, const struct executor_call *call) {

@@ -73,6 +73,9 @@ void move_reduce(float *const *dest, int dests, const float *own, float own_scal
 void move_fold(float *const *dest, int dests, const float *const *source, int n, float scale,
                size_t length);
 
+/* On a dry device with a schedule: writes the call's steps into it (scheduled.c). */
+void host_schedule(const struct executor_ranks *ranks, const struct executor_call *call);
+
 /* memcpy with stores that go to memory past the caches. They are over when it returns: a post, or
  * the end of the call, may follow as after any other move. */
 void move_past_caches(void *to, const void *from, size_t bytes);

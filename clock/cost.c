@@ -1,0 +1,170 @@
+/* The model in the order of a step: kernels, the host, copies, sums. Sources of the numbers:
+ * docs/clock.md. No name of a GPU or machine is asked for here: only numbers of the table count. */
+#include "clock/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- 1. kernels ----
+ *
+ *     t = max(F / (P e), B / (W m)) + c0 / P (convolutions) + t_k
+ *
+ * F flops and P the GPU's rate; B bytes, each operand once, and W its bandwidth. e may exceed 1:
+ * Winograd's convolutions multiply less than F says. c0: a convolution that is too small to fill
+ * the GPU takes as long as this many flops more. */
+static const double REACHED_CONV = 1.26, REACHED_PRODUCT = 0.95, REACHED_TENSOR = 0.30;
+static const double NORM_OVER_POINTWISE = 0.83 / 0.76;
+static const double SMALL_CONV_FLOPS = 1.23e9;
+static const double KERNEL_US = 4;
+
+struct what_if what_if_none(void) {
+    return (struct what_if){1, 1, 1, 1, 0};
+}
+
+static double greater(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* Flops in a nanosecond. Products in TF32 are not PyTorch's default, convolutions are. */
+static double rate_of(const struct clock_config *c, enum work_class of) {
+    const struct gpu_spec *g = c->gpu;
+    double plain = g->fp32 * (of == WORK_CONV ? REACHED_CONV : REACHED_PRODUCT);
+    double tensor = of == WORK_PRODUCT ? 0 : g->tensor * REACHED_TENSOR;
+    return greater(plain, tensor) * 1e3 * c->what_if.compute;
+}
+
+static double memory_of(const struct clock_config *c, enum work_class of) {
+    double reached = c->gpu->reached * (of == WORK_NORM ? NORM_OVER_POINTWISE : 1);
+    return c->gpu->gbs * reached * c->what_if.memory;
+}
+
+struct parts {
+    double flops_ns, memory_ns, small_ns, launch_ns;
+};
+
+static struct parts parts_of(const struct clock_config *c, const struct work *w) {
+    struct parts p = {0, 0, 0, KERNEL_US * 1e3};
+    int conv = w->of == WORK_CONV || w->of == WORK_CONV_1X1;
+    if (conv || w->of == WORK_PRODUCT) p.flops_ns = w->flops / rate_of(c, w->of);
+    double bytes = w->bytes + (c->host == CLOCK_PYTORCH ? w->eager_bytes : 0);
+    p.memory_ns = bytes / memory_of(c, w->of);
+    if (conv) p.small_ns = SMALL_CONV_FLOPS / (c->gpu->fp32 * 1e3 * c->what_if.compute);
+    return p;
+}
+
+int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) {
+    if (k->work.of == WORK_FREE) return 0;
+    if (c->no_optimizer && k->facts.phase == PHASE_OPTIMIZER) return 0;
+    if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
+    struct parts p = parts_of(c, &k->work);
+    /* what an eager program does in one kernel is not paid for again in each of Duet's */
+    double launch = c->host == CLOCK_PYTORCH && !k->work.eager ? 0 : p.launch_ns;
+    double ns = greater(p.flops_ns, p.memory_ns) + p.small_ns;
+    return (int64_t)ceil(ns * c->machine->scale * (c->given ? c->given : 1) + launch);
+}
+
+const char *cost_bound(const struct clock_config *c, const struct scheduled *k) {
+    struct parts p = parts_of(c, &k->work);
+    if (p.launch_ns + p.small_ns > greater(p.flops_ns, p.memory_ns)) return "launches";
+    return p.flops_ns > p.memory_ns ? "flops" : "memory";
+}
+
+/* ---- 2. the host ----
+ *
+ * Duet: a call of cudaLaunchKernel for each kernel, copy and step of several devices. An eager
+ * program: an operation of the interpreter, one price in forward and another in backward, which
+ * runs in C++ threads; replicate makes a tensor for each parameter and device; DDP's hook copies
+ * each gradient. */
+static const double LAUNCH_US = 3;
+static const double START_US = 5; /* from the call to the GPU's first instruction */
+
+/* The part of all parameters that an entry moves, in tensors. */
+static double tensors_of(const struct clock_config *c, const struct scheduled *e) {
+    return c->parameter_bytes ? c->tensors * (double)e->bytes / (double)c->parameter_bytes : 0;
+}
+
+static double eager_us(const struct clock_config *c, const struct scheduled *e) {
+    const struct machine *m = c->machine;
+    double copies = c->devices > 1 ? (double)c->devices / (c->devices - 1) : 1;
+    switch (e->kind) {
+    case SCHEDULED_KERNEL:
+        return e->work.eager * (e->facts.phase == PHASE_BACKWARD ? m->backward_us : m->forward_us);
+    case SCHEDULED_COPY:
+        if (e->facts.phase == PHASE_REPLICATE) /* device 0 has a replica, too */
+            return m->replicate_us * tensors_of(c, e) * copies;
+        return e->facts.phase == PHASE_NONE ? 0 : m->forward_us;
+    case SCHEDULED_GROUP:
+        return e->collective && e->facts.phase == PHASE_ALLREDUCE ? m->hook_us * tensors_of(c, e)
+                                                                  : 0;
+    default: return 0;
+    }
+}
+
+int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *e) {
+    int calls =
+        e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY || e->kind == SCHEDULED_GROUP;
+    if (!calls || e->work.of == WORK_FREE) return 0;
+    if (c->no_optimizer && e->facts.phase == PHASE_OPTIMIZER) return 0;
+    double us = c->host == CLOCK_PYTORCH ? eager_us(c, e) : LAUNCH_US;
+    return (int64_t)ceil(us * 1e3 * c->what_if.launch);
+}
+
+int64_t cost_start_ns(const struct clock_config *c, const struct scheduled *e) {
+    int starts = e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY;
+    return starts && e->work.of != WORK_FREE ? (int64_t)(START_US * 1e3 * c->what_if.launch) : 0;
+}
+
+int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
+    return c->host == CLOCK_PYTORCH && !c->what_if.no_gil && e->facts.phase == PHASE_FORWARD;
+}
+
+/* ---- 3. copies ----
+ *
+ * PyTorch broadcasts parameters and reduces gradients by NCCL, whose ring takes each byte over
+ * each link once. Duet's device 0 sends, or reads, n - 1 times as much over its own. */
+double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e) {
+    int ring = e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE;
+    double bytes = (double)e->bytes;
+    return c->host == CLOCK_PYTORCH && ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
+}
+
+/* ---- 4. sums ----
+ *
+ * NCCL, n GPUs of one node:      t = base + 2 (n - 1) hop + 2 (n - 1) / n S / b
+ *       m nodes of g GPUs:       the ring over all of them, or a tree over the nodes:
+ *                                t = base + 2 (n - 1) hop + 2 (n - 1) / n S / min(b, network)
+ *                                t = base + 2 (g - 1) hop + 2 log2(m) net + 2 S / min(b, network)
+ * DDP copies gradients into its buckets and back. */
+static const double BASE_US = 8.4; /* NCCL's tuning.cc, protocol Simple */
+
+static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
+    const struct machine *m = c->machine;
+    double gbs = net_ring_gbs(&m->net, ranks, hop_us);
+    return (m->sum_gbs ? m->sum_gbs : gbs) * c->what_if.link;
+}
+
+static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes) {
+    return 4.0 * (double)bytes / memory_of(c, WORK_POINTWISE);
+}
+
+int64_t cost_sum_ns(const struct clock_config *c, int n, uint64_t bytes, int is_sum) {
+    double hop, gbs = ring_gbs(c, n, &hop), turns = is_sum ? 2.0 * (n - 1) / n : 1;
+    double us = BASE_US + c->machine->sum_us + (is_sum ? 2 : 1) * (n - 1) * hop;
+    double ns = us * 1e3 + turns * (double)bytes / gbs;
+    return (int64_t)ceil(ns + (is_sum ? bucket_copies_ns(c, bytes) : 0));
+}
+
+int64_t cost_sum_nodes_ns(const struct clock_config *c, double nodes, uint64_t bytes) {
+    const struct machine *m = c->machine;
+    if (nodes <= 1) return cost_sum_ns(c, c->devices, bytes, 1);
+    double hop = 0, inside = c->devices > 1 ? ring_gbs(c, c->devices, &hop) : INFINITY;
+    double cards = m->cards < c->devices ? m->cards : c->devices;
+    double outside = cards * m->network.gbs * c->what_if.link;
+    double gbs = inside < outside ? inside : outside, n = nodes * c->devices;
+    double ring = 2 * (n - 1) / n * (double)bytes / gbs + 2 * (nodes - 1) * m->network.us * 1e3 +
+                  2 * (n - nodes) * hop * 1e3;
+    double tree = 2 * (double)bytes / gbs + 2 * ceil(log2(nodes)) * m->network.us * 1e3 +
+                  2 * (c->devices - 1) * hop * 1e3;
+    double base = (BASE_US + m->sum_us) * 1e3;
+    return (int64_t)ceil(base + (ring < tree ? ring : tree) + bucket_copies_ns(c, bytes));
+}

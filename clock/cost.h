@@ -1,0 +1,60 @@
+/* What everything costs: the whole model, in the order of a step. clock/run.c knows only times and
+ * who waits for whom. docs/clock.md has each parameter with its default and source. */
+#ifndef CLOCK_COST_H
+#define CLOCK_COST_H
+
+#include "clock/hardware.h"
+#include "clock/schedule.h"
+
+enum clock_host {
+    CLOCK_DUET,   /* a launch is a call of a C program, and no lock is shared */
+    CLOCK_PYTORCH /* an eager Python program: operations, its lock, NCCL */
+};
+
+/* --what-if: factors on parts of the model; 1 changes nothing. */
+struct what_if {
+    double link;    /* rates of links and sums */
+    double launch;  /* costs of the host for each launch; 0: launches are free */
+    double compute; /* rate of products and convolutions */
+    double memory;  /* bandwidth of the GPU's memory */
+    int no_gil;     /* the threads of DataParallel share no lock */
+};
+
+struct clock_config {
+    const struct gpu_spec *gpu;
+    const struct machine *machine;
+    enum clock_host host;
+    int devices;
+    int tensors;              /* parameter tensors of the model */
+    uint64_t parameter_bytes; /* of all of them */
+    int pageable;             /* batches lie in host memory that is not pinned */
+    int no_optimizer;         /* the measured step ends with backward */
+    double given; /* a factor on all kernels, that one GPU takes a given time; 0: none */
+    struct what_if what_if;
+};
+
+/* No change. */
+struct what_if what_if_none(void);
+
+/* How long a kernel runs on a GPU that does nothing else. */
+int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *kernel);
+/* What bounds it: "flops", "memory" or "launches". */
+const char *cost_bound(const struct clock_config *c, const struct scheduled *kernel);
+
+/* How long the host is busy before an entry reaches its stream, and how long until it may begin
+ * there. */
+int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *entry);
+int64_t cost_start_ns(const struct clock_config *c, const struct scheduled *entry);
+/* 1: the thread holds the interpreter's lock meanwhile. */
+int cost_holds_lock(const struct clock_config *c, const struct scheduled *entry);
+
+/* Bytes of a copy or of a part of a group that cross each link. */
+double cost_moved_bytes(const struct clock_config *c, const struct scheduled *entry);
+
+/* A call that all ranks make together, as NCCL would: from when the last one comes. */
+int64_t cost_sum_ns(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum);
+
+/* The same for `nodes` nodes alike, each with c->devices GPUs. */
+int64_t cost_sum_nodes_ns(const struct clock_config *c, double nodes, uint64_t bytes);
+
+#endif

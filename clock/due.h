@@ -1,0 +1,32 @@
+/* What is due in a simulation, the earliest first; of one time, in the order in which it was put
+ * in. */
+#ifndef CLOCK_DUE_H
+#define CLOCK_DUE_H
+
+#include <stddef.h>
+
+#include "clock/transfers.h"
+
+enum due_kind { DUE_THREAD, DUE_STREAM, DUE_END, DUE_BEGIN, DUE_TRANSFERS };
+
+struct due {
+    int64_t ns;
+    uint64_t order; /* set by due_push */
+    enum due_kind kind;
+    int of;                   /* the thread or the stream */
+    uint32_t change;          /* END, TRANSFERS: no longer true if it has changed since */
+    struct transfer transfer; /* BEGIN */
+};
+
+/* A binary heap; zeroed it is empty. list is owned: free it. */
+struct due_heap {
+    struct due *list; /* [count] */
+    size_t count, room;
+    uint64_t order;
+    int failed; /* 1: no host memory for one that was put in */
+};
+
+void due_push(struct due_heap *heap, struct due due);
+struct due due_pop(struct due_heap *heap); /* of a heap that is not empty */
+
+#endif

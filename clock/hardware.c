@@ -1,0 +1,317 @@
+/* Reads the table of hardware and files like it: see hardware.h. */
+#include "clock/hardware.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/parse.h"
+
+enum { MOST_GPUS = 64, MOST_LINKS = 64, MOST_MACHINES = 48, LINE_BYTES = 400, MOST_WORDS = 48 };
+
+struct hardware {
+    struct gpu_spec gpu[MOST_GPUS];
+    struct link_spec link[MOST_LINKS];
+    struct machine machine[MOST_MACHINES];
+    int gpus, links, machines;
+    char node[NET_NODES][HARDWARE_NAME]; /* of the machine that is read: names of switches */
+    int nodes;
+};
+
+/* A line that is read. */
+struct line {
+    const char *file; /* NULL: the table */
+    int number, words;
+    char text[LINE_BYTES], *word[MOST_WORDS];
+};
+
+static int refuse(const struct line *l, const char *word, const char *why) {
+    return fail(ERR_USAGE, "--machine: %.200s:%d: '%.60s': %s", l->file ? l->file : "the table",
+                l->number, word, why);
+}
+
+static void cut(struct line *l) {
+    l->words = 0;
+    l->text[strcspn(l->text, "#\r\n")] = 0;
+    for (char *save, *w = strtok_r(l->text, " \t", &save); w && l->words < MOST_WORDS;
+         w = strtok_r(NULL, " \t", &save))
+        l->word[l->words++] = w;
+}
+
+/* ---- entries with keys ---- */
+
+struct key {
+    const char *name;
+    double *number; /* a number, or: */
+    int *whole;
+    char *text; /* a name */
+    double lowest, highest;
+};
+
+static int read_number(const struct line *l, const struct key *k, const char *text) {
+    char what[320];
+    snprintf(what, sizeof what, "--machine: %.200s:%d: %s", l->file ? l->file : "the table",
+             l->number, k->name);
+    double value = 0;
+    CHECK(parse_number(what, text, k->lowest, k->highest, &value));
+    if (k->whole) *k->whole = (int)value;
+    if (k->number) *k->number = value;
+    return OK;
+}
+
+static int read_keys(const struct line *l, const struct key *keys, int count, char *name) {
+    if (l->words < 2 || strlen(l->word[1]) >= HARDWARE_NAME)
+        return refuse(l, l->words < 2 ? l->word[0] : l->word[1], "give a name, of 1 to 23 letters");
+    snprintf(name, HARDWARE_NAME, "%s", l->word[1]);
+    for (int w = 2; w < l->words; w += 2) {
+        const struct key *k = NULL;
+        for (int i = 0; i < count; i++)
+            if (!strcmp(keys[i].name, l->word[w])) k = &keys[i];
+        if (!k) return refuse(l, l->word[w], "there is no such key: docs/clock.md has them");
+        if (w + 1 == l->words) return refuse(l, l->word[w], "its value is missing");
+        if (!k->text)
+            CHECK(read_number(l, k, l->word[w + 1]));
+        else if (strlen(l->word[w + 1]) >= HARDWARE_NAME)
+            return refuse(l, l->word[w + 1], "a name has at most 23 letters");
+        else
+            snprintf(k->text, HARDWARE_NAME, "%s", l->word[w + 1]);
+    }
+    return OK;
+}
+
+static const double LEAST = 1e-6, MOST = 1e6;
+
+/* The place of an entry: that of the entry with its name, which it replaces, or a new one. */
+static int place(const struct line *l, void *list, size_t each, int *count, int most,
+                 const void *entry, void **out) {
+    int i = 0;
+    while (i < *count && strcmp((char *)list + (size_t)i * each, entry))
+        i++;
+    if (i == most) return refuse(l, l->word[0], "there are too many of them");
+    if (i == *count) (*count)++;
+    *out = (char *)list + (size_t)i * each;
+    memcpy(*out, entry, each);
+    return OK;
+}
+
+static int read_gpu(struct hardware *h, const struct line *l) {
+    struct gpu_spec g = {.reached = 0.76};
+    const struct key keys[] = {{"fp32", &g.fp32, NULL, NULL, LEAST, MOST},
+                               {"tensor", &g.tensor, NULL, NULL, 0, MOST},
+                               {"gbs", &g.gbs, NULL, NULL, LEAST, MOST},
+                               {"gib", &g.gib, NULL, NULL, LEAST, MOST},
+                               {"reached", &g.reached, NULL, NULL, 0.01, 1}};
+    void *unused;
+    CHECK(read_keys(l, keys, 5, g.name));
+    if (!g.fp32 || !g.gbs || !g.gib) return refuse(l, g.name, "a GPU needs fp32, gbs and gib");
+    return place(l, h->gpu, sizeof g, &h->gpus, MOST_GPUS, &g, &unused);
+}
+
+static int read_link(struct hardware *h, const struct line *l) {
+    struct link_spec s = {.us = 0};
+    const struct key keys[] = {{"gbs", &s.gbs, NULL, NULL, LEAST, MOST},
+                               {"us", &s.us, NULL, NULL, 0, MOST}};
+    void *unused;
+    CHECK(read_keys(l, keys, 2, s.name));
+    if (!s.gbs) return refuse(l, s.name, "a link needs gbs");
+    return place(l, h->link, sizeof s, &h->links, MOST_LINKS, &s, &unused);
+}
+
+static int read_machine(struct hardware *h, const struct line *l, struct machine **out) {
+    static struct machine const defaults = {.cards = 1,
+                                            .exposed = 0.1,
+                                            .pageable_gbs = 6,
+                                            .forward_us = 20,
+                                            .backward_us = 20,
+                                            .replicate_us = 20,
+                                            .hook_us = 10,
+                                            .scale = 1};
+    struct machine *m = calloc(1, sizeof *m);
+    char network[HARDWARE_NAME] = "";
+    if (!m) return fail(ERR_MEMORY, "machine: no host memory");
+    *m = defaults;
+    const struct key keys[] = {{"gpus", NULL, &m->gpus, NULL, 1, MAX_DEVICES},
+                               {"gpu", NULL, NULL, m->gpu, 0, 0},
+                               {"network", NULL, NULL, network, 0, 0},
+                               {"cards", &m->cards, NULL, NULL, 1, 64},
+                               {"sum", &m->sum_gbs, NULL, NULL, LEAST, MOST},
+                               {"sum-us", &m->sum_us, NULL, NULL, 0, MOST},
+                               {"exposed", &m->exposed, NULL, NULL, 0, 1},
+                               {"pageable", &m->pageable_gbs, NULL, NULL, LEAST, MOST},
+                               {"forward", &m->forward_us, NULL, NULL, 0, MOST},
+                               {"backward", &m->backward_us, NULL, NULL, 0, MOST},
+                               {"replicate", &m->replicate_us, NULL, NULL, 0, MOST},
+                               {"hook", &m->hook_us, NULL, NULL, 0, MOST},
+                               {"scale", &m->scale, NULL, NULL, 0.01, 100},
+                               {"error", &m->error, NULL, NULL, 0, 100}};
+    const struct link_spec *link = NULL;
+    const struct gpu_spec *gpu = NULL;
+    int code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
+    if (!code && !m->gpus) code = refuse(l, m->name, "a machine needs gpus N");
+    if (!code && *network) {
+        code = hardware_find_link(h, "--machine: network", network, &link);
+        if (!code) m->network = *link;
+    }
+    if (!code && *m->gpu) code = hardware_find_gpu(h, "--machine: gpu", m->gpu, &gpu);
+    if (!code) code = place(l, h->machine, sizeof *m, &h->machines, MOST_MACHINES, m, (void **)out);
+    free(m);
+    h->nodes = 0;
+    return code;
+}
+
+/* ---- joins ---- */
+
+/* "gpu0", "gpu0-3", "host", or a name, which makes a switch. */
+static int read_nodes(struct hardware *h, const struct machine *m, const struct line *l,
+                      const char *word, int *first, int *last) {
+    char rest;
+    int n = sscanf(word, "gpu%d-%d%c", first, last, &rest);
+    if (n == 1 || n == 2) {
+        if (n == 1) *last = *first;
+        if (*first >= 0 && *first <= *last && *last < m->gpus) return OK;
+        return refuse(l, word, "the machine has no such GPU");
+    }
+    if (!strcmp(word, "host")) return *first = *last = NET_HOST, OK;
+    for (int i = 0; i < h->nodes; i++)
+        if (!strcmp(h->node[i], word)) return *first = *last = NET_HOST + 1 + i, OK;
+    if (NET_HOST + 1 + h->nodes == NET_NODES || strlen(word) >= HARDWARE_NAME)
+        return refuse(l, word, "a machine has at most 31 switches, with names of 23 letters");
+    snprintf(h->node[h->nodes], HARDWARE_NAME, "%s", word);
+    *first = *last = NET_HOST + 1 + h->nodes++;
+    return OK;
+}
+
+static int read_join(struct hardware *h, const struct line *l, struct machine *m) {
+    int a[2], b[2];
+    char what[300];
+    const struct link_spec *link = NULL;
+    if (!m) return refuse(l, l->word[0], "it belongs to no machine: put a machine above it");
+    if (l->words != 4)
+        return refuse(l, l->word[0], "give two ends and a link: join gpu0 gpu1 LINK");
+    CHECK(read_nodes(h, m, l, l->word[1], &a[0], &a[1]));
+    CHECK(read_nodes(h, m, l, l->word[2], &b[0], &b[1]));
+    snprintf(what, sizeof what, "--machine: %.200s:%d", l->file ? l->file : "the table", l->number);
+    CHECK(hardware_find_link(h, what, l->word[3], &link));
+    for (int i = a[0]; i <= a[1]; i++)
+        for (int j = b[0]; j <= b[1]; j++) {
+            if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
+            if (m->net.links == NET_LINKS) return refuse(l, l->word[0], "there are too many links");
+            struct net_link *to = &m->net.link[m->net.links++];
+            *to = (struct net_link){.a = i, .b = j, .gbs = link->gbs, .us = link->us};
+            snprintf(to->name, sizeof to->name, "%s", link->name);
+        }
+    return OK;
+}
+
+/* ---- lines ---- */
+
+static int read_line(struct hardware *h, struct line *l, struct machine **machine) {
+    cut(l);
+    if (!l->words) return OK;
+    if (!strcmp(l->word[0], "gpu")) return read_gpu(h, l);
+    if (!strcmp(l->word[0], "link")) return read_link(h, l);
+    if (!strcmp(l->word[0], "machine")) return read_machine(h, l, machine);
+    if (!strcmp(l->word[0], "join")) return read_join(h, l, *machine);
+    return refuse(l, l->word[0], "a line begins with gpu, link, machine or join");
+}
+
+/* Every GPU reaches every other, and the host. */
+static int check_machine(const struct machine *m) {
+    struct net_way way;
+    for (int g = 0; g < m->gpus; g++)
+        for (int to = -1; to < m->gpus; to++)
+            if (to != g && !net_way(&m->net, g, to, &way))
+                return fail(ERR_USAGE,
+                            "--machine: %s: gpu%d has no way to %s%.0d: join them, or both to a "
+                            "switch",
+                            m->name, g,
+                            to < 0 ? "host"
+                            : to   ? "gpu"
+                                   : "gpu0",
+                            to < 0 ? 0 : to);
+    return OK;
+}
+
+static int read_table(struct hardware *h) {
+    struct line l = {.file = NULL};
+    struct machine *machine = NULL;
+    for (const char *text; (text = hardware_line(l.number)); l.number++) {
+        snprintf(l.text, sizeof l.text, "%s", text);
+        CHECK(read_line(h, &l, &machine));
+    }
+    return OK;
+}
+
+static int read_file(struct hardware *h, const char *path) {
+    struct line l = {.file = path};
+    struct machine *machine = NULL;
+    int code = OK;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return fail(ERR_USAGE,
+                    "--machine: %.300s: cannot be read: give a name that duet "
+                    "devices --gpus lists, or a file",
+                    path);
+    while (!code && fgets(l.text, sizeof l.text, file)) {
+        l.number++;
+        if (!strchr(l.text, '\n') && strlen(l.text) + 1 == sizeof l.text)
+            code = refuse(&l, "line", "it is too long");
+        else
+            code = read_line(h, &l, &machine);
+    }
+    fclose(file);
+    return code;
+}
+
+int hardware_open(struct hardware **out, const char *file) {
+    struct hardware *h = *out = calloc(1, sizeof *h);
+    if (!h) return fail(ERR_MEMORY, "table of hardware: no host memory");
+    int code = read_table(h);
+    if (!code && file) code = read_file(h, file);
+    for (int i = 0; !code && i < h->machines; i++)
+        code = check_machine(&h->machine[i]);
+    if (!code) return OK;
+    hardware_free(h);
+    *out = NULL;
+    return code;
+}
+
+void hardware_free(struct hardware *h) {
+    free(h);
+}
+
+const struct gpu_spec *hardware_gpu(const struct hardware *h, int i) {
+    return i < h->gpus ? &h->gpu[i] : NULL;
+}
+const struct link_spec *hardware_link(const struct hardware *h, int i) {
+    return i < h->links ? &h->link[i] : NULL;
+}
+const struct machine *hardware_machine(const struct hardware *h, int i) {
+    return i < h->machines ? &h->machine[i] : NULL;
+}
+
+/* All entries begin with their name. */
+static int find(const char *what, const char *name, const void *list, size_t each, int count,
+                const void **out) {
+    const char *words[MOST_GPUS];
+    for (int i = 0; i < count; i++) {
+        words[i] = (const char *)list + (size_t)i * each;
+        if (!strcmp(words[i], name)) return *out = words[i], OK;
+    }
+    return unknown_value(what, name, words, count);
+}
+
+int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
+                      const struct gpu_spec **out) {
+    return find(what, name, h->gpu, sizeof *h->gpu, h->gpus, (const void **)out);
+}
+int hardware_find_link(const struct hardware *h, const char *what, const char *name,
+                       const struct link_spec **out) {
+    return find(what, name, h->link, sizeof *h->link, h->links, (const void **)out);
+}
+int hardware_find_machine(const struct hardware *h, const char *what, const char *name,
+                          const struct machine **out) {
+    return find(what, name, h->machine, sizeof *h->machine, h->machines, (const void **)out);
+}

@@ -1,0 +1,76 @@
+/* Hardware by name: GPUs, links, machines. The table is clock/hardware_table.c, one text whose
+ * lines a user's file (--machine FILE) may hold as well:
+ *
+ *     gpu NAME fp32 T tensor T gbs X gib X       TFLOP/s, GB/s, GiB
+ *     link NAME gbs X us X                       each direction; before the first byte
+ *     machine NAME gpus N KEY X ...              the keys stand below
+ *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
+ *     # a comment, to the end of the line
+ *
+ * Keys of a machine that may be left out (struct machine says what they mean): gpu NAME, nodes,
+ * network LINK, cards, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
+ * error. */
+#ifndef CLOCK_HARDWARE_H
+#define CLOCK_HARDWARE_H
+
+#include "clock/net.h"
+
+enum { HARDWARE_NAME = 24 };
+
+struct gpu_spec {
+    char name[HARDWARE_NAME];
+    double fp32;    /* TFLOP/s of plain float32 */
+    double tensor;  /* TFLOP/s of TF32, dense; 0: it has none */
+    double gbs;     /* GB/s of its memory */
+    double gib;     /* GiB of memory */
+    double reached; /* the part of gbs that kernels bound by memory reach */
+};
+
+struct link_spec {
+    char name[HARDWARE_NAME];
+    double gbs, us;
+};
+
+struct machine {
+    char name[HARDWARE_NAME];
+    char gpu[HARDWARE_NAME];  /* the GPU that its numbers were fitted with; "": any */
+    int gpus;                 /* of a node */
+    struct net net;           /* of a node */
+    struct link_spec network; /* between nodes, each card; "": there is one node */
+    double cards;             /* network cards of a node */
+
+    /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
+    double sum_gbs, sum_us;         /* bus bandwidth and start of an allreduce; 0: from the links */
+    double exposed;                 /* the part of a sum's time by which it delays backward */
+    double pageable_gbs;            /* from host memory that is not pinned */
+    double forward_us, backward_us; /* of an eager operation on the host */
+    double replicate_us;            /* of each parameter tensor and device */
+    double hook_us;                 /* of DDP for each parameter tensor */
+    double scale;                   /* of the time of every kernel */
+    double error;                   /* per cent, expected; 0: there is no calibration */
+};
+
+struct hardware;
+
+/* The table, and with `file` (NULL: none) what a user's file adds or replaces. ERR_USAGE names the
+ * line. */
+int hardware_open(struct hardware **out, const char *file);
+void hardware_free(struct hardware *hardware);
+
+/* By index; NULL beyond the last. */
+const struct gpu_spec *hardware_gpu(const struct hardware *hardware, int i);
+const struct link_spec *hardware_link(const struct hardware *hardware, int i);
+const struct machine *hardware_machine(const struct hardware *hardware, int i);
+
+/* By name; `what` begins the error. ERR_USAGE names the nearest. */
+int hardware_find_gpu(const struct hardware *h, const char *what, const char *name,
+                      const struct gpu_spec **out);
+int hardware_find_link(const struct hardware *h, const char *what, const char *name,
+                       const struct link_spec **out);
+int hardware_find_machine(const struct hardware *h, const char *what, const char *name,
+                          const struct machine **out);
+
+/* The built-in text, line by line; NULL beyond the last. */
+const char *hardware_line(int i);
+
+#endif

@@ -1,0 +1,96 @@
+/* The table of hardware. clock/hardware.h says what a line means; the source stands behind it or
+ * above its block. Rates are per direction. [sheet]: the vendor's data sheet; [ml-eng]:
+ * github.com/stas00/ml-engineering at 744d01e; [rj]: github.com/ryujaehun/pytorch-gpu-benchmark at
+ * 3f47a9e; [nccl]: NCCL 2.30 at 5067397c, src/graph/topo.h and tuning.cc; [fit]: fitted to the rows
+ * with role f in clock/validation.c, and to no other. */
+#include "clock/hardware.h"
+
+#include <stddef.h>
+
+// clang-format off
+static const char *const table[] = {
+    /* fp32 and tensor (TF32, dense) in TFLOP/s */
+    "gpu gtx1080ti fp32 11.34 tensor 0 gbs 484 gib 11     # [rj]",
+    "gpu titan-xp fp32 12.15 tensor 0 gbs 547.6 gib 12    # [rj]",
+    "gpu p100 fp32 10.6 tensor 0 gbs 732 gib 16           # SXM2 [sheet]",
+    "gpu titan-v fp32 14.9 tensor 0 gbs 653 gib 12        # [rj]",
+    "gpu v100 fp32 15.7 tensor 0 gbs 900 gib 16           # SXM2 [sheet]",
+    "gpu t4 fp32 8.1 tensor 0 gbs 320 gib 16              # [sheet]",
+    "gpu rtx2080ti fp32 13.45 tensor 0 gbs 616 gib 11     # [rj]",
+    "gpu titan-rtx fp32 16.31 tensor 0 gbs 672 gib 24     # [rj]",
+    "gpu rtx3090 fp32 35.58 tensor 35.6 gbs 936 gib 24 reached 0.70     # [sheet]",
+    "gpu rtx4090 fp32 82.58 tensor 82.6 gbs 1008 gib 24 reached 0.85    # [sheet]",
+    "gpu a10 fp32 31.2 tensor 62 gbs 600 gib 24 reached 0.70            # [sheet]",
+    "gpu a6000 fp32 38.7 tensor 77 gbs 768 gib 48 reached 0.85          # [sheet]",
+    "gpu a100-40 fp32 19.5 tensor 156 gbs 1555 gib 40 reached 0.70      # SXM [ml-eng]",
+    "gpu a100-80 fp32 19.5 tensor 156 gbs 2039 gib 80 reached 0.70      # SXM [ml-eng]",
+    "gpu h100 fp32 67 tensor 494.5 gbs 3350 gib 80 reached 0.70         # SXM [ml-eng]",
+    "gpu h200 fp32 67 tensor 494.5 gbs 4800 gib 141 reached 0.60        # [ml-eng]",
+    "gpu b200 fp32 80 tensor 1125 gbs 8000 gib 180 reached 0.50         # [ml-eng]",
+
+    /* What a transfer reaches. GB/s: [nccl] topo.h: PCIe 3 x16 12, so PCIe 4 24 and PCIe 5 48; of
+     * each NVLink P100 18 (Dell, measured), V100 20, A100 20, H100 20.6, and these GPUs have 4, 6,
+     * 12 and 18 of them; a bridge of the TITAN RTX has 2. us: [nccl] tuning.cc: one hop of a ring,
+     * protocol Simple: PCI 5.7, NVLink 3.4, network 14. */
+    "link pcie3 gbs 12 us 5.7",
+    "link pcie4 gbs 24 us 5.7",
+    "link pcie5 gbs 48 us 5.7",
+    "link nvlink1x1 gbs 18 us 3.4",
+    "link nvlink2x1 gbs 20 us 3.4",
+    "link nvlink2x2 gbs 40 us 3.4",
+    "link bridge gbs 40 us 3.4",
+    "link bridge4 gbs 48 us 3.4",
+    "link nvlink2 gbs 120 us 3.4",
+    "link nvlink3 gbs 240 us 3.4",
+    "link nvlink4 gbs 370.8 us 3.4",
+    "link nvlink5 gbs 720 us 3.4            # 18 links of twice the rate [sheet], 80 % as above",
+    "link socket gbs 18 us 0                # between two CPUs: [nccl] topo.h has 10 to 22",
+    "link memory gbs 80 us 0                # from a root complex to the host's memory",
+    "link eth10 gbs 1.1 us 14               # .88 of the line, as of EDR in table I [fit]",
+    "link eth25 gbs 2.75 us 14",
+    "link eth100 gbs 11 us 14",
+    "link ib-edr gbs 11 us 14",
+    "link ib-hdr gbs 22 us 14",
+    "link ib-ndr gbs 44 us 14",
+
+    /* Machines as one buys them: any GPU may be put in. */
+    "machine pc-pcie3 gpus 8",
+    "  join gpu0-7 root pcie3", "  join root host memory",
+    "machine pc-pcie4 gpus 8",
+    "  join gpu0-7 root pcie4", "  join root host memory",
+    "machine pc-pcie3-2roots gpus 8",
+    "  join gpu0-3 root0 pcie3", "  join gpu4-7 root1 pcie3", "  join root0 root1 socket",
+    "  join root0 host memory", "  join root1 host memory",
+    "machine pc-pcie4-2roots gpus 8",
+    "  join gpu0-3 root0 pcie4", "  join gpu4-7 root1 pcie4", "  join root0 root1 socket",
+    "  join root0 host memory", "  join root1 host memory",
+    "machine nvlink-pair gpus 2",
+    "  join gpu0 gpu1 bridge", "  join gpu0-1 root pcie3", "  join root host memory",
+    /* 4 GPUs, each joined with each by NVLink, as in a p3.8xlarge or a DGX Station */
+    "machine nvlink-4 gpus 4",
+    "  join gpu0 gpu1 nvlink2x2", "  join gpu0 gpu2 nvlink2x2", "  join gpu0 gpu3 nvlink2x2",
+    "  join gpu1 gpu2 nvlink2x2", "  join gpu1 gpu3 nvlink2x2", "  join gpu2 gpu3 nvlink2x2",
+    "  join gpu0-3 root pcie3", "  join root host memory",
+    /* The hybrid cube mesh, as `nvidia-smi topo -m` shows it on a DGX-1V; allreduce: nccl-tests. */
+    "machine dgx1 gpus 8 network ib-edr cards 4 sum 120",
+    "  join gpu0 gpu1 nvlink2x1", "  join gpu0 gpu2 nvlink2x1", "  join gpu0 gpu3 nvlink2x2",
+    "  join gpu0 gpu4 nvlink2x2", "  join gpu1 gpu2 nvlink2x2", "  join gpu1 gpu3 nvlink2x1",
+    "  join gpu1 gpu5 nvlink2x2", "  join gpu2 gpu3 nvlink2x2", "  join gpu2 gpu6 nvlink2x1",
+    "  join gpu3 gpu7 nvlink2x1", "  join gpu4 gpu5 nvlink2x1", "  join gpu4 gpu6 nvlink2x1",
+    "  join gpu4 gpu7 nvlink2x2", "  join gpu5 gpu6 nvlink2x2", "  join gpu5 gpu7 nvlink2x1",
+    "  join gpu6 gpu7 nvlink2x2",
+    "  join gpu0-3 root0 pcie3", "  join gpu4-7 root1 pcie3", "  join root0 root1 socket",
+    "  join root0 host memory", "  join root1 host memory",
+    "machine dgx-a100 gpus 8 network ib-hdr cards 8",
+    "  join gpu0-7 nvswitch nvlink3", "  join gpu0-7 root pcie4", "  join root host memory",
+    "machine dgx-h100 gpus 8 network ib-ndr cards 8",
+    "  join gpu0-7 nvswitch nvlink4", "  join gpu0-7 root pcie5", "  join root host memory",
+    "machine dgx-b200 gpus 8 network ib-ndr cards 8",
+    "  join gpu0-7 nvswitch nvlink5", "  join gpu0-7 root pcie5", "  join root host memory",
+    NULL,
+};
+// clang-format on
+
+const char *hardware_line(int i) {
+    return table[i];
+}

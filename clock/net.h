@@ -1,0 +1,42 @@
+/* Links: a machine as a graph of GPUs, switches and the host, and transfers that share it.
+ *
+ * A link carries its rate in each direction, and the two directions do not disturb each other. A
+ * transfer takes the shortest way. Transfers that cross one link share it max-min fairly: the rates
+ * of all transfers grow together until some link is full; the transfers across that link keep what
+ * they have, and the others go on growing. (The idea is SimGrid's; the filling is textbook.) */
+#ifndef CLOCK_NET_H
+#define CLOCK_NET_H
+
+#include "base/limits.h"
+
+enum { NET_NODES = MAX_DEVICES + 32, NET_LINKS = 256, NET_HOPS = 8, NET_FLOWS = 4096 };
+
+struct net_link {
+    int a, b;       /* nodes: GPU g is g; from MAX_DEVICES on switches; the host is NET_HOST */
+    double gbs, us; /* in each direction, and before the first byte */
+    char name[24];  /* of its kind: "pcie3" */
+};
+enum { NET_HOST = MAX_DEVICES };
+
+struct net {
+    int links;
+    struct net_link link[NET_LINKS];
+};
+
+/* A way: links in one direction each, 2 * link + (1: from b to a). */
+struct net_way {
+    int hops, hop[NET_HOPS];
+    double us; /* of all its links */
+};
+
+/* The way with the fewest links, of equals the one with the fastest slowest link; SCHEDULED_HOST
+ * stands for the host. Returns 0 where there is none. */
+int net_way(const struct net *net, int from, int to, struct net_way *way);
+
+/* The rate of each of `count` transfers in bytes per nanosecond. */
+void net_share(const struct net *net, const struct net_way *const *way, int count, double *rate);
+
+/* The rate at which `count` GPUs can pass data around a ring, all at the same time: GB/s. */
+double net_ring_gbs(const struct net *net, int count, double *us);
+
+#endif

@@ -1,0 +1,38 @@
+/* See result.h. */
+#include "clock/result.h"
+
+#include <string.h>
+
+static int32_t last_step(const struct span_log *spans) {
+    int32_t step = -1;
+    for (size_t i = 0; i < spans->count; i++)
+        if (spans->spans[i].step > step) step = spans->spans[i].step;
+    return step;
+}
+
+static void add(struct clock_result *r, const struct span *x) {
+    int d = x->device;
+    int64_t ns = x->end_ns - x->start_ns;
+    if (d >= r->devices) r->devices = d + 1;
+    if (x->lane == LANE_COMM && !x->waiting) r->comm_ns[d] += ns;
+    if (x->lane != LANE_COMPUTE) return;
+    if (x->waiting) {
+        if (x->phase == PHASE_ALLREDUCE) r->comm_wait_ns[d] += ns;
+        return;
+    }
+    r->busy_ns[d] += ns;
+    r->phase_ns[d][x->phase] += ns;
+}
+
+void clock_result(const struct span_log *spans, struct clock_result *r) {
+    int64_t end = 0, end_before = 0;
+    int32_t step = last_step(spans);
+    memset(r, 0, sizeof *r);
+    for (size_t i = 0; i < spans->count; i++) {
+        const struct span *x = &spans->spans[i];
+        if (x->step == step) add(r, x);
+        int64_t *latest = x->step == step ? &end : &end_before;
+        if (x->step >= step - 1 && x->end_ns > *latest) *latest = x->end_ns;
+    }
+    r->step_ns = end - end_before;
+}

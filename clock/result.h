@@ -1,0 +1,21 @@
+/* What a modelled run says: times of a step, and how busy each device is. */
+#ifndef CLOCK_RESULT_H
+#define CLOCK_RESULT_H
+
+#include "base/limits.h"
+#include "trace/span.h"
+
+/* The last step of a run, when the first ones are over. */
+struct clock_result {
+    int64_t step_ns; /* from the end of the step before to its end */
+    int devices;
+    int64_t busy_ns[MAX_DEVICES];               /* compute stream, without waits */
+    int64_t phase_ns[MAX_DEVICES][PHASE_COUNT]; /* of it, by phase */
+    int64_t comm_ns[MAX_DEVICES];               /* communication stream */
+    int64_t comm_wait_ns[MAX_DEVICES];          /* compute stream, waiting for sums */
+};
+
+/* spans: of clock_run. */
+void clock_result(const struct span_log *spans, struct clock_result *result);
+
+#endif

@@ -1,0 +1,400 @@
+/* The event loop: see run.h.
+ *
+ * A heap holds what is due: a thread goes on, a stream looks at its next entry, a kernel or sum
+ * ends, transfers end. Events of one time come in the order in which they were made. Whatever waits
+ * for an event, a flag or another thread is looked at again whenever one of these changes. */
+#include "clock/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "clock/due.h"
+#include "clock/flag_table.h"
+
+struct thread {
+    const struct program *program;
+    int at, paid, sleeping; /* sleeping: an event of the heap wakes it */
+};
+
+struct queued {
+    const struct scheduled *entry;
+    int64_t from_ns; /* it cannot begin before */
+};
+
+struct lane_state {
+    struct queued *queue; /* [count] owned */
+    int first, count, room;
+    int asked; /* entries below this one have asked for a look when they may begin */
+    int running;
+    int64_t start_ns, waiting_ns; /* of the entry that runs; since when one waits, or -1 */
+    double left, rate;            /* KERNEL: nanoseconds left at since_ns, and how fast they go */
+    int64_t since_ns;
+    uint32_t change;
+    int part, moving; /* GROUP: the next part; transfers on their way */
+};
+
+struct rendezvous {
+    uint64_t key;
+    int arrived, stream[MAX_DEVICES];
+};
+
+enum { STREAMS = MAX_DEVICES * LANE_COUNT };
+
+struct sim {
+    const struct clock_config *c;
+    struct span_log *spans;
+    int64_t now;
+    int changed, failed; /* something that others wait for; no host memory */
+    struct due_heap heap;
+    struct thread thread[MOST_PROGRAMS];
+    int threads, threads_of[MAX_DEVICES]; /* of each rank */
+    int64_t lock_free_ns[MAX_DEVICES];    /* of each rank's interpreter */
+    struct lane_state stream[STREAMS];
+    int streams;
+    uint64_t *issued, *reached, events; /* [events] number of the last record of each event */
+    struct flag_table flags;
+    struct rendezvous meeting[64];
+    struct transfers transfers;
+    uint32_t transfers_change;
+};
+
+static void push_at(struct sim *s, int64_t ns, enum due_kind kind, int of, uint32_t change) {
+    due_push(&s->heap, (struct due){.ns = ns, .kind = kind, .of = of, .change = change});
+}
+
+/* ---- spans ---- */
+
+static void add_span(struct sim *s, const struct scheduled *e, int64_t start, int waiting) {
+    struct span span = e->facts;
+    span.start_ns = start;
+    span.end_ns = s->now;
+    span.waiting = (uint8_t)waiting;
+    if (waiting) {
+        span.bytes = 0;
+        snprintf(span.name, sizeof span.name, "wait");
+    }
+    span_add(s->spans, &span);
+}
+
+/* ---- streams ---- */
+
+static const struct scheduled *head_of(const struct lane_state *l) {
+    return l->first < l->count ? l->queue[l->first].entry : NULL;
+}
+
+/* Sums take some of the compute stream's time away while they move data. */
+static double kernel_rate(const struct sim *s, int stream) {
+    int lane = stream % LANE_COUNT;
+    const struct lane_state *comm = &s->stream[stream - lane + LANE_COMM];
+    const struct scheduled *e = head_of(comm);
+    if (lane != LANE_COMPUTE || !comm->running || !e || e->kind != SCHEDULED_GROUP) return 1;
+    return comm->moving ? 1 - s->c->machine->exposed : 1;
+}
+
+static void retime(struct sim *s, int stream) {
+    struct lane_state *l = &s->stream[stream];
+    const struct scheduled *e = head_of(l);
+    if (!l->running || !e || e->kind != SCHEDULED_KERNEL) return;
+    l->left -= l->rate * (double)(s->now - l->since_ns);
+    l->since_ns = s->now;
+    l->rate = kernel_rate(s, stream);
+    l->change++;
+    if (l->rate > 0)
+        push_at(s, s->now + (int64_t)ceil((l->left > 0 ? l->left : 0) / l->rate), DUE_END, stream,
+                l->change);
+}
+
+/* The communication stream has begun, or ended, to move data. */
+static void retime_beside(struct sim *s, int stream) {
+    if (stream % LANE_COUNT == LANE_COMM) retime(s, stream - LANE_COMM + LANE_COMPUTE);
+}
+
+static void finish(struct sim *s, int stream) {
+    struct lane_state *l = &s->stream[stream];
+    add_span(s, head_of(l), l->start_ns, 0);
+    l->first++;
+    l->running = l->moving = 0;
+    l->change++;
+    s->changed = 1;
+    retime_beside(s, stream);
+}
+
+static void begin_transfer(struct sim *s, int stream, const struct scheduled *e, int from, int to) {
+    struct lane_state *l = &s->stream[stream];
+    const struct machine *m = s->c->machine;
+    struct transfer one = {.owner = stream, .bytes = cost_moved_bytes(s->c, e)};
+    int of_host = from == SCHEDULED_HOST || to == SCHEDULED_HOST;
+    if (from == to) /* within a device: read and written */
+        one.own_rate = s->c->gpu->gbs * s->c->gpu->reached / 2;
+    else
+        net_way(&m->net, from, to, &one.way);
+    if (of_host && s->c->pageable) one.own_rate = m->pageable_gbs;
+    if (!l->moving++) retime_beside(s, stream);
+    due_push(&s->heap, (struct due){.ns = s->now + (int64_t)ceil(one.way.us * 1e3),
+                                    .kind = DUE_BEGIN,
+                                    .of = stream,
+                                    .transfer = one});
+}
+
+/* All ranks have come: they leave together. */
+static void meet(struct sim *s, int stream, const struct scheduled *e) {
+    struct rendezvous *r = NULL;
+    for (int i = 0; i < 64 && !r; i++)
+        if (s->meeting[i].arrived && s->meeting[i].key == e->key) r = &s->meeting[i];
+    for (int i = 0; i < 64 && !r; i++)
+        if (!s->meeting[i].arrived) r = &s->meeting[i];
+    if (!r) {
+        s->failed = 1;
+        return;
+    }
+    r->key = e->key;
+    r->stream[r->arrived++] = stream;
+    if (r->arrived < e->ranks) return;
+    int sum = e->facts.phase == PHASE_ALLREDUCE;
+    int64_t ns = cost_sum_ns(s->c, e->ranks, e->bytes, sum);
+    for (int i = 0; i < r->arrived; i++) {
+        struct lane_state *l = &s->stream[r->stream[i]];
+        l->moving = 1;
+        retime_beside(s, r->stream[i]);
+        push_at(s, s->now + ns, DUE_END, r->stream[i], l->change);
+    }
+    r->arrived = 0;
+}
+
+/* Goes on with the parts of a group as far as they may begin. */
+static void go_on(struct sim *s, int stream) {
+    struct lane_state *l = &s->stream[stream];
+    const struct scheduled *e = head_of(l);
+    if (s->c->host == CLOCK_PYTORCH && e->collective) return;
+    for (; l->part < e->parts; l->part++) {
+        const struct scheduled *p = &e[1 + l->part];
+        if (p->then && l->moving) return;
+        if (p->kind == SCHEDULED_AWAIT && *flag_value(&s->flags, p->key) < p->value) return;
+        if (p->kind == SCHEDULED_MOVE) begin_transfer(s, stream, p, p->from, p->to);
+        if (p->kind == SCHEDULED_POST && *flag_value(&s->flags, p->key) < p->value) {
+            *flag_value(&s->flags, p->key) = p->value;
+            s->changed = 1;
+        }
+    }
+    if (!l->moving) finish(s, stream);
+}
+
+static void begin(struct sim *s, int stream, const struct scheduled *e) {
+    struct lane_state *l = &s->stream[stream];
+    l->running = 1;
+    l->start_ns = l->since_ns = s->now;
+    l->part = l->moving = 0;
+    if (e->kind == SCHEDULED_KERNEL) {
+        l->left = (double)cost_kernel_ns(s->c, e);
+        l->rate = 1;
+        retime(s, stream);
+    } else if (e->kind == SCHEDULED_COPY) {
+        begin_transfer(s, stream, e, e->from, e->to);
+    } else if (s->c->host == CLOCK_PYTORCH && e->collective) {
+        meet(s, stream, e);
+    } else {
+        go_on(s, stream);
+    }
+}
+
+/* Runs what may run now; a wait or a record takes no time. */
+static void look(struct sim *s, int stream) {
+    struct lane_state *l = &s->stream[stream];
+    if (l->running && head_of(l)->kind == SCHEDULED_GROUP) go_on(s, stream);
+    while (!l->running && l->first < l->count) {
+        const struct queued *q = &l->queue[l->first];
+        const struct scheduled *e = q->entry;
+        if (q->from_ns > s->now) {
+            if (l->asked <= l->first) push_at(s, q->from_ns, DUE_STREAM, stream, 0);
+            l->asked = l->first + 1;
+            return;
+        }
+        if (e->kind == SCHEDULED_WAIT && s->reached[e->key] < e->value) {
+            if (l->waiting_ns < 0) l->waiting_ns = s->now;
+            return;
+        }
+        if (e->kind == SCHEDULED_WAIT && l->waiting_ns >= 0 && l->waiting_ns < s->now)
+            add_span(s, e, l->waiting_ns, 1);
+        l->waiting_ns = -1;
+        if (e->kind == SCHEDULED_RECORD) {
+            s->reached[e->key] = e->value;
+            s->changed = 1;
+        }
+        if (e->kind == SCHEDULED_WAIT || e->kind == SCHEDULED_RECORD)
+            l->first++;
+        else
+            begin(s, stream, e);
+    }
+}
+
+static void enqueue(struct sim *s, const struct scheduled *e) {
+    int stream = scheduled_stream(e);
+    struct lane_state *l = &s->stream[stream];
+    if (l->count == l->room) {
+        int more = l->room ? 2 * l->room : 256;
+        struct queued *larger = realloc(l->queue, (size_t)more * sizeof *larger);
+        if (!larger) {
+            s->failed = 1;
+            return;
+        }
+        l->queue = larger;
+        l->room = more;
+    }
+    l->queue[l->count++] = (struct queued){e, s->now + cost_start_ns(s->c, e)};
+    look(s, stream);
+}
+
+/* ---- threads ---- */
+
+/* 1: the thread has to wait for others before it can go on with the entry. */
+static int is_held(const struct sim *s, const struct scheduled *e) {
+    const struct lane_state *l = &s->stream[scheduled_stream(e)];
+    switch (e->kind) {
+    case SCHEDULED_WAIT: return s->issued[e->key] < e->value;
+    case SCHEDULED_HOST_WAIT: return s->reached[e->key] < e->value;
+    case SCHEDULED_HOST_SYNC: return l->first < l->count;
+    default: return 0;
+    }
+}
+
+/* The host's part of an entry. 1: it takes time, and the thread goes on behind it. */
+static int pays(struct sim *s, int t, const struct scheduled *e) {
+    struct thread *thread = &s->thread[t];
+    int rank = thread->program->rank;
+    int64_t ns = thread->paid ? 0 : cost_issue_ns(s->c, e), from = s->now;
+    if (ns == 0) return 0;
+    if (s->threads_of[rank] > 1 && cost_holds_lock(s->c, e)) {
+        if (s->lock_free_ns[rank] > from) from = s->lock_free_ns[rank];
+        s->lock_free_ns[rank] = from + ns;
+    }
+    thread->paid = thread->sleeping = 1;
+    push_at(s, from + ns, DUE_THREAD, t, 0);
+    return 1;
+}
+
+static void run_thread(struct sim *s, int t) {
+    struct thread *thread = &s->thread[t];
+    const struct program *p = thread->program;
+    while (!thread->sleeping && thread->at < p->count) {
+        const struct scheduled *e = &p->list[thread->at];
+        if (is_held(s, e) || pays(s, t, e)) return;
+        thread->paid = 0;
+        thread->at += 1 + e->parts;
+        if (e->kind == SCHEDULED_HOST_WAIT || e->kind == SCHEDULED_HOST_SYNC) continue;
+        if (e->kind == SCHEDULED_RECORD) {
+            s->issued[e->key] = e->value;
+            s->changed = 1;
+        }
+        enqueue(s, e);
+    }
+}
+
+/* ---- the loop ---- */
+
+static void handle(struct sim *s, const struct due *d) {
+    int owner;
+    s->now = d->ns;
+    switch (d->kind) {
+    case DUE_THREAD:
+        s->thread[d->of].sleeping = 0;
+        run_thread(s, d->of);
+        break;
+    case DUE_STREAM: look(s, d->of); break;
+    case DUE_END:
+        if (d->change == s->stream[d->of].change) finish(s, d->of);
+        break;
+    case DUE_BEGIN:
+        if (!transfers_begin(&s->transfers, s->now, &d->transfer)) s->failed = 1;
+        break;
+    case DUE_TRANSFERS:
+        if (d->change != s->transfers_change) return;
+        while ((owner = transfers_end_one(&s->transfers, s->now)) >= 0) {
+            struct lane_state *l = &s->stream[owner];
+            if (!--l->moving) retime_beside(s, owner);
+            if (head_of(l)->kind == SCHEDULED_COPY)
+                finish(s, owner);
+            else
+                go_on(s, owner);
+        }
+        break;
+    }
+    if (d->kind == DUE_BEGIN || d->kind == DUE_TRANSFERS) {
+        int64_t next = transfers_next_ns(&s->transfers);
+        s->transfers_change++;
+        if (next != INT64_MAX) push_at(s, next, DUE_TRANSFERS, 0, s->transfers_change);
+    }
+}
+
+static void wake(struct sim *s) {
+    while (s->changed && !s->failed && !s->heap.failed) {
+        s->changed = 0;
+        for (int i = 0; i < s->streams; i++)
+            look(s, i);
+        for (int t = 0; t < s->threads; t++)
+            run_thread(s, t);
+    }
+}
+
+static int stopped(const struct sim *s) {
+    const char *who = NULL;
+    for (int t = 0; t < s->threads; t++)
+        if (s->thread[t].at < s->thread[t].program->count)
+            who = s->thread[t].program->list[s->thread[t].at].facts.name;
+    for (int i = 0; i < s->streams; i++)
+        if (head_of(&s->stream[i])) who = head_of(&s->stream[i])->facts.name;
+    return who ? fail(ERR_FAILED, "modelled clock: %s: it waits for what never comes", who) : OK;
+}
+
+static int prepare(struct sim *s, const struct program *programs, int count) {
+    uint64_t keys = 1, posts = 1;
+    s->threads = count;
+    for (int t = 0; t < count; t++) {
+        s->thread[t].program = &programs[t];
+        s->threads_of[programs[t].rank]++;
+        for (int i = 0; i < programs[t].count; i++) {
+            const struct scheduled *e = &programs[t].list[i];
+            int flagged = e->kind == SCHEDULED_AWAIT || e->kind == SCHEDULED_POST;
+            posts += (uint64_t)flagged;
+            if (!flagged && e->kind != SCHEDULED_GROUP && e->key >= keys) keys = e->key + 1;
+            if (e->facts.device >= s->streams / LANE_COUNT)
+                s->streams = (e->facts.device + 1) * LANE_COUNT;
+        }
+    }
+    for (int i = 0; i < s->streams; i++)
+        s->stream[i].waiting_ns = -1;
+    s->issued = calloc(keys, sizeof *s->issued);
+    s->reached = calloc(keys, sizeof *s->reached);
+    return s->issued && s->reached && flag_table_init(&s->flags, posts)
+               ? OK
+               : fail(ERR_MEMORY, "clock: no host memory");
+}
+
+int clock_run(const struct clock_config *config, const struct program *programs, int count,
+              struct span_log *spans) {
+    struct sim *s = calloc(1, sizeof *s);
+    if (!s) return fail(ERR_MEMORY, "clock: no host memory");
+    s->c = config;
+    s->spans = spans;
+    s->transfers = (struct transfers){.net = &config->machine->net, .faster = config->what_if.link};
+    int code = prepare(s, programs, count);
+    s->changed = 1;
+    if (!code) wake(s);
+    while (!code && !s->failed && s->heap.count) {
+        struct due d = due_pop(&s->heap);
+        handle(s, &d);
+        wake(s);
+    }
+    if (!code)
+        code = s->failed || s->heap.failed ? fail(ERR_MEMORY, "clock: no host memory") : stopped(s);
+    for (int i = 0; i < s->streams; i++)
+        free(s->stream[i].queue);
+    transfers_free(&s->transfers);
+    free(s->issued);
+    free(s->reached);
+    free(s->flags.entry);
+    free(s->heap.list);
+    free(s);
+    return code;
+}

@@ -1,0 +1,130 @@
+/* Programs of threads, written down: see schedule.h. One lock guards all of it; a dry run issues
+ * a few thousand entries. */
+#include "clock/schedule.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+enum { MOST_OBJECTS = 16 }; /* of collectives, on each rank */
+
+struct schedule {
+    pthread_mutex_t lock;
+    struct program program[MOST_PROGRAMS];
+    int count, failed;
+    uint64_t events;
+    const void *object[MAX_DEVICES][MOST_OBJECTS];
+};
+
+int schedule_new(struct schedule **out) {
+    struct schedule *s = *out = calloc(1, sizeof *s);
+    if (!s) return fail(ERR_MEMORY, "schedule: no host memory");
+    pthread_mutex_init(&s->lock, NULL);
+    return OK;
+}
+
+void schedule_free(struct schedule *s) {
+    if (!s) return;
+    for (int i = 0; i < s->count; i++)
+        free(s->program[i].list);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* The calling thread's program in that rank; NULL: there are too many. The lock is held. */
+static struct program *own(struct schedule *s, int rank) {
+    uintptr_t thread = (uintptr_t)pthread_self();
+    for (int i = 0; i < s->count; i++)
+        if (s->program[i].thread == thread && s->program[i].rank == rank) return &s->program[i];
+    if (s->count == MOST_PROGRAMS) return s->failed = 1, NULL;
+    struct program *p = &s->program[s->count++];
+    *p = (struct program){.thread = thread, .rank = rank, .open = -1};
+    return p;
+}
+
+static struct scheduled *append(struct schedule *s, struct program *p, const struct scheduled *e) {
+    if (p->count == p->capacity) {
+        int more = p->capacity ? 2 * p->capacity : 256;
+        struct scheduled *larger = realloc(p->list, (size_t)more * sizeof *larger);
+        if (!larger) return s->failed = 1, NULL;
+        p->list = larger;
+        p->capacity = more;
+    }
+    p->list[p->count] = *e;
+    if (p->open >= 0) p->list[p->open].parts++;
+    return &p->list[p->count++];
+}
+
+void schedule_add(struct schedule *s, const struct scheduled *entry) {
+    pthread_mutex_lock(&s->lock);
+    struct program *p = own(s, entry->facts.rank);
+    if (p) append(s, p, entry);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void schedule_group_begin(struct schedule *s, const struct scheduled *group) {
+    pthread_mutex_lock(&s->lock);
+    struct program *p = own(s, group->facts.rank);
+    struct scheduled *head = p ? append(s, p, group) : NULL;
+    if (head) p->open = (int)(head - p->list);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void schedule_group_end(struct schedule *s, int rank) {
+    pthread_mutex_lock(&s->lock);
+    struct program *p = own(s, rank);
+    if (p) p->open = -1;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static uint64_t number_of(struct schedule *s, int rank, const void *object) {
+    for (int i = 0; i < MOST_OBJECTS; i++) {
+        if (!s->object[rank][i]) s->object[rank][i] = object;
+        if (s->object[rank][i] == object) return (uint64_t)i;
+    }
+    s->failed = 1;
+    return 0;
+}
+
+uint64_t schedule_object(struct schedule *s, int rank, const void *object) {
+    pthread_mutex_lock(&s->lock);
+    uint64_t number = number_of(s, rank, object);
+    pthread_mutex_unlock(&s->lock);
+    return number;
+}
+
+void schedule_collective(struct schedule *s, int rank, const void *object, uint64_t call, int ranks,
+                         uint64_t bytes) {
+    pthread_mutex_lock(&s->lock);
+    struct program *p = own(s, rank);
+    if (p && p->open >= 0) {
+        struct scheduled *head = &p->list[p->open];
+        head->collective = 1;
+        head->key = number_of(s, rank, object) << 48 | call;
+        head->ranks = (int16_t)ranks;
+        head->bytes = bytes;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+uint64_t schedule_new_event(struct schedule *s) {
+    pthread_mutex_lock(&s->lock);
+    uint64_t event = ++s->events;
+    pthread_mutex_unlock(&s->lock);
+    return event;
+}
+
+static int by_first_stream(const void *a, const void *b) {
+    const struct program *p = a, *q = b;
+    if (p->rank != q->rank) return p->rank - q->rank;
+    return scheduled_stream(p->list) - scheduled_stream(q->list);
+}
+
+int schedule_programs(struct schedule *s, const struct program **out, int *count) {
+    if (s->failed) return fail(ERR_MEMORY, "schedule: no host memory for what the run issued");
+    qsort(s->program, (size_t)s->count, sizeof *s->program, by_first_stream);
+    *out = s->program;
+    *count = s->count;
+    return OK;
+}

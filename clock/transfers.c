@@ -1,0 +1,69 @@
+/* See transfers.h. */
+#include "clock/transfers.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void advance(struct transfers *t, int64_t now) {
+    for (int i = 0; i < t->count; i++)
+        t->list[i].bytes -= t->list[i].rate * (double)(now - t->since);
+    t->since = now;
+}
+
+/* New rates for all. One that is done keeps its time. */
+static void share(struct transfers *t, int64_t now) {
+    const struct net_way *way[NET_FLOWS];
+    double rate[NET_FLOWS];
+    int shared = 0;
+    for (int i = 0; i < t->count; i++)
+        if (!t->list[i].own_rate) way[shared++] = &t->list[i].way;
+    net_share(t->net, way, shared, rate);
+    for (int i = 0, s = 0; i < t->count; i++) {
+        struct transfer *x = &t->list[i];
+        x->rate = x->own_rate ? x->own_rate : rate[s++] * t->faster;
+        if (x->done_ns > now || x->done_ns == 0)
+            x->done_ns = now + (int64_t)ceil((x->bytes > 0 ? x->bytes : 0) / x->rate);
+    }
+}
+
+int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one) {
+    if (t->count == NET_FLOWS) return 0;
+    if (t->count == t->room) {
+        int more = t->room ? 2 * t->room : 16;
+        struct transfer *larger = realloc(t->list, (size_t)more * sizeof *larger);
+        if (!larger) return 0;
+        t->list = larger;
+        t->room = more;
+    }
+    advance(t, now);
+    t->list[t->count] = *one;
+    t->list[t->count].rate = 0;
+    t->list[t->count++].done_ns = 0;
+    share(t, now);
+    return 1;
+}
+
+int transfers_end_one(struct transfers *t, int64_t now) {
+    for (int i = 0; i < t->count; i++) {
+        if (t->list[i].done_ns > now) continue;
+        int owner = t->list[i].owner;
+        advance(t, now);
+        for (int k = i + 1; k < t->count; k++) /* the order decides ties, so it stays */
+            t->list[k - 1] = t->list[k];
+        t->count--;
+        share(t, now);
+        return owner;
+    }
+    return -1;
+}
+
+int64_t transfers_next_ns(const struct transfers *t) {
+    int64_t next = INT64_MAX;
+    for (int i = 0; i < t->count; i++)
+        if (t->list[i].done_ns < next) next = t->list[i].done_ns;
+    return next;
+}
+
+void transfers_free(struct transfers *t) {
+    free(t->list);
+}

@@ -1,0 +1,34 @@
+/* The transfers that are on their way at one time, and when the next of them is done. Whenever one
+ * begins or ends, all get the rates that net_share gives them. */
+#ifndef CLOCK_TRANSFERS_H
+#define CLOCK_TRANSFERS_H
+
+#include <stdint.h>
+
+#include "clock/net.h"
+
+struct transfer {
+    struct net_way way;
+    double bytes, rate; /* left at `since`; bytes per nanosecond from then on */
+    double own_rate;    /* > 0: it shares no link, and has this rate */
+    int64_t done_ns;
+    int owner; /* the stream that waits for it */
+};
+
+struct transfers {
+    const struct net *net;
+    double faster; /* a factor on the rates of links */
+    int64_t since;
+    int count, room;
+    struct transfer *list; /* [count] owned, in no order */
+};
+
+/* Begins a transfer at `now`, which is no earlier than any time before. 0: no host memory. */
+int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
+/* Takes one that is done by `now` out of the list; its owner, or -1: there is none. */
+int transfers_end_one(struct transfers *t, int64_t now);
+/* When the next one is done; INT64_MAX: there is none. */
+int64_t transfers_next_ns(const struct transfers *t);
+void transfers_free(struct transfers *t);
+
+#endif

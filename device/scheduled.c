@@ -1,0 +1,192 @@
+/* The calls of device.h, as entries of a schedule: see scheduled.h. */
+#include "device/scheduled.h"
+
+#include <stdio.h>
+
+#include "device/table.h"
+
+/* ---- kernels ---- */
+
+static double bytes_of(const struct tensor *t, int count) {
+    double bytes = 0;
+    for (int i = 0; i < count; i++)
+        if (t[i].data) bytes += (double)tensor_count(&t[i]) * (double)dtype_bytes(t[i].dtype);
+    return bytes;
+}
+
+/* The class of an op, how many operations an eager program makes of it, and how often it goes
+ * through what it writes: once, or twice where it reads it, too. A gradient of a parameter is one
+ * more operation, which adds it to what was there. */
+static void classify(enum op op, const struct op_args *args, struct work *w, int *passes) {
+    int grads = 1 + (args->out[1].data != NULL);
+    w->of = WORK_POINTWISE;
+    w->eager = 1;
+    switch (op) {
+    case OP_TO_N16:
+    case OP_TO_PLAIN:
+    case OP_PAD:
+    case OP_HASH:
+        w->of = WORK_FREE;
+        w->eager = 0;
+        break;
+    case OP_CONV2D_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
+    case OP_CONV2D_FORWARD:
+    case OP_CONV2D_BACKWARD_DATA: w->of = WORK_CONV; break;
+    case OP_LINEAR_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
+    case OP_LINEAR_FORWARD:
+    case OP_LINEAR_BACKWARD_DATA:
+    case OP_MATMUL: w->of = WORK_PRODUCT; break;
+    case OP_BATCH_NORM_MOMENTS:
+    case OP_BATCH_NORM_MERGE:
+    case OP_BATCH_NORM_OF_RUNNING:
+    case OP_BATCH_NORM_TRACK:
+    case OP_BATCH_NORM_FACTORS:
+    case OP_BATCH_NORM_SUMS:
+    case OP_BATCH_NORM_TOTAL:
+    case OP_BATCH_NORM_BACKWARD_FACTORS: w->eager = 0; /* fall through */
+    case OP_BATCH_NORM_FORWARD:
+    case OP_BATCH_NORM_BACKWARD_DATA: w->of = WORK_NORM; break;
+    case OP_BATCH_NORM_BACKWARD_WEIGHT:
+    case OP_LAYER_NORM_BACKWARD_WEIGHT:
+        w->of = WORK_NORM;
+        w->eager = grads;
+        break;
+    case OP_LOSS_SUM:
+    case OP_FILL: w->eager = 0; break;
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_SGD:
+    case OP_ADADELTA:
+    case OP_ADAM: *passes = 2; break;
+    default: break;
+    }
+}
+
+/* The kernel is square in the last two dimensions of w, or of dw. */
+static int is_1x1(enum op op, const struct op_args *args) {
+    const struct tensor *w = op == OP_CONV2D_BACKWARD_WEIGHT ? &args->out[0] : &args->in[1];
+    return w->dims[3] == 1;
+}
+
+/* What Duet does in one kernel and an eager program in several: a relu, a residual. */
+static void unfuse(enum op op, const struct op_args *args, struct work *w) {
+    int norm = op == OP_BATCH_NORM_FORWARD;
+    int pool = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
+    int back = op == OP_AVG_POOL_BACKWARD || op == OP_MAX_POOL_BACKWARD;
+    double x = bytes_of(args->in, 1);
+    if (norm && args->in[2].data) {
+        w->eager++;
+        w->eager_bytes += 2 * x; /* r has been counted */
+    }
+    if ((norm && args->p.norm.relu) || ((pool || back) && args->p.pool.relu)) {
+        w->eager++;
+        w->eager_bytes += back ? 3 * bytes_of(args->out, 1) : 2 * x;
+    }
+}
+
+struct work op_work(enum op op, const struct op_args *args) {
+    struct work w = {.flops = op_flops(op, args)};
+    int passes = 1;
+    classify(op, args, &w, &passes);
+    if (w.of == WORK_CONV && is_1x1(op, args)) w.of = WORK_CONV_1X1;
+    w.bytes = bytes_of(args->in, 3) + passes * bytes_of(args->out, 2);
+    unfuse(op, args, &w);
+    return w;
+}
+
+/* ---- entries ---- */
+
+static struct schedule *of(const struct device *device) {
+    return device->config.schedule;
+}
+
+static struct scheduled entry_of(const struct stream *s, enum scheduled_kind kind,
+                                 const char *name) {
+    const struct device *d = s->device;
+    struct scheduled e = {.kind = (uint8_t)kind,
+                          .facts = {.step = s->step,
+                                    .rank = (int16_t)d->config.rank,
+                                    .device = (int16_t)d->config.index,
+                                    .lane = (uint8_t)s->lane,
+                                    .phase = (uint8_t)s->phase}};
+    span_set_ends(&e.facts, &s->ends);
+    snprintf(e.facts.name, sizeof e.facts.name, "%s", name);
+    return e;
+}
+
+void scheduled_launch(struct stream *s, enum op op, const struct op_args *args) {
+    if (!of(s->device)) return;
+    struct scheduled e = entry_of(s, SCHEDULED_KERNEL, op_name(op));
+    e.work = op_work(op, args);
+    e.facts.flops = e.work.flops;
+    schedule_add(of(s->device), &e);
+}
+
+static int end_of(const struct device *device) {
+    return device ? device->config.index : SCHEDULED_HOST;
+}
+
+void scheduled_copy(struct stream *s, const char *name, const struct device *from,
+                    const struct device *to, uint64_t bytes) {
+    if (!of(s->device) || !bytes) return;
+    struct scheduled e = entry_of(s, SCHEDULED_COPY, name);
+    e.from = (int16_t)end_of(from);
+    e.to = (int16_t)end_of(to);
+    e.bytes = bytes;
+    e.facts.bytes = e.from != e.to ? bytes : 0;
+    schedule_add(of(s->device), &e);
+}
+
+void scheduled_record(struct stream *s, struct event *event) {
+    if (!of(s->device)) return;
+    struct scheduled e = entry_of(s, SCHEDULED_RECORD, "record");
+    if (!event->scheduled) event->scheduled = schedule_new_event(of(s->device));
+    e.key = event->scheduled;
+    e.value = ++event->records;
+    schedule_add(of(s->device), &e);
+}
+
+static void add_wait(struct stream *s, const struct event *event, enum scheduled_kind kind) {
+    if (!of(s->device) || !event->records) return;
+    struct scheduled e = entry_of(s, kind, "wait");
+    e.key = event->scheduled;
+    e.value = event->records;
+    schedule_add(of(s->device), &e);
+}
+
+void scheduled_wait(struct stream *s, const struct event *event) {
+    add_wait(s, event, SCHEDULED_WAIT);
+}
+
+void scheduled_host_wait(const struct event *event) {
+    add_wait(event->device->compute, event, SCHEDULED_HOST_WAIT);
+}
+
+void scheduled_sync(struct stream *s) {
+    if (!of(s->device)) return;
+    struct scheduled e = entry_of(s, SCHEDULED_HOST_SYNC, "sync");
+    schedule_add(of(s->device), &e);
+}
+
+void scheduled_group_begin(struct stream *s, const char *name, uint64_t bytes) {
+    if (!of(s->device)) return;
+    struct scheduled e = entry_of(s, SCHEDULED_GROUP, name);
+    e.facts.bytes = e.bytes = bytes;
+    schedule_group_begin(of(s->device), &e);
+}
+
+void scheduled_group_end(struct stream *s) {
+    if (of(s->device)) schedule_group_end(of(s->device), s->device->config.rank);
+}
+
+void scheduled_move(const struct device *d, int from, int to, uint64_t bytes, int then) {
+    if (!of(d) || !bytes || from == to) return;
+    struct scheduled e = {
+        .kind = SCHEDULED_MOVE,
+        .then = (uint8_t)then,
+        .from = (int16_t)from,
+        .to = (int16_t)to,
+        .bytes = bytes,
+        .facts = {.rank = (int16_t)d->config.rank, .device = (int16_t)d->config.index}};
+    schedule_add(of(d), &e);
+}

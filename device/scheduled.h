@@ -1,0 +1,30 @@
+/* What the calls of device.h write into a schedule (clock/schedule.h), on devices that keep one:
+ * device_config.schedule. All functions do nothing where there is none. */
+#ifndef DEVICE_SCHEDULED_H
+#define DEVICE_SCHEDULED_H
+
+#include "clock/schedule.h"
+#include "device/device.h"
+
+/* What a kernel has to do, from its operands alone. */
+struct work op_work(enum op op, const struct op_args *args);
+
+void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);
+/* A NULL device is the host. */
+void scheduled_copy(struct stream *stream, const char *name, const struct device *from,
+                    const struct device *to, uint64_t bytes);
+void scheduled_record(struct stream *stream, struct event *event);
+void scheduled_wait(struct stream *stream, const struct event *event);
+void scheduled_host_wait(const struct event *event);
+void scheduled_sync(struct stream *stream);
+
+/* Around a function of the host that moves memory of several devices. It adds its parts by
+ * scheduled_move and by schedule_add. */
+void scheduled_group_begin(struct stream *stream, const char *name, uint64_t bytes);
+void scheduled_group_end(struct stream *stream);
+
+/* A part of the open group: bytes from one device to another. then: only when all parts before it
+ * are done. */
+void scheduled_move(const struct device *device, int from, int to, uint64_t bytes, int then);
+
+#endif
