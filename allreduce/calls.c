@@ -55,9 +55,9 @@ static struct span_ends ends_of(const struct allreduce *ar, const struct plan *p
 }
 
 static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
-    if (!ar->ops->runs_plans && kept->what != ALLREDUCE_AUTO)
+    if (!ar->ops->runs_plans && kept->what != COLLECTIVE_ALL_REDUCE)
         return fail(ERR_USAGE, "%s by %s: it runs no plans: give the object an algorithm by name",
-                    allreduce_algorithm_name(kept->what), ar->ops->name);
+                    collective_name(kept->what), ar->ops->name);
     if (!ar->ops->runs_plans) return OK;
     CHECK(build_steps(ar, kept));
     kept->moved = plan_traffic(&kept->plan, NULL);
@@ -67,8 +67,8 @@ static int build_plan(struct allreduce *ar, struct kept_plan *kept) {
     return code;
 }
 
-static int find_plan(struct allreduce *ar, enum allreduce_algorithm what, size_t count,
-                     size_t block, struct kept_plan **out) {
+static int find_plan(struct allreduce *ar, enum collective what, size_t count, size_t block,
+                     struct kept_plan **out) {
     for (*out = ar->plans; *out; *out = (*out)->next)
         if ((*out)->what == what && (*out)->count == count && (*out)->block == block) return OK;
     struct kept_plan *kept = calloc(1, sizeof *kept);
@@ -101,7 +101,7 @@ void drop_plans(struct allreduce *ar) {
 
 /* What the three collectives have in common. */
 struct request {
-    enum allreduce_algorithm what; /* AUTO: an allreduce */
+    enum collective what;
     size_t count, block;
     float scale;
     int bucket;
@@ -113,7 +113,7 @@ struct request {
 static int announce_call(struct allreduce *ar, struct stream *stream, size_t offset,
                          const struct request *q) {
     if (ar->ranks.n == 1) return OK;
-    int sum = q->what == ALLREDUCE_AUTO;
+    int sum = q->what == COLLECTIVE_ALL_REDUCE;
     enum allreduce_algorithm algorithm = allreduce_algorithm_for(ar, q->count, NULL, 0);
     struct comm_call call = {.collective = sum                               ? "ALLREDUCE"
                                            : q->what == COLLECTIVE_BROADCAST ? "BROADCAST"
@@ -167,7 +167,7 @@ int allreduce_enqueue(struct allreduce *ar, struct stream *stream, float *data, 
                       float scale, int bucket, long step) {
     char name[32];
     snprintf(name, sizeof name, bucket < 0 ? "allreduce" : "allreduce bucket %d", bucket);
-    struct request q = {.what = ALLREDUCE_AUTO,
+    struct request q = {.what = COLLECTIVE_ALL_REDUCE,
                         .count = count,
                         .scale = scale,
                         .bucket = bucket,

@@ -46,15 +46,6 @@ static void of_tree(struct formula *f, int n, int rank, size_t count, size_t ali
     f->in_words = f->out_words = "neighbours in A x half A + in B x half B";
 }
 
-static void of_all_gather(struct formula *f, int n, int rank, size_t count) {
-    uint64_t S = count * sizeof(float), c = part_bytes(count, n, rank, 1);
-    f->in = S - c;
-    f->out = (uint64_t)(n - 1) * c;
-    f->textbook_words = "(n-1)/n S";
-    f->in_words = "S - c[r]";
-    f->out_words = "(n-1) c[r]";
-}
-
 static void set(struct formula *f, uint64_t in, const char *in_words, uint64_t out,
                 const char *out_words, const char *textbook) {
     f->in = in;
@@ -81,19 +72,31 @@ static void to_root(struct formula *f, int n, int rank, uint64_t S) {
         set(f, (uint64_t)(n - 1) * S, "(n-1) S", 0, "0", "(n-1) S in");
 }
 
-static int of_window(struct formula *f, enum allreduce_algorithm what, int n, int rank,
-                     uint64_t S) {
+void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *f) {
+    uint64_t S = n > 1 ? count * sizeof(float) : 0, c = n > 1 ? part_bytes(count, n, rank, 1) : 0;
+    memset(f, 0, sizeof *f);
+    if (what == COLLECTIVE_BROADCAST) {
+        from_root(f, n, rank, S);
+        return;
+    }
+    set(f, S - c, "S - c[r]", (uint64_t)(n - 1) * c, "(n-1) c[r]", "(n-1)/n S");
+    f->textbook_in = f->textbook_out = (double)(n - 1) / n * (double)S;
+}
+
+int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *f) {
+    uint64_t S = n > 1 ? count * sizeof(float) : 0;
     uint64_t all = (uint64_t)(n - 1) * S;
-    switch ((int)what) {
-    case WINDOW_BARRIER: set(f, 0, "0", 0, "0", "0"); return 1;
-    case WINDOW_BROADCAST:
-    case WINDOW_SCATTER: from_root(f, n, rank, S); return 1;
-    case WINDOW_REDUCE:
-    case WINDOW_GATHER: to_root(f, n, rank, S); return 1;
-    case WINDOW_ALL_GATHER:
-    case WINDOW_ALL_TO_ALL:
-    case WINDOW_REDUCE_SCATTER: set(f, all, "(n-1) S", all, "(n-1) S", "(n-1) S"); return 1;
-    case WINDOW_SEND:
+    memset(f, 0, sizeof *f);
+    switch (what) {
+    case COLLECTIVE_BARRIER: set(f, 0, "0", 0, "0", "0"); return 1;
+    case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_SCATTER: from_root(f, n, rank, S); return 1;
+    case COLLECTIVE_REDUCE:
+    case COLLECTIVE_GATHER: to_root(f, n, rank, S); return 1;
+    case COLLECTIVE_ALL_GATHER:
+    case COLLECTIVE_ALL_TO_ALL:
+    case COLLECTIVE_REDUCE_SCATTER: set(f, all, "(n-1) S", all, "(n-1) S", "(n-1) S"); return 1;
+    case COLLECTIVE_SEND:
         set(f, rank == 1 ? S : 0, rank == 1 ? "S" : "0", rank == 0 ? S : 0, rank == 0 ? "S" : "0",
             rank == 0   ? "S out"
             : rank == 1 ? "S in"
@@ -106,10 +109,9 @@ static int of_window(struct formula *f, enum allreduce_algorithm what, int n, in
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *f) {
     uint64_t S = count * sizeof(float), own = part_bytes(count, n, rank, align);
-    double textbook = (double)(n - 1) / n * (double)S;
     memset(f, 0, sizeof *f);
-    f->textbook_in = f->textbook_out = 2 * textbook;
-    switch ((int)algorithm) {
+    f->textbook_in = f->textbook_out = 2.0 * (n - 1) / n * (double)S;
+    switch (algorithm) {
     case ALLREDUCE_NAIVE:
     case ALLREDUCE_FUSED: by_rank_0(f, n, rank, S); break;
     case ALLREDUCE_ONESHOT:
@@ -124,14 +126,7 @@ int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count
         break;
     case ALLREDUCE_RING: of_ring(f, n, rank, count, align); break;
     case ALLREDUCE_TREE: of_tree(f, n, rank, count, align); break;
-    case COLLECTIVE_ALL_GATHER:
-        of_all_gather(f, n, rank, count);
-        f->textbook_in = f->textbook_out = textbook;
-        break;
-    case COLLECTIVE_BROADCAST: from_root(f, n, rank, S); break;
-    default:
-        memset(f, 0, sizeof *f);
-        if (!of_window(f, algorithm, n, rank, S)) return 0;
+    default: memset(f, 0, sizeof *f); return 0;
     }
     if (n == 1 || !count) f->in = f->out = 0, f->textbook_in = f->textbook_out = 0;
     return 1;

@@ -15,7 +15,7 @@
  *     all-gather   (n-1)/n S               S - c[r]                    (n-1) c[r]
  *     broadcast    rank 0: 0, else S       the same                    rank 0: (n-1) S, else 0
  *
- * Process groups (windows.h; S is one block, the root and the sender are rank 0, the receiver is
+ * Process groups (group/plans/windows.h; S is one block, the root and the sender are rank 0, the receiver is
  * rank 1) move blocks whole, so there both are the same:
  *
  *     BROADCAST, SCATTER         rank 0 gives (n-1) S, the others take S
@@ -45,11 +45,16 @@ struct formula {
     int at_most;                /* 1: the textbook's is a bound */
 };
 
-/* Of `rank` among n ranks and `count` elements, cut at multiples of `align`; an all-gather has one
- * block for each rank, whatever align is. n = 1 or count = 0: nothing moves. Returns 0 where there
- * is no formula for the algorithm; *out is zeroed then. */
+/* Of `rank` among n ranks and `count` elements, cut at multiples of `align`. n = 1 or count = 0:
+ * nothing moves. Returns 0 where there is no formula for the algorithm; *out is zeroed then. */
 int formula_of(enum allreduce_algorithm algorithm, int n, int rank, size_t count, size_t align,
                struct formula *out);
+
+/* The same of the all-gather, with one block for each rank, and the broadcast in place. */
+void formula_of_copy(enum collective what, int n, int rank, size_t count, struct formula *out);
+
+/* The same of a call of a process group, `count` elements a block. */
+int formula_of_group(enum collective what, int n, int rank, size_t count, struct formula *out);
 
 #ifdef __cplusplus
 }

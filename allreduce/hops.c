@@ -202,7 +202,7 @@ static int flags_are_there(struct builder *b, int rank, const struct plan_step *
     *hop = 0;
     for (int w = 0; w < b->n; w++) {
         if (!(s->wait_ranks >> w & 1)) continue;
-        /* places that were free before the first message (windows.h) need no post */
+        /* places that were free before the first message need no post */
         if (s->wait_kind == PLAN_TAKEN && s->wait_epoch <= b->plans[rank].credits) continue;
         int step = poster_of(b, rank, w, s);
         if (step < 0 || step >= b->at[w]) return 0;
@@ -233,7 +233,7 @@ static int run_ranks(struct builder *b) {
     }
     if (ended == b->n) return OK;
     return fail(ERR_FAILED, "hops of %s: a rank waits in vain: a bug in the planner",
-                allreduce_algorithm_name(b->plans[0].algorithm));
+                plan_name(&b->plans[0]));
 }
 
 /* ---- memory ---- */
@@ -264,8 +264,7 @@ static int builder_init(struct builder *b) {
     for (int k = 0; k < BUFFERS; k++)
         if (!b->poster || !b->touched[k])
             return fail(ERR_MEMORY, "hops: no host memory for %d ranks: free some", b->n);
-    int of_group = b->plans[0].algorithm >= WINDOW_BARRIER || b->out->sizes[HOP_OUTPUT];
-    b->out->result = of_group ? HOP_OUTPUT : HOP_DATA;
+    b->out->result = b->plans[0].windowed ? HOP_OUTPUT : HOP_DATA;
     return OK;
 }
 
@@ -284,7 +283,7 @@ int hops_of_plans(struct hops *hops, const struct plan *plans, int n) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "hops: %d ranks: give 1 to %d", n, MAX_DEVICES);
     struct builder b = {.out = hops, .plans = plans, .n = n};
-    hops->algorithm = plans[0].algorithm;
+    hops->name = plan_name(&plans[0]);
     hops->n = n;
     hops->count = plans[0].count;
     int code = builder_init(&b);
@@ -293,16 +292,6 @@ int hops_of_plans(struct hops *hops, const struct plan *plans, int n) {
     builder_free(&b);
     if (code) hops_free(hops);
     return code;
-}
-
-int hops_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank, size_t count,
-              const struct plan_config *config) {
-    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
-    if (what != COLLECTIVE_ALL_GATHER) return plan_build(plan, what, n, rank, count, config);
-    if (count % (size_t)n)
-        return fail(ERR_USAGE, "all-gather: %zu elements over %d ranks: give a multiple of %d",
-                    count, n, n);
-    return plan_build_all_gather(plan, n, rank, (size_t)n, count / (size_t)n);
 }
 
 int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
@@ -314,7 +303,7 @@ int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, s
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "hops: %d ranks: give 1 to %d", n, MAX_DEVICES);
     for (int r = 0; !code && r < n; r++)
-        code = hops_plan(&plans[r], algorithm, n, r, count, config ? config : &usual);
+        code = plan_build(&plans[r], algorithm, n, r, count, config ? config : &usual);
     if (!code) code = hops_of_plans(hops, plans, n);
     for (int r = 0; r < n; r++)
         plan_free(&plans[r]);

@@ -61,7 +61,7 @@ struct hop_chunk {
 };
 
 struct hops {
-    enum allreduce_algorithm algorithm;
+    const char *name;            /* plan_name */
     int n;                       /* ranks */
     int hops;                    /* 0: nothing crosses a link */
     uint64_t count;              /* elements of the call */
@@ -82,15 +82,10 @@ struct hops {
 enum { HOPS_MOST_MOVES = 1 << 20 };
 int hops_of_plans(struct hops *hops, const struct plan *plans, int n);
 
-/* The hops of an algorithm or copying collective over n ranks, cut as `config` says (NULL: by
- * default). An all-gather has one block for each rank: `count` is a multiple of n. ERR_USAGE: as
+/* The hops of an allreduce over n ranks, cut as `config` says (NULL: by default). ERR_USAGE: as
  * plan_build. */
 int hops_of_call(struct hops *hops, enum allreduce_algorithm algorithm, int n, size_t count,
                  const struct plan_config *config);
-
-/* One rank's plan of that call, as hops_of_call takes it. plan_free releases it. */
-int hops_plan(struct plan *plan, enum allreduce_algorithm algorithm, int n, int rank, size_t count,
-              const struct plan_config *config);
 void hops_free(struct hops *hops); /* NULL and zeroed are fine */
 
 /* A replay on sets of ranks: whose inputs have been added into what lies where. */

@@ -28,28 +28,20 @@ static int known(enum allreduce_algorithm algorithm) {
     return (unsigned)algorithm < ALLREDUCE_ALGORITHM_COUNT;
 }
 
-static const char *const collectives[COLLECTIVE_COUNT] = {[COLLECTIVE_ALL_GATHER] = "all-gather",
-                                                          [COLLECTIVE_BROADCAST] = "broadcast",
-                                                          [WINDOW_BARRIER] = "barrier",
-                                                          [WINDOW_BROADCAST] = "broadcast",
-                                                          [WINDOW_REDUCE] = "reduce",
-                                                          [WINDOW_ALL_GATHER] = "all_gather",
-                                                          [WINDOW_REDUCE_SCATTER] =
-                                                              "reduce_scatter",
-                                                          [WINDOW_GATHER] = "gather",
-                                                          [WINDOW_SCATTER] = "scatter",
-                                                          [WINDOW_ALL_TO_ALL] = "all_to_all",
-                                                          [WINDOW_SEND] = "send"};
-
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm) {
-    if ((unsigned)algorithm < COLLECTIVE_COUNT && collectives[algorithm])
-        return collectives[algorithm];
     return known(algorithm) ? algorithms[algorithm].word : "?";
 }
 
-const char *plan_collective(const struct plan *plan) {
-    return plan->algorithm < ALLREDUCE_ALGORITHM_COUNT ? "allreduce"
-                                                       : allreduce_algorithm_name(plan->algorithm);
+const char *collective_name(enum collective what) {
+    static const char *const names[COLLECTIVE_COUNT] = {
+        "allreduce",      "barrier", "broadcast", "reduce",     "all_gather",
+        "reduce_scatter", "gather",  "scatter",   "all_to_all", "send"};
+    return (unsigned)what < COLLECTIVE_COUNT ? names[what] : "?";
+}
+
+const char *plan_name(const struct plan *plan) {
+    return plan->what == COLLECTIVE_ALL_REDUCE ? allreduce_algorithm_name(plan->algorithm)
+                                               : collective_name(plan->what);
 }
 
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out) {

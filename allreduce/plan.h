@@ -69,23 +69,26 @@ enum allreduce_algorithm {
     ALLREDUCE_AUTO, /* select.h chooses one of the others; it has no plan of its own */
     ALLREDUCE_PLANS(ALLREDUCE_CONSTANT)
     ALLREDUCE_NCCL, /* NVIDIA's library, on GPUs; it has no plan of ours */
-    ALLREDUCE_ALGORITHM_COUNT,
-    /* What else has plans (plans/copies.c); no allreduce, so no list of algorithms has them. */
-    COLLECTIVE_ALL_GATHER = ALLREDUCE_ALGORITHM_COUNT,
-    COLLECTIVE_BROADCAST,
-    /* The collectives of process groups (windows.h). */
-    WINDOW_BARRIER,
-    WINDOW_BROADCAST,
-    WINDOW_REDUCE,
-    WINDOW_ALL_GATHER,
-    WINDOW_REDUCE_SCATTER,
-    WINDOW_GATHER,
-    WINDOW_SCATTER,
-    WINDOW_ALL_TO_ALL,
-    WINDOW_SEND,
-    COLLECTIVE_COUNT
+    ALLREDUCE_ALGORITHM_COUNT
 };
 // clang-format on
+
+/* What a plan does. Two of them, which only copy, also have plans in place (plans/copies.c);
+ * process groups have plans of all, from INPUT to OUTPUT (group/plans/). */
+enum collective {
+    COLLECTIVE_ALL_REDUCE, /* by one of the algorithms */
+    COLLECTIVE_BARRIER,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_REDUCE,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_GATHER,
+    COLLECTIVE_SCATTER,
+    COLLECTIVE_ALL_TO_ALL,
+    COLLECTIVE_SEND,
+    COLLECTIVE_COUNT
+};
+const char *collective_name(enum collective what); /* "allreduce", "all_gather": static storage */
 
 /* For messages: "auto, naive, oneshot, direct, ring, tree, fused or nccl". */
 #define ALLREDUCE_COMMA_WORD(NAME, word, in_fold_order, uses_scratch) ", " #word
@@ -93,10 +96,6 @@ enum allreduce_algorithm {
 
 /* "auto", "naive", ...: static storage. */
 const char *allreduce_algorithm_name(enum allreduce_algorithm algorithm);
-
-/* "allreduce", "broadcast", "send", ...: what the plan's call is, for errors. */
-struct plan;
-const char *plan_collective(const struct plan *plan);
 
 /* The algorithm of that name. ERR_USAGE lists the names. */
 int allreduce_algorithm_parse(const char *word, enum allreduce_algorithm *out);
@@ -128,7 +127,8 @@ static inline int plan_op_sums(int op) {
 }
 
 /* INPUT and OUTPUT are a rank's own: no other rank can reach them. Plans of process groups copy
- * from INPUT and to OUTPUT, and DATA is a window of fixed size between them (windows.h). */
+ * from INPUT and to OUTPUT, and DATA is a window of fixed size between them
+ * (group/plans/windows.h). */
 enum plan_buffer { PLAN_DATA, PLAN_SCRATCH, PLAN_INPUT, PLAN_OUTPUT, PLAN_BUFFERS };
 
 /* Kinds of flags. The file of each algorithm says what its flags mean there. */
@@ -190,7 +190,9 @@ struct plan_config plan_config_default(void);
 
 /* One rank's list of steps. After plan_build it is only read, by any number of threads. */
 struct plan {
-    enum allreduce_algorithm algorithm;
+    enum collective what;
+    enum allreduce_algorithm algorithm; /* of an all-reduce; else AUTO */
+    int windowed; /* 1: from INPUT to OUTPUT, DATA is a window; 0: in place in DATA */
     int n, rank;
     size_t count;            /* elements of the call */
     size_t scratch;          /* elements of one half that the steps use: up to config.scratch */
@@ -202,6 +204,9 @@ struct plan {
     int step_count, step_capacity;
     int error; /* the first failure while the plan is built */
 };
+
+/* The word of the plan's algorithm, or the name of its collective: static storage. */
+const char *plan_name(const struct plan *plan);
 
 /* Builds the list of `rank` among n ranks (1 .. MAX_DEVICES) for `count` elements; a count of 0
  * gives no steps. plan_free releases it. ERR_USAGE: n, rank, config or algorithm (AUTO, NCCL) is

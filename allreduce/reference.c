@@ -82,8 +82,8 @@ static int check_range(const struct plan *plan, int i, int buffer, uint64_t offs
         ERR_FAILED,
         "%s plan of rank %d, step %d: range %llu + %llu lies outside of %llu elements of %s: a bug "
         "in the planner",
-        allreduce_algorithm_name(plan->algorithm), plan->rank, i, (unsigned long long)offset,
-        (unsigned long long)length, (unsigned long long)end, names[buffer]);
+        plan_name(plan), plan->rank, i, (unsigned long long)offset, (unsigned long long)length,
+        (unsigned long long)end, names[buffer]);
 }
 
 static int senseless(const struct plan *plan, int i) {
@@ -91,7 +91,7 @@ static int senseless(const struct plan *plan, int i) {
         ERR_FAILED,
         "%s plan of rank %d, step %d: op %d: its ranks, buffers or flags make no sense: a bug "
         "in the planner",
-        allreduce_algorithm_name(plan->algorithm), plan->rank, i, plan->steps[i].op);
+        plan_name(plan), plan->rank, i, plan->steps[i].op);
 }
 
 static int check_step(const struct plan *plan, int i, size_t scratch) {
@@ -134,8 +134,8 @@ static int post_flags(flag_table flags, const struct plan *plan, const struct pl
             return fail(
                 ERR_FAILED,
                 "%s plan of rank %d: flag %s of rank %d goes from %u to %u: a bug in the planner",
-                allreduce_algorithm_name(plan->algorithm), plan->rank,
-                plan_flag_name((enum plan_flag)s->post_kind), r, *flag, s->post_epoch);
+                plan_name(plan), plan->rank, plan_flag_name((enum plan_flag)s->post_kind), r, *flag,
+                s->post_epoch);
         *flag = s->post_epoch;
     }
     return OK;
@@ -164,7 +164,7 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
         const struct plan *p = &plans[r];
         if (p->rank != r || p->n != n || p->count != plans[0].count ||
             p->epochs != plans[0].epochs || p->credits != plans[0].credits ||
-            p->algorithm != plans[0].algorithm || p->scratch > scratch)
+            p->what != plans[0].what || p->algorithm != plans[0].algorithm || p->scratch > scratch)
             CHECK_GOTO(fail(ERR_FAILED,
                             "plan of rank %d: differs from rank 0's in n, count, epochs or "
                             "algorithm: a bug in the planner",
@@ -182,7 +182,7 @@ int plan_check(const struct plan *plans, int n, size_t scratch) {
                 CHECK_GOTO(fail(ERR_FAILED,
                                 "%s plan of rank %d, step %d: rank %d never posts enough: a bug in "
                                 "the planner",
-                                allreduce_algorithm_name(plans[r].algorithm), r, i, w),
+                                plan_name(&plans[r]), r, i, w),
                            code, out);
         }
     }
@@ -204,8 +204,8 @@ static int deadlock(const struct plan *plans, int n, const int *at, flag_table f
                                  at[r], plan_flag_name((enum plan_flag)s->wait_kind),
                                  missing(flags, &plans[r], s));
     }
-    return fail(ERR_FAILED, "%s plan: deadlock: %s: a bug in the planner",
-                allreduce_algorithm_name(plans[0].algorithm), text);
+    return fail(ERR_FAILED, "%s plan: deadlock: %s: a bug in the planner", plan_name(&plans[0]),
+                text);
 }
 
 int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,

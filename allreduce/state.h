@@ -26,8 +26,8 @@ struct registration {
 /* The plan for one call: what it does, and the sizes that it does it for. Plans are kept until the
  * object is freed: a training run has a handful of counts, and a steady step allocates nothing. */
 struct kept_plan {
-    enum allreduce_algorithm what; /* AUTO: an allreduce */
-    size_t count, block;           /* elements; block: of an all-gather, else 0 */
+    enum collective what;
+    size_t count, block; /* elements; block: of an all-gather, else 0 */
     struct plan plan;
     void *kept;            /* the executor's own form of it */
     uint64_t moved;        /* bytes that this rank's steps move over links */

@@ -238,7 +238,7 @@ static int check_pair(const char *name, const char *which, const duet_tensor *ma
 /* ---- the calls ---- */
 
 int duet_barrier(duet_group *group, duet_work **work) {
-    struct group_call call = {.what = WINDOW_BARRIER};
+    struct group_call call = {.what = COLLECTIVE_BARRIER};
     if (work) *work = NULL;
     if (!group) return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it");
     return group_call_run(group, &call, NULL, NULL, NULL, work);
@@ -252,14 +252,14 @@ int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
 }
 
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work) {
-    struct group_call call = {.what = WINDOW_BROADCAST, .root = root};
+    struct group_call call = {.what = COLLECTIVE_BROADCAST, .root = root};
     CHECK(group_call_begin("broadcast", group, tensor, work, &call));
     return group_call_run(group, &call, tensor, tensor, NULL, work);
 }
 
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
                 duet_work **work) {
-    struct group_call call = {.what = WINDOW_REDUCE, .root = root};
+    struct group_call call = {.what = COLLECTIVE_REDUCE, .root = root};
     CHECK(group_call_begin("reduce", group, tensor, work, &call));
     CHECK(group_call_op("reduce", op, &call));
     return group_call_run(group, &call, tensor, tensor, NULL, work);
@@ -267,7 +267,7 @@ int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_redu
 
 int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
                     duet_work **work) {
-    struct group_call call = {.what = ALLREDUCE_AUTO};
+    struct group_call call = {.what = COLLECTIVE_ALL_REDUCE};
     CHECK(group_call_begin("all_reduce", group, tensor, work, &call));
     CHECK(group_call_op("all_reduce", op, &call));
     return group_call_run(group, &call, tensor, tensor, NULL, work);
@@ -275,7 +275,7 @@ int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction 
 
 int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
                 duet_work **work) {
-    struct group_call call = {.what = WINDOW_GATHER, .root = root};
+    struct group_call call = {.what = COLLECTIVE_GATHER, .root = root};
     CHECK(group_call_begin("gather", group, input, work, &call));
     int here = duet_group_rank(group) == root;
     if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group), root));
@@ -284,7 +284,7 @@ int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input
 
 int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work) {
-    struct group_call call = {.what = WINDOW_ALL_GATHER};
+    struct group_call call = {.what = COLLECTIVE_ALL_GATHER};
     CHECK(group_call_begin("all_gather", group, input, work, &call));
     CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group),
                      duet_group_rank(group)));
@@ -293,7 +293,7 @@ int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *i
 
 int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
                  duet_work **work) {
-    struct group_call call = {.what = WINDOW_SCATTER, .root = root};
+    struct group_call call = {.what = COLLECTIVE_SCATTER, .root = root};
     CHECK(group_call_begin("scatter", group, output, work, &call));
     int here = duet_group_rank(group) == root;
     if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group), root));
@@ -302,7 +302,7 @@ int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *inpu
 
 int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
                         enum duet_reduction op, duet_work **work) {
-    struct group_call call = {.what = WINDOW_REDUCE_SCATTER};
+    struct group_call call = {.what = COLLECTIVE_REDUCE_SCATTER};
     CHECK(group_call_begin("reduce_scatter", group, output, work, &call));
     CHECK(group_call_op("reduce_scatter", op, &call));
     CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group),
@@ -312,7 +312,7 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work) {
-    struct group_call call = {.what = WINDOW_ALL_TO_ALL};
+    struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL};
     size_t n = group ? (size_t)duet_group_size(group) : 1;
     CHECK(group_call_begin("all_to_all", group, input, work, &call));
     CHECK(check_pair("all_to_all", "output", output, input, 1, -1));
@@ -324,7 +324,7 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
 }
 
 int duet_send_tag(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work) {
-    struct group_call call = {.what = WINDOW_SEND, .peer = to, .tag = tag};
+    struct group_call call = {.what = COLLECTIVE_SEND, .peer = to, .tag = tag};
     CHECK(group_call_begin("send", group, tensor, work, &call));
     if (to < 0) return fail(ERR_USAGE, "send: to rank %d: give a rank of the group", to);
     return group_call_run(group, &call, NULL, tensor, NULL, work);
@@ -336,7 +336,7 @@ int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **
 
 int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
                   duet_work **work) {
-    struct group_call call = {.what = WINDOW_SEND, .peer = from, .receive = 1, .tag = tag};
+    struct group_call call = {.what = COLLECTIVE_SEND, .peer = from, .receive = 1, .tag = tag};
     CHECK(group_call_begin("recv", group, tensor, work, &call));
     if (source && work)
         return fail(ERR_USAGE,

@@ -58,7 +58,7 @@ int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_te
                            const int *output_split_sizes, const int *input_split_sizes,
                            duet_work **work) {
     static const char name[] = "all_to_all";
-    struct group_call call = {.what = WINDOW_ALL_TO_ALL, .uneven = 1};
+    struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL, .uneven = 1};
     size_t in[MAX_DEVICES], out[MAX_DEVICES];
     CHECK(group_call_begin(name, group, input, work, &call));
     CHECK(check_memory(name, "output", output, input));
@@ -78,7 +78,7 @@ int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_te
 int duet_all_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                            const int *output_split_sizes, duet_work **work) {
     static const char name[] = "all_gather";
-    struct group_call call = {.what = WINDOW_ALL_GATHER, .uneven = 1};
+    struct group_call call = {.what = COLLECTIVE_ALL_GATHER, .uneven = 1};
     size_t out[MAX_DEVICES];
     CHECK(group_call_begin(name, group, input, work, &call));
     CHECK(check_memory(name, "output", output, input));
@@ -92,7 +92,7 @@ int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const due
                                const int *input_split_sizes, enum duet_reduction op,
                                duet_work **work) {
     static const char name[] = "reduce_scatter";
-    struct group_call call = {.what = WINDOW_REDUCE_SCATTER, .uneven = 1};
+    struct group_call call = {.what = COLLECTIVE_REDUCE_SCATTER, .uneven = 1};
     size_t in[MAX_DEVICES];
     CHECK(group_call_begin(name, group, output, work, &call));
     CHECK(group_call_op(name, op, &call));
@@ -106,7 +106,7 @@ int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const due
 int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                        const int *output_split_sizes, int root, duet_work **work) {
     static const char name[] = "gather";
-    struct group_call call = {.what = WINDOW_GATHER, .uneven = 1, .root = root};
+    struct group_call call = {.what = COLLECTIVE_GATHER, .uneven = 1, .root = root};
     size_t out[MAX_DEVICES];
     CHECK(group_call_begin(name, group, input, work, &call));
     if (duet_group_rank(group) != root)
@@ -121,7 +121,7 @@ int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor
 int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
                         const int *input_split_sizes, int root, duet_work **work) {
     static const char name[] = "scatter";
-    struct group_call call = {.what = WINDOW_SCATTER, .uneven = 1, .root = root};
+    struct group_call call = {.what = COLLECTIVE_SCATTER, .uneven = 1, .root = root};
     size_t in[MAX_DEVICES];
     CHECK(group_call_begin(name, group, output, work, &call));
     if (duet_group_rank(group) != root)

@@ -20,19 +20,19 @@
 
 static const struct {
     const char *name;
-    enum allreduce_algorithm what;
+    enum collective what;
     int parts, stacks; /* 1: the input, the output has a block for each rank */
 } calls[] = {
-    {"all_reduce", ALLREDUCE_AUTO, 0, 0},
-    {"broadcast", WINDOW_BROADCAST, 0, 0},
-    {"reduce", WINDOW_REDUCE, 0, 0},
-    {"all_gather", WINDOW_ALL_GATHER, 0, 1},
-    {"reduce_scatter", WINDOW_REDUCE_SCATTER, 1, 0},
-    {"all_to_all", WINDOW_ALL_TO_ALL, 1, 1},
-    {"gather", WINDOW_GATHER, 0, 1},
-    {"scatter", WINDOW_SCATTER, 1, 0},
-    {"send_recv", WINDOW_SEND, 0, 0}, /* rank 0 to rank 1 and back: half of the time */
-    {"barrier", WINDOW_BARRIER, 0, 0},
+    {"all_reduce", COLLECTIVE_ALL_REDUCE, 0, 0},
+    {"broadcast", COLLECTIVE_BROADCAST, 0, 0},
+    {"reduce", COLLECTIVE_REDUCE, 0, 0},
+    {"all_gather", COLLECTIVE_ALL_GATHER, 0, 1},
+    {"reduce_scatter", COLLECTIVE_REDUCE_SCATTER, 1, 0},
+    {"all_to_all", COLLECTIVE_ALL_TO_ALL, 1, 1},
+    {"gather", COLLECTIVE_GATHER, 0, 1},
+    {"scatter", COLLECTIVE_SCATTER, 1, 0},
+    {"send_recv", COLLECTIVE_SEND, 0, 0}, /* rank 0 to rank 1 and back: half of the time */
+    {"barrier", COLLECTIVE_BARRIER, 0, 0},
 };
 enum { CALLS = sizeof calls / sizeof *calls, LEAST_TIMES = 5, MOST_TIMES = 2000 };
 
@@ -49,7 +49,7 @@ static int by_time(const void *a, const void *b) {
 }
 
 static int make_call(struct group *g, struct group_call call) {
-    if (call.what != WINDOW_SEND) return group_run(g, &call, NULL);
+    if (call.what != COLLECTIVE_SEND) return group_run(g, &call, NULL);
     int rank = group_rank(g);
     if (rank > 1) return OK;
     call.peer = 1 - rank;
@@ -78,15 +78,15 @@ static float sum(int n, size_t i) {
 static float expected(int k, int n, int rank, size_t count, size_t i) {
     size_t block = count ? i / count : 0, mine = (size_t)rank * count;
     switch (calls[k].what) {
-    case ALLREDUCE_AUTO: return sum(n, i);
-    case WINDOW_BROADCAST: return rank ? value(0, i) : 0;
-    case WINDOW_REDUCE: return rank ? 0 : sum(n, i);
-    case WINDOW_ALL_GATHER: return value((int)block, i % count);
-    case WINDOW_REDUCE_SCATTER: return sum(n, mine + i);
-    case WINDOW_ALL_TO_ALL: return value((int)block, mine + i % count);
-    case WINDOW_GATHER: return rank ? 0 : value((int)block, i % count);
-    case WINDOW_SCATTER: return value(0, mine + i);
-    case WINDOW_SEND: return rank < 2 ? value(1 - rank, i) : 0;
+    case COLLECTIVE_ALL_REDUCE: return sum(n, i);
+    case COLLECTIVE_BROADCAST: return rank ? value(0, i) : 0;
+    case COLLECTIVE_REDUCE: return rank ? 0 : sum(n, i);
+    case COLLECTIVE_ALL_GATHER: return value((int)block, i % count);
+    case COLLECTIVE_REDUCE_SCATTER: return sum(n, mine + i);
+    case COLLECTIVE_ALL_TO_ALL: return value((int)block, mine + i % count);
+    case COLLECTIVE_GATHER: return rank ? 0 : value((int)block, i % count);
+    case COLLECTIVE_SCATTER: return value(0, mine + i);
+    case COLLECTIVE_SEND: return rank < 2 ? value(1 - rank, i) : 0;
     default: return 0;
     }
 }
@@ -95,7 +95,7 @@ static int check(struct group *g, int k, const struct group_call *call, size_t c
     const float *out = call->output;
     int n = group_size(g), rank = group_rank(g);
     float want[PERIOD];
-    if (calls[k].what == WINDOW_BARRIER) return OK;
+    if (calls[k].what == COLLECTIVE_BARRIER) return OK;
     for (int block = 0; block < (calls[k].stacks ? n : 1); block++, out += count)
         for (size_t i = 0; i < count; i++) {
             if (i < PERIOD) want[i] = expected(k, n, rank, count, (size_t)block * count + i);
@@ -109,7 +109,7 @@ static int check(struct group *g, int k, const struct group_call *call, size_t c
 
 /* The largest of all ranks' numbers. */
 static int largest(struct group *g, double *x) {
-    struct group_call call = {.what = ALLREDUCE_AUTO,
+    struct group_call call = {.what = COLLECTIVE_ALL_REDUCE,
                               .count = 1,
                               .how = {ELEMENT_F64, ELEMENT_MAX},
                               .input = x,
@@ -144,7 +144,7 @@ static int time_call(struct group *g, int k, size_t bytes, float *in, float *out
     for (int i = 0; i < most; i++)
         CHECK(time_once(g, call, &times[i]));
     qsort(times, (size_t)most, sizeof *times, by_time);
-    *us = times[most / 2] / (calls[k].what == WINDOW_SEND ? 2 : 1);
+    *us = times[most / 2] / (calls[k].what == COLLECTIVE_SEND ? 2 : 1);
     return largest(g, us);
 }
 
@@ -162,7 +162,7 @@ static int rank_main(void *context) {
             code = time_call(g, k, bytes, in, out, o->seconds, &us);
             if (!code && group_rank(g) == 0)
                 printf("%-15s %3d %12zu %12.2f\n", calls[k].name, o->n, bytes, us);
-            if (calls[k].what == WINDOW_BARRIER) break;
+            if (calls[k].what == COLLECTIVE_BARRIER) break;
         }
     if (code) fprintf(stderr, "group_perf: %s\n", error_message());
     if (in && out) group_close(g);

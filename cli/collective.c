@@ -144,7 +144,7 @@ static int read_hops(struct words *w, int hops) {
     return OK;
 }
 
-static int draw(const struct words *w, const struct collective *c, struct atomic_file *json) {
+static int draw(const struct words *w, const struct drawing *c, struct atomic_file *json) {
     struct json_writer j;
     int code = collective_print(stdout, c, &w->view);
     if (!code && w->json) {
@@ -162,7 +162,7 @@ static int draw(const struct words *w, const struct collective *c, struct atomic
 
 static int make_and_draw(struct words *w) {
     struct atomic_file json = {0};
-    struct collective c;
+    struct drawing c;
     const char *word;
     size_t count = 0;
     CHECK(count_of(w, &count));

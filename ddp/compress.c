@@ -80,7 +80,7 @@ static int compress(const struct duet_bucket *bucket, int half) {
     CHECK(make_room(b));
     CHECK(bring(b, &gradients));
     pack(b, gradients, half, (float)duet_group_size(bucket->group));
-    struct group_call call = {.what = ALLREDUCE_AUTO,
+    struct group_call call = {.what = COLLECTIVE_ALL_REDUCE,
                               .count = b->seen.count,
                               .how = {half ? ELEMENT_F16 : ELEMENT_BF16, ELEMENT_SUM},
                               .input = b->packed,

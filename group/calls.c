@@ -34,8 +34,9 @@ void leave_group(struct group *g) {
 /* ---- plans ---- */
 
 static int same_request(const struct window_request *a, const struct window_request *b) {
-    return a->what == b->what && a->root == b->root && a->peer == b->peer && a->count == b->count &&
-           a->stride == b->stride && a->window == b->window && a->first == b->first;
+    return a->what == b->what && a->algorithm == b->algorithm && a->root == b->root &&
+           a->peer == b->peer && a->count == b->count && a->stride == b->stride &&
+           a->window == b->window && a->first == b->first;
 }
 
 /* Plans that no work uses make room for others, those that were asked for last stay. */
@@ -92,7 +93,7 @@ struct window_request request_of(const struct group *g, const struct group_call 
     q.config.align = 64 / bytes; /* a cache line */
     q.config.slice = g->memory.sizes.window / 4 / bytes;
     q.config.scratch = g->memory.sizes.half / bytes;
-    if (call->what == WINDOW_SEND) {
+    if (call->what == COLLECTIVE_SEND) {
         q.window = group_mailbox_bytes(&g->memory.sizes) / bytes;
         q.head = MAIL_HEAD / bytes;
         q.root = call->receive ? call->peer : g->rank;
@@ -111,13 +112,13 @@ static int plan_parts(struct work *work) {
     work->longest = window_longest(&q);
     work->parts = count > work->longest ? (count + work->longest - 1) / work->longest : 1;
     q.count = count - (work->parts - 1) * work->longest;
-    if (work->call.what == ALLREDUCE_AUTO)
-        q.what = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    if (work->call.what == COLLECTIVE_ALL_REDUCE)
+        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
     CHECK(take_plan(g, &q, &work->last));
     if (work->parts == 1) return OK;
     q.count = work->longest;
-    if (work->call.what == ALLREDUCE_AUTO)
-        q.what = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
+    if (work->call.what == COLLECTIVE_ALL_REDUCE)
+        q.algorithm = allreduce_choose(g->n, q.count, 0, &g->link, NULL, 0);
     return take_plan(g, &q, &work->full);
 }
 
@@ -128,11 +129,11 @@ static uint64_t epochs_of(const struct work *work) {
 
 void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
     int used = snprintf(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
-    int sums = call->what == ALLREDUCE_AUTO || call->what == WINDOW_REDUCE ||
-               call->what == WINDOW_REDUCE_SCATTER;
-    int rooted = call->what == WINDOW_BROADCAST || call->what == WINDOW_REDUCE ||
-                 call->what == WINDOW_GATHER || call->what == WINDOW_SCATTER;
-    if (call->what == WINDOW_BARRIER) used = 0, *what = 0;
+    int sums = call->what == COLLECTIVE_ALL_REDUCE || call->what == COLLECTIVE_REDUCE ||
+               call->what == COLLECTIVE_REDUCE_SCATTER;
+    int rooted = call->what == COLLECTIVE_BROADCAST || call->what == COLLECTIVE_REDUCE ||
+                 call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_SCATTER;
+    if (call->what == COLLECTIVE_BARRIER) used = 0, *what = 0;
     if (sums)
         used += snprintf(what + used, TOLD_TEXT - (size_t)used, " %s",
                          call->average ? "average" : element_op_name(call->how.op));
@@ -164,7 +165,7 @@ static int begin_collective(struct work *work, struct runner **runner) {
     work->calls = g->calls;
     g->base += epochs_of(work);
     /* An empty call moves no epochs, and only calls that may use scratch are counted. */
-    if (work->call.what == ALLREDUCE_AUTO && work->call.count) g->calls += work->parts;
+    if (work->call.what == COLLECTIVE_ALL_REDUCE && work->call.count) g->calls += work->parts;
     return OK;
 }
 
@@ -181,7 +182,7 @@ int run_parts(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     size_t bytes = element_bytes(call->how.type);
-    int past_caches = call->what != WINDOW_SEND && exceeds_caches(g, call);
+    int past_caches = call->what != COLLECTIVE_SEND && exceeds_caches(g, call);
     CHECK(check_job(runner));
     struct executor_call *part = &runner->part;
     uint64_t epochs = work->full ? work->full->plan.epochs : 0;
@@ -195,7 +196,7 @@ int run_parts(struct runner *runner, struct work *work) {
         size_t at = i * work->longest * bytes;
         part->plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan;
         part->base = work->base + i * epochs;
-        part->half = call->what == WINDOW_SEND ? 0 : (int)((work->calls + i) % 2);
+        part->half = call->what == COLLECTIVE_SEND ? 0 : (int)((work->calls + i) % 2);
         part->input = call->input ? (const char *)call->input + at : NULL;
         part->output = call->output ? (char *)call->output + at : NULL;
         CHECK(host_execute(&runner->ranks, part));
@@ -207,16 +208,16 @@ int run_parts(struct runner *runner, struct work *work) {
 
 static int check(const struct group *g, const struct group_call *call) {
     int me = g->ranks[g->rank];
-    if (call->what == WINDOW_SEND && (call->peer < (call->receive ? ANY_SOURCE : 0) ||
-                                      call->peer >= g->n || call->peer == g->rank))
+    if (call->what == COLLECTIVE_SEND && (call->peer < (call->receive ? ANY_SOURCE : 0) ||
+                                          call->peer >= g->n || call->peer == g->rank))
         return fail(ERR_USAGE, "rank %d: %s rank %d: give another rank of 0 to %d", me,
                     call->receive ? "recv from" : "send to", call->peer, g->n - 1);
-    if (call->what == WINDOW_SEND && call->tag < 0)
+    if (call->what == COLLECTIVE_SEND && call->tag < 0)
         return fail(ERR_USAGE, "rank %d: %s: Tag must be nonnegative, not %d", me,
                     call->receive ? "recv" : "send", call->tag);
-    if (is_uneven(call) && call->what != WINDOW_ALL_TO_ALL && call->what != WINDOW_ALL_GATHER &&
-        call->what != WINDOW_GATHER && call->what != WINDOW_SCATTER &&
-        call->what != WINDOW_REDUCE_SCATTER)
+    if (is_uneven(call) && call->what != COLLECTIVE_ALL_TO_ALL &&
+        call->what != COLLECTIVE_ALL_GATHER && call->what != COLLECTIVE_GATHER &&
+        call->what != COLLECTIVE_SCATTER && call->what != COLLECTIVE_REDUCE_SCATTER)
         return fail(ERR_USAGE, "rank %d: %s: its blocks have one length: give no sizes", me,
                     window_name(call->what));
     if (call->root < 0 || call->root >= g->n)
@@ -250,8 +251,8 @@ static int begin(struct group *g, const struct group_call *call, struct short_ca
     struct work *work = new_work(g, call, !out);
     if (!work) return fail(ERR_MEMORY, "process group: no host memory: free some");
     work->brief = kept;
-    int code =
-        call->what == WINDOW_SEND ? begin_message(work, &runner) : begin_collective(work, &runner);
+    int code = call->what == COLLECTIVE_SEND ? begin_message(work, &runner)
+                                             : begin_collective(work, &runner);
     if (!code) code = run_on(runner, work, !out);
     /* the peers make this call, and would wait for it */
     if (code && code != ERR_USAGE) comm_abort(g->job->comm, code, error_message());

@@ -82,14 +82,14 @@ int group_world_rank(const struct group *group,
 
 /* One call. */
 struct group_call {
-    enum allreduce_algorithm what; /* WINDOW_...; ALLREDUCE_AUTO: an allreduce */
-    size_t count;                  /* elements of a block: windows.h */
+    enum collective what;
+    size_t count; /* elements of a block: windows.h */
     struct arithmetic how;
     int average; /* 1: each term is multiplied by 1/n before it is added: floats alone */
     int root;    /* where there is one */
-    int peer;    /* WINDOW_SEND: the other rank; ANY_SOURCE */
-    int receive; /* WINDOW_SEND: 1: this rank receives */
-    int tag;     /* WINDOW_SEND: only messages of the same tag are received, in their order */
+    int peer;    /* COLLECTIVE_SEND: the other rank; ANY_SOURCE */
+    int receive; /* COLLECTIVE_SEND: 1: this rank receives */
+    int tag;     /* COLLECTIVE_SEND: only messages of the same tag are received, in their order */
     const void *input;
     void *output; /* may be the input */
 

@@ -14,8 +14,8 @@ static int no_memory(struct group *g, size_t bytes) {
 }
 
 /* A call of `count` elements of `type`. */
-static struct group_call call_of(enum allreduce_algorithm what, enum element_type type,
-                                 size_t count, int root, const void *input, void *output) {
+static struct group_call call_of(enum collective what, enum element_type type, size_t count,
+                                 int root, const void *input, void *output) {
     return (struct group_call){.what = what,
                                .count = count,
                                .how = {type, ELEMENT_SUM},
@@ -71,13 +71,13 @@ int group_broadcast_objects(struct group *g, struct group_object *list, int coun
     for (int i = 0; i < count && gives; i++)
         sizes[i] = list[i].bytes;
     struct group_call lengths =
-        call_of(WINDOW_BROADCAST, ELEMENT_I64, (size_t)count, root, sizes, sizes);
+        call_of(COLLECTIVE_BROADCAST, ELEMENT_I64, (size_t)count, root, sizes, sizes);
     CHECK_GOTO(group_run(g, &lengths, NULL), code, out);
     bytes = total(sizes, count);
     packed = malloc(bytes + 1);
     if (!packed) CHECK_GOTO(no_memory(g, bytes), code, out);
     if (gives) pack(packed, list, count);
-    struct group_call body = call_of(WINDOW_BROADCAST, ELEMENT_U8, bytes, root, packed, packed);
+    struct group_call body = call_of(COLLECTIVE_BROADCAST, ELEMENT_U8, bytes, root, packed, packed);
     CHECK_GOTO(group_run(g, &body, NULL), code, out);
     if (!gives) code = unpack(g, list, count, packed, sizes);
 out:
@@ -91,7 +91,7 @@ out:
 int group_gather_objects(struct group *g, struct group_object *objects,
                          const struct group_object *object, int root) {
     int to_all = root < 0, takes = to_all || g->rank == root, code = OK;
-    enum allreduce_algorithm what = to_all ? WINDOW_ALL_GATHER : WINDOW_GATHER;
+    enum collective what = to_all ? COLLECTIVE_ALL_GATHER : COLLECTIVE_GATHER;
     size_t mine = object->bytes, sizes[MAX_DEVICES] = {0};
     if (!to_all) CHECK(check_root(g, root));
     if (to_all) root = 0;
@@ -119,13 +119,13 @@ int group_scatter_objects(struct group *g, struct group_object *object,
     size_t mine = 0, sizes[MAX_DEVICES] = {0};
     for (int r = 0; r < g->n && gives; r++)
         sizes[r] = objects[r].bytes;
-    struct group_call lengths = call_of(WINDOW_SCATTER, ELEMENT_I64, 1, root, sizes, &mine);
+    struct group_call lengths = call_of(COLLECTIVE_SCATTER, ELEMENT_I64, 1, root, sizes, &mine);
     CHECK(group_run(g, &lengths, NULL));
     size_t bytes = total(sizes, g->n);
     char *packed = malloc(bytes + 1), *received = malloc(mine + 1);
     if (!packed || !received) CHECK_GOTO(no_memory(g, bytes + mine), code, out);
     if (gives) pack(packed, objects, g->n);
-    struct group_call body = call_of(WINDOW_SCATTER, ELEMENT_U8, mine, root, packed, received);
+    struct group_call body = call_of(COLLECTIVE_SCATTER, ELEMENT_U8, mine, root, packed, received);
     body.uneven = 1;
     if (gives) body.input_sizes = sizes;
     CHECK_GOTO(group_run(g, &body, NULL), code, out);
@@ -144,7 +144,8 @@ out:
 
 static struct group_call message(enum element_type type, size_t count, int peer, int receive,
                                  void *memory) {
-    struct group_call call = call_of(WINDOW_SEND, type, count, 0, memory, receive ? memory : NULL);
+    struct group_call call =
+        call_of(COLLECTIVE_SEND, type, count, 0, memory, receive ? memory : NULL);
     call.peer = peer;
     call.receive = receive;
     return call;

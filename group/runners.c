@@ -38,17 +38,17 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;
     struct comm_wait_reason reason = {
-        .collective = work->call.receive ? "recv" : allreduce_algorithm_name(work->call.what),
+        .collective = work->call.receive ? "recv" : collective_name(work->call.what),
         .bucket = -1,
         .step = -1,
         .peer = g->ranks[peer],
         .number = work->number,
         .timeout_s = g->timeout_s,
         .spin_ns = work->waited ? CALLER_SPIN_NS : 0,
-        .message = work->call.what == WINDOW_SEND,
+        .message = work->call.what == COLLECTIVE_SEND,
         .look = work->brief ? look_at_peers : NULL,
         .context = runner};
-    if (work->call.what == ALLREDUCE_AUTO) reason.collective = "all_reduce";
+    if (work->call.what == COLLECTIVE_ALL_REDUCE) reason.collective = "all_reduce";
     return reason;
 }
 
@@ -98,7 +98,7 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
 }
 
 static int run(struct runner *runner, struct work *work) {
-    if (work->call.what == WINDOW_SEND) return run_message(runner, work);
+    if (work->call.what == COLLECTIVE_SEND) return run_message(runner, work);
     if (work->brief) return run_short(runner, work);
     return work->claims ? run_uneven(runner, work) : run_parts(runner, work);
 }

@@ -23,17 +23,19 @@
 /* In a short allreduce each rank adds up all blocks: longer ones are better divided among ranks. */
 enum { ALWAYS_SHORT = 4 << 10, MOST_ADDED = 128 << 10 };
 
-static int has_parts(enum allreduce_algorithm what) {
-    return what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
+static int has_parts(enum collective what) {
+    return what == COLLECTIVE_SCATTER || what == COLLECTIVE_ALL_TO_ALL ||
+           what == COLLECTIVE_REDUCE_SCATTER;
 }
 
 int is_short(const struct group *g, const struct group_call *call) {
     size_t blocks = has_parts(call->what) ? (size_t)g->n : 1, bytes;
-    if (g->n < 2 || call->what == WINDOW_SEND || is_uneven(call)) return 0;
+    if (g->n < 2 || call->what == COLLECTIVE_SEND || is_uneven(call)) return 0;
     if (!g->memory.sizes.slot) return 0;
     if (call->count > g->memory.sizes.slot) return 0;
     bytes = call->count * blocks * element_bytes(call->how.type);
-    if (call->what == ALLREDUCE_AUTO && bytes > ALWAYS_SHORT && bytes * (size_t)g->n > MOST_ADDED)
+    if (call->what == COLLECTIVE_ALL_REDUCE && bytes > ALWAYS_SHORT &&
+        bytes * (size_t)g->n > MOST_ADDED)
         return 0;
     return bytes <= g->memory.sizes.slot;
 }
@@ -69,7 +71,7 @@ static int make_short(const struct group *g, const struct group_call *call,
     tell(call, &told, text);
     announced_fill(&brief->told, &told);
     brief->signature = announced_signature(&brief->told);
-    if (call->what == ALLREDUCE_AUTO) q.what = ALLREDUCE_ONESHOT;
+    if (call->what == COLLECTIVE_ALL_REDUCE) q.algorithm = ALLREDUCE_ONESHOT;
     q.slots = HALF_OF_SLOTS;
     q.window = g->memory.sizes.slot / element_bytes(call->how.type);
     for (q.turn = 0; q.turn < 2; q.turn++) {

@@ -83,7 +83,7 @@ enum { SLOTS = 32, HALF_OF_SLOTS = SLOTS / 2, KEPT_SHORTS = 64 };
 
 /* All that a short call needs and that does not change from call to call. */
 struct short_call {
-    enum allreduce_algorithm what; /* these say which call it is */
+    enum collective what; /* these say which call it is */
     struct arithmetic how;
     int root, average;
     size_t count;

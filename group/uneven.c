@@ -15,22 +15,23 @@
 static size_t *claims_of(const struct group *g, const struct group_call *call) {
     size_t n = (size_t)g->n, *claims = calloc(2 * n, sizeof *claims), *gives = claims,
            *expects = claims + n;
-    enum allreduce_algorithm what = call->what;
+    enum collective what = call->what;
     int is_root = g->rank == call->root;
     for (int r = 0; r < g->n && claims; r++) {
-        int from_root = what != WINDOW_SCATTER || r == call->root,
-            to_root = what != WINDOW_GATHER || r == call->root;
-        if (what != WINDOW_SCATTER || is_root)
+        int from_root = what != COLLECTIVE_SCATTER || r == call->root,
+            to_root = what != COLLECTIVE_GATHER || r == call->root;
+        if (what != COLLECTIVE_SCATTER || is_root)
             gives[r] = !to_root ? 0 : call->input_sizes ? call->input_sizes[r] : call->count;
-        if (what != WINDOW_GATHER || is_root)
+        if (what != COLLECTIVE_GATHER || is_root)
             expects[r] = !from_root ? 0 : call->output_sizes ? call->output_sizes[r] : call->count;
     }
     return claims;
 }
 
 static struct window_request claims_request(const struct group *g) {
-    struct group_call call = {
-        .what = WINDOW_ALL_GATHER, .count = 2 * (size_t)g->n, .how = {ELEMENT_I64, ELEMENT_SUM}};
+    struct group_call call = {.what = COLLECTIVE_ALL_GATHER,
+                              .count = 2 * (size_t)g->n,
+                              .how = {ELEMENT_I64, ELEMENT_SUM}};
     return request_of(g, &call);
 }
 

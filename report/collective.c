@@ -19,18 +19,19 @@ static const struct {
                         {"dp-reduce", "reduce of DataParallel"},
                         {"dp-reduce-sharded", "sharded reduce of DataParallel"}};
 
-#define WORD(NAME, word, in_fold_order, uses_scratch) {#word, ALLREDUCE_##NAME},
+#define WORD(NAME, word, in_fold_order, uses_scratch) {#word, 0, ALLREDUCE_##NAME},
 static const struct {
     const char *word;
+    enum collective what; /* in place */
     enum allreduce_algorithm algorithm;
-} planned[] = {ALLREDUCE_PLANS(WORD){"all-gather", COLLECTIVE_ALL_GATHER},
-               {"broadcast", COLLECTIVE_BROADCAST}};
+} planned[] = {ALLREDUCE_PLANS(WORD){"all-gather", COLLECTIVE_ALL_GATHER, 0},
+               {"broadcast", COLLECTIVE_BROADCAST, 0}};
 #undef WORD
 enum { PLANNED = sizeof planned / sizeof *planned };
 
 /* The collectives of process groups stand behind these. */
-static enum allreduce_algorithm window_of(int i) {
-    return (enum allreduce_algorithm)(WINDOW_BARRIER + (i - PLANNED - DP_KINDS));
+static enum collective window_of(int i) {
+    return (enum collective)(COLLECTIVE_BARRIER + (i - PLANNED - DP_KINDS));
 }
 
 const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
@@ -47,7 +48,7 @@ const char *collective_word(int i, char word[COLLECTIVE_WORD]) {
 }
 
 static int find_word(const char *word, int *index) {
-    enum { MOST = PLANNED + DP_KINDS + COLLECTIVE_COUNT - WINDOW_BARRIER };
+    enum { MOST = PLANNED + DP_KINDS + COLLECTIVE_COUNT - COLLECTIVE_BARRIER };
     static const int most = MOST;
     char words[MOST][COLLECTIVE_WORD];
     const char *known[MOST + 1];
@@ -60,10 +61,9 @@ static int find_word(const char *word, int *index) {
 }
 
 /* A call of a process group from rank 0, with the group's usual windows (group/group.h). */
-static int window_plan(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
-                       size_t count) {
+static int window_plan(struct plan *plan, enum collective what, int n, int rank, size_t count) {
     struct group_sizes sizes = group_sizes_default();
-    int sends = what == WINDOW_SEND;
+    int sends = what == COLLECTIVE_SEND;
     size_t window = sends ? group_mailbox_bytes(&sizes) : sizes.window;
     struct window_request q = {.what = what,
                                .n = n,
@@ -83,7 +83,19 @@ static int window_plan(struct plan *plan, enum allreduce_algorithm what, int n, 
     return plan_build_window(plan, &q);
 }
 
-static int make_plans(struct collective *c, int index, const struct plan_config *config) {
+static int planned_plan(struct plan *plan, int index, int n, int rank, size_t count,
+                        const struct plan_config *config) {
+    enum collective what = planned[index].what;
+    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
+    if (what == COLLECTIVE_ALL_REDUCE)
+        return plan_build(plan, planned[index].algorithm, n, rank, count, config);
+    if (count % (size_t)n)
+        return fail(ERR_USAGE, "all-gather: %zu elements over %d ranks: give a multiple of %d",
+                    count, n, n);
+    return plan_build_all_gather(plan, n, rank, (size_t)n, count / (size_t)n);
+}
+
+static int make_plans(struct drawing *c, int index, const struct plan_config *config) {
     for (int r = 0; r < c->n; r++) {
         if (index >= PLANNED + DP_KINDS)
             CHECK(window_plan(&c->plans[r], window_of(index), c->n, r, c->count));
@@ -91,36 +103,41 @@ static int make_plans(struct collective *c, int index, const struct plan_config 
             CHECK(
                 dp_plan(&c->plans[r], (enum dp_collective)(index - PLANNED), c->n, 0, r, c->count));
         else
-            CHECK(hops_plan(&c->plans[r], planned[index].algorithm, c->n, r, c->count, config));
+            CHECK(planned_plan(&c->plans[r], index, c->n, r, c->count, config));
     }
     return OK;
 }
 
-/* The algorithm of the plans; only DataParallel's have none. */
-static enum allreduce_algorithm algorithm_of(int index) {
-    return index < PLANNED ? planned[index].algorithm : window_of(index);
+/* 0: there is none. */
+static int make_formula(const struct drawing *c, int index, int r, struct formula *out) {
+    if (index >= PLANNED + DP_KINDS)
+        return formula_of_group(window_of(index), c->n, r, c->count, out);
+    if (index >= PLANNED)
+        return dp_formula((enum dp_collective)(index - PLANNED), c->n, r, c->count, out), 1;
+    if (planned[index].what == COLLECTIVE_ALL_REDUCE)
+        return formula_of(planned[index].algorithm, c->n, r, c->count, c->align, out);
+    return formula_of_copy(planned[index].what, c->n, r, c->count, out), 1;
 }
 
-static void make_numbers(struct collective *c, int index) {
+static void make_numbers(struct drawing *c, int index) {
     c->has_formula = 1;
     for (int r = 0; r < c->n; r++) {
         plan_traffic(&c->plans[r], c->traffic);
-        if (index >= PLANNED && index < PLANNED + DP_KINDS)
-            dp_formula((enum dp_collective)(index - PLANNED), c->n, r, c->count, &c->formula[r]);
-        else if (!formula_of(algorithm_of(index), c->n, r, c->count, c->align, &c->formula[r]))
-            c->has_formula = 0;
+        c->has_formula &= make_formula(c, index, r, &c->formula[r]);
     }
 }
 
-static void name_it(struct collective *c, int index) {
+static void name_it(struct drawing *c, int index) {
     if (index >= PLANNED + DP_KINDS)
         snprintf(c->what, sizeof c->what, "%s of a process group", window_name(window_of(index)));
     else
         snprintf(c->what, sizeof c->what, "%s",
-                 index >= PLANNED ? dp_words[index - PLANNED].what : plan_collective(&c->plans[0]));
+                 index >= PLANNED                               ? dp_words[index - PLANNED].what
+                 : planned[index].what == COLLECTIVE_ALL_REDUCE ? "allreduce"
+                                                                : planned[index].word);
 }
 
-int collective_make(struct collective *c, const char *word, int n, size_t count) {
+int collective_make(struct drawing *c, const char *word, int n, size_t count) {
     struct plan_config config = plan_config_default();
     int code = OK, index = 0;
     memset(c, 0, sizeof *c);
@@ -146,7 +163,7 @@ failed:
     return code;
 }
 
-void collective_free(struct collective *c) {
+void collective_free(struct drawing *c) {
     for (int r = 0; r < c->n; r++)
         plan_free(&c->plans[r]);
     hops_free(&c->hops);
@@ -155,21 +172,21 @@ void collective_free(struct collective *c) {
     memset(c, 0, sizeof *c);
 }
 
-uint64_t collective_in(const struct collective *c, int rank) {
+uint64_t collective_in(const struct drawing *c, int rank) {
     uint64_t sum = 0;
     for (int from = 0; from < c->n; from++)
         sum += c->traffic[from * c->n + rank];
     return sum;
 }
 
-uint64_t collective_out(const struct collective *c, int rank) {
+uint64_t collective_out(const struct drawing *c, int rank) {
     uint64_t sum = 0;
     for (int to = 0; to < c->n; to++)
         sum += c->traffic[rank * c->n + to];
     return sum;
 }
 
-int collective_is_equal(const struct collective *c) {
+int collective_is_equal(const struct drawing *c) {
     for (int r = 0; c->has_formula && r < c->n; r++)
         if (collective_in(c, r) != c->formula[r].in || collective_out(c, r) != c->formula[r].out)
             return 0;

@@ -27,7 +27,7 @@ enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
  * on. */
 const char *collective_word(int i, char word[COLLECTIVE_WORD]);
 
-struct collective {
+struct drawing {
     char word[COLLECTIVE_WORD];     /* of collective_word */
     char what[48];                  /* "allreduce", "REDUCE_SCATTER of a process group" */
     int n;                          /* ranks */
@@ -42,15 +42,15 @@ struct collective {
 /* Makes all of it for `count` elements in each of n ranks, cut as the library cuts them. ERR_USAGE:
  * the word, n, or too large a plan; ERR_FAILED: the plans are wrong; ERR_MEMORY. After a failure
  * *c is zeroed. */
-int collective_make(struct collective *c, const char *word, int n, size_t count);
-void collective_free(struct collective *c); /* zeroed is fine */
+int collective_make(struct drawing *c, const char *word, int n, size_t count);
+void collective_free(struct drawing *c); /* zeroed is fine */
 
 /* Bytes into and out of a rank, counted from the plans. */
-uint64_t collective_in(const struct collective *c, int rank);
-uint64_t collective_out(const struct collective *c, int rank);
+uint64_t collective_in(const struct drawing *c, int rank);
+uint64_t collective_out(const struct drawing *c, int rank);
 
 /* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
-int collective_is_equal(const struct collective *c);
+int collective_is_equal(const struct drawing *c);
 
 /* Which parts of the text are printed, and how much of them. */
 struct collective_view {
@@ -60,16 +60,16 @@ struct collective_view {
 };
 
 /* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
-int collective_print(FILE *file, const struct collective *c, const struct collective_view *view);
+int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view);
 
 /* Its parts: the steps of ranks with their flags; the bytes. */
-void collective_print_steps(FILE *file, const struct collective *c,
+void collective_print_steps(FILE *file, const struct drawing *c,
                             const struct collective_view *view);
-void collective_print_bytes(FILE *file, const struct collective *c);
+void collective_print_bytes(FILE *file, const struct drawing *c);
 
 /* Writes all of it into the open object; docs/json.md names the fields. ERR_FAILED, ERR_MEMORY: as
  * collective_print. */
-int collective_json(struct json_writer *w, const struct collective *c);
+int collective_json(struct json_writer *w, const struct drawing *c);
 
 /* The plan of one device for one of DataParallel's collectives over `count` floats: what the device
  * `leader` enqueues, and what the others do in it. Both reduces are led by device 0. ERR_MEMORY. */

@@ -85,7 +85,6 @@ static void add_shard(struct plan *plan) {
 int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
             size_t count) {
     memset(plan, 0, sizeof *plan);
-    plan->algorithm = ALLREDUCE_AUTO; /* it is none of them */
     plan->n = n;
     plan->rank = device;
     plan->count = count;

@@ -139,7 +139,7 @@ static void write_formula(struct json_writer *w, const struct formula *f) {
     json_close(w);
 }
 
-static void write_ranks_of(struct json_writer *w, const struct collective *c) {
+static void write_ranks_of(struct json_writer *w, const struct drawing *c) {
     json_array(w, "per_rank");
     for (int r = 0; r < c->n; r++) {
         const struct formula *f = &c->formula[r];
@@ -171,7 +171,7 @@ static void write_chunks(struct json_writer *w, const struct hops *h) {
     json_close(w);
 }
 
-int collective_json(struct json_writer *w, const struct collective *c) {
+int collective_json(struct json_writer *w, const struct drawing *c) {
     json_string(w, "collective", c->what);
     json_string(w, "algorithm", c->word);
     json_integer(w, "ranks", c->n);

@@ -83,7 +83,7 @@ static void print_plan(FILE *file, const struct plan *plan, int full) {
     if (!n) fprintf(file, "        none\n");
 }
 
-void collective_print_steps(FILE *file, const struct collective *c,
+void collective_print_steps(FILE *file, const struct drawing *c,
                             const struct collective_view *view) {
     int all = view->full || c->n <= MOST_RANKS, shown = all ? c->n : FEW_RANKS;
     if (view->rank >= 0) {
@@ -99,7 +99,7 @@ void collective_print_steps(FILE *file, const struct collective *c,
 
 /* ---- bytes ---- */
 
-static int same_bytes(const struct collective *c, int a, int b) {
+static int same_bytes(const struct drawing *c, int a, int b) {
     const struct formula *f = &c->formula[a], *g = &c->formula[b];
     return collective_in(c, a) == collective_in(c, b) &&
            collective_out(c, a) == collective_out(c, b) && f->in == g->in && f->out == g->out &&
@@ -136,7 +136,7 @@ static void print_long_set(FILE *file, const char *set) {
     }
 }
 
-static void print_group(FILE *file, const struct collective *c, int rank, uint64_t ranks) {
+static void print_group(FILE *file, const struct drawing *c, int rank, uint64_t ranks) {
     const struct formula *f = &c->formula[rank];
     uint64_t in = collective_in(c, rank), out = collective_out(c, rank);
     char set[200];
@@ -152,7 +152,7 @@ static void print_group(FILE *file, const struct collective *c, int rank, uint64
 }
 
 /* The formulas to the byte, once for each pair of words, and what their letters mean. */
-static void print_exact(FILE *file, const struct collective *c) {
+static void print_exact(FILE *file, const struct drawing *c) {
     const char *in = "", *out = "";
     int parts = 0, shards = 0;
     for (int r = 0; r < c->n; r++) {
@@ -172,7 +172,7 @@ static void print_exact(FILE *file, const struct collective *c) {
     if (shards) fprintf(file, "  s[i]: the bytes of the shard that rank i adds up\n");
 }
 
-void collective_print_bytes(FILE *file, const struct collective *c) {
+void collective_print_bytes(FILE *file, const struct drawing *c) {
     uint64_t shown = 0, all_in = 0;
     fprintf(file, "\nbytes over links, counted from the plans; S = %zu bytes in each of n = %d\n",
             c->count * sizeof(float), c->n);

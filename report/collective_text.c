@@ -207,7 +207,7 @@ static int print_hops(FILE *file, const struct hops *h, const struct collective_
     return code;
 }
 
-static void print_head(FILE *file, const struct collective *c) {
+static void print_head(FILE *file, const struct drawing *c) {
     const struct hops *h = &c->hops;
     struct text head = {.used = 0};
     char size[32];
@@ -228,7 +228,7 @@ static void print_head(FILE *file, const struct collective *c) {
                       "chunk\nholds; sum: those of all ranks; *: it is a part of the result\n");
 }
 
-int collective_print(FILE *file, const struct collective *c, const struct collective_view *view) {
+int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {
     print_head(file, c);
     CHECK(print_hops(file, &c->hops, view));
     collective_print_steps(file, c, view);

@@ -41,7 +41,7 @@ static struct host_slot *head_of(const struct host_ranks *ranks, const struct ex
 static int wait_flag(const struct host_ranks *ranks, const struct executor_call *call,
                      struct comm_flag *flag, uint64_t epoch, int peer) {
     if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
-    struct comm_wait_reason reason = {.collective = plan_collective(call->plan),
+    struct comm_wait_reason reason = {.collective = collective_name(call->plan->what),
                                       .bucket = call->bucket,
                                       .step = call->step,
                                       .peer = peer};

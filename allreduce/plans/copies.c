@@ -23,12 +23,12 @@
 #include "allreduce/plans/steps.h"
 #include "base/error.h"
 
-static int begin(struct plan *plan, enum allreduce_algorithm what, int n, int rank, size_t count) {
+static int begin(struct plan *plan, enum collective what, int n, int rank, size_t count) {
     memset(plan, 0, sizeof *plan);
     if (n < 1 || n > MAX_DEVICES || rank < 0 || rank >= n)
         return fail(ERR_USAGE, "%s: rank %d of %d: give a rank of 1 to %d ranks",
-                    allreduce_algorithm_name(what), rank, n, MAX_DEVICES);
-    plan->algorithm = what;
+                    collective_name(what), rank, n, MAX_DEVICES);
+    plan->what = what;
     plan->n = n;
     plan->rank = rank;
     plan->count = plan->data = count;

@@ -4,23 +4,22 @@
 /* ---- the table ---- */
 
 static const struct pattern patterns[] = {
-    [WINDOW_BARRIER - WINDOW_BARRIER] = {NOBODY, NOBODY, 0, 0, 0, "BARRIER"},
-    [WINDOW_BROADCAST - WINDOW_BARRIER] = {ROOT, ALL_BUT_ROOT, 0, 0, 0, "BROADCAST"},
-    [WINDOW_SCATTER - WINDOW_BARRIER] = {ROOT, ALL_BUT_ROOT, 1, 0, 0, "SCATTER"},
-    [WINDOW_GATHER - WINDOW_BARRIER] = {ALL_BUT_ROOT, ROOT, 0, 0, 1, "GATHER"},
-    [WINDOW_REDUCE - WINDOW_BARRIER] = {EVERYBODY, ROOT, 0, 1, 0, "REDUCE"},
-    [WINDOW_ALL_GATHER - WINDOW_BARRIER] = {EVERYBODY, EVERYBODY, 0, 0, 1, "ALLGATHER"},
-    [WINDOW_ALL_TO_ALL - WINDOW_BARRIER] = {EVERYBODY, EVERYBODY, 1, 0, 1, "ALLTOALL"},
-    [WINDOW_REDUCE_SCATTER - WINDOW_BARRIER] = {EVERYBODY, EVERYBODY, 1, 1, 0, "REDUCE_SCATTER"},
-    [WINDOW_SEND - WINDOW_BARRIER] = {NOBODY, NOBODY, 0, 0, 0, "SEND"},
+    [COLLECTIVE_BARRIER] = {NOBODY, NOBODY, 0, 0, 0, "BARRIER"},
+    [COLLECTIVE_BROADCAST] = {ROOT, ALL_BUT_ROOT, 0, 0, 0, "BROADCAST"},
+    [COLLECTIVE_SCATTER] = {ROOT, ALL_BUT_ROOT, 1, 0, 0, "SCATTER"},
+    [COLLECTIVE_GATHER] = {ALL_BUT_ROOT, ROOT, 0, 0, 1, "GATHER"},
+    [COLLECTIVE_REDUCE] = {EVERYBODY, ROOT, 0, 1, 0, "REDUCE"},
+    [COLLECTIVE_ALL_GATHER] = {EVERYBODY, EVERYBODY, 0, 0, 1, "ALLGATHER"},
+    [COLLECTIVE_ALL_TO_ALL] = {EVERYBODY, EVERYBODY, 1, 0, 1, "ALLTOALL"},
+    [COLLECTIVE_REDUCE_SCATTER] = {EVERYBODY, EVERYBODY, 1, 1, 0, "REDUCE_SCATTER"},
+    [COLLECTIVE_SEND] = {NOBODY, NOBODY, 0, 0, 0, "SEND"},
 };
 
-const struct pattern *pattern_of(enum allreduce_algorithm what) {
-    if (what < WINDOW_BARRIER || what > WINDOW_SEND) return NULL;
-    return &patterns[what - WINDOW_BARRIER];
+const struct pattern *pattern_of(enum collective what) {
+    return what == COLLECTIVE_ALL_REDUCE ? NULL : &patterns[what];
 }
 
-const char *window_name(enum allreduce_algorithm what) {
+const char *window_name(enum collective what) {
     const struct pattern *p = pattern_of(what);
     return p ? p->name : "ALLREDUCE";
 }

@@ -29,7 +29,7 @@ struct pattern {
     const char *name;
 };
 
-const struct pattern *pattern_of(enum allreduce_algorithm what); /* NULL: an allreduce */
+const struct pattern *pattern_of(enum collective what); /* NULL: an allreduce */
 uint64_t ranks_of(enum whom whom, int n, int root);
 
 /* One rank's part. */

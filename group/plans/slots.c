@@ -41,7 +41,7 @@ static size_t shown(const struct window_request *q, const struct pattern *p) {
 
 int check_slots(const struct window_request *q, const struct pattern *p) {
     const char *name = window_name(q->what);
-    if (q->what == WINDOW_SEND || q->sizes || (!p && q->what != ALLREDUCE_ONESHOT))
+    if (q->what == COLLECTIVE_SEND || q->sizes || (!p && q->algorithm != ALLREDUCE_ONESHOT))
         return fail(ERR_USAGE, "%s: it does not go through slots", name);
     if (!p) p = &sum_to_all;
     if (q->stride != q->count || shown(q, p) > q->window)
@@ -75,11 +75,11 @@ void through_slots(struct plan *plan, const struct window_request *q, const stru
     plan->credits = q->slots;
     plan->epochs = 1;
     if (q->turn && others) take_turn(plan, q, others);
-    if (q->what == WINDOW_BARRIER && others) {
+    if (q->what == COLLECTIVE_BARRIER && others) {
         add_post(plan, others, PLAN_SHOWN, 1);
         add_await(plan, others, PLAN_SHOWN, 1);
     }
-    if (!q->count || q->what == WINDOW_BARRIER) return;
+    if (!q->count || q->what == COLLECTIVE_BARRIER) return;
     if (f.shows && f.takers) show(&f);
     keep_own(&f, 0);
     take_piece(&f, 0);

@@ -99,7 +99,7 @@ static int allreduce_in_windows(struct plan *plan, const struct window_request *
     int me = q->rank;
     struct plan inner;
     struct plan_step in = copy_from(me, (struct range){0, q->count}, rank_bit(me)), out = in;
-    CHECK(plan_build(&inner, q->what, q->n, me, q->count, &q->config));
+    CHECK(plan_build(&inner, q->algorithm, q->n, me, q->count, &q->config));
     in.source_buffer = PLAN_INPUT;
     out.dest_buffer = PLAN_OUTPUT;
     plan->scratch = inner.scratch;
@@ -125,7 +125,7 @@ static void barrier(struct plan *plan, const struct window_request *q) {
 
 static int check(const struct window_request *q, const struct pattern *p) {
     const char *name = window_name(q->what);
-    int sends = q->what == WINDOW_SEND;
+    int sends = q->what == COLLECTIVE_SEND;
     size_t least = sends ? MAIL_PIECES * (q->head + 1) : HALVES * (size_t)q->n;
     if (q->n < 1 || q->n > MAX_DEVICES || q->rank < 0 || q->rank >= q->n)
         return fail(ERR_USAGE, "%s: rank %d of %d: give a rank of 1 to %d ranks", name, q->rank,
@@ -133,8 +133,9 @@ static int check(const struct window_request *q, const struct pattern *p) {
     if (q->root < 0 || q->root >= q->n)
         return fail(ERR_USAGE, "%s: root %d: give 0 to %d", name, q->root, q->n - 1);
     if (sends) CHECK(check_message(q));
-    if (!p && !allreduce_has_plan(q->what))
-        return fail(ERR_USAGE, "collective %d: has no plan: choose an algorithm", (int)q->what);
+    if (!p && !allreduce_has_plan(q->algorithm))
+        return fail(ERR_USAGE, "%s by %s: it has no plan: choose an algorithm", name,
+                    allreduce_algorithm_name(q->algorithm));
     if (q->slots) return check_slots(q, p);
     if (q->window < least || q->config.align < 1 || (!p && q->count > q->window))
         return fail(ERR_USAGE, "%s: a window of %zu elements for %zu: give at least %zu", name,
@@ -146,7 +147,9 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     memset(plan, 0, sizeof *plan);
     CHECK(check(q, p));
-    plan->algorithm = q->what;
+    plan->what = q->what;
+    plan->windowed = 1;
+    plan->algorithm = p ? ALLREDUCE_AUTO : q->algorithm;
     plan->n = q->n;
     plan->rank = q->rank;
     plan->count = q->count;
@@ -155,9 +158,9 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
     plan->output = p ? output_at(q, p, q->n - 1) + block_of(q, q->n - 1, q->rank).length : q->count;
     if (q->slots)
         through_slots(plan, q, p);
-    else if (q->what == WINDOW_BARRIER)
+    else if (q->what == COLLECTIVE_BARRIER)
         barrier(plan, q);
-    else if (q->what == WINDOW_SEND)
+    else if (q->what == COLLECTIVE_SEND)
         send_message(plan, q);
     else if (p && p->shows && (q->count || q->sizes))
         through_windows(plan, q, p);
@@ -171,8 +174,8 @@ int plan_build_window(struct plan *plan, const struct window_request *q) {
 size_t window_longest(const struct window_request *q) {
     const struct pattern *p = pattern_of(q->what);
     if (!p) return q->window;
-    if (q->what == WINDOW_BARRIER) return SIZE_MAX;
-    size_t piece = q->what == WINDOW_SEND ? q->window / MAIL_PIECES - q->head : piece_of(q, p);
+    if (q->what == COLLECTIVE_BARRIER) return SIZE_MAX;
+    size_t piece = q->what == COLLECTIVE_SEND ? q->window / MAIL_PIECES - q->head : piece_of(q, p);
     return piece * MOST_PIECES;
 }
 

@@ -40,7 +40,8 @@ extern "C" {
 enum { MAIL_PIECES = 4 };
 
 struct window_request {
-    enum allreduce_algorithm what; /* WINDOW_..., or an algorithm that has a plan: allreduce */
+    enum collective what;
+    enum allreduce_algorithm algorithm; /* of an all-reduce: one that has a plan */
     int n, rank;
     int root;      /* of BROADCAST, REDUCE, GATHER, SCATTER; SEND: the rank that sends */
     int peer;      /* SEND: the rank that receives */
@@ -50,7 +51,7 @@ struct window_request {
     size_t first;  /* SEND: pieces that this sender has sent to this receiver before */
     size_t head;   /* SEND: elements of each place of a mailbox before those of its piece */
     /* Not 0: a short call, through slots (plans/slots.c), of half so many as each rank has. `what`
-     * is then no SEND, and of the allreduces it is oneshot; `window` counts the elements of a slot,
+     * is then no SEND, and an all-reduce is oneshot; `window` counts the elements of a slot,
      * which hold the call's INPUT of a rank; stride is count. */
     uint32_t slots;
     int turn; /* short calls: 1: the first call in one half of the slots */
@@ -78,7 +79,7 @@ size_t window_longest(const struct window_request *request);
 size_t window_touched(const struct window_request *request);
 
 /* The name of the collective in messages, as PyTorch has it: "ALLREDUCE". Static storage. */
-const char *window_name(enum allreduce_algorithm what);
+const char *window_name(enum collective what);
 
 #ifdef __cplusplus
 }

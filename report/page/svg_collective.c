@@ -19,9 +19,8 @@ static void draw_many(struct picture *p, const struct hops *h) {
     p->height = 3 * p->font;
     picture_open(p, "collective", "Allreduce", "Too many ranks or hops for a strip of pictures.");
     picture_text(p, 0, 1.5 * p->font, ANCHOR_START, SHADE_TEXT,
-                 "%s over %d ranks: %d hops, %d moves of %s in all",
-                 h->n > 0 ? allreduce_algorithm_name(h->algorithm) : "", h->n, h->hops,
-                 h->move_count, bytes_words(hops_bytes(h), bytes));
+                 "%s over %d ranks: %d hops, %d moves of %s in all", h->n > 0 ? h->name : "", h->n,
+                 h->hops, h->move_count, bytes_words(hops_bytes(h), bytes));
     picture_close(p);
 }
 

@@ -42,8 +42,7 @@ struct state {
     struct memory memory;
 };
 
-static inline struct model *windowed_new(int n, int root, int slices,
-                                         const enum allreduce_algorithm *sequence) {
+static inline struct model *windowed_new(int n, int root, int slices, const struct kind *sequence) {
     struct model *m = calloc(1, sizeof *m);
     cr_assert_not_null(m);
     m->n = n;
@@ -57,7 +56,7 @@ static inline struct model *windowed_new(int n, int root, int slices,
     return m;
 }
 
-static inline struct model *model_new(int n, int slices, const enum allreduce_algorithm *sequence) {
+static inline struct model *model_new(int n, int slices, const struct kind *sequence) {
     struct model *m = calloc(1, sizeof *m);
     struct plan_config config = tiny_config(slices);
     cr_assert_not_null(m);
@@ -111,12 +110,14 @@ struct access {
 };
 
 /* A broadcast is not counted: see allreduce/plans/copies.c; nor is what goes through windows and is
- * no allreduce: plans/windows.c. A mailbox does not alternate. Short calls take a slot each. */
+ * no allreduce: group/plans/windows.c. A mailbox does not alternate. Short calls take a slot each.
+ */
 static inline int half_of(const struct model *m, const struct event *e) {
     int counted = 0;
-    if (e->plan->credits && e->plan->algorithm != WINDOW_SEND) return e->call % 2;
+    if (e->plan->credits && e->plan->what != COLLECTIVE_SEND) return e->call % 2;
     for (int call = 0; call < e->call; call++)
-        counted += m->plans[call][0].algorithm <= COLLECTIVE_ALL_GATHER;
+        counted += m->plans[call][0].what == COLLECTIVE_ALL_REDUCE ||
+                   (!m->windowed && m->plans[call][0].what == COLLECTIVE_ALL_GATHER);
     return m->same_half ? 0 : counted % 2;
 }
 
@@ -221,7 +222,7 @@ static inline int may_begin(const struct model *m, const struct state *s, int ra
 
 /* What each rank must find in element i after a call. */
 static inline float result(const struct model *m, int call, int i) {
-    enum allreduce_algorithm what = m->plans[call][0].algorithm;
+    enum collective what = m->plans[call][0].what;
     float sum = 0;
     if (what == COLLECTIVE_ALL_GATHER) return input(call, i % m->n, i);
     if (what == COLLECTIVE_BROADCAST) return input(call, 0, i);

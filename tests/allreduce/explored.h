@@ -6,23 +6,23 @@
 #include <stdint.h>
 
 #include "group/plans/windows.h"
+#include "tests/allreduce/kinds.h"
 
 enum { RANKS = 4, CALLS = 3, COUNT = 6, HALF = 12, EVENTS = 192 };
 
-static const enum allreduce_algorithm algorithms[] = {ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT,
-                                                      ALLREDUCE_DIRECT, ALLREDUCE_RING,
-                                                      ALLREDUCE_TREE,   ALLREDUCE_FUSED};
+static const struct kind algorithms[] = {BY(NAIVE), BY(ONESHOT), BY(DIRECT),
+                                         BY(RING),  BY(TREE),    BY(FUSED)};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
 /* The collectives that only copy have plans as well. */
-static const enum allreduce_algorithm copies[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_BROADCAST};
+static const struct kind copies[] = {IT(ALL_GATHER), IT(BROADCAST)};
 enum { COPIES = sizeof copies / sizeof *copies };
 
 /* So have the collectives of process groups, which go through windows: INPUT and OUTPUT are not
  * part of a state, since INPUT never changes and what is written to OUTPUT is judged at once. */
-static const enum allreduce_algorithm windows[] = {
-    WINDOW_BROADCAST, WINDOW_REDUCE,  WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
-    WINDOW_GATHER,    WINDOW_SCATTER, WINDOW_ALL_TO_ALL, WINDOW_SEND};
+static const struct kind windows[] = {IT(BROADCAST),      IT(REDUCE), IT(ALL_GATHER),
+                                      IT(REDUCE_SCATTER), IT(GATHER), IT(SCATTER),
+                                      IT(ALL_TO_ALL),     IT(SEND)};
 enum { WINDOWS = sizeof windows / sizeof *windows, WIDE = 32, MAILBOX = 4 };
 
 /* Integers below 2^20 that look random, so that a sum is wrong where a term is missing, taken twice
@@ -42,29 +42,29 @@ static inline struct plan_config tiny_config(int slices) {
     return config;
 }
 
-static inline int build(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
+static inline int build(struct plan *plan, struct kind kind, int n, int rank,
                         const struct plan_config *config) {
-    if (what == COLLECTIVE_ALL_GATHER) return plan_build_all_gather(plan, n, rank, COUNT, 1);
-    if (what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, COUNT);
-    return plan_build(plan, what, n, rank, COUNT, config);
+    if (kind.what == COLLECTIVE_ALL_GATHER) return plan_build_all_gather(plan, n, rank, COUNT, 1);
+    if (kind.what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, COUNT);
+    return plan_build(plan, kind.algorithm, n, rank, COUNT, config);
 }
 
 /* Elements that go from one rank to one other where blocks have lengths of their own: none, one
  * piece or several. */
-static inline size_t uneven_size(enum allreduce_algorithm what, int call, int from, int to) {
+static inline size_t uneven_size(enum collective what, int call, int from, int to) {
     static const size_t blocks[] = {4, 0, 2, 5}, parts[] = {2, 0, 3, 1};
-    switch ((int)what) {
-    case WINDOW_GATHER:
-    case WINDOW_ALL_GATHER: return blocks[(from + call) % 4];
-    case WINDOW_ALL_TO_ALL: return parts[(from + 2 * to + call) % 4];
+    switch (what) {
+    case COLLECTIVE_GATHER:
+    case COLLECTIVE_ALL_GATHER: return blocks[(from + call) % 4];
+    case COLLECTIVE_ALL_TO_ALL: return parts[(from + 2 * to + call) % 4];
     default: return parts[(to + call) % 4];
     }
 }
 
 /* Where the block for `to` begins in the INPUT of `from`. */
-static inline int uneven_at(enum allreduce_algorithm what, int call, int from, int to) {
+static inline int uneven_at(enum collective what, int call, int from, int to) {
     size_t at = 0;
-    if (what == WINDOW_GATHER || what == WINDOW_ALL_GATHER) return 0;
+    if (what == COLLECTIVE_GATHER || what == COLLECTIVE_ALL_GATHER) return 0;
     for (int r = 0; r < to; r++)
         at += uneven_size(what, call, from, r);
     return (int)at;
@@ -75,22 +75,24 @@ static inline int uneven_at(enum allreduce_algorithm what, int call, int from, i
 enum { UNEVEN = 0, SLOTS = -1 };
 
 /* Of a window of COUNT elements, in `slices` pieces; of a mailbox, in two more than it holds. */
-static inline int build_windowed(struct plan *plan, enum allreduce_algorithm what, int n, int rank,
-                                 int root, int slices, int call) {
+static inline int build_windowed(struct plan *plan, struct kind kind, int n, int rank, int root,
+                                 int slices, int call) {
+    enum collective what = kind.what;
     struct window_request q = {.what = what,
+                               .algorithm = kind.algorithm,
                                .n = n,
                                .rank = rank,
                                .root = root,
                                .peer = (root + 1) % n,
-                               .window = what == WINDOW_SEND ? MAILBOX : COUNT,
+                               .window = what == COLLECTIVE_SEND ? MAILBOX : COUNT,
                                .config = tiny_config(slices > 0 ? slices : 1)};
     size_t sizes[RANKS * RANKS];
-    int parts =
-        what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL || what == WINDOW_REDUCE_SCATTER;
+    int parts = what == COLLECTIVE_SCATTER || what == COLLECTIVE_ALL_TO_ALL ||
+                what == COLLECTIVE_REDUCE_SCATTER;
     size_t piece = parts ? COUNT / 2 / (size_t)n : COUNT / 2;
-    q.count = what < ALLREDUCE_ALGORITHM_COUNT ? COUNT
-              : what == WINDOW_SEND            ? MAILBOX + 2
-                                               : piece * (size_t)slices;
+    q.count = what == COLLECTIVE_ALL_REDUCE ? COUNT
+              : what == COLLECTIVE_SEND     ? MAILBOX + 2
+                                            : piece * (size_t)slices;
     if (slices == UNEVEN) q.sizes = sizes, q.count = 0;
     if (slices == SLOTS) q.slots = 1, q.turn = 1, q.window = HALF, q.count = HALF / RANKS;
     for (int i = 0; i < n * n; i++)
@@ -102,13 +104,13 @@ static inline int build_windowed(struct plan *plan, enum allreduce_algorithm wha
 
 /* The same where blocks have lengths of their own. */
 static inline float uneven_output(const struct plan *plan, int root, int call, int i) {
-    enum allreduce_algorithm what = plan->algorithm;
+    enum collective what = plan->what;
     int from = 0, me = plan->rank;
     float sum = 0;
-    if (what == WINDOW_SCATTER) return input(call, root, uneven_at(what, call, root, me) + i);
-    for (int r = 0; r < plan->n && what == WINDOW_REDUCE_SCATTER; r++)
+    if (what == COLLECTIVE_SCATTER) return input(call, root, uneven_at(what, call, root, me) + i);
+    for (int r = 0; r < plan->n && what == COLLECTIVE_REDUCE_SCATTER; r++)
         sum += input(call, r, uneven_at(what, call, r, me) + i);
-    if (what == WINDOW_REDUCE_SCATTER) return sum;
+    if (what == COLLECTIVE_REDUCE_SCATTER) return sum;
     while (i >= (int)uneven_size(what, call, from, me))
         i -= (int)uneven_size(what, call, from++, me);
     return input(call, from, uneven_at(what, call, from, me) + i);
@@ -119,17 +121,17 @@ static inline float output(const struct plan *plan, int root, int call, int i) {
     int count = (int)plan->count, mine = plan->rank * count + i;
     float sum = 0;
     if (!count) return uneven_output(plan, root, call, i);
-    switch ((int)plan->algorithm) {
-    case WINDOW_BROADCAST:
-    case WINDOW_SEND: return input(call, root, i);
-    case WINDOW_GATHER:
-    case WINDOW_ALL_GATHER: return input(call, i / count, i % count);
-    case WINDOW_SCATTER: return input(call, root, mine);
-    case WINDOW_ALL_TO_ALL: return input(call, i / count, plan->rank * count + i % count);
+    switch (plan->what) {
+    case COLLECTIVE_BROADCAST:
+    case COLLECTIVE_SEND: return input(call, root, i);
+    case COLLECTIVE_GATHER:
+    case COLLECTIVE_ALL_GATHER: return input(call, i / count, i % count);
+    case COLLECTIVE_SCATTER: return input(call, root, mine);
+    case COLLECTIVE_ALL_TO_ALL: return input(call, i / count, plan->rank * count + i % count);
     default: break;
     }
     for (int r = 0; r < plan->n; r++)
-        sum += input(call, r, plan->algorithm == WINDOW_REDUCE_SCATTER ? mine : i);
+        sum += input(call, r, plan->what == COLLECTIVE_REDUCE_SCATTER ? mine : i);
     return sum;
 }
 

@@ -7,14 +7,15 @@
 
 #include "allreduce/hops.h"
 #include "base/error.h"
+#include "tests/allreduce/kinds.h"
 
 /* Every algorithm of the list, and the collectives that only copy. */
-static const enum allreduce_algorithm all[] = {
-#define PLAN(NAME, word, in_fold_order, uses_scratch) ALLREDUCE_##NAME,
+static const struct kind all[] = {
+#define PLAN(NAME, word, in_fold_order, uses_scratch) BY(NAME),
     ALLREDUCE_PLANS(PLAN)
 #undef PLAN
-        COLLECTIVE_ALL_GATHER,
-    COLLECTIVE_BROADCAST};
+        IT(ALL_GATHER),
+    IT(BROADCAST)};
 enum { ALL = sizeof all / sizeof *all };
 
 /* Small slices, so that a few hundred elements run in many pipelined slices and rounds. */
@@ -24,9 +25,22 @@ static struct plan_config small_config(int n, size_t align) {
     return config;
 }
 
-static void build(struct hops *h, enum allreduce_algorithm what, int n, size_t count,
+static int build_plan(struct plan *plan, struct kind kind, int n, int rank, size_t count,
+                      const struct plan_config *config) {
+    if (kind.what == COLLECTIVE_BROADCAST) return plan_build_broadcast(plan, n, rank, count);
+    if (kind.what == COLLECTIVE_ALL_GATHER)
+        return plan_build_all_gather(plan, n, rank, (size_t)n, count / (size_t)n);
+    return plan_build(plan, kind.algorithm, n, rank, count, config);
+}
+
+static void build(struct hops *h, struct kind kind, int n, size_t count,
                   const struct plan_config *config) {
-    cr_assert_eq(hops_of_call(h, what, n, count, config), OK, "%s", error_message());
+    struct plan plans[MAX_DEVICES];
+    for (int r = 0; r < n; r++)
+        cr_assert_eq(build_plan(&plans[r], kind, n, r, count, config), OK, "%s", error_message());
+    cr_assert_eq(hops_of_plans(h, plans, n), OK, "%s", error_message());
+    for (int r = 0; r < n; r++)
+        plan_free(&plans[r]);
 }
 
 /* ---- the interpreter ---- */
@@ -36,10 +50,10 @@ static double term(int r, size_t i) {
     return (double)(((uint64_t)(r + 1) * 2654435761u + i * 40503u) >> 3 & 0xfffff);
 }
 
-static double wanted(enum allreduce_algorithm what, int n, size_t count, size_t i) {
+static double wanted(struct kind kind, int n, size_t count, size_t i) {
     double sum = 0;
-    if (what == COLLECTIVE_BROADCAST) return term(0, i);
-    if (what == COLLECTIVE_ALL_GATHER) return term((int)(i / (count / (size_t)n)), i);
+    if (kind.what == COLLECTIVE_BROADCAST) return term(0, i);
+    if (kind.what == COLLECTIVE_ALL_GATHER) return term((int)(i / (count / (size_t)n)), i);
     for (int r = 0; r < n; r++)
         sum += term(r, i);
     return sum;
@@ -57,7 +71,7 @@ static void carry_out(const struct hops *h, const struct hop_move *m, double **m
 }
 
 /* Replays the moves. backwards: those over links of each hop in the opposite order. */
-static void replay(const struct hops *h, enum allreduce_algorithm what, int backwards) {
+static void replay(const struct hops *h, struct kind kind, int backwards) {
     size_t n = (size_t)h->n;
     const uint64_t *widths = h->sizes;
     double *memory[HOP_BUFFERS];
@@ -75,10 +89,9 @@ static void replay(const struct hops *h, enum allreduce_algorithm what, int back
             carry_out(h, &h->moves[backwards && k < links ? i + links - 1 - k : k], memory);
     }
     for (size_t i = 0; i < n * h->count; i++)
-        cr_assert_eq(memory[0][i], wanted(what, h->n, h->count, i % h->count),
-                     "%s, %d ranks, %zu elements: rank %zu, element %zu%s",
-                     allreduce_algorithm_name(what), h->n, (size_t)h->count, i / h->count,
-                     i % h->count, backwards ? ", backwards" : "");
+        cr_assert_eq(memory[0][i], wanted(kind, h->n, h->count, i % h->count),
+                     "%s, %d ranks, %zu elements: rank %zu, element %zu%s", kind_name(kind), h->n,
+                     (size_t)h->count, i / h->count, i % h->count, backwards ? ", backwards" : "");
     for (int b = 0; b < HOP_BUFFERS; b++)
         free(memory[b]);
 }
@@ -104,16 +117,12 @@ static void check_list(const struct hops *h) {
     cr_assert_eq(at, h->count);
 }
 
-static void check_bytes(const struct hops *h, enum allreduce_algorithm what,
-                        const struct plan_config *config) {
+static void check_bytes(const struct hops *h, struct kind kind, const struct plan_config *config) {
     size_t n = (size_t)h->n;
     uint64_t *planned = calloc(n * n, sizeof *planned), *moved = calloc(n * n, sizeof *moved);
     for (int r = 0; r < h->n; r++) {
         struct plan plan;
-        int code = what == COLLECTIVE_BROADCAST ? plan_build_broadcast(&plan, h->n, r, h->count)
-                   : what == COLLECTIVE_ALL_GATHER
-                       ? plan_build_all_gather(&plan, h->n, r, n, h->count / n)
-                       : plan_build(&plan, what, h->n, r, h->count, config);
+        int code = build_plan(&plan, kind, h->n, r, h->count, config);
         cr_assert_eq(code, OK, "%s", error_message());
         plan_traffic(&plan, planned);
         plan_free(&plan);
@@ -123,11 +132,11 @@ static void check_bytes(const struct hops *h, enum allreduce_algorithm what,
         if (m->from != m->to) moved[(size_t)m->from * n + (size_t)m->to] += m->count * 4;
     }
     cr_assert_eq(memcmp(planned, moved, n * n * sizeof *moved), 0, "%s, %d ranks, %zu elements",
-                 allreduce_algorithm_name(what), h->n, (size_t)h->count);
+                 kind_name(kind), h->n, (size_t)h->count);
     free(planned), free(moved);
 }
 
-static void check_terms(const struct hops *h, enum allreduce_algorithm what) {
+static void check_terms(const struct hops *h, struct kind kind) {
     struct hops_state *state;
     cr_assert_eq(hops_state_init(&state, h), OK);
     for (int hop = 0; hop <= h->hops; hop++)
@@ -135,26 +144,25 @@ static void check_terms(const struct hops *h, enum allreduce_algorithm what) {
     for (int r = 0; r < h->n; r++) {
         for (int c = 0; c < h->chunk_count; c++) {
             uint64_t owner = h->chunks[c].offset / (h->count / (uint64_t)h->n);
-            uint64_t want = what == COLLECTIVE_BROADCAST    ? 1
-                            : what == COLLECTIVE_ALL_GATHER ? rank_bit((int)owner)
-                                                            : rank_all(h->n);
+            uint64_t want = kind.what == COLLECTIVE_BROADCAST    ? 1
+                            : kind.what == COLLECTIVE_ALL_GATHER ? rank_bit((int)owner)
+                                                                 : rank_all(h->n);
             cr_assert_eq(hops_state_terms(state, r, c), want, "%s: rank %d, chunk %d",
-                         allreduce_algorithm_name(what), r, c);
+                         kind_name(kind), r, c);
         }
     }
     hops_state_free(state);
 }
 
-static void check(enum allreduce_algorithm what, int n, size_t count,
-                  const struct plan_config *config) {
+static void check(struct kind kind, int n, size_t count, const struct plan_config *config) {
     struct hops h;
-    if (what == COLLECTIVE_ALL_GATHER) count -= count % (size_t)n;
-    build(&h, what, n, count, config);
+    if (kind.what == COLLECTIVE_ALL_GATHER) count -= count % (size_t)n;
+    build(&h, kind, n, count, config);
     check_list(&h);
-    check_bytes(&h, what, config);
-    replay(&h, what, 0);
-    replay(&h, what, 1);
-    if (count >= (size_t)n) check_terms(&h, what);
+    check_bytes(&h, kind, config);
+    replay(&h, kind, 0);
+    replay(&h, kind, 1);
+    if (count >= (size_t)n) check_terms(&h, kind);
     hops_free(&h);
 }
 
@@ -187,17 +195,16 @@ static int depth_of(int which, int n, int rank) {
     return depth;
 }
 
-static int textbook(enum allreduce_algorithm what, int n) {
+static int textbook(struct kind kind, int n) {
     int deepest = 0;
     if (n == 1) return 0;
     for (int r = 0; r < 2 * n; r++)
         if (depth_of(r % 2, n, r / 2) > deepest) deepest = depth_of(r % 2, n, r / 2);
-    switch (what) {
+    if (kind.what != COLLECTIVE_ALL_REDUCE) return 1;
+    switch (kind.algorithm) {
     case ALLREDUCE_RING: return 2 * (n - 1);
     case ALLREDUCE_TREE: return 2 * deepest;
-    case ALLREDUCE_ONESHOT:
-    case COLLECTIVE_ALL_GATHER:
-    case COLLECTIVE_BROADCAST: return 1;
+    case ALLREDUCE_ONESHOT: return 1;
     default: return 2; /* naive, direct, fused: to those who add, and back */
     }
 }
@@ -214,8 +221,8 @@ Test(hops, are_as_many_as_the_textbook_says, .timeout = 60) {
                 struct hops h;
                 build(&h, all[a], n, count, &config);
                 cr_assert_eq(h.hops, textbook(all[a], n), "%s over %d ranks: %d hops",
-                             allreduce_algorithm_name(all[a]), n, h.hops);
-                if (all[a] == ALLREDUCE_RING && n > 1) {
+                             kind_name(all[a]), n, h.hops);
+                if (all[a].algorithm == ALLREDUCE_RING && n > 1) {
                     cr_assert_eq(h.chunk_count, n);
                     cr_assert_eq(h.move_count, n * h.hops);
                 }
@@ -228,7 +235,7 @@ Test(hops, are_as_many_as_the_textbook_says, .timeout = 60) {
 /* The drawing at the top of plans/ring.c: chunk c goes from rank c + h - 1 to c + h at hop h. */
 Test(hops, of_the_ring_are_the_drawing, .timeout = 10) {
     struct hops h;
-    build(&h, ALLREDUCE_RING, 4, 256, NULL);
+    cr_assert_eq(hops_of_call(&h, ALLREDUCE_RING, 4, 256, NULL), OK);
     for (int i = 0; i < h.move_count; i++) {
         const struct hop_move *m = &h.moves[i];
         int c = (int)(m->to_offset / 64);
@@ -299,7 +306,6 @@ Test(hops, wrong_plans_are_found, .timeout = 10) {
     cr_expect_eq(hops_of_call(&h, ALLREDUCE_RING, 0, 10, NULL), ERR_USAGE);
     cr_expect_eq(hops_of_call(&h, ALLREDUCE_RING, 65, 10, NULL), ERR_USAGE);
     cr_expect_eq(hops_of_call(&h, ALLREDUCE_NCCL, 2, 10, NULL), ERR_USAGE);
-    cr_expect_eq(hops_of_call(&h, COLLECTIVE_ALL_GATHER, 3, 10, NULL), ERR_USAGE);
     config.scratch = 64;
     cr_expect_eq(hops_of_call(&h, ALLREDUCE_NAIVE, 64, 6000, &config), ERR_USAGE);
     cr_expect(strstr(error_message(), "fewer"), "%s", error_message());

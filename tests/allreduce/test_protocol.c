@@ -17,14 +17,14 @@
 
 /* ---- the plans as they are ---- */
 
-static size_t check_sequence(int n, int slices, const enum allreduce_algorithm *sequence) {
+static size_t check_sequence(int n, int slices, const struct kind *sequence) {
     struct model *m = model_new(n, slices, sequence);
     size_t states;
     char text[200];
     enum verdict verdict = explore(m, &states, text, sizeof text);
     cr_assert_eq(verdict, FINE, "%d ranks, %d slices, %s, %s, %s: %s: %s", n, slices,
-                 allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
-                 allreduce_algorithm_name(sequence[2]), verdict_names[verdict], text);
+                 kind_name(sequence[0]), kind_name(sequence[1]), kind_name(sequence[2]),
+                 verdict_names[verdict], text);
     model_free(m);
     return states;
 }
@@ -34,12 +34,11 @@ Test(protocol, every_interleaving_of_three_calls_is_right, .timeout = 240) {
         for (int slices = 1; slices <= 3; slices++) {
             if (n == 4 && test_short()) continue;
             for (int a = 0; a < ALGORITHMS; a++) {
-                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a],
-                                                            algorithms[a]};
+                struct kind sequence[CALLS] = {algorithms[a], algorithms[a], algorithms[a]};
                 size_t states = check_sequence(n, slices, sequence);
                 if (getenv("DUET_SHOW"))
                     printf("%d ranks, %d slices, %s: %zu states\n", n, slices,
-                           allreduce_algorithm_name(algorithms[a]), states);
+                           kind_name(algorithms[a]), states);
             }
         }
     }
@@ -50,8 +49,7 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
     for (int a = 0; a < ALGORITHMS; a++) {
         for (int b = 0; b < ALGORITHMS; b++) {
             for (int c = 0; c < ALGORITHMS; c++) {
-                enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[b],
-                                                            algorithms[c]};
+                struct kind sequence[CALLS] = {algorithms[a], algorithms[b], algorithms[c]};
                 for (int slices = 1; slices <= 2; slices++) {
                     check_sequence(2, slices, sequence);
                     if (!test_short()) check_sequence(3, slices, sequence);
@@ -65,13 +63,13 @@ Test(protocol, algorithms_may_follow_each_other, .timeout = 240) {
 Test(protocol, copies_may_stand_anywhere, .timeout = 240) {
     for (int a = 0; a < COPIES; a++) {
         for (int n = 2; n <= (test_short() ? 3 : RANKS); n++)
-            check_sequence(n, 1, (enum allreduce_algorithm[]){copies[a], copies[a], copies[a]});
+            check_sequence(n, 1, (struct kind[]){copies[a], copies[a], copies[a]});
         for (int b = 0; b < ALGORITHMS; b++)
             for (int n = 2; n <= 3; n++) {
-                enum allreduce_algorithm c = copies[a], x = algorithms[b], y = copies[1 - a];
-                check_sequence(n, 2, (enum allreduce_algorithm[]){x, c, x});
-                check_sequence(n, 2, (enum allreduce_algorithm[]){c, x, c});
-                check_sequence(n, 2, (enum allreduce_algorithm[]){x, c, y});
+                struct kind c = copies[a], x = algorithms[b], y = copies[1 - a];
+                check_sequence(n, 2, (struct kind[]){x, c, x});
+                check_sequence(n, 2, (struct kind[]){c, x, c});
+                check_sequence(n, 2, (struct kind[]){x, c, y});
             }
     }
 }
@@ -79,10 +77,8 @@ Test(protocol, copies_may_stand_anywhere, .timeout = 240) {
 /* ---- the explorer must find bugs ---- */
 
 /* Drops, in all calls, rank `rank`'s wait for `peer` at step i. */
-static enum verdict explore_without(enum allreduce_algorithm algorithm, int n, int rank, int i,
-                                    int peer) {
-    struct model *m =
-        model_new(n, 2, (enum allreduce_algorithm[CALLS]){algorithm, algorithm, algorithm});
+static enum verdict explore_without(struct kind kind, int n, int rank, int i, int peer) {
+    struct model *m = model_new(n, 2, (struct kind[CALLS]){kind, kind, kind});
     for (int call = 0; call < CALLS; call++)
         m->plans[call][rank].steps[i].wait_ranks &= ~rank_bit(peer);
     enum verdict verdict = explore(m, NULL, NULL, 0);
@@ -112,7 +108,7 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
             int dropped = 0, spare = 0;
             for (int r = 0; r < n; r++) {
                 struct plan plan;
-                cr_assert_eq(plan_build(&plan, algorithms[a], n, r, COUNT, &config), OK);
+                cr_assert_eq(plan_build(&plan, algorithms[a].algorithm, n, r, COUNT, &config), OK);
                 for (int i = 0; i < plan.step_count; i++) {
                     for (int peer = 0; peer < n; peer++) {
                         if (!(plan.steps[i].wait_ranks >> peer & 1)) continue;
@@ -123,19 +119,17 @@ Test(protocol, any_dropped_wait_is_found, .timeout = 240) {
                             verdict == RACE || verdict == WRONG ||
                                 (verdict == FINE && heard_before(&plan, i, peer)),
                             "%s, %d ranks: rank %d, step %d does without its wait for rank %d: %s",
-                            allreduce_algorithm_name(algorithms[a]), n, r, i, peer,
-                            verdict_names[verdict]);
+                            kind_name(algorithms[a]), n, r, i, peer, verdict_names[verdict]);
                     }
                 }
                 plan_free(&plan);
             }
-            cr_assert(dropped >= 2, "%s: every plan waits",
-                      allreduce_algorithm_name(algorithms[a]));
-            cr_assert(spare <= 1, "%s: %d of %d waits are superfluous",
-                      allreduce_algorithm_name(algorithms[a]), spare, dropped);
+            cr_assert(dropped >= 2, "%s: every plan waits", kind_name(algorithms[a]));
+            cr_assert(spare <= 1, "%s: %d of %d waits are superfluous", kind_name(algorithms[a]),
+                      spare, dropped);
             if (getenv("DUET_SHOW"))
-                printf("%d ranks, %s: %d waits, %d spare\n", n,
-                       allreduce_algorithm_name(algorithms[a]), dropped, spare);
+                printf("%d ranks, %s: %d waits, %d spare\n", n, kind_name(algorithms[a]), dropped,
+                       spare);
         }
     }
 }
@@ -155,8 +149,7 @@ Test(protocol, any_dropped_wait_of_a_copy_is_found, .timeout = 60) {
                         dropped++;
                         cr_expect(verdict == RACE || verdict == WRONG,
                                   "%s, %d ranks: rank %d, step %d does without rank %d: %s",
-                                  allreduce_algorithm_name(copies[a]), n, r, i, peer,
-                                  verdict_names[verdict]);
+                                  kind_name(copies[a]), n, r, i, peer, verdict_names[verdict]);
                     }
                 plan_free(&plan);
             }
@@ -169,8 +162,7 @@ Test(protocol, any_dropped_wait_of_a_copy_is_found, .timeout = 60) {
 Test(protocol, any_dropped_post_is_found, .timeout = 240) {
     for (int n = 2; n <= 3; n++) {
         for (int a = 0; a < ALGORITHMS; a++) {
-            enum allreduce_algorithm sequence[CALLS] = {algorithms[a], algorithms[a],
-                                                        algorithms[a]};
+            struct kind sequence[CALLS] = {algorithms[a], algorithms[a], algorithms[a]};
             for (int r = 0; r < n; r++) {
                 struct model *probe = model_new(n, 2, sequence);
                 for (int i = 0; i < probe->plans[0][r].step_count; i++) {
@@ -187,9 +179,8 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
                     enum verdict verdict = explore(m, NULL, NULL, 0);
                     /* The post of the next slice makes up for an earlier one: slower, but right. */
                     cr_expect(verdict == DEADLOCK || (!last_of_kind && verdict == FINE),
-                              "%s, %d ranks: rank %d, step %d: %s",
-                              allreduce_algorithm_name(algorithms[a]), n, r, i,
-                              verdict_names[verdict]);
+                              "%s, %d ranks: rank %d, step %d: %s", kind_name(algorithms[a]), n, r,
+                              i, verdict_names[verdict]);
                     model_free(m);
                 }
                 model_free(probe);
@@ -200,11 +191,9 @@ Test(protocol, any_dropped_post_is_found, .timeout = 240) {
 
 /* A flag that promises one slice more than is there. */
 Test(protocol, a_post_too_far_is_found, .timeout = 120) {
-    static const enum allreduce_algorithm sliced[] = {ALLREDUCE_ONESHOT, ALLREDUCE_RING,
-                                                      ALLREDUCE_TREE};
+    static const struct kind sliced[] = {BY(ONESHOT), BY(RING), BY(TREE)};
     for (int a = 0; a < 3; a++) {
-        struct model *m =
-            model_new(3, 2, (enum allreduce_algorithm[CALLS]){sliced[a], sliced[a], sliced[a]});
+        struct model *m = model_new(3, 2, (struct kind[CALLS]){sliced[a], sliced[a], sliced[a]});
         int planted = 0;
         for (int r = 0; r < 3 && !planted; r++) {
             for (int i = 0; i + 1 < m->plans[0][r].step_count && !planted; i++) {
@@ -217,8 +206,8 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
         }
         cr_assert(planted);
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s",
-                  allreduce_algorithm_name(sliced[a]), verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", kind_name(sliced[a]),
+                  verdict_names[verdict]);
         model_free(m);
     }
 }
@@ -226,9 +215,8 @@ Test(protocol, a_post_too_far_is_found, .timeout = 120) {
 /* Scratch must alternate between calls: oneshot depends on it. */
 Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
     for (int n = 2; n <= 3; n++) {
-        struct model *m = model_new(n, 1,
-                                    (enum allreduce_algorithm[CALLS]){
-                                        ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT, ALLREDUCE_ONESHOT});
+        struct model *m =
+            model_new(n, 1, (struct kind[CALLS]){BY(ONESHOT), BY(ONESHOT), BY(ONESHOT)});
         m->same_half = 1;
         enum verdict verdict = explore(m, NULL, NULL, 0);
         cr_assert(verdict == RACE || verdict == WRONG, "%d ranks: %s", n, verdict_names[verdict]);
@@ -238,11 +226,9 @@ Test(protocol, scratch_that_does_not_alternate_is_found, .timeout = 60) {
 
 /* One step reads the wrong slice: flags and order are right, the sum is not. */
 Test(protocol, swapped_slices_are_found, .timeout = 60) {
-    static const enum allreduce_algorithm pulled[] = {ALLREDUCE_DIRECT, ALLREDUCE_RING,
-                                                      ALLREDUCE_TREE};
+    static const struct kind pulled[] = {BY(DIRECT), BY(RING), BY(TREE)};
     for (int a = 0; a < 3; a++) {
-        struct model *m =
-            model_new(3, 2, (enum allreduce_algorithm[CALLS]){pulled[a], pulled[a], pulled[a]});
+        struct model *m = model_new(3, 2, (struct kind[CALLS]){pulled[a], pulled[a], pulled[a]});
         for (int i = 0; i < m->plans[1][1].step_count; i++) {
             struct plan_step *s = &m->plans[1][1].steps[i];
             if (s->op == PLAN_NONE) continue;
@@ -250,8 +236,8 @@ Test(protocol, swapped_slices_are_found, .timeout = 60) {
             break;
         }
         enum verdict verdict = explore(m, NULL, NULL, 0);
-        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s",
-                  allreduce_algorithm_name(pulled[a]), verdict_names[verdict]);
+        cr_assert(verdict == RACE || verdict == WRONG, "%s: %s", kind_name(pulled[a]),
+                  verdict_names[verdict]);
         model_free(m);
     }
 }

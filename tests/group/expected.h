@@ -12,7 +12,7 @@
 enum { WIDEST = 8 }; /* bytes of an element */
 
 struct expected {
-    enum allreduce_algorithm what;
+    enum collective what;
     int n, root, peer; /* peer: who receives a message; root sends it */
     size_t count, stride;
     struct arithmetic how;
@@ -20,19 +20,21 @@ struct expected {
     int seed; /* of the inputs */
 };
 
-static inline int has_parts(enum allreduce_algorithm what) {
-    return what == WINDOW_REDUCE_SCATTER || what == WINDOW_SCATTER || what == WINDOW_ALL_TO_ALL;
+static inline int has_parts(enum collective what) {
+    return what == COLLECTIVE_REDUCE_SCATTER || what == COLLECTIVE_SCATTER ||
+           what == COLLECTIVE_ALL_TO_ALL;
 }
-static inline int has_stack(enum allreduce_algorithm what) {
-    return what == WINDOW_ALL_GATHER || what == WINDOW_GATHER || what == WINDOW_ALL_TO_ALL;
+static inline int has_stack(enum collective what) {
+    return what == COLLECTIVE_ALL_GATHER || what == COLLECTIVE_GATHER ||
+           what == COLLECTIVE_ALL_TO_ALL;
 }
-static inline int is_rooted(enum allreduce_algorithm what) {
-    return what == WINDOW_BROADCAST || what == WINDOW_REDUCE || what == WINDOW_GATHER ||
-           what == WINDOW_SCATTER || what == WINDOW_SEND;
+static inline int is_rooted(enum collective what) {
+    return what == COLLECTIVE_BROADCAST || what == COLLECTIVE_REDUCE || what == COLLECTIVE_GATHER ||
+           what == COLLECTIVE_SCATTER || what == COLLECTIVE_SEND;
 }
-static inline int is_sum(enum allreduce_algorithm what) {
-    return what < ALLREDUCE_ALGORITHM_COUNT || what == WINDOW_REDUCE ||
-           what == WINDOW_REDUCE_SCATTER;
+static inline int is_sum(enum collective what) {
+    return what == COLLECTIVE_ALL_REDUCE || what == COLLECTIVE_REDUCE ||
+           what == COLLECTIVE_REDUCE_SCATTER;
 }
 
 /* Elements of INPUT and OUTPUT. */
@@ -82,14 +84,14 @@ static inline int expected_element(const struct expected *e, char *to, int rank,
     int root = e->root;
     size_t mine = (size_t)rank * e->stride + i;
     switch ((int)e->what) {
-    case WINDOW_BROADCAST: return rank != root && (expected_was(e, to, root, i), 1);
-    case WINDOW_SEND: return rank == e->peer && (expected_was(e, to, root, i), 1);
-    case WINDOW_SCATTER: expected_was(e, to, root, mine); return 1;
-    case WINDOW_GATHER: return rank == root && (expected_was(e, to, b, i), 1);
-    case WINDOW_ALL_GATHER: expected_was(e, to, b, i); return 1;
-    case WINDOW_ALL_TO_ALL: expected_was(e, to, b, mine); return 1;
-    case WINDOW_REDUCE_SCATTER: expected_sum(e, to, rank, i); return 1;
-    case WINDOW_REDUCE: return rank == root && (expected_sum(e, to, 0, i), 1);
+    case COLLECTIVE_BROADCAST: return rank != root && (expected_was(e, to, root, i), 1);
+    case COLLECTIVE_SEND: return rank == e->peer && (expected_was(e, to, root, i), 1);
+    case COLLECTIVE_SCATTER: expected_was(e, to, root, mine); return 1;
+    case COLLECTIVE_GATHER: return rank == root && (expected_was(e, to, b, i), 1);
+    case COLLECTIVE_ALL_GATHER: expected_was(e, to, b, i); return 1;
+    case COLLECTIVE_ALL_TO_ALL: expected_was(e, to, b, mine); return 1;
+    case COLLECTIVE_REDUCE_SCATTER: expected_sum(e, to, rank, i); return 1;
+    case COLLECTIVE_REDUCE: return rank == root && (expected_sum(e, to, 0, i), 1);
     default: expected_sum(e, to, 0, i); return 1;
     }
 }

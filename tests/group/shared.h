@@ -64,7 +64,7 @@ static inline int end_rank(struct group *group, struct page *page, int code) {
  * output have one size. Begun and waited for where `async`. */
 static inline int try_call(struct group *g, struct expected *e, int in_place, int async) {
     size_t bytes = element_bytes(e->how.type);
-    int rank = group_rank(g), sends = e->what == WINDOW_SEND;
+    int rank = group_rank(g), sends = e->what == COLLECTIVE_SEND;
     if (sends && rank != e->root && rank != e->peer) return OK;
     char untouched[WIDEST], *input = malloc(expected_input(e) * bytes + 1),
                             *output = malloc(expected_output(e) * bytes + 1);
@@ -73,8 +73,7 @@ static inline int try_call(struct group *g, struct expected *e, int in_place, in
     memset(output, 0xff, expected_output(e) * bytes);
     expected_fill(e, input, rank);
     char *to = in_place ? input : output;
-    struct group_call call = {.what =
-                                  e->what < ALLREDUCE_ALGORITHM_COUNT ? ALLREDUCE_AUTO : e->what,
+    struct group_call call = {.what = e->what,
                               .count = e->count,
                               .how = e->how,
                               .average = e->scale != 1,
@@ -91,7 +90,7 @@ static inline int try_call(struct group *g, struct expected *e, int in_place, in
     if (wrong >= 0 && (!sends || rank == e->peer))
         code =
             fail(ERR_CHECK, "%s of %zu %s by %s over %d ranks, root %d, in place %d: element %ld",
-                 allreduce_algorithm_name(e->what), e->count, element_type_name(e->how.type),
+                 collective_name(e->what), e->count, element_type_name(e->how.type),
                  element_op_name(e->how.op), e->n, e->root, in_place, wrong);
     free(input);
     free(output);

@@ -7,9 +7,10 @@
 
 #include "tests/group/shared.h"
 
-static const enum allreduce_algorithm whats[] = {
-    ALLREDUCE_AUTO, WINDOW_BROADCAST, WINDOW_REDUCE,     WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
-    WINDOW_GATHER,  WINDOW_SCATTER,   WINDOW_ALL_TO_ALL, WINDOW_SEND};
+static const enum collective whats[] = {
+    COLLECTIVE_ALL_REDUCE, COLLECTIVE_BROADCAST,      COLLECTIVE_REDUCE,
+    COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_GATHER,
+    COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL,     COLLECTIVE_SEND};
 enum { WHATS = sizeof whats / sizeof *whats };
 
 static const struct group_sizes tiny = {
@@ -56,7 +57,7 @@ static int try_all(struct group *g, int turn) {
                         if (op && !is_sum(whats[k])) continue;
                         if (op < 0 && !element_is_float(e.how.type)) continue;
                         if (root && !is_rooted(whats[k])) continue;
-                        if (whats[k] == WINDOW_SEND && n == 1) continue;
+                        if (whats[k] == COLLECTIVE_SEND && n == 1) continue;
                         /* 61 is prime, so that in turns everything meets everything */
                         if (++calls % (is_long() ? 1 : 61) != turn % 61 && !is_long()) continue;
                         code = try_call(g, &e, same_size && calls % 2, calls % 3 == 0);
@@ -121,7 +122,7 @@ static int bound_entry(void *context) {
     for (size_t count = 64; count <= 1 << 17 && !code; count *= 2)
         for (int k = 0; k < 2 && !code; k++) {
             struct group *which = k ? pair : g;
-            struct expected e = {.what = ALLREDUCE_ONESHOT, /* in fold order, as all of auto's */
+            struct expected e = {.what = COLLECTIVE_ALL_REDUCE,
                                  .n = k ? 2 : 3,
                                  .count = count,
                                  .stride = count,
@@ -167,8 +168,10 @@ static int two_groups_entry(void *context) {
                 which = which == 1 ? 2 : (work[1] ? 2 : 1);
             for (int i = 0; i < 1000; i++)
                 sums[which][i] = (float)(rank + round + which);
-            struct group_call call = {
-                .what = ALLREDUCE_AUTO, .count = 1000, .input = sums[which], .output = sums[which]};
+            struct group_call call = {.what = COLLECTIVE_ALL_REDUCE,
+                                      .count = 1000,
+                                      .input = sums[which],
+                                      .output = sums[which]};
             code = group_run(groups[which], &call, &work[which]);
         }
         for (int k = 0; k < 3; k++) {
@@ -185,8 +188,11 @@ static int two_groups_entry(void *context) {
         }
     }
     group_close(all); /* a group of some ranks outlives that of all */
-    struct expected last = {
-        .what = WINDOW_ALL_GATHER, .n = group_size(mine), .count = 99, .stride = 99, .scale = 1};
+    struct expected last = {.what = COLLECTIVE_ALL_GATHER,
+                            .n = group_size(mine),
+                            .count = 99,
+                            .stride = 99,
+                            .scale = 1};
     if (!code) code = try_call(mine, &last, 0, 0);
     return end_rank(mine, NULL, code);
 }

@@ -30,7 +30,7 @@ enum kind {
     SHORT_AND_LONG
 };
 
-static int call_of(struct group *g, enum allreduce_algorithm what, size_t count, int root,
+static int call_of(struct group *g, enum collective what, size_t count, int root,
                    struct arithmetic how) {
     static char memory[2][8192];
     struct group_call call = {.what = what,
@@ -44,7 +44,7 @@ static int call_of(struct group *g, enum allreduce_algorithm what, size_t count,
 
 static int message(struct group *g, int receive, int peer, size_t count) {
     static float memory[64];
-    struct group_call call = {.what = WINDOW_SEND,
+    struct group_call call = {.what = COLLECTIVE_SEND,
                               .count = count,
                               .peer = peer,
                               .receive = receive,
@@ -56,7 +56,7 @@ static int message(struct group *g, int receive, int peer, size_t count) {
 /* A call that needs a thread, in a process that gets no more memory for its stack. */
 static int without_memory(struct group *g) {
     struct rlimit before, none = {.rlim_cur = 1 << 20};
-    struct group_call barrier = {.what = WINDOW_BARRIER};
+    struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     struct work *work;
     getrlimit(RLIMIT_AS, &before);
     none.rlim_max = before.rlim_max;
@@ -73,43 +73,44 @@ static int faulty(struct group *g, struct fault *f) {
                       largest = {ELEMENT_F32, ELEMENT_MAX};
     struct group *sub;
     for (int i = 0; i < 3; i++)
-        CHECK(call_of(g, ALLREDUCE_AUTO, 8, 0, floats));
+        CHECK(call_of(g, COLLECTIVE_ALL_REDUCE, 8, 0, floats));
     switch ((enum kind)f->kind) {
-    case OTHER_CALL: return call_of(g, odd ? WINDOW_ALL_GATHER : ALLREDUCE_AUTO, 8, 0, floats);
-    case OTHER_COUNT: return call_of(g, ALLREDUCE_AUTO, odd ? 9 : 8, 0, floats);
+    case OTHER_CALL:
+        return call_of(g, odd ? COLLECTIVE_ALL_GATHER : COLLECTIVE_ALL_REDUCE, 8, 0, floats);
+    case OTHER_COUNT: return call_of(g, COLLECTIVE_ALL_REDUCE, odd ? 9 : 8, 0, floats);
     case AFTER_MANY: /* more than a rank shows: of one kind, then of three in turn */
         for (int i = 0; i < 200; i++)
-            CHECK(call_of(g, ALLREDUCE_AUTO, i < 130 ? 8 : 8 + (size_t)i % 3, 0, floats));
-        return call_of(g, ALLREDUCE_AUTO, odd ? 9 : 8, 0, floats);
-    case OTHER_TYPE: return call_of(g, ALLREDUCE_AUTO, 8, 0, odd ? other : floats);
-    case OTHER_OP: return call_of(g, ALLREDUCE_AUTO, 8, 0, odd ? largest : floats);
-    case OTHER_ROOT: return call_of(g, WINDOW_BROADCAST, 8, odd, floats);
+            CHECK(call_of(g, COLLECTIVE_ALL_REDUCE, i < 130 ? 8 : 8 + (size_t)i % 3, 0, floats));
+        return call_of(g, COLLECTIVE_ALL_REDUCE, odd ? 9 : 8, 0, floats);
+    case OTHER_TYPE: return call_of(g, COLLECTIVE_ALL_REDUCE, 8, 0, odd ? other : floats);
+    case OTHER_OP: return call_of(g, COLLECTIVE_ALL_REDUCE, 8, 0, odd ? largest : floats);
+    case OTHER_ROOT: return call_of(g, COLLECTIVE_BROADCAST, 8, odd, floats);
     case ABSENT:
         while (odd && !group_check(g))
             usleep(1000);
-        return call_of(g, WINDOW_BARRIER, 0, 0, floats);
+        return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     case KILLED:
         if (odd) kill(getpid(), SIGKILL);
-        return call_of(g, WINDOW_BROADCAST, 8, 1, floats);
-    case LEAVES: return odd ? OK : call_of(g, WINDOW_GATHER, 8, 0, floats);
+        return call_of(g, COLLECTIVE_BROADCAST, 8, 1, floats);
+    case LEAVES: return odd ? OK : call_of(g, COLLECTIVE_GATHER, 8, 0, floats);
     case OTHER_MESSAGE:
         if (odd) return message(g, 1, 0, 5);
         if (group_rank(g) == 0) CHECK(message(g, 0, 1, 6));
-        return call_of(g, WINDOW_BARRIER, 0, 0, floats); /* rank 0's message is on its way */
+        return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats); /* rank 0's message is on its way */
     case NO_MESSAGE:
         if (group_rank(g) == 0) return message(g, 1, ANY_SOURCE, 5);
-        return call_of(g, WINDOW_BARRIER, 0, 0, floats);
+        return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     case NO_THREAD:
         if (odd) return without_memory(g);
-        return call_of(g, WINDOW_BARRIER, 0, 0, floats);
+        return call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     case ALL_ROOTS_AND_ON: /* each rank shows, none takes: the calls behind it are right again */
     case ALL_ROOTS:
-        CHECK(call_of(g, WINDOW_BROADCAST, 8, group_rank(g), floats));
+        CHECK(call_of(g, COLLECTIVE_BROADCAST, 8, group_rank(g), floats));
         for (int i = 0; i < 100 && f->kind == ALL_ROOTS_AND_ON; i++)
-            CHECK(call_of(g, WINDOW_BROADCAST, 8, i % 3, floats));
+            CHECK(call_of(g, COLLECTIVE_BROADCAST, 8, i % 3, floats));
         return OK;
     case SHORT_AND_LONG: /* one rank waits for windows, the others show and go on */
-        return call_of(g, WINDOW_BROADCAST, odd ? 2000 : 8, 0, floats);
+        return call_of(g, COLLECTIVE_BROADCAST, odd ? 2000 : 8, 0, floats);
     case OTHER_LIST: return group_new(&sub, g, ranks, 2, 0);
     }
     return OK;
@@ -206,7 +207,7 @@ static int misuse_entry(void *context) {
     if (!code && ((call) != ERR_USAGE || !strstr(error_message(), word))) \
     code = fail(ERR_CHECK, "%s: not refused by '%s': %s", #call, word, error_message())
     struct arithmetic floats = {0};
-    REFUSED(call_of(g, WINDOW_BROADCAST, 8, 2, floats), "root 2: give 0 to 1");
+    REFUSED(call_of(g, COLLECTIVE_BROADCAST, 8, 2, floats), "root 2: give 0 to 1");
     REFUSED(message(g, 0, group_rank(g), 1), "send to rank");
     REFUSED(message(g, 0, ANY_SOURCE, 1), "send to rank -1");
     REFUSED(message(g, 1, 7, 1), "recv from rank 7");
@@ -214,9 +215,9 @@ static int misuse_entry(void *context) {
     REFUSED(group_new(&sub, g, (int[]){2}, 1, 0), "rank 2");
     REFUSED(group_new(&sub, g, (int[]){0}, 3, 0), "3 ranks");
     struct group_call average = {
-        .what = ALLREDUCE_AUTO, .count = 1, .how = {ELEMENT_I32, ELEMENT_SUM}, .average = 1};
+        .what = COLLECTIVE_ALL_REDUCE, .count = 1, .how = {ELEMENT_I32, ELEMENT_SUM}, .average = 1};
     REFUSED(group_run(g, &average, NULL), "average of int32");
-    if (!code) code = call_of(g, WINDOW_BARRIER, 0, 0, floats);
+    if (!code) code = call_of(g, COLLECTIVE_BARRIER, 0, 0, floats);
     return end_rank(g, page, code);
 }
 

@@ -6,7 +6,7 @@ static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 10
 
 static int begin(struct group *g, int receive, int peer, float *x, size_t count,
                  struct work **work) {
-    struct group_call call = {.what = WINDOW_SEND,
+    struct group_call call = {.what = COLLECTIVE_SEND,
                               .count = count,
                               .peer = peer,
                               .receive = receive,
@@ -130,7 +130,7 @@ static int beside(struct group *g) {
     int me = group_rank(g);
     float *x = calloc(20000, sizeof *x);
     struct work *send = NULL;
-    struct group_call barrier = {.what = WINDOW_BARRIER};
+    struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     int code = me == 0 ? begin(g, 0, 1, x, 20000, &send) : OK;
     if (!code) code = group_run(g, &barrier, NULL);
     if (!code && send && work_done(send)) code = fail(ERR_CHECK, "a long message went nowhere");
@@ -151,7 +151,7 @@ static int mail_entry(void *context) {
     for (int m = 0; m < 10 && !code; m++)
         code = exchange(g, m, counts[m]);
     if (!code) code = eager(g);
-    struct group_call barrier = {.what = WINDOW_BARRIER};
+    struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     if (!code) code = from_anybody(g, 3);
     if (!code) code = group_run(g, &barrier, NULL); /* else a fast rank's long ones come early */
     if (!code) code = from_anybody(g, 700);

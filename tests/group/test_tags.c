@@ -9,7 +9,7 @@ static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 10
 
 static int begin(struct group *g, int receive, int peer, int tag, float *x, size_t count,
                  struct work **work) {
-    struct group_call call = {.what = WINDOW_SEND,
+    struct group_call call = {.what = COLLECTIVE_SEND,
                               .count = count,
                               .peer = peer,
                               .receive = receive,
@@ -158,7 +158,7 @@ static int at_random(struct group *g, int round) {
 
 static int tags_entry(void *context) {
     struct group *g;
-    struct group_call barrier = {.what = WINDOW_BARRIER};
+    struct group_call barrier = {.what = COLLECTIVE_BARRIER};
     (void)context;
     int code = group_open_sized(&g, 30, &tiny);
     if (!code) code = reversed(g);

@@ -6,20 +6,21 @@
 
 enum { LONGEST = 3000, MOST = 8, ROUNDS = 40 };
 static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
-static const enum allreduce_algorithm whats[] = {WINDOW_ALL_GATHER, WINDOW_GATHER, WINDOW_SCATTER,
-                                                 WINDOW_ALL_TO_ALL, WINDOW_REDUCE_SCATTER};
+static const enum collective whats[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
+                                        COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
+                                        COLLECTIVE_REDUCE_SCATTER};
 
 /* ---- one call: every element is made of who gives it to whom ---- */
 
 struct uneven {
-    enum allreduce_algorithm what;
+    enum collective what;
     struct arithmetic how;
     int n, root, average;
     size_t sizes[MOST * MOST]; /* [from * n + to] */
 };
 
-static int shows_one_block(enum allreduce_algorithm what) {
-    return what == WINDOW_ALL_GATHER || what == WINDOW_GATHER;
+static int shows_one_block(enum collective what) {
+    return what == COLLECTIVE_ALL_GATHER || what == COLLECTIVE_GATHER;
 }
 
 /* 0, 1 or 2: exact in every type. */
@@ -41,10 +42,10 @@ static struct uneven draw(struct rng *rng, int n) {
     }
     for (int from = 0; from < n; from++)
         for (int to = 0; to < n; to++)
-            u.sizes[from * n + to] = shows_one_block(u.what)       ? lengths[from]
-                                     : u.what == WINDOW_ALL_TO_ALL ? lengths[from * n + to]
-                                                                   : lengths[to];
-    if (u.what == WINDOW_REDUCE_SCATTER) {
+            u.sizes[from * n + to] = shows_one_block(u.what)           ? lengths[from]
+                                     : u.what == COLLECTIVE_ALL_TO_ALL ? lengths[from * n + to]
+                                                                       : lengths[to];
+    if (u.what == COLLECTIVE_REDUCE_SCATTER) {
         u.how.op = (enum element_op)(rng_u32(rng) % ELEMENT_OPS);
         u.average = u.how.op == ELEMENT_SUM && element_is_float(u.how.type) && rng_u32(rng) % 2;
     }
@@ -72,13 +73,16 @@ static void sum_of(const struct uneven *u, int rank, size_t i, char *out) {
 /* OK, or which element is wrong. */
 static int judge(const struct uneven *u, int rank, const char *output) {
     size_t bytes = element_bytes(u->how.type), at = 0;
-    int first = u->what == WINDOW_SCATTER ? u->root : u->what == WINDOW_REDUCE_SCATTER ? rank : 0;
-    int last = u->what == WINDOW_SCATTER || u->what == WINDOW_REDUCE_SCATTER ? first : u->n - 1;
-    if (u->what == WINDOW_GATHER && rank != u->root) last = -1;
+    int first = u->what == COLLECTIVE_SCATTER          ? u->root
+                : u->what == COLLECTIVE_REDUCE_SCATTER ? rank
+                                                       : 0;
+    int last =
+        u->what == COLLECTIVE_SCATTER || u->what == COLLECTIVE_REDUCE_SCATTER ? first : u->n - 1;
+    if (u->what == COLLECTIVE_GATHER && rank != u->root) last = -1;
     for (int from = first; from <= last; from++)
         for (size_t i = 0; i < u->sizes[from * u->n + rank]; i++, at++) {
             char want[WIDEST];
-            if (u->what == WINDOW_REDUCE_SCATTER)
+            if (u->what == COLLECTIVE_REDUCE_SCATTER)
                 sum_of(u, rank, i, want);
             else
                 element(u, from, rank, i, want);
@@ -107,13 +111,13 @@ static int try_uneven(struct group *g, const struct uneven *u, int async) {
                               .output = output,
                               .uneven = 1};
     if (shows_one_block(u->what)) call.count = row[0];
-    if (u->what == WINDOW_SCATTER) call.count = column[u->root];
-    if (u->what == WINDOW_REDUCE_SCATTER) call.count = column[0];
-    if (u->what == WINDOW_ALL_TO_ALL || u->what == WINDOW_REDUCE_SCATTER ||
-        (u->what == WINDOW_SCATTER && is_root))
+    if (u->what == COLLECTIVE_SCATTER) call.count = column[u->root];
+    if (u->what == COLLECTIVE_REDUCE_SCATTER) call.count = column[0];
+    if (u->what == COLLECTIVE_ALL_TO_ALL || u->what == COLLECTIVE_REDUCE_SCATTER ||
+        (u->what == COLLECTIVE_SCATTER && is_root))
         call.input_sizes = row;
-    if (u->what == WINDOW_ALL_TO_ALL || u->what == WINDOW_ALL_GATHER ||
-        (u->what == WINDOW_GATHER && is_root))
+    if (u->what == COLLECTIVE_ALL_TO_ALL || u->what == COLLECTIVE_ALL_GATHER ||
+        (u->what == COLLECTIVE_GATHER && is_root))
         call.output_sizes = column;
     fill(u, rank, input);
     memset(output, 0xff, MOST * LONGEST * bytes);
@@ -136,8 +140,12 @@ static int uneven_entry(void *context) {
     rng_seed(&rng, 9);
     for (int round = 0; round < (getenv("DUET_TEST_LONG") ? 2000 : ROUNDS) && !code; round++) {
         struct uneven u = draw(&rng, group_size(g));
-        struct expected even = {
-            .what = ALLREDUCE_AUTO, .n = u.n, .count = 77, .stride = 77, .scale = 1, .seed = round};
+        struct expected even = {.what = COLLECTIVE_ALL_REDUCE,
+                                .n = u.n,
+                                .count = 77,
+                                .stride = 77,
+                                .scale = 1,
+                                .seed = round};
         code = try_uneven(g, &u, round % 3 == 0);
         if (!code && round % 5 == 0) code = try_call(g, &even, 0, 0); /* epochs go on behind it */
     }
@@ -158,7 +166,7 @@ static int disagree_entry(void *context) {
     int code = group_open(&g, 60), rank = code ? 0 : group_rank(g);
     for (int r = 0; r < 3; r++)
         expects[r] = (size_t)(rank + 1) + (rank == 1 && r == 2); /* rank 2 gives it 2 */
-    struct group_call call = {.what = WINDOW_ALL_TO_ALL,
+    struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL,
                               .input = x,
                               .output = y,
                               .input_sizes = gives,

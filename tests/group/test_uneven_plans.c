@@ -8,19 +8,20 @@
 #include "tests/harness/harness.h"
 
 enum { WINDOW = 64, LONGEST = 90, MOST = 8, ROUNDS = 20 };
-static const enum allreduce_algorithm whats[] = {WINDOW_ALL_GATHER, WINDOW_GATHER, WINDOW_SCATTER,
-                                                 WINDOW_ALL_TO_ALL, WINDOW_REDUCE_SCATTER};
+static const enum collective whats[] = {COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
+                                        COLLECTIVE_SCATTER, COLLECTIVE_ALL_TO_ALL,
+                                        COLLECTIVE_REDUCE_SCATTER};
 enum { WHATS = sizeof whats / sizeof *whats };
 
 struct world {
-    enum allreduce_algorithm what;
+    enum collective what;
     int n, root;
     size_t sizes[MOST * MOST];
     int32_t *input[MOST], *output[MOST], *window[MOST];
 };
 
-static int shows_one_block(enum allreduce_algorithm what) {
-    return what == WINDOW_ALL_GATHER || what == WINDOW_GATHER;
+static int shows_one_block(enum collective what) {
+    return what == COLLECTIVE_ALL_GATHER || what == COLLECTIVE_GATHER;
 }
 
 static size_t size_of(const struct world *w, int from, int to) {
@@ -41,9 +42,9 @@ static size_t draw(struct rng *rng) {
 static void draw_sizes(struct world *w, struct rng *rng) {
     for (int a = 0; a < w->n; a++)
         for (int b = 0; b < w->n; b++) {
-            int first = w->what == WINDOW_ALL_TO_ALL || b == 0;
+            int first = w->what == COLLECTIVE_ALL_TO_ALL || b == 0;
             size_t size = first ? draw(rng) : 0, *sizes = w->sizes;
-            if (w->what == WINDOW_ALL_TO_ALL)
+            if (w->what == COLLECTIVE_ALL_TO_ALL)
                 sizes[a * w->n + b] = size;
             else if (shows_one_block(w->what)) /* a row has one size */
                 sizes[a * w->n + b] = b ? sizes[a * w->n] : size;
@@ -77,11 +78,11 @@ static void judge(const struct world *w, int rank) {
     size_t at = 0;
     int32_t sum;
     switch ((int)w->what) {
-    case WINDOW_SCATTER:
+    case COLLECTIVE_SCATTER:
         for (; at < size_of(w, w->root, rank); at++)
             expect(w, rank, at, given(w, w->root, rank, at), "root's");
         break;
-    case WINDOW_REDUCE_SCATTER:
+    case COLLECTIVE_REDUCE_SCATTER:
         for (; at < size_of(w, rank, rank); at++) {
             sum = 0;
             for (int r = 0; r < w->n; r++)
@@ -90,7 +91,7 @@ static void judge(const struct world *w, int rank) {
         }
         break;
     default:
-        for (int from = 0; from < w->n && (w->what != WINDOW_GATHER || rank == w->root); from++)
+        for (int from = 0; from < w->n && (w->what != COLLECTIVE_GATHER || rank == w->root); from++)
             for (size_t i = 0; i < size_of(w, from, rank); i++)
                 expect(w, rank, at++, given(w, from, rank, i), "a block");
     }

@@ -10,15 +10,16 @@
 #include "tests/group/shared.h"
 #include "tests/group/verifiable.h"
 
-static const enum allreduce_algorithm whats[] = {
-    ALLREDUCE_AUTO, WINDOW_REDUCE,  WINDOW_REDUCE_SCATTER, WINDOW_BROADCAST, WINDOW_ALL_GATHER,
-    WINDOW_GATHER,  WINDOW_SCATTER, WINDOW_ALL_TO_ALL,     WINDOW_SEND};
+static const enum collective whats[] = {
+    COLLECTIVE_ALL_REDUCE, COLLECTIVE_REDUCE,     COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_BROADCAST,  COLLECTIVE_ALL_GATHER, COLLECTIVE_GATHER,
+    COLLECTIVE_SCATTER,    COLLECTIVE_ALL_TO_ALL, COLLECTIVE_SEND};
 enum { WHATS = sizeof whats / sizeof *whats, OPS = ELEMENT_OPS + 1, AVERAGE = ELEMENT_OPS };
 static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
 
 struct trial {
     struct verifiable v;
-    enum allreduce_algorithm what;
+    enum collective what;
     size_t count;
     int root, in_place;
 };
@@ -33,12 +34,12 @@ static size_t output_length(const struct trial *t) {
 /* What element i of this rank's output is: that of `from`'s input, or a result. -1: not written. */
 static int source_of(const struct trial *t, int rank, size_t i, size_t *at) {
     size_t block = i / t->count, mine = (size_t)rank * t->count + i % t->count;
-    *at = t->what == WINDOW_SCATTER || t->what == WINDOW_ALL_TO_ALL ? mine : i % t->count;
+    *at = t->what == COLLECTIVE_SCATTER || t->what == COLLECTIVE_ALL_TO_ALL ? mine : i % t->count;
     switch ((int)t->what) {
-    case WINDOW_BROADCAST: return rank == t->root ? -1 : t->root;
-    case WINDOW_SEND: return rank == (t->root + 1) % t->v.n ? t->root : -1;
-    case WINDOW_GATHER: return rank == t->root ? (int)block : -1;
-    case WINDOW_SCATTER: return t->root;
+    case COLLECTIVE_BROADCAST: return rank == t->root ? -1 : t->root;
+    case COLLECTIVE_SEND: return rank == (t->root + 1) % t->v.n ? t->root : -1;
+    case COLLECTIVE_GATHER: return rank == t->root ? (int)block : -1;
+    case COLLECTIVE_SCATTER: return t->root;
     default: return (int)block;
     }
 }
@@ -47,9 +48,10 @@ static int is_right(const struct trial *t, int rank, size_t i, const char *got) 
     char want[WIDEST];
     size_t at, bytes = element_bytes(t->v.how.type);
     if (is_sum(t->what))
-        return (t->what == WINDOW_REDUCE && rank != t->root) ||
-               verifiable_is(
-                   &t->v, t->what == WINDOW_REDUCE_SCATTER ? (size_t)rank * t->count + i : i, got);
+        return (t->what == COLLECTIVE_REDUCE && rank != t->root) ||
+               verifiable_is(&t->v,
+                             t->what == COLLECTIVE_REDUCE_SCATTER ? (size_t)rank * t->count + i : i,
+                             got);
     int from = source_of(t, rank, i, &at);
     if (from < 0) return 1;
     verifiable_input(&t->v, from, at, 1, want);
@@ -59,7 +61,7 @@ static int is_right(const struct trial *t, int rank, size_t i, const char *got) 
 /* Where the output is, of a call in place. */
 static void place(const struct trial *t, int rank, char *memory, char **input, char **output) {
     size_t own = (size_t)rank * t->count * element_bytes(t->v.how.type);
-    int root_only = t->what == WINDOW_GATHER || t->what == WINDOW_SCATTER;
+    int root_only = t->what == COLLECTIVE_GATHER || t->what == COLLECTIVE_SCATTER;
     *input = *output = memory;
     if (root_only && rank != t->root) return;
     if (has_stack(t->what) && !has_parts(t->what)) *input = memory + own;
@@ -69,7 +71,7 @@ static void place(const struct trial *t, int rank, char *memory, char **input, c
 static int try_it(struct group *g, const struct trial *t, char *memory[2]) {
     char *input = memory[0], *output = memory[1];
     size_t bytes = element_bytes(t->v.how.type);
-    int rank = group_rank(g), n = t->v.n, sends = t->what == WINDOW_SEND;
+    int rank = group_rank(g), n = t->v.n, sends = t->what == COLLECTIVE_SEND;
     if (sends && rank != t->root && rank != (t->root + 1) % n) return OK;
     if (t->in_place) place(t, rank, memory[0], &input, &output);
     for (size_t i = 0; i < input_length(t); i++)
@@ -97,8 +99,8 @@ static int try_it(struct group *g, const struct trial *t, char *memory[2]) {
 
 /* ---- all of them ---- */
 
-static int is_a_case(enum allreduce_algorithm what, int type, int op, int n) {
-    if (what == WINDOW_SEND && n == 1) return 0;
+static int is_a_case(enum collective what, int type, int op, int n) {
+    if (what == COLLECTIVE_SEND && n == 1) return 0;
     if (!is_sum(what)) return op == 0;
     return op != AVERAGE || element_is_float((enum element_type)type);
 }

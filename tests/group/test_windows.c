@@ -7,15 +7,15 @@
 
 #include "allreduce/reference.h"
 #include "base/error.h"
+#include "tests/allreduce/kinds.h"
 #include "tests/group/expected.h"
 #include "tests/harness/harness.h"
 
 enum { WINDOW = 96 };
 
-static const enum allreduce_algorithm whats[] = {
-    WINDOW_BROADCAST, WINDOW_REDUCE,     WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
-    WINDOW_GATHER,    WINDOW_SCATTER,    WINDOW_ALL_TO_ALL, WINDOW_SEND,
-    ALLREDUCE_NAIVE,  ALLREDUCE_ONESHOT, ALLREDUCE_DIRECT,  ALLREDUCE_FUSED};
+static const struct kind whats[] = {IT(BROADCAST), IT(REDUCE),  IT(ALL_GATHER), IT(REDUCE_SCATTER),
+                                    IT(GATHER),    IT(SCATTER), IT(ALL_TO_ALL), IT(SEND),
+                                    BY(NAIVE),     BY(ONESHOT), BY(DIRECT),     BY(FUSED)};
 enum { WHATS = sizeof whats / sizeof *whats };
 
 /* ---- one world: inputs, outputs, windows, mailboxes ---- */
@@ -61,7 +61,7 @@ static void judge(const struct world *w, int in_place) {
     for (int r = 0; r < e->n; r++) {
         long wrong = expected_wrong(e, w->output[r], r, in_place ? NULL : untouched);
         cr_assert(wrong < 0, "%s of %zu %s by %s over %d ranks, root %d: rank %d, element %ld",
-                  allreduce_algorithm_name(e->what), e->count, element_type_name(e->how.type),
+                  collective_name(e->what), e->count, element_type_name(e->how.type),
                   element_op_name(e->how.op), e->n, e->root, r, wrong);
     }
 }
@@ -89,8 +89,9 @@ static void run(struct world *w, int in_place) {
     free_world(w);
 }
 
-static struct world world_of(enum allreduce_algorithm what, int n, int root, size_t count) {
-    struct world w = {.q = {.what = what,
+static struct world world_of(struct kind kind, int n, int root, size_t count) {
+    struct world w = {.q = {.what = kind.what,
+                            .algorithm = kind.algorithm,
                             .n = n,
                             .root = root,
                             .peer = (root + 1) % n,
@@ -98,7 +99,7 @@ static struct world world_of(enum allreduce_algorithm what, int n, int root, siz
                             .stride = count + 3,
                             .window = WINDOW,
                             .config = plan_config_default()},
-                      .expected = {.what = what,
+                      .expected = {.what = kind.what,
                                    .n = n,
                                    .root = root,
                                    .peer = (root + 1) % n,
@@ -116,9 +117,9 @@ Test(windows, every_collective_count_and_root, .timeout = 60) {
     for (int n = 1; n <= 8; n++)
         for (int k = 0; k < WHATS; k++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-                for (int root = 0; root < (is_rooted(whats[k]) ? n : 1); root++) {
-                    if (whats[k] == WINDOW_SEND && n == 1) continue;
-                    if (whats[k] < ALLREDUCE_ALGORITHM_COUNT && counts[c] > WINDOW) continue;
+                for (int root = 0; root < (is_rooted(whats[k].what) ? n : 1); root++) {
+                    if (whats[k].what == COLLECTIVE_SEND && n == 1) continue;
+                    if (whats[k].what == COLLECTIVE_ALL_REDUCE && counts[c] > WINDOW) continue;
                     struct world w = world_of(whats[k], n, root, counts[c]);
                     run(&w, 0);
                 }
@@ -127,11 +128,12 @@ Test(windows, every_collective_count_and_root, .timeout = 60) {
 Test(windows, every_type_and_operation, .timeout = 60) {
     for (int k = 0; k < WHATS; k++)
         for (int type = 0; type < ELEMENT_TYPES; type++)
-            for (int op = 0; op < (is_sum(whats[k]) ? ELEMENT_OPS : 1); op++) {
+            for (int op = 0; op < (is_sum(whats[k].what) ? ELEMENT_OPS : 1); op++) {
                 struct world w = world_of(whats[k], 5, 1, 61);
                 w.expected.how = (struct arithmetic){(enum element_type)type, (enum element_op)op};
                 run(&w, 0);
-                if (!is_sum(whats[k]) || op || !element_is_float((enum element_type)type)) continue;
+                if (!is_sum(whats[k].what) || op || !element_is_float((enum element_type)type))
+                    continue;
                 struct world average = world_of(whats[k], 3, 1, 61);
                 average.expected.how = w.expected.how;
                 average.expected.scale = 1.0 / 3;
@@ -142,29 +144,29 @@ Test(windows, every_type_and_operation, .timeout = 60) {
 Test(windows, input_and_output_may_be_one, .timeout = 30) {
     for (int n = 1; n <= 5; n++)
         for (int k = 0; k < WHATS; k++) {
-            int same_size = has_parts(whats[k]) == has_stack(whats[k]);
-            if (!same_size || (whats[k] == WINDOW_SEND && n == 1)) continue;
-            struct world w = world_of(whats[k], n, n - 1, whats[k] < ALLREDUCE_NCCL ? 96 : 145);
+            int same_size = has_parts(whats[k].what) == has_stack(whats[k].what);
+            if (!same_size || (whats[k].what == COLLECTIVE_SEND && n == 1)) continue;
+            struct world w =
+                world_of(whats[k], n, n - 1, whats[k].what == COLLECTIVE_ALL_REDUCE ? 96 : 145);
             run(&w, 1);
         }
 }
 
 /* A short call: 16 slots of 96 elements a rank; with a turn or without. */
-static void run_short(enum allreduce_algorithm what, int n, int root, size_t count, int turn,
+static void run_short(struct kind kind, int n, int root, size_t count, int turn,
                       struct arithmetic how, double scale, int in_place) {
-    struct world w = world_of(what, n, root, count);
+    struct world w = world_of(kind, n, root, count);
     w.q.slots = 8;
     w.q.turn = turn;
     w.q.stride = w.expected.stride = count;
     w.expected.how = how;
     w.expected.scale = scale;
-    if (has_parts(what) && count * (size_t)n > WINDOW) return;
+    if (has_parts(kind.what) && count * (size_t)n > WINDOW) return;
     run(&w, in_place);
 }
 
-static const enum allreduce_algorithm shorts[] = {
-    WINDOW_BROADCAST, WINDOW_REDUCE,  WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER,
-    WINDOW_GATHER,    WINDOW_SCATTER, WINDOW_ALL_TO_ALL, ALLREDUCE_ONESHOT};
+static const struct kind shorts[] = {IT(BROADCAST), IT(REDUCE),  IT(ALL_GATHER), IT(REDUCE_SCATTER),
+                                     IT(GATHER),    IT(SCATTER), IT(ALL_TO_ALL), BY(ONESHOT)};
 enum { SHORTS = sizeof shorts / sizeof *shorts };
 
 Test(windows, short_calls_go_through_slots, .timeout = 60) {
@@ -173,16 +175,16 @@ Test(windows, short_calls_go_through_slots, .timeout = 60) {
     for (int n = 1; n <= 8; n++)
         for (int k = 0; k < SHORTS; k++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-                for (int root = 0; root < (is_rooted(shorts[k]) ? n : 1); root++)
+                for (int root = 0; root < (is_rooted(shorts[k].what) ? n : 1); root++)
                     run_short(shorts[k], n, root, counts[c], (int)c % 2, floats, 1, 0);
     for (int k = 0; k < SHORTS; k++)
         for (int type = 0; type < ELEMENT_TYPES; type++)
-            for (int op = 0; op < (is_sum(shorts[k]) ? ELEMENT_OPS : 1); op++) {
+            for (int op = 0; op < (is_sum(shorts[k].what) ? ELEMENT_OPS : 1); op++) {
                 struct arithmetic how = {(enum element_type)type, (enum element_op)op};
-                int averages = is_sum(shorts[k]) && !op && element_is_float(how.type);
+                int averages = is_sum(shorts[k].what) && !op && element_is_float(how.type);
                 run_short(shorts[k], 5, 3, 17, 1, how, 1, 0);
                 if (averages) run_short(shorts[k], 3, 1, 17, 0, how, 1.0 / 3, 0);
-                if (has_parts(shorts[k]) == has_stack(shorts[k]))
+                if (has_parts(shorts[k].what) == has_stack(shorts[k].what))
                     run_short(shorts[k], 5, 3, 17, 0, how, 1, 1);
             }
 }
@@ -191,7 +193,7 @@ Test(windows, short_calls_go_through_slots, .timeout = 60) {
 Test(windows, a_mailbox_is_used_in_turn) {
     size_t first = 0;
     for (size_t count = 0; count < 120; count += 17) {
-        struct world w = world_of(WINDOW_SEND, 3, 2, count);
+        struct world w = world_of((struct kind)IT(SEND), 3, 2, count);
         struct plan plan;
         w.q.rank = 2, w.q.first = first;
         cr_assert_eq(plan_build_window(&plan, &w.q), OK, "%s", error_message());
@@ -208,7 +210,7 @@ Test(windows, a_mailbox_is_used_in_turn) {
 
 Test(windows, misuse_is_told) {
     struct plan plan;
-    struct window_request good = world_of(WINDOW_GATHER, 4, 1, 10).q, q;
+    struct window_request good = world_of((struct kind)IT(GATHER), 4, 1, 10).q, q;
 #define REFUSED(change, word)                                                                   \
     q = good;                                                                                   \
     q.change;                                                                                   \
@@ -218,13 +220,14 @@ Test(windows, misuse_is_told) {
     REFUSED(n = 65, "1 to 64");
     REFUSED(root = -1, "root -1");
     REFUSED(window = 7, "at least 8");
-    REFUSED(what = WINDOW_SEND; q.peer = 1, "two different ranks");
-    REFUSED(what = ALLREDUCE_NCCL, "no plan");
-    REFUSED(what = ALLREDUCE_DIRECT; q.count = 97, "97");
+    REFUSED(what = COLLECTIVE_SEND; q.peer = 1, "two different ranks");
+    REFUSED(what = COLLECTIVE_ALL_REDUCE; q.algorithm = ALLREDUCE_NCCL, "no plan");
+    good.algorithm = ALLREDUCE_DIRECT;
+    REFUSED(what = COLLECTIVE_ALL_REDUCE; q.count = 97, "97");
     REFUSED(slots = 4, "a stride of 13 for 10");
     REFUSED(slots = 4; q.count = q.stride = 97, "a slot of 96 elements for 97");
-    REFUSED(slots = 4; q.what = WINDOW_SEND, "does not go through slots");
-    REFUSED(slots = 4; q.what = ALLREDUCE_DIRECT, "does not go through slots");
+    REFUSED(slots = 4; q.what = COLLECTIVE_SEND, "does not go through slots");
+    REFUSED(slots = 4; q.what = COLLECTIVE_ALL_REDUCE, "does not go through slots");
 }
 
 /* Halves: each of the 65536 comes back; floats round to the nearest, ties to even. */

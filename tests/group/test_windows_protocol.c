@@ -3,19 +3,18 @@
  * wait that is dropped is found. */
 #include "tests/allreduce/explore.h"
 
-static size_t check(int n, int root, int slices, const enum allreduce_algorithm *sequence) {
+static size_t check(int n, int root, int slices, const struct kind *sequence) {
     struct model *m = windowed_new(n, root, slices, sequence);
     size_t states;
     char text[200];
     enum verdict verdict = explore(m, &states, text, sizeof text);
     cr_assert_eq(verdict, FINE, "%d ranks, root %d, %d pieces, %s, %s, %s: %s: %s", n, root, slices,
-                 allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
-                 allreduce_algorithm_name(sequence[2]), verdict_names[verdict], text);
+                 kind_name(sequence[0]), kind_name(sequence[1]), kind_name(sequence[2]),
+                 verdict_names[verdict], text);
     model_free(m);
     if (getenv("DUET_SHOW"))
         printf("%d ranks, root %d, %d pieces, %s, %s: %zu states\n", n, root, slices,
-               allreduce_algorithm_name(sequence[0]), allreduce_algorithm_name(sequence[1]),
-               states);
+               kind_name(sequence[0]), kind_name(sequence[1]), states);
     return states;
 }
 
@@ -23,46 +22,42 @@ Test(windows_protocol, every_interleaving_of_three_calls_is_right, .timeout = 12
     for (int n = 2; n <= 3; n++)
         for (int k = 0; k < WINDOWS; k++)
             for (int slices = 1; slices <= (n == 2 ? 4 : test_short() ? 1 : 2); slices++)
-                check(n, n - 1, slices,
-                      (enum allreduce_algorithm[]){windows[k], windows[k], windows[k]});
+                check(n, n - 1, slices, (struct kind[]){windows[k], windows[k], windows[k]});
 }
 
 /* Blocks of lengths of their own, some of them empty, alone and between other calls. */
-static const enum allreduce_algorithm unevens[] = {
-    WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER, WINDOW_GATHER, WINDOW_SCATTER, WINDOW_ALL_TO_ALL};
+static const struct kind unevens[] = {IT(ALL_GATHER), IT(REDUCE_SCATTER), IT(GATHER), IT(SCATTER),
+                                      IT(ALL_TO_ALL)};
 enum { UNEVENS = sizeof unevens / sizeof *unevens };
 
 Test(windows_protocol, blocks_may_have_lengths_of_their_own, .timeout = 120) {
     for (int n = 2; n <= 3; n++)
         for (int k = 0; k < UNEVENS; k++)
             for (int root = 0; root < n; root++)
-                check(n, root, UNEVEN,
-                      (enum allreduce_algorithm[]){unevens[k], unevens[k], unevens[k]});
+                check(n, root, UNEVEN, (struct kind[]){unevens[k], unevens[k], unevens[k]});
     for (int a = 0; a < UNEVENS; a++)
         for (int b = 0; b < UNEVENS; b++)
-            check(2, 0, UNEVEN, (enum allreduce_algorithm[]){unevens[a], unevens[b], unevens[a]});
+            check(2, 0, UNEVEN, (struct kind[]){unevens[a], unevens[b], unevens[a]});
 }
 
 /* Any two collectives, and an allreduce that uses scratch on both sides of one that does not. */
 Test(windows_protocol, collectives_may_follow_each_other, .timeout = 120) {
     for (int a = 0; a < WINDOWS - 1; a++) {
         for (int b = 0; b < WINDOWS - 1; b++)
-            check(2, 0, 2, (enum allreduce_algorithm[]){windows[a], windows[b], windows[a]});
+            check(2, 0, 2, (struct kind[]){windows[a], windows[b], windows[a]});
         for (int n = 2; n <= 3; n++) {
-            check(n, 1, 1,
-                  (enum allreduce_algorithm[]){ALLREDUCE_ONESHOT, windows[a], ALLREDUCE_ONESHOT});
-            check(n, 1, 1, (enum allreduce_algorithm[]){windows[a], ALLREDUCE_DIRECT, windows[a]});
-            check(n, 0, 1,
-                  (enum allreduce_algorithm[]){ALLREDUCE_NAIVE, windows[a], ALLREDUCE_ONESHOT});
+            check(n, 1, 1, (struct kind[]){BY(ONESHOT), windows[a], BY(ONESHOT)});
+            check(n, 1, 1, (struct kind[]){windows[a], BY(DIRECT), windows[a]});
+            check(n, 0, 1, (struct kind[]){BY(NAIVE), windows[a], BY(ONESHOT)});
         }
     }
 }
 
 /* Short calls, alone and mixed: two slots in turn, so that the third call takes that of the first
  * one. */
-static const enum allreduce_algorithm shorts[] = {
-    WINDOW_BROADCAST, WINDOW_REDUCE,     WINDOW_ALL_GATHER, WINDOW_REDUCE_SCATTER, WINDOW_GATHER,
-    WINDOW_SCATTER,   WINDOW_ALL_TO_ALL, WINDOW_BARRIER,    ALLREDUCE_ONESHOT};
+static const struct kind shorts[] = {IT(BROADCAST),      IT(REDUCE),  IT(ALL_GATHER),
+                                     IT(REDUCE_SCATTER), IT(GATHER),  IT(SCATTER),
+                                     IT(ALL_TO_ALL),     IT(BARRIER), BY(ONESHOT)};
 enum { SHORTS = sizeof shorts / sizeof *shorts };
 
 Test(windows_protocol, short_calls_wait_for_free_slots, .timeout = 120) {
@@ -71,8 +66,7 @@ Test(windows_protocol, short_calls_wait_for_free_slots, .timeout = 120) {
             for (int a = 0; a < SHORTS; a++)
                 for (int b = 0; b < (n == 2 ? SHORTS : 1); b++)
                     check(n, root, SLOTS,
-                          (enum allreduce_algorithm[]){shorts[a], n == 2 ? shorts[b] : shorts[a],
-                                                       shorts[a]});
+                          (struct kind[]){shorts[a], n == 2 ? shorts[b] : shorts[a], shorts[a]});
 }
 
 /* Where all ranks show and take, one kind of wait is superfluous. A rank takes piece j - 1 behind
@@ -101,8 +95,8 @@ static int heard_in_calls(const struct plan *plan, int i, int peer) {
 }
 
 /* Drops each wait of each rank in turn. Returns how many there were. */
-static int drop_all(int n, int slices, enum allreduce_algorithm what) {
-    const enum allreduce_algorithm sequence[] = {what, what, what};
+static int drop_all(int n, int slices, struct kind kind) {
+    const struct kind sequence[] = {kind, kind, kind};
     int dropped = 0;
     for (int r = 0; r < n; r++) {
         struct model *probe = windowed_new(n, 0, slices, sequence);
@@ -118,7 +112,7 @@ static int drop_all(int n, int slices, enum allreduce_algorithm what) {
                               (verdict == FINE &&
                                (heard_before(plan, i, peer) || heard_in_calls(plan, i, peer))),
                           "%s, %d ranks: rank %d, step %d does without its wait for rank %d: %s",
-                          allreduce_algorithm_name(what), n, r, i, peer, verdict_names[verdict]);
+                          kind_name(kind), n, r, i, peer, verdict_names[verdict]);
                 model_free(m);
                 dropped++;
             }
@@ -132,8 +126,9 @@ Test(windows_protocol, any_dropped_wait_is_found, .timeout = 120) {
     for (int n = 2; n <= 3; n++)
         for (int k = 0; k < WINDOWS; k++)
             cr_assert_geq(drop_all(n, n == 2 ? 3 : 1, windows[k]), n - 1, "%s",
-                          allreduce_algorithm_name(windows[k]));
+                          kind_name(windows[k]));
     for (int n = 2; n <= 3; n++)
         for (int k = 0; k < SHORTS; k++)
-            if (shorts[k] != WINDOW_BARRIER) cr_assert_geq(drop_all(n, SLOTS, shorts[k]), n - 1);
+            if (shorts[k].what != COLLECTIVE_BARRIER)
+                cr_assert_geq(drop_all(n, SLOTS, shorts[k]), n - 1);
 }

@@ -8,7 +8,7 @@
 #include "report/collective.h"
 #include "scatter_gather/shards.h"
 
-static struct json *json_of_collective(const struct collective *c) {
+static struct json *json_of_collective(const struct drawing *c) {
     char *text = NULL;
     size_t bytes;
     struct json *root = NULL;
@@ -25,7 +25,7 @@ static struct json *json_of_collective(const struct collective *c) {
     return root;
 }
 
-static void make(struct collective *c, const char *word, int n, size_t count) {
+static void make(struct drawing *c, const char *word, int n, size_t count) {
     cr_assert_eq(collective_make(c, word, n, count), OK, "%s, %d ranks, %zu: %s", word, n, count,
                  error_message());
 }
@@ -141,7 +141,7 @@ static void make_memory(struct memory *m, const struct json *root, int n, int in
 }
 
 static void check_replay(const char *word, int n, size_t count) {
-    struct collective c;
+    struct drawing c;
     uint64_t in[MOST] = {0}, out[MOST] = {0};
     make(&c, word, n, count);
     struct json *root = json_of_collective(&c);
@@ -214,7 +214,7 @@ Test(report_collective, bytes_are_those_of_the_formulas, .timeout = 60) {
         size_t counts[] = {0, 1, 15, 16, 17, 1000, 4097, even, 20 * even + 3};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             for (int i = 0; collective_word(i, word); i++) {
-                struct collective c;
+                struct drawing c;
                 size_t count = counts[k];
                 if (!takes(word, n, &count)) continue;
                 make(&c, word, n, count);
@@ -253,7 +253,7 @@ Test(report_collective, bytes_by_hand, .timeout = 30) {
                  {"dp-gather", 1, 768, 0, 0, 256},       {"dp-broadcast", 1, 0, 3072, 1024, 0},
                  {"dp-reduce", 1, 3072, 0, 0, 1024}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct collective c;
+        struct drawing c;
         make(&c, table[i].word, 4, 262144);
         cr_expect(collective_in(&c, 0) == table[i].in0 << 10 &&
                       collective_out(&c, 0) == table[i].out0 << 10 &&
@@ -314,7 +314,7 @@ static void run_real(struct bed *bed, const char *word, float **arenas) {
 /* The drawing says of every link and of every element what the real collective does. */
 static void compare_with_real(const char *word, int n) {
     static struct bed bed; /* too large for the stack */
-    struct collective c;
+    struct drawing c;
     float *arenas[MOST], host[COUNT];
     make_bed(&bed, n, DEVICE_HOST, 8 << 20);
     make(&c, word, n, COUNT);
