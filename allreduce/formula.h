@@ -15,8 +15,8 @@
  *     all-gather   (n-1)/n S               S - c[r]                    (n-1) c[r]
  *     broadcast    rank 0: 0, else S       the same                    rank 0: (n-1) S, else 0
  *
- * Process groups (group/plans/windows.h; S is one block, the root and the sender are rank 0, the receiver is
- * rank 1) move blocks whole, so there both are the same:
+ * Process groups (group/plans/windows.h; S is one block, the root and the sender are rank 0, the
+ * receiver is rank 1) move blocks whole, so there both are the same:
  *
  *     BROADCAST, SCATTER         rank 0 gives (n-1) S, the others take S
  *     REDUCE, GATHER             rank 0 takes (n-1) S, the others give S
