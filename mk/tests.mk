@@ -71,4 +71,8 @@ gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)
 
 # Compiles all programs and runs none.
 programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
-.PHONY: check gpu-check gpu-check-programs programs
+
+# Pages that are made, not kept: two of --report, and the lesson as a sheet to print.
+docs: $(B)/duet
+	@scripts/make_docs.sh $(B)
+.PHONY: docs check gpu-check gpu-check-programs programs

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures and pages of docs/ again that the program writes: docs/pictures/make.sh [DUET]
+# Makes the pictures of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
 # Times in them are those of the machine. The commands run in an empty folder, because a page shows
 # its command line, which should name no path. screenshots.py takes the pictures of a page.
@@ -25,11 +25,7 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
 
 pictures report timeline -- \
     compare --model simple --dataset random --classes 20000 --devices 4 --device-memory 96M \
-    --steps 20 --quiet --report wide_head.html
-duet compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 --devices 4 \
-    --steps 6 --quiet --report resnet18.html >resnet18.txt
-mkdir -p "$docs/reports"
-cp wide_head.html resnet18.html "$docs/reports/"
+    --steps 20 --quiet
 pictures lenet timeline traffic-dp traffic-ddp phases buckets collective moves-dp -- \
     compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
 pictures wide_head memory phases -- \

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The work of `make docs`: scripts/make_docs.sh BUILD_DIR
+#
+# Makes in BUILD_DIR/docs what is made from the program or from a page and is therefore not kept:
+#
+#     wide_head.html, resnet18.html   two pages of --report, whose times are those of this machine
+#     lesson.html, answers.html       the lesson and its answers, to print on A4
+#
+# Says what came out, and ends as a stage of .ci/run does.
+set -u
+root=$(realpath "$(dirname "$0")/..")
+build=$(realpath "$1")
+made=0 failed=0
+mkdir -p "$build/docs"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PATH="$build:$PATH"
+
+# A page names its command line, so the command runs in an empty folder and names no path.
+report() { # PAGE COMMAND...
+    local page=$1
+    shift
+    (cd "$work" && duet "$@" --quiet --report "$page" >"$page.txt") && keep "$page"
+}
+
+# Bytes that a browser would show as a page: whole, and with its pictures.
+keep() { # PAGE
+    if tail -c 20 "$work/$1" | grep -q '</html>'; then
+        mv "$work/$1" "$build/docs/$1"
+        echo "$build/docs/$1: $(stat -c %s "$build/docs/$1") bytes"
+        made=$((made + 1))
+    else
+        echo "make docs: $1: it is not whole" >&2
+        failed=$((failed + 1))
+    fi
+}
+
+sheet() { # NAME
+    {
+        cat <<'END'
+<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<style>
+@page { size: A4; margin: 18mm 16mm }
+body { font: 10.5pt/1.4 "Liberation Sans", Arial, sans-serif; max-width: 178mm; margin: 0 auto }
+h1 { font-size: 17pt } h2 { font-size: 12.5pt; margin-top: 6mm; break-after: avoid }
+pre { font: 8.2pt/1.25 "Liberation Mono", monospace; background: #f2f4f7; padding: 2mm;
+      break-inside: avoid; white-space: pre-wrap }
+code { font-family: "Liberation Mono", monospace; font-size: .92em }
+p, li { break-inside: avoid } a { color: inherit; text-decoration: none }
+</style><title>
+END
+        sed -n '1s/^# //p' "$root/docs/lessons/$1.md"
+        echo '</title></head><body>'
+        cmark-gfm -e table "$root/docs/lessons/$1.md"
+        echo '</body></html>'
+    } >"$work/$1.html"
+    keep "$1.html"
+}
+
+report wide_head.html compare --model simple --dataset random --classes 20000 --devices 4 \
+    --device-memory 96M --steps 20 || failed=$((failed + 1))
+report resnet18.html compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 \
+    --devices 4 --steps 4 || failed=$((failed + 1))
+if command -v cmark-gfm >/dev/null; then
+    sheet lesson
+    sheet answers
+else
+    echo "make docs: no sheet of the lesson: install cmark-gfm"
+fi
+echo "$made passed, $failed failed"
+((failed == 0))
