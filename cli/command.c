@@ -15,8 +15,8 @@
 #include "base/nearest.h"
 #include "base/program.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
-#include "cli/say.h"
+#include "cli/options/help.h"
+#include "cli/options/run_options.h"
 #include "doctor/doctor.h"
 #include "models/sequential.h"
 #include "train/job.h"
@@ -25,22 +25,20 @@ static const struct {
     const char *name, *help;
     subcommand *run;
 } commands[] = {
-    {"demo", "train LeNet as single, DP and DDP side by side; prints the comparison", command_demo},
+    {"demo", "train LeNet as single, DP and DDP side by side, and compare", command_demo},
     {"train", "train one way: --mode single, dp or ddp", command_train},
     {"compare", "train all three ways from the same weights; proves that they agree",
      command_compare},
     {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
-    {"estimate", "what memory and links would bear: profile's table by arithmetic, without devices",
+    {"estimate", "what memory and links would bear: profile's table by arithmetic",
      command_estimate},
     {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
     {"diff", "what changed between two runs, from two files of --json", command_diff},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
-    {"collective", "draw a collective from its plan, hop by hop, with flags and bytes",
-     command_collective},
+    {"collective", "draw a collective from its plan, hop by hop", command_collective},
     {"run", "start N copies of a program as the ranks of a job, as torchrun does", command_run},
     {"devices", "list the devices of this machine", command_devices},
-    {"doctor", "check this machine: every device, operation and collective against its reference",
-     command_doctor},
+    {"doctor", "check this machine: every device, operation and collective", command_doctor},
     {"manual", "print the man page, or the completion of bash", command_manual},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
@@ -53,19 +51,28 @@ const char *command_help(int i) {
     return i < COMMAND_COUNT ? commands[i].help : NULL;
 }
 
+void command_usage(const struct options *options, const struct duet_model *own) {
+    const char *help = "";
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(commands[i].name, options->command)) help = commands[i].help;
+    printf("usage: %s %s [flags]\n\n%s\n\n", program_name(), options->command, help);
+    run_options_help(options, own);
+}
+
 static int help(const struct duet_model *own) {
     if (own)
-        printf("%s: the model %s, trained by Duet as ", program_name(), own->name);
+        printf("%s: the model %s, trained by Duet as\n", program_name(), own->name);
     else
-        printf("duet: one model, two ways to train it on several devices: ");
+        printf("duet: one model, two ways to train it on several devices:\n");
     printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [flags]\n\n",
            program_name());
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
-    flags_help(NULL, own);
-    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the result "
-           "failed,\n  128+n ended by signal n\n");
+    say(stdout, "duet COMMAND --help shows the flags of a command that are used most, and\n"
+                "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");
+    printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the\n  "
+           "result failed, 128+n ended by signal n\n");
     return 0;
 }
 

@@ -12,6 +12,11 @@ subcommand command_demo, command_train, command_compare, command_profile, comman
     command_scale, command_diff, command_sampler, command_collective, command_devices,
     command_doctor, command_manual, command_run;
 
+/* Prints what --help says of a command whose options are those of runs: its usage, what it does and
+ * its options (run_options_help). */
+struct options;
+void command_usage(const struct options *options, const struct duet_model *own);
+
 /* The subcommands in the order of --help: NULL behind the last. */
 const char *command_name(int i);
 const char *command_help(int i);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "cli/options/run_options.h"
 #include "cli/lesson.h"
 #include "cli/live.h"
 #include "cli/run_files.h"
@@ -167,13 +167,13 @@ done:
 }
 
 int command_compare(int argc, char **argv, const struct duet_model *own) {
+    struct options options = {.command = "compare"};
     struct run_config config;
-    int help = 0;
     run_config_default(&config);
     run_config_own(&config, own);
-    int code = flags_parse_all_modes(argc, argv, &config, &help, "compare");
+    int code = run_options_parse(&options, argc, argv, &config);
     if (code) return report_error(code);
-    return help ? flags_help("compare", own), 0 : run(&config, 0);
+    return options.help ? command_usage(&options, own), 0 : run(&config, 0);
 }
 
 /* Says what the demo trains, and where it trains for less than the chapter does. */
@@ -190,14 +190,14 @@ static void announce(const struct run_config *config) {
 }
 
 int command_demo(int argc, char **argv, const struct duet_model *own) {
+    struct options options = {.command = "demo"};
     struct run_config config;
-    int help = 0;
     run_config_default(&config);
     run_config_own(&config, own);
     config.epochs = 0; /* not given */
-    int code = flags_parse_all_modes(argc, argv, &config, &help, "demo");
+    int code = run_options_parse(&options, argc, argv, &config);
     if (code) return report_error(code);
-    if (help) return flags_help("demo", own), 0;
+    if (options.help) return command_usage(&options, own), 0;
     if (!config.epochs) config.epochs = DEMO_EPOCHS;
     announce(&config);
     return run(&config, 1);

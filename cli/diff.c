@@ -1,53 +1,41 @@
 /* duet diff: what changed between two runs, from two files of --json. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/options/help.h"
+#include "cli/options/parse.h"
 #include "cli/results.h"
 #include "report/diff_table.h"
 #include "report/text.h"
 
+struct words {
+    const char *const *path; /* [2] */
+    const char *json;        /* NULL: not given */
+};
+
+static const struct option diff_options[] = {
+    {"--json", "FILE", "write all of it as JSON; /dev/stdout is standard output", read_word,
+     OPTION_AT(struct words, json), NO_LIMITS, ALWAYS},
+    OPTION_END};
+
 static int help(void) {
-    printf("usage: duet diff A.json B.json [--json FILE]\n\n"
-           "Says what changed from A to B, two files that train, compare, demo, profile, estimate\n"
-           "or scale wrote with --json: settings, speed, times by phase, memory by cause, bytes\n"
-           "over links, and the first step whose losses differ. Runs of the same name belong\n"
-           "together; two files of one run each are compared whatever they are. Differences of\n"
-           "times that are within the spread of the steps are said to be so.\n\n"
-           "  --json FILE  write all of it as JSON; /dev/stdout is standard output\n");
+    say_text("usage: duet diff A.json B.json [--json FILE]\n\n"
+             "Says what changed from A to B, two files that train, compare, demo, profile, "
+             "estimate or scale wrote with --json: settings, speed, times by phase, memory by "
+             "cause, bytes over links, and the first step whose losses differ. Runs of the same "
+             "name belong together; two files of one run each are compared whatever they are. "
+             "Differences of times that are within the spread of the steps are said to be so.\n\n");
+    options_print(diff_options);
     return 0;
 }
 
-struct words {
-    const char *path[2], *json; /* NULL: not given */
-    int help;
-};
-
-static int read_words(int argc, char **argv, struct words *w) {
-    static const char *const known[] = {"--json"};
-    int paths = 0;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
-        if (!strcmp(word, "--help") || !strcmp(word, "-h")) return w->help = 1, OK;
-        if (!strncmp(word, "--json=", 7)) {
-            w->json = word + 7;
-        } else if (!strcmp(word, "--json")) {
-            w->json = i + 1 < argc ? argv[++i] : "";
-        } else if (*word == '-' && word[1]) {
-            return unknown_flag(word, known, 1, "duet diff --help");
-        } else if (paths == 2) {
-            return fail(ERR_USAGE, "diff: %s: a third file: give two", word);
-        } else {
-            w->path[paths++] = word;
-        }
-    }
-    if (w->json && !*w->json) return fail(ERR_USAGE, "--json: the value is empty: give FILE");
-    if (paths == 2) return OK;
-    return fail(ERR_USAGE, "diff: %d file%s: give two files of --json: see duet diff --help", paths,
-                paths == 1 ? "" : "s");
+static int check_words(const struct options *o) {
+    if (o->words > 2) return fail(ERR_USAGE, "diff: %s: a third file: give two", o->word[2]);
+    if (o->words == 2) return OK;
+    return fail(ERR_USAGE, "diff: %d file%s: give two files of --json: see duet diff --help",
+                o->words, o->words == 1 ? "" : "s");
 }
 
 /* "single, DP" */
@@ -85,9 +73,13 @@ int command_diff(int argc, char **argv, const struct duet_model *own) {
     struct words words = {.json = NULL};
     struct results file[2] = {{.path = NULL}, {.path = NULL}};
     struct atomic_file json = {0};
-    int code = read_words(argc, argv, &words);
+    struct options options = {
+        .command = "diff", .part = {{diff_options, &words}}, .form = OPTIONS_AND_WORDS};
+    words.path = options.word;
+    int code = options_read(&options, argc, argv);
+    if (!code && options.help) return help();
+    if (!code) code = check_words(&options);
     if (code) return report_error(code);
-    if (words.help) return help();
     code = compare(&words, file, &json);
     atomic_abandon(&json);
     results_free(&file[0]);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/commands.h"
-#include "cli/say.h"
+#include "cli/options/help.h"
 
 /* On a terminal a line of progress that was to be rewritten may stand where the error goes: a job
  * that was killed cannot end it. */

@@ -5,7 +5,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "cli/options/run_options.h"
 #include "cli/max_batch.h"
 #include "cli/results.h"
 #include "cli/ways.h"
@@ -148,15 +148,16 @@ static int show(const struct run_config *config, struct ways *ways) {
 }
 
 int command_estimate(int argc, char **argv, const struct duet_model *own) {
+    struct options options = {.command = "estimate"};
     struct run_config config;
     struct ways *ways = NULL;
     struct results_files files = {.json = {0}};
-    int help = 0, code;
+    int code;
     run_config_default(&config);
     run_config_own(&config, own);
     config.dry = 1;
-    CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "estimate"), code, done);
-    if (help) return flags_help("estimate", own), 0;
+    CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
+    if (options.help) return command_usage(&options, own), 0;
     CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;

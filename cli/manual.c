@@ -1,14 +1,14 @@
 /* duet manual: the man page and the completion of bash, made from the tables of subcommands and of
- * flags, as --help is. `make install` installs both. */
+ * options, as --help is. `make install` installs both. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/commands.h"
-#include "cli/flag_table.h"
+#include "cli/options/help.h"
+#include "cli/options/run_options.h"
 #include "cli/run_words.h"
-#include "cli/say.h"
 
 /* ---- the man page ---- */
 
@@ -64,19 +64,21 @@ static void man_page(void) {
     printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH FLAGS\n", name);
     roff("As --flag value or --flag=value; an underscore is the same as a dash.");
     printf("\n");
-    for (const struct flag *flag = flag_table; flag->help; flag++) {
-        if (flag->name)
-            paragraph(flag->name, flag->value, flag->help);
+    for (const struct option *option = run_options; option->help; option++) {
+        if (option->name)
+            paragraph(option->name, option->value, option->help);
         else {
             printf(".SS ");
-            roff(flag->help);
+            roff(option->help);
             printf("\n");
         }
     }
     printf(".SH FLAGS OF %s RUN\n", name);
-    for (const struct run_flag *flag = run_flags; flag->name; flag++)
-        paragraph(flag->name, flag->value, flag->help);
-    printf(".SH EXIT STATUS\n");
+    for (const struct option *option = launch_options; option->name; option++)
+        if (*option->help) paragraph(option->name, option->value, option->help);
+    printf(".PP\n");
+    roff(launch_ignores);
+    printf("\n.SH EXIT STATUS\n");
     for (int i = 0; i < STATUSES; i++)
         paragraph(statuses[i].status, NULL, statuses[i].meaning);
 }
@@ -85,10 +87,10 @@ static void man_page(void) {
 
 /* Prints the words of a value such as "single|dp|ddp"; nothing where a value is not one of some
  * words. Returns 1 where it was. */
-static int print_choices(const struct flag *flag) {
-    const char *value = flag->value;
+static int print_choices(const struct option *option) {
+    const char *value = option->value;
     if (!strchr(value, '|') || strpbrk(value, "[]")) return 0;
-    printf("    %s) words=\"", flag->name);
+    printf("    %s) words=\"", option->name);
     for (; *value; value++) {
         if (strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")) { /* V, a number: no word */
             value += strcspn(value, "|");
@@ -103,11 +105,11 @@ static int print_choices(const struct flag *flag) {
 /* The same for a value NAME, whose words the help lists: "ddp: auto, naive, ... or nccl (default
  * auto)". What stands in brackets is no word, and the words end at a colon or a
  * semicolon. */
-static int print_names(const struct flag *flag) {
-    if (strcmp(flag->value, "NAME") && strcmp(flag->value, "NAME|FILE")) return 0;
-    const char *colon = strchr(flag->help, ':'), *at = flag->help;
+static int print_names(const struct option *option) {
+    if (strcmp(option->value, "NAME") && strcmp(option->value, "NAME|FILE")) return 0;
+    const char *colon = strchr(option->help, ':'), *at = option->help;
     if (colon && colon < at + strcspn(at, " ,")) at = colon + 1; /* the mode that it is for */
-    printf("    %s) words=\"", flag->name);
+    printf("    %s) words=\"", option->name);
     while (*at && *at != ':' && *at != ';') {
         at += strspn(at, " ,");
         int length = (int)strcspn(at, " ,:;");
@@ -122,16 +124,16 @@ static int print_names(const struct flag *flag) {
     return 1;
 }
 
-/* Behind `run` come its own flags; what is no flag is a program, or a word for it. */
+/* Behind `run` come its own options; what is no option is a program, or a word for it. */
 static void complete_run(void) {
     printf("    case $before in\n    --nproc-per-node) words=\"gpu cpu auto\" ;;\n    ");
-    for (const struct run_flag *flag = run_flags; flag->name; flag++)
-        if (flag->value && strcmp(flag->name, "--nproc-per-node") &&
-            strcmp(flag->name, "--log-dir"))
-            printf("%s|", flag->name);
+    for (const struct option *option = launch_options; option->name; option++)
+        if (option->name[1] == '-' && option->value && strcmp(option->name, "--nproc-per-node") &&
+            strcmp(option->name, "--log-dir"))
+            printf("%s|", option->name);
     printf("-r|-t) return ;;\n    *) words=\"--help ");
-    for (const struct run_flag *flag = run_flags; flag->name; flag++)
-        printf("%s ", flag->name);
+    for (const struct option *option = launch_options; option->name; option++)
+        printf("%s ", option->name);
     printf("\" ;;\n    esac\n"
            "    [[ $word == -* || $before == --nproc-per-node ]] || {\n"
            "      COMPREPLY=($(compgen -f -c -- \"$word\")); return\n    }\n");
@@ -149,17 +151,18 @@ static void bash_completion(void) {
     printf("\"\n  elif [[ ${COMP_WORDS[1]} == run ]]; then\n");
     complete_run();
     printf("  else\n    case $before in\n");
-    for (const struct flag *flag = flag_table; flag->help; flag++) {
-        if (!flag->name || !flag->value || print_names(flag) || print_choices(flag)) continue;
-        int file = !strncmp(flag->value, "FILE", 4) || !strncmp(flag->value, "DIR", 3);
+    for (const struct option *option = run_options; option->help; option++) {
+        if (!option->name || !option->value || print_names(option) || print_choices(option))
+            continue;
+        int file = !strncmp(option->value, "FILE", 4) || !strncmp(option->value, "DIR", 3);
         if (file)
-            printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", flag->name);
-        else if (*flag->value != '[')
-            printf("    %s) return ;;\n", flag->name);
+            printf("    %s) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n", option->name);
+        else if (*option->value != '[')
+            printf("    %s) return ;;\n", option->name);
     }
     printf("    *) words=\"--help ");
-    for (const struct flag *flag = flag_table; flag->help; flag++)
-        if (flag->name) printf("%s ", flag->name);
+    for (const struct option *option = run_options; option->help; option++)
+        if (option->name) printf("%s ", option->name);
     printf("\" ;;\n    esac\n  fi\n"
            "  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\ncomplete -F _%s %s\n",
            name, name);
@@ -176,9 +179,9 @@ int command_manual(int argc, char **argv, const struct duet_model *own) {
     else if (!strcmp(word, "bash"))
         bash_completion();
     else if (!strcmp(word, "--help") || !strcmp(word, "-h"))
-        say(stdout, "usage: duet manual man|bash\n\n"
-                    "Prints the man page in roff, or the completion for bash, made from the same "
-                    "tables as\n--help. To read the page: duet manual man | man -l -\n");
+        say_text("usage: duet manual man|bash\n\n"
+                 "Prints the man page in roff, or the completion for bash, made from the same "
+                 "tables as --help.\nTo read the page: duet manual man | man -l -\n");
     else
         return report_error(fail(ERR_USAGE, "manual: %s: there are man and bash", word));
     return 0;

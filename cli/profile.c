@@ -5,7 +5,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "cli/options/run_options.h"
 #include "cli/live.h"
 #include "cli/max_batch.h"
 #include "cli/run_files.h"
@@ -118,16 +118,17 @@ static int profile(const struct run_config *config, struct ways *ways, int width
 }
 
 int command_profile(int argc, char **argv, const struct duet_model *own) {
+    struct options options = {.command = "profile"};
     struct run_config config;
     struct ways *ways = NULL;
     struct run_files files = {.report = {.made = 0}};
     struct job_result result = {.exit_status = 0};
     struct live *live = NULL;
-    int help = 0, width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
+    int width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
     run_config_default(&config);
     run_config_own(&config, own);
-    CHECK_GOTO(flags_parse_all_modes(argc, argv, &config, &help, "profile"), code, done);
-    if (help) return flags_help("profile", own), 0;
+    CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
+    if (options.help) return command_usage(&options, own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();

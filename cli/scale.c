@@ -11,12 +11,11 @@
 #include "base/atomic_file.h"
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/parse.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "cli/options/help.h"
+#include "cli/options/run_options.h"
 #include "cli/results.h"
-#include "cli/say.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
 #include "report/text.h"
@@ -31,75 +30,45 @@ static const struct {
     double seconds;
 } text_runs[TEXT_COUNTS] = {{1, 30}, {2, 20}, {4, 15}, {8, 18}};
 
-static int help(const struct duet_model *own) {
-    say(stdout,
-        "usage: duet scale [flags]\n\n"
-        "Trains the same model on several numbers of devices, one after another, and prints\n"
-        "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n"
-        "  --devices N1,N2,...     the numbers of devices (default 1,2,4,8)\n"
-        "  --lr X1,X2,...          the learning rates; each is tried on each number of devices\n"
-        "  --batch-per-device B    the batch of each device, so that the global batch grows with\n"
-        "                          the devices (default: the global batch, --batch-size, stays)\n"
-        "  --scale-lr none|linear|sqrt\n"
-        "                          with --batch-per-device: multiply the learning rate by k, or\n"
-        "                          by its root, where the global batch is k times the first\n"
-        "                          one (default none)\n"
-        "  --csv FILE              write this table as comma-separated values\n\n"
-        "and the flags of duet train. For convnet, which is the model here where none is given,\n"
-        "the defaults are --dataset mnist where it is found, --optimizer adadelta --lr 0.5\n"
-        "--epochs 1 --batch-size 128; for other models those of train. --mode is dp or ddp\n"
-        "(default ddp).\n\n"
-        "  duet scale                               a text's table of 1, 2, 4 and 8 processes\n"
-        "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
-        "                                           exercise 1 of d2l 13.5: a batch k times "
-        "larger\n"
-        "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
-        "                                           exercise 2: accuracy by learning rate\n\n");
-    flags_help(NULL, own);
-    return 0;
-}
-
-/* ---- flags ---- */
-
-/* What this command reads itself; the rest goes to flags_parse. */
 struct words {
     const struct duet_model *own;
-    const char *devices, *lr, *batch_per_device, *scale_lr; /* NULL: not given */
-    char **rest;                                            /* [rest_count], owned */
-    int rest_count;
+    const char *devices, *lr; /* NULL: not given */
+    int batch_per_device;     /* 0: not given */
+    enum lr_scale lr_scale;
 };
 
-static int same_name(const char *flag, const char *word) {
-    size_t length = strcspn(word, "=");
-    if (strlen(flag) != length) return 0;
-    for (size_t i = 0; i < length; i++)
-        if (flag[i] != (word[i] == '_' ? '-' : word[i])) return 0;
-    return 1;
-}
+static const struct option scale_options[] = {
+    {"--devices", "N1,N2,...", "the numbers of devices (default 1,2,4,8)", read_word,
+     OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
+    {"--lr", "X1,X2,...", "the learning rates; each is tried on each number of devices", read_word,
+     OPTION_AT(struct words, lr), NO_LIMITS, ALWAYS},
+    {"--batch-per-device", "B",
+     "the batch of each device, so that the global batch grows with the devices (default: the "
+     "global batch, --batch-size, stays)",
+     read_int, OPTION_AT(struct words, batch_per_device), 1, LARGEST_BATCH, ALWAYS},
+    {"--scale-lr", "none|linear|sqrt",
+     "with --batch-per-device: multiply the learning rate by k, or by its root, where the global "
+     "batch is k times the first one (default none)",
+     read_choice, OPTION_AT(struct words, lr_scale), NO_LIMITS, ALWAYS},
+    OPTION_END};
 
-static int split_words(int argc, char **argv, struct words *w) {
-    const struct {
-        const char *name, **value;
-    } own[] = {{"--devices", &w->devices},
-               {"--lr", &w->lr},
-               {"--batch-per-device", &w->batch_per_device},
-               {"--scale-lr", &w->scale_lr}};
-    w->rest = calloc((size_t)argc + 1, sizeof *w->rest);
-    if (!w->rest) return fail(ERR_MEMORY, "scale: no host memory");
-    for (int i = 0; i < argc; i++) {
-        size_t k = 0;
-        while (k < sizeof own / sizeof *own && !same_name(own[k].name, argv[i]))
-            k++;
-        if (k == sizeof own / sizeof *own) {
-            w->rest[w->rest_count++] = argv[i];
-            continue;
-        }
-        char *equals = strchr(argv[i], '=');
-        *own[k].value = equals ? equals + 1 : i + 1 < argc ? argv[++i] : "";
-        if (!**own[k].value)
-            return fail(ERR_USAGE, "%s: no value: see duet scale --help", own[k].name);
-    }
-    return OK;
+static int help(const struct options *options, const struct duet_model *own) {
+    say_text("usage: duet scale [flags]\n\n"
+             "Trains the same model on several numbers of devices, one after another, and prints "
+             "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n");
+    options_print(scale_options);
+    say_text("\nand the flags of duet train. For convnet, which is the model here where none is "
+             "given, the defaults are --dataset mnist where it is found, --optimizer adadelta "
+             "--lr 0.5 --epochs 1 --batch-size 128; for other models those of train. --mode is "
+             "dp or ddp (default ddp).\n\n"
+             "  duet scale\n"
+             "      a text's table of 1, 2, 4 and 8 processes\n"
+             "  duet scale --model lenet --devices 1,2 --batch-per-device 256\n"
+             "      exercise 1 of d2l 13.5: a batch k times larger\n"
+             "  duet scale --model lenet --devices 1,2 --batch-per-device 256 --lr 0.1,0.2,0.4\n"
+             "      exercise 2: accuracy by learning rate\n\n");
+    run_options_help(options, own);
+    return 0;
 }
 
 static int has_mnist(void) {
@@ -111,14 +80,15 @@ static int has_mnist(void) {
 
 /* The defaults depend on the model, so the flags are read twice: to learn the model, and then over
  * its defaults. */
-static int read_run(const struct words *w, struct run_config *run, int *asked_for_help) {
+static int read_run(int argc, char **argv, struct options *o, struct run_config *run) {
     struct run_config first;
+    const struct words *w = o->part[0].target;
     run_config_default(&first);
     snprintf(first.model, sizeof first.model, "convnet");
     run_config_own(&first, w->own);
     *first.dataset = 0;
-    CHECK(flags_read(w->rest_count, w->rest, &first, asked_for_help));
-    if (*asked_for_help) return OK;
+    CHECK(run_options_read(o, argc, argv, &first));
+    if (o->help) return OK;
     run_config_default(run);
     run_config_own(run, w->own);
     run->mode = MODE_DDP;
@@ -130,7 +100,7 @@ static int read_run(const struct words *w, struct run_config *run, int *asked_fo
         if (!*first.dataset && !*first.data_dir && has_mnist())
             snprintf(run->dataset, sizeof run->dataset, "mnist");
     }
-    return flags_parse(w->rest_count, w->rest, run, asked_for_help, "scale");
+    return run_options_parse(o, argc, argv, run);
 }
 
 static int check_run(const struct run_config *run) {
@@ -140,7 +110,7 @@ static int check_run(const struct run_config *run) {
 }
 
 static int read_counts(const struct words *w, struct scale_config *c) {
-    int64_t counts[SCALE_MOST], each = 0;
+    int64_t counts[SCALE_MOST];
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4,8", 1, MAX_DEVICES, counts,
                          SCALE_MOST, &c->device_counts));
     for (int i = 0; i < c->device_counts; i++) {
@@ -150,9 +120,7 @@ static int read_counts(const struct words *w, struct scale_config *c) {
                 return fail(ERR_USAGE, "--devices: %d: it is in the list twice: give it once",
                             c->devices[i]);
     }
-    if (w->batch_per_device)
-        CHECK(parse_int("--batch-per-device", w->batch_per_device, 1, 1 << 24, &each));
-    c->batch_per_device = (int)each;
+    c->batch_per_device = w->batch_per_device;
     return OK;
 }
 
@@ -165,29 +133,19 @@ static int read_rates(const struct words *w, struct scale_config *c) {
         for (int k = 0; k < i; k++)
             if (c->lr[k] == c->lr[i])
                 return fail(ERR_USAGE, "--lr: %g: it is in the list twice: give it once", c->lr[i]);
-    if (!w->scale_lr) return OK;
-    enum { KINDS = LR_SCALE_SQRT + 1 };
-    const char *words[KINDS];
-    int k;
-    for (k = 0; k < KINDS; k++)
-        words[k] = lr_scale_name((enum lr_scale)k);
-    for (k = 0; k < KINDS && strcmp(words[k], w->scale_lr);)
-        k++;
-    if (k == KINDS) return unknown_value("--scale-lr", w->scale_lr, words, KINDS);
-    if (k && !c->batch_per_device)
+    if (w->lr_scale && !c->batch_per_device)
         return fail(ERR_USAGE,
                     "--scale-lr: %s: the global batch stays, so the rate does too: give "
                     "--batch-per-device B",
-                    w->scale_lr);
-    c->lr_scale = (enum lr_scale)k;
+                    lr_scale_name(w->lr_scale));
+    c->lr_scale = w->lr_scale;
     return OK;
 }
 
-static int read_words(int argc, char **argv, struct words *w, struct scale_config *c,
-                      int *asked_for_help) {
-    CHECK(split_words(argc, argv, w));
-    CHECK(read_run(w, &c->run, asked_for_help));
-    if (*asked_for_help) return OK;
+static int read_words(int argc, char **argv, struct options *o, struct scale_config *c) {
+    const struct words *w = o->part[0].target;
+    CHECK(read_run(argc, argv, o, &c->run));
+    if (o->help) return OK;
     CHECK(check_run(&c->run));
     CHECK(read_counts(w, c));
     CHECK(read_rates(w, c));
@@ -340,16 +298,14 @@ static int finish(const struct scale *s, int with_text, struct atomic_file *json
 
 int command_scale(int argc, char **argv, const struct duet_model *own) {
     struct words words = {.own = own};
+    struct options options = {.command = "scale", .part = {{scale_options, &words}}};
     struct scale_config config = {.rates = 0};
     struct scale scale = {.count = 0};
     struct atomic_file json = {0}, csv = {0};
     struct job_result result = {.exit_status = 0};
-    int asked_for_help = 0, with_text = 0, code;
-    CHECK_GOTO(read_words(argc, argv, &words, &config, &asked_for_help), code, done);
-    if (asked_for_help) {
-        free(words.rest);
-        return help(own);
-    }
+    int with_text = 0, code;
+    CHECK_GOTO(read_words(argc, argv, &options, &config), code, done);
+    if (options.help) return help(&options, own);
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.json) CHECK_GOTO(atomic_open(&json, config.run.json), code, done);
     if (*config.run.csv) CHECK_GOTO(atomic_open(&csv, config.run.csv), code, done);
@@ -364,7 +320,6 @@ done:
     atomic_abandon(&json);
     atomic_abandon(&csv);
     scale_free(&scale);
-    free(words.rest);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;
 }

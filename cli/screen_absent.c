@@ -1,4 +1,4 @@
-/* No ncurses in this build: --live is refused (cli/flag_effects.c). */
+/* No ncurses in this build: --live is refused (cli/options/effects.h). */
 #include "cli/screen.h"
 
 int screen_is_built_in(void) {

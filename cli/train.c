@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/flags.h"
+#include "cli/options/run_options.h"
 #include "cli/live.h"
 #include "cli/run_files.h"
 #include "report/text.h"
@@ -70,6 +70,7 @@ static int write_files(struct run_files *files, const struct run_record *record,
 }
 
 int command_train(int argc, char **argv, const struct duet_model *own) {
+    struct options options = {.command = "train"};
     struct run_config config;
     struct run_record *record = NULL;
     struct job_result result = {.exit_status = 0};
@@ -77,11 +78,11 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct failures all = {0};
     char stopped[ERROR_BYTES] = "";
     struct live *live = NULL;
-    int help, code;
+    int code;
     run_config_default(&config);
     run_config_own(&config, own);
-    CHECK_GOTO(flags_parse(argc, argv, &config, &help, "train"), code, done);
-    if (help) return flags_help("train", own), 0;
+    CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
+    if (options.help) return command_usage(&options, own), 0;
     CHECK_GOTO(run_config_check(&config), code, done);
     CHECK_GOTO(resume_check_files(&config), code, done);
     CHECK_GOTO(run_files_open(&files, &config), code, done);

@@ -129,7 +129,7 @@ int run_config_of_several(struct run_config *config, const struct run_config *ba
 
 /* Finds values that are wrong, alone or together (a batch below the devices, V no multiple of W, an
  * unknown name), before anything is opened. ERR_USAGE with one line. What has no effect passes
- * here: only the command knows what was given (cli/flag_effects.h). */
+ * here: only the command knows what was given (cli/options/effects.h). */
 int run_config_check(const struct run_config *config);
 
 /* ERR_USAGE: `word` is none of auto, cpu and cuda, as --device takes them. */

@@ -1,12 +1,15 @@
-/* Naming this program in help and messages, which are written for `duet`: see say.h. */
-#include "cli/say.h"
+/* Printing help: see help.h. Texts are written for `duet`. */
+#include "cli/options/help.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/program.h"
+#include "report/text.h"
 
 static const char NAME[] = "duet";
+enum { HELP_COLUMN = 29, HELP_WIDTH = TEXT_USUAL };
 enum { NAME_LENGTH = sizeof NAME - 1 };
 
 /* 1: "duet" at `at` is a command to type, and no part of a path or of another word. */
@@ -27,9 +30,23 @@ void say(FILE *file, const char *text) {
     fputs(text, file);
 }
 
-/* ---- flags ---- */
+void say_text(const char *text) {
+    char *named = NULL;
+    size_t bytes;
+    FILE *memory = open_memstream(&named, &bytes);
+    if (!memory) return;
+    say(memory, text);
+    if (fclose(memory)) return;
+    for (char *line = named, *next; *line; line = next) {
+        int indent = (int)strspn(line, " ");
+        next = line + strcspn(line, "\n");
+        if (*next) *next++ = 0;
+        text_wrap(stdout, HELP_WIDTH, indent, indent, line + indent);
+    }
+    free(named);
+}
 
-enum { HELP_COLUMN = 33, HELP_WIDTH = 99 };
+/* ---- options ---- */
 
 /* Prints the text word by word from column HELP_COLUMN on. Where a line begins the cursor stands in
  * column `column`. */
@@ -48,6 +65,14 @@ static void print_wrapped(const char *text, int column) {
     printf("\n");
 }
 
-void say_flag(const char *name, const char *value, const char *help) {
-    print_wrapped(help, printf("  %s %s", name, value ? value : ""));
+void option_print(const struct option *option, const char *help) {
+    const char *value = option->value ? option->value : "";
+    int column = printf("  %s%s%s", option->name, *value && *value != '[' ? " " : "", value);
+    if (column >= HELP_COLUMN) column = printf("\n") - 1;
+    print_wrapped(help, column);
+}
+
+void options_print(const struct option *rows) {
+    for (const struct option *row = rows; row->help; row++)
+        if (row->name && *row->help) option_print(row, row->help);
 }

@@ -1,0 +1,218 @@
+/* Refusing options without effect: see effects.h. Three questions, one for each column of bits. */
+#include "cli/options/effects.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- by command ---- */
+
+static const struct {
+    unsigned bit;
+    const char *name, *why; /* why it does not do what other commands do */
+} commands[] = {{BY_TRAIN, "train", NULL},
+                {BY_COMPARE, "compare", "it trains in every mode, for the proof and the times"},
+                {BY_DEMO, "demo", "it trains in every mode, for the proof and the times"},
+                {BY_PROFILE, "profile", "it trains every way a few steps, for times and memory"},
+                {BY_ESTIMATE, "estimate", "nothing runs, and every way is shown"},
+                {BY_SCALE, "scale", "it trains more than one model, for one table"}};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+unsigned command_bit(const char *name) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(commands[i].name, name)) return commands[i].bit;
+    return 0;
+}
+
+static const char *why_not(unsigned command) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (commands[i].bit == command) return commands[i].why;
+    return "";
+}
+
+static int check_command(const struct option *option, const struct asked *asked) {
+    unsigned all = option->commands & BY_ALL, bit = command_bit(asked->command);
+    int trains = (all & BY_TRAIN) != 0;
+    if (!all || all & bit) return OK;
+    return fail(ERR_USAGE, "%s: no effect in duet %s: %s: use duet %s, or leave it out",
+                option->name, asked->command,
+                trains ? why_not(bit) : "it trains as it is told, and computes nothing beforehand",
+                trains             ? "train"
+                : all & BY_PROFILE ? "profile or estimate"
+                                   : "estimate");
+}
+
+/* ---- by mode ---- */
+
+/* Commands that train in several modes take what any of them can use. One lacks DP where --sync-bn
+ * leaves it out. */
+static int check_mode(const struct option *option, const struct asked *asked) {
+    enum run_mode mode = asked->config->mode;
+    int of_dp = option->modes == IN_DP;
+    const char *why = of_dp ? "it belongs to DataParallel" : "it belongs to DDP";
+    if (!option->modes || option->modes & asked->modes) return OK;
+    if (asked->modes != 1U << mode)
+        return fail(ERR_USAGE,
+                    "%s: no effect beside --sync-bn: %s, which is left out: leave one out",
+                    option->name, why);
+    if (!strcmp(option->name, "--host-serial")) /* what threads of one process share */
+        why = mode == MODE_DDP ? "each rank is a process, with a lock of its own that no other "
+                                 "thread waits for"
+                               : "one thread launches, and no other one waits for its lock";
+    return fail(ERR_USAGE, "%s: no effect in mode %s: %s: give --mode %s, or leave it out",
+                option->name, mode_name(mode), why, of_dp ? "dp" : "ddp");
+}
+
+/* ---- by condition ---- */
+
+/* Asks the model with every option that some model takes what it made of them: one that has no such
+ * option ignores it. ERR_USAGE: there is no such model. */
+static int ask_model(const struct asked *asked, unsigned condition, int *holds) {
+    const struct model_options given = run_model_options(asked->config);
+    const struct model_options all = {.dropout = 0.5,
+                                      .hidden_count = 1,
+                                      .hidden = {1},
+                                      .sample = given.sample,
+                                      .classes = given.classes,
+                                      .params = given.params,
+                                      .buffers = given.buffers,
+                                      .own = given.own};
+    struct model model;
+    CHECK(model_open(&model, asked->config->model, &all));
+    *holds = condition == WITH_MLP       ? model.hidden_count > 0
+             : condition == WITH_DROPOUT ? model.dropout >= 0
+             : condition == WITH_BUFFERS ? model.buffer_count > 0
+                                         : !model.log_probabilities;
+    model_free(&model);
+    return OK;
+}
+
+static int is_made(const struct run_config *config) {
+    struct dataset_config data = run_dataset(config);
+    return config->model_options.params || dataset_made_samples(&data) > 0;
+}
+
+static int holds(const struct asked *asked, unsigned condition) {
+    const struct run_config *c = asked->config;
+    int adam = c->optimizer == OPTIMIZER_ADAM || c->optimizer == OPTIMIZER_ADAMW;
+    switch (condition) {
+    /* One device is what single has, so whoever asks for one is not deceived. */
+    case ON_SEVERAL_DEVICES: return asked->modes != 1U << MODE_SINGLE || c->devices == 1;
+    case ON_GPUS: return strcmp(c->device, "cpu") != 0;
+    case WITH_LABELS: return c->model_options.loss != LOSS_MSE;
+    case WITH_RESNET: return !strcmp(c->model, "resnet18");
+    case OF_MADE_DATA: return is_made(c);
+    case OF_FILES: return !is_made(c);
+    case FROM_THE_HOST: return strcmp(c->data_on, "device") != 0;
+    case BY_SGD: return c->optimizer == OPTIMIZER_SGD;
+    case BY_ADAM: return adam;
+    case BY_ADADELTA: return c->optimizer == OPTIMIZER_ADADELTA;
+    case BY_ADADELTA_OR_ADAM: return adam || c->optimizer == OPTIMIZER_ADADELTA;
+    case BESIDE_PARAMS: return c->model_options.params > 0;
+    case BESIDE_MOMENTUM: return c->momentum != 0;
+    case BESIDE_LR_STEP: return c->lr_step > 0;
+    case BESIDE_SAVE: return *c->save != 0;
+    case BESIDE_CHECKPOINT: return *c->checkpoint != 0;
+    case WITHOUT_SEARCH: return !c->find_max_batch;
+    case WITHOUT_INIT_FROM: return !*c->init_from;
+    case WITHOUT_RESUME: return !*c->resume;
+    case WITHOUT_SPANS: return !run_keeps_spans(c) && !c->live;
+    case WITHOUT_QUIET: return !c->quiet;
+    default: return 1;
+    }
+}
+
+static const char *kind_name(const struct run_config *c) {
+    return c->device;
+}
+static const char *model_name(const struct run_config *c) {
+    return c->model;
+}
+static const char *loss_word(const struct run_config *c) {
+    return loss_name(c->model_options.loss);
+}
+static const char *data_name(const struct run_config *c) {
+    return c->dataset;
+}
+static const char *optimizer_word(const struct run_config *c) {
+    return optimizer_name(c->optimizer);
+}
+static const char *mode_word(const struct run_config *c) {
+    return mode_name(c->mode);
+}
+static const char *spans_option(const struct run_config *c) {
+    return *c->trace ? "--trace" : *c->report ? "--report" : c->live ? "--live" : "--pictures";
+}
+
+/* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave
+ * it out. `beside`: the option that must go instead. */
+static const struct {
+    unsigned condition;
+    const char *where;
+    const char *(*value)(const struct run_config *config); /* NULL: `where` says all */
+    const char *why, *give;                                /* give NULL: leave one out */
+} texts[] = {
+    {ON_SEVERAL_DEVICES, "in mode ", mode_word, "it trains on one device", "--mode dp or ddp"},
+    {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
+    {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
+    {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},
+    {WITH_BUFFERS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
+    {WITH_LABELS, "with loss ", loss_word, "it has no labels", "--loss cross-entropy"},
+    {WITH_SCORES, "with model ", model_name, "it ends in log_softmax and nll_loss, which has none",
+     "a model that ends in scores"},
+    {WITH_RESNET, "with model ", model_name, "it has one way to begin", "--model resnet18"},
+    {OF_MADE_DATA, "with data set ", data_name, "its files say that",
+     "--dataset synthetic or random"},
+    {OF_FILES, "with data set ", data_name, "it needs no files",
+     "--dataset fashion-mnist or mnist"},
+    {FROM_THE_HOST, "with --data-on device", NULL, "the device makes the batches itself",
+     "--data-on host"},
+    {BY_SGD, "with optimizer ", optimizer_word, "it belongs to sgd", "--optimizer sgd"},
+    {BY_ADAM, "with optimizer ", optimizer_word, "it belongs to adam or adamw",
+     "--optimizer adam or adamw"},
+    {BY_ADADELTA, "with optimizer ", optimizer_word, "it belongs to adadelta",
+     "--optimizer adadelta"},
+    {BY_ADADELTA_OR_ADAM, "with optimizer ", optimizer_word,
+     "it belongs to adadelta, adam or adamw", "--optimizer adadelta, adam or adamw"},
+    {BESIDE_PARAMS, "without --params", NULL, "the models in the house know their sizes",
+     "--params N"},
+    {BESIDE_MOMENTUM, "without --momentum", NULL, "it weighs gradients in the momentum",
+     "--momentum X"},
+    {BESIDE_LR_STEP, "without --lr-step", NULL, "it is the factor of that schedule", "--lr-step N"},
+    {BESIDE_SAVE, "without --save", NULL, "it changes names there", "--save FILE"},
+    {BESIDE_CHECKPOINT, "without --checkpoint", NULL, "it says when that is written",
+     "--checkpoint FILE"},
+    {WITHOUT_SEARCH, "beside --find-max-batch", NULL, "that tries batches, and shows no runs",
+     NULL},
+    {WITHOUT_INIT_FROM, "beside --init-from", NULL, "the weights come from its file", NULL},
+    {WITHOUT_RESUME, "beside --resume", NULL, "the weights come from its file", NULL},
+    {WITHOUT_SPANS, "beside ", spans_option, "times are taken without graphs anyway", NULL},
+    {WITHOUT_QUIET, "beside --quiet", NULL, "no progress is shown", NULL}};
+
+static int check_conditions(const struct option *option, const struct asked *asked) {
+    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_SCORES;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        unsigned condition = texts[i].condition;
+        int is_so;
+        if (!(option->conditions & condition)) continue;
+        if (condition & of_model)
+            CHECK(ask_model(asked, condition, &is_so));
+        else
+            is_so = holds(asked, condition);
+        if (is_so) continue;
+        const char *value = texts[i].value ? texts[i].value(asked->config) : "";
+        if (!texts[i].give)
+            return fail(ERR_USAGE, "%s: no effect %s%s: %s: leave one out", option->name,
+                        texts[i].where, value, texts[i].why);
+        return fail(ERR_USAGE, "%s: no effect %s%s: %s: give %s, or leave it out", option->name,
+                    texts[i].where, value, texts[i].why, texts[i].give);
+    }
+    return OK;
+}
+
+int option_check_effect(const struct option *option, const struct asked *asked) {
+    CHECK(check_command(option, asked));
+    CHECK(check_mode(option, asked));
+    return check_conditions(option, asked);
+}

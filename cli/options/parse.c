@@ -1,0 +1,96 @@
+/* Reading words by tables of options: see parse.h. */
+#include "cli/options/parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+enum { PARTS = 2, MOST_KNOWN = PARTS * MOST_OPTIONS + 32 };
+
+int option_is(const char *name, const char *word) {
+    for (; *word && *word != '='; name++, word++)
+        if (*name != (*word == '_' ? '-' : *word)) return 0;
+    return !*name;
+}
+
+const struct option *options_find(const struct options *o, const char *word, int *part) {
+    for (*part = 0; *part < PARTS && o->part[*part].rows; ++*part)
+        for (const struct option *row = o->part[*part].rows; row->help; row++)
+            if (row->name && option_is(row->name, word)) return row;
+    return NULL;
+}
+
+int options_have(const struct options *o, const char *name) {
+    int part;
+    const struct option *row = options_find(o, name, &part);
+    return row && o->given[part][row - o->part[part].rows];
+}
+
+static int unknown(const struct options *o, const char *word) {
+    const char *known[MOST_KNOWN];
+    char help[64] = "duet --help";
+    int count = 0, own;
+    for (int p = 0; p < PARTS && o->part[p].rows; p++)
+        for (const struct option *row = o->part[p].rows; row->help; row++)
+            if (row->name) known[count++] = row->name;
+    own = count;
+    for (const struct option_synonym *s = o->synonyms; s && s->word; s++)
+        known[count++] = s->word;
+    const char *nearest = nearest_word(word, known, count);
+    for (const struct option_synonym *s = o->synonyms; s && nearest && s->word; s++)
+        if (!strcmp(nearest, s->word))
+            return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, s->option);
+    if (o->command) snprintf(help, sizeof help, "duet %s --help", o->command);
+    return unknown_flag(word, known, own, help);
+}
+
+static int is_help(const char *word) {
+    return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+/* Reads the option argv[*i] and its value. */
+static int read_option(struct options *o, int argc, char **argv, int *i) {
+    int part;
+    const char *equals = strchr(argv[*i], '='), *text = "";
+    const struct option *row = options_find(o, argv[*i], &part);
+    if (!row) return unknown(o, argv[*i]);
+    if (!row->value && equals)
+        return fail(ERR_USAGE, "%s: takes no value, but was given %s: leave it out", row->name,
+                    equals + 1);
+    if (equals)
+        text = equals + 1;
+    else if (row->value && *row->value != '[')
+        text = *i + 1 < argc ? argv[++*i] : NULL;
+    if (!text) return fail(ERR_USAGE, "%s: no value: give %s", row->name, row->value);
+    CHECK(row->read(row, text, o->part[part].target));
+    o->given[part][row - o->part[part].rows] = 1;
+    return OK;
+}
+
+int options_read(struct options *o, int argc, char **argv) {
+    int i = 0;
+    o->help = o->all = o->words = 0;
+    memset(o->given, 0, sizeof o->given);
+    for (; i < argc; i++) {
+        if (is_help(argv[i])) {
+            o->help = 1;
+            for (int k = 0; k < argc; k++)
+                o->all |= !strcmp(argv[k], "--details");
+            return OK;
+        }
+        int plain = *argv[i] != '-' || !argv[i][1];
+        if (o->form == OPTIONS_THEN_WORDS && plain) break;
+        if (o->form == OPTIONS_THEN_WORDS && !strcmp(argv[i], "--")) {
+            i++;
+            break;
+        }
+        if (o->form != OPTIONS_AND_WORDS || !plain)
+            CHECK(read_option(o, argc, argv, &i));
+        else if (o->words < MOST_WORDS)
+            o->word[o->words++] = argv[i];
+    }
+    o->read = i;
+    return OK;
+}

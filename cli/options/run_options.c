@@ -1,0 +1,201 @@
+/* Reading the options of a run: see run_options.h. */
+#include "cli/options/run_options.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/program.h"
+#include "base/unnamed_file.h"
+#include "cli/options/effects.h"
+#include "cli/options/help.h"
+#include "cli/screen.h"
+#include "models/sequential.h"
+#include "train/compare.h"
+
+/* What other programs call some options. */
+static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
+                                                 {"--world-size", "--devices"},
+                                                 {"--nproc-per-node", "--devices"},
+                                                 {"--gpus", "--devices"},
+                                                 {"--num-workers", "--workers"},
+                                                 {"--num-epochs", "--epochs"},
+                                                 {"--max-steps", "--steps"},
+                                                 {"--step-size", "--lr-step"},
+                                                 {"--gamma", "--lr-gamma"},
+                                                 {"--backend", "--allreduce"},
+                                                 {"--accumulation", "--no-sync-steps"},
+                                                 {NULL, NULL}};
+
+/* ---- two options, one file ---- */
+
+/* The real path of the file that will be made at `target`, which is no link. */
+static int file_to_make(const char *target, char real[PATH_MAX]) {
+    char *folder = path_folder(target);
+    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
+    int found = folder && realpath(folder, real) && strlen(real) + strlen(name) + 2 <= PATH_MAX;
+    free(folder);
+    if (found) strcat(strcat(real, "/"), name);
+    return found;
+}
+
+/* The file that a path leads to, which atomic_open would replace: the real path of a file that
+ * exists, or of one that will be made, also behind a link that leads to none yet. Returns 0 where
+ * two outputs cannot replace each other's file (a device, a pipe), and where there can be no file:
+ * opening it will say why. */
+static int file_of(const char *path, char real[PATH_MAX]) {
+    struct stat s;
+    if (!stat(path, &s)) return S_ISREG(s.st_mode) && realpath(path, real);
+    char *target = atomic_target(path);
+    int found = target && file_to_make(target, real);
+    free(target);
+    return found;
+}
+
+/* Refuses two outputs that go to the same file: the later would replace the earlier unnoticed.
+ * So would an output that goes to an input. But weights may be saved to the file that they came
+ * from, and a checkpoint replaces the one from which the run goes on. */
+static int refuse_one_file(const struct run_config *config) {
+    enum { INIT_FROM, RESUME, MODEL, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
+    const struct sequential *model = sequential_of(config->model_options.own);
+    const char *const names[] = {"--init-from", "--resume", "--model", "--save",   "--checkpoint",
+                                 "--log-loss",  "--json",   "--trace", "--report", "--csv"};
+    const char *const paths[] = {config->init_from, config->resume,     model ? model->path : "",
+                                 config->save,      config->checkpoint, config->log_loss,
+                                 config->json,      config->trace,      config->report,
+                                 config->csv};
+    static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
+    char real[FILES][PATH_MAX];
+    for (int i = 0; i < FILES; i++) {
+        if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
+        for (int j = INIT_FROM; i > MODEL && j < i; j++) {
+            int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
+            if (*real[i] && !replaces && !strcmp(real[i], real[j]))
+                return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j],
+                            names[i], paths[j], paths[i]);
+        }
+    }
+    return OK;
+}
+
+/* ---- values that depend on other values ---- */
+
+/* --batch-size and --batch-per-device name the same number. `none`: what it is where neither is
+ * given. */
+static int resolve_batch(struct run_config *config, int none) {
+    int devices = config->mode == MODE_SINGLE ? 1 : config->devices,
+        each = config->batch_per_device;
+    if (!each) {
+        if (!config->batch_size) config->batch_size = none;
+        return OK;
+    }
+    if (config->batch_size)
+        return fail(ERR_USAGE, "--batch-per-device: %d: --batch-size %d is given too: give one",
+                    each, config->batch_size);
+    if (each > LARGEST_BATCH / devices)
+        return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give at most %d", each,
+                    devices, LARGEST_BATCH / devices);
+    config->batch_size = each * devices;
+    return OK;
+}
+
+/* The loss where none is given: cross entropy, unless it is the program's own model that says
+ * otherwise. */
+static enum loss_kind own_loss(const struct run_config *config) {
+    const struct duet_model *own = config->model_options.own;
+    int is_own = own && !strcmp(config->model, own->name);
+    return is_own && own->loss == DUET_MSE ? LOSS_MSE : LOSS_CROSS_ENTROPY;
+}
+
+int run_options_read(struct options *o, int argc, char **argv, struct run_config *config) {
+    int batch_size = config->batch_size, own = o->part[0].rows && o->part[0].rows != run_options;
+    config->batch_size = 0; /* not given */
+    config->lr = -1;        /* not given */
+    o->synonyms = synonyms;
+    o->part[own].rows = run_options;
+    o->part[own].target = config;
+    CHECK(options_read(o, argc, argv));
+    if (o->help) return OK;
+    if (!options_have(o, "--loss")) config->model_options.loss = own_loss(config);
+    if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
+    config->warned = config->quiet;
+    return resolve_batch(config, batch_size);
+}
+
+/* ---- what has no effect ---- */
+
+/* The modes that the command trains in. */
+static unsigned modes_of(const char *command, const struct run_config *config) {
+    unsigned modes = 0;
+    if (command_bit(command) & (BY_TRAIN | BY_SCALE)) return 1U << config->mode;
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++)
+        if (!compare_leaves_out(config, mode)) modes |= 1U << mode;
+    return modes;
+}
+
+/* Of the options that were given, each must have an effect. */
+static int refuse_idle(const struct options *o, const struct run_config *config) {
+    int own = o->part[0].rows != run_options;
+    const struct asked asked = {config, o->command, modes_of(o->command, config)};
+    for (int i = 0; run_options[i].help; i++)
+        if (o->given[own][i]) CHECK(option_check_effect(&run_options[i], &asked));
+    if (config->live && !screen_is_built_in())
+        return fail(ERR_USAGE, "--live: this build has no ncurses: install libncurses-dev and "
+                               "build again, or leave it out");
+    if (config->random_sampler && (asked.modes & IN_DDP) && asked.modes != IN_DDP)
+        return fail(ERR_USAGE,
+                    "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
+                    "leave it out",
+                    o->command);
+    return OK;
+}
+
+int run_options_parse(struct options *o, int argc, char **argv, struct run_config *config) {
+    if (!(command_bit(o->command) & (BY_TRAIN | BY_SCALE))) config->mode = MODE_DP;
+    CHECK(run_options_read(o, argc, argv, config));
+    if (o->help) return OK;
+    CHECK(refuse_idle(o, config));
+    return refuse_one_file(config);
+}
+
+/* ---- --help ---- */
+
+/* In a program with a model of its own, that is the one that is trained by default. */
+static const char *help_of(const struct option *option, const struct duet_model *own, char *text,
+                           size_t bytes) {
+    if (!own || strcmp(option->name, "--model")) return option->help;
+    const char *second = strstr(option->help, " (default)");
+    int until = second ? (int)(second - option->help) : 0;
+    snprintf(text, bytes, "%s (default), %.*s%s", own->name, until, option->help,
+             second ? second + strlen(" (default)") : option->help);
+    return text;
+}
+
+void run_options_help(const struct options *o, const struct duet_model *own) {
+    unsigned bit = command_bit(o->command);
+    int hidden = 0, part;
+    printf("%s, as --flag value or --flag=value; an\nunderscore is the same as a dash:\n",
+           o->all ? "all flags" : "the flags that are used most");
+    const struct option *heading = NULL;
+    for (const struct option *row = run_options; row->help; row++) {
+        char model[512];
+        if (!row->name) {
+            heading = row;
+            continue;
+        }
+        if (!(row->commands & bit) || options_find(o, row->name, &part) != row) continue;
+        if (!o->all && !(row->commands & OFTEN)) {
+            hidden++;
+            continue;
+        }
+        if (o->all && heading) printf("\n%s:\n", heading->help);
+        heading = NULL;
+        option_print(row, help_of(row, own, model, sizeof model));
+    }
+    if (hidden)
+        printf("\n%s %s --help --details shows %d more.\n", program_name(), o->command, hidden);
+}

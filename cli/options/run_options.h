@@ -1,0 +1,37 @@
+/* The options of the commands that train, or compute what training would take: one table gives the
+ * parser, --help and the man page. */
+#ifndef CLI_OPTIONS_RUN_OPTIONS_H
+#define CLI_OPTIONS_RUN_OPTIONS_H
+
+#include "cli/options/parse.h"
+#include "train/run.h"
+
+/* The largest global batch. */
+enum { LARGEST_BATCH = 1 << 24 };
+
+/* The table, whose rows set members of struct run_config. */
+extern const struct option run_options[];
+
+/* Readers of values that no other table has (run_readers.c). */
+option_reader read_model, read_params, read_virtual, read_memory, read_host_serial, read_link,
+    read_shape, read_hidden, read_join, read_algorithm;
+
+/* Reads argv[0 .. argc), the words after o->command, into *config, which must hold the defaults. A
+ * command that has options of its own has set o->part[0]; it may leave it zeroed. ERR_USAGE: as
+ * options_read; or an option can have no effect in what was asked (effects.h); or two outputs would
+ * go to the same file. An output must not replace an input either, unless it is what that input
+ * becomes.
+ *
+ * A command other than train and scale trains in several modes, and config->mode becomes MODE_DP,
+ * so that run_config_check looks at all devices. */
+int run_options_parse(struct options *o, int argc, char **argv, struct run_config *config);
+
+/* Only reads, for a command whose defaults depend on what was given: one option may then not fit
+ * another's value. */
+int run_options_read(struct options *o, int argc, char **argv, struct run_config *config);
+
+/* Prints the options of runs that o->command has: those that are used most, or all (o->all), less
+ * those that stand in its own table. own: the program's own model, or NULL. */
+void run_options_help(const struct options *o, const struct duet_model *own);
+
+#endif

@@ -1,0 +1,112 @@
+/* Reading the values of a run's options that are more than a number or a word of a list. */
+#include <stdio.h>
+#include <string.h>
+
+#include "allreduce/plan.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/options/run_options.h"
+#include "models/sequential.h"
+#include "trace/link.h"
+
+/* The command has read a file already (cli/command.c), and put its model in place of the program's
+ * own. */
+int read_model(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    const struct duet_model *own = config->model_options.own;
+    const struct sequential *file = sequential_of(own);
+    return read_text(option, file && !strcmp(file->path, text) ? own->name : text, target);
+}
+
+int read_virtual(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    if (strcmp(text, "off")) return read_int(option, text, config);
+    config->virtual_devices = VIRTUAL_OFF;
+    return OK;
+}
+
+/* One size for all devices, or one for each with commas between. */
+int read_memory(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    int n = 0;
+    for (const char *at = text;; at += strcspn(at, ",") + 1) {
+        char one[32];
+        size_t length = strcspn(at, ",");
+        if (n == MAX_DEVICES || length >= sizeof one)
+            return fail(ERR_USAGE, "%s: '%.60s': give at most %d sizes such as 64M", option->name,
+                        text, MAX_DEVICES);
+        snprintf(one, sizeof one, "%.*s", (int)length, at);
+        CHECK(parse_size(option->name, one, (uint64_t)option->lowest, (uint64_t)option->highest,
+                         &config->device_memory[n++]));
+        if (!at[length]) break;
+    }
+    config->device_memory_count = n;
+    return OK;
+}
+
+/* "20" or "20,forward" */
+int read_host_serial(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    char number[32];
+    size_t length = strcspn(text, ",");
+    const char *where = text[length] ? text + length + 1 : NULL;
+    if (length >= sizeof number || (where && strcmp(where, "forward")))
+        return fail(ERR_USAGE, "%s: '%.40s': give microseconds, as 20 or 20,forward", option->name,
+                    text);
+    snprintf(number, sizeof number, "%.*s", (int)length, text);
+    config->host_serial_forward = where != NULL;
+    return parse_number(option->name, number, option->lowest, option->highest,
+                        &config->host_serial_us);
+}
+
+/* The model is described by its numbers, and so are its samples. */
+int read_params(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    if (strcmp(config->model, "lenet") && strcmp(config->model, "described"))
+        return fail(ERR_USAGE, "%s: %s: --model %s is given too: give one", option->name, text,
+                    config->model);
+    snprintf(config->model, sizeof config->model, "described");
+    return read_count(option, text, config);
+}
+
+int read_link(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    return link_parse(option->name, text, &config->link);
+}
+
+int read_shape(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    return sample_shape_parse(option->name, text, &config->model_options.sample);
+}
+
+int read_hidden(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    enum { LAYERS = sizeof config->model_options.hidden / sizeof(int), WIDEST = 1000000 };
+    int64_t widths[LAYERS];
+    CHECK(parse_int_list(option->name, text, 1, WIDEST, widths, LAYERS,
+                         &config->model_options.hidden_count));
+    for (int i = 0; i < config->model_options.hidden_count; i++)
+        config->model_options.hidden[i] = (int)widths[i];
+    return OK;
+}
+
+/* Without a value it stands for the first rule. */
+int read_join(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    static const char *const words[] = {"samples", "initial", "active", "throw"};
+    int rule = 0;
+    if (*text) CHECK(option_choose(option, text, words, 4, &rule));
+    config->join = (enum run_join)(JOIN_SAMPLES + rule);
+    return OK;
+}
+
+int read_algorithm(const struct option *option, const char *text, void *target) {
+    struct run_config *config = target;
+    const char *words[ALLREDUCE_ALGORITHM_COUNT];
+    int a;
+    for (a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++)
+        words[a] = allreduce_algorithm_name((enum allreduce_algorithm)a);
+    CHECK(option_choose(option, text, words, ALLREDUCE_ALGORITHM_COUNT, &a));
+    snprintf(config->allreduce, sizeof config->allreduce, "%s", words[a]);
+    return OK;
+}
