@@ -187,14 +187,6 @@ int announced_by_all(struct comm *comm) {
     return comm->debug ? announcer_compare(&comm->announcer) : OK;
 }
 
-int comm_announce(struct comm *comm, const struct comm_call *call) {
-    if (comm->world == 1 || comm_is_imagined(comm)) return OK;
-    CHECK(announce(comm, call));
-    if (!comm->debug) return OK;
-    CHECK(meet_before(comm, call->collective));
-    return announced_by_all(comm);
-}
-
 int comm_debug(const struct comm *comm) {
     return comm->debug;
 }

@@ -46,8 +46,12 @@ int comm_barrier(struct comm *comm, const char *what) {
     return announced_by_all(comm);
 }
 
-int meet_before(struct comm *comm, const char *what) {
-    return barrier(comm, "barrier before", what);
+int comm_announce(struct comm *comm, const struct comm_call *call) {
+    if (comm->world == 1 || comm_is_imagined(comm)) return OK;
+    CHECK(announce(comm, call));
+    if (!comm->debug) return OK;
+    CHECK(barrier(comm, "barrier before", call->collective));
+    return announced_by_all(comm);
 }
 
 /* One piece of a gather of `bytes` a rank. Row r of `all` begins r * bytes behind it. */

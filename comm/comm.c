@@ -9,9 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -157,24 +155,4 @@ int comm_rank(const struct comm *comm) {
 
 int comm_world_size(const struct comm *comm) {
     return comm->world;
-}
-
-void comm_abort(struct comm *comm, int code, const char *text) {
-    if (!comm || !comm->board || code == OK || code == ERR_PEER) return;
-    char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
-    if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
-    /* error texts of comm/ begin with the rank already */
-    int has_prefix = !strncmp(text, prefix, strlen(prefix));
-    snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
-    board_abort(comm->board, comm->rank, code, line);
-}
-
-int comm_check(struct comm *comm) {
-    if (!comm->board) return OK;
-    board_beat(comm->board, comm->rank);
-    return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
-}
-
-int comm_is_aborted(const struct comm *comm) {
-    return comm->board && board_aborted(comm->board);
 }

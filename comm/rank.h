@@ -49,8 +49,6 @@ int announce(struct comm *comm, const struct comm_call *call);
 int announced_by_all(struct comm *comm);
 /* imagine.c: what every rank of an imagined world brings to a gather. */
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
-/* barrier.c: a barrier that is not announced. */
-int meet_before(struct comm *comm, const char *what);
 
 /* One wait, of one of two kinds:
  *   counter >= 0   until begun[counter] of every rank has reached `target` (barrier, exchange)
@@ -90,8 +88,12 @@ int shares_core(struct comm *comm, int peer);
  * core though another one has fewer ranks, it goes there. Now and then, at most. */
 void leave_shared_core(struct comm *comm, int peer);
 
-/* Fails with the job's first failure: ERR_PEER, or this rank's own code if it failed first. OK if
- * the job has not failed. `where`: what this rank was waiting in, "" if nothing. */
+/* failure.c: records in this rank's slot what it was waiting in when the job failed. The first call
+ * counts. */
+void note_where(struct comm *comm, const char *where);
+
+/* failure.c: fails with the job's first failure: ERR_PEER, or this rank's own code if it failed
+ * first. OK if the job has not failed. `where`: what this rank was waiting in, "" if nothing. */
 int failure_of_job(struct comm *comm, const char *where);
 
 #endif

@@ -6,7 +6,6 @@
  * noticed 50 ms late at most, and 20 looks a second cost nothing. While all goes well a waiter does
  * not wait for the end of its slice: the post of the flag wakes it. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -73,23 +72,6 @@ static void name_ranks(uint64_t ranks, char *text, size_t size) {
     for (int r = 0, n = 0; r < MAX_DEVICES && used < size; r++)
         if (ranks >> r & 1)
             used += (size_t)snprintf(text + used, size - used, n++ ? ", %d" : "%d", r);
-}
-
-/* Records in this rank's slot what it was waiting in when the job failed. The first call counts. */
-static void note_where(struct comm *comm, const char *where) {
-    struct slot *slot = &comm->board->slots[comm->rank];
-    if (where[0] && !__atomic_exchange_n(&slot->where_claimed, 1, __ATOMIC_ACQ_REL))
-        snprintf(slot->where, sizeof slot->where, "%s", where);
-}
-
-int failure_of_job(struct comm *comm, const char *where) {
-    struct abort_record failure;
-    if (!board_failure(comm->board, &failure)) return OK;
-    if (failure.rank == comm->rank && failure.code != ERR_PEER)
-        return fail(failure.code, "%s", failure.text);
-    note_where(comm, where);
-    return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
-                where[0] ? ": " : "", failure.text);
 }
 
 /* Makes this wait's failure that of the job, unless another was first. */

@@ -1,0 +1,43 @@
+/* The failure of a job, as a rank tells it and hears of it. The first one counts: it stands on the
+ * board, and every wait of every rank looks there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/rank.h"
+
+void note_where(struct comm *comm, const char *where) {
+    struct slot *slot = &comm->board->slots[comm->rank];
+    if (where[0] && !__atomic_exchange_n(&slot->where_claimed, 1, __ATOMIC_ACQ_REL))
+        snprintf(slot->where, sizeof slot->where, "%s", where);
+}
+
+int failure_of_job(struct comm *comm, const char *where) {
+    struct abort_record failure;
+    if (!board_failure(comm->board, &failure)) return OK;
+    if (failure.rank == comm->rank && failure.code != ERR_PEER)
+        return fail(failure.code, "%s", failure.text);
+    note_where(comm, where);
+    return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
+                where[0] ? ": " : "", failure.text);
+}
+
+void comm_abort(struct comm *comm, int code, const char *text) {
+    if (!comm || !comm->board || code == OK || code == ERR_PEER) return;
+    char prefix[16] = "", line[BOARD_TEXT]; /* a rank that is alone needs no number */
+    if (comm->world > 1) snprintf(prefix, sizeof prefix, "rank %d: ", comm->rank);
+    /* error texts of comm/ begin with the rank already */
+    int has_prefix = !strncmp(text, prefix, strlen(prefix));
+    snprintf(line, sizeof line, "%s%s", has_prefix ? "" : prefix, text);
+    board_abort(comm->board, comm->rank, code, line);
+}
+
+int comm_check(struct comm *comm) {
+    if (!comm->board) return OK;
+    board_beat(comm->board, comm->rank);
+    return board_aborted(comm->board) ? failure_of_job(comm, "") : OK;
+}
+
+int comm_is_aborted(const struct comm *comm) {
+    return comm->board && board_aborted(comm->board);
+}
