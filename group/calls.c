@@ -1,14 +1,11 @@
-/* A call becomes plans: one for each part of a long call, all but the last alike. What a call needs
- * of the group it takes when it is called, in the order that all ranks share: its number, the base
- * of its epochs, its half of scratch. So it may run later, in another thread. */
-#include <stdio.h>
+/* A call begins. What it needs of the group it takes when it is called, in the order that all ranks
+ * share: its plans, its number, the base of its epochs, its half of scratch. So it may run later,
+ * in another thread. */
 #include <stdlib.h>
 
 #include "allreduce/select.h"
 #include "base/error.h"
 #include "group/state.h"
-
-enum { KEPT_PLANS = 128 };
 
 /* ---- one thread at a time ---- */
 
@@ -29,77 +26,6 @@ int enter_group(struct group *g, const char *what) {
 
 void leave_group(struct group *g) {
     __atomic_store_n(&g->used, 0, __ATOMIC_RELEASE);
-}
-
-/* ---- plans ---- */
-
-static int same_request(const struct window_request *a, const struct window_request *b) {
-    return a->what == b->what && a->algorithm == b->algorithm && a->root == b->root &&
-           a->peer == b->peer && a->count == b->count && a->stride == b->stride &&
-           a->window == b->window && a->first == b->first;
-}
-
-/* Plans that no work uses make room for others, those that were asked for last stay. */
-static void drop_old_plans(struct group *g) {
-    int seen = 0;
-    for (struct group_plan **p = &g->plans; *p;) {
-        struct group_plan *plan = *p;
-        if (++seen <= KEPT_PLANS / 2 || plan->users) {
-            p = &plan->next;
-            continue;
-        }
-        *p = plan->next;
-        plan_free(&plan->plan);
-        free(plan);
-        g->plan_count--;
-    }
-}
-
-int take_plan(struct group *g, const struct window_request *request, struct group_plan **out) {
-    for (struct group_plan **p = &g->plans; *p; p = &(*p)->next) {
-        struct group_plan *found = *p;
-        if (!same_request(&found->request, request)) continue;
-        *p = found->next; /* to the front */
-        found->next = g->plans;
-        g->plans = *out = found;
-        found->users++;
-        return OK;
-    }
-    struct group_plan *made = calloc(1, sizeof *made);
-    if (!made) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
-    made->request = *request;
-    int code = plan_build_window(&made->plan, request);
-    if (code) {
-        free(made);
-        return code;
-    }
-    made->users = 1;
-    made->next = g->plans;
-    g->plans = *out = made;
-    if (++g->plan_count > KEPT_PLANS) drop_old_plans(g);
-    return OK;
-}
-
-struct window_request request_of(const struct group *g, const struct group_call *call) {
-    size_t bytes = element_bytes(call->how.type);
-    struct window_request q = {.what = call->what,
-                               .n = g->n,
-                               .rank = g->rank,
-                               .root = call->root,
-                               .count = call->count,
-                               .stride = call->count,
-                               .window = g->memory.sizes.window / bytes,
-                               .config = plan_config_default()};
-    q.config.align = 64 / bytes; /* a cache line */
-    q.config.slice = g->memory.sizes.window / 4 / bytes;
-    q.config.scratch = g->memory.sizes.half / bytes;
-    if (call->what == COLLECTIVE_SEND) {
-        q.window = group_mailbox_bytes(&g->memory.sizes) / bytes;
-        q.head = MAIL_HEAD / bytes;
-        q.root = call->receive ? call->peer : g->rank;
-        q.peer = call->receive ? g->rank : call->peer;
-    }
-    return q;
 }
 
 /* ---- issuing ---- */
@@ -127,25 +53,6 @@ static uint64_t epochs_of(const struct work *work) {
     return (work->parts - 1) * full + work->last->plan.epochs + (work->claims ? UNEVEN_EPOCHS : 0);
 }
 
-void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
-    int used = snprintf(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
-    int sums = call->what == COLLECTIVE_ALL_REDUCE || call->what == COLLECTIVE_REDUCE ||
-               call->what == COLLECTIVE_REDUCE_SCATTER;
-    int rooted = call->what == COLLECTIVE_BROADCAST || call->what == COLLECTIVE_REDUCE ||
-                 call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_SCATTER;
-    if (call->what == COLLECTIVE_BARRIER) used = 0, *what = 0;
-    if (sums)
-        used += snprintf(what + used, TOLD_TEXT - (size_t)used, " %s",
-                         call->average ? "average" : element_op_name(call->how.op));
-    if (rooted) used += snprintf(what + used, TOLD_TEXT - (size_t)used, ", root %d", call->root);
-    if (is_uneven(call)) snprintf(what + used, TOLD_TEXT - (size_t)used, ", uneven");
-    *told = (struct comm_call){.collective = window_name(call->what),
-                               .bucket = -1,
-                               .step = -1,
-                               .count = is_uneven(call) ? 0 : call->count,
-                               .what = what};
-}
-
 static int announce(struct work *work) {
     struct group *g = work->group;
     char what[TOLD_TEXT];
@@ -159,6 +66,7 @@ static int begin_collective(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     *runner = g->collectives;
     if (work->brief || is_short(g, &work->call)) return begin_short(work);
+    work->run = is_uneven(&work->call) ? run_uneven : run_parts;
     CHECK(is_uneven(&work->call) ? plan_uneven(work) : plan_parts(work));
     CHECK(announce(work));
     work->base = g->base;
@@ -166,41 +74,6 @@ static int begin_collective(struct work *work, struct runner **runner) {
     g->base += epochs_of(work);
     /* An empty call moves no epochs, and only calls that may use scratch are counted. */
     if (work->call.what == COLLECTIVE_ALL_REDUCE && work->call.count) g->calls += work->parts;
-    return OK;
-}
-
-/* ---- running ---- */
-
-/* The tensors of all ranks, which share the caches: what is copied to an output that is thrown out
- * again before it is read need not go through them. */
-static int exceeds_caches(const struct group *g, const struct group_call *call) {
-    struct window_request q = request_of(g, call);
-    return window_touched(&q) >= g->caches / element_bytes(call->how.type);
-}
-
-int run_parts(struct runner *runner, struct work *work) {
-    const struct group *g = work->group;
-    const struct group_call *call = &work->call;
-    size_t bytes = element_bytes(call->how.type);
-    int past_caches = call->what != COLLECTIVE_SEND && exceeds_caches(g, call);
-    CHECK(check_job(runner));
-    struct executor_call *part = &runner->part;
-    uint64_t epochs = work->full ? work->full->plan.epochs : 0;
-    part->count = call->count;
-    part->scale = call->average ? 1.0 / g->n : 1;
-    part->how = call->how;
-    part->past_caches = past_caches;
-    part->signature = call->count;
-    part->more = (uint64_t)call->tag << 32 | call->how.type;
-    for (size_t i = 0; i < work->parts; i++) {
-        size_t at = i * work->longest * bytes;
-        part->plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan;
-        part->base = work->base + i * epochs;
-        part->half = call->what == COLLECTIVE_SEND ? 0 : (int)((work->calls + i) % 2);
-        part->input = call->input ? (const char *)call->input + at : NULL;
-        part->output = call->output ? (char *)call->output + at : NULL;
-        CHECK(host_execute(&runner->ranks, part));
-    }
     return OK;
 }
 
@@ -244,6 +117,15 @@ static struct work *new_work(struct group *g, const struct group_call *call, int
     return work;
 }
 
+/* Of a work that has ended, or was never begun. */
+static void release_work(struct work *work) {
+    if (work->full) work->full->users--;
+    if (work->last) work->last->users--;
+    release_short(work->brief);
+    free(work->claims);
+    if (work != &work->group->here) free(work);
+}
+
 /* kept: of a short call that was made before, else NULL. */
 static int begin(struct group *g, const struct group_call *call, struct short_call *kept,
                  struct work **out) {
@@ -271,4 +153,10 @@ int group_run(struct group *g, const struct group_call *call, struct work **out)
     if (!code) code = begin(g, call, kept, out);
     leave_group(g);
     return code;
+}
+
+void work_free(struct work *work) {
+    if (!work) return;
+    work_wait(work);
+    release_work(work);
 }

@@ -3,7 +3,8 @@
  *     group.h     what api/ calls
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
- *     calls.c     a call becomes plans (group/plans/windows.h) with their epochs
+ *     calls.c     a call begins: what it takes of the group, and who runs it
+ *     parts.c     a call becomes plans (group/plans/windows.h), which are kept
  *     short.c     short calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
@@ -11,6 +12,8 @@
  *     mail.c      messages: send
  *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
  *     monitored.c the barrier that names who is missing
+ *     typed.c     how elements of any type are moved
+ *     plans/      the plans: who shows what, who takes it
  *
  * All memory of calls is host memory. A call moves `count` elements a block, any number of them.
  *

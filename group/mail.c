@@ -4,22 +4,6 @@
 #include "base/error.h"
 #include "group/state.h"
 
-static size_t place_bytes(const struct group *g) {
-    return group_mailbox_bytes(&g->memory.sizes) / MAIL_PIECES;
-}
-
-uint64_t mail_pieces(const struct group *g, size_t count, enum element_type type) {
-    size_t bytes = place_bytes(g) - MAIL_HEAD, each = element_bytes(type);
-    if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
-    return (count + bytes / each - 1) / (bytes / each);
-}
-
-struct host_slot *mail_slot(const struct group *g, int sender, uint64_t number) {
-    char *box =
-        (char *)g->memory.mail[sender] + (size_t)g->rank * group_mailbox_bytes(&g->memory.sizes);
-    return (struct host_slot *)(box + number % MAIL_PIECES * place_bytes(g));
-}
-
 static struct kept_message *kept_of(struct group *g, const struct group_call *call, size_t first) {
     size_t kind = call->count * 37 + (size_t)call->peer * 13 + (size_t)call->how.type * 5;
     return &g->kept[(kind * 8 + first * 2 + (call->receive != 0)) % KEPT_MESSAGES];
@@ -81,7 +65,7 @@ static int begin_receive(struct work *work, struct runner **runner) {
     struct group *g = work->group;
     const struct group_call *call = &work->call;
     int from = call->peer;
-    if (!*runner) CHECK(find_lane(runner, g, from, call->tag));
+    CHECK(find_lane(runner, g, from, call->tag));
     if (from == ANY_SOURCE) return OK;
     lock_mail(g);
     if (!g->pending[from]) g->expected[from] = g->received[from];
@@ -92,11 +76,12 @@ static int begin_receive(struct work *work, struct runner **runner) {
     return plan_message(work);
 }
 
-int begin_message(struct work *work, struct runner **runner) {
-    work->number = ++work->group->messages;
-    return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
+static int run_message(struct runner *runner, struct work *work) {
+    return work->call.receive ? receive_message(runner, work) : run_parts(runner, work);
 }
 
-int run_message(struct runner *runner, struct work *work) {
-    return work->call.receive ? receive_message(runner, work) : run_parts(runner, work);
+int begin_message(struct work *work, struct runner **runner) {
+    work->number = ++work->group->messages;
+    work->run = run_message;
+    return work->call.receive ? begin_receive(work, runner) : begin_send(work, runner);
 }

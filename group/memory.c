@@ -108,3 +108,21 @@ void unmap_memory(struct shared_memory *memory) {
     if (memory->start) munmap(memory->start, memory->bytes);
     memory->start = NULL;
 }
+
+/* ---- mailboxes ---- */
+
+static size_t place_bytes(const struct group *g) {
+    return group_mailbox_bytes(&g->memory.sizes) / MAIL_PIECES;
+}
+
+uint64_t mail_pieces(const struct group *g, size_t count, enum element_type type) {
+    size_t bytes = place_bytes(g) - MAIL_HEAD, each = element_bytes(type);
+    if (count <= bytes / sizeof(double)) return 1; /* whatever the type: without a division */
+    return (count + bytes / each - 1) / (bytes / each);
+}
+
+struct host_slot *mail_slot(const struct group *g, int sender, uint64_t number) {
+    char *box =
+        (char *)g->memory.mail[sender] + (size_t)g->rank * group_mailbox_bytes(&g->memory.sizes);
+    return (struct host_slot *)(box + number % MAIL_PIECES * place_bytes(g));
+}

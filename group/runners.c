@@ -97,16 +97,10 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
     return OK;
 }
 
-static int run(struct runner *runner, struct work *work) {
-    if (work->call.what == COLLECTIVE_SEND) return run_message(runner, work);
-    if (work->brief) return run_short(runner, work);
-    return work->claims ? run_uneven(runner, work) : run_parts(runner, work);
-}
-
 static int run_work(void *argument) {
     struct work *work = argument;
     work->runner->now = work;
-    return run(work->runner, work);
+    return work->run(work->runner, work);
 }
 
 /* Only the thread that makes calls of the group gives a runner its worker, so no lock is needed. */
@@ -163,18 +157,4 @@ int work_done(struct work *work) {
 
 int work_source(const struct work *work) {
     return work->source;
-}
-
-void release_work(struct work *work) {
-    if (work->full) work->full->users--;
-    if (work->last) work->last->users--;
-    release_short(work->brief);
-    free(work->claims);
-    if (work != &work->group->here) free(work);
-}
-
-void work_free(struct work *work) {
-    if (!work) return;
-    work_wait(work);
-    release_work(work);
 }

@@ -113,6 +113,7 @@ int begin_short(struct work *work) {
     struct short_call *brief = work->brief;
     if (!brief) CHECK(find_short(g, &work->call, &brief));
     brief->users++;
+    work->run = run_short;
     work->brief = brief;
     work->tally = (struct tally){g->announcer.tally, g->announcer.number};
     announcer_note(&g->announcer, &brief->told, brief->signature);

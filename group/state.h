@@ -117,6 +117,7 @@ struct work {
     struct tally tally;       /* of a short call: what was called before it */
     size_t *claims; /* of an uneven call: uneven.c; `last` is then the plan of their exchange */
 
+    int (*run)(struct runner *runner, struct work *work);
     struct runner *runner;
     int waited; /* 1: the thread that made the call waits for its end */
     int source;
@@ -142,7 +143,6 @@ struct runner {
  * wait 0: the runner's thread will run it. */
 int run_on(struct runner *runner, struct work *work, int wait);
 void wait_for_runner(struct runner *runner); /* until all works so far have ended */
-void release_work(struct work *work);        /* which has ended, or was never begun */
 int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
 
@@ -186,12 +186,12 @@ struct group {
 int enter_group(struct group *group, const char *what);
 void leave_group(struct group *group);
 
-/* calls.c: finds or builds a plan, and holds it for a work. */
+/* parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
 struct window_request request_of(const struct group *group, const struct group_call *call);
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
 
-/* calls.c: what the peers are told of a call. `text` is what told->what points to. */
+/* parts.c: what the peers are told of a call. `text` is what told->what points to. */
 enum { TOLD_TEXT = 48 };
 void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_TEXT]);
 
@@ -210,11 +210,10 @@ static inline int is_uneven(const struct group_call *call) {
 int plan_uneven(struct work *work);
 int run_uneven(struct runner *runner, struct work *work);
 
-/* mail.c: begins a message, and runs it. *runner: that of the call, or NULL: it is found. */
+/* mail.c: begins a message, whose runner is found. */
 int begin_message(struct work *work, struct runner **runner);
-int run_message(struct runner *runner, struct work *work);
 
-/* mail.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
+/* memory.c: the pieces of so many elements; what lies before piece `number` from `sender` to this
  * rank, with the flag SENT. */
 uint64_t mail_pieces(const struct group *group, size_t count, enum element_type type);
 struct host_slot *mail_slot(const struct group *group, int sender, uint64_t number);

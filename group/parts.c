@@ -1,0 +1,136 @@
+/* A call becomes plans: one for each part of a long call, all but the last alike. Plans are kept
+ * for the next call of their kind. And what the peers are told of a call. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "group/state.h"
+
+enum { KEPT_PLANS = 128 };
+
+/* ---- plans ---- */
+
+static int same_request(const struct window_request *a, const struct window_request *b) {
+    return a->what == b->what && a->algorithm == b->algorithm && a->root == b->root &&
+           a->peer == b->peer && a->count == b->count && a->stride == b->stride &&
+           a->window == b->window && a->first == b->first;
+}
+
+/* Plans that no work uses make room for others, those that were asked for last stay. */
+static void drop_old_plans(struct group *g) {
+    int seen = 0;
+    for (struct group_plan **p = &g->plans; *p;) {
+        struct group_plan *plan = *p;
+        if (++seen <= KEPT_PLANS / 2 || plan->users) {
+            p = &plan->next;
+            continue;
+        }
+        *p = plan->next;
+        plan_free(&plan->plan);
+        free(plan);
+        g->plan_count--;
+    }
+}
+
+int take_plan(struct group *g, const struct window_request *request, struct group_plan **out) {
+    for (struct group_plan **p = &g->plans; *p; p = &(*p)->next) {
+        struct group_plan *found = *p;
+        if (!same_request(&found->request, request)) continue;
+        *p = found->next; /* to the front */
+        found->next = g->plans;
+        g->plans = *out = found;
+        found->users++;
+        return OK;
+    }
+    struct group_plan *made = calloc(1, sizeof *made);
+    if (!made) return fail(ERR_MEMORY, "process group: no host memory for a plan: free some");
+    made->request = *request;
+    int code = plan_build_window(&made->plan, request);
+    if (code) {
+        free(made);
+        return code;
+    }
+    made->users = 1;
+    made->next = g->plans;
+    g->plans = *out = made;
+    if (++g->plan_count > KEPT_PLANS) drop_old_plans(g);
+    return OK;
+}
+
+struct window_request request_of(const struct group *g, const struct group_call *call) {
+    size_t bytes = element_bytes(call->how.type);
+    struct window_request q = {.what = call->what,
+                               .n = g->n,
+                               .rank = g->rank,
+                               .root = call->root,
+                               .count = call->count,
+                               .stride = call->count,
+                               .window = g->memory.sizes.window / bytes,
+                               .config = plan_config_default()};
+    q.config.align = 64 / bytes; /* a cache line */
+    q.config.slice = g->memory.sizes.window / 4 / bytes;
+    q.config.scratch = g->memory.sizes.half / bytes;
+    if (call->what == COLLECTIVE_SEND) {
+        q.window = group_mailbox_bytes(&g->memory.sizes) / bytes;
+        q.head = MAIL_HEAD / bytes;
+        q.root = call->receive ? call->peer : g->rank;
+        q.peer = call->receive ? g->rank : call->peer;
+    }
+    return q;
+}
+
+/* ---- running ---- */
+
+/* The tensors of all ranks, which share the caches: what is copied to an output that is thrown out
+ * again before it is read need not go through them. */
+static int exceeds_caches(const struct group *g, const struct group_call *call) {
+    struct window_request q = request_of(g, call);
+    return window_touched(&q) >= g->caches / element_bytes(call->how.type);
+}
+
+int run_parts(struct runner *runner, struct work *work) {
+    const struct group *g = work->group;
+    const struct group_call *call = &work->call;
+    size_t bytes = element_bytes(call->how.type);
+    int past_caches = call->what != COLLECTIVE_SEND && exceeds_caches(g, call);
+    CHECK(check_job(runner));
+    struct executor_call *part = &runner->part;
+    uint64_t epochs = work->full ? work->full->plan.epochs : 0;
+    part->count = call->count;
+    part->scale = call->average ? 1.0 / g->n : 1;
+    part->how = call->how;
+    part->past_caches = past_caches;
+    part->signature = call->count;
+    part->more = (uint64_t)call->tag << 32 | call->how.type;
+    for (size_t i = 0; i < work->parts; i++) {
+        size_t at = i * work->longest * bytes;
+        part->plan = i + 1 < work->parts ? &work->full->plan : &work->last->plan;
+        part->base = work->base + i * epochs;
+        part->half = call->what == COLLECTIVE_SEND ? 0 : (int)((work->calls + i) % 2);
+        part->input = call->input ? (const char *)call->input + at : NULL;
+        part->output = call->output ? (char *)call->output + at : NULL;
+        CHECK(host_execute(&runner->ranks, part));
+    }
+    return OK;
+}
+
+/* ---- what the peers are told ---- */
+
+void tell(const struct group_call *call, struct comm_call *told, char what[TOLD_TEXT]) {
+    int used = snprintf(what, TOLD_TEXT, "%s", element_type_name(call->how.type));
+    int sums = call->what == COLLECTIVE_ALL_REDUCE || call->what == COLLECTIVE_REDUCE ||
+               call->what == COLLECTIVE_REDUCE_SCATTER;
+    int rooted = call->what == COLLECTIVE_BROADCAST || call->what == COLLECTIVE_REDUCE ||
+                 call->what == COLLECTIVE_GATHER || call->what == COLLECTIVE_SCATTER;
+    if (call->what == COLLECTIVE_BARRIER) used = 0, *what = 0;
+    if (sums)
+        used += snprintf(what + used, TOLD_TEXT - (size_t)used, " %s",
+                         call->average ? "average" : element_op_name(call->how.op));
+    if (rooted) used += snprintf(what + used, TOLD_TEXT - (size_t)used, ", root %d", call->root);
+    if (is_uneven(call)) snprintf(what + used, TOLD_TEXT - (size_t)used, ", uneven");
+    *told = (struct comm_call){.collective = window_name(call->what),
+                               .bucket = -1,
+                               .step = -1,
+                               .count = is_uneven(call) ? 0 : call->count,
+                               .what = what};
+}
