@@ -10,8 +10,8 @@
 #include "report/page/tables.h"
 #include "report/text.h"
 
-static void put_title_of(FILE *file, const struct page_run *run) {
-    fprintf(file, "<h3>");
+static void open_part(FILE *file, const struct page_run *run) {
+    fprintf(file, "<div class=\"part\"><h3>");
     html_text(file, run->title);
     fprintf(file, "</h3>\n");
 }
@@ -43,7 +43,7 @@ static void moves_table(FILE *file, const struct page *page, int i) {
 static int put_moves(FILE *file, const struct page *page, int i) {
     char id[24];
     snprintf(id, sizeof id, "moves-%d", i);
-    put_title_of(file, &page->run[i]);
+    open_part(file, &page->run[i]);
     put_paragraph(file, "",
                   "What DataParallel moves in every step, in this order. Bytes were counted. Who "
                   "sends what to whom is drawn as duet collective draws it; copies of one hop are "
@@ -55,6 +55,7 @@ static int put_moves(FILE *file, const struct page *page, int i) {
         "and a full cell is the sum of all. Arrows: who sends to whom. What a hop wrote is "
         "underlined."));
     moves_table(file, page, i);
+    fprintf(file, "</div>\n");
     return OK;
 }
 
@@ -93,7 +94,7 @@ static int put_allreduce(FILE *file, const struct page *page) {
     const struct run_record *r = page->run[index].run;
     int bucket = largest_bucket_of(r);
     CHECK(hops_of_bucket(r, bucket, &hops, &instead));
-    put_title_of(file, &page->run[index]);
+    open_part(file, &page->run[index]);
     bytes_words(bucket_bytes(r, bucket), size);
     if (r->bucket_count == 1)
         text_add(&text, "Every step sums one bucket of %s over %d ranks, by the algorithm %s.",
@@ -115,7 +116,9 @@ static int put_allreduce(FILE *file, const struct page *page) {
                      "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
                      "the term of a rank; a full cell is the sum of all. What a hop wrote is "
                      "underlined."));
-    return collective_table(file, page);
+    CHECK(collective_table(file, page));
+    fprintf(file, "</div>\n");
+    return OK;
 }
 
 int collectives_content(FILE *file, const struct page *page) {

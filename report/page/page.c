@@ -122,9 +122,10 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "in wall time. Below a device's work lie its communication and its "
                   "copies of the next batch.",
                   REPORT_STEPS);
-    CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
-                     "Each box is measured by a span. Neighbours of one phase are one box where no "
-                     "gap between them can be seen."));
+    CHECK(
+        put_figure(file, page, "timeline", draw_timeline, 0,
+                   "Each box is measured by a span. Grey at the foot of a box is the share of its "
+                   "time in which another process had the core."));
     if (devices_in_detail(page) < most_devices(page))
         put_paragraph(file, "",
                       "So that the page stays small, only devices 0 to %d can be shown kernel by "
@@ -156,17 +157,19 @@ static int put_traffic(FILE *file, const struct page *page) {
     for (int i = 0; i < page->count; i++) {
         if (!page->run[i].run || page->run[i].run->devices < 2 || !has_traffic(page, i)) continue;
         char caption[200], id[24];
-        fprintf(file, "<div class=\"pair\">\n");
+        if (!any) fprintf(file, "<div class=\"pair\">\n");
         snprintf(caption, sizeof caption, "%s: bytes a step; the thicker an arrow, the more.",
                  page->run[i].title);
         CHECK(put_figure(file, page, NULL, draw_links, i, caption));
         snprintf(caption, sizeof caption, "%s: from the row to the column.", page->run[i].title);
         snprintf(id, sizeof id, "traffic-%d", i);
         CHECK(put_figure(file, page, id, draw_matrix, i, caption));
-        fprintf(file, "</div>\n");
         any = 1;
     }
-    if (!any) put_paragraph(file, "", "Nothing moved between devices.");
+    if (any)
+        fprintf(file, "</div>\n");
+    else
+        put_paragraph(file, "", "Nothing moved between devices.");
     traffic_table(file, page);
     close_section(file);
     return OK;
@@ -191,12 +194,14 @@ static int put_phases(FILE *file, const struct page *page) {
 static int put_curves(FILE *file, const struct page *page) {
     open_section(file, "curves", "Loss and accuracy");
     if (has_curves(page, 0)) {
+        fprintf(file, "<div>\n");
         CHECK(put_figure(file, page, NULL, draw_loss, 0,
                          "The loss of each step. Runs that agree lie on each other: the first is "
                          "drawn thickest, the last thinnest."));
         if (has_curves(page, 1))
             CHECK(put_figure(file, page, NULL, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
+        fprintf(file, "</div>\n");
         curve_table(file, page);
     } else {
         put_paragraph(file, "", "There is no finite loss to draw.");

@@ -8,16 +8,15 @@ const make = (name, attributes, parent) => {
   return element;
 };
 const button = (parent, text, label, action) => {
-  const made = make("button", {type: "button", textContent: text, title: label}, parent);
-  made.setAttribute("aria-label", label);
+  const made = make("button", {type: "button", textContent: text, title: label, ariaLabel: label},
+    parent);
   made.addEventListener("click", action);
   return made;
 };
 // A line of text above the figure's pictures, and what is pressed to work them.
 const addControls = (figure, text) => {
   const tools = make("div", {className: "tools"});
-  const said = make("p", {className: "said", textContent: text});
-  said.setAttribute("aria-live", "polite");
+  const said = make("p", {className: "said", textContent: text, ariaLive: "polite"});
   figure.prepend(tools, said);
   return [tools, said, [...figure.querySelectorAll(":scope > svg")]];
 };
@@ -178,18 +177,19 @@ const workStrip = (figure) => {
   };
   const step = (by) => show(clamp(at + by, 0, last), pause());
   const play = button(tools, "play", "play or pause", () => {
-    if (timer) return pause();
+    if (timer) return void pause();
     show(at === last ? 0 : Math.max(0, at));
     play.textContent = "pause";
     timer = setInterval(() => at === last ? pause() : show(at + 1), 1800);
-    return undefined;
   });
   button(tools, "back", "one frame back", () => step(-1));
   button(tools, "step", "one frame forward", () => step(1));
-  const slider = make("input", {type: "range", min: 0, max: last, value: 0}, tools);
-  slider.setAttribute("aria-label", "frame");
+  const slider = make("input", {type: "range", min: 0, max: last, value: 0, ariaLabel: "frame"},
+    tools);
   slider.addEventListener("input", () => step(+slider.value - at));
-  button(tools, "all", "show all frames", () => { pause(); show(-1); });
+  button(tools, "all", "show all frames", () => show(-1, pause()));
+  addEventListener("beforeprint", () => show(-1));
+  if (matchMedia("(max-width: 720px)").matches) show(0);
 };
 
 // The matrix of traffic, read link by link. A row: how many neighbouring links, and their bytes.
@@ -200,6 +200,7 @@ const workMatrix = (figure, {steps, rows}) => {
     : [])), last = rows.length - 1;
   const name = (end) => end === last ? "host" : `device ${end}`;
   let from = 0, to = 0;
+  pictures.at(-1).after(said); // above, its lines would move what is pointed at
   const choose = (a, b) => {
     [from, to] = [clamp(a, 0, last), clamp(b, 0, last)];
     const bytes = links[from][to];
@@ -229,7 +230,7 @@ const workMatrix = (figure, {steps, rows}) => {
   const isDark = () => root.dataset.theme ? root.dataset.theme === "dark" : prefers.matches;
   const label = () => {
     theme.textContent = isDark() ? "light" : "dark";
-    theme.setAttribute("aria-label", `use the ${theme.textContent} theme`);
+    theme.ariaLabel = `use the ${theme.textContent} theme`;
   };
   theme.hidden = false;
   theme.addEventListener("click", () => {

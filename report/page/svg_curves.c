@@ -135,7 +135,7 @@ static int draw_curves(struct picture *p, const struct page *page, int accuracy)
             items[count++] = (struct key_item){shade_of_run(page, i), page->run[i].title, 0};
     double font = p->font, key = picture_key(p, 0, items, count, 0);
     if (f.high - f.low < 1e-9) f.high += 0.5e-3, f.low -= 0.5e-3;
-    f.height = p->form == PICTURE_NARROW ? 14 * font : 17 * font;
+    f.height = p->form == PICTURE_NARROW ? 14 * font : 12 * font;
     f.x = fmax(4.2 * font, gutter_of(p, &f));
     f.width = p->width - f.x - 1.5 * font;
     f.y = key + 1.2 * font + f.height;

@@ -122,7 +122,7 @@ static void say_below(struct picture *p, const struct links *l, double y) {
     char a[32], b[32];
     for (int d = 0; d < r->devices; d++)
         in += bytes_over(r, LINK_HOST, d), out += bytes_over(r, d, LINK_HOST);
-    picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "not drawn: %s a step from the host, %s to it",
+    picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "host, a step: %s from, %s to",
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels) return;
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
@@ -150,7 +150,9 @@ static struct links links_of(const struct run_record *r) {
 int draw_links(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
     struct links l = links_of(r);
-    double f = p->font, size = p->form == PICTURE_NARROW ? p->width : 0.5 * p->width;
+    double f = p->font, size = p->form == PICTURE_NARROW ? p->width
+                               : p->form == PICTURE_WIDE ? 0.33 * p->width
+                                                         : 0.5 * p->width;
     if (p->form != PICTURE_SLIDE) p->width = size;
     double radius = r->devices <= 2 ? 0.28 * size : 0.33 * size;
     double height = r->devices <= 2 ? 9 * f : 2 * radius + 6 * f;

@@ -62,7 +62,7 @@ int draw_matrix(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
     struct matrix m = {.run = r, .ends = r->devices + 1};
     double f = p->font;
-    if (p->form == PICTURE_WIDE) p->width *= 0.46;
+    if (p->form == PICTURE_WIDE) p->width *= 0.33;
     double room = (p->form == PICTURE_SLIDE ? 26 * f : p->width) - 4.5 * f;
     m.cell = room / m.ends < 5 * f ? room / m.ends : 5 * f;
     m.x = 4 * f, m.y = 4.6 * f;

@@ -86,6 +86,19 @@ static void draw_span(struct picture *p, const struct span *s, double ns, const 
         picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);
 }
 
+/* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
+static const double PREEMPTED = 0.8;
+
+/* The share of the time of spans[0 .. n) in which another process had the core; 0: next to none. */
+static double without_core(const struct span *const *spans, size_t n) {
+    double cpu = 0, wall = 0;
+    for (size_t k = 0; k < n; k++) {
+        cpu += (double)spans[k]->cpu_ns;
+        wall += (double)(spans[k]->end_ns - spans[k]->start_ns);
+    }
+    return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
+}
+
 /* A file cannot be stretched, so there what cannot be told apart is one box. */
 static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
                        int detailed, double top) {
@@ -100,9 +113,12 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
         const struct span *s = w->spans[i];
         n = window_joined(w->spans + i, w->count - i, seen);
         place(l, w, w->spans + i, n, top, box);
-        if (!s->waiting)
-            picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
-                          window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
+        if (s->waiting) continue;
+        double idle = without_core(w->spans + i, n);
+        picture_box(p, box[0] + (1 - idle) * box[2], box[1] + 0.75 * box[3], idle * box[2],
+                    0.25 * box[3], SHADE_NO_CORE, NULL);
+        picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
+                      window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
     }
 }
 
