@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/hops_parts.h"
+#include "allreduce/cuts.h"
 #include "base/error.h"
 
 /* ---- cuts ---- */

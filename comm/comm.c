@@ -1,7 +1,7 @@
 /* Joining a job and leaving it.
  *
  * comm_open:  1. read from the environment which rank this is, and which descriptors it inherited;
- *                without those, meet the other ranks (meet.h)
+ *                without those, meet the other ranks (rendezvous.h)
  *             2. map the board and write this process's id on it
  *             3. rendezvous: an exchange through the launcher, complete when all ranks have come
  *             4. open a pidfd of every peer and start the watching thread
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "comm/environment.h"
-#include "comm/meet.h"
+#include "comm/rendezvous.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
 static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years, which fit 64 bits as nanoseconds */

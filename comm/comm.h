@@ -38,8 +38,8 @@ struct comm_options {
      * longer overlap. */
     int debug;
     /* 1: where no launcher of Duet started this process, the ranks find each other by RANK,
-     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/meet.h); behind a program under `duet run` that
-     * has closed the inherited descriptors, too. */
+     * WORLD_SIZE, MASTER_ADDR and MASTER_PORT (comm/rendezvous.h); behind a program under `duet
+     * run` that has closed the inherited descriptors, too. */
     int meet;
     /* Not NULL: whatever the environment says, this is rank `rank` of `world`, and the ranks find
      * each other by this name, which no other job of the machine has. A process may join several

@@ -34,7 +34,7 @@ struct comm {
     int debug;                             /* 1: all ranks meet before each collective */
     struct sharing sharing;
     struct watch watch;
-    struct meeting *meeting; /* of rank 0 in a job without a launcher: meet.h; else NULL */
+    struct meeting *meeting; /* of rank 0 in a job without a launcher: rendezvous.h; else NULL */
 };
 
 /* Opens a pidfd of every peer and starts the thread. Called between rendezvous and first

@@ -3,7 +3,7 @@
 #ifndef REPORT_LIVE_SHARES_H
 #define REPORT_LIVE_SHARES_H
 
-#include "trace/live.h"
+#include "trace/live_page.h"
 
 enum { SEEN_BINS = 512 };
 

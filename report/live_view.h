@@ -1,10 +1,10 @@
-/* The dashboard of --live as a picture: what the live page says (trace/live.h), drawn on a canvas.
- * Nothing here knows a terminal. Every number is one that the run has measured. */
+/* The dashboard of --live as a picture: what the live page says (trace/live_page.h), drawn on a
+ * canvas. Nothing here knows a terminal. Every number is one that the run has measured. */
 #ifndef REPORT_LIVE_VIEW_H
 #define REPORT_LIVE_VIEW_H
 
 #include "report/canvas.h"
-#include "trace/live.h"
+#include "trace/live_page.h"
 
 struct live_view; /* what was seen so far: the curve of the loss, earlier readings of the devices */
 

@@ -1,5 +1,5 @@
-/* What a run writes into its live page (trace/live.h). Every function does nothing where the run
- * has none, but live_pace. */
+/* What a run writes into its live page (trace/live_page.h). Every function does nothing where the
+ * run has none, but live_pace. */
 #ifndef TRAIN_LIVE_H
 #define TRAIN_LIVE_H
 

@@ -7,7 +7,7 @@
 #include "data/loader.h"
 #include "data/safetensors.h"
 #include "models/replica.h"
-#include "trace/live.h"
+#include "trace/live_page.h"
 #include "trace/record.h"
 #include "trace/step_times.h"
 #include "train/run.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "allreduce/cuda/meet.h"
+#include "allreduce/cuda/trial.h"
 #include "allreduce/cuda/nccl.h"
 #include "allreduce/cuda/step.h"
 #include "allreduce/cuda/upload.h"

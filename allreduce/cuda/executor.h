@@ -3,7 +3,7 @@
  * table alone.)
  *
  *     executor.c                       chooses the executor of a job, alike on all ranks
- *     meet.h, meet.c                   the ranks try the ways between their GPUs
+ *     trial.h, trial.c                 the ranks try the ways between their GPUs
  *
  *     stepwise.c                       ranks that share a GPU: a plan becomes stream operations
  *     spin_executor.c                  a GPU for each rank: one kernel runs the whole plan

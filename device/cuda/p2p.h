@@ -1,5 +1,5 @@
 /* A trial of peer-to-peer access between two GPUs, by its parts: p2p.c puts them together for two
- * devices of one process, allreduce/cuda/meet.c for the ranks of a job. */
+ * devices of one process, allreduce/cuda/trial.c for the ranks of a job. */
 #ifndef DEVICE_CUDA_P2P_H
 #define DEVICE_CUDA_P2P_H
 

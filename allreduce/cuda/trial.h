@@ -1,6 +1,6 @@
 /* Ranks on GPUs try the ways between them. */
-#ifndef ALLREDUCE_CUDA_MEET_H
-#define ALLREDUCE_CUDA_MEET_H
+#ifndef ALLREDUCE_CUDA_TRIAL_H
+#define ALLREDUCE_CUDA_TRIAL_H
 
 #include "comm/comm.h"
 #include "device/device.h"

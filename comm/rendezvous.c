@@ -11,7 +11,7 @@
  * are told from each other by the kernel (only one can listen) and by rank 0 (no rank comes twice).
  * The kernel also says whose process is at the other end: ranks of other users are turned away, and
  * a rank does not take the board from another user's rank 0. */
-#include "comm/meet.h"
+#include "comm/rendezvous.h"
 
 #include <errno.h>
 #include <fcntl.h>

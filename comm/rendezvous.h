@@ -1,7 +1,7 @@
 /* A job without a launcher of Duet: its ranks were started by torchrun, by mpirun or by hand, and
  * find each other. Rank 0 then serves the rendezvous, as the launcher does elsewhere. */
-#ifndef COMM_MEET_H
-#define COMM_MEET_H
+#ifndef COMM_RENDEZVOUS_H
+#define COMM_RENDEZVOUS_H
 
 #include "comm/rank.h"
 

@@ -1,6 +1,6 @@
 /* What the files of hops share: cutting memory into stretches. Private to this folder. */
-#ifndef ALLREDUCE_HOPS_PARTS_H
-#define ALLREDUCE_HOPS_PARTS_H
+#ifndef ALLREDUCE_CUTS_H
+#define ALLREDUCE_CUTS_H
 
 #include "allreduce/hops.h"
 

@@ -11,7 +11,7 @@
  *
  * A pair of GPUs works if all of it came right, on both alike. Where no rank has anything to try it
  * ends behind the first line. A rank whose trial hangs ends the job. */
-#include "allreduce/cuda/meet.h"
+#include "allreduce/cuda/trial.h"
 
 #include <stdio.h>
 #include <string.h>

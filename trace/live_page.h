@@ -8,8 +8,8 @@
  * A group of numbers that belong together has a version, which is odd while they are written. A
  * reader takes a copy and tries again if the version has changed or was odd. Losses lie in a ring:
  * `losses` says how many have been written, and is stored behind them. */
-#ifndef TRACE_LIVE_H
-#define TRACE_LIVE_H
+#ifndef TRACE_LIVE_PAGE_H
+#define TRACE_LIVE_PAGE_H
 
 #include "trace/ledger.h"
 #include "trace/mode.h"

@@ -1,5 +1,5 @@
-/* Mapping and reading the live page: see live.h. */
-#include "trace/live.h"
+/* Mapping and reading the live page: see live_page.h. */
+#include "trace/live_page.h"
 
 #include <string.h>
 #include <sys/mman.h>
