@@ -1,14 +1,14 @@
-/* Prefetching. A few slots of staging memory go round between the worker and the consumer:
+/* Prefetching. A few staging buffers go round between the worker and the consumer:
  *
- *          a step for the slot      loader_next (waits for the task)      loader_release
- *      FREE -----------------> GIVEN --------------------------------> HELD -----------> FREE
+ *          a step for the buffer      loader_next (waits for the task)      loader_release
+ *      FREE -------------------> GIVEN --------------------------------> HELD -----------> FREE
  *
- * A slot that is GIVEN is a task of the worker (base/worker.h), which fills it. Steps are given in
- * order, and whatever is free gets one at once, so the step that the consumer waits for always has
- * a slot. The number of slots limits the memory.
+ * A buffer that is GIVEN is a task of the worker (base/worker.h), which fills it. Steps are given
+ * in order, and whatever is free gets one at once, so the step that the consumer waits for always
+ * has a buffer. The number of buffers limits the memory.
  *
- * The consumer alone touches the states. The contents of a slot are the task's while it is GIVEN
- * and has not ended. The order of the epoch is written only while there is no such slot. */
+ * The consumer alone touches the states. The contents of a buffer are the task's while it is GIVEN
+ * and has not ended. The order of the epoch is written only while there is no such buffer. */
 #include "data/loader.h"
 
 #include <stdio.h>
@@ -25,11 +25,11 @@
 /* A wait calls `interrupted` this often. */
 enum { LOOK_NS = 50 * 1000 * 1000 };
 
-enum slot_state { FREE, GIVEN, HELD };
+enum staging_state { FREE, GIVEN, HELD };
 
-struct slot {
-    struct batch batch; /* first, so that a batch handed out can be cast to its slot */
-    enum slot_state state;
+struct staging {
+    struct batch batch; /* first, so that a batch handed out can be cast to its buffer */
+    enum staging_state state;
     struct task task; /* fills it */
     struct loader *loader;
     void *memory;      /* staging memory of pixels and labels; NULL, as the following, where */
@@ -48,18 +48,18 @@ struct loader {
     struct epoch_rows rows;             /* of all batches, where the data set lies on the device */
     float pixel[LOADER_CHANNELS * 256]; /* [table][byte]: the float that it becomes */
     int tables;                         /* 1, or one for each channel */
-    int slots;
-    struct slot *slot;
+    int buffers;
+    struct staging *staging; /* [buffers] */
 
     struct worker *worker;
     int epoch;  /* the epoch being loaded */
-    int claim;  /* the next step that a slot gets */
+    int claim;  /* the next step that a buffer gets */
     int wanted; /* the next step that the consumer gets */
 };
 
-/* The task of a slot. */
-static int fill_slot(void *argument) {
-    struct slot *s = argument;
+/* The task of a buffer. */
+static int fill_buffer(void *argument) {
+    struct staging *s = argument;
     struct loader *l = s->loader;
     const struct loader_config *c = &l->config;
     struct batch_plan plan;
@@ -81,10 +81,10 @@ static int fill_slot(void *argument) {
     return prepare_samples(&what, &s->batch.host_ns, &s->batch.pinned_ns);
 }
 
-/* Every free slot gets a step, as long as there are any. */
+/* Every free buffer gets a step, as long as there are any. */
 static void give_steps(struct loader *l) {
-    for (int i = 0; i < l->slots && l->claim < l->steps; i++) {
-        struct slot *s = &l->slot[i];
+    for (int i = 0; i < l->buffers && l->claim < l->steps; i++) {
+        struct staging *s = &l->staging[i];
         if (s->state != FREE) continue;
         s->state = GIVEN;
         s->batch.next = NULL;
@@ -94,8 +94,8 @@ static void give_steps(struct loader *l) {
     }
 }
 
-/* Waits until the slot is filled. ERR_TIMEOUT: the deadline has passed. */
-static int wait_for(struct loader *l, struct slot *s, int64_t deadline) {
+/* Waits until the buffer is filled. ERR_TIMEOUT: the deadline has passed. */
+static int wait_for(struct loader *l, struct staging *s, int64_t deadline) {
     const struct loader_config *c = &l->config;
     int64_t look = 0; /* at first without waiting */
     while (look < deadline) {
@@ -130,7 +130,7 @@ static int check_config(const struct loader_config *c) {
     return OK;
 }
 
-static int make_slots(struct loader *l) {
+static int make_buffers(struct loader *l) {
     struct loader_config *c = &l->config;
     size_t most = (size_t)batch_capacity(&c->split, loader_largest_batch(l), c->device_count);
     size_t pixel_bytes = most * sample_shape_count(&c->set->shape) * sizeof(float);
@@ -138,14 +138,14 @@ static int make_slots(struct loader *l) {
     pixel_bytes = (pixel_bytes + 63) / 64 * 64;
     int64_t room = l->length > c->set->count ? l->length : c->set->count;
     l->index = malloc((size_t)(room + 1) * sizeof *l->index);
-    l->slot = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->slot);
-    if (!l->index || !l->slot)
+    l->staging = calloc((size_t)c->workers + LOADER_SPARE, sizeof *l->staging);
+    if (!l->index || !l->staging)
         return fail(ERR_MEMORY, "loader: no memory for the order of %d samples: use fewer",
                     c->set->count);
     if (c->on_device) CHECK(epoch_rows_init(&l->rows, l->steps, most, c->alloc, c->context));
-    while (l->slots < c->workers + LOADER_SPARE) {
-        struct slot *s = &l->slot[l->slots++];
-        s->task = (struct task){.run = fill_slot, .context = s};
+    while (l->buffers < c->workers + LOADER_SPARE) {
+        struct staging *s = &l->staging[l->buffers++];
+        s->task = (struct task){.run = fill_buffer, .context = s};
         s->loader = l;
         s->batch.from = c->on_device;
         if (c->on_device) continue;
@@ -185,7 +185,7 @@ static int prepare(struct loader *l) {
         l->pixel[i] = gather_pixel(&scale, (unsigned char)(i % 256));
     }
     if (!c->alloc) c->alloc = staging_alloc, c->release = staging_release;
-    CHECK(make_slots(l));
+    CHECK(make_buffers(l));
     CHECK(worker_new(&l->worker, c->workers));
     return worker_start(l->worker, c->workers, "loader: a worker cannot be started");
 }
@@ -234,8 +234,8 @@ int loader_start_epoch(struct loader *l, int epoch, int first_step) {
         return fail(ERR_USAGE, "loader: step %d: an epoch has %d", first_step, l->steps);
     int64_t deadline = deadline_of(l);
     l->claim = l->wanted = l->steps; /* until the order is drawn */
-    for (int i = 0; i < l->slots; i++) {
-        struct slot *s = &l->slot[i];
+    for (int i = 0; i < l->buffers; i++) {
+        struct staging *s = &l->staging[i];
         if (s->state != GIVEN) continue;
         if (!worker_take_back(l->worker, &s->task)) CHECK(wait_for(l, s, deadline));
         s->state = FREE;
@@ -253,18 +253,20 @@ int loader_order(const struct loader *l, const int32_t **order, int *room) {
     return l->rows.first ? l->rows.first[l->steps] : 0;
 }
 
-/* The slot of the wanted step; NULL: all slots are held, or there is no such step. */
-static struct slot *wanted_slot(struct loader *l) {
-    for (int i = 0; i < l->slots; i++)
-        if (l->slot[i].state == GIVEN && l->slot[i].batch.step == l->wanted) return &l->slot[i];
+/* The buffer of the wanted step; NULL: all are held, or there is no such step. */
+static struct staging *wanted_buffer(struct loader *l) {
+    for (int i = 0; i < l->buffers; i++)
+        if (l->staging[i].state == GIVEN && l->staging[i].batch.step == l->wanted)
+            return &l->staging[i];
     return NULL;
 }
 
 int loader_next(struct loader *l, struct batch **out) {
     *out = NULL;
     if (l->wanted == l->steps) return OK;
-    struct slot *s = wanted_slot(l);
-    if (!s) return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->slots);
+    struct staging *s = wanted_buffer(l);
+    if (!s)
+        return fail(ERR_FAILED, "loader: all %d batches are held: release one first", l->buffers);
     CHECK(wait_for(l, s, deadline_of(l)));
     CHECK(task_end(&s->task));
     s->state = HELD;
@@ -274,7 +276,7 @@ int loader_next(struct loader *l, struct batch **out) {
 }
 
 int loader_try(struct loader *l, struct batch **out) {
-    const struct slot *s = wanted_slot(l);
+    const struct staging *s = wanted_buffer(l);
     *out = NULL;
     int ready = s && (!l->config.workers || worker_has_ended(l->worker, &s->task));
     return ready ? loader_next(l, out) : OK;
@@ -282,22 +284,22 @@ int loader_try(struct loader *l, struct batch **out) {
 
 void loader_release(struct loader *l, struct batch *batch) {
     if (!batch) return;
-    ((struct slot *)batch)->state = FREE;
+    ((struct staging *)batch)->state = FREE;
     give_steps(l);
 }
 
 void loader_free(struct loader *l) {
     if (!l) return;
-    for (int i = 0; i < l->slots; i++)
-        if (l->slot[i].state == GIVEN) worker_take_back(l->worker, &l->slot[i].task);
+    for (int i = 0; i < l->buffers; i++)
+        if (l->staging[i].state == GIVEN) worker_take_back(l->worker, &l->staging[i].task);
     worker_free(l->worker, WORKER_NEVER);
-    for (int i = 0; i < l->slots; i++) {
-        free(l->slot[i].index);
-        free(l->slot[i].rows);
-        if (l->slot[i].memory) l->config.release(l->config.context, l->slot[i].memory);
+    for (int i = 0; i < l->buffers; i++) {
+        free(l->staging[i].index);
+        free(l->staging[i].rows);
+        if (l->staging[i].memory) l->config.release(l->config.context, l->staging[i].memory);
     }
     epoch_rows_free(&l->rows, l->config.release, l->config.context);
-    free(l->slot);
+    free(l->staging);
     free(l->index);
     free(l);
 }
