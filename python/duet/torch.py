@@ -15,6 +15,7 @@ docs/torch_backend.md says what differs from gloo, and how PyTorch's own tests f
 import atexit
 import ctypes
 import multiprocessing.util
+import os
 import threading
 import time
 import uuid
@@ -46,8 +47,12 @@ _MOST_TENSORS = 4096  # handles that a group keeps
 
 
 class DuetBackendError(dist.DistBackendError):
+    """Duet's one line. Programs look for PyTorch's words of a timeout and of a lost peer."""
+
+    WORDS = {lib.TIMEOUT: "Timed out waiting: ", lib.PEER: "Connection closed by peer: "}
+
     def __init__(self, text, code=lib.FAILED):
-        super().__init__(text)
+        super().__init__("duet: " + self.WORDS.get(code, "") + text)
         self.code = code
 
 
@@ -81,8 +86,8 @@ class _Call(_Work):
     def wait(self, timeout=timedelta(0)):
         limit = timeout.total_seconds() if timeout is not None else 0
         if limit > 0 and not self._ends_within(limit):
-            raise DuetBackendError(f"Timed out waiting {limit * 1e3:.0f}ms for the operation to "
-                                   "complete", lib.TIMEOUT)
+            raise DuetBackendError(f"the operation was not complete after {limit * 1e3:.0f} ms",
+                                   lib.TIMEOUT)
         self._end()
         if self.error:
             raise self.error
@@ -220,8 +225,8 @@ class ProcessGroupDuet(dist.ProcessGroup):
         super().__init__(rank, size)
         self.store, self.the_rank, self.the_size = store, rank, size
         self.timeout_s = max(timeout.total_seconds(), 1e-3)
-        self.library = _state.library
-        self.device = _state.device
+        self.shared = _State.of_process()
+        self.library, self.device = self.shared.library, self.shared.device
         self.lock = threading.Lock()
         self.tensors, self.under_way, self.watcher = {}, set(), _Watcher()
         self.coalesced, self.splits = None, 0
@@ -231,7 +236,7 @@ class ProcessGroupDuet(dist.ProcessGroup):
         name = store.get("duet")
         lib.check(self.library, self.library.duet_group_join(
             byref(self.handle), name, rank, size, self.timeout_s), DuetBackendError)
-        _state.groups.add(self)
+        self.shared.groups.add(self)
 
     # ---- what torch.distributed asks a group ----
 
@@ -247,7 +252,7 @@ class ProcessGroupDuet(dist.ProcessGroup):
         return "duet"
 
     name = _get_backend_name = getBackendName
-    supports_splitting = False
+    supports_splitting = True
     _device_types = property(lambda self: [torch.device("cpu")])
 
     def setGroupName(self, name):
@@ -337,7 +342,7 @@ class ProcessGroupDuet(dist.ProcessGroup):
             handle = c_void_p()
             code = self.library.duet_tensor_from_host(
                 byref(handle), self.device, kind, 1, (c_int * 1)(count),
-                key[0] or ctypes.addressof(_state.nothing))
+                key[0] or ctypes.addressof(self.shared.nothing))
             lib.check(self.library, code, DuetBackendError)
             self.tensors[key] = handle
         return handle
@@ -639,10 +644,16 @@ class ProcessGroupDuet(dist.ProcessGroup):
         return self._run(opts, lambda w: self.library.duet_barrier(self.handle, w))
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
-        seconds = timeout.total_seconds() if timeout else self.timeout_s
+        seconds = self.timeout_s if timeout is None else max(timeout.total_seconds(), 1e-3)
         with self.lock:
-            lib.check(self.library, self.library.duet_monitored_barrier(
-                self.handle, seconds, int(wait_all_ranks)), DuetBackendError)
+            code = self.library.duet_monitored_barrier(self.handle, seconds, int(wait_all_ranks))
+        try:
+            lib.check(self.library, code)
+        except lib.DuetError as error:  # in PyTorch's words
+            words = ("timed out in monitoredBarrier" if self.the_rank == 0 else
+                     "successfully reached monitoredBarrier, but received errors while waiting for "
+                     "send/recv from rank 0")
+            raise DuetBackendError(f"Rank {self.the_rank} {words}: {error}", code) from None
 
     # ---- several at once ----
 
@@ -675,13 +686,25 @@ class ProcessGroupDuet(dist.ProcessGroup):
 
 
 class _State:
-    """What all groups of a process share: the library, and what is to be left at its end."""
+    """What all groups of a process share: the library, and what is to be left at its end. A child
+    of fork makes its own."""
+
+    _of = {}  # by process
+
+    @classmethod
+    def of_process(cls):
+        if os.getpid() not in cls._of:
+            cls._of = {os.getpid(): cls()}
+        return cls._of[os.getpid()]
 
     def __init__(self):
         self.groups = weakref.WeakSet()
         self.library = lib.load()
         self.device = lib.open_host_device(self.library)
         self.nothing = ctypes.create_string_buffer(64)  # where tensors without elements lie
+        atexit.register(self.leave)
+        # Processes of multiprocessing that were forked run these and not those of atexit.
+        multiprocessing.util.Finalize(None, self.leave, exitpriority=0)
 
     def leave(self):
         """At the end of the process: the other ranks are told that this one has left in good
@@ -689,12 +712,6 @@ class _State:
         for group in list(self.groups):
             if not group.under_way:
                 group.shutdown()
-
-
-_state = _State()
-atexit.register(_state.leave)
-# Processes of multiprocessing that were forked run these and not those of atexit.
-multiprocessing.util.Finalize(None, _state.leave, exitpriority=0)
 
 
 def _create(store, rank, size, timeout):

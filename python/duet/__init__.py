@@ -1,0 +1,16 @@
+"""Duet from Python.
+
+    import duet
+    result = duet.compare(model="lenet", dataset="synthetic", devices=4, steps=50)
+    result.runs[0].losses       # a numpy array
+    result                      # in a notebook: the page that --report writes
+
+compare, profile, estimate and train are the command's subcommands, with its options as keyword
+arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch`
+gives PyTorch the backend "duet". docs/python.md tells all of it.
+"""
+
+from ._library import DuetError
+from .command import Record, Result, compare, estimate, profile, run, train
+
+__all__ = ["DuetError", "Record", "Result", "compare", "estimate", "profile", "run", "train"]

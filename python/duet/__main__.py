@@ -1,0 +1,18 @@
+"""python -m duet ...: the command, with its own output and exit status."""
+
+import os
+import sys
+
+from ._library import DuetError, find
+
+
+def main():
+    try:
+        command = find("duet")
+    except DuetError as error:
+        sys.exit(f"duet: {error}")
+    os.execv(command, ["duet", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The command's subcommands as functions: each runs `duet` in a process of its own, so that its
+devices, ranks and signals are none of the caller's, and reads the record that --json writes."""
+
+import html
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+import numpy
+
+from ._library import DuetError, find
+
+_WITHOUT_REPORT = {"estimate"}  # subcommands that write no page
+_ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
+# "epoch: 0 [4/8 (50%)] training loss: 2.302364" and "ddp epoch 1/1  step 6  loss 2.3020 ..."
+_STEP = re.compile(r"epoch: (\d+) \[(\d+)/(\d+) .*loss: (\S+)")
+_EPOCH = re.compile(r"(.+?) epoch (\d+)/(\d+) .*loss (\S+)")
+
+
+class Record(dict):
+    """An object of the JSON record, whose members are attributes too: record.runs[0].title."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no {name} here: there are {', '.join(self)}") from None
+
+    def __dir__(self):
+        return [*super().__dir__(), *self]
+
+
+class Result(Record):
+    """What a subcommand found out: the record of docs/json.md. `output` is what it printed, and
+    `page` is its report, as HTML."""
+
+    def __init__(self, record, output, page):
+        super().__init__(record)
+        self.__dict__.update(output=output, page=page)
+
+    def __repr__(self):
+        return self.output
+
+    def _repr_html_(self):
+        if not self.page:
+            return f"<pre>{html.escape(self.output)}</pre>"
+        return (f'<iframe srcdoc="{html.escape(self.page, quote=True)}" width="100%" height="700" '
+                'style="border: 0"></iframe>')
+
+
+def _plain(value):
+    """Lists of numbers become arrays; None in them, a loss that is not finite, becomes NaN."""
+    if isinstance(value, dict):
+        return Record((name, _plain(member)) for name, member in value.items())
+    if isinstance(value, list):
+        numbers = [item for item in value if item is not None]
+        if numbers and all(type(item) in (int, float) for item in numbers):
+            return numpy.array([numpy.nan if item is None else item for item in value])
+        return [_plain(item) for item in value]
+    return value
+
+
+def _words(options):
+    for name, value in options.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None:
+            continue
+        if value is True or value is False:
+            yield flag if value else "--no-" + flag[2:]
+        else:
+            several = isinstance(value, (list, tuple))
+            yield f"{flag}={','.join(map(str, value)) if several else value}"
+
+
+class _Progress:
+    """One line on stderr that is written again and again, as tqdm does."""
+
+    def __init__(self, wanted):
+        self.wanted, self.width, self.run = wanted, 0, ""
+
+    def show(self, line):
+        if not self.wanted:
+            return
+        step, epoch = _STEP.match(line), _EPOCH.match(line)
+        if step:
+            number, at, steps, loss = step.groups()
+            text = f"epoch {int(number) + 1} {self._bar(int(at) + 1, int(steps))} loss {loss}"
+        elif epoch:
+            run, number, epochs, loss = epoch.groups()
+            text = f"{run} epoch {number}/{epochs} {self._bar(int(number), int(epochs))} " \
+                   f"loss {loss}"
+        else:
+            return
+        self.width = max(self.width, len(text))
+        print("\r" + text.ljust(self.width), end="", file=sys.stderr, flush=True)
+
+    @staticmethod
+    def _bar(at, of):
+        done = 20 * at // max(of, 1)
+        return f"{100 * at // max(of, 1):3d}%|{'#' * done}{' ' * (20 - done)}| {at}/{of}"
+
+    def end(self):
+        if self.width:
+            print(file=sys.stderr)
+
+
+def _follow(process, progress):
+    """Reads both streams to their end. Ctrl-C ends the command first, which then writes what it
+    has; then the exception goes on."""
+    lines, errors = [], []
+    reader = threading.Thread(target=lambda: lines.extend(process.stdout), daemon=True)
+    reader.start()
+    try:
+        for line in process.stderr:
+            errors.append(line)
+            progress.show(line)
+        process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_ENDS_IN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        progress.end()
+        reader.join(1)
+    return "".join(lines), "".join(errors)
+
+
+def run(subcommand, *, progress=True, **options):
+    """Runs a subcommand and returns its Result. An option that is True is a flag, False is its
+    --no- form, None is left out, and a list is given with commas. What the command refuses, or
+    fails at, is a DuetError with its one line; `code` is its exit status. A check that failed
+    (exit status 3) is one too."""
+    words = [find("duet"), subcommand, *_words(options)]
+    with tempfile.TemporaryDirectory() as folder:
+        record, page = pathlib.Path(folder, "record.json"), pathlib.Path(folder, "page.html")
+        words.append(f"--json={record}")
+        if subcommand not in _WITHOUT_REPORT:
+            words.append(f"--report={page}")
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              stdin=subprocess.DEVNULL, text=True, errors="replace",
+                              start_new_session=True) as process:
+            output, errors = _follow(process, _Progress(progress))
+        if process.returncode:
+            lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
+            raise DuetError(re.sub(r"^duet: ", "", lines[-1]), process.returncode)
+        return Result(_plain(json.loads(record.read_text())), output,
+                      page.read_text() if page.exists() else None)
+
+
+def train(**options):
+    """duet train: one run, in the mode that `mode` names."""
+    return run("train", **options)
+
+
+def compare(**options):
+    """duet compare: the same training as single, DP and DDP; proves that they agree."""
+    return run("compare", **options)
+
+
+def profile(**options):
+    """duet profile: where time and memory go."""
+    return run("profile", **options)
+
+
+def estimate(**options):
+    """duet estimate: what memory and links would bear, without devices."""
+    return run("estimate", **options)

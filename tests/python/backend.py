@@ -1,0 +1,265 @@
+"""Duet as a backend of torch.distributed: every call on three ranks against what PyTorch computes
+in one process, failures, and DistributedDataParallel. Needs torch.
+
+    python tests/python/backend.py          the tests, on processes of mp.spawn
+    torchrun ... or duet run ... this file  one rank of a job that somebody else has started
+"""
+
+import os
+import sys
+import unittest
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+
+import duet.torch
+
+N = 3
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
+Op = dist.ReduceOp
+
+
+def of_rank(rank, shape=(4,), dtype=torch.float32):
+    """Small whole numbers, whose sums and products no type rounds."""
+    values = (torch.arange(torch.Size(shape).numel()) + rank) % 3 + 1
+    return values.to(dtype).reshape(shape)
+
+
+def all_ranks(shape=(4,), dtype=torch.float32, n=N):
+    return torch.stack([of_rank(rank, shape, dtype) for rank in range(n)])
+
+
+def same(a, b):
+    assert a.dtype == b.dtype and torch.equal(a, b), (a, b)
+
+
+def fails(call, *words):
+    try:
+        call()
+    except RuntimeError as error:
+        assert all(word in str(error) for word in words), error
+    else:
+        raise AssertionError(f"no error of {words}")
+
+
+def reductions(rank):
+    for dtype in FLOATS + INTEGERS:
+        every = all_ranks(dtype=dtype)
+        want = {Op.SUM: every.sum(0), Op.PRODUCT: every.prod(0), Op.MIN: every.amin(0),
+                Op.MAX: every.amax(0)}
+        if dtype in INTEGERS:
+            want.update({Op.BAND: every[0] & every[1] & every[2],
+                         Op.BOR: every[0] | every[1] | every[2],
+                         Op.BXOR: every[0] ^ every[1] ^ every[2]})
+        for op, result in want.items():
+            x = of_rank(rank, dtype=dtype)
+            dist.all_reduce(x, op)
+            same(x, result.to(dtype))
+            x = of_rank(rank, dtype=dtype)
+            dist.reduce(x, 1, op)
+            same(x, result.to(dtype) if rank == 1 else of_rank(rank, dtype=dtype))
+    x = of_rank(rank, (6,))
+    dist.all_reduce(x, Op.AVG)
+    assert torch.allclose(x, all_ranks((6,)).mean(0))
+    x = torch.tensor([rank == 1, False])
+    dist.all_reduce(x, Op.MAX)
+    same(x, torch.tensor([True, False]))
+    x = torch.complex(of_rank(rank), of_rank(rank + 1))
+    dist.all_reduce(x)
+    same(x, torch.complex(all_ranks().sum(0), sum(of_rank(r + 1) for r in range(N))))
+    whole, part = of_rank(rank, (N, 2)), torch.empty(2)
+    dist.reduce_scatter_tensor(part, whole)
+    same(part, all_ranks((N, 2)).sum(0)[rank])
+    part = torch.empty(rank + 1)
+    dist.reduce_scatter(part, [of_rank(rank, (r + 1,)) for r in range(N)])
+    same(part, all_ranks((rank + 1,)).sum(0))
+
+
+def moves(rank):
+    for dtype in FLOATS + INTEGERS + [torch.bool, torch.complex64, torch.complex128]:
+        x = of_rank(rank, dtype=dtype)
+        dist.broadcast(x, 2)
+        same(x, of_rank(2, dtype=dtype))
+        parts = [torch.empty(4, dtype=dtype) for _ in range(N)]
+        dist.all_gather(parts, of_rank(rank, dtype=dtype))
+        same(torch.stack(parts), all_ranks(dtype=dtype))
+    parts = [torch.empty(r + 1) for r in range(N)]
+    dist.all_gather(parts, of_rank(rank, (rank + 1,)))
+    for r in range(N):
+        same(parts[r], of_rank(r, (r + 1,)))
+    whole = torch.empty(N, 4)
+    dist.all_gather_into_tensor(whole, of_rank(rank))
+    same(whole, all_ranks())
+    rows = list(whole.zero_())  # they lie one behind the other: gathered in place
+    dist.gather(of_rank(rank), rows if rank == 1 else None, dst=1)
+    same(whole, all_ranks() if rank == 1 else torch.zeros(N, 4))
+    x = torch.empty(4)
+    dist.scatter(x, [of_rank(r) for r in range(N)] if rank == 0 else None, src=0)
+    same(x, of_rank(rank))
+    dist.all_to_all_single(whole, of_rank(rank, (N, 4)))
+    same(whole, all_ranks((N, 4))[:, rank])
+    sizes = [r + 1 for r in range(N)]
+    out = torch.empty(N * (rank + 1))
+    dist.all_to_all_single(out, of_rank(rank, (6,)), [rank + 1] * N, sizes)
+    want = [of_rank(r, (6,)).split(sizes)[rank] for r in range(N)]
+    same(out, torch.cat(want))
+    parts = [torch.empty(rank + 1) for _ in range(N)]
+    dist.all_to_all(parts, list(of_rank(rank, (6,)).split(sizes)))
+    same(torch.cat(parts), torch.cat(want))
+    everything = [None] * N
+    dist.all_gather_object(everything, {"rank": rank})
+    assert everything == [{"rank": r} for r in range(N)]
+    x = torch.empty(0)
+    dist.all_reduce(x)
+
+
+def messages(rank):
+    if rank == 0:
+        for tag in (7, 5):
+            dist.send(torch.full((3,), float(tag)), 1, tag=tag)
+    if rank == 1:
+        x = torch.empty(3)
+        for tag in (5, 7):
+            dist.recv(x, 0, tag=tag)
+            same(x, torch.full((3,), float(tag)))
+    x = torch.empty(2)
+    if rank == 2:
+        assert {dist.recv(x), dist.recv(x)} == {0, 1}
+    else:
+        dist.send(torch.ones(2), 2)
+    far, got = torch.full((1 << 20,), float(rank)), torch.empty(1 << 20)  # longer than a mailbox
+    calls = [dist.P2POp(dist.isend, far, (rank + 1) % N),
+             dist.P2POp(dist.irecv, got, (rank - 1) % N)]
+    for call in dist.batch_isend_irecv(calls):
+        call.wait()
+    assert got[-1] == (rank - 1) % N
+
+
+def handles(rank):
+    x = [of_rank(rank, (1000,)) for _ in range(20)]
+    calls = [dist.all_reduce(t, async_op=True) for t in x]
+    futures = [call.get_future() for call in calls]
+    for t, call, future in zip(x, calls, futures):
+        assert future.wait()[0] is t and call.wait() and call.is_completed()
+        same(t, all_ranks((1000,)).sum(0))
+    doubled = dist.all_reduce(of_rank(rank), async_op=True).get_future().then(
+        lambda f: f.value()[0] * 2).wait()
+    same(doubled, all_ranks().sum(0) * 2)
+    with dist._coalescing_manager():
+        for t in x[:2]:
+            dist.all_reduce(t)
+    same(x[1], all_ranks((1000,)).sum(0) * N)
+    dist.barrier(async_op=True).wait()
+    dist.monitored_barrier(timeout=timedelta(seconds=20))
+
+
+def groups(rank):
+    some = dist.new_group([2, 0])
+    if rank != 1:
+        assert dist.get_rank(some) == {0: 0, 2: 1}[rank] or dist.get_rank(some) in (0, 1)
+        x = of_rank(rank)
+        dist.all_reduce(x, group=some)
+        same(x, of_rank(0) + of_rank(2))
+        dist.destroy_process_group(some)
+    part = dist.split_group(split_ranks=[[0, 1], [2]])
+    x = torch.ones(1)
+    dist.all_reduce(x, group=part)
+    assert x.item() == (1 if rank == 2 else 2)
+    nested, _ = dist.new_subgroups_by_enumeration([[0], [1, 2]])
+    x = torch.ones(1)
+    dist.all_reduce(x, group=nested)
+    assert x.item() == (1 if rank == 0 else 2)
+
+
+def training(rank):
+    def model():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16),
+                                   torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    torch.manual_seed(2)
+    x, y = torch.randn(N * 4, 8), torch.randint(3, (N * 4,))
+    mine = slice(rank * 4, rank * 4 + 4)
+    net = DistributedDataParallel(model(), bucket_cap_mb=1e-3)
+    net.load_state_dict({k: v.double() if v.is_floating_point() else v
+                         for k, v in net.state_dict().items()})
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x[mine]), y[mine]).backward()
+        optimizer.step()
+    # every rank has the same bits, and its gradients are the mean of what the ranks would have
+    weights = torch.cat([p.detach().flatten() for p in net.parameters()])
+    every = [torch.empty_like(weights) for _ in range(N)]
+    dist.all_gather(every, weights)
+    assert torch.equal(every[0], every[1]) and torch.equal(every[0], every[2])
+    alone = model()
+    optimizer = torch.optim.SGD(alone.parameters(), 0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = sum(torch.nn.functional.cross_entropy(alone(x[i * 4:i * 4 + 4]),
+                                                     y[i * 4:i * 4 + 4]) for i in range(N)) / N
+        loss.backward()
+        optimizer.step()
+    for a, b in zip(net.module.parameters(), alone.parameters()):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+def misuse(rank):
+    fails(lambda: dist.all_reduce(torch.ones(4, 4).t()[1:]), "contiguous")
+    fails(lambda: dist.all_reduce(torch.ones(2, dtype=torch.float8_e4m3fn)), "float8")
+    fails(lambda: dist.all_to_all_single(torch.ones(4), torch.ones(4)), "divide equally")
+    alone = dist.new_group([0, 1], timeout=timedelta(seconds=0.5))
+    if rank == 0:
+        fails(lambda: dist.all_reduce(torch.ones(1), group=alone), "Timed out", "rank 1")
+        fails(lambda: dist.all_reduce(torch.ones(1), group=alone), "duet: ")
+    dist.barrier()  # the failure of a group is none of the others'
+
+
+CHECKS = [reductions, moves, messages, handles, groups, training, misuse]
+
+
+def rank_of(rank, n, file, name):
+    torch.set_num_threads(1)
+    dist.init_process_group("duet", init_method=f"file://{file}", rank=rank, world_size=n,
+                            timeout=timedelta(seconds=60))
+    assert dist.get_backend() == "duet"
+    {check.__name__: check for check in CHECKS}[name](rank)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+class Backend(unittest.TestCase):
+    pass
+
+
+def add(check):
+    def test(self):
+        file = os.path.abspath(f"{os.environ.get('TMPDIR', '/tmp')}/duet-{os.getpid()}-"
+                               f"{check.__name__}")
+        try:
+            mp.start_processes(rank_of, (N, file, check.__name__), N, start_method="fork")
+        finally:
+            if os.path.exists(file):
+                os.remove(file)
+    setattr(Backend, f"test_{check.__name__}", test)
+
+
+for check in CHECKS:
+    add(check)
+
+
+def one_rank():
+    dist.init_process_group("duet", timeout=timedelta(seconds=60))
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert x[0] == dist.get_world_size()
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {x[0]:g}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    sys.exit(one_rank()) if "WORLD_SIZE" in os.environ else unittest.main()

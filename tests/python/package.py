@@ -1,0 +1,89 @@
+"""The package duet: subcommands as functions, their records, errors and ends. Needs numpy."""
+
+import contextlib
+import io
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+
+import duet
+
+SMALL = dict(dataset="synthetic", samples=256, steps=3, batch_size=64, model="mlp", quiet=True)
+
+
+class Package(unittest.TestCase):
+    def test_a_record_has_attributes_and_arrays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder, "losses.csv")
+            result = duet.train(**SMALL, mode="dp", devices=2, log_loss=log)
+            lines = log.read_text().split()[1:]
+        losses = result.runs[0].losses
+        self.assertIsInstance(losses, numpy.ndarray)
+        self.assertEqual([line.split(",")[2] for line in lines], [f"{x:.9g}" for x in losses])
+        self.assertEqual(result.runs[0].mode, "dp")
+        self.assertEqual(result["command"], "train")
+        with self.assertRaisesRegex(AttributeError, "no nothing here: there are schema"):
+            result.nothing
+        self.assertIn("srcdoc=", result._repr_html_())
+
+    def test_compare_proves_equal_bits(self):
+        result = duet.compare(**SMALL, devices=2)
+        self.assertEqual([run.name for run in result.runs], ["single", "dp", "ddp"])
+        for run in result.runs[1:]:
+            numpy.testing.assert_array_equal(run.losses, result.runs[0].losses)
+
+    def test_estimate_shows_what_it_printed(self):
+        result = duet.estimate(model="resnet18", devices=2)
+        self.assertIn("resnet18", repr(result))
+        self.assertTrue(result._repr_html_().startswith("<pre>"))
+
+    def test_progress_is_one_line(self):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            duet.train(**{**SMALL, "quiet": None}, log_interval=1)
+        self.assertIn("\repoch 1 ", errors.getvalue())
+        self.assertIn("loss 2.", errors.getvalue())
+
+    def test_errors_have_the_commands_line(self):
+        with self.assertRaisesRegex(duet.DuetError, "^unknown flag: --modle=x: did you mean") as e:
+            duet.train(modle="x")
+        self.assertEqual(e.exception.code, 2)
+        with self.assertRaisesRegex(duet.DuetError, "no/such/file") as e:
+            duet.train(**SMALL, init_from="no/such/file")
+
+    def test_ctrl_c_ends_the_command(self):
+        program = ("import duet\ntry: duet.train(dataset='synthetic', epochs=10000, samples=6400)\n"
+                   "except KeyboardInterrupt: print('ended')")
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.assertIn("epoch", process.stderr.read(20))
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
+                                  text=True).stdout.split()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.communicate(timeout=60)[0], "ended\n")
+        self.assertTrue(children)
+        for child in children:
+            self.assertFalse(os.path.exists(f"/proc/{child}"))
+
+    def test_the_module_is_the_command(self):
+        run = subprocess.run([sys.executable, "-m", "duet", "estimate", "--nonsense"],
+                             capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("unknown flag: --nonsense", run.stderr)
+
+    def test_torch_is_asked_for_where_it_is_needed(self):
+        hidden = "import sys; sys.modules['torch'] = None; import duet; "
+        run = subprocess.run([sys.executable, "-c", hidden + "import duet.torch"],
+                             capture_output=True, text=True)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("torch", run.stderr.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    unittest.main()
