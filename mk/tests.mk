@@ -12,7 +12,7 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 
 # Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
 # than to run them, so they are not optimised as the others are, which compute references.
-WAITING_TESTS := api base cli comm ddp dp group report scatter_gather scripts trace train
+WAITING_TESTS := api base cli comm ddp dp group python report scatter_gather scripts trace train
 $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := $(if $(SAN),-O0,-O1)
 
 # Tests may have whole records on their stack, which is that of any program.
@@ -22,7 +22,7 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # What `make check` runs. A test of a shell script learns nothing from a sanitizer. A race takes two
 # threads: under SAN=thread programs with one thread are left out, and so are those that only run
 # what other programs run there too.
-SKIP_SAN    := scripts/test_%
+SKIP_SAN    := scripts/test_% python/test_%
 SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words cli/test_flags \

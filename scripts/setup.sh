@@ -25,7 +25,8 @@ zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by h
 libncurses-dev|draws the dashboard of --live|--live is refused
 dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data' or --data-dir DIR"
 [[ $purpose != demo ]] && table+="
-libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h"
+libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h
+python3-numpy|the arrays of the Python package|the package is not tested"
 
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked

@@ -1,4 +1,4 @@
-/* The Python package over the library of this build: its own tests, tests/python/*.py, where the
+/* The Python package over the library of this build: its own tests, which lie beside this file, where the
  * python3 that PATH (or PYTHON) names has what they need. */
 #include <stdlib.h>
 #include <unistd.h>
