@@ -11,15 +11,10 @@
 #include "base/system_error.h"
 #include "comm/launch.h"
 
-struct outcome {
-    int code;
-    char text[ERROR_BYTES];
-};
-
 struct spawn {
     int (*work)(int rank, void *context);
     void *context;
-    struct outcome *outcomes; /* by rank; shared with the ranks */
+    struct failures *outcomes; /* by rank; shared with the ranks */
 };
 
 /* What runs in a rank. Its number is in the environment, where the launcher has put it. A text from
@@ -55,7 +50,7 @@ static int launch_them(struct spawn *s, int n) {
     struct launch_result result;
     int code = launch_ranks(&launch, &result);
     if (!code || result.rank < 0 || result.rank >= n) return code;
-    const struct outcome *first = &s->outcomes[result.rank];
+    const struct failures *first = &s->outcomes[result.rank];
     if (!first->code || first->code == ERR_PEER) return code;
     if (!first->text[0]) return first->code; /* the text is the launcher's */
     char prefix[24];

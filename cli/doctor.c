@@ -82,10 +82,10 @@ static int examine(const struct words *w, struct findings *findings) {
                seconds);
         fflush(stdout); /* before the line on stderr */
         /* If the file cannot be written either, what is off is the error to report. */
-        char text[1024];
-        snprintf(text, sizeof text, "%s", error_message());
+        struct failures first = {0};
+        failures_add(&first, code);
         int written = write_json(&json, w, findings, seconds);
-        code = code ? fail(code, "%s", text) : written;
+        code = code ? failures_end(&first) : written;
     }
     atomic_abandon(&json);
     return code;

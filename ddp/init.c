@@ -1,6 +1,5 @@
 /* The beginning and the end of a ddp: around a replica of the trainer, or around the parameters of
  * a program that runs forward and backward itself. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,10 +86,10 @@ static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
     int code = ddp_ended(ddp, init(ddp, buffers));
     if (code) {
-        char text[1024];
-        snprintf(text, sizeof text, "%s", error_message()); /* freeing may fail in its own words */
+        struct failures first = {0};
+        failures_add(&first, code); /* freeing may fail in its own words */
         ddp_free(ddp);
-        return fail(code, "%s", text);
+        return failures_end(&first);
     }
     *out = ddp;
     return OK;

@@ -51,8 +51,6 @@
  * leaving them out would not give the same bits. (PyTorch uses fewer replicas then.) */
 #include "dp/dp.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "dp/state.h"
@@ -65,11 +63,10 @@ static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     CHECK(group_follow(&dp->group, r));
     int code = part(dp, r);
     if (!code) return group_ready(&dp->group, r);
-    char text[512];
-    /* what is reported is the first failure */
-    snprintf(text, sizeof text, "%s", error_message());
+    struct failures first = {0};
+    failures_add(&first, code);
     group_ready(&dp->group, r);
-    return fail(code, "%s", text);
+    return failures_end(&first);
 }
 
 /* With its own loss a device goes straight on from forward to backward. */

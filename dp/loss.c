@@ -3,8 +3,6 @@
  * scatters dL/dy. It leads the group meanwhile, so the copies run on its stream.
  *
  * With --loss-in-forward it gathers the sums of the losses, which each device computed itself. */
-#include <stdio.h>
-
 #include "base/error.h"
 #include "dp/state.h"
 
@@ -94,10 +92,10 @@ static int gather_loss_sums(struct dp *dp) {
 
 /* Device 0 leads again afterwards, also after a failure, whose text stays. */
 int dp_loss(struct dp *dp) {
-    char text[512];
+    struct failures first = {0};
     CHECK(group_lead(&dp->group, dp->output_device));
-    int code = dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp);
-    snprintf(text, sizeof text, "%s", error_message());
+    failures_add(&first, dp->own_loss ? gather_loss_sums(dp) : gather_and_loss(dp));
     int back = group_lead(&dp->group, 0);
-    return code ? fail(code, "%s", text) : back;
+    CHECK(failures_end(&first));
+    return back;
 }

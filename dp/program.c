@@ -40,14 +40,15 @@ static int all_follow(struct duet_data_parallel *dp) {
 
 int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
                          int (*collective)(struct duet_data_parallel *dp, void *what), void *what) {
-    char text[512];
+    struct failures first = {0};
     CHECK(all_ready(dp));
     CHECK(group_lead(&dp->group, lead));
     int code = collective(dp, what);
     if (!code) code = all_follow(dp);
-    snprintf(text, sizeof text, "%s", error_message());
+    failures_add(&first, code);
     int back = group_lead(&dp->group, 0);
-    return code ? fail(code, "%s", text) : back;
+    CHECK(failures_end(&first));
+    return back;
 }
 
 /* r: a replica that failed; -1: none did. */

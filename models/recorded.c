@@ -2,7 +2,6 @@
  * explains both. */
 #include "models/recorded.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -118,12 +117,12 @@ int recorded_enter(struct recorded *r, const char *name) {
 /* Ends the recording, and keeps it unless its work has failed. Ending it may fail too: the text
  * that stays is that of the first failure. */
 static int end_recording(struct recorded *r, int code) {
-    char text[512] = "";
+    struct failures first = {0};
     r->recording = 0;
     if (!code) return stream_record_end(r->stream, &r->now->part[r->part]);
-    snprintf(text, sizeof text, "%s", error_message());
+    failures_add(&first, code);
     stream_record_end(r->stream, NULL);
-    return fail(code, "%s", text);
+    return failures_end(&first);
 }
 
 static int leave(struct recorded *r, int code) {

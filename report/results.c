@@ -79,7 +79,6 @@ static int check_root(const struct results *r) {
 
 static int read_run(const struct results *r, struct results_run *run, const struct json *item) {
     const struct json *full = json_find(item, "does_not_fit");
-    char text[ERROR_BYTES];
     run->item = item;
     run->name = results_text(item, "name");
     run->title = results_text(item, "title");
@@ -88,9 +87,7 @@ static int read_run(const struct results *r, struct results_run *run, const stru
         return fail(ERR_FAILED, "%s: a run has no name: give a file that duet wrote", r->path);
     if (!run->fits) return OK;
     int code = record_read(&run->record, item);
-    if (!code) return OK;
-    snprintf(text, sizeof text, "%s", error_message());
-    return fail(code, "%s: %s: %s", r->path, run->name, text);
+    return code ? fail(code, "%s: %s: %s", r->path, run->name, error_message()) : OK;
 }
 
 int results_read(struct results *r, const char *path) {

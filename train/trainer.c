@@ -332,14 +332,14 @@ static int run_loop(struct loop *l) {
 /* Closes all. Closing may fail too: the text that stays is that of the first failure. Returns 1, or
  * 0 where something is left in use. */
 static int close_all(struct loop *l, int code) {
-    char text[1024];
-    snprintf(text, sizeof text, "%s", error_message());
+    struct failures first = {0};
+    failures_add(&first, code);
     outputs_abandon(&l->outputs);
     checkpoint_free(l->checkpoint);
     int closed = !(code && session_is_stuck(l->s));
     if (closed) feed_close(&l->feed);
     closed = closed && session_close(l->s);
-    if (code) fail(code, "%s", text);
+    failures_end(&first);
     return closed;
 }
 

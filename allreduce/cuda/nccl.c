@@ -217,11 +217,11 @@ static int nccl_open(struct executor **out, const struct executor_ranks *ranks) 
         *out = e;
         return OK;
     }
-    char text[CUDA_ERROR_TEXT];
-    snprintf(text, sizeof text, "%s", error_message());
+    struct failures first = {0};
+    failures_add(&first, code);
     start_abort(e);
     nccl_close(e);
-    return fail(code, "%s", text);
+    return failures_end(&first);
 }
 
 /* ---- a call ---- */
