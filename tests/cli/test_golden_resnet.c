@@ -20,37 +20,20 @@ static const double LOSS_TOLERANCE = 2e-6, GRADIENTS_TOLERANCE = 1e-2, GRADIENT_
  * rounding. */
 static const float STEP_LENGTH = 1024;
 
-enum { STEPS = 5, PICTURES = 32, SUMS = 16 };
+enum { STEPS = 5, PICTURES = 32 };
 
-/* Sum j has the sign of element i in bit j. */
-static uint64_t signs_of(uint64_t i) {
-    uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-/* The squared distance of x, which is (from - to) / length, from the tensor of that fact, as its
- * sums estimate it; *square becomes the squared norm of the fact's tensor. */
+/* The squared distance of x, which is (from - to) / length, from the tensor of that fact; *square
+ * becomes the squared norm of the fact's tensor. */
 static double distance(const char *kind, int shards, const char *name, const float *from,
                        const float *to, double length, size_t count, double *square) {
-    char key[128], line[512];
-    double sums[SUMS] = {0}, apart = 0;
+    char key[128];
+    double *x = malloc(count * sizeof *x + 1), apart;
+    cr_assert_not_null(x);
+    for (size_t i = 0; i < count; i++)
+        x[i] = (from[i] - (to ? (double)to[i] : 0)) / length;
     snprintf(key, sizeof key, "%s %d %s", kind, shards, name);
-    const char *at = golden_fact(FACTS, key, line);
-    for (size_t i = 0; i < count; i++) {
-        double x = (from[i] - (to ? (double)to[i] : 0)) / length;
-        uint64_t signs = signs_of(i);
-        for (int j = 0; j < SUMS; j++)
-            sums[j] += signs >> j & 1 ? -x : x;
-    }
-    char *end;
-    double norm = strtod(at, &end);
-    for (int j = 0; j < SUMS; j++) {
-        double d = sums[j] - strtod(end, &end);
-        apart += d * d / SUMS;
-    }
-    *square = norm * norm;
+    apart = golden_distance(FACTS, key, x, count, square);
+    free(x);
     return apart;
 }
 

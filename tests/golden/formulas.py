@@ -1,5 +1,6 @@
 """What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly,
 and arrays written as C."""
+import numpy
 import torch
 
 
@@ -19,3 +20,24 @@ def as_c(name, t):
 def dims_as_c(name, y):
     dims = list(y.shape) or [1]
     return f"static const int {name}_dims[4] = {{{', '.join(map(str, dims))}}};\n"
+
+
+SUMS = 16
+
+
+def signs(count):
+    """(SUMS, count) of +-1 that look random: bit j of splitmix64(i) is the sign of element i in sum j."""
+    z = (numpy.arange(1, count + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15))
+    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
+    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
+    z = z ^ (z >> numpy.uint64(31))
+    for j in range(SUMS):
+        yield 1.0 - 2.0 * ((z >> numpy.uint64(j)) & numpy.uint64(1)).astype(numpy.float64)
+
+
+def fact(words, t):
+    """A tensor too large to keep, as a line: its norm and SUMS sums of all elements with signs. The mean square of the
+    errors of the sums estimates the squared L2 distance of two tensors (golden_distance of golden.h)."""
+    x = t.detach().double().reshape(-1).numpy()
+    sums = " ".join(f"{float(s @ x):.17g}" for s in signs(x.size))
+    return f"{words} {float(numpy.sqrt(x @ x)):.17g} {sums}"

@@ -7,10 +7,9 @@ package dataset-fashion-mnist (or --data-dir); it rewrites the files beside it:
 
     python3 tests/golden/make_lenet.py            needs torch and numpy, about a minute
 
-    lenet.txt                   hashes of the initial weights, losses at two points and of five steps from each
+    lenet.txt                   hashes of the initial weights, losses at two points and of five steps from each,
+                                gradients of the first batch at both points
     lenet_300.safetensors       float32 weights after 300 steps (a point where the gradients are lively)
-    lenet_grads_0.safetensors   gradients of the first batch at the initial weights, float64 rounded to float32
-    lenet_grads_300.safetensors the same at the weights of step 300
     convnet.txt                 hashes of the initial weights, loss, norms and samples of the gradients
 
 The text files hold one fact a line, words separated by one space; '#' starts a comment.
@@ -25,6 +24,8 @@ import struct
 import numpy
 import torch
 import torch.nn.functional as F
+
+from formulas import fact
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCH = 256  # LeNet's global batch, the chapter's
@@ -109,7 +110,7 @@ def make_lenet(images, labels, top):
     start = lenet_init(0)
     lines = [top, "# init: parameter, hashes of its little-endian float32 bytes, its first 4 elements as bits",
              "# loss: steps done before, step from there, mean loss in float64 at lr 0.2, batch 256, no shuffle",
-             "# grad: steps done before, parameter, L2 norm in float64"]
+             "# grad: steps done before, parameter, L2 norm in float64, 16 sums with signs (formulas.py)"]
     lines += [fact_init(name, t) for name, t in start.items()]
     lively, _ = lenet_train(start, images, labels, STEPS, torch.float32)
     save_safetensors(HERE / f"lenet_{STEPS}.safetensors", lively)
@@ -119,8 +120,7 @@ def make_lenet(images, labels, top):
         lines += [f"loss {point} {step} {loss:.17g}" for step, loss in enumerate(losses)]
         p64 = {name: t.double() for name, t in p.items()}
         _, grads = lenet_loss_and_grads(p64, images[:BATCH].double(), labels[:BATCH])
-        lines += [f"grad {point} {name} {g.norm().item():.17g}" for name, g in grads.items()]
-        save_safetensors(HERE / f"lenet_grads_{point}.safetensors", grads)
+        lines += [fact(f"grad {point} {name}", g) for name, g in grads.items()]
     (HERE / "lenet.txt").write_text("\n".join(lines) + "\n")
 
 

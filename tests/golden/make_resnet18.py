@@ -7,9 +7,7 @@ in; losses, gradients and running statistics come out, in float64. The batch is 
 ("1", as one device or SyncBatchNorm does), or cut into 2 or 4 shards with statistics of their own,
 shard v holding the pictures v, v + shards, ... as DistributedSampler deals them.
 
-11 million gradients are too many to keep. Of each tensor its norm is kept and 16 sums of all
-elements with signs that look random: bit j of splitmix64(i) is the sign of element i in sum j. The
-mean square of the errors of the 16 sums estimates the squared L2 distance of the tensors.
+11 million gradients are too many to keep: of each tensor formulas.py keeps its norm and 16 sums.
 
     python3 tests/golden/make_resnet18.py         needs torch and numpy, a few minutes
 
@@ -24,10 +22,12 @@ import numpy
 import torch
 from torch import nn
 
+from formulas import fact
+
 HERE = pathlib.Path(__file__).resolve().parent
 # The learning rate is small: with 0.01 a ReLU that flips moves the next losses by 1e-4, with 1e-4 by
 # 1e-5.
-BATCH, STEPS, LR, SUMS = 32, 5, 3e-5, 16
+BATCH, STEPS, LR = 32, 5, 3e-5
 
 
 def read_idx(path):
@@ -67,22 +67,6 @@ def fnv1a64(data):
     for byte in data:
         h = ((h ^ byte) * 0x100000001b3) & 0xffffffffffffffff
     return h
-
-
-def signs(count):
-    """(SUMS, count) of +-1."""
-    z = (numpy.arange(1, count + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15))
-    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
-    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
-    z = z ^ (z >> numpy.uint64(31))
-    for j in range(SUMS):
-        yield 1.0 - 2.0 * ((z >> numpy.uint64(j)) & numpy.uint64(1)).astype(numpy.float64)
-
-
-def fact(out, words, t):
-    x = t.detach().double().reshape(-1).numpy()
-    sums = " ".join(f"{float(s @ x):.17g}" for s in signs(x.size))
-    out.append(f"{words} {float(numpy.sqrt(x @ x)):.17g} {sums}")
 
 
 def step(net, x, y, shards, optimizer):
@@ -125,10 +109,10 @@ def main():
             out.append(f"loss {shards} {k} {step(net, x, y, shards, optimizer):.17g}")
             if k == 0:
                 for name, p in net.named_parameters():
-                    fact(out, f"grad {shards} {name}", p.grad)
+                    out.append(fact(f"grad {shards} {name}", p.grad))
                 for name, b in net.named_buffers():
                     if b.dtype != torch.int64:
-                        fact(out, f"buffer {shards} {name}", b)
+                        out.append(fact(f"buffer {shards} {name}", b))
             optimizer.step()
     (HERE / "resnet18.txt").write_text("\n".join(out) + "\n")
 
