@@ -76,3 +76,8 @@ programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
 docs: $(B)/duet
 	@scripts/make_docs.sh $(B)
 .PHONY: docs check gpu-check gpu-check-programs programs
+
+# make soak [T=60]: random kills for T seconds.
+soak: $(B)/duet $(patsubst %,$(B)/tests/cli/test_%,random_kills run_kills stop)
+	$(Q)tests/soak.sh $(B) '$(T)'
+.PHONY: soak

@@ -5,7 +5,6 @@
  * The choices follow a seed, which is printed; DUET_SEED=N repeats them. The times then are the
  * same too, but not what the processes do at those times. DUET_SECONDS=N: the test
  * goes on for N seconds. */
-#include <time.h>
 
 #include "base/random.h"
 #include "tests/cli/data.h"
@@ -141,10 +140,9 @@ static int play(const struct round *r) {
 
 Test(cli_random_kills, at_any_moment, .timeout = 1200, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    const char *given = getenv("DUET_SEED");
-    unsigned long long seed = given ? strtoull(given, NULL, 10) : (unsigned long long)time(NULL);
+    unsigned long long seed = test_seed();
     const char *seconds = getenv("DUET_SECONDS");
-    const double most_s = seconds ? atof(seconds) : test_short() ? 6 : 15;
+    const double most_s = seconds ? atof(seconds) : 6;
     int rounds = 0, hits = 0;
     struct rng rng;
     fprintf(stderr, "random kills: DUET_SEED=%llu repeats these\n", seed);

@@ -6,7 +6,6 @@
  * The choices follow a seed, which is printed; DUET_SEED=N repeats them, though not what the
  * processes do at those times. DUET_SECONDS=N: the test goes on for N seconds; DUET_ROUNDS=N: for
  * that many rounds. DUET_SHOW=1 prints each. */
-#include <time.h>
 
 #include "base/random.h"
 #include "tests/cli/run.h"
@@ -157,10 +156,9 @@ static double play(const struct round *r) {
 
 Test(cli_run_kills, at_any_moment, .timeout = 3000, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    const char *given = getenv("DUET_SEED"), *seconds = getenv("DUET_SECONDS"),
-               *count = getenv("DUET_ROUNDS");
-    unsigned long long seed = given ? strtoull(given, NULL, 10) : (unsigned long long)time(NULL);
-    const double most_s = seconds ? atof(seconds) : count ? 2900 : test_short() ? 3 : 5;
+    const char *seconds = getenv("DUET_SECONDS"), *count = getenv("DUET_ROUNDS");
+    unsigned long long seed = test_seed();
+    const double most_s = seconds ? atof(seconds) : count ? 2900 : 3;
     const int most = count ? atoi(count) : 1 << 30;
     int rounds = 0, late = 0;
     double slowest = 0;

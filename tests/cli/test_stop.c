@@ -2,7 +2,6 @@
  * asked for, and goes on from there with --resume. And runs that are killed at random moments,
  * again and again: resumed, they end with the bits of one that nobody touched. */
 #include <signal.h>
-#include <time.h>
 
 #include "base/random.h"
 #include "tests/cli/data.h"
@@ -135,10 +134,9 @@ static int part(struct rng *rng, int kills) {
 
 Test(cli_stop, killed_again_and_again, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    const char *given = getenv("DUET_SEED");
-    unsigned long long seed = given ? strtoull(given, NULL, 10) : (unsigned long long)time(NULL);
+    unsigned long long seed = test_seed();
     struct rng rng;
-    int kills = test_short() ? 4 : 10, killed = 0;
+    int kills = getenv("DUET_SECONDS") ? 10 : 4, killed = 0;
     fprintf(stderr, "killed again and again: DUET_SEED=%llu repeats this\n", seed);
     rng_seed(&rng, seed);
     train_once();

@@ -36,6 +36,12 @@ static inline int test_short(void) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
+/* The seed of what a test draws: DUET_SEED, or always the same one. make soak draws others. */
+static inline unsigned long long test_seed(void) {
+    const char *given = getenv("DUET_SEED");
+    return given ? strtoull(given, NULL, 10) : 1;
+}
+
 #ifndef HARNESS_PLAIN
 
 #include <criterion/criterion.h>

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# make soak [T=60]: ranks and commands are killed, stopped and paused at random moments, for T
+# seconds, each round with a seed of its own: the tests of random kills, which in `make check` take a
+# few seconds and always draw the same.
+#
+#   tests/soak.sh BUILD SECONDS
+#
+# A round that fails is the last one: its seed is shown, and DUET_SEED repeats its choices.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$1 end=$((SECONDS + $2)) rounds=0
+while ((SECONDS < end)); do
+    for test in cli/test_random_kills cli/test_run_kills cli/test_stop; do
+        seed=$((RANDOM * 32768 + RANDOM)) left=$((end - SECONDS))
+        if ! DUET_SEED=$seed DUET_SECONDS=$((left < 20 ? (left > 1 ? left : 1) : 20)) \
+            "$build/tests/$test"; then
+            echo "after $rounds rounds: DUET_SEED=$seed $build/tests/$test failed"
+            exit 1
+        fi
+        ((++rounds))
+    done
+done
+echo "$rounds rounds passed"
