@@ -9,61 +9,21 @@ const char *op_name(enum op op) {
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
 }
 
-/* One multiply-add for each output pixel and each weight that contributes to it. The forward pass
- * and both gradients of a convolution consist of the same products, so they cost the same. */
-static double conv_flops(const struct tensor *y, const struct tensor *w) {
-    return 2.0 * (double)tensor_count(y) * (double)tensor_sample_count(w);
-}
-
-double flops_conv_forward(const struct op_args *a) {
-    return conv_flops(&a->out[0], &a->in[1]);
-}
-
-double flops_conv_backward_data(const struct op_args *a) {
-    return conv_flops(&a->in[0], &a->in[1]);
-}
-
-double flops_conv_backward_weight(const struct op_args *a) {
-    return conv_flops(&a->in[1], &a->out[0]);
-}
-
-static double linear_flops(const struct tensor *batch, const struct tensor *w) {
-    return 2.0 * batch->dims[0] * (double)tensor_count(w);
-}
-
-double flops_linear(const struct op_args *a) {
-    return linear_flops(&a->in[0], &a->in[1]);
-}
-
-double flops_linear_backward_weight(const struct op_args *a) {
-    return linear_flops(&a->in[0], &a->out[0]);
-}
-
-static double pool_flops(const struct op_args *a, const struct tensor *x, const struct tensor *y) {
-    double size = a->p.pool.size;
-    return (double)tensor_count(y) * size * size + (a->p.pool.relu ? (double)tensor_count(x) : 0);
-}
-
-double flops_pool_forward(const struct op_args *a) {
-    return pool_flops(a, &a->in[0], &a->out[0]);
-}
-
-double flops_avg_pool_backward(const struct op_args *a) {
-    return pool_flops(a, &a->out[0], &a->in[0]);
-}
-
-double flops_max_pool_backward(const struct op_args *a) {
-    return pool_flops(a, &a->out[0], &a->in[1]);
-}
-
-/* one for each row */
-double flops_rows(const struct op_args *a) {
-    return (double)a->in[0].dims[0];
+/* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
+double cost_pool(const struct op_args *a) {
+    double size = a->p.pool.size, windows = -1, pixels = 0;
+    for (int i = 0; i < 3; i++) {
+        const struct tensor *t = i < 2 ? &a->in[i] : &a->out[0];
+        double count = t->data ? (double)tensor_count(t) : 0;
+        if (t->data && (windows < 0 || count < windows)) windows = count;
+        if (count > pixels) pixels = count;
+    }
+    return windows * size * size + (a->p.pool.relu ? pixels : 0);
 }
 
 /* value -= lr * grad; with momentum buf = m * buf + grad, with dampening keep * grad; with nesterov
  * grad += m * buf; with decay grad += d * value */
-double flops_sgd(const struct op_args *a) {
+double cost_sgd(const struct op_args *a) {
     const struct sgd_args *sgd = &a->p.sgd;
     int momentum = a->out[1].data != NULL, dampened = momentum && sgd->dampening != 0,
         nesterov = momentum && sgd->nesterov, decay = sgd->weight_decay != 0;
@@ -72,30 +32,24 @@ double flops_sgd(const struct op_args *a) {
 }
 
 /* a root and a quotient count one each */
-double flops_adadelta(const struct op_args *a) {
+double cost_adadelta(const struct op_args *a) {
     return (double)tensor_count(&a->out[0]) * (a->p.adadelta.weight_decay != 0 ? 18 : 16);
 }
 
 /* with decay grad += d * value, or in AdamW value *= keep */
-double flops_adam(const struct op_args *a) {
+double cost_adam(const struct op_args *a) {
     int decay = a->p.adam.weight_decay != 0 ? a->p.adam.decoupled ? 1 : 2 : 0;
     return (double)tensor_count(&a->out[0]) * (13 + decay);
 }
 
 /* divide, subtract, divide */
-double flops_gather_samples(const struct op_args *a) {
+double cost_gather_samples(const struct op_args *a) {
     return (double)tensor_count(&a->out[0]) * (a->p.gather.std > 0 ? 3 : 1);
-}
-
-double flops_matmul(const struct op_args *a) {
-    int depth = a->in[0].dims[a->p.matmul.turn_a ? 1 : 2];
-    return 2.0 * (double)tensor_count(&a->out[0]) * depth;
 }
 
 double op_flops(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT) return 0;
     const struct op_row *row = &op_table[op];
-    if (row->flops) return row->flops(args);
-    if (row->per_input > 0) return row->per_input * (double)tensor_count(&args->in[0]);
-    return row->per_output > 0 ? row->per_output * (double)tensor_count(&args->out[0]) : 0;
+    if (row->cost) return row->cost(args);
+    return row->flops ? op_letters_count(op, args, row->flops) : 0;
 }

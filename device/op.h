@@ -1,148 +1,15 @@
 /* Operations: what a device can compute. One enum, one argument struct, one table of kernels per
  * kind of device.
  *
- * An op is launched on a stream with launch() of device/device.h. The arguments are copied at
- * the call, so the caller's struct may go at once; the memory behind the tensors is read and
- * written only when the stream gets there. What changes from step to step (1/B, the learning
- * rate, the number of the step) is read from the step block in device memory, so that a recorded
- * sequence of launches can be replayed.
+ * An op is launched on a stream with launch() of device/device.h. The arguments are copied at the
+ * call, so the caller's struct may go at once; the memory behind the tensors is read and written
+ * only when the stream gets there. What changes from step to step (1/B, the learning rate, the
+ * number of the step) is read from the step block in device memory, so that a recorded sequence of
+ * launches can be replayed.
  *
- * Shapes: N samples, C channels, H x W pixels, O output channels, P x Q output pixels, K inputs
- * and M outputs of a linear layer. [any] is any shape, the same for all operands of the op.
- * Tensors are float32 in PLAIN layout unless the table says otherwise. Outputs are overwritten,
- * not added to, and may not overlap inputs, unless the table says otherwise. "-" is no operand,
- * "momentum|-" one that may be left out.
- *
- *   op                        in[0]         in[1]         in[2]     out[0]         out[1]
- *   TO_N16                    x (N,..)      -             -         y N16          -
- *   TO_PLAIN                  x N16         -             -         y (N,..)       -
- *   CONV2D_FORWARD            x (N,C,H,W)   w (O,C,k,k)   b (O)     y (N,O,P,Q)    -
- *   CONV2D_BACKWARD_DATA      dy            w             -         dx             -
- *   CONV2D_BACKWARD_WEIGHT    x             dy            -         dw             db
- *   LINEAR_FORWARD            x (N,K)       w             b (M)     y (N,M)        -
- *   LINEAR_BACKWARD_DATA      dy            w             -         dx             -
- *   LINEAR_BACKWARD_WEIGHT    x             dy            -         dw             db
- *   RELU_FORWARD              x [any]       -             -         y (may be x)   -
- *   RELU_BACKWARD             y [any]       dy            -         dx (may be dy) -
- *   ADD_FORWARD               a [any]       b             -         y              -
- *   SUBTRACT_FORWARD          a [any]       b             -         y              -
- *   MULTIPLY_FORWARD          a [any]       b             -         y              -
- *   NEGATE                    x [any]       -             -         y (may be x)   -
- *   TANH_FORWARD              x [any]       -             -         y (may be x)   -
- *   TANH_BACKWARD             y [any]       dy            -         dx (may be dy) -
- *   SIGMOID_FORWARD           x [any]       -             -         y (may be x)   -
- *   SIGMOID_BACKWARD          y [any]       dy            -         dx (may be dy) -
- *   ACTIVATION_FORWARD        x [any]       -             -         y (may be x)   -
- *   ACTIVATION_BACKWARD       x [any]       dy            -         dx (may be dy) -
- *   AVG_POOL_FORWARD          x (N,C,H,W)   -             -         y (N,C,P,Q)    -
- *   AVG_POOL_BACKWARD         dy            x|-           -         dx             -
- *   MAX_POOL_FORWARD          x             -             -         y              -
- *   MAX_POOL_BACKWARD         x             dy            -         dx             -
- *   ADAPTIVE_AVG_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
- *   ADAPTIVE_AVG_POOL_BACKWARD dy           -             -         dx             -
- *   PAD                       x (N,C,H,W)   -             -         y (N,C,P,Q)    -
- *   CAT                       a (N,O,K,I)   b (N,O,L,I)   -         y (N,O,K+L,I) -
- *   DROPOUT_FORWARD           x [any]       -             -         y (may be x)   -
- *   DROPOUT_BACKWARD          dy            -             -         dx (may be dy) -
- *   DROPOUT2D_FORWARD         x (N,C,H,W)   -             -         y (may be x)   -
- *   DROPOUT2D_BACKWARD        dy            -             -         dx (may be dy) -
- *   SOFTMAX_FORWARD           x (N,M)       -             -         y (N,M)        -
- *   SOFTMAX_BACKWARD          y             dy            -         dx             -
- *   LOG_SOFTMAX_FORWARD       x (N,M)       -             -         y (N,M)        -
- *   LOG_SOFTMAX_BACKWARD      y             dy            -         dx             -
- *   NLL_FORWARD               logp (N,M)    labels I32(N) -         loss F64 (N)   hits I32 (N)
- *   NLL_BACKWARD              logp          labels        dloss|-   dlogp (N,M)    -
- *   CROSS_ENTROPY_FORWARD     x (N,M)       labels I32(N) -         loss F64 (N)   hits I32 (N)
- *   CROSS_ENTROPY_BACKWARD    x             labels        dloss|-   dx (N,M)       -
- *   MSE_FORWARD               x (N,M)       targets (N,M) -         loss F64 (N)   hits I32 (N)
- *   MSE_BACKWARD              x             targets       dloss|-   dx (N,M)       -
- *   LOSS_SUM                  loss F64 (N)  hits I32 (N)  -         F64 (R,S)      I64 (R,S)
- *   BATCH_NORM_MOMENTS        x (N,C,..)    -             -         moments (3,C)  -
- *   BATCH_NORM_MERGE          parts (S,3,C) -             -         moments        -
- *   BATCH_NORM_OF_RUNNING     running (2,C) -             -         moments        -
- *   BATCH_NORM_TRACK          moments       -             -         running (2,C)  I64 (1)
- *   BATCH_NORM_FACTORS        moments       w (C)         b (C)     factors (2,C)  -
- *   BATCH_NORM_FORWARD        x (N,C,..)    factors (2,C) r|-       y (may be x)   -
- *   BATCH_NORM_SUMS           x             dy            moments   sums (2,C)     -
- *   BATCH_NORM_TOTAL          sums (S,2,C)  -             -         sums (2,C)     -
- *   BATCH_NORM_BACKWARD_WEIGHT sums         moments       -         dw (C)         db (C)
- *   BATCH_NORM_BACKWARD_FACTORS sums        moments       w (C)     factors (4,C)  -
- *   BATCH_NORM_BACKWARD_DATA  x             dy            factors   dx (may be dy) -
- *   FILL                      -             -             -         y = value      -
- *   ADD                       x [any]       -             -         y += x         -
- *   SCALE                     -             -             -         y *= value     -
- *   SGD                       grad [any]    -             -         value          momentum|-
- *   ADADELTA                  grad [any]    -             -         value          moments (n,2)
- *   ADAM                      grad [any]    -             -         value          moments (n,2)
- *   HASH                      x [any]       -             -         U64 (R,S)      -
- *   GATHER_SAMPLES            U8 (R,C,H,W)  labels U8 (R) index (N) x (N,C,H,W)    labels I32 (N)
- *   GATHER_ROWS               x (R,..)      index I32 (N) -         y (N,..)       -
- *   MATMUL                    a (B,I,K)     b (B,K,J)     -         y (B,I,J)      -
- *   SUM                       x (O,L,I)     -             -         y (O,I)        -
- *   SPREAD                    dy (O,I)      -             -         dx (O,L,I)     -
- *   PERMUTE                   x [any]       -             -         y              -
- *   EMBEDDING_BACKWARD        dy (N,D)      index I32 (N) -         dw (R,D)       -
- *   ADAPTIVE_MAX_POOL_FORWARD x (N,C,H,W)   -             -         y (N,C,P,Q)    -
- *   ADAPTIVE_MAX_POOL_BACKWARD x            dy            -         dx             -
- *   LAYER_NORM_FORWARD        x (R,L)       w (K)|-       b (K)|-   y (R,L)        F64 (R,2)
- *   LAYER_NORM_BACKWARD_DATA  x (R,L)       dy            w (K)|-   dx             -
- *   LAYER_NORM_BACKWARD_WEIGHT x (R,L)      dy            moments   dw (K)         db (K)
- *
- * Notes to the table:
- *
- * - N16 layout (device/tensor.h): the activations x, y, dx, dy of CONV2D, LINEAR, RELU, the pools,
- *   both DROPOUTs and BATCH_NORM may all lie in N16, then w, b, dw and db stay PLAIN. A linear
- *   layer's x (N,K) lies as [group][K][16]. Softmax, the losses and all ops from MATMUL on take
- *   PLAIN alone. The ops from ADD_FORWARD to ACTIVATION_BACKWARD, PAD, CAT, FILL, ADD, SCALE take
- *   either layout.
- * - TO_N16 writes zeros into the lanes past the last sample.
- * - One segment a launch: TO_N16, TO_PLAIN, CONV2D_BACKWARD_WEIGHT, LINEAR_BACKWARD_WEIGHT,
- *   both DROPOUTs, LOSS_SUM and the BATCH_NORM ops that take x. They sum over samples, or need a
- *   sample's place in its segment.
- * - TANH and SIGMOID are computed in double and rounded once; TANH_BACKWARD: dx = dy (1 - y y),
- *   SIGMOID_BACKWARD: dx = dy (1 - y) y, each product and difference rounded to float.
- * - ACTIVATION is one of the functions of device/activation.h, of which some take PLAIN alone.
- * - RELU_BACKWARD: dx = y > 0 ? dy : 0. MAX_POOL_BACKWARD: the first of equal maxima gets dy.
- *   AVG_POOL and MAX_POOL with p.pool.relu are pools of the relu of x, and their gradients go back
- *   through both; to the bit what the two ops give. Then the gradient of AVG_POOL needs x as well.
- *   DROPOUT_BACKWARD makes the mask of the forward pass again. DROPOUT2D drops whole planes.
- * - ADAPTIVE_AVG_POOL: row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1
- *   of x, columns alike; so windows may overlap, and any P and Q from 1 will do. ADAPTIVE_MAX_POOL
- *   has the maximum of each window, and its gradient goes where MAX_POOL's goes.
- * - PAD: y[h][w] is x[h - p.pad.top][w - p.pad.left], or p.pad.value where x has no such pixel. So
- *   negative sides cut off, and the gradient of a pad is the pad with -top, -left and value 0.
- *   CAT: y[n][o] is a[n][o] with b[n][o] behind it; its gradients are pads that cut off.
- * - hits is 1 where the largest score is the label's (the first of equals), else 0. The loss of a
- *   row in MSE is the mean of its (x - target)^2, and has no hits: they are 0.
- * - LOSS_SUM and HASH write one number into a log of R rows: row step->slot, column p.*.column.
- * - moments: the two running means of each element side by side, zero before the first update.
- *   ADADELTA keeps those of g^2 and d^2, d being the change before the learning rate; ADAM, which
- *   is AdamW too, those of g and g^2. n is the number of elements of value.
- * - BATCH_NORM: moments, parts and sums are F64; host/kernels/reference_norm.c says what their rows
- *   and those of the factors hold. running: mean and variance of each channel; TRACK updates it and
- *   counts the batch in its I64, and needs a count of 2 at least. MERGE and TOTAL go in the order
- *   of S. FORWARD adds r, a residual shaped like x, and with p.norm.relu takes the relu of all,
- *   each rounded as by ADD_FORWARD and RELU_FORWARD.
- * - GATHER_SAMPLES makes a batch from a data set that lies on the device: row n of x holds the
- *   pixels of picture index[n] (I32), each the float of gather_pixel. An index outside 0..R-1
- *   reads nothing: its row is NaN and its label -1, from which the losses make NaN in turn.
- *   GATHER_ROWS does the same with rows of F32 or I32, which it copies. With a step block the index
- *   is that of many batches: it has N elements or more, and row n takes number step->first + n of
- *   it. A place outside the index is treated as an index outside 0..R-1.
- * - MATMUL makes B products of matrices. With p.matmul.turn_a each a is stored as (K,I), with
- *   turn_b each b as (J,K); both at once are refused, since no gradient needs them.
- * - SUM: y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
- *   a mean. SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float.
- * - PERMUTE: dimension i of y is dimension order[i] of x.
- * - LAYER_NORM: y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; the
- *   F64 are moments, the mean and 1 / sqrt(var + epsilon) of each row. Without w it is 1, without b
- *   0. Row r is group r % groups of a sample, and `inner` neighbours share a weight: element i has
- *   weight (r % groups) L / inner + i / inner of K. LayerNorm has 1 and 1, others are GroupNorm.
- * - EMBEDDING_BACKWARD: row r of dw is the sum of the rows of dy whose index is r, in the order of
- *   N, and 0 where there are none. An index outside 0..R-1 adds nothing.
- *
- * op_table.c has a row for each op: its operands as they are checked, and its flops.
- * CONTRIBUTING.md says how an op is added. */
+ * Tensors are float32 in PLAIN layout, or activations in N16 (tensor.h), unless the op's row in
+ * op_table.c says otherwise: that row is the one text about its operands, their shapes and its
+ * flops. CONTRIBUTING.md says how an op is added. */
 #ifndef DEVICE_OP_H
 #define DEVICE_OP_H
 
@@ -386,7 +253,7 @@ host_kernel *host_fast_kernel(enum op op, const char *isa);
 /* Bytes that a fast kernel of the host needs beside its operands, aligned to 64. */
 size_t host_scratch_bytes(enum op op, const struct op_args *args);
 
-/* Are types, shapes, layouts and overlaps of `args` those of the table above? ERR_FAILED names
+/* Are types, shapes, layouts and overlaps of `args` those of op_table.c? ERR_FAILED names
  * the op and the operand. launch() asks for every kind of device. */
 int op_check(enum op op, const struct op_args *args);
 

@@ -1,14 +1,14 @@
-/* The table of op.h as a checker. Kernels check nothing themselves, so a wrong shape would be a
- * wild read on a GPU; here it becomes one error line in the caller.
+/* The table of the ops (op_table.c) as a checker. Kernels check nothing themselves, so a wrong
+ * shape would be a wild read on a GPU; here it becomes one error line in the caller.
  *
  * Three checks follow one another: the signature (which operands an op takes, their types, ranks
- * and layouts), how their shapes relate (op_shapes.c), and overlaps in memory. */
+ * and layouts), how their shapes relate (op_letters.c, op_rules.c), and overlaps in memory. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "device/op_table.h"
+#include "device/op_wants.h"
 
 static enum dtype type_of(char letter) {
     switch (letter) {
@@ -50,6 +50,14 @@ static int check_layout(enum op op, const struct operand *o, const struct tensor
     return OK;
 }
 
+static int check_rank(enum op op, const struct operand *o, const struct tensor *t) {
+    int length = (int)strcspn(o->shape, "|"), any = strchr(".?", o->shape[length - 1]) != NULL,
+        least = any ? length - 1 : length;
+    if (any ? t->rank >= least : t->rank == least) return OK;
+    return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %s%d", op_name(op), o->name, t->rank,
+                any ? "at least " : "", least);
+}
+
 static int check_operand(enum op op, const char *place, int i, const struct operand *o,
                          const struct tensor *t, int segment) {
     if (!o->name)
@@ -61,9 +69,7 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
                                     : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing",
                                            op_name(op), o->name, place, i);
     if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 4");
-    if (o->rank && t->rank != o->rank)
-        return fail(ERR_FAILED, "%s: operand %s: rank %d: must be %d", op_name(op), o->name,
-                    t->rank, o->rank);
+    CHECK(check_rank(op, o, t));
     if (t->dtype != type_of(o->type[0]) && !(o->type[0] == 'w' && t->dtype == DTYPE_I32))
         return wrong(op, o, t, "is of the wrong type");
     for (int d = 0; d < t->rank; d++)
@@ -78,6 +84,27 @@ int op_takes_n16(const struct op_args *args) {
     for (int i = 0; i < 2; i++)
         n16 |= args->out[i].data && args->out[i].layout == LAYOUT_N16;
     return n16;
+}
+
+/* A dimension is the same wherever its letter stands, and activations lie alike. */
+static int check_letters(enum op op, const struct op_args *args) {
+    const struct op_row *row = &op_table[op];
+    const struct tensor *first = NULL;
+    struct op_letters letters;
+    memset(&letters, 0xff, sizeof letters);
+    for (int i = 0; i < 5; i++) {
+        int output = i >= 3, k = output ? i - 3 : i;
+        const struct operand *o = output ? &row->out[k] : &row->in[k];
+        const struct tensor *t = output ? &args->out[k] : &args->in[k];
+        struct tensor wanted;
+        if (!o->name || !t->data) continue;
+        op_letters_read(&letters, op_shape(op, args, output, k), t, &wanted);
+        CHECK(want_shape(op, o->name, t, &wanted));
+        if (!operand_may_be_n16(o)) continue;
+        if (first) CHECK(want_layout(op, o->name, t, first));
+        first = first ? first : t;
+    }
+    return OK;
 }
 
 static int overlap(const struct tensor *a, const struct tensor *b) {
@@ -117,6 +144,7 @@ int op_check(enum op op, const struct op_args *args) {
         CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
     if (s->step && !args->step)
         return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));
-    if (s->shapes) CHECK(s->shapes(op, args));
+    CHECK(check_letters(op, args));
+    if (s->rule) CHECK(s->rule(op, args));
     return check_overlaps(op, args);
 }

@@ -1,0 +1,217 @@
+/* What letters cannot say about the operands of an op (op_table.c): sums of dimensions, settings
+ * that do not fit, layouts. Types, ranks and letters were checked before (op_check.c). */
+#include "device/op_wants.h"
+
+/* ---- layouts ---- */
+
+static int must_be_n16(enum op op, const char *name, const struct tensor *t) {
+    if (t->layout == LAYOUT_N16 || !t->dims[0]) return OK;
+    return fail(ERR_FAILED, "%s: operand %s: must be in N16", op_name(op), name);
+}
+
+int rule_to_n16(enum op op, const struct op_args *a) {
+    return must_be_n16(op, "y", &a->out[0]);
+}
+
+int rule_to_plain(enum op op, const struct op_args *a) {
+    return must_be_n16(op, "x", &a->in[0]);
+}
+
+/* ---- products ---- */
+
+int rule_conv(enum op op, const struct op_args *a) {
+    int forward = op == OP_CONV2D_FORWARD, weight = op == OP_CONV2D_BACKWARD_WEIGHT;
+    const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
+                        *w = weight ? &a->out[0] : &a->in[1],
+                        *y = forward  ? &a->out[0]
+                             : weight ? &a->in[1]
+                                      : &a->in[0];
+    const struct conv_args *p = &a->p.conv;
+    int k = w->dims[2], height = x->dims[2] + 2 * p->padding - k,
+        width = x->dims[3] + 2 * p->padding - k;
+    if (p->stride < 1 || p->padding < 0)
+        return fail(ERR_FAILED, "%s: stride %d, padding %d: must be at least 1 and 0", op_name(op),
+                    p->stride, p->padding);
+    if (height < 0 || width < 0)
+        return fail(ERR_FAILED,
+                    "%s: a kernel of %d x %d over %d x %d pixels, padding %d: kernel too large",
+                    op_name(op), k, k, x->dims[2], x->dims[3], p->padding);
+    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], height / p->stride + 1,
+                width / p->stride + 1);
+}
+
+int turned_linear(const struct op_args *args, int output, int i) {
+    (void)output, (void)i;
+    return args->p.linear.weight_is_in_out;
+}
+
+int turned_matmul(const struct op_args *args, int output, int i) {
+    return !output && (i ? args->p.matmul.turn_b : args->p.matmul.turn_a);
+}
+
+int rule_matmul(enum op op, const struct op_args *a) {
+    if (!a->p.matmul.turn_a || !a->p.matmul.turn_b) return OK;
+    return fail(ERR_FAILED, "%s: both operands are turned: turn one at most", op_name(op));
+}
+
+int rule_sum(enum op op, const struct op_args *a) {
+    if (a->p.sum.divide >= 1) return OK;
+    return fail(ERR_FAILED, "%s: a divisor of %d: it must be at least 1", op_name(op),
+                a->p.sum.divide);
+}
+
+/* ---- pictures ---- */
+
+int rule_pool(enum op op, const struct op_args *a) {
+    int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD,
+        by_dy = op == OP_AVG_POOL_BACKWARD;
+    const struct tensor *x = by_dy ? &a->out[0] : &a->in[0], *y = forward ? &a->out[0]
+                                                                  : by_dy ? &a->in[0]
+                                                                          : &a->in[1];
+    const struct pool_args *p = &a->p.pool;
+    if (by_dy && p->relu != (a->in[1].data != NULL))
+        return fail(ERR_FAILED, "%s: operand x: is needed with the relu before it, and only then",
+                    op_name(op));
+    if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
+        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit",
+                    op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
+    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], x->dims[1],
+                (x->dims[2] - p->size) / p->stride + 1, (x->dims[3] - p->size) / p->stride + 1);
+}
+
+int rule_pad(enum op op, const struct op_args *a) {
+    const int top = a->p.pad.top, left = a->p.pad.left, *from = a->in[0].dims, *to = a->out[0].dims;
+    if (top > -from[2] && top < to[2] && left > -from[3] && left < to[3]) return OK;
+    return fail(ERR_FAILED, "%s: %d above and %d to the left: leave nothing of %d x %d pixels",
+                op_name(op), top, left, from[2], from[3]);
+}
+
+int rule_cat(enum op op, const struct op_args *args) {
+    const struct tensor *a = &args->in[0], *b = &args->in[1];
+    return want(op, "y", &args->out[0], 4, a->dims[0], a->dims[1], a->dims[2] + b->dims[2],
+                a->dims[3]);
+}
+
+/* ---- settings of elementwise ops ---- */
+
+int rule_activation(enum op op, const struct op_args *a) {
+    const struct activation_args *p = &a->p.activation;
+    if ((unsigned)p->kind >= ACTIVATION_COUNT)
+        return fail(ERR_FAILED, "%s: function %d: there is none of this number", op_name(op),
+                    (int)p->kind);
+    if (!activation_is_plain(p->kind) || a->in[0].layout == LAYOUT_PLAIN) return OK;
+    return fail(ERR_FAILED, "%s: function %d: all operands must be in plain layout", op_name(op),
+                (int)p->kind);
+}
+
+int rule_dropout(enum op op, const struct op_args *a) {
+    const struct dropout_args *p = &a->p.dropout;
+    if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
+    return fail(ERR_FAILED,
+                "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
+                op_name(op), p->p, p->layer, p->v);
+}
+
+/* ---- losses and logs ---- */
+
+/* Cross entropy alone knows label smoothing. */
+int rule_loss_forward(enum op op, const struct op_args *a) {
+    int known = op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD;
+    double smoothing = a->p.loss.smoothing;
+    if (smoothing >= 0 && smoothing <= (known ? 1 : 0)) return OK;
+    return fail(ERR_FAILED, "%s: label smoothing %g: it must be between 0 and %d", op_name(op),
+                smoothing, known);
+}
+
+int rule_loss_backward(enum op op, const struct op_args *a) {
+    int none = a->p.loss.reduction == REDUCE_NONE;
+    if (none != !!a->in[2].data)
+        return fail(ERR_FAILED,
+                    "%s: operand dloss is %s: it goes with reduction none, and only there",
+                    op_name(op), none ? "missing" : "given");
+    if (a->p.loss.reduction == REDUCE_MEAN && !a->step)
+        return fail(ERR_FAILED, "%s: the mean needs the step block: it holds 1/B", op_name(op));
+    return rule_loss_forward(op, a);
+}
+
+static int check_column(enum op op, int column, const struct tensor *log) {
+    if (column >= 0 && column < log->dims[1]) return OK;
+    return fail(ERR_FAILED, "%s: column %d: the log has %d", op_name(op), column, log->dims[1]);
+}
+
+int rule_loss_sum(enum op op, const struct op_args *a) {
+    return check_column(op, a->p.loss.column, &a->out[0]);
+}
+
+int rule_hash(enum op op, const struct op_args *a) {
+    return check_column(op, a->p.hash.column, &a->out[0]);
+}
+
+/* ---- optimizers ---- */
+
+int rule_sgd(enum op op, const struct op_args *a) {
+    if (a->p.sgd.momentum == 0 || a->out[1].data) return OK;
+    return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),
+                a->p.sgd.momentum);
+}
+
+int rule_two_moments(enum op op, const struct op_args *a) {
+    return want(op, "moments", &a->out[1], 2, (int)tensor_count(&a->out[0]), 2, 0, 0);
+}
+
+/* ---- rows, and their order ---- */
+
+/* The rows that are gathered: without a step block all of the index, else a part of it. */
+static int want_index(enum op op, const struct op_args *a, const struct tensor *index) {
+    int rows = a->out[0].dims[0];
+    if (!a->step) return want(op, "index", index, 1, rows, 0, 0, 0);
+    if (index->dims[0] >= rows) return OK;
+    return fail(ERR_FAILED, "%s: an index of %d elements: %d rows are to be gathered", op_name(op),
+                index->dims[0], rows);
+}
+
+int rule_gather_samples(enum op op, const struct op_args *a) {
+    float mean = a->p.gather.mean, std = a->p.gather.std;
+    /* x - x is NaN where x is infinite or no number */
+    if (std >= 0 && std - std == 0 && mean - mean == 0) return want_index(op, a, &a->in[2]);
+    return fail(ERR_FAILED, "%s: mean %g, std %g: must be numbers, std above 0, or 0 for none",
+                op_name(op), mean, std);
+}
+
+int rule_gather_rows(enum op op, const struct op_args *a) {
+    if (a->in[0].dtype == a->out[0].dtype) return want_index(op, a, &a->in[1]);
+    return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
+}
+
+/* Each dimension once. */
+int rule_permute(enum op op, const struct op_args *a) {
+    const struct tensor *x = &a->in[0];
+    const int *order = a->p.permute.order;
+    int dims[MAX_RANK] = {0};
+    unsigned seen = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (order[i] < 0 || order[i] >= x->rank || seen & (1u << order[i]))
+            return fail(ERR_FAILED, "%s: dimension %d of y is dimension %d of x: each once, please",
+                        op_name(op), i, order[i]);
+        seen |= 1u << order[i];
+        dims[i] = x->dims[order[i]];
+    }
+    return want(op, "y", &a->out[0], x->rank, dims[0], dims[1], dims[2], dims[3]);
+}
+
+int rule_layer_norm(enum op op, const struct op_args *a) {
+    const struct layer_norm_args *p = &a->p.layer_norm;
+    const struct op_row *row = &op_table[op];
+    int rows = a->in[0].dims[0], length = a->in[0].dims[1];
+    if (p->groups < 1 || p->inner < 1 || length % p->inner || rows % p->groups ||
+        (int64_t)p->groups * (length / p->inner) > INT32_MAX)
+        return fail(ERR_FAILED, "%s: %d groups, %d neighbours a weight: %d rows of %d must divide",
+                    op_name(op), p->groups, p->inner, rows, length);
+    int weights = p->groups * (length / p->inner); /* K */
+    for (int i = 0; i < 5; i++) {
+        const struct operand *o = i < 3 ? &row->in[i] : &row->out[i - 3];
+        const struct tensor *t = i < 3 ? &a->in[i] : &a->out[i - 3];
+        if (t->data && strcmp(o->shape, "K") == 0) CHECK(want(op, o->name, t, 1, weights, 0, 0, 0));
+    }
+    return OK;
+}
