@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* One operand, in the words of op_table.c. An all-zero one says that the op takes no such operand. */
+/* One operand, in the words of op_table.c. All zero: the op takes no such operand. */
 struct operand {
     const char *name, *type, *shape;
 };

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make soak [T=60]: ranks and commands are killed, stopped and paused at random moments, for T
-# seconds, each round with a seed of its own: the tests of random kills, which in `make check` take a
-# few seconds and always draw the same.
+# seconds, each round with a seed of its own: the tests of random kills, which in `make check` take
+# a few seconds and always draw the same.
 #
 #   tests/soak.sh BUILD SECONDS
 #

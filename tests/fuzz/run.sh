@@ -4,7 +4,8 @@
 # All targets together take about SECONDS on as many cores as there are. Prints for each target how
 # many inputs were run and, with libFuzzer, how many edges and how many features of the code they
 # reached. An input that fails is kept in BUILD_DIR/fuzz-TARGET-..., and the end of the report is
-# shown. FUZZ_SEED=N makes other choices than 1, which are always the same. The last line is `N passed, N failed`.
+# shown. FUZZ_SEED=N makes other choices than 1, which are always the same. The last line is
+# `N passed, N failed`.
 set -u
 build=$1 seconds=$2
 shift 2
