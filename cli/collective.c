@@ -1,6 +1,12 @@
 /* duet collective: draws a collective from its plan: who sends which chunk to whom in which hop. */
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "allreduce/select.h"
 #include "base/atomic_file.h"
@@ -11,16 +17,18 @@
 #include "cli/options/parse.h"
 #include "cli/results.h"
 #include "report/collective.h"
+#include "report/page/drawing_page.h"
 #include "report/text.h"
 
 /* The most that is drawn: a plan grows with its data, and no drawing gets clearer by that. */
 enum { MOST_BYTES = 256 << 20, USUAL_COUNT = 1 << 18, USUAL_RANKS = 4 };
 
 struct words {
-    const char *algorithm, *json; /* json NULL: not asked for */
-    int64_t ranks, count;         /* count -1: not given */
-    uint64_t bytes;               /* NO_BYTES: not given */
-    const char *hops;             /* NULL: all */
+    const char *algorithm;
+    const char *json, *report, *pictures; /* NULL: not asked for */
+    int64_t ranks, count;                 /* count -1: not given */
+    uint64_t bytes;                       /* NO_BYTES: not given */
+    const char *hops;                     /* NULL: all */
     struct collective_view view;
 };
 #define NO_BYTES UINT64_MAX
@@ -35,10 +43,14 @@ static const struct option collective_options[] = {
     {"--count", "N", "the same as a number of floats", read_int, AT(count), 0, MOST_BYTES / 4,
      ALWAYS},
     {"--hops", "A-B", "only these hops, or one hop A", read_word, AT(hops), NO_LIMITS, ALWAYS},
-    {"--rank", "R", "the steps of this rank (default: of all, of many the first two)", read_int,
-     AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
-    {"--full", NULL, "leave nothing out, however long it gets", read_on, AT(view.full), NO_LIMITS,
-     ALWAYS},
+    {"--rank", "R", "also what each rank holds after each hop, and the steps of this rank",
+     read_int, AT(view.rank), 0, MAX_DEVICES - 1, ALWAYS},
+    {"--full", NULL, "all tables and steps, nothing left out, however long it gets", read_on,
+     AT(view.full), NO_LIMITS, ALWAYS},
+    {"--report", "FILE", "write a page for a browser that plays the hops", read_word, AT(report),
+     NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "write its picture as SVG, and as PNG where rsvg-convert is installed",
+     read_word, AT(pictures), NO_LIMITS, ALWAYS},
     {"--json", "FILE", "write all of it as JSON; /dev/stdout is standard output", read_word,
      AT(json), NO_LIMITS, ALWAYS},
     OPTION_END};
@@ -105,6 +117,58 @@ static int read_hops(struct words *w, int hops) {
     return OK;
 }
 
+/* ---- the page and the picture ---- */
+
+/* Few programs for slides take SVG, and librsvg makes the best of it. Without it the SVG stands
+ * alone, and a line says so. */
+static int make_png(const char *svg) {
+    char png[PATH_MAX];
+    pid_t pid;
+    int status;
+    snprintf(png, sizeof png, "%.*s.png", (int)strlen(svg) - 4, svg);
+    const char *const words[] = {"rsvg-convert", "--width", "1920", "--output", png, svg, NULL};
+    if (posix_spawnp(&pid, words[0], NULL, NULL, (char *const *)words, environ)) {
+        fprintf(stderr,
+                "duet: %s: no PNG beside it: rsvg-convert is not installed (on Debian in "
+                "librsvg2-bin)\n",
+                svg);
+        return OK;
+    }
+    if (waitpid(pid, &status, 0) != pid || status)
+        return fail(ERR_FAILED, "--pictures: %s: rsvg-convert could not write it: status %d", png,
+                    status);
+    return OK;
+}
+
+static int write_picture(const char *folder, const struct drawing *c) {
+    struct atomic_file file = {0};
+    struct picture p = picture_of(NULL, PICTURE_SLIDE);
+    struct stat s;
+    char path[PATH_MAX];
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return fail_errno(ERR_FAILED, errno, "--pictures: %s: the folder cannot be made", folder);
+    if (!stat(folder, &s) && !S_ISDIR(s.st_mode))
+        return fail(ERR_FAILED, "--pictures: %s: is no folder: name a folder for the picture",
+                    folder);
+    if (snprintf(path, sizeof path, "%s/%s-%d.svg", folder, c->word, c->n) >= (int)sizeof path)
+        return fail(ERR_FAILED, "--pictures: %s: the name is too long", folder);
+    CHECK(atomic_open(&file, path));
+    p.file = file.file;
+    int code = drawing_picture(&p, c);
+    if (!code) code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code ? code : make_png(path);
+}
+
+static int write_page(const char *path, const struct drawing *c) {
+    struct atomic_file file = {0};
+    CHECK(atomic_open(&file, path));
+    int code = drawing_page(file.file, c);
+    if (!code) code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code;
+}
+
 static int draw(const struct words *w, const struct drawing *c, struct atomic_file *json) {
     struct json_writer j;
     int code = collective_print(stdout, c, &w->view);
@@ -114,6 +178,8 @@ static int draw(const struct words *w, const struct drawing *c, struct atomic_fi
         if (!code) code = collective_json(&j, c);
         if (!code) code = results_end(&j, json);
     }
+    if (!code && w->report) code = write_page(w->report, c);
+    if (!code && w->pictures) code = write_picture(w->pictures, c);
     if (code || collective_is_equal(c)) return code;
     return fail(ERR_CHECK,
                 "%s over %d ranks: the bytes of the plan are not those of the formula: "
@@ -130,6 +196,7 @@ static int make_and_draw(struct words *w) {
     if (w->view.rank >= w->ranks)
         return fail(ERR_USAGE, "--rank: %d: of %d ranks: give 0 to %d", w->view.rank, (int)w->ranks,
                     (int)w->ranks - 1);
+    w->view.brief = !w->view.full && !w->hops && w->view.rank < 0;
     CHECK(algorithm_of(w, count, &word));
     CHECK(collective_make(&c, word, (int)w->ranks, count));
     int code = read_hops(w, c.hops.hops);

@@ -57,6 +57,7 @@ struct collective_view {
     int first_hop, last_hop; /* 1 .. hops; last_hop 0: all */
     int rank;                /* whose steps are listed; -1: as many ranks as fit */
     int full;                /* 1: nothing is left out, however long it gets */
+    int brief;               /* 1: who sends what to whom, and the bytes: on one screen */
 };
 
 /* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */

@@ -11,7 +11,14 @@
 
 /* What is drawn without being asked for more: so many hops, so many moves of a hop, and a table of
  * chunks up to so many ranks and chunks. */
-enum { MOST_HOPS = 14, FIRST_HOPS = 4, LAST_HOPS = 2, MOST_MOVES = 16, MOST_CELLS = 8 };
+enum {
+    BRIEF_HOPS = 6,
+    MOST_HOPS = 14,
+    FIRST_HOPS = 4,
+    LAST_HOPS = 2,
+    MOST_MOVES = 16,
+    MOST_CELLS = 8
+};
 enum { COLUMN = 39 }; /* two moves stand beside each other */
 
 /* ---- words ---- */
@@ -168,11 +175,13 @@ static void print_state(FILE *file, const struct replay *r) {
 /* ---- all hops ---- */
 
 static int is_left_out(const struct collective_view *view, int hops, int hop) {
-    if (view->full || view->last_hop || hops <= MOST_HOPS) return 0;
-    return hop > FIRST_HOPS && hop <= hops - LAST_HOPS;
+    if (view->full || view->last_hop) return 0;
+    if (view->brief && hops > BRIEF_HOPS) return hop > 1 && hop < hops;
+    return hops > MOST_HOPS && hop > FIRST_HOPS && hop <= hops - LAST_HOPS;
 }
 
-static int print_hop(FILE *file, struct replay *r, int hop, int first, int end, int full) {
+static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
+                     const struct collective_view *view) {
     const struct hops *h = r->of;
     int links = first;
     while (links < end && h->moves[links].from != h->moves[links].to)
@@ -182,7 +191,8 @@ static int print_hop(FILE *file, struct replay *r, int hop, int first, int end, 
         fprintf(file, "\nhop %d of %d\n", hop, h->hops);
     else
         fprintf(file, "\nbefore hop 1\n");
-    print_moves(file, h, first, links, full);
+    print_moves(file, h, first, links, view->full);
+    if (view->brief) return OK;
     CHECK(print_within(file, h, links, end));
     print_state(file, r);
     return OK;
@@ -198,16 +208,19 @@ static int print_hops(FILE *file, const struct hops *h, const struct collective_
         if (hop > last) break;
         if (hop < view->first_hop) continue;
         if (!is_left_out(view, h->hops, hop))
-            code = print_hop(file, &r, hop, i, end, view->full);
-        else if (!out++)
-            fprintf(file, "\n... hops %d to %d: --hops %d-%d or --full shows them\n",
-                    FIRST_HOPS + 1, h->hops - LAST_HOPS, FIRST_HOPS + 1, h->hops - LAST_HOPS);
+            code = print_hop(file, &r, hop, i, end, view);
+        else if (!out++) {
+            int first = view->brief ? 2 : FIRST_HOPS + 1;
+            int until = view->brief ? h->hops - 1 : h->hops - LAST_HOPS;
+            fprintf(file, "\n... hops %d to %d: --hops %d-%d or --full shows them\n", first, until,
+                    first, until);
+        }
     }
     replay_free(&r);
     return code;
 }
 
-static void print_head(FILE *file, const struct drawing *c) {
+static void print_head(FILE *file, const struct drawing *c, int brief) {
     const struct hops *h = &c->hops;
     struct text head = {.used = 0};
     char size[32];
@@ -221,7 +234,7 @@ static void print_head(FILE *file, const struct drawing *c) {
     text_wrap(file, TEXT_USUAL, 0, 0, head.words);
     if (!h->move_count)
         fprintf(file, "nothing moves\n");
-    else if (c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
+    else if (brief || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
         fprintf(file, "+ is added to what lies there, = replaces it\n");
     else
         fprintf(file, "+ is added to what lies there, = replaces it. In the tables: whose terms a "
@@ -229,9 +242,11 @@ static void print_head(FILE *file, const struct drawing *c) {
 }
 
 int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {
-    print_head(file, c);
+    print_head(file, c, view->brief);
     CHECK(print_hops(file, &c->hops, view));
-    collective_print_steps(file, c, view);
+    if (!view->brief) collective_print_steps(file, c, view);
     collective_print_bytes(file, c);
+    if (view->brief && c->hops.move_count)
+        fprintf(file, "\nwhat each rank holds after each hop, and each rank's steps: --full\n");
     return OK;
 }

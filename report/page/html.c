@@ -6,6 +6,28 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "report/page/assets.h"
+
+/* The policy lets the page load nothing at all: it is complete. */
+void html_start(FILE *file, const char *title) {
+    fprintf(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                  "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+                  "<link rel=\"icon\" href=\"data:,\">\n<title>");
+    html_text(file, title);
+    fprintf(file, "</title>\n<style>\n");
+    palette_css(file);
+    fprintf(file, "%s</style>\n</head>\n<body>\n", asset_page_css);
+    fprintf(file, "<a class=\"skip\" href=\"#verdict\">to the verdict</a>\n<header><h1>");
+    html_text(file, title);
+    fprintf(file, "</h1><button type=\"button\" id=\"theme\" hidden>dark or light</button>"
+                  "</header>\n");
+}
+
+void html_end(FILE *file) {
+    fprintf(file, "<script>\n%s</script>\n</body>\n</html>\n", asset_page_js);
+}
 
 const char *cause_key(int cause, char key[32]) {
     snprintf(key, 32, "%s", mem_cause_name((enum mem_cause)cause));

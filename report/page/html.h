@@ -6,6 +6,11 @@
 
 #include "report/page/draw.h"
 
+/* The start of a page up to its headline, which is its title, and the end with the script. Between
+ * them lie <main> and an element of JSON with the id "data" (data.h). */
+void html_start(FILE *file, const char *title);
+void html_end(FILE *file);
+
 /* A number as the page shows it, with its exact value and the place where the JSON of --json has
  * it: run `index`, and in it the path that `format` gives ("per_device.%d.memory_peak"). */
 void put_number(FILE *file, double value, const char *words, int index, const char *format, ...)

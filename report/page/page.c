@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "report/page/assets.h"
 #include "report/page/buckets.h"
 #include "report/page/data.h"
 #include "report/page/html.h"
@@ -13,32 +12,13 @@
 
 /* ---- head and foot ---- */
 
-static void put_title(FILE *file, const struct page *page) {
-    const struct run_record *r = first_run(page);
-    fprintf(file, "Duet %s", page->command);
-    if (!r) return;
-    fprintf(file, ": ");
-    html_text(file, r->model);
-    fprintf(file, " on ");
-    html_text(file, r->dataset);
-    if (most_devices(page) > 1) fprintf(file, ", %d devices", most_devices(page));
-}
-
-/* The policy lets the page load nothing at all: it is complete. */
 static void put_start(FILE *file, const struct page *page) {
-    fprintf(file, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                  "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-                  "<link rel=\"icon\" href=\"data:,\">\n<title>");
-    put_title(file, page);
-    fprintf(file, "</title>\n<style>\n");
-    palette_css(file);
-    fprintf(file, "%s</style>\n</head>\n<body>\n", asset_page_css);
-    fprintf(file, "<a class=\"skip\" href=\"#verdict\">to the verdict</a>\n<header><h1>");
-    put_title(file, page);
-    fprintf(file, "</h1><button type=\"button\" id=\"theme\" hidden>dark or light</button>"
-                  "</header>\n");
+    const struct run_record *r = first_run(page);
+    struct text title = {.used = 0};
+    text_add(&title, "Duet %s", page->command);
+    if (r) text_add(&title, ": %s on %s", r->model, r->dataset);
+    if (most_devices(page) > 1) text_add(&title, ", %d devices", most_devices(page));
+    html_start(file, title.words);
 }
 
 static const struct {
@@ -278,6 +258,7 @@ int page_write(FILE *file, const struct page *page) {
     close_section(file);
     fprintf(file, "</main>\n<script type=\"application/json\" id=\"data\">");
     CHECK(page_data(file, page));
-    fprintf(file, "</script>\n<script>\n%s</script>\n</body>\n</html>\n", asset_page_js);
+    fprintf(file, "</script>\n");
+    html_end(file);
     return OK;
 }

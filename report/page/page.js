@@ -21,8 +21,7 @@ const addControls = (figure, text) => {
   return [tools, said, [...figure.querySelectorAll(":scope > svg")]];
 };
 const onKeys = (element, keys) => {
-  element.setAttribute("tabindex", 0);
-  element.setAttribute("role", "application");
+  Object.assign(element, {tabIndex: 0, role: "application"});
   element.addEventListener("keydown", (event) => {
     const action = keys[event.shiftKey ? `Shift${event.key}` : event.key] ?? keys[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -166,8 +165,10 @@ const workStrip = (figure) => {
   const show = (frame) => {
     at = frame;
     figure.classList.toggle("alone", at >= 0);
-    pictures.forEach((svg, k) =>
-      svg.setAttribute("viewBox", at < 0 ? whole[k] : frames[k][at].dataset.box));
+    pictures.forEach((svg, k) => {
+      svg.setAttribute("viewBox", at < 0 ? whole[k] : frames[k][at].dataset.box);
+      frames[k].forEach((one, i) => one.classList.toggle("now", i === at));
+    });
     said.textContent = at < 0 ? "All frames." : frames[0][at].dataset.said;
     slider.value = Math.max(0, at);
   };
@@ -184,8 +185,7 @@ const workStrip = (figure) => {
   });
   button(tools, "back", "one frame back", () => step(-1));
   button(tools, "step", "one frame forward", () => step(1));
-  const slider = make("input", {type: "range", min: 0, max: last, value: 0, ariaLabel: "frame"},
-    tools);
+  const slider = make("input", {type: "range", max: last, value: 0, ariaLabel: "frame"}, tools);
   slider.addEventListener("input", () => step(+slider.value - at));
   button(tools, "all", "show all frames", () => show(-1, pause()));
   addEventListener("beforeprint", () => show(-1));

@@ -78,8 +78,8 @@ static void draw_moves_of(struct picture *p, const struct strip *s, int hop, dou
             (m->to + 0.5) / s->hops->n - 0.5; /* or arrows of one chunk hide each other */
         double at = x + (0.5 * (first + last + 1) + 0.5 * aside) * s->cell - 1,
                down = m->to > m->from ? 1 : -1;
-        picture_arrow(p, at, y + (m->from + 0.5 + 0.2 * down) * s->row, at,
-                      y + (m->to + 0.5 - 0.25 * down) * s->row, 0.12, SHADE_TEXT, 1.2, NULL);
+        picture_arrow(p, at, y + (m->from + 0.5 - 0.15 * down) * s->row, at,
+                      y + (m->to + 0.5 - 0.15 * down) * s->row, 0.12, SHADE_TEXT, 1.2, NULL);
     }
 }
 

@@ -98,7 +98,11 @@ int draw_moves(struct picture *p, const struct page *page, int index) {
         CHECK(draw_strip(p, moves, count, 0));
     else
         p->height = 1.6 * (count + 1) * p->font;
-    picture_open(p, "collective", "What DP moves in a step",
+    const struct run_record *r = page->run[index].run;
+    char title[160];
+    snprintf(title, sizeof title, "What DP moves in a step: %s, %d devices, batch %d", r->model,
+             r->devices, r->batch_size);
+    picture_open(p, "collective", title,
                  "What each device holds before and after each collective of DP.");
     if (!few)
         draw_lines(p, moves, count);
