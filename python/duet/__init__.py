@@ -12,5 +12,6 @@ gives PyTorch the backend "duet". docs/python.md tells all of it.
 
 from ._library import DuetError
 from .command import Record, Result, compare, estimate, profile, run, train
+from .model import describe
 
-__all__ = ["DuetError", "Record", "Result", "compare", "estimate", "profile", "run", "train"]
+__all__ = ["DuetError", "Record", "Result", "compare", "describe", "estimate", "profile", "run", "train"]

@@ -1,5 +1,5 @@
-/* The Python package over the library of this build: its own tests, which lie beside this file, where the
- * python3 that PATH (or PYTHON) names has what they need. */
+/* The Python package over the library of this build: its own tests, which lie beside this file,
+ * where the python3 that PATH (or PYTHON) names has what they need. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,6 +25,10 @@ Test(python, the_command_as_functions, .timeout = 120) {
 
 Test(python, a_backend_of_torch_distributed, .timeout = 300) {
     run("torch", PYTHON "tests/python/backend.py 2>&1");
+}
+
+Test(python, a_model_described_by_numbers, .timeout = 120) {
+    run("torch", PYTHON "tests/python/model.py 2>&1");
 }
 
 /* The launcher's ranks find each other through PyTorch's store. */

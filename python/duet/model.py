@@ -1,0 +1,61 @@
+"""What a PyTorch model takes: numbers by which `duet estimate` computes a model that Duet has not.
+
+    numbers = duet.describe(model, torch.randn(8, 3, 224, 224))
+    duet.estimate(**numbers, batch_size=256, devices=8, device_memory="11G")
+
+The model runs forward once on tensors without memory (FakeTensorMode), so it may be of any size.
+"""
+
+import copy
+
+from .command import Record
+
+
+class Numbers(Record):
+    """Options of `duet estimate`; as text they are the words of the command."""
+
+    def __str__(self):
+        return " ".join(f"--{name} {value}" for name, value in self.items())
+
+
+def describe(model, *inputs, **named):
+    """The parameters and buffers of the model, in elements; what a sample leaves on the device for
+    its backward pass beside those and its input, in bytes, as
+    autograd saves it; the shape of a sample (of the first input), and how many numbers its output has. Inputs are
+    those of the model, with the samples as the first dimension. Nothing of the model changes."""
+    try:
+        import torch
+        from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+        from torch.utils import _pytree
+    except ImportError:
+        raise ImportError("duet.describe: there is no torch: pip install torch") from None
+    tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
+    if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
+        raise ValueError("duet.describe: the inputs have no samples: give a tensor whose first "
+                         "dimension counts them")
+    samples = tensors[0].shape[0]
+    saved = {}  # bytes by storage: what several functions save is there once
+
+    def key(tensor):
+        return tensor.untyped_storage()._cdata
+
+    def save(tensor):
+        saved[key(tensor)] = tensor.untyped_storage().nbytes(), tensor
+        return tensor
+
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    with FakeCopyMode(fake):
+        double, (args, kwargs) = copy.deepcopy((model, (inputs, named)))
+    with fake, torch.enable_grad():
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            output = double(*args, **kwargs)
+    outputs = [x for x in _pytree.tree_leaves(output) if isinstance(x, torch.Tensor)]
+    given = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    for tensor in [*double.parameters(), *double.buffers(), *given, *outputs]:
+        saved.pop(key(tensor), None)  # estimate counts these apart
+    held = sum(count for count, _ in saved.values())
+    return Numbers(params=sum(p.numel() for p in model.parameters()),
+                   buffers=sum(b.numel() for b in model.buffers()),
+                   activations=-(-held // samples),
+                   shape="x".join(map(str, tensors[0].shape[1:])) or "1",
+                   classes=-(-sum(x.numel() for x in outputs) // samples))
