@@ -14,4 +14,5 @@ from ._library import DuetError
 from .command import Record, Result, compare, estimate, profile, run, train
 from .model import describe
 
-__all__ = ["DuetError", "Record", "Result", "compare", "describe", "estimate", "profile", "run", "train"]
+__all__ = ["DuetError", "Record", "Result", "compare", "describe", "estimate", "profile", "run",
+           "train"]

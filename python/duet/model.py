@@ -20,9 +20,9 @@ class Numbers(Record):
 
 def describe(model, *inputs, **named):
     """The parameters and buffers of the model, in elements; what a sample leaves on the device for
-    its backward pass beside those and its input, in bytes, as
-    autograd saves it; the shape of a sample (of the first input), and how many numbers its output has. Inputs are
-    those of the model, with the samples as the first dimension. Nothing of the model changes."""
+    its backward pass beside those and its input, in bytes, as autograd saves it in training; the
+    shape of a sample (of the first input), and how many numbers its output has. Inputs are those of
+    the model, with the samples as the first dimension. Nothing of the model changes."""
     try:
         import torch
         from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
@@ -46,6 +46,7 @@ def describe(model, *inputs, **named):
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with FakeCopyMode(fake):
         double, (args, kwargs) = copy.deepcopy((model, (inputs, named)))
+    double.train()
     with fake, torch.enable_grad():
         with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
             output = double(*args, **kwargs)
