@@ -17,7 +17,7 @@
  *
  *     duet_tape_begin(tape, params, 32, DUET_TRAIN);
  *     duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
- *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
+ *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL);
  *     duet_sgd(params, 0.1, 1);
  *
  * For several processes there are process groups, with the calls of torch.distributed. Both
@@ -49,9 +49,10 @@
 #ifndef DUET_H
 #define DUET_H
 
-#include "duet/core.h"        /* devices, tensors, the tape and its functions, random numbers */
-#include "duet/train.h"       /* parameters, optimizers, data, checkpoints */
-#include "duet/distributed.h" /* process groups, DistributedDataParallel, DataParallel */
+#include "duet/core.h"        /* devices, tensors, the tape and its functions */
+#include "duet/train.h"       /* parameters, optimizers, data, checkpoints, random numbers */
+#include "duet/distributed.h" /* process groups, DistributedDataParallel, SyncBatchNorm */
+#include "duet/parallel.h"    /* DataParallel */
 #include "duet/model.h"       /* a model of your own, and the command for it */
 
 #endif

@@ -22,21 +22,15 @@ struct duet_loader {
     int shape[3];       /* of each picture */
     const duet_dataset *set;
     int shuffles, epoch; /* epoch: the one under way; -1: none yet */
-    int quiet;           /* 1: no warning goes to stderr */
     void (*warn)(const char *text, void *context);
     void *context;
 };
-
-static void say_nothing(const char *text, void *context) {
-    (void)text, (void)context;
-}
 
 static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config) {
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
     l->set = set;
     l->shuffles = config->shuffle != SHUFFLE_NONE;
-    l->quiet = 1;
     l->epoch = -1;
     duet_dataset_shape(set, l->shape);
     int code = loader_init(&l->loader, config);
@@ -46,43 +40,6 @@ static int create(duet_loader **out, const duet_dataset *set, const struct loade
         *out = l;
     return code;
 }
-
-int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
-                       uint64_t seed, int workers) {
-    CHECK_OUT(out);
-    if (!set) return fail(ERR_USAGE, "loader: no data set was given");
-    return create(out, set,
-                  &(struct loader_config){
-                      .set = &set->set,
-                      .split = {.kind = SPLIT_CHUNKED, .devices = 1, .virtual_devices = 1},
-                      .batch_size = batch_size,
-                      .shuffle = !!shuffle,
-                      .seed = seed,
-                      .end = ORDER_EXACT,
-                      .device_count = 1,
-                      .of_program = 1,
-                      .workers = workers});
-}
-
-int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
-                                   int shuffle, int drop_last, uint64_t seed, int workers, int rank,
-                                   int world_size) {
-    CHECK_OUT(out);
-    if (world_size < 1)
-        return fail(ERR_USAGE, "loader: %d ranks: give 1 to %d", world_size, MAX_DEVICES);
-    int code = duet_loader_create_from(out, set,
-                                       &(struct duet_loader_options){.batch_size = batch_size,
-                                                                     .shuffle = !!shuffle,
-                                                                     .drop_last = drop_last,
-                                                                     .seed = seed,
-                                                                     .workers = workers,
-                                                                     .rank = rank,
-                                                                     .world_size = world_size,
-                                                                     .warn = say_nothing});
-    return code;
-}
-
-/* ---- with options ---- */
 
 static int check_ranks(const struct duet_loader_options *o, int world_size) {
     if (world_size < 1 || world_size > MAX_DEVICES)
@@ -137,7 +94,7 @@ static int scale(const struct duet_loader_options *o, const struct dataset *set,
 static void warn(const struct duet_loader *l, const char *text) {
     if (l->warn)
         l->warn(text, l->context);
-    else if (!l->quiet)
+    else
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
 }
 
@@ -152,8 +109,8 @@ static void say_duplicates(const struct duet_loader *l, int count, int world_siz
     if (twice) warn(l, text);
 }
 
-int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
-                            const struct duet_loader_options *o) {
+int duet_loader_create(duet_loader **out, const duet_dataset *set,
+                       const struct duet_loader_options *o) {
     CHECK_OUT(out);
     if (!set) return fail(ERR_USAGE, "loader: no data set was given");
     if (!o) return fail(ERR_USAGE, "loader: no options were given");
@@ -177,7 +134,6 @@ int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
         .workers = o->workers};
     CHECK(scale(o, &set->set, &config));
     CHECK(create(out, set, &config));
-    (*out)->quiet = 0;
     (*out)->warn = o->warn;
     (*out)->context = o->context;
     if (o->rank == 0) say_duplicates(*out, set->set.count, n);

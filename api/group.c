@@ -323,19 +323,15 @@ int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *i
     return group_call_run(group, &call, output, input, NULL, work);
 }
 
-int duet_send_tag(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work) {
+int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SEND, .peer = to, .tag = tag};
     CHECK(group_call_begin("send", group, tensor, work, &call));
     if (to < 0) return fail(ERR_USAGE, "send: to rank %d: give a rank of the group", to);
     return group_call_run(group, &call, NULL, tensor, NULL, work);
 }
 
-int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work) {
-    return duet_send_tag(group, tensor, to, 0, work);
-}
-
-int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
-                  duet_work **work) {
+int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
+              duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SEND, .peer = from, .receive = 1, .tag = tag};
     CHECK(group_call_begin("recv", group, tensor, work, &call));
     if (source && work)
@@ -343,8 +339,4 @@ int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int
                     "recv: with a handle the source is not known yet: give NULL, and ask "
                     "duet_work_source");
     return group_call_run(group, &call, tensor, NULL, source, work);
-}
-
-int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work) {
-    return duet_recv_tag(group, tensor, from, 0, source, work);
 }

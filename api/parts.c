@@ -99,15 +99,7 @@ static int join(const char *what, duet_tensor **out, duet_tensor *const *tensors
 
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device) {
     CHECK_OUT(out);
-    for (int i = 0; tensors && i < n; i++)
-        if (!tensors[i])
-            return fail(ERR_USAGE, "cat: tensor number %d in the list is NULL: give all", i);
     return join("cat", out, tensors, n, device);
-}
-
-int duet_tensor_gather(duet_tensor **out, duet_tensor *const *parts, int n, duet_device *device) {
-    CHECK_OUT(out);
-    return join("gather", out, parts, n, device);
 }
 
 /* ---- one tensor onto many devices ---- */

@@ -92,8 +92,8 @@ static void close_model(struct model *m) {
 
 static duet_var *forward(duet_tape *t, const duet_tensor *X) {
     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, B1, 1, 0));
-    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, 2), W2, B2, 1, 0));
-    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, 2));
+    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, 2, 0), W2, B2, 1, 0));
+    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, 2, 0));
     return duet_matmul_add(t, duet_relu(t, duet_matmul_add(t, h, W3, B3)), W4, B4);
 }
 
@@ -101,8 +101,8 @@ static int step(struct model *m, const duet_tensor *X, const duet_tensor *y, int
     double sum, start = duet_time();
     int n = duet_tensor_dim(y, 0), code;
     TRY(duet_tape_begin(m->tape, m->params, n, DUET_TRAIN));
-    duet_var *loss = duet_cross_entropy(m->tape, forward(m->tape, X), y, DUET_MEAN);
-    TRY(duet_backward(m->tape, loss));
+    duet_var *loss = duet_cross_entropy(m->tape, forward(m->tape, X), y, DUET_MEAN, 0);
+    TRY(duet_backward(m->tape, loss, NULL));
     m->least_s = fmin(m->least_s, duet_time() - start);
     TRY(duet_loss_read(m->tape, loss, &sum, NULL));
     if (counts) m->losses += sum / n;
@@ -176,7 +176,12 @@ static int work(int rank, void *context) {
     TRY(open_model(&plain, device, group, NULL));
     if (duet_dataset_open(&set, "fashion-mnist", NULL, 1))
         TRY(duet_dataset_open(&set, "synthetic", NULL, 1));
-    TRY(duet_loader_create_distributed(&loader, set, job->batch, 1, 1, 0, 0, rank, n));
+    TRY(duet_loader_create(&loader, set,
+                           &(struct duet_loader_options){.batch_size = job->batch,
+                                                         .shuffle = DUET_SHUFFLE,
+                                                         .drop_last = 1,
+                                                         .rank = rank,
+                                                         .world_size = n}));
     TRY(train(job, device, loader, &hooked, &plain, &f));
     if (!rank) *job->figures = f;
 out:

@@ -297,7 +297,8 @@ static int backward_from_outputs(struct duet_data_parallel *dp, int r) {
 static int backward_task(void *context, int r) {
     struct duet_data_parallel *dp = context;
     struct param_set *set = &dp->params[r]->set;
-    if (r < dp->used && dp->in_forward) return duet_backward(dp->tape[r], dp->output[0].root[r]);
+    if (r < dp->used && dp->in_forward)
+        return duet_backward(dp->tape[r], dp->output[0].root[r], NULL);
     if (r < dp->used) return backward_from_outputs(dp, r);
     for (int i = 0; i < set->count; i++)
         CHECK(tensor_zero(set->device, &set->param[i].grad));

@@ -107,7 +107,7 @@ static int gather_input_grad(struct duet_data_parallel *dp, struct input_grads *
     return data_parallel_led_by(dp, 0, gather_rows, g);
 }
 
-int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor **grad) {
+int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **grad) {
     CHECK_OUT(grad);
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     if (!dp->input_grad)
@@ -129,8 +129,4 @@ int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor 
     else
         *grad = g.grad;
     return code;
-}
-
-int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad) {
-    return duet_data_parallel_input_grad_of(dp, 0, grad);
 }

@@ -1,5 +1,5 @@
 /* duet/core.h: devices with memory of their own, tensors on them, the tape that records a forward
- * pass and runs it backward, and PyTorch's random numbers.
+ * pass and runs it backward.
  *
  * The gradient of a sum of squares, 2 4 6 8, on a device that has nothing else:
  *
@@ -13,7 +13,8 @@
  *         duet_tape_create(&tape, device);
  *         duet_tape_begin(tape, NULL, 4, DUET_TRAIN);
  *         duet_var *v = duet_leaf(tape, x);
- *         int code = duet_backward(tape, duet_sum(tape, duet_multiply(tape, v, v)));
+ *         int code = duet_backward(
+ *             tape, duet_sum(tape, duet_multiply(tape, v, v), NULL, 0, 0), NULL);
  *         if (!code) code = duet_var_grad(&slope, tape, v);
  *         if (!code) code = duet_tensor_read(slope, values);
  *         for (int i = 0; i < 4 && !code; i++) printf("%g\n", values[i]);
@@ -173,8 +174,9 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
  * duet_ddp. */
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
-/* torch.cat: makes a tensor on `device` with the rows of n tensors, at least 1, one after another.
- * They may lie on different devices. All have one type, and the same shape but for the rows. */
+/* torch.cat: makes a tensor on `device` with the rows of n tensors, one after another. They may lie
+ * on different devices. All have one type, and the same shape but for the rows. Those that are NULL
+ * are left out, so it gathers what duet_tensor_scatter has made; one at least is not. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device);
 
 /* torch.cuda.comm.scatter: parts[i] becomes a new tensor on devices[i] with the next rows. The
@@ -184,10 +186,6 @@ int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_
 int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
                         duet_device *const *devices);
 
-/* torch.cuda.comm.gather: as duet_tensor_cat, but parts that are NULL are left out, as they come
- * from duet_tensor_scatter. */
-int duet_tensor_gather(duet_tensor **out, duet_tensor *const *parts, int n, duet_device *device);
-
 /* ---- the tape ----
  *
  * A forward function reads like the formula, and the tape records how to run it backward:
@@ -195,7 +193,7 @@ int duet_tensor_gather(duet_tensor **out, duet_tensor *const *parts, int n, duet
  *     duet_tape_begin(t, params, 256, DUET_TRAIN);
  *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
  *     duet_var *scores = duet_matmul_add(t, duet_flatten(t, h), W2, b2);
- *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM));
+ *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM, 0), NULL);
  *
  * A forward function needs no error checks. The tape keeps its first failure; the function that
  * failed returns NULL, and a function that is given NULL returns NULL. duet_backward and
@@ -232,14 +230,12 @@ int duet_tape_accumulate(duet_tape *tape, int passes);
  * there was none. */
 int duet_tape_error(duet_tape *tape);
 
-/* Enter a float tensor (samples, ...) on the tape's device into the pass. It must live until
- * backward is done. With duet_leaf, backward also computes the gradient with respect to it; there
- * are at most 16 leaves in a pass. duet_free_leaf is a leaf of any shape whose rows are not
- * samples, such as a matrix to multiply by. Layers with parameters, dropout and the losses refuse
- * it; all other functions take it. */
+/* Enter a float tensor on the tape's device into the pass, where it must live until backward is
+ * done: an input (samples, ...), or a leaf, with respect to which backward also computes the
+ * gradient, at most 16 in a pass. A leaf may have any shape, as a matrix to multiply by has; layers
+ * with parameters, dropout and the losses refuse one whose rows are not the samples. */
 duet_var *duet_input(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_leaf(duet_tape *tape, const duet_tensor *x);
-duet_var *duet_free_leaf(duet_tape *tape, const duet_tensor *x);
 
 /* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
  * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
@@ -275,10 +271,9 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
  *                  own is a formula: binary_cross_entropy_with_logits is the mean of
  *                  softplus(x) - x * y
- *     pools        no padding            y (N,C,P,Q), P = (H - size) / stride + 1
- *     ..._padded   P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded up. Averages
- *                  count the zeros of the padding, as PyTorch's default does. A padded copy of x
- *                  is made, and kept until backward
+ *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded
+ *                  up. Averages count the zeros of the padding, as PyTorch's default does. With
+ *                  padding a padded copy of x is made, and kept until backward
  *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     flatten                            y (N,C*H*W)
@@ -306,11 +301,9 @@ duet_var *duet_log(duet_tape *tape, duet_var *x);
 duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
 duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
 duet_var *duet_softplus(duet_tape *tape, duet_var *x);
-duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
-duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride);
-duet_var *duet_avg_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding);
-duet_var *duet_max_pool2d_padded(duet_tape *tape, duet_var *x, int size, int stride, int padding,
-                                 int ceil_mode);
+duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding);
+duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding,
+                          int ceil_mode);
 duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
                      double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
@@ -330,9 +323,9 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  dimensions one product for each of the leading ones, as for attention:
  *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
  *                  matrix or vector of the other
- *     sum, mean    of all elements, shape (1); with _dim over dimension `dim` (-1: the last one),
- *                  which the result lacks; with _dims over `count` dimensions, 0 of them being all,
- *                  which the result has with size 1 where keepdim is 1. They are computed in double
+ *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
+ *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
+ *                  it is of shape (1). They are computed in double
  *     transpose, permute                 two dimensions change places; dimension i of the result is
  *                  dimension order[i] of x, as many as x has
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
@@ -346,20 +339,16 @@ duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
-duet_var *duet_sum(duet_tape *tape, duet_var *x);
-duet_var *duet_mean(duet_tape *tape, duet_var *x);
-duet_var *duet_sum_dim(duet_tape *tape, duet_var *x, int dim);
-duet_var *duet_mean_dim(duet_tape *tape, duet_var *x, int dim);
-duet_var *duet_sum_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
-duet_var *duet_mean_dims(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_sum(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_mean(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
 duet_var *duet_transpose(duet_tape *tape, duet_var *x, int dim0, int dim1);
 duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
  * sample, double (N). The reduction says where backward starts: from the mean over the samples of
- * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to
- * duet_backward_from. */
+ * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
+ * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes. */
 enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,
@@ -370,10 +359,7 @@ enum duet_reduction {
     DUET_MAX
 };
 duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
-                             enum duet_reduction r);
-/* With a part of each target, 0 to 1, spread evenly over all classes. */
-duet_var *duet_cross_entropy_smoothed(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
-                                      double label_smoothing, enum duet_reduction r);
+                             enum duet_reduction r, double label_smoothing);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r);
 /* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
@@ -384,18 +370,15 @@ duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets
  * samples have their highest score at their label. Either pointer may be NULL. */
 int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right);
 
-/* Runs the tape backward from a loss with the reduction mean or sum, or from a var of one
- * number, as duet_mean(...) makes it, and writes the gradient of every parameter; a parameter
- * that took no part gets zeros. Where gradients are added up, over passes or by a duet_ddp over
- * ranks, a pass has one backward. */
-int duet_backward(duet_tape *tape, duet_var *loss);
-
-/* Runs the tape backward from any var, given the gradient with respect to it: a float tensor of the
- * same shape, which must live until backward is done. */
-int duet_backward_from(duet_tape *tape, duet_var *root, const duet_tensor *grad);
+/* Runs the tape backward from `root` and writes the gradient of every parameter; a parameter that
+ * took no part gets zeros. grad: the gradient with respect to root, a float tensor of its shape,
+ * which must live until backward is done; NULL: root is a loss with the reduction mean or sum, or a
+ * var of one number, as duet_mean makes it. Where gradients are added up, over passes or by a
+ * duet_ddp over ranks, a pass has one backward. */
+int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 
 /* The same from `count` different vars at once, 1 to 16, as torch.autograd.backward(tensors,
- * grad_tensors). A grads[i] of NULL: roots[i] is what duet_backward takes. */
+ * grad_tensors). A grads[i] of NULL is as above. */
 int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor *const *grads,
                       int count);
 
@@ -403,25 +386,6 @@ int duet_backward_all(duet_tape *tape, duet_var *const *roots, const duet_tensor
  * leaf. */
 int duet_var_value(duet_tensor **out, duet_tape *tape, duet_var *x);
 int duet_var_grad(duet_tensor **out, duet_tape *tape, duet_var *leaf);
-
-/* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
-
-int duet_rng_create(duet_rng **out, uint64_t seed); /* torch.manual_seed(seed) */
-void duet_rng_free(duet_rng *rng);
-
-/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), of a float tensor of
- * `count` elements. */
-void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
-void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
-
-/* x[0 .. count) = torch.randint(low, high, (count,)), of int32 or of int64 numbers: low is at least
- * the type's smallest, and high - 1 at most its largest. The engine gives both types the same
- * numbers. */
-int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high);
-int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high);
-
-/* order[0 .. n) = torch.randperm(n), for n below 214748364. */
-int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel,
- * SyncBatchNorm, and DataParallel.
+/* duet/distributed.h: process groups with the calls of torch.distributed, DistributedDataParallel
+ * and SyncBatchNorm. DataParallel, which is one process, is in parallel.h.
  *
  * Two processes add up what each has, 1 and 2; both print 3:
  *
@@ -35,21 +35,8 @@ extern "C" {
 /* ---- process groups: torch.distributed ----
  *
  * Several processes, the ranks, that compute together; each has devices and tensors of its own.
- * They come from the program itself, as with torch.multiprocessing.spawn:
- *
- *     static int work(int rank, void *context) {
- *         duet_group *group;
- *         if (duet_group_init(&group, 0)) return DUET_FAILED;
- *         duet_device_open(&device, "auto", duet_group_local_rank(group), 0);
- *         ...
- *         int code = duet_all_reduce(group, tensor, DUET_SUM, NULL);
- *         duet_group_destroy(&group);
- *         return code;
- *     }
- *
- *     int main(void) { return duet_exit_status(duet_spawn(4, work, NULL)); }
- *
- * Or `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
+ * They come from the program itself, as in the one above and with torch.multiprocessing.spawn. Or
+ * `duet run`, torchrun, mpirun or n shells start them, with RANK and WORLD_SIZE in the
  * environment of each. All ranks are on one machine. Of jobs that are started by hand at the
  * same time each needs a MASTER_PORT of its own; no port is opened, it is a name.
  *
@@ -186,15 +173,12 @@ int duet_recv_object_list(duet_group *group, struct duet_object *list, int count
 /* Messages from one rank to one other, which arrive in the order in which they were sent. A
  * short message is on its way when send returns; a long one waits for its receiver. With from =
  * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says
- * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. */
-int duet_send(duet_group *group, const duet_tensor *tensor, int to, duet_work **work);
-int duet_recv(duet_group *group, duet_tensor *tensor, int from, int *source, duet_work **work);
-
-/* The same with a tag, 0 or more (without one: 0): a receive takes the first message of its tag.
- * Messages of other tags wait for their receives meanwhile, in memory of the receiver. */
-int duet_send_tag(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
-int duet_recv_tag(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
-                  duet_work **work);
+ * which rank sent it. source may be NULL, and with a handle it must be: see duet_work_source. tag
+ * is 0 or more: a receive takes the first message of its tag, and those of other tags wait for
+ * their receives, in memory of the receiver. */
+int duet_send(duet_group *group, const duet_tensor *tensor, int to, int tag, duet_work **work);
+int duet_recv(duet_group *group, duet_tensor *tensor, int from, int tag, int *source,
+              duet_work **work);
 
 /* A barrier that finds out who does not come within timeout_s: rank 0 names all missing ranks, or
  * with all = 0 the first one. */
@@ -218,7 +202,7 @@ void duet_work_free(duet_work *work);
  *     for (...) {                                     // on every rank, with samples of its own
  *         duet_tape_begin(tape, params, n, DUET_TRAIN);
  *         ...
- *         duet_backward(tape, loss);                  // the ranks meet here
+ *         duet_backward(tape, loss, NULL);            // the ranks meet here
  *         duet_sgd(params, 0.1, 1);
  *     }
  *     duet_ddp_free(ddp);
@@ -309,147 +293,6 @@ int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context);
  * duet_params_free then is collective, unless the job has failed, and must come before
  * duet_group_destroy. */
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group);
-
-/* ---- DataParallel ----
- *
- * One process, several devices: each forward cuts the samples among the devices, copies the
- * parameters to all of them, runs your forward function on each in a thread of its own, and gathers
- * the outputs; each backward sums the gradients on the first device. In PyTorch:
- * nn.DataParallel(model, device_ids, output_device).
- *
- *     duet_data_parallel_create(&dp, devices, n, params, forward, context, NULL);
- *     for (...) {
- *         duet_data_parallel_forward(dp, x, &output, DUET_TRAIN);
- *         duet_tape_begin(tape, NULL, N, DUET_TRAIN);           // a tape on the output device
- *         duet_var *y = duet_leaf(tape, output);
- *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN));
- *         duet_var_grad(&grad, tape, y);
- *         duet_data_parallel_backward(dp, grad);                // into the gradients of params
- *         duet_sgd(params, 0.1, 1);
- *         duet_tensor_free(grad);
- *         duet_tensor_free(output);
- *     }
- *     duet_data_parallel_free(dp);
- *
- * Samples are cut as torch.chunk cuts: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
- * without samples calls no forward, and its gradients count as zeros. The n gradients are added in
- * the fold order of docs/design.md, whatever the devices: each sum has the bits of the same chunks
- * on one device, added in that order. One pass over all samples on one device adds in another
- * order, and so differs in the last bits.
- *
- * Where replicas fail, all threads come to an end first. Then the call returns the code of the
- * lowest replica that failed, and "Caught RuntimeError in replica 1 on device 1. " stands before
- * its text; the parameters stay, the gradients are undefined. After DUET_TIMEOUT every later call
- * fails, duet_data_parallel_free frees nothing, and devices and parameters must stay open.
- *
- * Threads: one thread makes all calls. Meanwhile the library's threads use all devices. */
-struct duet_data_parallel_options {
-    int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
-    uint64_t seed;     /* of dropout */
-    int input_grad;    /* 1: backward also computes the gradient with respect to x */
-    double timeout_s;  /* how long a replica may take for forward or backward; 0: 300 */
-    /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
-     * output of forward and the replica's rows of y. NULL: that function is not used. */
-    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
-    /* Is given PyTorch's warnings, and one where the driver advertises P2P between the GPUs that
-     * moves no bytes; a line each. NULL: they go to stderr. */
-    void (*warn)(const char *text, void *context);
-};
-
-/* devices[0 .. n) are different and of one kind; params are on devices[0] and have no duet_ddp.
- * Their buffers go to all replicas too; what the first replica does to them stays, and what the
- * others do is lost: running statistics are those of the first chunk.
- * forward may be called by several threads at once, each with a tape of its own, in which parameter
- * i is the replica's copy of parameter i. It must not begin a pass, run one backward or call
- * duet_tape_accumulate. options NULL: zeros. Devices and params must outlive the result. */
-int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
-                              duet_params *params,
-                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
-                              void *context, const struct duet_data_parallel_options *options);
-void duet_data_parallel_free(duet_data_parallel *dp);
-
-/* x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
- * new tensor on the output device, and the caller's: the rows of the replicas' outputs one below
- * the other, (N, ...) as a rule. */
-int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
-                               enum duet_pass pass);
-
-/* The same with the loss in forward. y: labels or targets of the N samples, on devices[0]; it must
- * live as long as x. *losses is a new tensor, double (R), on the output device: the loss of each of
- * the R replicas that had samples, the mean or the sum over its own. */
-int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const duet_tensor *y,
-                            duet_tensor **losses, enum duet_pass pass);
-
-/* Once after each of these forwards with DUET_TRAIN. Overwrites the gradients of params; a
- * parameter that took no part gets zeros. After duet_data_parallel_forward: grad is the gradient
- * with respect to the output, of its shape and on its device, and is only read. After
- * duet_data_parallel_loss: grad is NULL, and backward starts from the mean of the R losses, as
- * losses.mean().backward() does. That weighs replicas alike, not samples. */
-int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad);
-
-/* From the next forward with DUET_TRAIN on, the gradients of `passes` backwards are added up: each
- * leaves the sum so far, as PyTorch's does, until duet_zero_grad. 1, as at first: each overwrites
- * them. More than 1 takes as much memory as the parameters on devices[0]. */
-int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
-
-/* With input_grad, between a backward and the next forward: the gradient of that backward with
- * respect to x, a new tensor of its shape on devices[0]. */
-int duet_data_parallel_input_grad(duet_data_parallel *dp, duet_tensor **grad);
-
-/* Several inputs and outputs: forward(*args) that returns a tuple.
- *
- *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
- *         duet_var *words = duet_mean_dim(t, duet_embedding(t, r->tensors[0], E), 1);
- *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);         // scores
- *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN);   // the loss
- *     }
- *     const duet_tensor *inputs[3] = {words, pictures, labels}, *grads[2];
- *     duet_tensor *outputs[2];
- *     duet_data_parallel_create_multi(&dp, devices, n, params, forward, context, NULL);
- *     duet_data_parallel_forward_multi(dp, inputs, 3, outputs, 2, DUET_TRAIN);
- *     ...                                  // grads[1] = 1/R for each of the R losses
- *     duet_data_parallel_backward_multi(dp, grads, 2);     // grads[0] NULL: the loss alone
- *
- * Each input is cut by its own rows, whatever its type. Those with other numbers of rows than input
- * 0, which has the samples, enter the tape as duet_free_leaf does. Where they make fewer chunks,
- * there are fewer replicas, and the rows of the others' last chunks are not used, with a warning;
- * PyTorch does so too. What is the same for all replicas comes with `context`. */
-struct duet_replica {
-    int index;                         /* its place in devices[0 .. n) */
-    int inputs, outputs;               /* how many there are */
-    const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
-    duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
-};
-
-/* As duet_data_parallel_create. forward stores each of its outputs: a float var, or a loss with
- * DUET_MEAN or DUET_SUM. options->loss is NULL. */
-int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
-                                    duet_params *params,
-                                    void (*forward)(duet_tape *tape,
-                                                    const struct duet_replica *replica,
-                                                    duet_var **outputs, void *context),
-                                    void *context,
-                                    const struct duet_data_parallel_options *options);
-
-/* inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done.
- * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
- * rows of the replicas, however many each has. Losses, and what else is one number in each of the R
- * replicas, become a vector (R). After a failure all of them are NULL. */
-int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *const *inputs,
-                                     int input_count, duet_tensor **outputs, int output_count,
-                                     enum duet_pass pass);
-
-/* As duet_data_parallel_backward. grads[i] is shaped as outputs[i], and is on its device; NULL:
- * nothing depends on that output. `count` is the number of outputs. */
-int duet_data_parallel_backward_multi(duet_data_parallel *dp, const duet_tensor *const *grads,
-                                      int count);
-
-/* As duet_data_parallel_input_grad, of inputs[i], a float one. Rows that were not used have zeros:
- * they are in no output. */
-int duet_data_parallel_input_grad_of(duet_data_parallel *dp, int i, duet_tensor **grad);
-
-/* The replicas that took part in the last forward; before it: n. */
-int duet_data_parallel_replicas(const duet_data_parallel *dp);
 
 #ifdef __cplusplus
 }

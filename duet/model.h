@@ -1,17 +1,5 @@
 /* duet/model.h: a model is described once, and the whole command `duet` then runs it; or its
- * parameters go to a training loop of your own. The program that most people need stands at the
- * first section's top.
- */
-#ifndef DUET_MODEL_H
-#define DUET_MODEL_H
-
-#include "core.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* ---- a model of your own, and the command for it ----
+ * parameters go to a training loop of your own.
  *
  * Describe the model, write its forward function, and hand both to duet_command. The program
  * then is the command `duet` with this model: train, compare, profile, every flag, the proof of
@@ -34,6 +22,14 @@ extern "C" {
  *
  * The models of `duet` itself are made in this way: models/convnet.c with layers, models/lenet.c
  * with parameters alone. */
+#ifndef DUET_MODEL_H
+#define DUET_MODEL_H
+
+#include "core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 enum duet_loss { DUET_CROSS_ENTROPY, DUET_NLL, DUET_MSE };
 

@@ -1,5 +1,5 @@
 /* duet/train.h: what training needs beside the tape: parameters and buffers, optimizers, data and
- * loaders, checkpoints.
+ * loaders, checkpoints, random numbers.
  *
  * An epoch of softmax regression on pictures of 784 pixels:
  *
@@ -13,7 +13,8 @@
  *             duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y);
  *             duet_tape_begin(tape, params, b.n, DUET_TRAIN);
  *             duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
- *             code = duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN));
+ *             duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+ *             code = duet_backward(tape, loss, NULL);
  *             if (!code) code = duet_optimizer_step(optimizer);
  *             duet_tensor_free(X), duet_tensor_free(y);
  *         }
@@ -117,7 +118,7 @@ int duet_params_load(duet_params *params, const char *file);
  *     for (int epoch = 0; epoch < 10; epoch++) {
  *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, epoch));
  *         ...                                  // for each batch: forward, then
- *         duet_backward(tape, loss);
+ *         duet_backward(tape, loss, NULL);
  *         duet_optimizer_step(optimizer);
  *     }
  *
@@ -170,7 +171,8 @@ double duet_lr_cosine(double lr, int t_max, int epoch);
  * A data set has samples, and a loader cuts it into batches in host memory:
  *
  *     duet_dataset_open(&set, "fashion-mnist", NULL, 1);
- *     duet_loader_create(&loader, set, 256, 1, 0, 1);
+ *     duet_loader_create(&loader, set, &(struct duet_loader_options){
+ *         .batch_size = 256, .shuffle = DUET_SHUFFLE, .workers = 1});
  *     for (int epoch = 0; epoch < 10; epoch++) {
  *         struct duet_batch batch;
  *         duet_loader_start(loader, epoch);
@@ -218,30 +220,16 @@ int duet_dataset_count(const duet_dataset *set);
 void duet_dataset_shape(const duet_dataset *set, int shape[3]);
 int duet_dataset_classes(const duet_dataset *set);
 
-/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. With
- * shuffle, each epoch has its own order, the one of PyTorch's DistributedSampler for this seed. The
- * last batch of an epoch may be smaller. `workers` threads prepare batches ahead; with 0 workers
- * duet_loader_next prepares each batch itself. */
-int duet_loader_create(duet_loader **out, const duet_dataset *set, int batch_size, int shuffle,
-                       uint64_t seed, int workers);
-
-/* The batches of one rank of `world_size`: those of PyTorch's DataLoader(set, batch_size,
- * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). batch_size is that
- * of each rank. The order of an epoch is padded with its first samples until it divides by the
- * ranks, or with drop_last cut, and then a last batch that is not full is left out too. */
-int duet_loader_create_distributed(duet_loader **out, const duet_dataset *set, int batch_size,
-                                   int shuffle, int drop_last, uint64_t seed, int workers, int rank,
-                                   int world_size);
-
-/* The same with all options, also for data of your own:
+/* Makes a loader, which cuts a data set into batches. The set must outlive the loader. Of several
+ * ranks each gets its own: those of PyTorch's DataLoader(set, batch_size,
+ * sampler=DistributedSampler(set, world_size, rank, shuffle, seed, drop_last)). The order of an
+ * epoch is padded with its first samples until it divides by the ranks. The last batch of an epoch
+ * may be smaller.
  *
- *     duet_loader_create_from(&loader, set, &(struct duet_loader_options){
- *         .batch_size = 32, .shuffle = DUET_SHUFFLE, .rank = rank, .world_size = n});
- *
- * This loader warns of two traps, in one line each. At the start rank 0 says how many samples
- * are served twice in every epoch, because their number does not divide by that of the ranks.
- * And the first time that the same epoch begins twice in a row, a line says that the order of
- * samples is the same again: somebody forgot set_epoch. */
+ * A loader warns of two traps, in one line each. At the start rank 0 says how many samples are
+ * served twice in every epoch, because their number does not divide by that of the ranks. And the
+ * first time that the same epoch begins twice in a row, a line says that the order of samples is
+ * the same again: somebody forgot set_epoch. */
 enum duet_shuffle {
     DUET_IN_ORDER,
     DUET_SHUFFLE, /* DistributedSampler's order for this seed and epoch */
@@ -253,7 +241,7 @@ struct duet_loader_options {
     enum duet_shuffle shuffle;
     uint64_t seed;
     int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
-    int workers;          /* threads that prepare batches ahead */
+    int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does */
     int rank, world_size; /* world_size 0: 1 */
     /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
      * channels, or three for three. std[0] = 0: they stay 0 to 1. */
@@ -261,8 +249,8 @@ struct duet_loader_options {
     void (*warn)(const char *text, void *context); /* is given the warnings; NULL: stderr */
     void *context;
 };
-int duet_loader_create_from(duet_loader **out, const duet_dataset *set,
-                            const struct duet_loader_options *options);
+int duet_loader_create(duet_loader **out, const duet_dataset *set,
+                       const struct duet_loader_options *options);
 
 /* How many samples an epoch serves twice, over all ranks. */
 int duet_loader_duplicates(const duet_loader *loader);
@@ -341,6 +329,25 @@ int duet_events_scalar(duet_events *events, const char *tag, double value, int64
 /* Closes the file and sets *events to NULL. A file without numbers is removed. DUET_FAILED:
  * something could not be written. */
 int duet_events_close(duet_events **events);
+
+/* ---- random numbers: those of PyTorch on the CPU, bit for bit ---- */
+
+int duet_rng_create(duet_rng **out, uint64_t seed); /* torch.manual_seed(seed) */
+void duet_rng_free(duet_rng *rng);
+
+/* x[0 .. count) = Tensor.normal_(mean, std), or Tensor.uniform_(from, to), of a float tensor of
+ * `count` elements. */
+void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
+void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
+
+/* x[0 .. count) = torch.randint(low, high, (count,)), of int32 or of int64 numbers: low is at least
+ * the type's smallest, and high - 1 at most its largest. The engine gives both types the same
+ * numbers. */
+int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high);
+int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high);
+
+/* order[0 .. n) = torch.randperm(n), for n below 214748364. */
+int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);
 
 #ifdef __cplusplus
 }

@@ -33,8 +33,8 @@ static void describe(duet_module *m, void *context) {
 /* def forward(self, x) */
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     int plain = *(const int *)context;
-    x = duet_relu(t, duet_layer(t, CN1, x));                           /* (n,16,26,26) */
-    x = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, x)), 2, 2); /* (n,32,12,12) */
+    x = duet_relu(t, duet_layer(t, CN1, x));                                 /* (n,16,26,26) */
+    x = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, x)), 2, 2, 0, 0); /* (n,32,12,12) */
     if (!plain) x = duet_layer(t, DP1, x);
     x = duet_relu(t, duet_layer(t, FC1, duet_flatten(t, x))); /* (n,64) */
     if (!plain) x = duet_layer(t, DP2, x);
@@ -66,17 +66,16 @@ static int work(int rank, void *context) {
     TRY(duet_optimizer_create(&optimizer, params, &adadelta));  /* optim.Adadelta(.., lr=0.5) */
     TRY(duet_dataset_open(&set, words[DATASET], NULL, 1));      /* datasets.MNIST(train=True) */
     /* DataLoader(set, 128 // n, sampler=DistributedSampler(set, n, rank)) */
-    TRY(duet_loader_create_from(
-        &loader, set,
-        &(struct duet_loader_options){
-            .batch_size = BATCH / n,
-            .shuffle = plain ? DUET_IN_ORDER : DUET_SHUFFLE,
-            .workers = 1,
-            .rank = rank,
-            .world_size = n,
-            .mean = {0.1302},
-            .std = {0.3069}}));        /* transforms.Normalize((0.1302,), (0.3069,)) */
-    TRY(duet_loader_start(loader, 0)); /* sampler.set_epoch(0) */
+    TRY(duet_loader_create(&loader, set,
+                           &(struct duet_loader_options){
+                               .batch_size = BATCH / n,
+                               .shuffle = plain ? DUET_IN_ORDER : DUET_SHUFFLE,
+                               .workers = 1,
+                               .rank = rank,
+                               .world_size = n,
+                               .mean = {0.1302},
+                               .std = {0.3069}})); /* transforms.Normalize((0.1302,), (0.3069,)) */
+    TRY(duet_loader_start(loader, 0));             /* sampler.set_epoch(0) */
     TRY(duet_tensor_create(&sum, device, DUET_F64, 1, (int[]){1}, NULL));
     steps = words[STEPS] ? atoi(words[STEPS]) : duet_loader_steps(loader);
     if (rank == 0) printf("step,epoch,loss\n");
@@ -88,7 +87,7 @@ static int work(int rank, void *context) {
         TRY(duet_tape_begin(tape, params, b.n, DUET_TRAIN));
         duet_var *scores = forward(tape, duet_input(tape, X), &plain); /* model(X) */
         duet_var *nll = duet_nll_loss(tape, scores, y, DUET_MEAN);     /* F.nll_loss(.., y) */
-        TRY(duet_backward(tape, nll));       /* loss.backward(): averaged over the processes */
+        TRY(duet_backward(tape, nll, NULL)); /* loss.backward(): averaged over the processes */
         TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
         TRY(duet_loss_read(tape, nll, &loss, NULL));
         TRY(duet_tensor_write(sum, &loss));

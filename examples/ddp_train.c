@@ -28,7 +28,7 @@ static void describe(duet_module *m, void *context) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
-    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2)));
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2, 0, 0)));
 }
 
 static const struct duet_model model = {"net", .describe = describe, .forward = forward};
@@ -50,8 +50,9 @@ static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_o
         TRY(duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y));
         TRY(duet_tape_begin(tape, params, b.n, optimizer ? DUET_TRAIN : DUET_EVALUATE));
         duet_var *scores = forward(tape, duet_input(tape, X), NULL); /* model(X) */
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN);
-        if (optimizer) TRY(duet_backward(tape, l)); /* loss.backward(): averaged over the ranks */
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+        if (optimizer)
+            TRY(duet_backward(tape, l, NULL)); /* loss.backward(): averaged over the ranks */
         if (optimizer) TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
         TRY(duet_loss_read(tape, l, NULL, &right));
         counts[0] += right, counts[1] += b.n;
@@ -88,8 +89,13 @@ static int work(int rank, void *context) {
     for (int train = 0; train < 2; train++) {
         TRY(duet_dataset_open(&sets[train], words[1], NULL, train));
         /* DataLoader(set, 32, sampler=DistributedSampler(set, shuffle=train)) */
-        TRY(duet_loader_create_distributed(&loaders[train], sets[train], BATCH, train, 0, 0, 1,
-                                           rank, duet_group_size(group)));
+        TRY(duet_loader_create(
+            &loaders[train], sets[train],
+            &(struct duet_loader_options){.batch_size = BATCH,
+                                          .shuffle = train ? DUET_SHUFFLE : DUET_IN_ORDER,
+                                          .workers = 1,
+                                          .rank = rank,
+                                          .world_size = duet_group_size(group)}));
     }
     for (int epoch = 0; epoch < atoi(words[2]); epoch++) {
         TRY(run(tape, device, params, optimizer, loaders[1], epoch, counts));

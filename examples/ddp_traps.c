@@ -26,7 +26,7 @@ static int set_epoch(duet_group *group, int mended) {
     duet_dataset *set = NULL;
     duet_loader *loader = NULL;
     TRY(duet_dataset_open(&set, "random", NULL, 1));
-    TRY(duet_loader_create_from(&loader, set, &options));
+    TRY(duet_loader_create(&loader, set, &options));
     for (int epoch = 0; epoch < 2 && rank == 0; epoch++) {
         struct duet_batch b;
         TRY(duet_loader_start(loader, mended ? epoch : 0));
@@ -52,7 +52,7 @@ static int pass(duet_tape *tape, duet_params *params, const duet_tensor *x, cons
     int code = duet_tape_begin(tape, params, SAMPLES, y ? DUET_TRAIN : DUET_EVALUATE);
     if (code) return code;
     duet_var *scores = duet_layer(tape, 1, duet_layer(tape, 0, duet_input(tape, x)));
-    return y ? duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN))
+    return y ? duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL)
              : duet_tape_error(tape);
 }
 

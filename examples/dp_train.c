@@ -26,7 +26,7 @@ static void describe(duet_module *m, void *context) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
-    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2)));
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2, 0, 0)));
 }
 
 static const struct duet_model net = {"net", .describe = describe, .forward = forward};
@@ -48,10 +48,10 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
         TRY(duet_data_parallel_forward(model, X, &output, pass)); /* model(X) */
         TRY(duet_tape_begin(tape, NULL, b.n, pass));
         duet_var *scores = duet_leaf(tape, output); /* the loss is computed on device 0 alone */
-        duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN);
+        duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
         TRY(duet_loss_read(tape, loss, NULL, &right));
         if (optimizer) {
-            TRY(duet_backward(tape, loss)); /* loss.backward() */
+            TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
             TRY(duet_var_grad(&grad, tape, scores));
             TRY(duet_data_parallel_backward(model, grad)); /* sums the gradients on device 0 */
             TRY(duet_optimizer_step(optimizer));           /* optimizer.step() */
@@ -86,7 +86,11 @@ int main(int argc, char **argv) {
     TRY(duet_optimizer_create(&optimizer, params, &sgd)); /* optim.SGD(model.parameters(), ...) */
     for (int train = 0; train < 2; train++) {
         TRY(duet_dataset_open(&sets[train], argv[2], NULL, train));
-        TRY(duet_loader_create(&loaders[train], sets[train], BATCH, train, 0, 1));
+        TRY(duet_loader_create(
+            &loaders[train], sets[train],
+            &(struct duet_loader_options){.batch_size = BATCH,
+                                          .shuffle = train ? DUET_SHUFFLE : DUET_IN_ORDER,
+                                          .workers = 1}));
     }
     for (int epoch = 0; epoch < atoi(argv[3]); epoch++) {
         TRY(run(model, tape, devices[0], optimizer, loaders[1], epoch, counts));

@@ -71,10 +71,10 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
         TRY(duet_data_parallel_forward(net, X, &output, pass)); /* net(X) */
         TRY(duet_tape_begin(tape, NULL, b.n, pass));
         duet_var *scores = duet_leaf(tape, output);
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN); /* l = loss(net(X), y) */
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0); /* l = loss(net(X), y) */
         TRY(duet_loss_read(tape, l, NULL, &hits));
         if (lr < 0) continue;
-        TRY(duet_backward(tape, l)); /* l.backward() */
+        TRY(duet_backward(tape, l, NULL)); /* l.backward() */
         TRY(duet_var_grad(&grad, tape, scores));
         TRY(duet_data_parallel_backward(net, grad));
         TRY(duet_sgd(params, lr, 1)); /* trainer.step() */
@@ -102,7 +102,11 @@ int main(int argc, char **argv) {
     TRY(duet_tape_create(&tape, devices[0]));
     for (int train = 0; train < 2; train++) { /* d2l.load_data_fashion_mnist(batch_size) */
         TRY(duet_dataset_open(&sets[train], argv[4], NULL, train));
-        TRY(duet_loader_create(&iters[train], sets[train], atoi(argv[2]), train, 0, 1));
+        TRY(duet_loader_create(
+            &iters[train], sets[train],
+            &(struct duet_loader_options){.batch_size = atoi(argv[2]),
+                                          .shuffle = train ? DUET_SHUFFLE : DUET_IN_ORDER,
+                                          .workers = 1}));
     }
     for (int epoch = 0; epoch < atoi(argv[5]); epoch++) {
         TRY(run(net, params, tape, devices[0], iters[1], epoch, atof(argv[3])));

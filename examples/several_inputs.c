@@ -38,10 +38,11 @@ static const struct duet_param shapes[PARAMS] = {{"embedding.weight", 2, {WORDS,
 /* Every replica runs this at the same time, with its rows of each input. */
 static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *context) {
     (void)context;
-    duet_var *words = duet_mean_dim(t, duet_embedding(t, r->tensors[NAMES], EMBEDDING), 1);
+    duet_var *words =
+        duet_mean(t, duet_embedding(t, r->tensors[NAMES], EMBEDDING), (int[]){1}, 1, 0);
     duet_var *h = duet_add(t, r->x[NUMBERS], words);
     out[SCORES] = duet_linear(t, duet_relu(t, h), WEIGHT, BIAS);
-    out[LOSS] = duet_cross_entropy(t, out[SCORES], r->tensors[LABELS], DUET_MEAN);
+    out[LOSS] = duet_cross_entropy(t, out[SCORES], r->tensors[LABELS], DUET_MEAN, 0);
 }
 
 /* Forward, backward from the mean of the R losses, SGD. *mean: that mean. */

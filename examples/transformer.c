@@ -49,7 +49,7 @@ static duet_var *forward(duet_tape *t, duet_tensor *words, duet_tensor *places, 
     h = duet_gelu(t, duet_layer(t, WIDE, duet_layer(t, NORM2, x)), DUET_GELU);
     x = duet_add(t, x, duet_layer(t, NARROW, h));
     x = duet_layer(t, OUT, duet_flatten(t, duet_layer(t, NORM3, x)));
-    return duet_cross_entropy(t, x, next, DUET_MEAN);
+    return duet_cross_entropy(t, x, next, DUET_MEAN, 0);
 }
 
 static const struct duet_model model = {"transformer", .describe = describe};
@@ -96,7 +96,7 @@ static int work(int rank, void *context) {
             TRY(put_batch((step * PASSES + rank + pass) * BATCH, words, next));
             TRY(duet_tape_begin(tape, params, BATCH, DUET_TRAIN));
             duet_var *loss = forward(tape, words, places, next);
-            TRY(duet_backward(tape, loss));
+            TRY(duet_backward(tape, loss, NULL));
             TRY(duet_loss_read(tape, loss, NULL, &right));
         }
         for (int i = 0; passes > 1 && i < duet_params_count(params); i++) /* loss / passes */

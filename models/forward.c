@@ -73,5 +73,5 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
     if (model->loss == LOSS_MSE) return duet_mse_loss(t, output, &given, DUET_MEAN);
     if (model->log_probabilities) return duet_nll_loss(t, output, &given, DUET_MEAN);
-    return duet_cross_entropy_smoothed(t, output, &given, model->label_smoothing, DUET_MEAN);
+    return duet_cross_entropy(t, output, &given, DUET_MEAN, model->label_smoothing);
 }

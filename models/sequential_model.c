@@ -251,10 +251,8 @@ static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_va
     case SEQ_RELU6: return duet_relu6(t, x);
     case SEQ_GELU: return duet_gelu(t, x, item->tanh ? DUET_GELU_TANH : DUET_GELU);
     case SEQ_MAX_POOL2D:
-        return duet_max_pool2d_padded(t, x, item->kernel, item->stride, item->padding,
-                                      item->ceil_mode);
-    case SEQ_AVG_POOL2D:
-        return duet_avg_pool2d_padded(t, x, item->kernel, item->stride, item->padding);
+        return duet_max_pool2d(t, x, item->kernel, item->stride, item->padding, item->ceil_mode);
+    case SEQ_AVG_POOL2D: return duet_avg_pool2d(t, x, item->kernel, item->stride, item->padding);
     case SEQ_ZERO_PAD2D:
     case SEQ_CONSTANT_PAD2D:
         return duet_pad2d(t, x, item->sides[0], item->sides[1], item->sides[2], item->sides[3],

@@ -128,27 +128,11 @@ static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count,
     return sum_chosen(t, x, chosen, keepdim, mean);
 }
 
-duet_var *duet_sum(duet_tape *t, duet_var *x) {
-    return sum_over(t, x, NULL, 0, 0, 0);
-}
-
-duet_var *duet_mean(duet_tape *t, duet_var *x) {
-    return sum_over(t, x, NULL, 0, 0, 1);
-}
-
-duet_var *duet_sum_dim(duet_tape *t, duet_var *x, int dim) {
-    return sum_over(t, x, &dim, 1, 0, 0);
-}
-
-duet_var *duet_mean_dim(duet_tape *t, duet_var *x, int dim) {
-    return sum_over(t, x, &dim, 1, 0, 1);
-}
-
-duet_var *duet_sum_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+duet_var *duet_sum(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
     return sum_over(t, x, dims, count, keepdim, 0);
 }
 
-duet_var *duet_mean_dims(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
     return sum_over(t, x, dims, count, keepdim, 1);
 }
 

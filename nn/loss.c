@@ -142,14 +142,7 @@ static int check_targets(const duet_tape *t, const duet_var *x, const duet_tenso
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                             enum duet_reduction r) {
-    if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
-        return NULL;
-    return loss(t, scores, labels, r, 0, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
-}
-
-duet_var *duet_cross_entropy_smoothed(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                                      double label_smoothing, enum duet_reduction r) {
+                             enum duet_reduction r, double label_smoothing) {
     if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
         return NULL;
     if (!(label_smoothing >= 0 && label_smoothing <= 1)) {

@@ -147,38 +147,29 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     return duet_tape_error(t);
 }
 
-static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad,
-                       int of_samples) {
-    if (!t || t->error) return NULL;
-    int code = tape_operand(t, op, "tensor", x, DTYPE_F32);
-    if (!code && of_samples && x->t.dims[0] != t->segments.n)
-        code = fail(ERR_USAGE, "%s: %d samples: the pass was begun with %d", op, x->t.dims[0],
-                    t->segments.n);
-    if (tape_fail(t, code)) return NULL;
+static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int needs_grad) {
+    if (!t || t->error || tape_fail(t, tape_operand(t, op, "tensor", x, DTYPE_F32))) return NULL;
     return tape_leaf(t, &x->t, needs_grad);
 }
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
-    return enter(t, "input", x, 0, 1);
+    if (t && !t->error && x && x->t.dims[0] != t->segments.n) {
+        tape_fail(t, fail(ERR_USAGE, "input: %d samples: the pass was begun with %d", x->t.dims[0],
+                          t->segments.n));
+        return NULL;
+    }
+    return enter(t, "input", x, 0);
 }
 
-static duet_var *new_leaf(duet_tape *t, const duet_tensor *x, int of_samples) {
+duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
     if (t && t->leaf_count == MOST_LEAVES) {
         tape_fail(t, fail(ERR_USAGE, "leaf: %d of them in a pass: use duet_input for others",
                           MOST_LEAVES));
         return NULL;
     }
-    duet_var *leaf = enter(t, "leaf", x, 1, of_samples);
+    duet_var *leaf = enter(t, "leaf", x, 1);
     if (leaf) t->leaves[t->leaf_count++] = leaf;
     return leaf;
-}
-
-duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
-    return new_leaf(t, x, 1);
-}
-
-duet_var *duet_free_leaf(duet_tape *t, const duet_tensor *x) {
-    return new_leaf(t, x, 0);
 }
 
 /* ---- backward ---- */
@@ -235,7 +226,7 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
         return fail(
             ERR_USAGE,
             "backward: grad can be implicitly created only for scalar outputs, and this var "
-            "is no loss: use duet_mean, duet_sum or duet_backward_from");
+            "is no loss: use duet_mean, duet_sum or give a gradient");
     *root = to_plain(t, *root);
     CHECK(tape_error(t));
     if (given) {
@@ -256,25 +247,13 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
     return launch(device_compute(t->device), OP_FILL, &one);
 }
 
-static int backward_from(duet_tape *t, duet_var *from, const duet_tensor *given) {
-    duet_var *root = from;
+int duet_backward(duet_tape *t, duet_var *root, const duet_tensor *given) {
     struct tensor grad;
-    CHECK(start_of(t, &root, given, &grad));
-    return backward(t, root, grad.rank ? &grad : NULL);
-}
-
-int duet_backward(duet_tape *t, duet_var *loss) {
     CHECK(duet_tape_error(t));
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
-    if (!loss) return fail(ERR_USAGE, "backward: no loss was given");
-    return backward_from(t, loss, NULL);
-}
-
-int duet_backward_from(duet_tape *t, duet_var *root, const duet_tensor *grad) {
-    CHECK(duet_tape_error(t));
-    if (!root) return fail(ERR_USAGE, "backward: no var was given");
-    if (!grad) return tape_operand(t, "backward", "gradient", NULL, DTYPE_F32);
-    return backward_from(t, root, grad);
+    if (!root) return fail(ERR_USAGE, "backward: no loss was given");
+    CHECK(start_of(t, &root, given, &grad));
+    return backward(t, root, grad.rank ? &grad : NULL);
 }
 
 int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,

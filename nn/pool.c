@@ -117,22 +117,6 @@ static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width,
 
 /* ---- the functions of duet.h ---- */
 
-/* 1: no pool can have such windows. */
-static int refuse_window(duet_tape *t, duet_var *x, int size, int stride) {
-    return tape_failed(t, x) || tape_beyond(t, "pooling", "size", size, 1) ||
-           tape_beyond(t, "pooling", "stride", stride, 1);
-}
-
-duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
-    if (refuse_window(t, x, size, stride)) return NULL;
-    return pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD, avg_pool_backward);
-}
-
-duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride) {
-    if (refuse_window(t, x, size, stride)) return NULL;
-    return pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD, max_pool_backward);
-}
-
 /* 1: a picture with these margins would be too large for a tensor. */
 static int pad_too_large(duet_tape *t, duet_var *x, int64_t rows, int64_t columns) {
     const struct tensor *of = &x->value;
@@ -157,10 +141,13 @@ duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, in
 
 /* With ceil_mode there are up to `size` pixels more behind the padding. By PyTorch's rule every
  * window has a pixel of the picture. */
-static int refuse_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
-    if (refuse_window(t, x, size, stride) || tape_beyond(t, "pooling", "padding", padding, 0) ||
-        pad_too_large(t, x, 2 * (int64_t)padding + size, 2 * (int64_t)padding + size))
+static int refuse_window(duet_tape *t, duet_var *x, int size, int stride, int padding, int extra) {
+    if (tape_failed(t, x) || tape_beyond(t, "pooling", "size", size, 1) ||
+        tape_beyond(t, "pooling", "stride", stride, 1) ||
+        tape_beyond(t, "pooling", "padding", padding, 0))
         return 1;
+    if (!padding && !extra) return 0; /* a relu before the pool may still be put off */
+    if (pad_too_large(t, x, 2 * (int64_t)padding + size, 2 * (int64_t)padding + size)) return 1;
     if (padding <= size / 2) return tape_stuck(t, x);
     tape_fail(t, fail(ERR_USAGE,
                       "pooling: size %d, stride %d, padding %d: pad should be at most half of the "
@@ -169,21 +156,25 @@ static int refuse_padded(duet_tape *t, duet_var *x, int size, int stride, int pa
     return 1;
 }
 
-duet_var *duet_avg_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding) {
-    if (refuse_padded(t, x, size, stride, padding)) return NULL;
+duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding) {
+    if (refuse_window(t, x, size, stride, padding, 0)) return NULL;
     if (padding) x = tape_pad2d(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
-    return duet_avg_pool2d(t, x, size, stride);
+    return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD,
+                    avg_pool_backward)
+             : NULL;
 }
 
-duet_var *duet_max_pool2d_padded(duet_tape *t, duet_var *x, int size, int stride, int padding,
-                                 int ceil_mode) {
-    if (refuse_padded(t, x, size, stride, padding)) return NULL;
+duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding,
+                          int ceil_mode) {
+    if (refuse_window(t, x, size, stride, padding, ceil_mode)) return NULL;
     const int *d = x->value.dims;
     const int right = ceil_mode ? pool_ceil_extra(d[3], size, stride, padding) : 0,
               bottom = ceil_mode ? pool_ceil_extra(d[2], size, stride, padding) : 0;
     const struct pad_sides sides = {padding, padding + right, padding, padding + bottom};
     if (padding || right || bottom) x = tape_pad2d(t, x, sides, -INFINITY);
-    return duet_max_pool2d(t, x, size, stride);
+    return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD,
+                    max_pool_backward)
+             : NULL;
 }
 
 /* 1: an adaptive pool cannot make such an output. */

@@ -624,13 +624,13 @@ class ProcessGroupDuet(dist.ProcessGroup):
     def send(self, tensors, to, tag=0):
         tensor = _dense(_one(tensors))
         memory = self._tensor(tensor, True)
-        return self._run(None, lambda w: self.library.duet_send_tag(
+        return self._run(None, lambda w: self.library.duet_send(
             self.handle, memory, to, tag, w), [tensor], (tensor,))
 
     def recv(self, tensors, source, tag=0):
         tensor = _dense(_one(tensors))
         memory = self._tensor(tensor, True)
-        return self._run(None, lambda w: self.library.duet_recv_tag(
+        return self._run(None, lambda w: self.library.duet_recv(
             self.handle, memory, source, tag, None, w), [tensor], (tensor,))
 
     def recv_anysource(self, tensors, tag=0):

@@ -64,7 +64,7 @@ static void check_fact(duet_tape *tape, duet_device *device, const char *what, d
     }
     dy = tensor_of(device, duet_tensor_rank(got), shape, 3571);
     expect_numbers(what, code, got, f->y, f->y_count);
-    MUST(duet_backward_from(tape, y, dy));
+    MUST(duet_backward(tape, y, dy));
     code = duet_var_grad(&got, tape, a);
     expect_numbers(what, code, got, f->da, f->da_count);
     if (b) code = duet_var_grad(&got, tape, b);
@@ -123,7 +123,7 @@ static void check_terms(duet_device *device, duet_tape *tape) {
         duet_tensor *a = tensor_of(device, terms[at].a_rank, terms[at].a, 7919),
                     *b = tensor_of(device, terms[at].b_rank, terms[at].b, 6131);
         MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-        duet_var *va = duet_free_leaf(tape, a), *vb = duet_free_leaf(tape, b);
+        duet_var *va = duet_leaf(tape, a), *vb = duet_leaf(tape, b);
         check_fact(tape, device, what, binaries[i % 3](tape, va, vb), va, vb,
                    &terms[at].fact[i % 3]);
         duet_tensor_free(a);
@@ -138,7 +138,7 @@ static void check_products(duet_device *device, duet_tape *tape) {
         duet_tensor *a = tensor_of(device, products[i].a_rank, products[i].a, 7919),
                     *b = tensor_of(device, products[i].b_rank, products[i].b, 6131);
         MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-        duet_var *va = duet_free_leaf(tape, a), *vb = duet_free_leaf(tape, b);
+        duet_var *va = duet_leaf(tape, a), *vb = duet_leaf(tape, b);
         check_fact(tape, device, what, duet_matmul(tape, va, vb), va, vb, &products[i].fact);
         duet_tensor_free(a);
         duet_tensor_free(b);
@@ -152,10 +152,11 @@ static void check_sums(duet_device *device, duet_tape *tape) {
         snprintf(what, sizeof what, "%s %zu", mean ? "mean" : "sum", i / 2);
         duet_tensor *x = tensor_of(device, sums[i / 2].rank, sums[i / 2].shape, 7919);
         MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-        duet_var *leaf = duet_free_leaf(tape, x),
-                 *y = dim == ALL ? (mean ? duet_mean(tape, leaf) : duet_sum(tape, leaf))
-                      : mean     ? duet_mean_dim(tape, leaf, dim)
-                                 : duet_sum_dim(tape, leaf, dim);
+        duet_var *leaf = duet_leaf(tape, x), *y = dim == ALL
+                                                      ? (mean ? duet_mean(tape, leaf, NULL, 0, 0)
+                                                              : duet_sum(tape, leaf, NULL, 0, 0))
+                                                  : mean ? duet_mean(tape, leaf, (int[]){dim}, 1, 0)
+                                                         : duet_sum(tape, leaf, (int[]){dim}, 1, 0);
         check_fact(tape, device, what, y, leaf, NULL, mean ? &sums[i / 2].mean : &sums[i / 2].sum);
         duet_tensor_free(x);
     }
@@ -182,7 +183,7 @@ static void check_embedding(duet_device *device, duet_tape *tape) {
         if (pass) y = duet_reshape(tape, duet_flatten(tape, y), 3, (int[]){-1, WORDS, WIDTH});
         int code = duet_var_value(&got, tape, y);
         expect_numbers("embedding", code, got, embedding_y, COUNT(embedding_y));
-        MUST(duet_backward_from(tape, y, dy));
+        MUST(duet_backward(tape, y, dy));
         MUST(duet_tensor_to(&got, duet_params_grad(params, 0), device));
         expect_numbers("its gradient", DUET_OK, got, embedding_dw, COUNT(embedding_dw));
     }
@@ -211,10 +212,10 @@ static void check_scalar(duet_device *device, duet_tape *tape) {
     MUST(duet_tensor_create(&W, device, DUET_F32, 1, (int[]){K}, fw));
     MUST(duet_tensor_create(&T, device, DUET_F32, 1, (int[]){SAMPLES}, ft));
     MUST(duet_tape_begin(tape, NULL, SAMPLES, DUET_TRAIN));
-    duet_var *leaf = duet_free_leaf(tape, W), *y = duet_matmul(tape, duet_input(tape, X), leaf),
+    duet_var *leaf = duet_leaf(tape, W), *y = duet_matmul(tape, duet_input(tape, X), leaf),
              *d = duet_subtract(tape, y, duet_input(tape, T)),
-             *root = duet_mean(tape, duet_multiply(tape, d, d));
-    MUST(duet_backward(tape, root));
+             *root = duet_mean(tape, duet_multiply(tape, d, d), NULL, 0, 0);
+    MUST(duet_backward(tape, root, NULL));
     MUST(duet_var_grad(&out, tape, leaf));
     MUST(duet_tensor_read(out, got));
     duet_tensor_free(out);
@@ -224,7 +225,7 @@ static void check_scalar(duet_device *device, duet_tape *tape) {
     for (int k = 0; k < K; k++)
         cr_assert(fabs((double)got[k] - want[k]) <= TOLERANCE, "dw[%d] is %g, not %g", k,
                   (double)got[k], want[k]);
-    MUST_FAIL(duet_backward(tape, y), DUET_USAGE, "only for scalar outputs");
+    MUST_FAIL(duet_backward(tape, y, NULL), DUET_USAGE, "only for scalar outputs");
     duet_tensor_free(out), duet_tensor_free(X), duet_tensor_free(W), duet_tensor_free(T);
 }
 
@@ -256,9 +257,9 @@ Test(api_algebra, no_samples, .timeout = 30) {
     MUST(duet_tensor_create(&W, device, DUET_F32, 2, (int[]){3, 1}, &(float[]){1, 2, 3}));
     for (int mean = 0; mean < 2; mean++) {
         MUST(duet_tape_begin(tape, NULL, 0, DUET_TRAIN));
-        duet_var *x = duet_leaf(tape, X), *w = duet_free_leaf(tape, W),
-                 *y = duet_matmul(tape, x, w), *s = mean ? duet_mean(tape, y) : duet_sum(tape, y);
-        MUST(duet_backward(tape, s));
+        duet_var *x = duet_leaf(tape, X), *w = duet_leaf(tape, W), *y = duet_matmul(tape, x, w),
+                 *s = mean ? duet_mean(tape, y, NULL, 0, 0) : duet_sum(tape, y, NULL, 0, 0);
+        MUST(duet_backward(tape, s, NULL));
         MUST(duet_var_value(&out, tape, s));
         MUST(duet_tensor_read(out, &number));
         cr_assert(mean ? isnan(number) : number == 0);
@@ -295,18 +296,18 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
     for (int i = 0; i < 23; i++) {
         MUST(duet_tape_begin(tape, i == 9 ? NULL : params, i == 13 ? 4 : 5, DUET_TRAIN));
         duet_tape *t = tape;
-        duet_var *v = i == 13 ? NULL : duet_input(t, x), *f = duet_free_leaf(t, m);
+        duet_var *v = i == 13 ? NULL : duet_input(t, x), *f = duet_leaf(t, m);
         switch (i) {
         case 0:
             refused(t, duet_matmul(t, v, v), "mat1 and mat2 shapes cannot be multiplied");
             break;
-        case 1: refused(t, duet_sum_dim(t, v, 2), dims); break;
-        case 2: refused(t, duet_mean_dim(t, v, -3), dims); break;
+        case 1: refused(t, duet_sum(t, v, (int[]){2}, 1, 0), dims); break;
+        case 2: refused(t, duet_mean(t, v, (int[]){-3}, 1, 0), dims); break;
         case 3: refused(t, duet_reshape(t, v, 2, (int[]){5, 7}), "reshape: "); break;
         case 4: refused(t, duet_reshape(t, v, 3, (int[]){5, -1, -1}), "reshape: "); break;
         case 5: refused(t, duet_reshape(t, v, 2, (int[]){6, 5}), "reshape: "); break;
         case 6: refused(t, duet_reshape(t, v, 2, NULL), "reshape: "); break;
-        case 7: refused(t, duet_free_leaf(t, elsewhere), "lies on cpu(1)"); break;
+        case 7: refused(t, duet_leaf(t, elsewhere), "lies on cpu(1)"); break;
         case 8: refused(t, duet_embedding(t, index, 2), "begun with 2 of them"); break;
         case 9: refused(t, duet_embedding(t, index, 0), "begun with 0 of them"); break;
         case 10: refused(t, duet_embedding(t, NULL, 0), "no index was given"); break;
@@ -331,12 +332,12 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
     }
     cr_assert(!duet_cat(NULL, NULL, 1, 1) && !duet_narrow(NULL, NULL, 1, 0, 1));
     cr_assert(!duet_adaptive_max_pool2d(NULL, NULL, 1, 1) &&
-              !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) &&
-              !duet_max_pool2d_padded(NULL, NULL, 1, 1, 0, 0) &&
-              !duet_avg_pool2d_padded(NULL, NULL, 1, 1, 0) && !duet_matmul(NULL, NULL, NULL) &&
-              !duet_sum(NULL, NULL) && !duet_mean(NULL, NULL) && !duet_sum_dim(NULL, NULL, 0) &&
-              !duet_mean_dim(NULL, NULL, 0) && !duet_embedding(NULL, NULL, 0) &&
-              !duet_reshape(NULL, NULL, 2, NULL) && !duet_free_leaf(NULL, NULL));
+              !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) && !duet_max_pool2d(NULL, NULL, 1, 1, 0, 0) &&
+              !duet_avg_pool2d(NULL, NULL, 1, 1, 0) && !duet_matmul(NULL, NULL, NULL) &&
+              !duet_sum(NULL, NULL, NULL, 0, 0) && !duet_mean(NULL, NULL, NULL, 0, 0) &&
+              !duet_sum(NULL, NULL, (int[]){0}, 1, 0) && !duet_mean(NULL, NULL, (int[]){0}, 1, 0) &&
+              !duet_embedding(NULL, NULL, 0) && !duet_reshape(NULL, NULL, 2, NULL) &&
+              !duet_leaf(NULL, NULL));
     duet_tensor_free(x), duet_tensor_free(m), duet_tensor_free(elsewhere);
     duet_tensor_free(index), duet_tensor_free(lone);
     duet_params_free(params);

@@ -280,7 +280,8 @@ Test(api_threads, leave_signals_to_the_program, .timeout = 60) {
     MUST(duet_params_create(&params, devices[0], list, 2));
     MUST(duet_data_parallel_create(&dp, devices, 2, params, one_layer, NULL, NULL));
     MUST(duet_dataset_open(&set, "random", NULL, 1));
-    MUST(duet_loader_create(&loader, set, 4, 0, 0, 2));
+    MUST(duet_loader_create(&loader, set,
+                            &(struct duet_loader_options){.batch_size = 4, .workers = 2}));
     MUST(duet_loader_start(loader, 0));
     MUST(duet_loader_next(loader, &batch));
     DIR *tasks = opendir("/proc/self/task");

@@ -89,7 +89,7 @@ Test(api_data, arrays_and_functions_of_every_kind, .timeout = 30) {
             cr_assert_eq(duet_dataset_classes(set), form & 2 ? 0 : form & 4 ? 1 : 901);
             duet_dataset_shape(set, shape);
             cr_assert(shape[0] == d.shape[0] && shape[1] == (d.rank > 1 ? 2 : 1) && shape[2] == 1);
-            MUST(duet_loader_create_from(
+            MUST(duet_loader_create(
                 &loader, set, &(struct duet_loader_options){.batch_size = 4, .workers = workers}));
             cr_assert_eq(duet_loader_steps(loader), 3);
             MUST(duet_loader_start(loader, 0));
@@ -154,7 +154,7 @@ Test(api_data, orders_are_pytorchs, .timeout = 30) {
                                         .world_size = 3,
                                         .warn = hear,
                                         .context = &h};
-        MUST(duet_loader_create_from(&loader, set, &o));
+        MUST(duet_loader_create(&loader, set, &o));
         cr_assert_eq(duet_loader_duplicates(loader), 2);
         cr_assert_eq(h.count, rank == 0, "rank 0 alone says it");
         if (rank == 0)
@@ -177,13 +177,13 @@ Test(api_data, orders_are_pytorchs, .timeout = 30) {
                                     .rank = 1,
                                     .world_size = 3,
                                     .drop_last = 1};
-    MUST(duet_loader_create_from(&loader, set, &o));
+    MUST(duet_loader_create(&loader, set, &o));
     cr_assert_eq(duet_loader_duplicates(loader), 0);
     expect_order(loader, 2, 2, dropped, 2);
     duet_loader_free(loader);
     o = (struct duet_loader_options){
         .batch_size = 4, .shuffle = DUET_SHUFFLE_RANDOM, .seed = 5, .warn = hear, .context = &h};
-    MUST(duet_loader_create_from(&loader, set, &o));
+    MUST(duet_loader_create(&loader, set, &o));
     for (int epoch = 0; epoch < 3; epoch++)
         expect_order(loader, epoch, 4, random[epoch], 10);
     cr_assert_eq(h.count, 0);
@@ -210,7 +210,7 @@ Test(api_data, bytes_are_normalised_as_by_torchvision, .timeout = 30) {
         struct duet_loader_options o = {.batch_size = COUNT};
         memcpy(o.mean, mean, all ? sizeof mean : sizeof *mean);
         memcpy(o.std, std, all ? sizeof std : sizeof *std);
-        MUST(duet_loader_create_from(&loader, set, &o));
+        MUST(duet_loader_create(&loader, set, &o));
         MUST(duet_loader_start(loader, 0));
         MUST(duet_loader_next(loader, &b));
         for (int i = 0; i < COUNT * NUMBERS; i++) {
@@ -244,7 +244,7 @@ Test(api_data, a_function_that_fails_ends_the_epoch, .timeout = 30) {
         struct duet_batch b;
         int want = workers == 1 ? DUET_MEMORY : DUET_FAILED;
         MUST(duet_dataset_create(&set, &d));
-        MUST(duet_loader_create_from(
+        MUST(duet_loader_create(
             &loader, set, &(struct duet_loader_options){.batch_size = 4, .workers = workers}));
         MUST(duet_loader_start(loader, 0));
         MUST(duet_loader_next(loader, &b));
@@ -273,7 +273,7 @@ static void refuse_data(struct duet_data d, const char *says) {
 static void refuse_options(const duet_dataset *set, struct duet_loader_options o,
                            const char *says) {
     duet_loader *loader = (duet_loader *)1;
-    MUST_FAIL(duet_loader_create_from(&loader, set, &o), DUET_USAGE, says);
+    MUST_FAIL(duet_loader_create(&loader, set, &o), DUET_USAGE, says);
     cr_assert(!loader && !strchr(duet_error(), '\n'));
 }
 
@@ -308,9 +308,9 @@ Test(api_data, what_is_refused, .timeout = 30) {
     MUST(duet_dataset_create(&set, &good));
     d = data_of(1, &unused);
     MUST(duet_dataset_create(&of_bytes, &d));
-    MUST_FAIL(duet_loader_create_from(NULL, set, &fine), DUET_USAGE, "no place");
-    MUST_FAIL(duet_loader_create_from(&loader, NULL, &fine), DUET_USAGE, "no data set");
-    MUST_FAIL(duet_loader_create_from(&loader, set, NULL), DUET_USAGE, "no options");
+    MUST_FAIL(duet_loader_create(NULL, set, &fine), DUET_USAGE, "no place");
+    MUST_FAIL(duet_loader_create(&loader, NULL, &fine), DUET_USAGE, "no data set");
+    MUST_FAIL(duet_loader_create(&loader, set, NULL), DUET_USAGE, "no options");
     cr_assert_eq(duet_loader_duplicates(NULL), 0);
 #define WRONG(change, says) (o = fine, change, refuse_options(of_bytes, o, says))
     WRONG(o.batch_size = 0, "batch size: 0");

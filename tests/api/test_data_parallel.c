@@ -42,7 +42,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 }
 
 static duet_var *loss_of(duet_tape *t, duet_var *y, const duet_tensor *labels, void *context) {
-    return duet_cross_entropy(t, y, labels, ((struct wrong *)context)->reduction);
+    return duet_cross_entropy(t, y, labels, ((struct wrong *)context)->reduction, 0);
 }
 
 static void count_warning(const char *text, void *context) {
@@ -134,11 +134,11 @@ static double pass_alone(struct world *w, int from, int count, float weight, flo
     MUST(duet_tape_begin(w->tape, w->alone, count, DUET_TRAIN));
     duet_var *scores = forward(w->tape, duet_input(w->tape, x), &w->wrong);
     duet_var *loss =
-        duet_cross_entropy(w->tape, scores, y, weight > 0 ? DUET_NONE : w->wrong.reduction);
+        duet_cross_entropy(w->tape, scores, y, weight > 0 ? DUET_NONE : w->wrong.reduction, 0);
     for (int i = 0; i < count; i++)
         weights[i] = weight;
     MUST(duet_tensor_create(&each, w->devices[0], DUET_F32, 1, &count, weights));
-    MUST(weight > 0 ? duet_backward_from(w->tape, loss, each) : duet_backward(w->tape, loss));
+    MUST(weight > 0 ? duet_backward(w->tape, loss, each) : duet_backward(w->tape, loss, NULL));
     MUST(duet_loss_read(w->tape, loss, &sum, NULL));
     MUST(duet_var_value(&value, w->tape, scores));
     if (output) MUST(duet_tensor_read(value, output));
@@ -179,7 +179,8 @@ static void dp_step(struct world *w, int output_device, int n_samples, float *ou
     cr_assert_eq(duet_tensor_dim(output, 0), n_samples);
     MUST(duet_tape_begin(w->loss_tape, NULL, n_samples, DUET_TRAIN));
     duet_var *leaf = duet_leaf(w->loss_tape, output);
-    MUST(duet_backward(w->loss_tape, duet_cross_entropy(w->loss_tape, leaf, y, DUET_MEAN)));
+    MUST(
+        duet_backward(w->loss_tape, duet_cross_entropy(w->loss_tape, leaf, y, DUET_MEAN, 0), NULL));
     MUST(duet_var_grad(&grad, w->loss_tape, leaf));
     MUST(duet_data_parallel_backward(w->dp, grad));
     MUST(duet_tensor_read(output, out));

@@ -225,7 +225,13 @@ Test(api_ddp, the_loader_of_a_rank, .timeout = 60) {
         for (int r = 0; r < WORLD; r++) {
             struct duet_batch b;
             int mine = 0, steps = 0;
-            MUST(duet_loader_create_distributed(&loader, set, EACH, 1, drop, 5, 0, r, WORLD));
+            MUST(duet_loader_create(&loader, set,
+                                    &(struct duet_loader_options){.batch_size = EACH,
+                                                                  .shuffle = DUET_SHUFFLE,
+                                                                  .drop_last = drop,
+                                                                  .seed = 5,
+                                                                  .rank = r,
+                                                                  .world_size = WORLD}));
             MUST(duet_loader_start(loader, 1));
             for (;; steps++) {
                 MUST(duet_loader_next(loader, &b));
@@ -239,11 +245,22 @@ Test(api_ddp, the_loader_of_a_rank, .timeout = 60) {
             duet_loader_free(loader);
         }
     cr_assert_eq(seen, padded);
-    MUST_FAIL(duet_loader_create_distributed(&loader, set, 1, 1, 0, 0, 0, 3, 3), DUET_USAGE,
-              "Invalid rank 3, rank should be in the interval [0, 2]");
-    MUST_FAIL(duet_loader_create_distributed(&loader, set, 1, 1, 0, 0, 0, 0, 65), DUET_USAGE, "65");
-    MUST_FAIL(duet_loader_create_distributed(&loader, set, 0, 1, 0, 0, 0, 0, 1), DUET_USAGE, "0");
-    MUST_FAIL(duet_loader_create_distributed(&loader, NULL, 1, 1, 0, 0, 0, 0, 1), DUET_USAGE,
-              "set");
+    MUST_FAIL(duet_loader_create(
+                  &loader, set,
+                  &(struct duet_loader_options){
+                      .batch_size = 1, .shuffle = DUET_SHUFFLE, .rank = 3, .world_size = 3}),
+              DUET_USAGE, "Invalid rank 3, rank should be in the interval [0, 2]");
+    MUST_FAIL(duet_loader_create(&loader, set,
+                                 &(struct duet_loader_options){
+                                     .batch_size = 1, .shuffle = DUET_SHUFFLE, .world_size = 65}),
+              DUET_USAGE, "65");
+    MUST_FAIL(
+        duet_loader_create(&loader, set,
+                           &(struct duet_loader_options){.shuffle = DUET_SHUFFLE, .world_size = 1}),
+        DUET_USAGE, "0");
+    MUST_FAIL(duet_loader_create(&loader, NULL,
+                                 &(struct duet_loader_options){
+                                     .batch_size = 1, .shuffle = DUET_SHUFFLE, .world_size = 1}),
+              DUET_USAGE, "set");
     duet_dataset_free(set);
 }

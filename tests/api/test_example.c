@@ -20,6 +20,23 @@ Test(api_library, header_compiles_alone, .timeout = 60, .init = scratch_make,
     RUN(0, "cd {} && c++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c++ duet.h");
 }
 
+/* The program of which a part's first comment consists, as {}/PART.c. */
+#define PROGRAM_AT_THE_TOP_OF(part)                                                 \
+    "{ echo '#include <stdio.h>'; echo '#include \"duet.h\"'; sed -n '/\\*\\/$/q; " \
+    "s/^ \\*     //p' duet/" part ".h; } > {}/" part ".c"
+
+Test(api_library, programs_in_the_header_compile, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, PROGRAM_AT_THE_TOP_OF("core") " && cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "
+                                         "-I. {}/core.c");
+    RUN(0, PROGRAM_AT_THE_TOP_OF("train") " && cc -std=c11 -Wall -Wextra -Werror "
+                                          "-Wno-unused-function -fsyntax-only -I. {}/train.c");
+    RUN(0, PROGRAM_AT_THE_TOP_OF("distributed") " && cc -std=c11 -Wall -Wextra -Werror "
+                                                "-fsyntax-only -I. {}/distributed.c");
+    RUN(0, PROGRAM_AT_THE_TOP_OF("model") " && cc -std=c11 -Wall -Wextra -Werror "
+                                          "-Wno-unused-parameter -fsyntax-only -I. {}/model.c");
+}
+
 Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
      .init = scratch_make, .fini = scratch_remove) {
     RUN(0, "nm -g --defined-only " BUILD_DIR
@@ -74,6 +91,13 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
            " && { ! command -v c++ || { c++ tests/api/installed.cc $words -o {}/p && {}/p; }; }"
            " && { ! echo 'int main(void) { return 0; }' | cc -static -x c - -o {}/p $others || "
            "{ cc -static examples/all_reduce.c $words -o {}/p && {}/p; }; }");
+    /* The programs at the tops of the header's parts. */
+    RUN(0, PROGRAM_AT_THE_TOP_OF("core") " && " PROGRAM_AT_THE_TOP_OF("distributed"));
+    RUN(0, "export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && words=$(pkg-config --static "
+           "--define-variable=prefix={}/stage/opt/duet --cflags --libs duet) && cd {} && "
+           "cc core.c $words -o core && cc distributed.c $words -o distributed && ./core && "
+           "./distributed | sort");
+    cr_expect_str_eq(output(), "2\n4\n6\n8\nrank 0: 3\nrank 1: 3\n");
     /* A program that is the whole command. */
     RUN(0, "cp examples/my_model.c {}/mynet.c && cd {} && export "
            "PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"

@@ -70,7 +70,7 @@ static void check_fact(struct bed *b, const char *what, int i, duet_var *y, duet
     dy = tensor_of(b->device, duet_tensor_rank(got), shape, 3571, 1);
     expect(line, code, got, f->y, f->y_count);
     duet_tensor_free(got);
-    MUST(duet_backward_from(b->tape, y, dy));
+    MUST(duet_backward(b->tape, y, dy));
     code = duet_var_grad(&got, b->tape, leaf);
     expect(line, code, got, f->da, f->da_count);
     duet_tensor_free(got);
@@ -193,8 +193,8 @@ static void check_sums(struct bed *b) {
         int at = i / 2, mean = i % 2, count = sums[at].count, keep = sums[at].keepdim;
         duet_var *x = begin(b, sums[at].rank, sums[at].shape, 1, NULL, 0);
         check_fact(b, mean ? "mean" : "sum", at,
-                   (mean ? duet_mean_dims : duet_sum_dims)(b->tape, x, sums[at].dims, count, keep),
-                   x, &sums[at].fact[mean]);
+                   (mean ? duet_mean : duet_sum)(b->tape, x, sums[at].dims, count, keep), x,
+                   &sums[at].fact[mean]);
     }
 }
 
@@ -268,10 +268,10 @@ Test(api_functions, what_is_refused, .timeout = 30) {
         case 11: refused(t, duet_group_norm(t, x, 0, 0, 1, 1e-5), "divisible by num_groups"); break;
         case 12: refused(t, duet_group_norm(t, x, 3, 0, 1, 1e-5), "than 3 channels"); break;
         case 13: refused(t, duet_linear(t, x, 0, 1), "of rank 1: must be 2"); break;
-        case 14: refused(t, duet_sum_dims(t, x, high, 1, 0), range); break;
-        case 15: refused(t, duet_mean_dims(t, x, twice, 3, 0), "dim 0 appears multiple"); break;
-        case 16: refused(t, duet_sum_dims(t, x, NULL, 1, 0), "sum: 0 dimensions"); break;
-        case 17: refused(t, duet_sum_dims(t, x, two, -1, 0), "sum: -1 dimensions"); break;
+        case 14: refused(t, duet_sum(t, x, high, 1, 0), range); break;
+        case 15: refused(t, duet_mean(t, x, twice, 3, 0), "dim 0 appears multiple"); break;
+        case 16: refused(t, duet_sum(t, x, NULL, 1, 0), "sum: 0 dimensions"); break;
+        case 17: refused(t, duet_sum(t, x, two, -1, 0), "sum: -1 dimensions"); break;
         case 18: refused(t, duet_permute(t, x, NULL), "no order"); break;
         case 19: refused(t, duet_permute(t, x, twice), "dim 0 appears multiple"); break;
         case 20: refused(t, duet_transpose(t, x, 0, 3), range); break;
@@ -286,8 +286,8 @@ Test(api_functions, what_is_refused, .timeout = 30) {
               !duet_sqrt(NULL, NULL) && !duet_reciprocal(NULL, NULL) && !duet_softplus(NULL, NULL));
     cr_assert(!duet_leaky_relu(NULL, NULL, 0) && !duet_elu(NULL, NULL, 1) &&
               !duet_hardtanh(NULL, NULL, 0, 1) && !duet_relu6(NULL, NULL) &&
-              !duet_gelu(NULL, NULL, DUET_GELU) && !duet_sum_dims(NULL, NULL, NULL, 0, 0) &&
-              !duet_mean_dims(NULL, NULL, NULL, 0, 0) && !duet_transpose(NULL, NULL, 0, 1) &&
+              !duet_gelu(NULL, NULL, DUET_GELU) && !duet_sum(NULL, NULL, NULL, 0, 0) &&
+              !duet_mean(NULL, NULL, NULL, 0, 0) && !duet_transpose(NULL, NULL, 0, 1) &&
               !duet_permute(NULL, NULL, NULL) && !duet_layer_norm(NULL, NULL, 1, &four, 0, 0, 0) &&
               !duet_group_norm(NULL, NULL, 1, 0, 0, 0));
     duet_tape_free(b.tape);

@@ -55,9 +55,9 @@ static int every_call(duet_group *group, duet_device *device) {
     HOLDS(rank != 2 || at(other, 4 * n - 1) == (float)(4 * n - 1));
     TRY(duet_reduce(group, y, 0, DUET_MIN, NULL));
     HOLDS(at(y, 2) == (rank ? (float)(4 * rank + 2) : 2));
-    if (rank == 1) TRY(duet_send(group, many, 2, NULL));
+    if (rank == 1) TRY(duet_send(group, many, 2, 0, NULL));
     int source = 5;
-    if (rank == 2) TRY(duet_recv(group, other, DUET_ANY_SOURCE, &source, NULL));
+    if (rank == 2) TRY(duet_recv(group, other, DUET_ANY_SOURCE, 0, &source, NULL));
     HOLDS(rank != 2 || (source == 1 && at(other, 5) == 15));
     TRY(duet_monitored_barrier(group, 20, 1));
     TRY(duet_barrier(group, NULL));
@@ -123,8 +123,8 @@ static int misuse(duet_group *group, duet_device *device) {
     REFUSES(duet_reduce_scatter(group, x, NULL, DUET_SUM, NULL), "no input tensor");
     REFUSES(duet_all_to_all(group, x, x, NULL), "a multiple");
     REFUSES(duet_broadcast(group, x, 3, NULL), "root 3");
-    REFUSES(duet_send(group, x, rank, NULL), "another rank");
-    REFUSES(duet_recv(group, x, 0, &code, &work), "not known yet");
+    REFUSES(duet_send(group, x, rank, 0, NULL), "another rank");
+    REFUSES(duet_recv(group, x, 0, 0, &code, &work), "not known yet");
     REFUSES(duet_barrier(NULL, NULL), "no group");
     REFUSES(duet_monitored_barrier(group, -1, 1), "timeout -1");
     REFUSES(duet_work_wait(NULL), "no handle");

@@ -141,16 +141,16 @@ static int tags(duet_group *group, duet_device *device) {
     for (int tag = 0; tag < 3 && rank == 1; tag++) {
         float numbers[] = {(float)tag, 0, 0, 0};
         TRY(duet_tensor_write(x, numbers));
-        TRY(duet_send_tag(group, x, 0, tag, NULL));
+        TRY(duet_send(group, x, 0, tag, NULL));
     }
     for (int tag = 2; tag >= 0 && rank == 0; tag--) {
         int any = tag == 1, begun = tag == 0;
-        TRY(duet_recv_tag(group, x, any ? DUET_ANY_SOURCE : 1, tag, begun ? NULL : &source,
-                          begun ? &work : NULL));
+        TRY(duet_recv(group, x, any ? DUET_ANY_SOURCE : 1, tag, begun ? NULL : &source,
+                      begun ? &work : NULL));
         if (begun) TRY(duet_work_wait(work));
         HOLDS(at(x, 0) == (float)tag && (begun ? duet_work_source(work) : source) == 1);
     }
-    HOLDS(duet_send_tag(group, x, (rank + 1) % RANKS, -2, NULL) == DUET_USAGE);
+    HOLDS(duet_send(group, x, (rank + 1) % RANKS, -2, NULL) == DUET_USAGE);
     HOLDS(strstr(duet_error(), "Tag must be nonnegative"));
 out:
     duet_work_free(work);
@@ -208,7 +208,7 @@ static int sent_objects(duet_group *group, duet_device *device) {
         const struct duet_object mine[2] = {{bytes, LONG - (size_t)rank}, text(rank)};
         TRY(duet_send_object_list(group, mine, 2, 0));
         TRY(duet_send_object_list(group, NULL, 0, 0));
-        TRY(duet_send(group, x, 0, NULL));
+        TRY(duet_send(group, x, 0, 0, NULL));
     }
     for (int i = 0; i < 2 && !rank; i++) {
         int from = i ? 3 - source : DUET_ANY_SOURCE;
@@ -219,7 +219,7 @@ static int sent_objects(duet_group *group, duet_device *device) {
             HOLDS(((char *)list[0].data)[k] == 'a' + source);
         seen += source;
         TRY(duet_recv_object_list(group, NULL, 0, source, NULL));
-        TRY(duet_recv(group, x, source, NULL, NULL));
+        TRY(duet_recv(group, x, source, 0, NULL, NULL));
         HOLDS(at(x, 0) == (float)source);
         for (int k = 0; k < 2; k++)
             free(list[k].data), list[k].data = NULL;

@@ -165,8 +165,7 @@ static int bring_gradients(struct rank *r, duet_params *params, duet_tape *tape,
     if (!code) code = duet_tensor_create(&one, r->device, DUET_F32, 2, (int[]){1, 1}, (float[]){1});
     if (!code) code = duet_tape_begin(tape, params, 1, DUET_TRAIN);
     if (!code)
-        code =
-            duet_backward_from(tape, duet_linear(tape, duet_input(tape, x), 0, DUET_NO_BIAS), one);
+        code = duet_backward(tape, duet_linear(tape, duet_input(tape, x), 0, DUET_NO_BIAS), one);
     if (!code) code = duet_tensor_read(duet_params_grad(params, 0), gradients);
     duet_tensor_free(x);
     duet_tensor_free(one);

@@ -66,8 +66,8 @@ Test(api_tape, relu_pools_flatten, .timeout = 30) {
     duet_var *in = duet_input(net.tape, X);
     read_var(&net, duet_relu(net.tape, in), 4, (int[4]){N, C, H, W}, relu);
     read_var(&net, duet_flatten(net.tape, in), 2, (int[2]){N, C * H * W}, flat);
-    read_var(&net, duet_max_pool2d(net.tape, in, 3, 2), 4, (int[4]){N, C, P, Q}, most);
-    read_var(&net, duet_avg_pool2d(net.tape, in, 3, 2), 4, (int[4]){N, C, P, Q}, mean);
+    read_var(&net, duet_max_pool2d(net.tape, in, 3, 2, 0, 0), 4, (int[4]){N, C, P, Q}, most);
+    read_var(&net, duet_avg_pool2d(net.tape, in, 3, 2, 0), 4, (int[4]){N, C, P, Q}, mean);
     cr_assert_arr_eq(flat, x, sizeof x);
     for (int i = 0; i < N * C * H * W; i++)
         cr_assert_eq(relu[i], x[i] > 0 ? x[i] : 0);

@@ -49,7 +49,7 @@ static void train(const char *kind, duet_var *(*forward)(duet_tape *, duet_var *
     MUST(duet_tensor_create(&y, device, DUET_I32, 1, (int[]){N}, labels));
     MUST(duet_tape_begin(tape, params, N, DUET_TRAIN));
     duet_var *scores = forward(tape, duet_input(tape, x));
-    MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN)));
+    MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL));
     MUST(duet_sgd(params, 0.1, 1));
     MUST(duet_tensor_read(duet_params_value(params, 3), after));
     MUST(duet_tensor_read(duet_params_buffer(params, 0), after + FLAT * CLASSES));

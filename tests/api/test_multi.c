@@ -48,14 +48,15 @@ static void words(duet_tape *t, const struct duet_replica *r, duet_var **out, vo
     const struct world *w = context;
     enum how how = r->index == 2 ? w->how : RIGHT;
     if (r->inputs != 3 || r->outputs != OUTPUTS || r->x[1] || r->x[2]) return;
-    duet_var *h = duet_add(t, r->x[0], duet_mean_dim(t, duet_embedding(t, r->tensors[1], E), 1));
+    duet_var *h =
+        duet_add(t, r->x[0], duet_mean(t, duet_embedding(t, r->tensors[1], E), (int[]){1}, 1, 0));
     out[SCORES] = duet_linear(t, duet_relu(t, h), how == BAD_LAYER ? E : W, B);
     out[HIDDEN] = how == NOTHING ? NULL : h;
-    out[SQUARES] = duet_mean(t, duet_multiply(t, h, h));
+    out[SQUARES] = duet_mean(t, duet_multiply(t, h, h), NULL, 0, 0);
     out[LOSS] = how == LOSS_SOMETIMES
                     ? out[SQUARES]
                     : duet_cross_entropy(t, out[SCORES], r->tensors[2],
-                                         how == LOSS_OF_NONE ? DUET_NONE : DUET_MEAN);
+                                         how == LOSS_OF_NONE ? DUET_NONE : DUET_MEAN, 0);
 }
 
 static void keep_warning(const char *text, void *context) {
@@ -125,7 +126,7 @@ static void expect_numbers(const char *what, const duet_tensor *got, struct fact
 
 static void expect_input_grad(duet_data_parallel *dp, int i, struct fact want) {
     duet_tensor *grad;
-    MUST(duet_data_parallel_input_grad_of(dp, i, &grad));
+    MUST(duet_data_parallel_input_grad(dp, i, &grad));
     expect_numbers("gradient of an input", grad, want);
     duet_tensor_free(grad);
 }
@@ -190,7 +191,7 @@ Test(api_multi, outputs_and_gradients_are_pytorchs, .timeout = 60) {
 static void products(duet_tape *t, const struct duet_replica *r, duet_var **out, void *context) {
     (void)context;
     out[0] = duet_matmul(t, r->x[0], r->x[1]);
-    out[1] = duet_sum_dim(t, r->x[1], 0);
+    out[1] = duet_sum(t, r->x[1], (int[]){0}, 1, 0);
 }
 
 /* x has 10 rows, in chunks 3 3 3 1; m has 6, in chunks 2 2 2. So row 9 of x is not used. */
@@ -345,8 +346,8 @@ Test(api_multi, wrong_arguments_are_refused, .timeout = 60) {
     MUST_FAIL(duet_data_parallel_backward_multi(w.dp, none, OUTPUTS), DUET_USAGE, "no gradient");
     MUST_FAIL(duet_data_parallel_backward_multi(w.dp, swapped, OUTPUTS), DUET_USAGE, "must agree");
     MUST(duet_data_parallel_backward_multi(w.dp, (const duet_tensor *const *)grads, OUTPUTS));
-    MUST_FAIL(duet_data_parallel_input_grad_of(w.dp, 1, &grad), DUET_USAGE, "not float");
-    MUST_FAIL(duet_data_parallel_input_grad_of(w.dp, 3, &grad), DUET_USAGE, "inputs 0 to 2");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 1, &grad), DUET_USAGE, "not float");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 3, &grad), DUET_USAGE, "inputs 0 to 2");
     free_all(out, OUTPUTS), free_all(grads, OUTPUTS);
     MUST(duet_data_parallel_create(&other, w.devices, 2, w.params, one_to_one, NULL, NULL));
     MUST_FAIL(duet_data_parallel_forward_multi(other, (const duet_tensor *const *)w.inputs, 2, out,
@@ -371,8 +372,8 @@ Test(api_multi, backward_from_several_vars, .timeout = 60) {
     float got[MOST];
     open_world(&w, "cpu", 1);
     MUST(duet_tape_begin(w.tape, NULL, N, DUET_TRAIN));
-    duet_var *x = duet_leaf(w.tape, w.inputs[0]), *sum = duet_sum(w.tape, x),
-             *mean = duet_mean(w.tape, x), *roots[3] = {sum, mean, x};
+    duet_var *x = duet_leaf(w.tape, w.inputs[0]), *sum = duet_sum(w.tape, x, NULL, 0, 0),
+             *mean = duet_mean(w.tape, x, NULL, 0, 0), *roots[3] = {sum, mean, x};
     const duet_tensor *grads[3] = {NULL, NULL, w.inputs[0]};
     MUST(duet_backward_all(w.tape, roots, grads, 3));
     MUST(duet_var_grad(&grad, w.tape, x));

@@ -82,7 +82,7 @@ static int one_tape(struct bed *b) {
     int how = uses[b->step], extra = how == 1 || (how == 2 && b->me == 1);
     int code = duet_tape_begin(b->tape, b->params, N, DUET_TRAIN);
     if (code) return code;
-    return duet_backward_from(b->tape, model(b->tape, duet_input(b->tape, b->x), extra), b->dy);
+    return duet_backward(b->tape, model(b->tape, duet_input(b->tape, b->x), extra), b->dy);
 }
 
 static int same(duet_tensor *a, duet_tensor *b) {

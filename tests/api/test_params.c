@@ -202,7 +202,8 @@ Test(api_data, batches_of_an_epoch, .timeout = 60) {
     MUST(duet_dataset_open(&set, "synthetic", NULL, 0));
     cr_assert_eq(duet_dataset_count(set), 10000);
     for (int workers = 0; workers < 2; workers++) {
-        MUST(duet_loader_create(&loader, set, 300, 0, 0, workers));
+        MUST(duet_loader_create(
+            &loader, set, &(struct duet_loader_options){.batch_size = 300, .workers = workers}));
         cr_assert_eq(duet_loader_steps(loader), 34);
         in_order[0] = walk(loader, 0, 300, &batches, &pictures);
         cr_assert(batches == 34 && pictures == 10000);
@@ -210,7 +211,10 @@ Test(api_data, batches_of_an_epoch, .timeout = 60) {
         cr_assert_eq(in_order[0], in_order[1], "not shuffled: every epoch the same");
         duet_loader_free(loader);
     }
-    MUST(duet_loader_create(&loader, set, 300, 1, 5, 1));
+    MUST(duet_loader_create(
+        &loader, set,
+        &(struct duet_loader_options){
+            .batch_size = 300, .shuffle = DUET_SHUFFLE, .seed = 5, .workers = 1}));
     for (int i = 0; i < 3; i++)
         shuffled[i] = walk(loader, i % 2, 300, &batches, &pictures);
     cr_assert_eq(shuffled[0], shuffled[2], "an epoch has its order");
@@ -235,7 +239,7 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     MUST_FAIL(duet_dataset_open(&set, "random", NULL, 0), DUET_USAGE, "no test part");
     MUST(duet_dataset_open(&set, "random", NULL, 1));
     cr_assert(duet_dataset_count(set) == 6400 && duet_dataset_classes(set) == 10);
-    MUST(duet_loader_create(&loader, set, 8, 0, 0, 0));
+    MUST(duet_loader_create(&loader, set, &(struct duet_loader_options){.batch_size = 8}));
     MUST(duet_loader_start(loader, 0));
     MUST(duet_loader_next(loader, &batch));
     cr_assert(batch.n == 8 && batch.X[0] != 0 && batch.y[7] >= 0 && batch.y[7] < 10);
@@ -246,11 +250,15 @@ Test(api_data, refuses_what_is_wrong, .timeout = 30) {
     cr_assert_null(strstr(duet_error(), "--"), "a program has no flags: %s", duet_error());
     cr_assert_null(set);
     MUST(duet_dataset_open(&set, "synthetic", NULL, 0));
-    MUST_FAIL(duet_loader_create(&loader, NULL, 8, 0, 0, 0), DUET_USAGE, "no data set");
-    MUST_FAIL(duet_loader_create(&loader, set, 0, 0, 0, 0), DUET_USAGE, "batch size: 0");
-    MUST_FAIL(duet_loader_create(&loader, set, 8, 0, 0, -1), DUET_USAGE, "workers: -1");
+    MUST_FAIL(duet_loader_create(&loader, NULL, &(struct duet_loader_options){.batch_size = 8}),
+              DUET_USAGE, "no data set");
+    MUST_FAIL(duet_loader_create(&loader, set, &(struct duet_loader_options){}), DUET_USAGE,
+              "batch size: 0");
+    MUST_FAIL(duet_loader_create(&loader, set,
+                                 &(struct duet_loader_options){.batch_size = 8, .workers = -1}),
+              DUET_USAGE, "workers: -1");
     cr_assert_null(loader);
-    MUST(duet_loader_create(&loader, set, 8, 0, 0, 0));
+    MUST(duet_loader_create(&loader, set, &(struct duet_loader_options){.batch_size = 8}));
     MUST_FAIL(duet_loader_next(loader, &batch), DUET_USAGE, "no epoch was started");
     cr_assert_eq(batch.n, 0);
     MUST_FAIL(duet_loader_start(loader, -1), DUET_USAGE, "epoch -1");
@@ -275,7 +283,7 @@ Test(api_data, pictures_of_another_size, .timeout = 30) {
     duet_dataset_shape(set, shape);
     cr_assert(shape[0] == 1 && shape[1] == 32 && shape[2] == 31);
     cr_assert_eq(duet_dataset_classes(set), 12);
-    MUST(duet_loader_create(&loader, set, 2, 0, 0, 0));
+    MUST(duet_loader_create(&loader, set, &(struct duet_loader_options){.batch_size = 2}));
     MUST(duet_loader_start(loader, 0));
     MUST(duet_loader_next(loader, &batch));
     cr_assert(batch.n == 2 && batch.shape[0] == 1 && batch.shape[1] == 32 && batch.shape[2] == 31);

@@ -92,8 +92,8 @@ static double pass(struct net *net, const duet_tensor *x, const duet_tensor *lab
     MUST(duet_tape_begin(t, net->params, N, DUET_TRAIN));
     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, x), CONV_W, CONV_B, 1, 0));
     h = duet_tanh(t, duet_flatten(t, duet_adaptive_avg_pool2d(t, h, 1, 1)));
-    duet_var *y = duet_cross_entropy(t, h, labels, DUET_MEAN);
-    MUST(duet_backward(t, y));
+    duet_var *y = duet_cross_entropy(t, h, labels, DUET_MEAN, 0);
+    MUST(duet_backward(t, y, NULL));
     MUST(duet_loss_read(t, y, &loss, NULL));
     MUST(duet_tensor_read(duet_params_grad(net->params, CONV_W), got));
     return loss;
@@ -147,7 +147,7 @@ static void spread(duet_device **devices, int n, int rows) {
         first += want;
     }
     cr_assert_eq(first, rows);
-    MUST(duet_tensor_gather(&back, parts, n, devices[n - 1]));
+    MUST(duet_tensor_cat(&back, parts, n, devices[n - 1]));
     cr_assert_eq(duet_tensor_device(back), devices[n - 1]);
     check_numbered(back, rows, 0);
     for (int i = 0; i < n; i++)
@@ -179,8 +179,8 @@ static void join_bytes(duet_device **devices) {
     MUST(duet_tensor_read(all, got));
     cr_assert_arr_eq(got, want, sizeof want);
     duet_tensor_free(all);
-    parts[3] = NULL;
-    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE, "number 3");
+    duet_tensor *none[2] = {NULL, NULL};
+    MUST_FAIL(duet_tensor_cat(&all, none, 2, devices[0]), DUET_USAGE, "non-empty list");
     cr_assert_null(all);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_U8, 2, (int[]){1, 4}, NULL));
     MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE,
@@ -188,7 +188,7 @@ static void join_bytes(duet_device **devices) {
               "for tensor number 3 in the list");
     duet_tensor_free(parts[3]);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_U8, 1, (int[]){3}, NULL));
-    MUST_FAIL(duet_tensor_gather(&all, parts, 4, devices[0]), DUET_USAGE, "number of dimensions");
+    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE, "number of dimensions");
     duet_tensor_free(parts[3]);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_I64, 2, (int[]){1, 3}, NULL));
     MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE, "another type");
@@ -221,7 +221,7 @@ Test(api_parts, refuse_what_is_wrong, .timeout = 30) {
     MUST_FAIL(duet_tensor_cat(&out, &all, -5, device), DUET_USAGE, "non-empty list of Tensors");
     MUST_FAIL(duet_tensor_cat(&out, &all, 1, NULL), DUET_USAGE, "no device");
     MUST_FAIL(duet_tensor_cat(NULL, &all, 1, device), DUET_USAGE, "out is NULL");
-    MUST_FAIL(duet_tensor_gather(&out, none, 2, device), DUET_USAGE, "non-empty list of Tensors");
+    MUST_FAIL(duet_tensor_cat(&out, none, 2, device), DUET_USAGE, "non-empty list of Tensors");
     MUST_FAIL(duet_tensor_scatter(parts, 0, all, devices), DUET_USAGE, "0 parts");
     MUST_FAIL(duet_tensor_scatter(parts, 65, all, devices), DUET_USAGE, "65 parts");
     MUST_FAIL(duet_tensor_scatter(NULL, 2, all, devices), DUET_USAGE, "no place");

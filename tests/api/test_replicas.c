@@ -90,7 +90,7 @@ static void step(struct world *w, int n, enum duet_pass pass, float *y, float *d
     if (y) MUST(duet_tensor_read(out, y));
     duet_tensor_free(out);
     if (dx) {
-        MUST(duet_data_parallel_input_grad(w->dp, &out));
+        MUST(duet_data_parallel_input_grad(w->dp, 0, &out));
         cr_assert_eq(duet_tensor_device(out), w->devices[0]);
         cr_assert(duet_tensor_rank(out) == 2 && duet_tensor_dim(out, 0) == n);
         read_and_free(out, dx);
@@ -106,7 +106,7 @@ static void step_alone(struct world *w, int first, int n, enum duet_pass pass, f
     MUST(duet_tape_begin(w->tape, w->alone, n, pass));
     duet_var *leaf = duet_leaf(w->tape, x), *scores = forward(w->tape, leaf, NULL);
     if (pass == DUET_TRAIN) {
-        MUST(duet_backward_from(w->tape, scores, dy));
+        MUST(duet_backward(w->tape, scores, dy));
         MUST(duet_var_grad(&out, w->tape, leaf));
         read_and_free(out, dx);
     }
@@ -203,7 +203,7 @@ static duet_var *meddles(duet_tape *t, duet_var *x, void *context) {
     switch (*(const int *)context) {
     case 0: duet_tape_begin(t, NULL, 2, DUET_TRAIN); break;
     case 1: duet_tape_accumulate(t, 3); break;
-    case 2: duet_backward(t, duet_mean(t, x)); break;
+    case 2: duet_backward(t, duet_mean(t, x, NULL, 0, 0), NULL); break;
     default: break;
     }
     return x;
@@ -243,16 +243,16 @@ Test(api_replicas, misuse_is_one_line, .timeout = 30) {
     open_world(&w, "cpu", 0);
     MUST_FAIL(duet_data_parallel_accumulate(NULL, 1), DUET_USAGE, "none was given");
     MUST_FAIL(duet_data_parallel_accumulate(w.dp, 0), DUET_USAGE, "0 passes");
-    MUST_FAIL(duet_data_parallel_input_grad(NULL, &grad), DUET_USAGE, "none was given");
-    MUST_FAIL(duet_data_parallel_input_grad(w.dp, NULL), DUET_USAGE, "out is NULL");
+    MUST_FAIL(duet_data_parallel_input_grad(NULL, 0, &grad), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 0, NULL), DUET_USAGE, "out is NULL");
     step(&w, 4, DUET_TRAIN, NULL, NULL);
-    MUST_FAIL(duet_data_parallel_input_grad(w.dp, &grad), DUET_USAGE, "set input_grad");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 0, &grad), DUET_USAGE, "set input_grad");
     close_world(&w);
     open_world(&w, "cpu", 1);
-    MUST_FAIL(duet_data_parallel_input_grad(w.dp, &grad), DUET_USAGE, "without a backward");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 0, &grad), DUET_USAGE, "without a backward");
     step(&w, 4, DUET_TRAIN, NULL, NULL);
     step(&w, 4, DUET_EVALUATE, NULL, NULL);
-    MUST_FAIL(duet_data_parallel_input_grad(w.dp, &grad), DUET_USAGE, "without a backward");
+    MUST_FAIL(duet_data_parallel_input_grad(w.dp, 0, &grad), DUET_USAGE, "without a backward");
     MUST(duet_params_create(&late, w.devices[0], &one, 1));
     MUST(duet_data_parallel_create(&dp, w.devices, DEVICES, late, forward, NULL, NULL));
     MUST(duet_params_register_buffers(late, buffers, BUFFERS));

@@ -104,7 +104,8 @@ static int pass(struct rank *r, duet_params *params, int first, int n, int numbe
         leaf = duet_leaf(t, pixels);
         y = duet_relu(t, duet_batch_norm(t, leaf, W, B, MEAN, 1e-5, r->job->momentum));
         y = duet_linear(t, duet_flatten(t, y), FC, DUET_NO_BIAS);
-        if (kind == DUET_TRAIN) code = duet_backward(t, duet_cross_entropy(t, y, labels, DUET_SUM));
+        if (kind == DUET_TRAIN)
+            code = duet_backward(t, duet_cross_entropy(t, y, labels, DUET_SUM, 0), NULL);
     }
     if (!code && result && kind == DUET_TRAIN) {
         code = duet_var_grad(&out, r->tape, leaf);

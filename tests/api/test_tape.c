@@ -86,7 +86,7 @@ static void check_loss(struct net *net, duet_var *loss, const struct expected *e
 static duet_var *loss_of(duet_tape *t, duet_var *scores, duet_tensor *labels, enum duet_reduction r,
                          int nll) {
     return nll ? duet_nll_loss(t, duet_log_softmax(t, scores), labels, r)
-               : duet_cross_entropy(t, scores, labels, r);
+               : duet_cross_entropy(t, scores, labels, r, 0);
 }
 
 static void try_loss(const char *kind, enum duet_reduction r, int nll) {
@@ -104,8 +104,8 @@ static void try_loss(const char *kind, enum duet_reduction r, int nll) {
         duet_var *leaf = duet_leaf(net.tape, X);
         duet_var *loss =
             loss_of(net.tape, duet_matmul_add(net.tape, leaf, MATMUL_W, MATMUL_B), y, r, nll);
-        MUST(r == DUET_NONE ? duet_backward_from(net.tape, loss, given)
-                            : duet_backward(net.tape, loss));
+        MUST(r == DUET_NONE ? duet_backward(net.tape, loss, given)
+                            : duet_backward(net.tape, loss, NULL));
         check_weights(&net, x, &e);
         check_input(&net, leaf, &e);
         check_loss(&net, loss, &e);
@@ -134,7 +134,7 @@ Test(api_tape, backward_from_a_convolution, .timeout = 30) {
                 *grad = api_tensor(net.devices[0], 4, (int[4]){N, O, P, Q}, dy);
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
     duet_var *y = duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 0);
-    MUST(duet_backward_from(net.tape, y, grad));
+    MUST(duet_backward(net.tape, y, grad));
     MUST(duet_tensor_read(duet_params_grad(net.params, CONV_W), got));
     for (int i = 0; i < O * C * 9; i++) {
         float want = 0;
@@ -162,7 +162,7 @@ Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
     duet_var *loss =
         loss_of(net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y,
                 DUET_SUM, 0);
-    MUST(duet_backward(net.tape, loss));
+    MUST(duet_backward(net.tape, loss, NULL));
     MUST(duet_tensor_read(duet_params_grad(net.params, UNUSED), back));
     for (int i = 0; i < 4; i++)
         cr_assert_eq(back[i], 0);
@@ -186,8 +186,8 @@ Test(api_tape, no_samples_give_gradients_of_zero, .timeout = 30) {
         MUST(duet_tensor_write(duet_params_grad(net.params, MATMUL_W), net.value[MATMUL_W]));
         MUST(duet_tape_begin(net.tape, net.params, 0, DUET_TRAIN));
         duet_var *scores = duet_matmul_add(net.tape, duet_input(net.tape, X), MATMUL_W, MATMUL_B);
-        duet_var *loss = duet_cross_entropy(net.tape, scores, y, (enum duet_reduction)r);
-        MUST(duet_backward(net.tape, loss));
+        duet_var *loss = duet_cross_entropy(net.tape, scores, y, (enum duet_reduction)r, 0);
+        MUST(duet_backward(net.tape, loss, NULL));
         MUST(duet_loss_read(net.tape, loss, &sum, NULL));
         cr_assert_eq(sum, 0);
         MUST(duet_tensor_read(duet_params_grad(net.params, MATMUL_W), got));
@@ -239,18 +239,19 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     case 5: return *says = "flatten first", duet_linear(t, x, LINEAR_W, LINEAR_B);
     case 6:
         return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
-    case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1);
-    case 8: return *says = "rank 2", duet_max_pool2d(t, flat, 2, 2);
+    case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1, 0);
+    case 8: return *says = "rank 2", duet_max_pool2d(t, flat, 2, 2, 0, 0);
     case 9: return *says = "between 0 and 1", duet_dropout(t, x, 1.5);
     case 10: return *says = "cpu(1)", duet_input(t, w->elsewhere);
     case 11: return *says = "must be float", duet_leaf(t, w->y);
     case 12: return *says = "no tensor", duet_input(t, NULL);
-    case 13: return *says = "scores of rank 4", duet_cross_entropy(t, x, w->y, DUET_SUM);
-    case 14: return *says = "4 of them, for 5", duet_cross_entropy(t, flat, w->short_y, DUET_SUM);
+    case 13: return *says = "scores of rank 4", duet_cross_entropy(t, x, w->y, DUET_SUM, 0);
+    case 14:
+        return *says = "4 of them, for 5", duet_cross_entropy(t, flat, w->short_y, DUET_SUM, 0);
     case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM);
     case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
     case 17:
-        return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3);
+        return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3, 0);
     /* the bias has 4 elements, and there are 3 outputs */
     case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED);
     default: return *says = NULL, NULL;
@@ -274,12 +275,12 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
                            duet_linear(t, x, LINEAR_W, LINEAR_B),
                            duet_matmul_add(t, x, MATMUL_W, MATMUL_B),
                            duet_relu(t, x),
-                           duet_avg_pool2d(t, x, 2, 2),
-                           duet_max_pool2d(t, x, 2, 2),
+                           duet_avg_pool2d(t, x, 2, 2, 0),
+                           duet_max_pool2d(t, x, 2, 2, 0, 0),
                            duet_flatten(t, x),
                            duet_dropout(t, x, 0.5),
                            duet_log_softmax(t, x),
-                           duet_cross_entropy(t, x, w.y, DUET_SUM),
+                           duet_cross_entropy(t, x, w.y, DUET_SUM, 0),
                            duet_nll_loss(t, x, w.y, DUET_SUM),
                            duet_input(t, w.elsewhere),
                            duet_leaf(t, NULL)};
@@ -290,8 +291,8 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
         int code = duet_tape_error(t);
         cr_assert(code == DUET_USAGE || code == DUET_FAILED, "mistake %d: code %d", i, code);
         MUST_SAY(says);
-        MUST_FAIL(duet_backward(t, x), code, says);
-        MUST_FAIL(duet_backward_from(t, x, w.flat), code, says);
+        MUST_FAIL(duet_backward(t, x, NULL), code, says);
+        MUST_FAIL(duet_backward(t, x, w.flat), code, says);
         MUST_FAIL(duet_loss_read(t, x, NULL, NULL), code, says);
         MUST_FAIL(duet_var_value(&out, t, x), code, says);
         MUST_FAIL(duet_var_grad(&out, t, x), code, says);
@@ -313,7 +314,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     /* No pass was begun, so there are no samples and no parameters. */
     MUST(duet_tape_create(&fresh, w.net.devices[0]));
     cr_assert_null(duet_input(fresh, w.flat));
-    MUST_FAIL(duet_backward(fresh, NULL), DUET_USAGE, "begun with 0");
+    MUST_FAIL(duet_backward(fresh, NULL, NULL), DUET_USAGE, "begun with 0");
     duet_tape_free(fresh);
     duet_tape_free(NULL);
 
@@ -331,18 +332,19 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
     duet_var *leaf = duet_leaf(t, w.flat), *h = duet_relu(t, leaf);
     MUST_FAIL(duet_var_grad(&grad, t, leaf), DUET_USAGE, "duet_backward"); /* not yet */
-    MUST_FAIL(duet_backward(t, h), DUET_USAGE, "only for scalar outputs");
-    MUST_FAIL(duet_backward_from(t, h, w.X), DUET_USAGE, "both must be of one shape");
-    MUST_FAIL(duet_backward_from(t, h, w.elsewhere), DUET_USAGE, "cpu(1)");
-    MUST(duet_backward_from(t, h, w.flat));
+    MUST_FAIL(duet_backward(t, h, NULL), DUET_USAGE, "only for scalar outputs");
+    MUST_FAIL(duet_backward(t, h, w.X), DUET_USAGE, "both must be of one shape");
+    MUST_FAIL(duet_backward(t, h, w.elsewhere), DUET_USAGE, "cpu(1)");
+    MUST(duet_backward(t, h, w.flat));
     MUST_FAIL(duet_var_grad(&grad, t, h), DUET_USAGE, "duet_leaf");
     MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
     h = duet_relu(t, duet_input(t, w.flat));
     MUST_FAIL(duet_loss_read(t, h, NULL, NULL), DUET_USAGE, "made by no loss");
     MUST(duet_tape_error(t)); /* to read is no part of the pass */
     MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
-    MUST_FAIL(duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM)),
-              DUET_FAILED, "evaluation");
+    MUST_FAIL(
+        duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM, 0), NULL),
+        DUET_FAILED, "evaluation");
     MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
     for (int i = 0; i < 16; i++)
         cr_assert_not_null(duet_leaf(t, w.flat));
@@ -362,7 +364,7 @@ Test(api_tape, a_full_device_is_named, .timeout = 30) {
     duet_var *h =
         duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 1));
     cr_assert_null(h);
-    MUST_FAIL(duet_backward(net.tape, h), DUET_MEMORY, "out of memory on device 0");
+    MUST_FAIL(duet_backward(net.tape, h, NULL), DUET_MEMORY, "out of memory on device 0");
     MUST_SAY("activations");
     duet_tensor_free(X);
     net_close(&net);

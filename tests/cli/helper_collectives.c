@@ -60,8 +60,9 @@ static int all_to_all(struct job *j) {
 /* Around a ring: every rank sends to the next one and receives from the one before. */
 static int send_recv(struct job *j) {
     duet_work *sent = NULL;
-    int code = duet_send(j->group, j->one, (j->rank + 1) % j->n, &sent);
-    if (!code) code = duet_recv(j->group, j->result, (j->rank + j->n - 1) % j->n, NULL, handle(j));
+    int code = duet_send(j->group, j->one, (j->rank + 1) % j->n, 0, &sent);
+    if (!code)
+        code = duet_recv(j->group, j->result, (j->rank + j->n - 1) % j->n, 0, NULL, handle(j));
     if (!code) code = duet_work_wait(sent);
     duet_work_free(sent);
     return code;
@@ -70,9 +71,9 @@ static int send_recv(struct job *j) {
 /* All others send to rank 0, which takes what comes first. Without the barrier one of them could
  * send for all. */
 static int recv_any(struct job *j) {
-    int code = j->rank ? duet_send(j->group, j->one, 0, NULL) : DUET_OK;
+    int code = j->rank ? duet_send(j->group, j->one, 0, 0, NULL) : DUET_OK;
     for (int r = 1; r < j->n && !j->rank && !code; r++)
-        code = duet_recv(j->group, j->result, DUET_ANY_SOURCE, NULL, NULL);
+        code = duet_recv(j->group, j->result, DUET_ANY_SOURCE, 0, NULL, NULL);
     return code ? code : duet_barrier(j->group, handle(j));
 }
 

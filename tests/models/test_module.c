@@ -208,7 +208,7 @@ static duet_var *forward_badly(duet_tape *t, duet_var *x, void *context) {
     case 1: return x;
     case 2: return duet_layer(t, 3, x);
     case 3: duet_tape_begin(t, NULL, 1, DUET_TRAIN); return duet_layer(t, 0, x);
-    case 4: duet_backward(t, x); return duet_layer(t, 0, x);
+    case 4: duet_backward(t, x, NULL); return duet_layer(t, 0, x);
     case 5: return duet_layer(t, 2, x);
     case 6: return duet_batch_norm(t, x, 1, 2, 0, 1e-5, 0.1);
     case 7: return duet_linear(t, x, 99, 0);

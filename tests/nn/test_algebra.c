@@ -52,9 +52,10 @@ static void run(struct device *device, const struct segments *segments, struct r
              *products = duet_matmul(tape, row, columns), /* broadcast: (n, LENGTH, LENGTH, 1) */
                  *scores = duet_add(tape, duet_matmul(tape, words, turned),
                                     duet_reshape(tape, products, 3, (int[]){-1, LENGTH, LENGTH})),
-             *mean = duet_reshape(tape, duet_mean_dim(tape, words, 1), 3, (int[]){-1, 1, WIDTH}),
+             *mean = duet_reshape(tape, duet_mean(tape, words, (int[]){1}, 1, 0), 3,
+                                  (int[]){-1, 1, WIDTH}),
              *mixed = duet_multiply(tape, duet_matmul(tape, scores, words), mean),
-             *y = duet_mean_dim(tape, mixed, 1);
+             *y = duet_mean(tape, mixed, (int[]){1}, 1, 0);
     MUST(tape_error(tape));
     MUST(tape_backward(tape, y, &grad));
     MUST(param_read_grad(&params, 0, r->dw));
@@ -113,8 +114,8 @@ Test(algebra, samples_of_segments_are_not_mixed, .timeout = 60) {
         duet_var *x = leaf(&net, 6, 1), *m = tape_leaf(net.tape, &w, 1);
         duet_var *y =
             i == 0   ? duet_matmul(net.tape, x, m)
-            : i == 1 ? duet_sum(net.tape, x)
-            : i == 2 ? duet_mean_dim(net.tape, x, 0)
+            : i == 1 ? duet_sum(net.tape, x, NULL, 0, 0)
+            : i == 2 ? duet_mean(net.tape, x, (int[]){0}, 1, 0)
             : i == 3 ? duet_conv2d(net.tape, m, 0, DUET_NO_BIAS, 1, 0)
             : i == 4 ? duet_add(net.tape, x, m)
                      : duet_matmul(net.tape, m, duet_reshape(net.tape, x, 3, (int[]){-1, 6, 1}));

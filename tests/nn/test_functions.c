@@ -32,11 +32,11 @@ static duet_var *padded(duet_tape *t, duet_var *x, const int *p) {
 }
 
 static duet_var *max_pool(duet_tape *t, duet_var *x, const int *p) {
-    return duet_max_pool2d_padded(t, x, p[0], p[1], p[2], p[3]);
+    return duet_max_pool2d(t, x, p[0], p[1], p[2], p[3]);
 }
 
 static duet_var *avg_pool(duet_tape *t, duet_var *x, const int *p) {
-    return duet_avg_pool2d_padded(t, x, p[0], p[1], p[2]);
+    return duet_avg_pool2d(t, x, p[0], p[1], p[2]);
 }
 
 /* p: the dimension, where it starts, how long it is */

@@ -213,7 +213,7 @@ Test(layer_norm, what_is_refused, .timeout = 30) {
         duet_var *x = leaf(&net, 6, 1);
         duet_var *y = i == 0   ? duet_transpose(net.tape, x, 0, 1)
                       : i == 1 ? duet_permute(net.tape, x, twice)
-                      : i == 2 ? duet_sum_dims(net.tape, x, both, 2, 1)
+                      : i == 2 ? duet_sum(net.tape, x, both, 2, 1)
                       : i == 3 ? layer_norm(net.tape, x, 2, NULL, NULL, EPSILON)
                                : group_norm(net.tape, x, 4, NULL, NULL, EPSILON);
         static const char *const says[5] = {"mix samples", "appears multiple times", "mix samples",

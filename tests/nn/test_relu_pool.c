@@ -15,9 +15,13 @@ struct outcome {
 /* What else there is beside pool(relu(h)). */
 enum use { ALONE, OTHER_POOL, RELU_BEFORE, RELU_BEHIND, OPERAND_BETWEEN, THREE_READERS, USES };
 
+static duet_var *pool_of(duet_tape *t, duet_var *x, int max) {
+    return max ? duet_max_pool2d(t, x, 2, 2, 0, 0) : duet_avg_pool2d(t, x, 2, 2, 0);
+}
+
 /* A pool of anything, with its relu computed before it. */
 static duet_var *plain_pool(duet_tape *t, duet_var *x, int max) {
-    return (max ? duet_max_pool2d : duet_avg_pool2d)(t, to_plain(t, x), 2, 2);
+    return pool_of(t, to_plain(t, x), max);
 }
 
 static duet_var *network(duet_tape *t, duet_var *x, int max, enum use use, int together,
@@ -27,8 +31,8 @@ static duet_var *network(duet_tape *t, duet_var *x, int max, enum use use, int t
     if (!together) tape_stuck(t, *r);
     if (use == RELU_BEFORE) other = plain_pool(t, duet_tanh(t, *r), max);
     if (use == OPERAND_BETWEEN) other = plain_pool(t, duet_tanh(t, h), max);
-    y = (max ? duet_max_pool2d : duet_avg_pool2d)(t, *r, 2, 2);
-    if (use == OTHER_POOL) other = duet_avg_pool2d(t, *r, 2, 2);
+    y = pool_of(t, *r, max);
+    if (use == OTHER_POOL) other = duet_avg_pool2d(t, *r, 2, 2, 0);
     if (use == RELU_BEHIND || use == THREE_READERS) other = plain_pool(t, duet_tanh(t, *r), max);
     if (use == THREE_READERS) third = plain_pool(t, duet_multiply(t, *r, h), max);
     if (other) y = duet_add(t, y, other);

@@ -33,7 +33,7 @@ static void run(struct device *d, double smoothing, double *losses, float *gradi
     struct tensor x = tensor_plain(scores, DTYPE_F32, 2, shape);
     duet_tensor y = {.device = d, .t = tensor_plain(labels, DTYPE_I32, 1, &rows)};
     duet_var *leaf = tape_leaf(t, &x, 1);
-    duet_var *loss = duet_cross_entropy_smoothed(t, leaf, &y, smoothing, DUET_MEAN);
+    duet_var *loss = duet_cross_entropy(t, leaf, &y, DUET_MEAN, smoothing);
     MUST(tape_backward(t, loss, NULL));
     MUST(copy_to_host(stream, losses, loss->value.data, GOLDEN_ROWS * sizeof *losses));
     MUST(copy_to_host(stream, gradient, leaf->grad.data, sizeof golden_scores));
