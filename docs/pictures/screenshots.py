@@ -11,7 +11,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "..", "tests", "report"))
 import browser  # noqa: E402
 
-SHOTS = [("page", 1060, 1130, "verdict"), ("phone", 390, 800, "memory")]
+SHOTS = [("page", 1280, 1130, "verdict"), ("phone", 390, 800, "memory")]
 
 with browser.Browser() as driver:
     for name, width, height, section in SHOTS:

@@ -178,7 +178,7 @@ static int put_curves(FILE *file, const struct page *page) {
         CHECK(put_figure(file, page, NULL, draw_loss, 0,
                          "The loss of each step. Runs that agree lie on each other: the first is "
                          "drawn thickest, the last thinnest."));
-        if (has_curves(page, 1))
+        if (has_chart_of_accuracy(page))
             CHECK(put_figure(file, page, NULL, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
         fprintf(file, "</div>\n");

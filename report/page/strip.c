@@ -74,8 +74,8 @@ static void draw_moves_of(struct picture *p, const struct strip *s, int hop, dou
         int first, last;
         if (m->hop != hop || m->from == m->to || !hops_chunks_of(s->hops, m, &first, &last))
             continue;
-        double aside =
-            (m->to + 0.5) / s->hops->n - 0.5; /* or arrows of one chunk hide each other */
+        double aside = (m->from + m->to + 0.5) / (2 * s->hops->n - 1) -
+                       0.5; /* or arrows of one chunk hide each other */
         double at = x + (0.5 * (first + last + 1) + 0.5 * aside) * s->cell - 1,
                down = m->to > m->from ? 1 : -1;
         picture_arrow(p, at, y + (m->from + 0.5 - 0.15 * down) * s->row, at,

@@ -49,6 +49,10 @@ int has_curves(const struct page *page, int accuracy) {
     return frame_of(page, accuracy).last >= 0;
 }
 
+int has_chart_of_accuracy(const struct page *page) {
+    return frame_of(page, 1).last >= 1;
+}
+
 static double x_of(const struct frame *f, double place) {
     double share = f->last > f->first ? (place - f->first) / (f->last - f->first) : 0.5;
     return f->x + share * f->width;
