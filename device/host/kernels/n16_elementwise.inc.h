@@ -58,47 +58,29 @@ static void fast_relu_backward(const struct op_args *a) {
         dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-static void fast_add_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, load(x + i) + load(b + i));
-    for (; i < count; i++)
-        y[i] = x[i] + b[i];
-}
-
-static void fast_subtract_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, load(x + i) - load(b + i));
-    for (; i < count; i++)
-        y[i] = x[i] - b[i];
-}
-
-static void fast_multiply_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, load(x + i) * load(b + i));
-    for (; i < count; i++)
-        y[i] = x[i] * b[i];
-}
-
-static void fast_tanh_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) {
-        vec v = load(y + i);
-        store(dx + i, load(dy + i) * (splat(1) - v * v));
+/* out[0] = EXPRESSION of a = in[0] and b = in[1]: of vectors, and in the tail of floats. */
+#define FAST_OF_TWO(name, expression)                                                 \
+    static void fast_##name(const struct op_args *args) {                             \
+        const float *in0 = tensor_f32(&args->in[0]), *in1 = tensor_f32(&args->in[1]); \
+        float *out = tensor_f32(&args->out[0]);                                       \
+        size_t i = 0, count = tensor_stored_count(&args->out[0]);                     \
+        for (; i + LANES <= count; i += LANES) {                                      \
+            const vec a = load(in0 + i), b = load(in1 + i);                           \
+            store(out + i, expression);                                               \
+        }                                                                             \
+        for (; i < count; i++) {                                                      \
+            const float a = in0[i], b = in1[i];                                       \
+            out[i] = expression;                                                      \
+        }                                                                             \
     }
-    for (; i < count; i++)
-        dx[i] = dy[i] * (1 - y[i] * y[i]);
-}
+
+// clang-format off
+FAST_OF_TWO(add_forward, a + b)
+FAST_OF_TWO(subtract_forward, a - b)
+FAST_OF_TWO(multiply_forward, a * b)
+FAST_OF_TWO(tanh_backward, b * (1.0f - a * a))
+FAST_OF_TWO(sigmoid_backward, b * (1.0f - a) * a)
+// clang-format on
 
 /* Those that networks use much and that need no exp, erfc or tanh; libm has those one by one. */
 static void fast_activation_forward(const struct op_args *a) {
@@ -143,18 +125,6 @@ static void fast_activation_backward(const struct op_args *a) {
             store(dx + i, splat(p.a) * load(dy + i));
     for (; i < count; i++)
         dx[i] = activation_gradient(p, x[i], dy[i]);
-}
-
-static void fast_sigmoid_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES) {
-        vec v = load(y + i);
-        store(dx + i, load(dy + i) * (splat(1) - v) * v);
-    }
-    for (; i < count; i++)
-        dx[i] = dy[i] * (1 - y[i]) * y[i];
 }
 
 static void fast_fill(const struct op_args *a) {

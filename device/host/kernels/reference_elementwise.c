@@ -29,135 +29,76 @@ void reference_to_plain(const struct op_args *a) {
             y[n * count + i] = x[(n / GROUP * count + i) * GROUP + n % GROUP];
 }
 
-/* A NaN stays a NaN, so that a broken run shows. */
-void reference_relu_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = x[i] < 0 ? 0 : x[i];
-}
+/* out[0] = EXPRESSION of x = in[0], or of a = in[0] and b = in[1], element by element. */
+#define OF_ONE(name, expression)                                                 \
+    void reference_##name(const struct op_args *args) {                          \
+        const float *in = tensor_f32(&args->in[0]);                              \
+        float *out = tensor_f32(&args->out[0]);                                  \
+        for (size_t i = 0, n = tensor_stored_count(&args->out[0]); i < n; i++) { \
+            const float x = in[i];                                               \
+            out[i] = expression;                                                 \
+        }                                                                        \
+    }
+#define OF_TWO(name, expression)                                                      \
+    void reference_##name(const struct op_args *args) {                               \
+        const float *in0 = tensor_f32(&args->in[0]), *in1 = tensor_f32(&args->in[1]); \
+        float *out = tensor_f32(&args->out[0]);                                       \
+        for (size_t i = 0, n = tensor_stored_count(&args->out[0]); i < n; i++) {      \
+            const float a = in0[i], b = in1[i];                                       \
+            out[i] = expression;                                                      \
+        }                                                                             \
+    }
 
-void reference_relu_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
-}
+// clang-format off
+OF_ONE(relu_forward, x < 0 ? 0 : x) /* a NaN stays a NaN, so that a broken run shows */
+OF_TWO(relu_backward, a > 0 ? b : 0)
+OF_TWO(add_forward, a + b)
+OF_TWO(subtract_forward, a - b)
+OF_TWO(multiply_forward, a * b)
+OF_ONE(negate, -x)
+OF_ONE(tanh_forward, (float)tanh((double)x)) /* in double, so that one rounding to float is all */
+OF_TWO(tanh_backward, b * (1 - a * a))
+OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))
+OF_TWO(sigmoid_backward, b * (1 - a) * a)
+OF_ONE(activation_forward, activation_value(args->p.activation, x))
+OF_TWO(activation_backward, activation_gradient(args->p.activation, a, b))
+// clang-format on
 
-void reference_add_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = x[i] + b[i];
-}
-
-void reference_subtract_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = x[i] - b[i];
-}
-
-void reference_multiply_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *b = tensor_f32(&a->in[1]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = x[i] * b[i];
-}
-
-void reference_negate(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = -x[i];
-}
-
-/* In double, so that one rounding to float is all that an element can be off. */
-void reference_tanh_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = (float)tanh((double)x[i]);
-}
-
-void reference_tanh_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        dx[i] = dy[i] * (1 - y[i] * y[i]);
-}
-
-void reference_sigmoid_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = (float)(1 / (1 + exp(-(double)x[i])));
-}
-
-void reference_sigmoid_backward(const struct op_args *a) {
-    const float *y = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        dx[i] = dy[i] * (1 - y[i]) * y[i];
-}
-
-void reference_activation_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] = activation_value(a->p.activation, x[i]);
-}
-
-void reference_activation_backward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
-    float *dx = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        dx[i] = activation_gradient(a->p.activation, x[i], dy[i]);
-}
-
-/* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. */
-void reference_dropout_forward(const struct op_args *a) {
+/* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. With
+ * `planes` there is one draw for each plane. */
+static void drop(const struct op_args *a, int planes) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
     struct dropout_args d = a->p.dropout;
     uint64_t threshold = philox_threshold(1.0 - (double)d.p);
     float scale = 1.0f / (1.0f - d.p);
     int n16 = a->out[0].layout == LAYOUT_N16;
-    size_t count = tensor_sample_count(&a->out[0]);
+    size_t count = tensor_sample_count(&a->out[0]),
+           draws = planes ? (size_t)a->out[0].dims[1] : count;
     for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
         size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
-        size_t index = n16 ? i / GROUP % count : i % count;
+        size_t draw = (n16 ? i / GROUP % count : i % count) / (count / draws);
         int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
-                               (uint32_t)d.layer, sample * count + index, threshold);
+                               (uint32_t)d.layer, sample * draws + draw, threshold);
         y[i] = x[i] * (kept ? scale : 0.0f);
     }
+}
+
+void reference_dropout_forward(const struct op_args *a) {
+    drop(a, 0);
 }
 
 /* dx = dy * mask: the forward pass again, applied to the gradient. */
 void reference_dropout_backward(const struct op_args *a) {
-    reference_dropout_forward(a);
+    drop(a, 0);
 }
 
-/* One draw for each plane. */
 void reference_dropout2d_forward(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    struct dropout_args d = a->p.dropout;
-    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
-    float scale = 1.0f / (1.0f - d.p);
-    int n16 = a->out[0].layout == LAYOUT_N16;
-    size_t channels = (size_t)a->out[0].dims[1], count = tensor_sample_count(&a->out[0]);
-    for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
-        size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
-        size_t channel = (n16 ? i / GROUP % count : i % count) / (count / channels);
-        int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
-                               (uint32_t)d.layer, sample * channels + channel, threshold);
-        y[i] = x[i] * (kept ? scale : 0.0f);
-    }
+    drop(a, 1);
 }
 
 void reference_dropout2d_backward(const struct op_args *a) {
-    reference_dropout2d_forward(a);
+    drop(a, 1);
 }
 
 void reference_fill(const struct op_args *a) {
