@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/commands.h"
+#include "cli/modelled.h"
 #include "device/device.h"
 #include "doctor/cuda/gpu.h"
 
@@ -69,11 +70,14 @@ static void list_gpus(void) {
 int command_devices(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
-        return printf("usage: duet devices\n\nLists the devices that --device and --devices choose "
-                      "from.\n"),
+        return printf(
+                   "usage: duet devices [--gpus]\n\nLists the devices that --device and --devices "
+                   "choose from.\n--gpus: the hardware that duet estimate --gpu knows\n"),
                0;
+    if (argc == 1 && !strcmp(argv[0], "--gpus")) return report_error(modelled_list_hardware());
     if (argc)
-        return report_error(fail(ERR_USAGE, "unknown flag: %s: duet devices takes none", argv[0]));
+        return report_error(
+            fail(ERR_USAGE, "unknown flag: %s: duet devices takes --gpus alone", argv[0]));
     list_emulated();
     list_gpus();
     return 0;

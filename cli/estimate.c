@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
 #include "cli/max_batch.h"
+#include "cli/modelled.h"
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "report/findings.h"
@@ -148,6 +149,7 @@ static int show(const struct run_config *config, struct ways *ways) {
 }
 
 int command_estimate(int argc, char **argv, const struct duet_model *own) {
+    if (modelled_is_asked(argc, argv)) return command_modelled(argc, argv, own);
     struct options options = {.command = "estimate"};
     struct run_config config;
     struct ways *ways = NULL;
@@ -157,7 +159,7 @@ int command_estimate(int argc, char **argv, const struct duet_model *own) {
     run_config_own(&config, own);
     config.dry = 1;
     CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
-    if (options.help) return command_usage(&options, own), 0;
+    if (options.help) return command_usage(&options, own), modelled_help(), 0;
     CHECK_GOTO(estimate_prepare(&config), code, done);
     CHECK_GOTO(run_config_check(&config), code, done);
     if (!config.steps) config.steps = DEFAULT_STEPS;

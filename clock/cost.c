@@ -140,7 +140,7 @@ static const double BASE_US = 8.4; /* NCCL's tuning.cc, protocol Simple */
 static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
     const struct machine *m = c->machine;
     double gbs = net_ring_gbs(&m->net, ranks, hop_us);
-    return (m->sum_gbs ? m->sum_gbs : gbs) * c->what_if.link;
+    return (m->sum_gbs ? m->sum_gbs : gbs * m->links) * c->what_if.link;
 }
 
 static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes) {

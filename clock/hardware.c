@@ -119,9 +119,21 @@ static int read_link(struct hardware *h, const struct line *l) {
     return place(l, h->link, sizeof s, &h->links, MOST_LINKS, &s, &unused);
 }
 
+/* like NAME: what is not said is as of that machine, its links too. */
+static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
+    const struct machine *from = NULL;
+    for (int w = 2; w + 1 < l->words; w += 2)
+        if (!strcmp(l->word[w], "like")) {
+            CHECK(hardware_find_machine(h, "--machine: like", l->word[w + 1], &from));
+            *m = *from;
+        }
+    return OK;
+}
+
 static int read_machine(struct hardware *h, const struct line *l, struct machine **out) {
     static struct machine const defaults = {.cards = 1,
                                             .exposed = 0.1,
+                                            .links = 1,
                                             .pageable_gbs = 6,
                                             .forward_us = 20,
                                             .backward_us = 20,
@@ -129,16 +141,19 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                             .hook_us = 10,
                                             .scale = 1};
     struct machine *m = calloc(1, sizeof *m);
-    char network[HARDWARE_NAME] = "";
+    char network[HARDWARE_NAME] = "", like[HARDWARE_NAME] = "";
     if (!m) return fail(ERR_MEMORY, "machine: no host memory");
     *m = defaults;
+    int code = copy_like(h, l, m);
     const struct key keys[] = {{"gpus", NULL, &m->gpus, NULL, 1, MAX_DEVICES},
                                {"gpu", NULL, NULL, m->gpu, 0, 0},
+                               {"like", NULL, NULL, like, 0, 0},
                                {"network", NULL, NULL, network, 0, 0},
                                {"cards", &m->cards, NULL, NULL, 1, 64},
                                {"sum", &m->sum_gbs, NULL, NULL, LEAST, MOST},
                                {"sum-us", &m->sum_us, NULL, NULL, 0, MOST},
                                {"exposed", &m->exposed, NULL, NULL, 0, 1},
+                               {"links", &m->links, NULL, NULL, 0.01, 100},
                                {"pageable", &m->pageable_gbs, NULL, NULL, LEAST, MOST},
                                {"forward", &m->forward_us, NULL, NULL, 0, MOST},
                                {"backward", &m->backward_us, NULL, NULL, 0, MOST},
@@ -148,7 +163,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                {"error", &m->error, NULL, NULL, 0, 100}};
     const struct link_spec *link = NULL;
     const struct gpu_spec *gpu = NULL;
-    int code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
+    if (!code) code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
     if (!code && !m->gpus) code = refuse(l, m->name, "a machine needs gpus N");
     if (!code && *network) {
         code = hardware_find_link(h, "--machine: network", network, &link);

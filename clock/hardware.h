@@ -7,8 +7,8 @@
  *     join gpu0-3 root0 LINK                     of the machine above: GPUs, named nodes, host
  *     # a comment, to the end of the line
  *
- * Keys of a machine that may be left out (struct machine says what they mean): gpu NAME, nodes,
- * network LINK, cards, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
+ * Keys of a machine that may be left out (struct machine says what they mean): like NAME (another
+ * machine, whose numbers and links are taken over), gpu NAME, network LINK, cards, links, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
  * error. */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
@@ -42,6 +42,7 @@ struct machine {
     /* Fitted or measured numbers; docs/clock.md names their defaults and sources. */
     double sum_gbs, sum_us;         /* bus bandwidth and start of an allreduce; 0: from the links */
     double exposed;                 /* the part of a sum's time by which it delays backward */
+    double links;                   /* a factor on the rates of its links */
     double pageable_gbs;            /* from host memory that is not pinned */
     double forward_us, backward_us; /* of an eager operation on the host */
     double replicate_us;            /* of each parameter tensor and device */

@@ -87,6 +87,29 @@ static const char *const table[] = {
     "  join gpu0-7 nvswitch nvlink4", "  join gpu0-7 root pcie5", "  join root host memory",
     "machine dgx-b200 gpus 8 network ib-ndr cards 8",
     "  join gpu0-7 nvswitch nvlink5", "  join gpu0-7 root pcie5", "  join root host memory",
+
+    /* Machines of published measurements: clock/validation.c. Their numbers are those of one GPU,
+     * one software and one machine. */
+    "machine pc-1080ti like pc-pcie3 error 5 gpu gtx1080ti gpus 1",
+    "machine pc-titan-v like pc-pcie3 error 6 gpu titan-v gpus 1",
+    "machine pc-2080ti like pc-pcie3 error 12 gpu rtx2080ti gpus 1",
+    "machine dgx-a100-2020 like dgx-a100 error 4 gpu a100-40 forward 45.6 backward 54.9 replicate 52.5"
+    " pageable 2.35 scale 0.75 links 1.27",
+    "machine titan-rtx-x4 like pc-pcie3 gpus 4 error 4 gpu titan-rtx forward 47.4 backward 89.3"
+    " replicate 51.4 pageable 1.46 scale 1.15 links 0.912",
+    "machine titan-xp-x4 like pc-pcie3 gpus 4 error 5 gpu titan-xp forward 53.9 backward 108"
+    " replicate 15.4 pageable 0.957 scale 1.09 links 0.861",
+    "machine 2080ti-x4 like pc-pcie3 gpus 4 error 9 gpu rtx2080ti forward 28.2 backward 79.7"
+    " replicate 42.3 pageable 1.6 scale 0.938 links 0.714",
+    "machine dgx1-2019 like dgx1 error 5 gpu v100 scale 1.13 exposed 0.058",
+    "machine dgx-station like nvlink-4 gpu v100",
+    "machine v100-edr like dgx1 error 5 gpu v100 cards 1 scale 1.1 exposed 0.254",
+    /* no peer-to-peer: NCCL goes through the host's memory, 2.2 GB/s measured */
+    "machine 4090-x4 gpus 4 error 5 gpu rtx4090 sum 2.2 scale 1.58 exposed 0.7",
+    "  join gpu0-1 root0 pcie4", "  join gpu2-3 root1 pcie4", "  join root0 root1 socket",
+    "  join root0 host memory", "  join root1 host memory",
+    "machine titan-rtx-nvlink like nvlink-pair gpu titan-rtx",
+    "machine titan-rtx-host like pc-pcie3 gpus 2 gpu titan-rtx",
     NULL,
 };
 // clang-format on

@@ -377,7 +377,8 @@ int clock_run(const struct clock_config *config, const struct program *programs,
     if (!s) return fail(ERR_MEMORY, "clock: no host memory");
     s->c = config;
     s->spans = spans;
-    s->transfers = (struct transfers){.net = &config->machine->net, .faster = config->what_if.link};
+    s->transfers = (struct transfers){.net = &config->machine->net,
+                                      .faster = config->machine->links * config->what_if.link};
     int code = prepare(s, programs, count);
     s->changed = 1;
     if (!code) wake(s);

@@ -52,7 +52,10 @@ static struct scheduled *append(struct schedule *s, struct program *p, const str
         p->capacity = more;
     }
     p->list[p->count] = *e;
-    if (p->open >= 0) p->list[p->open].parts++;
+    if (p->open >= 0) { /* a part is of its group's phase */
+        p->list[p->open].parts++;
+        p->list[p->count].facts.phase = p->list[p->open].facts.phase;
+    }
     return &p->list[p->count++];
 }
 

@@ -20,11 +20,19 @@ static const struct duet_model *find(const char *name, const struct model_option
     if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)
         if (!strcmp(known[i]->name, name)) return known[i];
+    for (int i = 0; i < TORCHVISION_MODELS; i++)
+        if (!strcmp(torchvision_models[i].name, name)) return &torchvision_models[i];
     return NULL;
 }
 
 int model_is_known(const char *name) {
     return find(name, &(struct model_options){.classes = 0}) != NULL;
+}
+
+int model_is_outline(const char *name) {
+    for (int i = 0; i < TORCHVISION_MODELS; i++)
+        if (!strcmp(torchvision_models[i].name, name)) return 1;
+    return 0;
 }
 
 static int unknown_model(const char *name, const struct model_options *options) {
@@ -108,7 +116,7 @@ int model_open(struct model *model, const char *name, const struct model_options
                             .dropout = -1,
                             .label_smoothing = options->label_smoothing};
     int code = module_describe(model, from, options);
-    if (!code && from != &described_model) code = check_count(model);
+    if (!code && from != &described_model && !model_is_outline(name)) code = check_count(model);
     if (!code) code = check_options(model);
     if (code) model_free(model);
     return code;

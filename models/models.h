@@ -10,6 +10,10 @@ enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
     complex_model, branches_model, described_model;
 
+/* For dry runs alone. */
+enum { TORCHVISION_MODELS = 9 };
+extern const struct duet_model torchvision_models[TORCHVISION_MODELS];
+
 /* A duet_module is the model that is being made, under another name. */
 static inline struct model *model_of(duet_module *module) {
     return (struct model *)module;

@@ -249,6 +249,11 @@ int run_config_check(const struct run_config *config) {
     struct model model = {0};
     struct dataset_config data = run_dataset(config);
     CHECK(dataset_check(&data));
+    if (!config->dry && !config->model_options.own && model_is_outline(config->model))
+        return fail(ERR_USAGE,
+                    "--model: %s: it can be estimated alone: duet estimate --model %s; models that "
+                    "can be trained: duet --help",
+                    config->model, config->model);
     CHECK(check_sampler(config));
     struct model_options options = run_model_options(config);
     CHECK(model_open(&model, config->model, &options));

@@ -33,7 +33,7 @@ static void issue(struct schedule *schedule, int rank, const char *algorithm) {
 }
 
 static int64_t time_of(const char *algorithm) {
-    struct machine machine = {.gpus = RANKS, .scale = 1};
+    struct machine machine = {.gpus = RANKS, .scale = 1, .links = 1};
     const struct gpu_spec gpu = {.fp32 = 1, .gbs = 1, .gib = 1, .reached = 1};
     struct clock_config config = {
         .gpu = &gpu, .machine = &machine, .devices = RANKS, .what_if = what_if_none()};

@@ -22,7 +22,7 @@ static void join(int a, int b, double gbs, double us) {
 
 static void begin(int devices) {
     memset(&machine, 0, sizeof machine);
-    machine = (struct machine){.gpus = devices, .scale = 1, .pageable_gbs = 1};
+    machine = (struct machine){.gpus = devices, .scale = 1, .links = 1, .pageable_gbs = 1};
     config = (struct clock_config){
         .gpu = &gpu, .machine = &machine, .devices = devices, .what_if = what_if_none()};
     cr_assert(!schedule_new(&schedule));

@@ -1,0 +1,143 @@
+/* duet estimate --validate: the published measurements, what the clock says, and what two simple
+ * rules would say:
+ *
+ *     N0   perfect scaling: the measured time of one GPU
+ *     N1   the measured time of one GPU, times the slow-down at as many GPUs of the model of the
+ *          same family and machine that was fitted and is nearest in time (of another family,
+ *          where there is none)
+ *
+ * Rows for fitting and rows held out are counted apart. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/modelled.h"
+#include "train/validation.h"
+
+struct score {
+    int rows, within[3]; /* of the clock, N0, N1 */
+    double sum[3];
+    int with[3];
+};
+
+static double percent(double modelled, double measured) {
+    return 100 * (modelled - measured) / measured;
+}
+
+static double at_gpus(const struct series *s, int gpus) {
+    for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
+        if (s->point[i].gpus == gpus) return s->point[i].ms;
+    return 0;
+}
+
+static int is_fitted_at(const struct series *s, int gpus) {
+    for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
+        if (s->point[i].gpus == gpus) return s->point[i].role == 'f';
+    return 0;
+}
+
+/* What N1 says; 0: no fitted model has a number at so many GPUs. */
+static double nearest_says(const struct series *s, const struct series_point *p) {
+    double own = at_gpus(s, 1), best = INFINITY, says = 0;
+    enum { FAMILY = 3 }; /* letters: "res", "vgg" */
+    const struct series *other;
+    for (int i = 0; (other = series_at(i)); i++) {
+        int alike = !strcmp(other->table, s->table) && !strcmp(other->machine, s->machine) &&
+                    other->way == s->way && other != s;
+        double one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
+        if (!alike || one <= 0 || many <= 0 || !is_fitted_at(other, 1)) continue;
+        double far = fabs(log(one / own)) + (strncmp(other->model, s->model, FAMILY) ? 10 : 0);
+        if (!is_fitted_at(other, p->gpus) || far >= best) continue;
+        best = far;
+        says = own * many / one;
+    }
+    return says;
+}
+
+static void count(struct score *score, const double *error, const int *has) {
+    score->rows++;
+    for (int i = 0; i < 3; i++) {
+        if (!has[i]) continue;
+        score->with[i]++;
+        score->within[i] += fabs(error[i]) <= 10;
+        score->sum[i] += fabs(error[i]);
+    }
+}
+
+static int show_point(const struct hardware *h, const struct series *s,
+                      const struct series_point *p, struct score *scores) {
+    struct clock_config clock = {.given = 0};
+    struct modelled m;
+    struct clock_result *result = calloc(1, sizeof *result);
+    if (!result) return fail(ERR_MEMORY, "validate: no host memory");
+    int code = hardware_find_machine(h, "--validate", s->machine, &clock.machine);
+    if (!code) code = hardware_find_gpu(h, "--validate", clock.machine->gpu, &clock.gpu);
+    if (code) {
+        free(result);
+        return code;
+    }
+    code = validation_open(&m, s, p, &clock);
+    if (!code) code = modelled_time(&m, &clock, result, NULL);
+    modelled_close(&m);
+    double ms = (double)result->step_ns * 1e-6, near = nearest_says(s, p);
+    double one = at_gpus(s, 1) * p->batch / s->point[0].batch; /* the batch of a GPU may shrink */
+    free(result);
+    CHECK(code);
+    double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
+    int has[3] = {1, p->gpus > 1 && one > 0, p->gpus > 1 && near > 0};
+    char null[2][16] = {"-", "-"};
+    for (int i = 0; i < 2; i++)
+        if (has[i + 1]) snprintf(null[i], sizeof null[i], "%+.1f", error[i + 1]);
+    printf("%-3s %-15s %-13s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
+           s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
+           fabs(error[0]) > 10 ? "  miss" : "");
+    count(&scores[p->role == 'f' ? 0 : 1], error, has);
+    return OK;
+}
+
+static void show_score(const char *what, const struct score *s) {
+    static const char *const who[] = {"clock", "N0", "N1"};
+    printf("%s: %d rows", what, s->rows);
+    for (int i = 0; i < 3; i++)
+        if (s->with[i])
+            printf("; %s: %d of %d within 10 %%, mean error %.1f %%", who[i], s->within[i],
+                   s->with[i], s->sum[i] / s->with[i]);
+    printf("\n");
+}
+
+static int show_all(const struct hardware *h) {
+    struct score scores[2] = {{.rows = 0}, {.rows = 0}};
+    const struct series *s;
+    int missing = 0;
+    printf("modelled times beside published ones: ms a step; f fit, t held out, g given; errors in "
+           "%%\n%-3s %-15s %-13s %3s %2s %9s %9s %6s %6s %6s\n",
+           "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
+    for (int i = 0; (s = series_at(i)); i++)
+        for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++) {
+            const struct machine *m = NULL;
+            CHECK(hardware_find_machine(h, "--validate", s->machine, &m));
+            const char *why =
+                s->point[k].gpus > m->gpus ? "more than one node" : validation_missing(s);
+            missing += why != NULL;
+            if (why)
+                printf("%-3s %-15s %-13s %3d  %c %9.2f  not modelled: %s\n", s->table, s->machine,
+                       s->model, s->point[k].gpus, s->point[k].role, s->point[k].ms, why);
+            else
+                CHECK(show_point(h, s, &s->point[k], scores));
+        }
+    printf("\n");
+    show_score("fitted", &scores[0]);
+    show_score("held out", &scores[1]);
+    printf("not modelled: %d rows\n", missing);
+    return OK;
+}
+
+int modelled_validate(void) {
+    struct hardware *h;
+    CHECK(hardware_open(&h, NULL));
+    int code = show_all(h);
+    hardware_free(h);
+    return code;
+}

@@ -1,0 +1,164 @@
+/* The ResNets and VGGs of torchvision, as estimates need them: layers, names and order are
+ * torchvision's, so that a step has its kernels and its gradients their sizes. For dry runs alone:
+ * nobody has compared what they would compute.
+ *
+ *     resnet  (N,3,H,W)  conv1 7x7/2, bn1, relu, maxpool 3x3/2     (N,64,H/4,W/4)
+ *                        layer1 .. layer4, of n[i] blocks each     (N,512 e,H/32,W/32)
+ *                        mean over each plane, fc                  (N,classes)
+ *             a block is 3x3, 3x3 (e = 1), or 1x1, 3x3, 1x1 (e = 4), beside its input
+ *     vgg     (N,3,H,W)  3x3 convolutions in five groups with a pool behind each,
+ *                        mean over 7x7 windows, three linear layers (N,classes) */
+#include <stdio.h>
+
+#include "models/models.h"
+
+struct outline {
+    int blocks[5]; /* resnet: of layer1 .. layer4; vgg: convolutions of each group */
+    int deep;      /* resnet: three convolutions a block; vgg: with batch norm */
+};
+
+static const struct outline resnet18 = {{2, 2, 2, 2}, 0}, resnet34 = {{3, 4, 6, 3}, 0},
+                            resnet50 = {{3, 4, 6, 3}, 1}, resnet101 = {{3, 4, 23, 3}, 1},
+                            resnet152 = {{3, 8, 36, 3}, 1}, vgg16 = {{2, 2, 3, 3, 3}, 0},
+                            vgg16_bn = {{2, 2, 3, 3, 3}, 1}, vgg19 = {{2, 2, 4, 4, 4}, 0},
+                            vgg19_bn = {{2, 2, 4, 4, 4}, 1};
+
+/* ---- resnet ---- */
+
+static void describe_conv(duet_module *m, const char *block, int i, int in, int out, int size,
+                          int stride) {
+    char name[64];
+    snprintf(name, sizeof name, "%s.conv%d", block, i);
+    duet_module_conv2d(m, name, in, out, size, stride, size / 2, 0);
+    snprintf(name, sizeof name, "%s.bn%d", block, i);
+    duet_module_batch_norm(m, name, out, 1e-5, 0.1);
+}
+
+static int halves(int layer, int block) {
+    return layer > 0 && block == 0;
+}
+
+/* The input takes a 1x1 convolution where shapes differ. */
+static int has_downsample(const struct outline *l, int layer, int block) {
+    return block == 0 && (layer > 0 || l->deep);
+}
+
+static int describe_block(duet_module *m, const struct outline *l, int layer, int block, int in) {
+    int width = 64 << layer, out = l->deep ? 4 * width : width, stride = 1 + halves(layer, block);
+    char name[48], downsample[64];
+    snprintf(name, sizeof name, "layer%d.%d", layer + 1, block);
+    if (l->deep) {
+        describe_conv(m, name, 1, in, width, 1, 1);
+        describe_conv(m, name, 2, width, width, 3, stride);
+        describe_conv(m, name, 3, width, out, 1, 1);
+    } else {
+        describe_conv(m, name, 1, in, width, 3, stride);
+        describe_conv(m, name, 2, width, out, 3, 1);
+    }
+    if (!has_downsample(l, layer, block)) return out;
+    snprintf(downsample, sizeof downsample, "%s.downsample.0", name);
+    duet_module_conv2d(m, downsample, in, out, 1, stride, 0, 0);
+    snprintf(downsample, sizeof downsample, "%s.downsample.1", name);
+    duet_module_batch_norm(m, downsample, out, 1e-5, 0.1);
+    return out;
+}
+
+static void describe_resnet(duet_module *m, void *context) {
+    const struct outline *l = context;
+    int channels = 64;
+    duet_module_conv2d(m, "conv1", duet_module_sample(m)[0], 64, 7, 2, 3, 0);
+    duet_module_batch_norm(m, "bn1", 64, 1e-5, 0.1);
+    for (int layer = 0; layer < 4; layer++)
+        for (int block = 0; block < l->blocks[layer]; block++)
+            channels = describe_block(m, l, layer, block, channels);
+    duet_module_linear(m, "fc", channels, duet_module_classes(m), 1);
+}
+
+/* A convolution and its batch norm are layers *at and *at + 1; moves on to the next. */
+static duet_var *conv_norm_relu(duet_tape *t, int *at, duet_var *x) {
+    duet_var *y = duet_layer(t, *at, x);
+    *at += 2;
+    return duet_layer_relu(t, *at - 1, y);
+}
+
+static duet_var *forward_block(duet_tape *t, const struct outline *l, int *at, int shortcut,
+                               duet_var *x) {
+    duet_var *y = conv_norm_relu(t, at, x), *beside = x;
+    if (l->deep) y = conv_norm_relu(t, at, y);
+    y = duet_layer(t, *at, y);
+    int norm = *at + 1;
+    *at += 2;
+    if (shortcut) {
+        beside = duet_layer(t, *at + 1, duet_layer(t, *at, x));
+        *at += 2;
+    }
+    return duet_layer_add_relu(t, norm, y, beside);
+}
+
+static duet_var *forward_resnet(duet_tape *t, duet_var *x, void *context) {
+    const struct outline *l = context;
+    int at = 0;
+    duet_var *h = conv_norm_relu(t, &at, x);
+    h = duet_max_pool2d_padded(t, h, 3, 2, 1, 0);
+    for (int layer = 0; layer < 4; layer++)
+        for (int block = 0; block < l->blocks[layer]; block++)
+            h = forward_block(t, l, &at, has_downsample(l, layer, block), h);
+    return duet_layer(t, at, duet_flatten(t, duet_adaptive_avg_pool2d(t, h, 1, 1)));
+}
+
+/* ---- vgg ---- */
+
+static void describe_vgg(duet_module *m, void *context) {
+    const struct outline *l = context;
+    int in = duet_module_sample(m)[0], place = 0;
+    char name[32];
+    for (int group = 0; group < 5; group++)
+        for (int i = 0; i < l->blocks[group]; i++) {
+            int out = group < 4 ? 64 << group : 512;
+            snprintf(name, sizeof name, "features.%d", place++);
+            duet_module_conv2d(m, name, in, out, 3, 1, 1, 1);
+            snprintf(name, sizeof name, "features.%d", place);
+            if (l->deep) duet_module_batch_norm(m, name, out, 1e-5, 0.1);
+            in = out;
+            place += 1 + l->deep + (i + 1 == l->blocks[group]); /* relu, and the pool */
+        }
+    duet_module_linear(m, "classifier.0", 512 * 7 * 7, 4096, 1);
+    duet_module_linear(m, "classifier.3", 4096, 4096, 1);
+    duet_module_linear(m, "classifier.6", 4096, duet_module_classes(m), 1);
+}
+
+static duet_var *forward_vgg(duet_tape *t, duet_var *x, void *context) {
+    const struct outline *l = context;
+    int at = 0;
+    for (int group = 0; group < 5; group++) {
+        for (int i = 0; i < l->blocks[group]; i++)
+            if (l->deep)
+                x = conv_norm_relu(t, &at, x);
+            else
+                x = duet_relu(t, duet_layer(t, at++, x));
+        x = duet_max_pool2d(t, x, 2, 2);
+    }
+    x = duet_flatten(t, duet_adaptive_avg_pool2d(t, x, 7, 7));
+    x = duet_dropout(t, duet_relu(t, duet_layer(t, at++, x)), 0.5);
+    x = duet_dropout(t, duet_relu(t, duet_layer(t, at++, x)), 0.5);
+    return duet_layer(t, at, x);
+}
+
+#define MODEL(NAME, family, spec)                                             \
+    {                                                                         \
+        .name = NAME, .sample = {3, 224, 224}, .describe = describe_##family, \
+        .forward = forward_##family, .context = (void *)&spec                 \
+    }
+// clang-format off
+const struct duet_model torchvision_models[TORCHVISION_MODELS] = {
+    MODEL("torchvision-resnet18", resnet, resnet18),
+    MODEL("resnet34", resnet, resnet34),
+    MODEL("resnet50", resnet, resnet50),
+    MODEL("resnet101", resnet, resnet101),
+    MODEL("resnet152", resnet, resnet152),
+    MODEL("vgg16", vgg, vgg16),
+    MODEL("vgg16_bn", vgg, vgg16_bn),
+    MODEL("vgg19", vgg, vgg19),
+    MODEL("vgg19_bn", vgg, vgg19_bn),
+};
+// clang-format on

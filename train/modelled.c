@@ -1,0 +1,67 @@
+/* See modelled.h. */
+#include "train/modelled.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "clock/run.h"
+#include "train/estimate.h"
+
+int modelled_open(struct modelled *m, const struct run_config *config) {
+    struct run_config c = *config;
+    memset(m, 0, sizeof *m);
+    CHECK(record_new(&m->record));
+    CHECK(schedule_new(&m->schedule));
+    c.schedule = m->schedule;
+    c.steps = MODELLED_STEPS;
+    m->pageable = c.no_pin_memory;
+    return estimate_run(&c, m->record);
+}
+
+void modelled_close(struct modelled *m) {
+    schedule_free(m->schedule);
+    record_delete(m->record);
+    memset(m, 0, sizeof *m);
+}
+
+static void describe(const struct modelled *m, struct clock_config *clock) {
+    const struct run_record *r = m->record;
+    clock->devices = r->devices;
+    clock->tensors = r->parameters;
+    clock->parameter_bytes = r->parameter_count * sizeof(float);
+    clock->pageable = m->pageable;
+}
+
+int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,
+                  struct span_log *spans) {
+    struct span_log own, *log = spans ? spans : &own;
+    const struct program *programs;
+    int count;
+    describe(m, clock);
+    CHECK(schedule_programs(m->schedule, &programs, &count));
+    if (!spans) span_log_init(&own, 1);
+    int code = clock_run(clock, programs, count, log);
+    if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: no host memory");
+    if (!code) clock_result(log, result);
+    if (!spans) span_log_free(&own);
+    return code;
+}
+
+struct modelled_bounds modelled_bounds(const struct modelled *m, const struct clock_config *clock,
+                                       enum phase phase) {
+    struct modelled_bounds b = {0, 0, 0};
+    const struct program *programs;
+    int count;
+    if (schedule_programs(m->schedule, &programs, &count)) return b;
+    for (int p = 0; p < count; p++)
+        for (int i = 0; i < programs[p].count; i++) {
+            const struct scheduled *e = &programs[p].list[i];
+            if (e->kind != SCHEDULED_KERNEL || e->facts.phase != phase) continue;
+            const char *by = cost_bound(clock, e);
+            double ns = (double)cost_kernel_ns(clock, e);
+            *(*by == 'f' ? &b.flops : *by == 'm' ? &b.memory : &b.launches) += ns;
+        }
+    double all = b.flops + b.memory + b.launches;
+    if (all > 0) b = (struct modelled_bounds){b.flops / all, b.memory / all, b.launches / all};
+    return b;
+}

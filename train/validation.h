@@ -1,0 +1,17 @@
+/* The runs behind the published measurements of clock/validation.h: the same model, batch and way,
+ * against the modelled clock. */
+#ifndef TRAIN_VALIDATION_H
+#define TRAIN_VALIDATION_H
+
+#include "clock/validation.h"
+#include "train/modelled.h"
+
+/* Why a series has no run here; NULL: it has one. */
+const char *validation_missing(const struct series *series);
+
+/* Runs what the point was measured on, and sets what the clock needs to know beside the hardware.
+ * modelled_close it, also after an error. */
+int validation_open(struct modelled *m, const struct series *series,
+                    const struct series_point *point, struct clock_config *clock);
+
+#endif
