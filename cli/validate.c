@@ -17,9 +17,9 @@
 #include "train/validation.h"
 
 struct score {
-    int rows, within[3]; /* of the clock, N0, N1 */
-    double sum[3];
-    int with[3];
+    int rows, within[3];         /* of the clock, N0, N1 */
+    double sum[3], clock_sum[3]; /* clock_sum, clock_within: of the clock on the rows of each */
+    int with[3], clock_within[3];
 };
 
 static double percent(double modelled, double measured) {
@@ -63,6 +63,8 @@ static void count(struct score *score, const double *error, const int *has) {
         score->with[i]++;
         score->within[i] += fabs(error[i]) <= 10;
         score->sum[i] += fabs(error[i]);
+        score->clock_within[i] += fabs(error[0]) <= 10;
+        score->clock_sum[i] += fabs(error[0]);
     }
 }
 
@@ -98,13 +100,15 @@ static int show_point(const struct hardware *h, const struct series *s,
 }
 
 static void show_score(const char *what, const struct score *s) {
-    static const char *const who[] = {"clock", "N0", "N1"};
-    printf("%s: %d rows", what, s->rows);
-    for (int i = 0; i < 3; i++)
+    printf("%s: %d rows, clock: %d within 10 %%, mean error %.1f %%\n", what, s->rows, s->within[0],
+           s->rows ? s->sum[0] / s->rows : 0);
+    for (int i = 1; i < 3; i++)
         if (s->with[i])
-            printf("; %s: %d of %d within 10 %%, mean error %.1f %%", who[i], s->within[i],
-                   s->with[i], s->sum[i] / s->with[i]);
-    printf("\n");
+            printf(
+                "  N%d has a say on %d of them: %d within 10 %%, mean error %.1f %%; the clock on "
+                "these: %d, %.1f %%; skill %.2f\n",
+                i - 1, s->with[i], s->within[i], s->sum[i] / s->with[i], s->clock_within[i],
+                s->clock_sum[i] / s->with[i], 1 - s->clock_sum[i] / s->sum[i]);
 }
 
 static int show_all(const struct hardware *h) {

@@ -8,8 +8,8 @@
  *     # a comment, to the end of the line
  *
  * Keys of a machine that may be left out (struct machine says what they mean): like NAME (another
- * machine, whose numbers and links are taken over), gpu NAME, network LINK, cards, links, sum, sum-us, exposed, pageable, forward, backward, replicate, hook, scale,
- * error. */
+ * machine, whose numbers and links are taken over), gpu NAME, network LINK, cards, links, sum,
+ * sum-us, exposed, pageable, forward, backward, replicate, hook, scale, error. */
 #ifndef CLOCK_HARDWARE_H
 #define CLOCK_HARDWARE_H
 

@@ -93,8 +93,8 @@ static const char *const table[] = {
     "machine pc-1080ti like pc-pcie3 error 5 gpu gtx1080ti gpus 1",
     "machine pc-titan-v like pc-pcie3 error 6 gpu titan-v gpus 1",
     "machine pc-2080ti like pc-pcie3 error 12 gpu rtx2080ti gpus 1",
-    "machine dgx-a100-2020 like dgx-a100 error 4 gpu a100-40 forward 45.6 backward 54.9 replicate 52.5"
-    " pageable 2.35 scale 0.75 links 1.27",
+    "machine dgx-a100-2020 like dgx-a100 error 4 gpu a100-40 forward 45.6 backward 54.9"
+    " replicate 52.5 pageable 2.35 scale 0.75 links 1.27",
     "machine titan-rtx-x4 like pc-pcie3 gpus 4 error 4 gpu titan-rtx forward 47.4 backward 89.3"
     " replicate 51.4 pageable 1.46 scale 1.15 links 0.912",
     "machine titan-xp-x4 like pc-pcie3 gpus 4 error 5 gpu titan-xp forward 53.9 backward 108"

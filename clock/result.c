@@ -32,7 +32,7 @@ void clock_result(const struct span_log *spans, struct clock_result *r) {
         const struct span *x = &spans->spans[i];
         if (x->step == step) add(r, x);
         int64_t *latest = x->step == step ? &end : &end_before;
-        /* the copy stream already brings in the batch of the step behind, and a stream may have begun
+        /* the copy stream already brings in the batch of the next step, and a stream may have begun
          * to wait for it */
         if (x->lane == LANE_COPY || x->waiting || x->step < step - 1) continue;
         if (x->end_ns > *latest) *latest = x->end_ns;

@@ -96,7 +96,7 @@ static double kernel_rate(const struct sim *s, int stream) {
 static void retime(struct sim *s, int stream) {
     struct lane_state *l = &s->stream[stream];
     const struct scheduled *e = head_of(l);
-    if (!l->running || !e || e->kind != SCHEDULED_KERNEL) return;
+    if (!l->running || e->kind != SCHEDULED_KERNEL) return;
     l->left -= l->rate * (double)(s->now - l->since_ns);
     l->since_ns = s->now;
     l->rate = kernel_rate(s, stream);
@@ -152,8 +152,7 @@ static void meet(struct sim *s, int stream, const struct scheduled *e) {
     r->key = e->key;
     r->stream[r->arrived++] = stream;
     if (r->arrived < e->ranks) return;
-    int sum = e->facts.phase == PHASE_ALLREDUCE;
-    int64_t ns = cost_sum_ns(s->c, e->ranks, e->bytes, sum);
+    int64_t ns = cost_sum_ns(s->c, e->ranks, e->bytes, e->facts.phase == PHASE_ALLREDUCE);
     for (int i = 0; i < r->arrived; i++) {
         struct lane_state *l = &s->stream[r->stream[i]];
         l->moving = 1;

@@ -1,0 +1,62 @@
+/* duet estimate --gpu: modelled times are marked, and the same at each call; what is wrong gets one
+ * line. */
+#include "tests/cli/run.h"
+
+static void expect_refused(const char *words, const char *says) {
+    struct cli c;
+    cli_run(&c, "%s", words);
+    cr_expect(c.status == 2 && strstr(c.err, says), "%s: %d, %s", words, c.status, c.err);
+    cr_expect(strchr(c.err, '\n') == strrchr(c.err, '\n'), "%s: more than a line: %s", words,
+              c.err);
+    cli_free(&c);
+}
+
+static void write_file(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+}
+
+Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_folder_remove,
+     .timeout = 60) {
+    static const char words[] = "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset "
+                                "random --shape 3x224x224 --batch-per-device 32 --devices 1,8";
+    struct cli a, b;
+    cli_run(&a, words);
+    cli_run(&b, words);
+    cr_assert_eq(a.status, 0, "%s", a.err);
+    cr_expect(strstr(a.out, "modelled: v100, dgx1") && strstr(a.out, "8 DDP"), "%s", a.out);
+    cr_expect_str_eq(a.out, b.out);
+    cli_free(&a);
+    cli_free(&b);
+}
+
+Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    write_file("mine", "link slow gbs 1 us 5\nmachine mine gpus 2\njoin gpu0-1 hub slow # a hub\n"
+                       "join hub host memory\n");
+    cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
+                "link=2x,launch=0");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "modelled: a100-40, mine") && strstr(c.out, "not calibrated"), "%s",
+              c.out);
+    cli_free(&c);
+}
+
+Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
+    expect_refused("estimate --gpu v10", "did you mean v100?");
+    expect_refused("estimate --machine dgx1", "--gpu: it is missing");
+    expect_refused("estimate --gpu v100 --machine dgx-1", "did you mean dgx1?");
+    expect_refused("estimate --gpu v100 --machine dgx1 --devices 9", "machine dgx1 has 8 GPUs");
+    expect_refused("estimate --gpu v100 --what-if links=2", "did you mean link?");
+    expect_refused("estimate --gpu v100 --device cuda", "--device: cuda");
+    expect_refused("estimate --gpu v100 --host tensorflow", "--host");
+    expect_refused("train --model resnet50", "it can be estimated alone");
+    write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
+    expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
+    write_file("nothing", "machine m gpus 2\njoin gpu0 hub pcie3\njoin hub host memory\n");
+    expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
+    write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
+    expect_refused("estimate --gpu v100 --machine ./itself", "two different ends");
+}
