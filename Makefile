@@ -25,7 +25,8 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base trace clock device device/host device/host/kernels data nn models comm \
            scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
-           train report report/page doctor api cli cli/options
+           train report report/collective report/chrome report/live \
+           report/pictures report/page doctor api cli cli/options
 LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c,\
            $(wildcard $(FOLDERS:=/*.c)))
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))

@@ -16,7 +16,7 @@
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
 #include "cli/results.h"
-#include "report/collective.h"
+#include "report/collective/collective.h"
 #include "report/page/drawing_page.h"
 #include "report/text.h"
 

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "cli/screen.h"
-#include "report/live_view.h"
+#include "report/live/live_view.h"
 
 enum { LEAST_COLUMNS = 60, PERIOD_MS = 200, MESSAGE_BYTES = 2048 };
 

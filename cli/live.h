@@ -1,8 +1,8 @@
 /* --live: a dashboard in the terminal while a command trains.
  *
  * A thread of the launcher reads the live page (trace/live_page.h) a few times a second and draws
- * it (report/live_view.h, cli/screen.h) on the terminal of standard error, since it is progress. So
- * neither the ranks nor the loop that serves them do anything for it.
+ * it (report/live/live_view.h, cli/screen.h) on the terminal of standard error, since it is
+ * progress. So neither the ranks nor the loop that serves them do anything for it.
  *
  * While the terminal is taken, nothing may be printed on it: what this program and its ranks write
  * to the terminal goes to a memory file, and is printed once the terminal is given back, below a

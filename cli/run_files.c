@@ -2,7 +2,7 @@
 #include "cli/run_files.h"
 
 #include "base/error.h"
-#include "report/chrome_trace.h"
+#include "report/chrome/chrome_trace.h"
 
 int run_files_open(struct run_files *o, const struct run_config *config) {
     CHECK(results_open(&o->results, config));

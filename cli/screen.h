@@ -8,7 +8,7 @@
 #ifndef CLI_SCREEN_H
 #define CLI_SCREEN_H
 
-#include "report/canvas.h"
+#include "report/live/canvas.h"
 
 struct screen;
 

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "report/page/buckets.h"
-#include "report/page/collective.h"
+#include "report/pictures/buckets.h"
+#include "report/pictures/collective.h"
 #include "report/page/html.h"
-#include "report/page/moves.h"
+#include "report/pictures/moves.h"
 #include "report/page/tables.h"
 #include "report/text.h"
 

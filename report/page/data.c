@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "report/page/window.h"
+#include "report/pictures/window.h"
 
 /* ---- the timeline ---- */
 

@@ -18,7 +18,7 @@
 #ifndef REPORT_PAGE_DATA_H
 #define REPORT_PAGE_DATA_H
 
-#include "report/page/draw.h"
+#include "report/pictures/draw.h"
 
 /* Writes it as the content of a script element. ERR_MEMORY. */
 int page_data(FILE *file, const struct page *page);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "report/page/collective.h"
+#include "report/pictures/collective.h"
 #include "report/page/html.h"
 #include "report/text.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-#include "report/collective.h"
-#include "report/page/picture.h"
+#include "report/collective/collective.h"
+#include "report/pictures/picture.h"
 
 /* The picture of its hops in the form that *p has. ERR_FAILED, ERR_MEMORY. */
 int drawing_picture(struct picture *p, const struct drawing *drawing);

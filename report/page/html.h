@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "report/page/draw.h"
+#include "report/pictures/draw.h"
 
 /* The start of a page up to its headline, which is its title, and the end with the script. Between
  * them lie <main> and an element of JSON with the id "data" (data.h). */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "report/page/buckets.h"
+#include "report/pictures/buckets.h"
 #include "report/page/data.h"
 #include "report/page/html.h"
 #include "report/page/tables.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "report/page/html.h"
-#include "report/page/times.h"
+#include "report/pictures/times.h"
 #include "report/text.h"
 
 /* Of devices first .. end - 1, which have one row. */

@@ -2,14 +2,14 @@
 #ifndef REPORT_PAGE_TABLES_H
 #define REPORT_PAGE_TABLES_H
 
-#include "report/page/draw.h"
+#include "report/pictures/draw.h"
 
 void summary_table(FILE *file, const struct page *page); /* each run a column */
 void memory_table(FILE *file, const struct page *page);
 void traffic_table(FILE *file, const struct page *page);
 void phase_table(FILE *file, const struct page *page);
 
-/* tables_more.c */
+/* tables_of_steps.c */
 void timeline_table(FILE *file, const struct page *page);
 void curve_table(FILE *file, const struct page *page);
 void equality_table(FILE *file, const struct page *page);

@@ -2,7 +2,7 @@
 #ifndef REPORT_PAGE_WORDS_H
 #define REPORT_PAGE_WORDS_H
 
-#include "report/page/draw.h"
+#include "report/pictures/draw.h"
 #include "report/text.h"
 
 /* The verdict: the model, the time, the memory. A sentence may be empty. */

@@ -1,6 +1,6 @@
 /* duet collective: the text that a student reads, what is left out of long ones, the file of
  * --json, and bad input. What is drawn is judged in tests/report/test_collective.c. */
-#include "report/collective.h"
+#include "report/collective/collective.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 

@@ -5,7 +5,7 @@
 #include "tests/cli/json.h"
 #include "tests/scatter_gather/bed.h"
 
-#include "report/collective.h"
+#include "report/collective/collective.h"
 #include "scatter_gather/shards.h"
 
 static struct json *json_of_collective(const struct drawing *c) {

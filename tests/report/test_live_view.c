@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "report/live_shares.h"
-#include "report/live_view.h"
+#include "report/live/live_shares.h"
+#include "report/live/live_view.h"
 #include "tests/harness/harness.h"
 
 static uint32_t at(const struct canvas *c, int row, int column) {

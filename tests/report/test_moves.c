@@ -2,7 +2,7 @@
  * after them. */
 #include "tests/harness/harness.h"
 
-#include "report/page/moves.h"
+#include "report/pictures/moves.h"
 #include "tests/report/pages.h"
 
 enum { N = 4 };

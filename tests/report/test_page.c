@@ -3,8 +3,8 @@
  * opens them in a browser. */
 #include <math.h>
 
-#include "report/page/prints.h"
-#include "report/page/window.h"
+#include "report/pictures/prints.h"
+#include "report/pictures/window.h"
 #include "tests/harness/text.h"
 #include "tests/report/pages.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "report/chrome_trace.h"
+#include "report/chrome/chrome_trace.h"
 #include "tests/cli/json.h"
 #include "tests/harness/text.h"
 

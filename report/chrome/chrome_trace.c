@@ -1,0 +1,249 @@
+/* Chrome trace events: see chrome_trace.h. A slice is an "X" event with a start and a duration; the
+ * names of processes and tracks are "M" events. On one track slices must lie beside or inside each
+ * other, which is why steps and phases have a track of their own. */
+#include "report/chrome/chrome_trace.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "report/chrome/chrome_writer.h"
+
+static const char *const lane_titles[LANE_COUNT] = {"compute", "communication", "copy", "host"};
+
+/* ---- events ---- */
+
+void open_event(struct writer *w, const char *kind, int track, const char *name) {
+    fputc('\n', w->json.file); /* one event per line, for people and for grep */
+    json_object(&w->json, NULL);
+    json_string(&w->json, "ph", kind);
+    json_integer(&w->json, "pid", w->process);
+    json_integer(&w->json, "tid", track);
+    json_string(&w->json, "name", name);
+}
+
+/* In microseconds, with all digits. */
+void write_time(struct writer *w, const char *key, int64_t ns) {
+    json_thousandths(&w->json, key, ns);
+}
+
+/* Writes a slice up to its args, to which the caller adds; close_event ends it. */
+static void open_slice(struct writer *w, int track, const char *name, const char *category,
+                       int64_t start_ns, int64_t end_ns) {
+    open_event(w, "X", track, name);
+    json_string(&w->json, "cat", category);
+    write_time(w, "ts", start_ns - w->zero_ns);
+    write_time(w, "dur", end_ns - start_ns);
+    json_object(&w->json, "args");
+}
+
+void close_event(struct writer *w) {
+    json_close(&w->json);
+    json_close(&w->json);
+}
+
+static void write_name(struct writer *w, const char *what, int track, const char *name) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_string(&w->json, "name", name);
+    close_event(w);
+}
+
+static void write_place(struct writer *w, const char *what, int track, int place) {
+    open_event(w, "M", track, what);
+    json_object(&w->json, "args");
+    json_integer(&w->json, "sort_index", place);
+    close_event(w);
+}
+
+/* "cpu(1)", "cpu(0), cpu(2), host": an end of a copy. */
+static void write_end(struct writer *w, const char *key, uint64_t devices, int host) {
+    char text[1024] = "";
+    size_t used = 0;
+    for (int d = 0; d < MAX_DEVICES; d++)
+        if (devices >> d & 1)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s(%d)", used ? ", " : "",
+                                     w->run->run->kind, d);
+    if (host) snprintf(text + used, sizeof text - used, "%shost", used ? ", " : "");
+    if (*text) json_string(&w->json, key, text);
+}
+
+static void write_span(struct writer *w, const struct span *s) {
+    open_slice(w, TRACK_LANES + s->lane, s->name, s->waiting ? "waiting" : phase_name(s->phase),
+               s->start_ns, s->end_ns);
+    json_integer(&w->json, "step", s->step);
+    json_string(&w->json, "phase", phase_name(s->phase));
+    if (s->cpu_ns) json_integer(&w->json, "cpu_ns", s->cpu_ns);
+    if (s->bytes) json_natural(&w->json, "bytes", s->bytes);
+    write_end(w, "source", s->sources, s->ends_kind & SPAN_FROM_HOST);
+    write_end(w, "destination", s->destinations, s->ends_kind & SPAN_TO_HOST);
+    if (s->flops > 0) json_number(&w->json, "flops", s->flops);
+    close_event(w);
+}
+
+/* ---- steps and phases, from the spans of a compute lane in their order ---- */
+
+/* The step that a span belongs to; -1 for evaluation and reading logs, between two steps. */
+static int step_of(const struct span *s) {
+    return s->phase == PHASE_EVALUATE || s->phase == PHASE_NONE ? -1 : s->step;
+}
+
+/* The number of spans from spans[0] on that belong to the same step, and with of_phase also to the
+ * same phase of it. */
+static size_t run_length(const struct span *const *spans, size_t count, int of_phase) {
+    size_t n = 1;
+    while (n < count && step_of(spans[n]) == step_of(spans[0]) &&
+           (!of_phase || spans[n]->phase == spans[0]->phase))
+        n++;
+    return n;
+}
+
+static void write_stretch(struct writer *w, const struct span *const *spans, size_t count,
+                          const char *name) {
+    open_slice(w, TRACK_STEPS, name, "steps", spans[0]->start_ns, spans[count - 1]->end_ns);
+    close_event(w);
+}
+
+static void write_steps(struct writer *w, const struct span *const *spans, size_t count) {
+    for (size_t i = 0, n; i < count; i += n) {
+        char name[32];
+        n = run_length(spans + i, count - i, 0);
+        snprintf(name, sizeof name, "step %d", step_of(spans[i]));
+        if (step_of(spans[i]) >= 0) write_stretch(w, spans + i, n, name);
+        for (size_t k = 0, m; k < n; k += m) {
+            const struct span *const *first = spans + i + k;
+            m = run_length(first, n - k, 1);
+            if (first[0]->phase != PHASE_NONE)
+                write_stretch(w, first, m, phase_name(first[0]->phase));
+        }
+    }
+}
+
+/* ---- one device, one run ---- */
+
+static void write_device(struct writer *w, const struct span *const *spans, size_t count) {
+    char name[96];
+    int lane = -1;
+    snprintf(name, sizeof name, "%s: %s(%d)", w->run->title, w->run->run->kind, spans[0]->device);
+    write_name(w, "process_name", 0, name);
+    write_place(w, "process_sort_index", 0, w->process);
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i]->lane == LANE_COMPUTE && lane < 0) {
+            size_t n = 1;
+            while (i + n < count && spans[i + n]->lane == LANE_COMPUTE)
+                n++;
+            write_name(w, "thread_name", TRACK_STEPS, "steps and phases");
+            write_place(w, "thread_sort_index", TRACK_STEPS, TRACK_STEPS);
+            write_steps(w, spans + i, n);
+        }
+        if (spans[i]->lane != lane) {
+            lane = spans[i]->lane;
+            write_name(w, "thread_name", TRACK_LANES + lane, lane_titles[lane]);
+            write_place(w, "thread_sort_index", TRACK_LANES + lane, TRACK_LANES + lane);
+        }
+        write_span(w, spans[i]);
+    }
+}
+
+/* Orders spans by device, lane and start. Of two that start together the longer one comes first, so
+ * that the other lies inside it. */
+static int compare_spans(const void *left, const void *right) {
+    const struct span *a = *(const struct span *const *)left,
+                      *b = *(const struct span *const *)right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
+    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
+    return a->end_ns == b->end_ns ? 0 : a->end_ns > b->end_ns ? -1 : 1;
+}
+
+static int write_run(struct writer *w, int first_process) {
+    const struct span_log *kept = &w->run->run->kept;
+    const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
+    if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
+    w->zero_ns = INT64_MAX;
+    w->end_ns = INT64_MIN;
+    for (size_t i = 0; i < kept->count; i++) {
+        spans[i] = &kept->spans[i];
+        if (spans[i]->start_ns < w->zero_ns) w->zero_ns = spans[i]->start_ns;
+        if (spans[i]->end_ns > w->end_ns) w->end_ns = spans[i]->end_ns;
+    }
+    w->first_process = first_process;
+    w->spans = spans;
+    w->count = kept->count;
+    qsort(spans, kept->count, sizeof *spans, compare_spans);
+    for (size_t i = 0, n; i < kept->count; i += n) {
+        for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;)
+            n++;
+        w->process = first_process + spans[i]->device;
+        write_device(w, spans + i, n);
+        write_memory(w, spans[i]->device);
+    }
+    int code = write_flows(w);
+    free(spans);
+    return code;
+}
+
+/* How exact times are, of one device against another's. */
+static void write_clock(struct json_writer *w, const char *title, const struct run_record *r) {
+    struct timespec step;
+    char key[64], text[256];
+    int64_t error = 0;
+    for (int d = 0; d < r->devices; d++)
+        if (r->device[d].clock_error_ns > error) error = r->device[d].clock_error_ns;
+    clock_getres(CLOCK_MONOTONIC, &step);
+    int used = snprintf(text, sizeof text,
+                        "CLOCK_MONOTONIC of the host, one clock for all processes, in steps of %ld "
+                        "ns",
+                        step.tv_sec ? 1000000000L : step.tv_nsec);
+    if (error)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 "; times of GPUs are set on it within %" PRId64 " ns", error);
+    snprintf(key, sizeof key, "%s, clock", title);
+    json_string(w, key, text);
+    if (steps_with_flows(r) < r->steps && steps_with_flows(r) < TRACE_STEPS) {
+        snprintf(key, sizeof key, "%s, arrows", title);
+        snprintf(text, sizeof text, "in the first %d steps", steps_with_flows(r));
+        json_string(w, key, text);
+    }
+}
+
+/* Says what the runs were, for those who find the file later. Perfetto shows it under "Info and
+ * stats". */
+static void write_facts(struct json_writer *w, const struct trace_run *runs, int count) {
+    json_object(w, "otherData");
+    for (int i = 0; i < count; i++) {
+        const struct run_record *r = runs[i].run;
+        char text[256], lost[64] = "";
+        int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
+        if (r->spans_lost)
+            snprintf(lost, sizeof lost, "; %" PRId64 " spans lost for want of memory",
+                     r->spans_lost);
+        snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s",
+                 r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
+                 r->steps, lost);
+        json_string(w, runs[i].title, text);
+        write_clock(w, runs[i].title, r);
+    }
+    json_close(w);
+}
+
+int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
+                       int count) {
+    struct writer w = {0};
+    if (!file->file) return OK;
+    json_start(&w.json, file->file);
+    json_object(&w.json, NULL);
+    json_string(&w.json, "displayTimeUnit", "ms");
+    write_facts(&w.json, runs, count);
+    json_array(&w.json, "traceEvents");
+    for (int i = 0; i < count; i++) {
+        w.run = &runs[i];
+        CHECK(write_run(&w, (i + 1) * RUN_PROCESSES));
+    }
+    json_close(&w.json);
+    json_close(&w.json);
+    CHECK(json_finish(&w.json, path));
+    return atomic_commit(file);
+}

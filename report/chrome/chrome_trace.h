@@ -1,0 +1,40 @@
+/* A timeline of one or several runs in the Chrome trace event format, which Perfetto
+ * (ui.perfetto.dev) opens. It shows the spans that --trace kept, as they were measured.
+ *
+ *     DDP: cpu(0)                one "process" for each device of a run
+ *         steps and phases  | step 7                                        |
+ *                           | forward     | loss | backward     | optimizer |
+ *         compute           | conv2d | relu | ...
+ *         communication                            | allreduce bucket 0 |
+ *         host                   DP, device 0: its thread waits for the others
+ *
+ *         memory                 a counter of what the device holds, by cause
+ *
+ * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
+ * of its first span, so that several runs lie one below the other. Times are in microseconds, with
+ * all digits of the nanoseconds. They are wall times, so that slices lie beside each other. An
+ * event's args hold its step, its phase, the CPU time that an emulated device took for it (which
+ * the tables add up), its bytes or flops where it has any, and of a copy or collective the devices
+ * that it reads and writes (source, destination).
+ *
+ * Arrows lead from who sends to who receives, for collectives and for copies between devices
+ * (chrome_flows.c). With many devices only the first steps have them, and "otherData" says so. The
+ * counters are exact: a sample for each allocation and each release (chrome_memory.c). "otherData"
+ * also says how exact the times of different devices are against each other. */
+#ifndef REPORT_CHROME_CHROME_TRACE_H
+#define REPORT_CHROME_CHROME_TRACE_H
+
+#include "base/atomic_file.h"
+#include "trace/record.h"
+
+struct trace_run {
+    const char *title; /* "DP, loss in forward" */
+    const struct run_record *run;
+};
+
+/* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing where the
+ * file was not opened. ERR_MEMORY; ERR_FAILED: the file cannot be written. */
+int chrome_trace_write(struct atomic_file *file, const char *path, const struct trace_run *runs,
+                       int count);
+
+#endif

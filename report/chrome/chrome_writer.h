@@ -1,0 +1,43 @@
+/* What the files of chrome_trace.h share: writing one event after another. Private to them. */
+#ifndef REPORT_CHROME_CHROME_WRITER_H
+#define REPORT_CHROME_CHROME_WRITER_H
+
+#include "base/json.h"
+#include "report/chrome/chrome_trace.h"
+
+/* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for
+ * those of the second. */
+enum { RUN_PROCESSES = 100 };
+_Static_assert(MAX_DEVICES <= RUN_PROCESSES, "two runs would share process ids");
+/* Thread ids: TRACK_STEPS, and TRACK_LANES + lane. Perfetto takes a thread for the main thread
+ * where its id is that of its process; none is. */
+enum track { TRACK_STEPS = 1, TRACK_LANES };
+
+struct writer {
+    struct json_writer json;
+    const struct trace_run *run;
+    int first_process; /* id of the run's device 0 */
+    int process;       /* id of the device being written */
+    int64_t zero_ns;   /* when the run's first span began */
+    int64_t end_ns;    /* when its last one ended */
+    int64_t arrows;    /* written so far, which numbers them */
+    /* The spans of the run, ordered by device, lane and start; borrowed. */
+    const struct span *const *spans;
+    size_t count;
+};
+
+/* Writes an event up to its own members, which the caller adds; close_event ends it. */
+void open_event(struct writer *w, const char *kind, int track, const char *name);
+void write_time(struct writer *w, const char *key, int64_t ns);
+void close_event(struct writer *w);
+
+/* Arrows from who sends to who receives (chrome_flows.c). ERR_MEMORY. */
+int write_flows(struct writer *w);
+
+/* In so many steps of the run there are arrows: in all, unless it has many devices. */
+int steps_with_flows(const struct run_record *run);
+
+/* The memory of the process's device over time, as counters. */
+void write_memory(struct writer *w, int device);
+
+#endif

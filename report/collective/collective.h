@@ -1,0 +1,83 @@
+/* A collective drawn: which chunk goes from which rank to which in which hop, what is complete
+ * where after it, which flags the ranks await and post, and how many bytes each of them moves,
+ * counted from the plan and by formula. `duet collective` prints and writes it.
+ *
+ *     hop 1 of 6
+ *       rank 0 --chunk 0--> rank 1 +        rank 2 --chunk 2--> rank 3 +
+ *       rank 1 --chunk 1--> rank 2 +        rank 3 --chunk 3--> rank 0 +
+ *
+ * All is made from the plans that run (allreduce/plan.h). DataParallel's own collectives have no
+ * plans: they are copies and additions that the leading device enqueues (scatter_gather/). They are
+ * drawn from plans that say the same (collective_dp.c), and a test holds those to the bytes and
+ * results of the real ones. */
+#ifndef REPORT_COLLECTIVE_COLLECTIVE_H
+#define REPORT_COLLECTIVE_COLLECTIVE_H
+
+#include <stdio.h>
+
+#include "allreduce/formula.h"
+#include "allreduce/hops.h"
+#include "base/json.h"
+
+enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
+
+/* What can be drawn: the algorithms of allreduce, the collectives that copy, then DataParallel's:
+ * "dp-scatter", "dp-gather", "dp-broadcast", "dp-reduce", "dp-reduce-sharded", then all of process
+ * groups: "group-reduce-scatter". Writes the i-th into word; returns NULL from the end of the list
+ * on. */
+const char *collective_word(int i, char word[COLLECTIVE_WORD]);
+
+struct drawing {
+    char word[COLLECTIVE_WORD];     /* of collective_word */
+    char what[48];                  /* "allreduce", "REDUCE_SCATTER of a process group" */
+    int n;                          /* ranks */
+    size_t count, align;            /* elements of the call; where parts are cut */
+    struct plan plans[MAX_DEVICES]; /* [n] owned */
+    struct hops hops;
+    uint64_t *traffic;       /* [n][n] bytes from rank to rank, counted from the plans; owned */
+    struct formula *formula; /* [n] owned */
+    int has_formula;
+};
+
+/* Makes all of it for `count` elements in each of n ranks, cut as the library cuts them. ERR_USAGE:
+ * the word, n, or too large a plan; ERR_FAILED: the plans are wrong; ERR_MEMORY. After a failure
+ * *c is zeroed. */
+int collective_make(struct drawing *c, const char *word, int n, size_t count);
+void collective_free(struct drawing *c); /* zeroed is fine */
+
+/* Bytes into and out of a rank, counted from the plans. */
+uint64_t collective_in(const struct drawing *c, int rank);
+uint64_t collective_out(const struct drawing *c, int rank);
+
+/* 1 if every rank moves exactly the bytes of its formula; also where there is no formula. */
+int collective_is_equal(const struct drawing *c);
+
+/* Which parts of the text are printed, and how much of them. */
+struct collective_view {
+    int first_hop, last_hop; /* 1 .. hops; last_hop 0: all */
+    int rank;                /* whose steps are listed; -1: as many ranks as fit */
+    int full;                /* 1: nothing is left out, however long it gets */
+    int brief;               /* 1: who sends what to whom, and the bytes: on one screen */
+};
+
+/* Prints the drawing on 80 columns. ERR_FAILED: the replay finds a mistake; ERR_MEMORY. */
+int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view);
+
+/* Its parts: the steps of ranks with their flags; the bytes. */
+void collective_print_steps(FILE *file, const struct drawing *c,
+                            const struct collective_view *view);
+void collective_print_bytes(FILE *file, const struct drawing *c);
+
+/* Writes all of it into the open object; docs/json.md names the fields. ERR_FAILED, ERR_MEMORY: as
+ * collective_print. */
+int collective_json(struct json_writer *w, const struct drawing *c);
+
+/* The plan of one device for one of DataParallel's collectives over `count` floats: what the device
+ * `leader` enqueues, and what the others do in it. Both reduces are led by device 0. ERR_MEMORY. */
+enum dp_collective { DP_SCATTER, DP_GATHER, DP_BROADCAST, DP_REDUCE, DP_REDUCE_SHARDED, DP_KINDS };
+int dp_plan(struct plan *plan, enum dp_collective kind, int n, int leader, int device,
+            size_t count);
+/* The bytes of one device, device 0 leading. */
+void dp_formula(enum dp_collective kind, int n, int device, size_t count, struct formula *out);
+
+#endif

@@ -1,0 +1,252 @@
+/* A collective drawn as text: a picture of each hop, and what every rank holds after it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "report/collective/collective.h"
+#include "report/collective/collective_replay.h"
+#include "report/text.h"
+#include "trace/ledger.h"
+
+/* What is drawn without being asked for more: so many hops, so many moves of a hop, and a table of
+ * chunks up to so many ranks and chunks. */
+enum {
+    BRIEF_HOPS = 6,
+    MOST_HOPS = 14,
+    FIRST_HOPS = 4,
+    LAST_HOPS = 2,
+    MOST_MOVES = 16,
+    MOST_CELLS = 8
+};
+enum { COLUMN = 39 }; /* two moves stand beside each other */
+
+/* ---- words ---- */
+
+static const char *s_of(size_t n) {
+    return n == 1 ? "" : "s";
+}
+
+void set_words(uint64_t ranks, char *text, size_t bytes) {
+    size_t used = 0;
+    if (bytes) text[0] = 0;
+    for (int r = 0, end; r < MAX_DEVICES && used < bytes; r = end + 1) {
+        for (end = r; end < MAX_DEVICES && ranks >> end & 1;)
+            end++;
+        if (end == r) continue;
+        const char *comma = used ? "," : "";
+        int n = end - r == 1 ? snprintf(text + used, bytes - used, "%s%d", comma, r)
+                             : snprintf(text + used, bytes - used, "%s%d-%d", comma, r, end - 1);
+        used += (size_t)n;
+    }
+}
+
+/* "chunk 3", "chunks 0-3": the chunks of DATA that a move takes or fills. */
+static void chunk_words(const struct hops *h, const struct hop_move *m, char *text, size_t bytes) {
+    int first, last;
+    if (!hops_chunks_of(h, m, &first, &last))
+        snprintf(text, bytes, "%s", hop_buffer_name((enum hop_buffer)m->from_buffer));
+    else if (first == last)
+        snprintf(text, bytes, "chunk %d", first);
+    else
+        snprintf(text, bytes, "chunks %d-%d", first, last);
+}
+
+static void move_words(const struct hops *h, const struct hop_move *m, char *text, size_t bytes) {
+    char chunk[40];
+    chunk_words(h, m, chunk, sizeof chunk);
+    snprintf(text, bytes, "rank %d --%s--> rank %d %s", m->from, chunk, m->to,
+             m->action == HOP_REDUCE ? "+" : "=");
+}
+
+/* ---- one hop ---- */
+
+/* The moves [first, end) over links, two beside each other, from top to bottom. */
+static void print_moves(FILE *file, const struct hops *h, int first, int end, int full) {
+    int count = end - first, shown = full || count <= MOST_MOVES ? count : MOST_MOVES - 2;
+    int lines = (shown + 1) / 2;
+    for (int i = 0; i < lines; i++) {
+        char left[80], right[80] = "";
+        move_words(h, &h->moves[first + i], left, sizeof left);
+        if (lines + i < shown) move_words(h, &h->moves[first + lines + i], right, sizeof right);
+        fprintf(file, *right ? "  %-*s%s\n" : "  %.0d%s%s\n", *right ? COLUMN : 0, left, right);
+    }
+    if (shown < count) fprintf(file, "  ... and %d more moves of this kind\n", count - shown);
+}
+
+/* What one rank does within itself in a hop, counted: "copies data to scratch 3 x". */
+struct within {
+    int moves[2][HOP_SUM + 1][HOP_SUM + 1]; /* [action][from][to] */
+};
+
+static void within_words(const struct within *w, struct text *text) {
+    static const char *const verbs[] = {"copies", "adds"};
+    for (int action = 0; action < 2; action++) {
+        for (int from = 0; from <= HOP_SUM; from++) {
+            for (int to = 0; to <= HOP_SUM; to++) {
+                int n = w->moves[action][from][to];
+                if (!n) continue;
+                text_add(text, "%s%s %s to %s", text->used ? ", " : "", verbs[action],
+                         hop_buffer_name((enum hop_buffer)from),
+                         hop_buffer_name((enum hop_buffer)to));
+                if (n > 1) text_add(text, " %d times", n);
+            }
+        }
+    }
+}
+
+/* Ranks that do the same within themselves share a line. */
+static int print_within(FILE *file, const struct hops *h, int first, int end) {
+    struct within *w = calloc((size_t)h->n, sizeof *w), none = {{{{0}}}};
+    if (!w) return fail(ERR_MEMORY, "collective: no host memory for %d ranks", h->n);
+    for (int i = first; i < end; i++) {
+        const struct hop_move *m = &h->moves[i];
+        w[m->from].moves[m->action][m->from_buffer][m->to_buffer]++;
+    }
+    for (int r = 0; r < h->n; r++) {
+        struct text text = {.used = 0}, line = {.used = 0};
+        char ranks[128];
+        uint64_t same = 0;
+        struct within its = w[r];
+        if (!memcmp(&its, &none, sizeof its)) continue;
+        for (int q = r; q < h->n; q++) {
+            if (memcmp(&its, &w[q], sizeof its)) continue;
+            same |= rank_bit(q);
+            w[q] = none;
+        }
+        set_words(same, ranks, sizeof ranks);
+        within_words(&its, &text);
+        text_add(&line, "within rank%s %s: %s", same & (same - 1) ? "s" : "", ranks, text.words);
+        text_wrap(file, TEXT_USUAL, 2, 4, line.words);
+    }
+    free(w);
+    return OK;
+}
+
+/* ---- what every rank holds ---- */
+
+static void cell_words(const struct replay *r, int rank, int chunk, char cell[16]) {
+    uint64_t terms = hops_state_terms(r->state, rank, chunk), all = rank_all(r->of->n);
+    char text[MOST_CELLS + 1] = "";
+    if (terms == all && r->of->n > 1) {
+        strcpy(cell, "sum");
+        return;
+    }
+    for (int q = 0, used = 0; q < r->of->n; q++)
+        if (terms >> q & 1) text[used++] = (char)('0' + q), text[used] = 0;
+    if (!terms) strcpy(text, "-");
+    snprintf(cell, 16, "%s%s", text, replay_is_complete(r, rank, chunk) ? "*" : "");
+}
+
+static void print_table(FILE *file, const struct replay *r) {
+    const struct hops *h = r->of;
+    char cell[16];
+    fprintf(file, "\n%8s", "");
+    for (int c = 0; c < h->chunk_count; c++)
+        fprintf(file, "  chunk %d", c);
+    fprintf(file, "\n");
+    for (int rank = 0; rank < h->n; rank++) {
+        fprintf(file, "  rank %d", rank);
+        for (int c = 0; c < h->chunk_count; c++) {
+            cell_words(r, rank, c, cell);
+            fprintf(file, c + 1 < h->chunk_count ? "  %-7s" : "  %s", cell);
+        }
+        fprintf(file, "\n");
+    }
+}
+
+static void print_state(FILE *file, const struct replay *r) {
+    const struct hops *h = r->of;
+    if (h->n <= MOST_CELLS && h->chunk_count <= MOST_CELLS) {
+        print_table(file, r);
+        return;
+    }
+    int64_t complete = 0, in_the_end = 0;
+    for (int rank = 0; rank < h->n; rank++) {
+        for (int c = 0; c < h->chunk_count; c++) {
+            complete += replay_is_complete(r, rank, c);
+            in_the_end += r->counts[(size_t)rank * (size_t)h->chunk_count + (size_t)c];
+        }
+    }
+    fprintf(file, "  complete: %" PRId64 " of %" PRId64 " (%d ranks, %d chunk%s)\n", complete,
+            in_the_end, h->n, h->chunk_count, s_of((size_t)h->chunk_count));
+}
+
+/* ---- all hops ---- */
+
+static int is_left_out(const struct collective_view *view, int hops, int hop) {
+    if (view->full || view->last_hop) return 0;
+    if (view->brief && hops > BRIEF_HOPS) return hop > 1 && hop < hops;
+    return hops > MOST_HOPS && hop > FIRST_HOPS && hop <= hops - LAST_HOPS;
+}
+
+static int print_hop(FILE *file, struct replay *r, int hop, int first, int end,
+                     const struct collective_view *view) {
+    const struct hops *h = r->of;
+    int links = first;
+    while (links < end && h->moves[links].from != h->moves[links].to)
+        links++;
+    CHECK(hops_state_run(r->state, hop));
+    if (hop)
+        fprintf(file, "\nhop %d of %d\n", hop, h->hops);
+    else
+        fprintf(file, "\nbefore hop 1\n");
+    print_moves(file, h, first, links, view->full);
+    if (view->brief) return OK;
+    CHECK(print_within(file, h, links, end));
+    print_state(file, r);
+    return OK;
+}
+
+static int print_hops(FILE *file, const struct hops *h, const struct collective_view *view) {
+    struct replay r;
+    int code = replay_init(&r, h), last = view->last_hop ? view->last_hop : h->hops, out = 0;
+    for (int i = 0, end; !code && i < h->move_count; i = end) {
+        int hop = h->moves[i].hop;
+        for (end = i; end < h->move_count && h->moves[end].hop == hop;)
+            end++;
+        if (hop > last) break;
+        if (hop < view->first_hop) continue;
+        if (!is_left_out(view, h->hops, hop))
+            code = print_hop(file, &r, hop, i, end, view);
+        else if (!out++) {
+            int first = view->brief ? 2 : FIRST_HOPS + 1;
+            int until = view->brief ? h->hops - 1 : h->hops - LAST_HOPS;
+            fprintf(file, "\n... hops %d to %d: --hops %d-%d or --full shows them\n", first, until,
+                    first, until);
+        }
+    }
+    replay_free(&r);
+    return code;
+}
+
+static void print_head(FILE *file, const struct drawing *c, int brief) {
+    const struct hops *h = &c->hops;
+    struct text head = {.used = 0};
+    char size[32];
+    text_add(&head, "%s", c->what);
+    if (!strcmp(c->what, "allreduce")) text_add(&head, " by %s", c->word);
+    text_add(&head, ", %d rank%s: %zu float%s (%s) in each%s, in %d chunk%s: %d hop%s", c->n,
+             s_of((size_t)c->n), c->count, s_of(c->count),
+             format_bytes(c->count * sizeof(float), size, sizeof size),
+             strncmp(c->word, "group-", 6) ? "" : " block", h->chunk_count,
+             s_of((size_t)h->chunk_count), h->hops, s_of((size_t)h->hops));
+    text_wrap(file, TEXT_USUAL, 0, 0, head.words);
+    if (!h->move_count)
+        fprintf(file, "nothing moves\n");
+    else if (brief || c->n > MOST_CELLS || h->chunk_count > MOST_CELLS)
+        fprintf(file, "+ is added to what lies there, = replaces it\n");
+    else
+        fprintf(file, "+ is added to what lies there, = replaces it. In the tables: whose terms a "
+                      "chunk\nholds; sum: those of all ranks; *: it is a part of the result\n");
+}
+
+int collective_print(FILE *file, const struct drawing *c, const struct collective_view *view) {
+    print_head(file, c, view->brief);
+    CHECK(print_hops(file, &c->hops, view));
+    if (!view->brief) collective_print_steps(file, c, view);
+    collective_print_bytes(file, c);
+    if (view->brief && c->hops.move_count)
+        fprintf(file, "\nwhat each rank holds after each hop, and each rank's steps: --full\n");
+    return OK;
+}

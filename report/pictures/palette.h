@@ -1,0 +1,59 @@
+/* The colours of pictures: one table for both themes of the page and for pictures on their own.
+ *
+ * Hues are those of Okabe and Ito, which people with any kind of colour blindness can tell apart;
+ * what belongs together has one hue in several strengths. What moves because of DP is orange and
+ * red, work on the model is blue, allreduce is purple. No picture says anything by colour alone:
+ * what is wide enough has its name inside, and a table stands below. */
+#ifndef REPORT_PICTURES_PALETTE_H
+#define REPORT_PICTURES_PALETTE_H
+
+#include <stdio.h>
+
+#include "trace/ledger.h"
+#include "trace/mode.h"
+#include "trace/span.h"
+
+/* Order: everything, then the phases in the order of enum phase, then the causes of memory. */
+enum shade {
+    SHADE_TEXT,
+    SHADE_QUIET, /* axes, units, what is said beside */
+    SHADE_GRID,
+    SHADE_PAPER,  /* behind the picture */
+    SHADE_RAISED, /* behind a lane */
+    SHADE_LIMIT,
+    SHADE_GOOD,
+    SHADE_BAD,
+    SHADE_SINGLE,
+    SHADE_DP,
+    SHADE_DP_OTHER, /* DP with the loss in forward */
+    SHADE_DDP,
+    SHADE_ON_DARK,  /* text on a strong colour */
+    SHADE_ON_LIGHT, /* text on a pale one */
+    SHADE_EXPOSED,
+    SHADE_OVERLAPPED,
+    SHADE_NO_CORE,
+    SHADE_IDLE,
+    SHADE_PHASES,
+    SHADE_CAUSES = SHADE_PHASES + PHASE_COUNT,
+    SHADE_COUNT = SHADE_CAUSES + MEM_CAUSE_COUNT
+};
+
+static inline enum shade shade_of_phase(int phase) {
+    return (enum shade)(SHADE_PHASES + phase);
+}
+static inline enum shade shade_of_cause(int cause) {
+    return (enum shade)(SHADE_CAUSES + cause);
+}
+/* other: 1: a second run in this mode. */
+enum shade shade_of_mode(enum run_mode mode, int other);
+
+/* The text that can be read on this colour. */
+enum shade shade_of_text_on(enum shade shade);
+
+const char *shade_class(enum shade shade);  /* "forward": the CSS class and variable */
+const char *shade_colour(enum shade shade); /* "#56b4e9", on light paper */
+
+/* Writes the CSS: variables for both themes, and a class for filling and one for stroking. */
+void palette_css(FILE *file);
+
+#endif

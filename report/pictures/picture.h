@@ -1,0 +1,100 @@
+/* Pictures as SVG: rectangles, lines and text, in units of a CSS pixel.
+ *
+ * A picture is drawn three times from one function: wide and narrow inside the page, which shows
+ * the one that fits the screen, and as a file of its own for slides. Inside the page a shape has a
+ * class, so that it follows the theme; in a file its colour is written out, since not every program
+ * that shows SVG knows CSS. */
+#ifndef REPORT_PICTURES_PICTURE_H
+#define REPORT_PICTURES_PICTURE_H
+
+#include <stdio.h>
+
+#include "report/pictures/palette.h"
+
+enum picture_form { PICTURE_WIDE, PICTURE_NARROW, PICTURE_SLIDE };
+
+struct picture {
+    FILE *file;
+    enum picture_form form;
+    double width, height; /* of the picture */
+    double font;          /* the size of text; rows and gaps follow from it */
+    int boxes;            /* 1: a path of boxes of `shade` is open, and the next can join it */
+    enum shade shade;
+    int fine; /* 1: places are written in hundredths of a pixel, else in tenths */
+};
+
+/* The width and the size of text of that form; the drawing function sets the height. */
+struct picture picture_of(FILE *file, enum picture_form form);
+
+/* Begins and ends the <svg>. `title` names the picture and `said` tells in a sentence what it
+ * shows, for those who do not see it. `name`: a CSS class of the picture, "timeline". */
+void picture_open(struct picture *p, const char *name, const char *title, const char *said);
+void picture_close(struct picture *p);
+
+/* tip: what a viewer shows where the pointer rests; NULL: nothing. Shapes of no size are left
+ * out. Boxes of one shade without tips that are drawn one after another become one shape, since
+ * there may be thousands. */
+void picture_box(struct picture *p, double x, double y, double width, double height,
+                 enum shade shade, const char *tip);
+/* A box that is only outlined, for time in which nothing was done. */
+void picture_outline(struct picture *p, double x, double y, double width, double height,
+                     enum shade shade, const char *tip);
+void picture_line(struct picture *p, double x1, double y1, double x2, double y2, enum shade shade,
+                  double thickness);
+/* From (x1, y1) to (x2, y2) with a head at its end, bent to the left by `bend` of its length. */
+void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2, double bend,
+                   enum shade shade, double thickness, const char *tip);
+void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade);
+
+/* Inside a page, an area without colour by which JavaScript finds its way; nothing in a file. */
+void picture_area(struct picture *p, double x, double y, double width, double height);
+
+/* Begins and ends a part that the page can stretch along x; its boxes have finer edges. */
+void picture_stretch_begin(struct picture *p, double x, double y, double width, double height);
+void picture_stretch_end(struct picture *p);
+
+/* Begins and ends a part that the page can show alone, with `said` below it. In a file: nothing. */
+void picture_frame_begin(struct picture *p, double x, double y, double width, double height,
+                         const char *said);
+void picture_frame_end(struct picture *p);
+
+/* A line through points: begin, a point at a time, end. */
+void picture_curve_begin(struct picture *p, enum shade shade, double thickness, double opacity);
+void picture_curve_point(struct picture *p, double x, double y);
+void picture_curve_end(struct picture *p);
+
+/* Text whose baseline is at y; it starts, is centred or ends at x. */
+enum anchor { ANCHOR_START, ANCHOR_MIDDLE, ANCHOR_END };
+void picture_text(struct picture *p, double x, double y, enum anchor anchor, enum shade shade,
+                  const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* The same in bold. */
+void picture_head(struct picture *p, double x, double y, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* The width that text will have at most, for what must fit. */
+double picture_text_width(const struct picture *p, const char *text);
+/* Writes `text` into a box if it fits there. */
+void picture_label(struct picture *p, double x, double y, double width, double height,
+                   enum shade on, const char *text);
+
+/* A key: a coloured square and a name for each shade, in as many rows as needed. Returns the height
+ * that it takes; with draw 0 it only measures. */
+struct key_item {
+    enum shade shade;
+    const char *name;
+    int framed; /* 1: as picture_outline draws it */
+};
+double picture_key(struct picture *p, double y, const struct key_item *items, int count, int draw);
+
+/* A step of a scale whose largest value is `most`, so that at most `marks` marks fit: 1, 2 or 5
+ * times a power of ten. binary 1: for bytes, 1, 2 or 4 ... times a power of two. */
+double picture_scale_step(double most, int marks, int binary);
+
+/* ---- words for numbers ---- */
+
+/* "12.3 ms", "840 us": three significant digits. Returns text. */
+char *time_words(double ns, char text[32]);
+
+/* Writes text with <, >, &, and quotes escaped; bytes that are not UTF-8 become U+FFFD. */
+void html_text(FILE *file, const char *text);
+
+#endif

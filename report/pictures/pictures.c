@@ -1,0 +1,94 @@
+/* The pictures of --pictures, each a file. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "report/pictures/draw.h"
+
+/* ---- which there are ---- */
+
+static const struct {
+    const char *name;
+    draw_function *draw;
+} pictures[] = {{"timeline.svg", draw_timeline}, {"memory.svg", draw_memory},
+                {"phases.svg", draw_phases},     {"loss.svg", draw_loss},
+                {"accuracy.svg", draw_accuracy}, {"equality.svg", draw_equality},
+                {"buckets.svg", draw_buckets},   {"collective.svg", draw_collective}};
+enum { PICTURES = sizeof pictures / sizeof *pictures };
+
+/* Of each run on several devices. */
+static const struct {
+    const char *name;
+    draw_function *draw;
+} of_run[] = {{"traffic", draw_links}, {"matrix", draw_matrix}, {"moves", draw_moves}};
+static const char *const modes[] = {"dp", "dp-loss-in-forward", "ddp"};
+enum { OF_RUN = sizeof of_run / sizeof *of_run, MODES = sizeof modes / sizeof *modes };
+
+_Static_assert(PAGE_PICTURES == PICTURES + OF_RUN * MODES, "as many names as pictures");
+
+static void name_of_run(char name[PICTURE_NAME], int picture, const char *mode) {
+    snprintf(name, PICTURE_NAME, "%s-%s.svg", of_run[picture].name, mode);
+}
+
+int page_picture_names(char names[PAGE_PICTURES][PICTURE_NAME]) {
+    int count = 0;
+    for (int i = 0; i < PICTURES; i++)
+        snprintf(names[count++], PICTURE_NAME, "%s", pictures[i].name);
+    for (int i = 0; i < OF_RUN; i++)
+        for (int m = 0; m < MODES; m++)
+            name_of_run(names[count++], i, modes[m]);
+    return count;
+}
+
+static const char *mode_of(const struct run_record *run) {
+    return run->loss_in_forward ? modes[1] : mode_name(run->mode);
+}
+
+/* ---- writing them ---- */
+
+struct writer {
+    const struct page *page;
+    const struct picture_files *files;
+    struct failures all;
+    int failed;
+};
+
+enum { NAMED = 3 }; /* failures that the error tells of: more would not fit into it */
+
+static int write_picture(const struct writer *w, const char *name, draw_function *draw, int index) {
+    struct picture p = picture_of(NULL, PICTURE_SLIDE);
+    CHECK(w->files->open(w->files->context, name, &p.file));
+    CHECK(draw(&p, w->page, index));
+    return w->files->close(w->files->context);
+}
+
+static void put_picture(struct writer *w, const char *name, draw_function *draw, int index) {
+    int code = write_picture(w, name, draw, index);
+    if (code && w->failed++ < NAMED) failures_add(&w->all, code);
+}
+
+static void put_traffic(struct writer *w) {
+    char name[PICTURE_NAME];
+    for (int i = 0; i < w->page->count; i++) {
+        const struct run_record *run = w->page->run[i].run;
+        if (!run || run->devices < 2 || !has_traffic(w->page, i)) continue;
+        for (int k = 0; k < OF_RUN; k++) {
+            name_of_run(name, k, mode_of(run));
+            if (of_run[k].draw != draw_moves || has_moves(w->page, i))
+                put_picture(w, name, of_run[k].draw, i);
+        }
+    }
+}
+
+int page_pictures(const struct page *page, const struct picture_files *files) {
+    const int there[PICTURES] = {
+        has_timeline(page),  first_run(page) != NULL,     has_phases(page),
+        has_curves(page, 0), has_chart_of_accuracy(page), has_equality(page),
+        has_buckets(page),   has_collective(page)};
+    struct writer w = {.page = page, .files = files};
+    for (int i = 0; i < PICTURES; i++)
+        if (there[i]) put_picture(&w, pictures[i].name, pictures[i].draw, 0);
+    put_traffic(&w);
+    if (w.failed > NAMED)
+        failures_add(&w.all, fail(w.all.code, "and %d more pictures", w.failed - NAMED));
+    return failures_end(&w.all);
+}

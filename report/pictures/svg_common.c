@@ -1,0 +1,110 @@
+/* What several pictures share: which runs there are, axes, labels. */
+#include <math.h>
+#include <string.h>
+
+#include "report/pictures/draw.h"
+#include "report/pictures/window.h"
+#include "report/text.h"
+
+const struct run_record *first_run(const struct page *page) {
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run) return page->run[i].run;
+    return NULL;
+}
+
+int runs_there(const struct page *page) {
+    int n = 0;
+    for (int i = 0; i < page->count; i++)
+        n += page->run[i].run != NULL;
+    return n;
+}
+
+int most_devices(const struct page *page) {
+    int most = 0;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && page->run[i].run->devices > most) most = page->run[i].run->devices;
+    return most;
+}
+
+int index_of_ddp(const struct page *page) {
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && page->run[i].run->mode == MODE_DDP) return i;
+    return -1;
+}
+
+enum shade shade_of_run(const struct page *page, int index) {
+    const struct run_record *r = page->run[index].run;
+    return r ? shade_of_mode(r->mode, r->loss_in_forward) : SHADE_QUIET;
+}
+
+int has_timeline(const struct page *page) {
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && has_steps(page->run[i].run)) return 1;
+    return 0;
+}
+
+int has_phases(const struct page *page) {
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && page->run[i].run->timed && page->run[i].run->steps) return 1;
+    return 0;
+}
+
+/* A page should stay small enough to be sent around. A span takes about 11 bytes of data, and some
+ * take 80 more in each still picture. */
+enum { MOST_SPANS = 6000, MOST_DETAILED = 10000 };
+
+/* Spans of a step of all runs, about; `each` 1: of one device of each run. */
+static double spans_of_step(const struct page *page, int each) {
+    double spans = 0;
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        int kept = r && r->steps < REPORT_STEPS ? r->steps : REPORT_STEPS;
+        if (r && r->steps) spans += (double)r->kept.count / kept / (each ? r->devices : 1);
+    }
+    return spans;
+}
+
+int steps_to_show(const struct page *page) {
+    return 2 * spans_of_step(page, 0) > MOST_SPANS ? 1 : 2;
+}
+
+int devices_in_detail(const struct page *page) {
+    double each = steps_to_show(page) * spans_of_step(page, 1);
+    int devices = most_devices(page);
+    if (each * devices <= MOST_DETAILED) return devices;
+    return each > MOST_DETAILED / 2 ? 2 : (int)(MOST_DETAILED / each);
+}
+
+static void axis_label(double value, double step, enum axis_unit unit, char text[32]) {
+    if (unit == AXIS_BYTES)
+        format_bytes((uint64_t)value, text, 32);
+    else if (unit == AXIS_STEPS)
+        snprintf(text, 32, "%.0f", value);
+    else
+        snprintf(text, 32, "%.*f", step < 1e5 ? 2 : step < 1e6 ? 1 : 0, value * 1e-6);
+}
+
+void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
+               enum axis_unit unit) {
+    double step = picture_scale_step(most, (int)(width / (6.5 * p->font)), unit == AXIS_BYTES);
+    if (unit == AXIS_STEPS && step < 1) step = 1;
+    static const char *const units[] = {"ms", "", "step"};
+    for (double at = 0; at <= most * 1.0001; at += step) {
+        char text[32];
+        double where = x + at / most * width;
+        axis_label(at, step, unit, text);
+        picture_line(p, where, y - height, where, y, SHADE_GRID, 1);
+        picture_text(p, where, y + 1.2 * p->font, at == 0 ? ANCHOR_START : ANCHOR_MIDDLE,
+                     SHADE_QUIET, "%s%s%s", text, at == 0 && *units[unit] ? " " : "",
+                     at == 0 ? units[unit] : "");
+        if (!(step > 0)) break;
+    }
+}
+
+void device_label(const struct picture *p, int device, char text[32]) {
+    snprintf(text, 32, p->form == PICTURE_NARROW ? "%d" : "device %d", device);
+}
+
+int label_every(int devices) {
+    return devices > 32 ? 8 : devices > 16 ? 4 : 1;
+}

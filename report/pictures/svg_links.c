@@ -1,0 +1,178 @@
+/* Traffic: what moved over each link in a step, as arrows between the devices. The form is not
+ * drawn into it: DP's devices stand around the one in the middle that most was moved through, the
+ * others on a circle, and the arrows are what the ledger counted. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "report/pictures/draw.h"
+#include "report/text.h"
+
+enum { MOST_ARROWS = 300 };
+
+int has_traffic(const struct page *page, int index) {
+    const struct run_record *r = page->run[index].run;
+    if (!r || !r->steps || !r->traffic) return 0;
+    for (int a = 0; a < LINK_COUNT; a++)
+        for (int b = 0; b < LINK_COUNT; b++)
+            if (a != b && r->traffic->bytes[a][b]) return 1;
+    return 0;
+}
+
+struct place {
+    double x, y;
+};
+
+struct links {
+    const struct run_record *run;
+    struct place place[LINK_COUNT];
+    double x, y;   /* the middle */
+    double radius; /* of a device */
+    int crowded;   /* 1: devices are dots, and some are named beside them */
+    int centre;    /* the device in the middle; -1: none */
+    double most;   /* bytes over the busiest link between devices */
+    int arrows;
+    int labels; /* 1: each arrow has its bytes beside it */
+    int even;   /* 1: all arrows carry the same */
+};
+
+static double bytes_over(const struct run_record *r, int from, int to) {
+    return from == to ? 0 : record_per_step(r, (double)r->traffic->bytes[from][to]);
+}
+
+static double between(const struct run_record *r, int device) {
+    double sum = 0;
+    for (int other = 0; other < r->devices; other++)
+        sum += bytes_over(r, device, other) + bytes_over(r, other, device);
+    return sum;
+}
+
+/* The device that most was moved through; -1: none stands out by half. */
+static int centre_of(const struct run_record *r) {
+    int most = 0;
+    double all = 0;
+    for (int d = 0; d < r->devices; d++) {
+        all += between(r, d);
+        if (between(r, d) > between(r, most)) most = d;
+    }
+    return r->devices > 2 && between(r, most) > 1.5 * all / r->devices ? most : -1;
+}
+
+static void place_devices(struct links *l, double x, double y, double radius) {
+    int n = l->run->devices, centre = l->centre, around = n - (centre >= 0), k = 0;
+    for (int d = 0; d < n; d++) {
+        double turn = -M_PI / 2 + 2 * M_PI * (k + (around == 2 ? 0.25 : 0)) / around;
+        if (n <= 2) turn = d ? 0 : M_PI;
+        if (n == 1) radius = 0;
+        l->place[d] = (struct place){x + radius * cos(turn), y + radius * sin(turn)};
+        if (d == centre)
+            l->place[d] = (struct place){x, y};
+        else
+            k++;
+    }
+}
+
+static void draw_link(struct picture *p, const struct links *l, int from, int to) {
+    double bytes = bytes_over(l->run, from, to);
+    const struct place *a = &l->place[from], *b = &l->place[to];
+    double dx = b->x - a->x, dy = b->y - a->y, length = hypot(dx, dy), r = l->radius;
+    char words[32], tip[96];
+    if (!(bytes > 0) || length <= 2 * r) return;
+    snprintf(tip, sizeof tip, "device %d to device %d: %s a step", from, to,
+             bytes_words(bytes, words));
+    double bend = 0.12, ux = dx / length, uy = dy / length;
+    /* The arrow leaves its end a little to the left, so that two of opposite directions part. */
+    double ox = uy * r * 0.35, oy = -ux * r * 0.35;
+    picture_arrow(p, a->x + ux * r + ox, a->y + uy * r + oy, b->x - ux * (r + 2) + ox,
+                  b->y - uy * (r + 2) + oy, bend, SHADE_QUIET,
+                  (0.8 + 5 * bytes / l->most) * (l->crowded ? 0.15 : 1), tip);
+    if (!l->labels) return;
+    /* nearer to the end that stands outside, where the arrows are further apart */
+    double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
+    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9,
+           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9;
+    if (fabs(ux) > 0.9) my += oy; /* else the text would lie on its arrow */
+    picture_text(p, mx, my + 0.35 * p->font,
+                 fabs(ux) > 0.9 ? ANCHOR_MIDDLE
+                 : uy > 0       ? ANCHOR_START
+                                : ANCHOR_END,
+                 SHADE_TEXT, "%s", words);
+}
+
+static void draw_device(struct picture *p, const struct page *page, const struct links *l,
+                        int index, int device) {
+    const struct place *at = &l->place[device];
+    enum shade shade = shade_of_run(page, index);
+    picture_circle(p, at->x, at->y, l->radius, shade);
+    if (!l->crowded) {
+        picture_text(p, at->x, at->y + 0.36 * p->font, ANCHOR_MIDDLE, shade_of_text_on(shade), "%d",
+                     device);
+    } else if (device != l->centre && device % label_every(l->run->devices) == 0) {
+        double out = 1 + 1.1 * p->font / hypot(at->x - l->x, at->y - l->y);
+        picture_text(p, l->x + (at->x - l->x) * out, l->y + (at->y - l->y) * out + 0.36 * p->font,
+                     ANCHOR_MIDDLE, SHADE_QUIET, "%d", device);
+    }
+}
+
+/* Below the arrows: what they carry if it is the same, and what came from the host and went there,
+ * in words, since it is the same in every form. */
+static void say_below(struct picture *p, const struct links *l, double y) {
+    const struct run_record *r = l->run;
+    double in = 0, out = 0;
+    char a[32], b[32];
+    for (int d = 0; d < r->devices; d++)
+        in += bytes_over(r, LINK_HOST, d), out += bytes_over(r, d, LINK_HOST);
+    picture_text(p, 0, y, ANCHOR_START, SHADE_QUIET, "host, a step: %s from, %s to",
+                 bytes_words(in, a), bytes_words(out, b));
+    if (l->labels) return;
+    picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
+                 l->even ? "each of %d %s: %s a step" : "%d %s: at most %s a step", l->arrows,
+                 l->arrows <= MOST_ARROWS ? "arrows" : "links", bytes_words(l->most, a));
+}
+
+static struct links links_of(const struct run_record *r) {
+    struct links l = {.run = r, .centre = centre_of(r)};
+    double least = INFINITY;
+    for (int a = 0; a < r->devices; a++)
+        for (int b = 0; b < r->devices; b++) {
+            double bytes = bytes_over(r, a, b);
+            if (!(bytes > 0)) continue;
+            l.arrows++;
+            l.most = fmax(l.most, bytes);
+            least = fmin(least, bytes);
+        }
+    l.even = least > 0.99 * l.most;
+    /* of links between all devices nobody could read the labels */
+    l.labels = r->devices <= 5 && l.arrows <= 2 * r->devices && !(l.even && l.arrows > 2);
+    return l;
+}
+
+int draw_links(struct picture *p, const struct page *page, int index) {
+    const struct run_record *r = page->run[index].run;
+    struct links l = links_of(r);
+    double f = p->font, size = p->form == PICTURE_NARROW ? p->width
+                               : p->form == PICTURE_WIDE ? 0.33 * p->width
+                                                         : 0.5 * p->width;
+    if (p->form != PICTURE_SLIDE) p->width = size;
+    double radius = r->devices <= 2 ? 0.28 * size : 0.33 * size;
+    double height = r->devices <= 2 ? 9 * f : 2 * radius + 6 * f;
+    l.crowded = r->devices > 16;
+    l.radius = l.crowded ? 0.35 * f : r->devices > 8 ? f : 1.5 * f;
+    l.x = p->width / 2, l.y = 2 * f + height / 2;
+    p->height = height + (l.labels ? 3.6 : 5) * f;
+    picture_open(p, "links", "Traffic between devices",
+                 "Bytes that moved from device to device in a step, as counted.");
+    picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);
+    place_devices(&l, l.x, l.y, radius);
+    if (l.arrows <= MOST_ARROWS)
+        for (int a = 0; a < r->devices; a++)
+            for (int b = 0; b < r->devices; b++)
+                draw_link(p, &l, a, b);
+    else
+        picture_text(p, l.x, l.y, ANCHOR_MIDDLE, SHADE_QUIET, "%d links: see the matrix", l.arrows);
+    for (int d = 0; d < r->devices; d++)
+        draw_device(p, page, &l, index, d);
+    say_below(p, &l, p->height - 0.5 * f);
+    picture_close(p);
+    return OK;
+}

@@ -1,0 +1,78 @@
+/* Time by phase: a bar for each device, as long as a step, on average over all steps. */
+#include <string.h>
+
+#include "base/error.h"
+#include "report/pictures/draw.h"
+#include "report/pictures/times.h"
+
+static int key_of(const struct page *page, struct key_item items[PHASE_COUNT + TIME_PARTS]) {
+    int n = 0;
+    for (int k = 0; k < TIME_KEYS; k++) {
+        double any = 0;
+        for (int i = 0; i < page->count; i++)
+            for (int d = 0; page->run[i].run && d < page->run[i].run->devices; d++)
+                any += time_part(page->run[i].run, d, k);
+        if (any > 0) items[n++] = (struct key_item){time_shade(k), time_name(k), k == TIME_WAIT};
+    }
+    return n;
+}
+
+static void draw_bar(struct picture *p, const struct run_record *r, int d, double x, double y,
+                     double height, double scale, int labels) {
+    for (int k = 0; k < TIME_KEYS; k++) {
+        char words[32], tip[80];
+        double ns = time_part(r, d, k), width = ns * scale;
+        if (!(ns > 0)) continue;
+        snprintf(tip, sizeof tip, "%s: %s", time_name(k), time_words(ns, words));
+        if (k == TIME_WAIT)
+            picture_outline(p, x, y, width, height, time_shade(k), tip);
+        else
+            picture_box(p, x, y, width, height, time_shade(k), tip);
+        if (labels && k != TIME_WAIT && k != TIME_IDLE)
+            picture_label(p, x, y, width, height, time_shade(k), words);
+        x += width;
+    }
+}
+
+int draw_phases(struct picture *p, const struct page *page, int index) {
+    struct key_item items[PHASE_COUNT + TIME_PARTS];
+    int count = key_of(page, items), small = most_devices(page) > 16;
+    double most = 1, f = p->font, gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
+           width = p->width - gutter - 2, row = small ? 0.55 * f : 1.5 * f,
+           gap = small ? 2 : 0.4 * f, y = picture_key(p, 0, items, count, 0), top = y;
+    (void)index;
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        if (!r || !r->timed || !r->steps) continue;
+        y += 2 * f + r->devices * (row + gap);
+        for (int d = 0; d < r->devices; d++) {
+            double sum = 0;
+            for (int k = 0; k < TIME_KEYS; k++)
+                sum += time_part(r, d, k);
+            if (sum > most) most = sum;
+        }
+    }
+    double bottom = y + 0.3 * f;
+    p->height = bottom + 1.7 * f;
+    picture_open(p, "phases", "Time by phase",
+                 "Mean time of a step by phase, for each device of each run.");
+    picture_key(p, 0, items, count, 1);
+    draw_axis(p, gutter, bottom, width, bottom - top - 1.6 * f, most, AXIS_TIME);
+    for (int i = 0, n = 0; i < page->count; i++, n = 0) {
+        const struct run_record *r = page->run[i].run;
+        if (!r || !r->timed || !r->steps) continue;
+        char text[32];
+        picture_head(p, 0, top + 1.4 * f, "%s", page->run[i].title);
+        picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "a step: %s",
+                     time_words(record_per_step(r, r->training_seconds * 1e9), text));
+        for (top += 2 * f; n < r->devices; n++, top += row + gap) {
+            draw_bar(p, r, n, gutter, top, row, width / most, !small);
+            if (n % label_every(r->devices)) continue;
+            device_label(p, n, text);
+            picture_text(p, gutter - 0.5 * f, top + (small ? row : 1.1 * f), ANCHOR_END,
+                         SHADE_QUIET, "%s", text);
+        }
+    }
+    picture_close(p);
+    return OK;
+}

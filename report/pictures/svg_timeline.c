@@ -1,0 +1,202 @@
+/* The timeline: what every device did in one or two steps, all runs on one axis. In a page each
+ * span is a box of its own, which can be seen once the axis is stretched. */
+#include <math.h>
+
+#include "base/error.h"
+#include "report/pictures/draw.h"
+#include "report/pictures/window.h"
+
+struct layout {
+    double gutter, width; /* left of the axis, and along it */
+    double row[ROW_COUNT], gap, head;
+    double axis_ns; /* what `width` stands for */
+    const struct window *windows;
+};
+
+static int many(const struct page *page) {
+    return most_devices(page) > 16;
+}
+
+static double device_height(const struct layout *l, const struct window *w) {
+    double height = l->row[ROW_COMPUTE] + l->gap;
+    for (int row = ROW_COMM; row < ROW_COUNT; row++)
+        if (window_has_row(w, row)) height += l->row[row] + 1;
+    return height;
+}
+
+static struct layout lay_out(const struct picture *p, const struct page *page,
+                             const struct window *windows) {
+    int small = many(page), narrow = p->form == PICTURE_NARROW;
+    struct layout l = {.gutter = narrow ? 2 * p->font : 5.8 * p->font, .windows = windows};
+    l.width = p->width - l.gutter - 2;
+    l.row[ROW_COMPUTE] = small ? 0.5 * p->font : 1.5 * p->font;
+    l.row[ROW_COMM] = small ? 0.3 * p->font : 1.1 * p->font;
+    l.row[ROW_COPY] = small ? 0.2 * p->font : 0.45 * p->font;
+    l.gap = small ? 2 : 0.45 * p->font;
+    l.head = 2 * p->font;
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps && l.axis_ns < (double)(windows[i].end_ns - windows[i].start_ns))
+            l.axis_ns = (double)(windows[i].end_ns - windows[i].start_ns);
+    return l;
+}
+
+/* The phases that occur, and waiting, as a key. */
+static int key_of(const struct page *page, const struct window *windows,
+                  struct key_item items[PHASE_COUNT + 1]) {
+    char seen[PHASE_COUNT + 1] = {0};
+    int n = 0;
+    for (int i = 0; i < page->count; i++)
+        for (size_t k = 0; k < windows[i].count; k++)
+            seen[windows[i].spans[k]->waiting ? PHASE_COUNT : windows[i].spans[k]->phase] = 1;
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        if (seen[phase])
+            items[n++] = (struct key_item){shade_of_phase(phase), phase_name(phase), 0};
+    if (seen[PHASE_COUNT]) items[n++] = (struct key_item){SHADE_QUIET, "waiting", 1};
+    return n;
+}
+
+/* What devices without detail have between joined spans, as a part of the axis. */
+static const double JOINED_GAP = 0.002;
+
+/* Where spans[0 .. n), which are one row's neighbours, lie. */
+static void place(const struct layout *l, const struct window *w, const struct span *const *spans,
+                  size_t n, double top, double box[4] /* x, y, width, height */) {
+    const struct span *s = spans[0];
+    enum window_row row = window_row_of(s);
+    int64_t end = s->end_ns;
+    for (size_t k = 1; k < n; k++)
+        if (spans[k]->end_ns > end) end = spans[k]->end_ns;
+    box[0] = l->gutter + (double)(s->start_ns - w->start_ns) * l->width / l->axis_ns;
+    box[1] = top + s->device * device_height(l, w);
+    if (row > ROW_COMPUTE) box[1] += l->row[ROW_COMPUTE] + 1;
+    if (row > ROW_COMM && window_has_row(w, ROW_COMM)) box[1] += l->row[ROW_COMM] + 1;
+    box[2] = (double)(end - s->start_ns) * l->width / l->axis_ns;
+    box[3] = l->row[row];
+}
+
+static void draw_span(struct picture *p, const struct span *s, double ns, const double box[4]) {
+    char text[32], tip[128], *says = p->form == PICTURE_SLIDE ? tip : NULL;
+    double width = says && box[2] < 0.6 ? 0.6 : box[2];
+    snprintf(tip, sizeof tip, "%s%s: %s", s->waiting ? "waiting in " : "",
+             s->lane == LANE_COMM ? s->name : phase_name(s->phase), time_words(ns, text));
+    if (says && box[2] < 0.25) return; /* not to be seen */
+    if (s->waiting)
+        picture_outline(p, box[0], box[1], width, box[3], SHADE_QUIET, says);
+    else
+        picture_box(p, box[0], box[1], width, box[3], shade_of_phase(s->phase), says);
+}
+
+/* A span of an emulated device knows its CPU time; below this share of it, it was preempted. */
+static const double PREEMPTED = 0.8;
+
+/* The share of the time of spans[0 .. n) in which another process had the core; 0: next to none. */
+static double without_core(const struct span *const *spans, size_t n) {
+    double cpu = 0, wall = 0;
+    for (size_t k = 0; k < n; k++) {
+        cpu += (double)spans[k]->cpu_ns;
+        wall += (double)(spans[k]->end_ns - spans[k]->start_ns);
+    }
+    return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
+}
+
+/* A file cannot be stretched, so there what cannot be told apart is one box. */
+static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
+                       int detailed, double top) {
+    double seen = 0.6 * l->axis_ns / l->width, box[4];
+    for (size_t i = 0, n; i < w->count; i += n) {
+        double gap = w->spans[i]->device < detailed ? -INFINITY : JOINED_GAP * l->axis_ns;
+        n = window_joined(w->spans + i, w->count - i, p->form == PICTURE_SLIDE ? seen : gap);
+        place(l, w, w->spans + i, n, top, box);
+        draw_span(p, w->spans[i], box[2] * l->axis_ns / l->width, box);
+    }
+    for (size_t i = 0, n; i < w->count; i += n) {
+        const struct span *s = w->spans[i];
+        n = window_joined(w->spans + i, w->count - i, seen);
+        place(l, w, w->spans + i, n, top, box);
+        if (s->waiting) continue;
+        double idle = without_core(w->spans + i, n);
+        picture_box(p, box[0] + (1 - idle) * box[2], box[1] + 0.75 * box[3], idle * box[2],
+                    0.25 * box[3], SHADE_NO_CORE, NULL);
+        picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
+                      window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
+    }
+}
+
+/* An area for each lane, in the order of the page's data (data.c), to point at its spans. */
+static void mark_lanes(struct picture *p, const struct layout *l, const struct window *w,
+                       double top) {
+    double box[4];
+    for (size_t i = 0; i < w->count; i++) {
+        const struct span *s = w->spans[i], *before = i ? w->spans[i - 1] : NULL;
+        if (before && before->device == s->device && window_row_of(before) == window_row_of(s))
+            continue;
+        place(l, w, w->spans + i, 1, top, box);
+        picture_area(p, l->gutter, box[1], l->width, box[3]);
+    }
+}
+
+static double draw_run(struct picture *p, const struct layout *l, const struct page *page, int i,
+                       double y) {
+    const struct window *w = &l->windows[i];
+    const struct run_record *r = page->run[i].run;
+    double each = device_height(l, w), top = y + l->head;
+    int every = label_every(r->devices);
+    char text[32];
+    picture_head(p, 0, y + 1.35 * p->font, "%s", page->run[i].title);
+    time_words((double)(w->end_ns - w->start_ns), text);
+    if (w->steps > 1)
+        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET,
+                     "steps %d and %d: %s", w->first_step, w->first_step + 1, text);
+    else
+        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "step %d: %s",
+                     w->first_step, text);
+    for (int d = 0; d < r->devices; d++) {
+        picture_box(p, l->gutter, top + d * each, l->width, each - l->gap, SHADE_RAISED, NULL);
+        if (d % every) continue;
+        device_label(p, d, text);
+        picture_text(p, l->gutter - 0.5 * p->font, top + d * each + 1.1 * p->font - (every > 1) * 5,
+                     ANCHOR_END, SHADE_QUIET, "%s", text);
+    }
+    return top + r->devices * each;
+}
+
+static void close_windows(struct window *windows) {
+    for (int i = 0; i < PAGE_RUNS; i++)
+        window_free(&windows[i]);
+}
+
+int draw_timeline(struct picture *p, const struct page *page, int index) {
+    struct window windows[PAGE_RUNS] = {{0}};
+    struct key_item items[PHASE_COUNT + 1];
+    int code = OK, steps = steps_to_show(page);
+    (void)index;
+    for (int i = 0; !code && i < page->count; i++)
+        if (page->run[i].run) code = window_open(&windows[i], page->run[i].run, steps);
+    if (code) return close_windows(windows), code;
+    struct layout l = lay_out(p, page, windows);
+    int count = key_of(page, windows, items);
+    double y = picture_key(p, 0, items, count, 0) + 0.4 * p->font, top = y;
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps)
+            y += l.head + page->run[i].run->devices * device_height(&l, &windows[i]);
+    p->height = y + 2 * p->font;
+    picture_open(p, "timeline", "Timeline",
+                 "What each device did in a typical step, all runs on one time axis.");
+    picture_key(p, 0, items, count, 1);
+    double tops[PAGE_RUNS] = {0}, first = top;
+    for (int i = 0; i < page->count; i++) {
+        if (!windows[i].steps) continue;
+        tops[i] = top + l.head;
+        top = draw_run(p, &l, page, i, top);
+    }
+    picture_stretch_begin(p, l.gutter, first, l.width, p->height - first);
+    draw_axis(p, l.gutter, y, l.width, y - first - 1.5 * p->font, l.axis_ns, AXIS_TIME);
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps) draw_spans(p, &l, &windows[i], devices_in_detail(page), tops[i]);
+    for (int i = 0; i < page->count; i++)
+        if (windows[i].steps) mark_lanes(p, &l, &windows[i], tops[i]);
+    picture_stretch_end(p);
+    picture_close(p);
+    close_windows(windows);
+    return OK;
+}

@@ -1,0 +1,217 @@
+/* The window of a timeline and the overlap of buckets: see window.h. */
+#include "report/pictures/window.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { WARM_UP = 2 };
+
+static int is_of_step(const struct span *s) {
+    return s->step >= 0 && s->phase != PHASE_NONE && s->phase != PHASE_EVALUATE;
+}
+
+/* On device 0's compute lane, which says when a step begins. */
+static int begins_step(const struct span *s) {
+    return is_of_step(s) && !s->device && s->lane == LANE_COMPUTE;
+}
+
+int has_steps(const struct run_record *run) {
+    for (size_t i = 0; i < run->kept.count; i++)
+        if (begins_step(&run->kept.spans[i])) return 1;
+    return 0;
+}
+
+/* ---- which steps ---- */
+
+/* When each of the kept steps began on device 0; 0: not seen. */
+struct starts {
+    int first, count;
+    int64_t *ns; /* [count + 1]; the last one is the end of all */
+};
+
+static int find_starts(const struct run_record *run, struct starts *starts) {
+    const struct span_log *log = &run->kept;
+    int first = INT_MAX, last = -1;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *s = &log->spans[i];
+        if (!begins_step(s)) continue;
+        if (s->step < first) first = s->step;
+        if (s->step > last) last = s->step;
+    }
+    *starts = (struct starts){first, last < 0 ? 0 : last - first + 1, NULL};
+    starts->ns = calloc((size_t)starts->count + 1, sizeof *starts->ns);
+    if (!starts->ns) return fail(ERR_MEMORY, "report: no host memory");
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *s = &log->spans[i];
+        if (!begins_step(s)) continue;
+        int64_t *start = &starts->ns[s->step - first], *end = &starts->ns[starts->count];
+        if (!*start || s->start_ns < *start) *start = s->start_ns;
+        if (s->end_ns > *end) *end = s->end_ns;
+    }
+    return OK;
+}
+
+static int by_size(const void *left, const void *right) {
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The index of the first of `steps` steps whose time together is nearest to the median. */
+static int choose(const struct starts *starts, int steps) {
+    int from = starts->count - steps > WARM_UP ? WARM_UP : 0, places = starts->count - steps + 1;
+    int n = 0, best = from;
+    int64_t *lengths = malloc((size_t)places * sizeof *lengths), least = INT64_MAX;
+    if (!lengths) return from;
+    for (int i = from; i < places; i++)
+        if (starts->ns[i] && starts->ns[i + steps])
+            lengths[n++] = starts->ns[i + steps] - starts->ns[i];
+    qsort(lengths, (size_t)n, sizeof *lengths, by_size);
+    int64_t median = n ? lengths[(n - 1) / 2] : 0;
+    free(lengths);
+    for (int i = from; i < places; i++) {
+        if (!starts->ns[i] || !starts->ns[i + steps]) continue;
+        int64_t off = llabs(starts->ns[i + steps] - starts->ns[i] - median);
+        if (off < least) least = off, best = i;
+    }
+    return best;
+}
+
+/* ---- the spans of a window ---- */
+
+enum window_row window_row_of(const struct span *s) {
+    return s->lane == LANE_COMM ? ROW_COMM : s->lane == LANE_COPY ? ROW_COPY : ROW_COMPUTE;
+}
+
+int window_has_row(const struct window *window, enum window_row row) {
+    for (size_t i = 0; i < window->count; i++)
+        if (window_row_of(window->spans[i]) == row) return 1;
+    return 0;
+}
+
+size_t window_joined(const struct span *const *spans, size_t count, double least_gap) {
+    size_t n = 1;
+    int64_t end = spans[0]->end_ns;
+    while (n < count && spans[n]->device == spans[0]->device &&
+           window_row_of(spans[n]) == window_row_of(spans[0]) &&
+           spans[n]->phase == spans[0]->phase && spans[n]->waiting == spans[0]->waiting &&
+           (double)(spans[n]->start_ns - end) <= least_gap &&
+           /* buckets are drawn one by one */
+           (spans[n]->lane != LANE_COMM || !strcmp(spans[n]->name, spans[0]->name))) {
+        if (spans[n]->end_ns > end) end = spans[n]->end_ns;
+        n++;
+    }
+    return n;
+}
+
+static int in_place_order(const void *left, const void *right) {
+    const struct span *a = *(const struct span *const *)left,
+                      *b = *(const struct span *const *)right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    int x = window_row_of(a), y = window_row_of(b);
+    if (x != y) return x < y ? -1 : 1;
+    return a->start_ns < b->start_ns ? -1 : a->start_ns > b->start_ns;
+}
+
+/* Takes the kept spans of the steps from `first` on, in order. */
+static int take_spans(struct window *w, const struct run_record *run, int first, int steps) {
+    const struct span_log *log = &run->kept;
+    w->spans = malloc((log->count + 1) * sizeof *w->spans);
+    if (!w->spans) return fail(ERR_MEMORY, "report: no host memory");
+    w->first_step = first;
+    w->steps = steps;
+    w->start_ns = INT64_MAX;
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *s = &log->spans[i];
+        if (!is_of_step(s) || s->step < first || s->step >= first + steps) continue;
+        if (s->device < 0 || s->device >= run->devices || s->end_ns < s->start_ns) continue;
+        w->spans[w->count++] = s;
+        if (s->start_ns < w->start_ns) w->start_ns = s->start_ns;
+        if (s->end_ns > w->end_ns) w->end_ns = s->end_ns;
+    }
+    qsort(w->spans, w->count, sizeof *w->spans, in_place_order);
+    if (!w->count) w->steps = 0, w->start_ns = 0;
+    return OK;
+}
+
+int window_open(struct window *window, const struct run_record *run, int steps) {
+    struct starts starts;
+    memset(window, 0, sizeof *window);
+    CHECK(find_starts(run, &starts));
+    if (steps > starts.count) steps = starts.count;
+    int code = steps ? take_spans(window, run, starts.first + choose(&starts, steps), steps) : OK;
+    free(starts.ns);
+    return code;
+}
+
+void window_free(struct window *window) {
+    free(window->spans);
+    memset(window, 0, sizeof *window);
+}
+
+/* ---- buckets ---- */
+
+/* How much of a communication span lies beside work in spans[0 .. count), which are one device's
+ * compute lane by start, from *from on. Communication spans come by start too, so what lies before
+ * one lies before the next. */
+static double overlap(const struct span *comm, const struct span **spans, size_t count,
+                      size_t *from) {
+    double sum = 0;
+    while (*from < count && spans[*from]->end_ns <= comm->start_ns)
+        ++*from;
+    for (size_t i = *from; i < count && spans[i]->start_ns < comm->end_ns; i++) {
+        if (spans[i]->waiting || spans[i]->lane != LANE_COMPUTE) continue;
+        int64_t a = spans[i]->start_ns > comm->start_ns ? spans[i]->start_ns : comm->start_ns;
+        int64_t b = spans[i]->end_ns < comm->end_ns ? spans[i]->end_ns : comm->end_ns;
+        if (b > a) sum += (double)(b - a);
+    }
+    return sum;
+}
+
+/* The bucket in "allreduce bucket 3"; -1: the span is none. */
+static int bucket_of(const struct span *s) {
+    int bucket;
+    if (s->lane != LANE_COMM || s->waiting || s->phase != PHASE_ALLREDUCE) return -1;
+    return sscanf(s->name, "allreduce bucket %d", &bucket) == 1 && bucket >= 0 &&
+                   bucket < MOST_BUCKETS
+               ? bucket
+               : -1;
+}
+
+int bucket_times(const struct run_record *run, struct bucket_time times[MOST_BUCKETS]) {
+    struct starts starts;
+    struct window all = {0};
+    int buckets = 0;
+    memset(times, 0, MOST_BUCKETS * sizeof *times);
+    if (find_starts(run, &starts)) return -1;
+    free(starts.ns);
+    int skip = starts.count > WARM_UP ? WARM_UP : 0;
+    if (starts.count && take_spans(&all, run, starts.first + skip, starts.count - skip)) return -1;
+    for (size_t i = 0, n; i < all.count; i += n) {
+        size_t compute = 0, from = 0;
+        for (n = 0; i + n < all.count && all.spans[i + n]->device == all.spans[i]->device; n++)
+            compute += window_row_of(all.spans[i + n]) == ROW_COMPUTE;
+        for (size_t k = compute; k < n; k++) {
+            const struct span *s = all.spans[i + k];
+            int b = bucket_of(s);
+            if (b < 0) continue;
+            double beside = overlap(s, all.spans + i, compute, &from);
+            times[b].overlapped_ns += beside;
+            times[b].exposed_ns += (double)(s->end_ns - s->start_ns) - beside;
+            times[b].bytes += (double)s->bytes;
+            times[b].calls++;
+            if (b >= buckets) buckets = b + 1;
+        }
+    }
+    for (int b = 0; b < buckets; b++) {
+        if (!times[b].calls) continue;
+        times[b].overlapped_ns /= times[b].calls;
+        times[b].exposed_ns /= times[b].calls;
+        times[b].bytes /= times[b].calls;
+    }
+    window_free(&all);
+    return buckets;
+}

@@ -1,0 +1,49 @@
+/* The window of a timeline: the spans of one or two steps that stand for all the others.
+ *
+ * The first steps touch new memory and lay out DDP's buckets, and now and then something else
+ * disturbs one. So the window begins at the step whose length is nearest to the median of all steps
+ * whose spans were kept, the first two left out. */
+#ifndef REPORT_PICTURES_WINDOW_H
+#define REPORT_PICTURES_WINDOW_H
+
+#include "trace/record.h"
+
+struct window {
+    int first_step, steps; /* steps 0: the record has no spans of a step */
+    int64_t start_ns, end_ns;
+    size_t count;
+    const struct span **spans; /* [count] by device, lane and start; owned, the spans are not */
+};
+
+/* Takes `steps` steps of the record, or fewer where it has fewer. window_free it. ERR_MEMORY. */
+int window_open(struct window *window, const struct run_record *run, int steps);
+void window_free(struct window *window);
+
+/* 1 if the record kept spans of a step: then a window of it has some. */
+int has_steps(const struct run_record *run);
+
+/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread stands on
+ * the compute lane, since that is what has nothing to do meanwhile. */
+enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
+enum window_row window_row_of(const struct span *span);
+/* 1 if some device has a span in that row. */
+int window_has_row(const struct window *window, enum window_row row);
+
+/* How many of spans[0 .. count) belong together: the same row, phase and kind, one behind the other
+ * with gaps of at most `least_gap` ns. Buckets stay apart. */
+size_t window_joined(const struct span *const *spans, size_t count, double least_gap);
+
+/* Time of one bucket's allreduce: how much of it lay beside work of the same device's compute lane,
+ * and how much beside none. Wall times, the mean over the devices and over the kept steps but the
+ * first two. */
+enum { MOST_BUCKETS = 128 };
+struct bucket_time {
+    double overlapped_ns, exposed_ns;
+    double bytes; /* moved by one device */
+    int calls;    /* that the means are of; 0: none was seen */
+};
+/* Fills times[0 .. MOST_BUCKETS) and returns the number of buckets; 0: no spans of allreduce. -1:
+ * no host memory. */
+int bucket_times(const struct run_record *run, struct bucket_time times[MOST_BUCKETS]);
+
+#endif
