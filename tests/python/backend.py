@@ -6,13 +6,20 @@ in one process, failures, and DistributedDataParallel. Needs torch.
 """
 
 import os
+import shutil
 import sys
+import tempfile
 import unittest
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
 import torch.multiprocessing as mp
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import duet.torch
@@ -175,37 +182,71 @@ def groups(rank):
     assert x.item() == (1 if rank == 0 else 2)
 
 
-def training(rank):
-    def model():
-        torch.manual_seed(1)
-        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16),
-                                   torch.nn.ReLU(), torch.nn.Linear(16, 3))
+def a_net():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+
+
+def train(net, optimizer, rank, steps=4):
+    """Each rank has four samples; rank None: one process has those of all, in the mean."""
     torch.manual_seed(2)
-    x, y = torch.randn(N * 4, 8), torch.randint(3, (N * 4,))
-    mine = slice(rank * 4, rank * 4 + 4)
-    net = DistributedDataParallel(model(), bucket_cap_mb=1e-3)
-    net.load_state_dict({k: v.double() if v.is_floating_point() else v
-                         for k, v in net.state_dict().items()})
-    optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    for _ in range(4):
+    x, y = torch.randn(N, 4, 8), torch.randint(3, (N, 4))
+    ranks = range(N) if rank is None else [rank]
+    for _ in range(steps):
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(net(x[mine]), y[mine]).backward()
+        loss = sum(torch.nn.functional.cross_entropy(net(x[r]), y[r]) for r in ranks)
+        (loss / len(ranks)).backward()
         optimizer.step()
-    # every rank has the same bits, and its gradients are the mean of what the ranks would have
+
+
+def train_alone():
+    alone = a_net()
+    train(alone, torch.optim.Adam(alone.parameters(), 0.01), None)
+    return [p.detach() for p in alone.parameters()]
+
+
+def close(parameters, want):
+    for a, b in zip(parameters, want):
+        assert torch.allclose(a, b, atol=1e-5), (a - b).abs().max()
+
+
+def training(rank):
+    net = DistributedDataParallel(a_net(), bucket_cap_mb=1e-4)  # several buckets
+    train(net, torch.optim.Adam(net.parameters(), 0.01), rank)
+    close(net.parameters(), train_alone())
     weights = torch.cat([p.detach().flatten() for p in net.parameters()])
     every = [torch.empty_like(weights) for _ in range(N)]
-    dist.all_gather(every, weights)
+    dist.all_gather(every, weights)  # every rank has the same bits
     assert torch.equal(every[0], every[1]) and torch.equal(every[0], every[2])
-    alone = model()
-    optimizer = torch.optim.SGD(alone.parameters(), 0.1)
-    for _ in range(4):
-        optimizer.zero_grad()
-        loss = sum(torch.nn.functional.cross_entropy(alone(x[i * 4:i * 4 + 4]),
-                                                     y[i * 4:i * 4 + 4]) for i in range(N)) / N
-        loss.backward()
-        optimizer.step()
-    for a, b in zip(net.module.parameters(), alone.parameters()):
-        assert torch.allclose(a, b, atol=1e-5)
+    rounded = DistributedDataParallel(a_net())
+    rounded.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    train(rounded, torch.optim.SGD(rounded.parameters(), 0.1), rank)
+    exact = DistributedDataParallel(a_net())
+    train(exact, torch.optim.SGD(exact.parameters(), 0.1), rank)
+    for a, b in zip(rounded.parameters(), exact.parameters()):
+        assert torch.allclose(a, b, atol=1e-3)
+
+
+def sharded(rank):
+    """What PyTorch has built upon process groups: each comes to the weights of one process."""
+    want = train_alone()
+    net = DistributedDataParallel(a_net())
+    train(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.01), rank)
+    close(net.parameters(), want)
+    net = fully_shard(a_net(), mesh=init_device_mesh("cpu", (N,)))
+    train(net, torch.optim.Adam(net.parameters(), 0.01), rank)
+    close([p.full_tensor() for p in net.parameters()], want)
+    folder = [tempfile.mkdtemp() if rank == 0 else None]
+    dist.broadcast_object_list(folder)
+    checkpoint.save(net.state_dict(), checkpoint_id=folder[0])
+    other = fully_shard(a_net(), mesh=init_device_mesh("cpu", (N,)))
+    state = other.state_dict()
+    checkpoint.load(state, checkpoint_id=folder[0])
+    other.load_state_dict(state)
+    close([p.full_tensor() for p in other.parameters()], want)
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(folder[0])
 
 
 def misuse(rank):
@@ -219,7 +260,7 @@ def misuse(rank):
     dist.barrier()  # the failure of a group is none of the others'
 
 
-CHECKS = [reductions, moves, messages, handles, groups, training, misuse]
+CHECKS = [reductions, moves, messages, handles, groups, training, sharded, misuse]
 
 
 def rank_of(rank, n, file, name):
@@ -238,8 +279,7 @@ class Backend(unittest.TestCase):
 
 def add(check):
     def test(self):
-        file = os.path.abspath(f"{os.environ.get('TMPDIR', '/tmp')}/duet-{os.getpid()}-"
-                               f"{check.__name__}")
+        file = os.path.join(tempfile.gettempdir(), f"duet-{os.getpid()}-{check.__name__}")
         try:
             mp.start_processes(rank_of, (N, file, check.__name__), N, start_method="fork")
         finally:
