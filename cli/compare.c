@@ -150,7 +150,6 @@ static int run(struct run_config *config, int chapter) {
     if (chapter) printf("\n");
     for (int mode = 0; chapter && mode < MODE_COUNT; mode++) {
         if (!comparison->run[mode].devices) continue;
-        printf("%-7s", mode_title(mode));
         chapter_line(stdout, &comparison->run[mode]);
     }
     struct failures all = {0};
@@ -179,13 +178,16 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
 /* Says what the demo trains, and where it trains for less than the chapter does. */
 static void announce(const struct run_config *config) {
     const char *chapter = config->model_options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
-    printf("%s%s, ", chapter, config->model);
-    if (config->steps) printf("at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");
-    printf("%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
+    struct text text = {.used = 0};
+    text_add(&text, "%s%s, ", chapter, config->model);
+    if (config->steps)
+        text_add(&text, "at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");
+    text_add(&text, "%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");
     if (config->epochs < CHAPTER_EPOCHS || config->steps)
-        printf(" instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS,
-               CHAPTER_EPOCHS);
-    printf("\n\n");
+        text_add(&text, " instead of the chapter's %d (--epochs %d gives those)", CHAPTER_EPOCHS,
+                 CHAPTER_EPOCHS);
+    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+    printf("\n");
     fflush(stdout);
 }
 

@@ -4,6 +4,8 @@
 #include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/parse.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
@@ -13,12 +15,18 @@
 struct words {
     struct doctor_config config;
     const char *json; /* path of the JSON file; NULL: not asked for */
+    int details;
 };
 
 /* By enum doctor_target. */
 static const char *const target_names[] = {"auto", "cpu", "cuda"};
 
 #define AT(member) OPTION_AT(struct words, member)
+/* A whole number, as it is printed. */
+static int read_whole(const struct option *option, const char *text, void *target) {
+    return parse_int(option->name, text, 0, INT64_MAX, option_member(option, target));
+}
+
 static const struct option doctor_options[] = {
     {"--device", "auto|cpu|cuda",
      "auto: emulated devices, and GPUs where there are any (default); cpu: emulated devices alone; "
@@ -31,8 +39,10 @@ static const struct option doctor_options[] = {
      AT(config.tf32), NO_LIMITS, ALWAYS},
     {"--timeout", "SECONDS", "the deadline of each step of a check (default 60)", read_number,
      AT(config.timeout), 0.01, 1e6, ALWAYS},
-    {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_seed,
+    {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_whole,
      AT(config.seed), NO_LIMITS, ALWAYS},
+    {"--details", NULL, "print the bound below every finding, and why it is that", read_on,
+     AT(details), NO_LIMITS, ALWAYS},
     {"--json", "FILE", "write the findings as JSON; /dev/stdout is standard output", read_word,
      AT(json), NO_LIMITS, ALWAYS},
     OPTION_END};
@@ -48,8 +58,8 @@ static int help(void) {
 }
 
 static void show(void *context, const struct finding *finding) {
-    (void)context;
-    finding_print(stdout, finding);
+    const struct words *w = context;
+    finding_print(stdout, finding, text_width(stdout), w->details);
     fflush(stdout);
 }
 
@@ -68,12 +78,11 @@ static int write_json(struct atomic_file *file, const struct words *w,
     return results_end(&j, file);
 }
 
-static int examine(const struct words *w, struct findings *findings) {
+static int examine(struct words *w, struct findings *findings) {
     struct atomic_file json = {0};
     int64_t start = now_ns();
     if (w->json) CHECK(atomic_open(&json, w->json));
-    findings_print_head(stdout);
-    int code = doctor_run(&w->config, findings, show, NULL);
+    int code = doctor_run(&w->config, findings, show, w);
     double seconds = (double)(now_ns() - start) * 1e-9;
     if (!code || code == ERR_CHECK) {
         printf("\n%d ok, %d off, %d not here; seed %llu; %.1f s\n",

@@ -63,7 +63,6 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     print_head(config, width);
     if (why) printf("DP is left out: %s\n", why);
     for (int i = 0; i < WAYS; i++) {
-        char title[WAY_TITLE];
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
         int code = estimate_run(&base, &ways->run[i]);
@@ -73,8 +72,6 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
             continue;
         }
         CHECK(code);
-        printf("\n");
-        profile_table(stdout, width, way_title(i, config, title), &ways->run[i]);
     }
     return full < 0 ? OK : ERR_MEMORY;
 }
@@ -131,20 +128,33 @@ static void show_transfers(const struct run_config *config, const struct ways *w
     }
 }
 
+/* Single and the loss in forward are details, unless they are all that fits. */
+static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
+    int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
+    for (int i = 0; i < WAYS; i++) {
+        char title[WAY_TITLE];
+        if (!way_run(ways, i) || (brief && i != WAY_DP && i != WAY_DDP)) continue;
+        printf("\n");
+        profile_table(stdout, width, way_title(i, config, title), way_run(ways, i),
+                      config->details);
+    }
+    if (brief) printf("\n--details: single, DP with the loss in forward, all rows\n");
+}
+
 static int show(const struct run_config *config, struct ways *ways) {
     int width = text_width(stdout);
     int code = estimate_ways(config, ways, width);
     if (code && code != ERR_MEMORY) return code;
-    printf("\n");
-    profile_findings(stdout, width,
-                     &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
-                                        way_run(ways, WAY_DDP)});
     show_needs(ways, width);
     if (config->device_memory_count) {
         ways_show_what_fits(ways, width);
         show_default_buckets(way_run(ways, WAY_DDP), width);
     }
-    if (*config->link.name) show_transfers(config, ways, width);
+    profile_findings(stdout, width,
+                     &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
+                                        way_run(ways, WAY_DDP), config->details});
+    show_tables(config, ways, width);
+    if (*config->link.name) printf("\n"), show_transfers(config, ways, width);
     return OK;
 }
 

@@ -104,13 +104,17 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 
 int lesson_run(const struct run_config *demo, struct job_result *result) {
     struct run_config config;
+    struct text text = {.used = 0};
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: no host memory");
     settings(&config, demo);
-    printf("\nWhere DataParallel hurts: %d classes, Adam, %d devices, %d steps of `duet profile\n"
-           "--model %s --dataset %s --classes %d --optimizer adam --devices %d`:\n",
-           LESSON_CLASSES, config.devices, LESSON_STEPS, config.model, config.dataset,
-           LESSON_CLASSES, config.devices);
+    text_add(&text,
+             "Where DataParallel hurts: %d classes, Adam, %d devices, %d steps of `duet profile "
+             "--model %s --dataset %s --classes %d --optimizer adam --devices %d`:",
+             LESSON_CLASSES, config.devices, LESSON_STEPS, config.model, config.dataset,
+             LESSON_CLASSES, config.devices);
+    printf("\n");
+    text_wrap(stdout, text_width(stdout), 0, 0, text.words);
     fflush(stdout);
     int code = shared_data_open(&config);
     if (!code) code = runs(&config, &two[0], &two[1], result);

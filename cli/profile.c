@@ -47,11 +47,30 @@ static int write_files(struct run_files *files, const struct run_config *config,
     return failures_end(&all);
 }
 
-static void show_findings(const struct ways *ways, int width) {
-    printf("\n");
+/* The answer, then a table for each way; DP with the loss in forward only with --details. */
+static void show(const struct ways *p, const struct run_config *config,
+                 const struct run_config *base, int width) {
+    const struct run_record *first = NULL;
+    struct text head = {.used = 0};
+    for (int i = WAYS - 1; i >= WAY_DP; i--)
+        if (way_run(p, i)) first = way_run(p, i);
+    if (!first) return;
+    text_add(&head, "%s on %s, ", base->model, base->dataset);
+    add_devices(&head, first);
+    text_wrap(stdout, width, 0, 2, head.words);
     profile_findings(stdout, width,
-                     &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
-                                        way_run(ways, WAY_DDP)});
+                     &(struct profiled){way_run(p, WAY_DP), way_run(p, WAY_LOSS_IN_FORWARD),
+                                        way_run(p, WAY_DDP), config->details});
+    for (int i = WAY_DP; i < WAYS; i++) {
+        char title[WAY_TITLE];
+        if (!way_run(p, i) || (i == WAY_LOSS_IN_FORWARD && !config->details && way_run(p, WAY_DP)))
+            continue;
+        printf("\n");
+        profile_table(stdout, width, way_title(i, config, title), way_run(p, i), config->details);
+    }
+    if (!config->details)
+        printf("\n--details: DP with the loss in forward, all rows, device 0's excess by cause\n");
+    fflush(stdout);
 }
 
 /* Runs DP, DP with the loss in forward and DDP with the settings of `config`. ERR_MEMORY: one of
@@ -60,14 +79,13 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
                         struct job_result *result) {
     struct run_config base = *config;
     const char *why = compare_leaves_out(config, MODE_DP);
-    int first = 1, full = -1;
+    int full = -1;
     if (why) printf("DP is left out: %s\n", why);
     CHECK(job_try_nccl(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
         base.live_run = i;
         if (compare_leaves_out(config, base.mode)) continue;
-        char title[WAY_TITLE];
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
         base.warned = 1; /* once is enough */
         if (code == ERR_MEMORY && !result->signal) {
@@ -76,21 +94,11 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         }
         if (code && !p->run[i].steps) record_free(&p->run[i]); /* there is nothing in it */
         CHECK(code);
-        if (first) { /* only now, since a job looks for GPUs and the launcher does not */
-            struct text head = {.used = 0};
-            text_add(&head, "%s on %s, ", base.model, base.dataset);
-            add_devices(&head, &p->run[i]);
-            if (full >= 0) printf("\n");
-            text_wrap(stdout, width, 0, 2, head.words);
-            snprintf(base.device, sizeof base.device, "%s", p->run[i].kind); /* for all the same */
-        }
-        first = 0;
-        printf("\n");
-        profile_table(stdout, width, way_title(i, config, title), &p->run[i]);
-        fflush(stdout);
+        /* for all the same; only now, since a job looks for GPUs and the launcher does not */
+        snprintf(base.device, sizeof base.device, "%s", p->run[i].kind);
         warn_not_finite(way_name(i), &p->run[i]);
     }
-    show_findings(p, width);
+    show(p, config, &base, width);
     if (full < 0) return OK;
     ways_show_what_fits(p, width);
     fflush(stdout);

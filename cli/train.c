@@ -26,15 +26,17 @@ static const char *schedule_words(const struct run_config *config, char *text, s
 /* Prints what is about to be trained. */
 static void describe(const struct run_config *config) {
     int w = run_devices(config), v = run_virtual_devices(config);
+    struct text text = {.used = 0};
     char virtual[16] = "off", schedule[64], share[32];
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
-    printf("%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
-           config->model, config->dataset, config->batch_size,
-           share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
-    if (config->passes > 1) printf(", %d batches an update", config->passes);
-    printf(", %s lr %g%s, virtual devices %s\n", optimizer_name(config->optimizer), config->lr,
-           schedule_words(config, schedule, sizeof schedule), virtual);
+    text_add(&text, "%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
+             config->model, config->dataset, config->batch_size,
+             share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
+    if (config->passes > 1) text_add(&text, ", %d batches an update", config->passes);
+    text_add(&text, ", %s lr %g%s, virtual devices %s", optimizer_name(config->optimizer),
+             config->lr, schedule_words(config, schedule, sizeof schedule), virtual);
+    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
     fflush(stdout);
 }
 
@@ -48,8 +50,8 @@ static void say_result(const struct run_config *config, const struct run_record 
         printf("step %d  loss %.4f  ", record->first_step + record->steps,
                record->losses[record->steps - 1]);
     if (accuracy >= 0) printf("test acc %.4f  ", accuracy);
-    printf("wall time %.2f s, %.2f s of it training\n",
-           (double)(now_ns() - config->started_ns) * 1e-9, record->training_seconds);
+    printf("wall %.2f s, training %.2f s\n", (double)(now_ns() - config->started_ns) * 1e-9,
+           record->training_seconds);
     fflush(stdout);
 }
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/text.h"
+
 const char *finding_state_name(enum finding_state state) {
     static const char *const names[] = {"ok", "off", "not here"};
     return names[state];
@@ -45,23 +47,17 @@ int findings_count(const struct findings *findings, enum finding_state state) {
 
 /* ---- for people ---- */
 
-enum { CHECK_WIDTH = 36, STATE_WIDTH = 8, MEASURED_WIDTH = 54 };
+enum { CHECK_WIDTH = 36, STATE_WIDTH = 8 };
 
-void findings_print_head(FILE *file) {
-    fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, "check", STATE_WIDTH, "", MEASURED_WIDTH,
-            "measured", "bound, and why");
-    for (int i = 0; i < CHECK_WIDTH + STATE_WIDTH + MEASURED_WIDTH + 50; i++)
-        fputc('-', file);
-    fputc('\n', file);
-}
-
-void finding_print(FILE *file, const struct finding *f) {
-    if (*f->bound)
-        fprintf(file, "%-*s  %-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH,
-                finding_state_name(f->state), MEASURED_WIDTH, f->measured, f->bound);
-    else
-        fprintf(file, "%-*s  %-*s  %s\n", CHECK_WIDTH, f->check, STATE_WIDTH,
-                finding_state_name(f->state), f->measured);
+void finding_print(FILE *file, const struct finding *f, int width, int details) {
+    struct text text = {.used = 0};
+    text_add(&text, "%-*s  %-*s  %s", CHECK_WIDTH, f->check, STATE_WIDTH,
+             finding_state_name(f->state), f->measured);
+    text_wrap(file, width, 0, CHECK_WIDTH + STATE_WIDTH + 4, text.words);
+    if (!*f->bound || (!details && f->state == FINDING_OK)) return;
+    text = (struct text){.used = 0};
+    text_add(&text, "bound: %s", f->bound);
+    text_wrap(file, width, 4, 4, text.words);
 }
 
 /* ---- for programs ---- */

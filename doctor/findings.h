@@ -46,9 +46,9 @@ void finding_add(struct findings *findings, enum finding_state state, const char
 
 int findings_count(const struct findings *findings, enum finding_state state);
 
-/* The head of the printed table, and one row of it. No escape codes. */
-void findings_print_head(FILE *file);
-void finding_print(FILE *file, const struct finding *finding);
+/* Prints one finding in at most `width` columns (base/text.h). The bound stands below it where
+ * something is off or not here, and, with `details`, always. */
+void finding_print(FILE *file, const struct finding *finding, int width, int details);
 
 /* An array of objects {check, state, measured, bound} under `key`. */
 void findings_json(const struct findings *findings, struct json_writer *w, const char *key);

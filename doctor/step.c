@@ -19,7 +19,6 @@
 #include "base/distance.h"
 #include "base/error.h"
 #include "doctor/sample.h"
-#include "train/lockstep.h"
 
 /* Any float kernels keep this bound on the relative error of one step's loss. Duet's own sum in
  * double and are much closer. */
@@ -29,7 +28,10 @@ static const double LOSS_BOUND = 2e-6;
  * 4.1e-2 apart. A wrong gradient is off by about its own size. */
 static const double TF32_LOSS_BOUND = 2e-3, TF32_GRADIENT_BOUND = 1e-1;
 
-enum { BATCHES = 3 };                        /* how many are tried at most */
+enum { BATCHES = 3 }; /* how many are tried at most */
+/* The relative L2 distance from the reference that a gradient may have: kernels that sum in other
+ * orders let more ReLUs flip than two modes with the same kernels. */
+static const double GRADIENT_BOUND = 3e-4;
 static const uint64_t OTHER_BATCH = 1000003; /* added to the seed for each further batch */
 
 struct outcome {
@@ -148,7 +150,7 @@ static int compare_with_reference(struct testbed *bed) {
     }
     double loss_off = fabs(loss - want) / fabs(want);
     double most_loss = tf32 ? TF32_LOSS_BOUND : LOSS_BOUND,
-           most = tf32 ? TF32_GRADIENT_BOUND : LOCKSTEP_BOUND;
+           most = tf32 ? TF32_GRADIENT_BOUND : GRADIENT_BOUND;
     for (int i = 0; i < model->param_count; i++) {
         size_t count = param_spec_count(&model->params[i]);
         double far = relative_l2(bed->reference.grads + at, bed->whole.grads + at, count);

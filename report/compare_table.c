@@ -257,13 +257,15 @@ void allreduce_lines(FILE *file, const struct run_record *ddp) {
 
 void chapter_line(FILE *file, const struct run_record *r) {
     double accuracy = record_last_accuracy(r);
-    if (accuracy >= 0) fprintf(file, "test acc: %.2f, ", accuracy);
-    fprintf(file, "%.1f sec/epoch on [", record_seconds_per_epoch(r));
+    struct text text = {.used = 0};
+    text_add(&text, "%-6s ", mode_title(r->mode));
+    if (accuracy >= 0) text_add(&text, "test acc: %.2f, ", accuracy);
+    text_add(&text, "%.1f sec/epoch on [", record_seconds_per_epoch(r));
     for (int d = 0; d < r->devices; d++)
-        fprintf(file, "%s%s(%d)", d ? ", " : "", r->kind, d);
-    fprintf(file, "]");
+        text_add(&text, "%s%s(%d)", d ? ", " : "", r->kind, d);
+    text_add(&text, "]");
     if (record_extrapolated(r))
-        fprintf(file, ", extrapolated from %d steps (an epoch has %d)", r->steps,
-                r->steps_per_epoch);
-    fprintf(file, "\n");
+        text_add(&text, ", extrapolated from %d steps (an epoch has %d)", r->steps,
+                 r->steps_per_epoch);
+    text_wrap(file, text_width(file), 0, 7, text.words);
 }

@@ -25,7 +25,7 @@ void batch_line(FILE *file, const struct run_record *run);
  * none was chosen. */
 void allreduce_lines(FILE *file, const struct run_record *ddp);
 
-/* Prints the line that the chapter's program prints: "test acc: 0.84, 2.8 sec/epoch on [cpu(0),
+/* Prints the title of the run and the line of the chapter's program: "test acc: 0.84, 2.8 sec/epoch on [cpu(0),
  * cpu(1)]". */
 void chapter_line(FILE *file, const struct run_record *run);
 

@@ -9,7 +9,7 @@
 
 struct page {
     FILE *file;
-    int width;
+    int width, details;
 };
 
 static void sentence(const struct page *page, const struct text *text) {
@@ -274,10 +274,10 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
                  gain > 0 ? "DDP" : "DP", (double)(gain > 0 ? b : a)->step_median_ns * 1e-6,
                  gain > 0 ? "DP" : "DDP", (double)(gain > 0 ? a : b)->step_median_ns * 1e-6,
                  spread * 1e-6);
-    why(&text, dp, ddp);
+    int shared = dp->gpus ? dp->gpus : dp->cores, is_shared = shared && dp->devices > shared;
+    if (page->details || !is_shared) why(&text, dp, ddp);
     sentence(page, &text);
-    int shared = dp->gpus ? dp->gpus : dp->cores;
-    if (!shared || dp->devices <= shared || dp->gpus) return;
+    if (!is_shared || dp->gpus) return;
     text = (struct text){.used = 0};
     text_add(&text,
              "But %d devices share %d core%s. If each had one and never waited, a step would take "
@@ -309,9 +309,16 @@ static void launch_lock(const struct page *page, const struct run_record *dp) {
 }
 
 void profile_findings(FILE *file, int width, const struct profiled *runs) {
-    struct page page = {file, width};
+    struct page page = {file, width, runs->details};
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
     if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
+    if (!runs->details) {
+        if (dp && ddp) which_is_faster(&page, dp, ddp);
+        if (dp) memory_excess(&page, dp);
+        if (dp && ddp) ddp_saves(&page, dp, ddp);
+        if (dp) launch_lock(&page, dp);
+        return;
+    }
     text_wrap(file, width, 0, 2,
               (dp ? dp : ddp)->computed ? "what that means (all of it computed)"
                                         : "what that means");

@@ -11,6 +11,7 @@
 
 struct profiled {
     const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
+    int details;                                         /* 0: the answer, in about ten lines */
 };
 
 /* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. Of runs

@@ -48,6 +48,7 @@ struct table {
     FILE *file;
     int width;
     const struct run_record *run;
+    int details;
     const struct group *group; /* [columns] */
     int columns;
 };
@@ -195,12 +196,13 @@ static void all_memory_rows(const struct table *t) {
         equal &= !memcmp(m->now, m->at_peak, sizeof m->now);
     }
     memory_rows(t, equal ? "memory, now and peak" : "memory at its peak", peak);
-    if (!equal) memory_rows(t, "memory now", now);
+    if (!equal && t->details) memory_rows(t, "memory now", now);
 }
 
 static void byte_rows(const struct table *t) {
     row(t, 0, "bytes in, a step", link_bytes, 0, print_bytes);
     row(t, 0, "bytes out, a step", link_bytes, 1, print_bytes);
+    if (!t->details) return;
     fprintf(t->file, "moved by own streams\n");
     for (int p = 0; p < PHASE_COUNT; p++)
         if (is_of_training(p) && any(t->run, phase_bytes, p))
@@ -226,24 +228,22 @@ static void time_rows(const struct table *t) {
     if (any(r, copy_time, 0)) row(t, 2, "(copy beside)", copy_time, 0, print_ms);
     if (any(r, comm_time, 0)) row(t, 2, "(allreduce beside)", comm_time, 0, print_ms);
     row(t, 0, "busy share of a step", busy_share, 0, print_share);
-    row(t, 0, "kernels a step", kernels, 0, print_count);
+    if (t->details) row(t, 0, "kernels a step", kernels, 0, print_count);
 }
 
-static void tables(FILE *file, int width, const struct run_record *r) {
+static void tables(FILE *file, int width, const struct run_record *r, int details) {
     struct group group[MAX_DEVICES];
     int count = groups_of(r, group), fit = (width - NAME) / CELL;
     if (fit < 1) fit = 1;
     for (int i = 0; i < count; i += fit) {
-        struct table t = {file, width, r, group + i, count - i < fit ? count - i : fit};
+        struct table t = {file, width, r, details, group + i, count - i < fit ? count - i : fit};
         if (i) fprintf(file, "\n");
         head(&t);
         all_memory_rows(&t);
         byte_rows(&t);
         if (r->computed && !strcmp(r->model, "described")) continue; /* nobody knows its kernels */
-        if (r->computed)
-            row(&t, 0, "kernels a step", kernels, 0, print_count);
-        else
-            time_rows(&t);
+        if (r->computed && details) row(&t, 0, "kernels a step", kernels, 0, print_count);
+        if (!r->computed) time_rows(&t);
     }
 }
 
@@ -317,7 +317,8 @@ static void excess_line(FILE *file, int width, const struct run_record *r, int k
     text_wrap(file, width, 2, 4, text.words);
 }
 
-void profile_table(FILE *file, int width, const char *title, const struct run_record *run) {
+void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
+                   int details) {
     struct text text = {.used = 0};
     int shared = run->gpus ? run->gpus : run->cores;
     text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
@@ -331,7 +332,8 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     else
         text_add(&text, ", %.0f images/s", record_images_per_second(run));
     text_wrap(file, width, 0, 2, text.words);
-    tables(file, width, run);
+    tables(file, width, run, details);
+    if (!details) return;
     if (!run->computed) loader_line(file, width, run);
     imbalance_lines(file, width, run);
     if (run->computed && run->devices < 2) return;

@@ -17,9 +17,11 @@
 
 #include "trace/record.h"
 
-/* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak
- * and now; per step, the bytes over links, the time by phase, the busy share and the kernels. Below
- * come the imbalance and device 0's excess over the others. */
-void profile_table(FILE *file, int width, const char *title, const struct run_record *run);
+/* Prints one run in at most `width` columns (text.h): for each device memory by cause at its peak;
+ * per step, the bytes over links, the time by phase and the busy share. With `details` also memory
+ * now, bytes by phase and kernels, and below the stages of the data, the imbalance and device 0's
+ * excess over the others. */
+void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
+                   int details);
 
 #endif

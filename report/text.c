@@ -1,45 +1,10 @@
-/* Text for people: see text.h. */
+/* Numbers in text for people: see text.h. */
 #include "report/text.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "trace/ledger.h"
-
-int text_width(FILE *file) {
-    struct winsize size;
-    int fd = fileno(file);
-    if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || !size.ws_col) return TEXT_USUAL;
-    return size.ws_col < TEXT_NARROWEST ? TEXT_NARROWEST
-           : size.ws_col > TEXT_WIDEST  ? TEXT_WIDEST
-                                        : size.ws_col;
-}
-
-void text_wrap(FILE *file, int width, int indent, int hanging, const char *text) {
-    int column = fprintf(file, "%*s", indent, ""), words = 0;
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (words && column + 1 + length > width) {
-            column = fprintf(file, "\n%*s", hanging, "") - 1;
-            words = 0;
-        }
-        column += fprintf(file, "%s%.*s", words++ ? " " : "", length, text);
-        text += length + (text[length] == ' ');
-    }
-    fprintf(file, "\n");
-}
-
-void text_add(struct text *text, const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    int n = vsnprintf(text->words + text->used, sizeof text->words - text->used, format, list);
-    va_end(list);
-    text->used += n > 0 ? (size_t)n : 0;
-    if (text->used >= sizeof text->words) text->used = sizeof text->words - 1;
-}
 
 char *bytes_words(double bytes, char text[32]) {
     return format_bytes((uint64_t)(bytes > 0 ? bytes + 0.5 : 0), text, 32);

@@ -75,6 +75,7 @@ static void judge_those_before(struct comparison *c, enum run_mode last) {
  * bound say nothing of the modes, and equal bits are no proof either. */
 static int conclude(const struct comparison *c, struct job_result *result) {
     int not_finite_at = -1;
+    char words[VERDICT_WORDS];
     for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++) {
         const struct verdict *v = &c->verdict[mode];
         if (!c->run[mode].devices) continue;
@@ -85,12 +86,9 @@ static int conclude(const struct comparison *c, struct job_result *result) {
         }
         if (good) continue;
         result->exit_status = error_exit_status(ERR_CHECK);
-        return fail(ERR_CHECK,
-                    "%s and %s did not train the same model: step %d, %s of %s, device %d: see "
-                    "the verdict above",
-                    mode_title(mode), mode_title(c->reference), v->step,
-                    v->in_gradient ? "gradient" : "value",
-                    verdict_name(&c->run[mode], v->parameter), v->device);
+        return fail(ERR_CHECK, "%s and %s did not train the same model: %s: see the verdict above",
+                    mode_title(mode), mode_title(c->reference),
+                    verdict_words(v, &c->run[mode], words));
     }
     if (not_finite_at < 0) return OK;
     result->exit_status = error_exit_status(ERR_CHECK);

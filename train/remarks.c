@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
+
 /* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
  * is the loss of the batch only where all have as many samples. */
 static void show_gathered(const struct run_record *r, const char *title) {
@@ -31,5 +33,8 @@ void remarks_print(const struct session *s, const struct progress *p) {
     if ((s->model.graph_changes || s->config->find_unused) && s->gpus && !s->config->no_graph)
         printf("%-6s no graph: a step of %s may differ from the step before\n", title, r->model);
     show_gathered(r, title);
-    if (!r->bits_promised) printf("%-6s equal bits are not promised: %s\n", title, r->why_not);
+    if (r->bits_promised) return;
+    struct text text = {.used = 0};
+    text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);
+    text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
 }

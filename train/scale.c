@@ -105,16 +105,17 @@ static void judge(struct scale *s, int i) {
 }
 
 static int conclude(const struct scale *s, struct job_result *result) {
+    char words[VERDICT_WORDS];
     for (int i = 0; i < s->count; i++) {
         const struct scale_row *row = &s->rows[i];
         const struct verdict *v = &row->verdict;
         if (row->bits != SCALE_BITS_DIFFERENT) continue;
         result->exit_status = error_exit_status(ERR_CHECK);
         return fail(ERR_CHECK,
-                    "scale: %d devices and %d did not train the same model: step %d, %s of "
-                    "parameter %d, device %d: look closer with duet compare",
-                    row->config.devices, s->rows[row->first].config.devices, v->step,
-                    v->in_gradient ? "gradient" : "value", v->parameter, v->device);
+                    "scale: %d devices and %d did not train the same model: %s: look closer with "
+                    "duet compare",
+                    row->config.devices, s->rows[row->first].config.devices,
+                    verdict_words(v, &row->run, words));
     }
     return OK;
 }

@@ -3,7 +3,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/text.h"
 #include "train/bits.h"
 
 /* The relative difference of two losses that a reader of the two curves would see. */
@@ -101,6 +103,26 @@ static void look_at_losses(const struct run_record *a, const struct run_record *
     }
 }
 
+/* Where all hashes agree: the first loss, or the first accuracy, that does not. Ranks whose running
+ * statistics are their own evaluate with their own. */
+static int results_differ(const struct run_record *a, const struct run_record *b,
+                          struct verdict *v) {
+    int epochs = a->epoch_count < b->epoch_count ? a->epoch_count : b->epoch_count;
+    for (int i = 0; i < v->steps; i++)
+        if (gap(a->losses[i], b->losses[i])) {
+            v->result = "loss";
+            v->step = i, v->values[0] = a->losses[i], v->values[1] = b->losses[i];
+            return 1;
+        }
+    for (int i = 0; i < epochs && a->accuracy && b->accuracy && !b->buffers_apart; i++)
+        if (a->accuracy[i] != b->accuracy[i]) {
+            v->result = "test accuracy";
+            v->step = i, v->values[0] = a->accuracy[i], v->values[1] = b->accuracy[i];
+            return 1;
+        }
+    return 0;
+}
+
 static int first_not_finite(const struct run_record *a, const struct run_record *b) {
     int first = record_not_finite(a, NULL), other = record_not_finite(b, NULL);
     return first < 0 || (other >= 0 && other < first) ? other : first;
@@ -116,6 +138,7 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
         v->kind = VERDICT_DIFFERENT;
         return v->among_replicas = replicas_differ(b, v);
     }
+    if (!different) different = results_differ(a, b, v);
     v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
     return 1;
 }
@@ -127,61 +150,79 @@ static void print_drift(FILE *file, const struct verdict *v) {
     }
     fprintf(file, "  bits apart since step %d; losses ", v->bits_apart_at);
     if (v->loss_apart_at < 0)
-        fprintf(file, "within 1 %% to the end (%.2g at the last step)\n", v->final_loss_gap);
+        fprintf(file, "within 1 %% to the end (%.2g at the last)\n", v->final_loss_gap);
     else
-        fprintf(
-            file,
-            "more than 1 %% apart since step %d (%.2g at the last): SGD amplifies the last bit\n",
-            v->loss_apart_at, v->final_loss_gap);
+        fprintf(file,
+                "more than 1 %% apart since step %d\n"
+                "  (%.2g at the last): SGD amplifies the last bit\n",
+                v->loss_apart_at, v->final_loss_gap);
+}
+
+char *verdict_words(const struct verdict *v, const struct run_record *run,
+                    char text[VERDICT_WORDS]) {
+    if (v->result)
+        snprintf(text, VERDICT_WORDS, "the %s %s %d is %.9g, not %.9g", v->result,
+                 strcmp(v->result, "loss") ? "after epoch" : "of step", v->step, v->values[1],
+                 v->values[0]);
+    else
+        snprintf(text, VERDICT_WORDS, "step %d: the %s of %.100s on device %d", v->step,
+                 v->in_gradient || v->kind == VERDICT_BEYOND ? "gradient" : "value",
+                 verdict_name(run, v->parameter), v->device);
+    return text;
 }
 
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b) {
     const char *x = mode_title(a->mode), *y = mode_title(b->mode);
+    char words[VERDICT_WORDS];
+    struct text text = {.used = 0};
     switch (v->kind) {
     case VERDICT_EQUAL:
         if (v->not_finite_at >= 0) {
-            fprintf(file,
-                    "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
-                    "there on this proves nothing\n",
-                    y, x, v->not_finite_at);
+            text_add(
+                &text,
+                "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
+                "there on this proves nothing",
+                y, x, v->not_finite_at);
+            text_wrap(file, TEXT_USUAL, 0, 2, text.words);
             return;
         }
         fprintf(file,
-                "%s = %s: identical to the bit after %d step%s (every parameter%s and reduced "
-                "gradient, every step, every device)\n",
+                "%s = %s: identical to the bit after %d step%s\n"
+                "  (every loss, parameter%s and reduced gradient, every step, every device%s)\n",
                 y, x, v->steps, v->steps == 1 ? "" : "s",
-                !b->buffers        ? ""
-                : b->buffers_apart ? ", buffer of device 0"
-                                   : ", buffer");
+                b->buffers && !b->buffers_apart ? ", buffer" : "",
+                b->buffers && b->buffers_apart ? ";\n  buffers of device 0" : "");
         return;
     case VERDICT_DIFFERENT:
-        fprintf(file, "%s != %s: first difference at step %d: the %s of %s on device %d\n", y,
-                v->among_replicas ? "its own device 0" : x, v->step,
-                v->in_gradient ? "gradient" : "value", verdict_name(b, v->parameter), v->device);
+        text_add(&text, "%s != %s: first difference%s%s", y,
+                 v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
+                 verdict_words(v, b, words));
+        text_wrap(file, TEXT_USUAL, 0, 2, text.words);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
         if (v->steps == 0)
             fprintf(file,
-                    "%s ? %s: no step of the two is the same work, so no gradients were compared\n",
-                    y, x);
+                    "%s ? %s: no step of the two is the same work: no gradients were compared\n", y,
+                    x);
         else
             fprintf(file,
-                    "%s %s %s: gradients in lock step at %d points: relative L2 distance at most "
-                    "%.2g, bound "
-                    "%.2g\n",
+                    "%s %s %s: gradients in lock step at %d points:\n"
+                    "  relative L2 distance at most %.2g, bound %.2g\n",
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
                     b->names[v->parameter],
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
         if (v->not_finite_at >= 0)
-            fprintf(
-                file,
-                "  the loss is not finite since step %d: from there on gradients cannot agree\n",
-                v->not_finite_at);
-        fprintf(file, "  equal bits are not promised: %s\n", v->why_not);
+            fprintf(file,
+                    "  the loss is not finite since step %d: from there on gradients cannot\n"
+                    "  agree\n",
+                    v->not_finite_at);
+        text = (struct text){.used = 0};
+        text_add(&text, "equal bits are not promised: %s", v->why_not);
+        text_wrap(file, TEXT_USUAL, 2, 4, text.words);
         print_drift(file, v);
         return;
     }
@@ -211,9 +252,14 @@ void verdict_json(struct json_writer *w, const char *key, const struct verdict *
     write_step(w, "not_finite_at_step", v->not_finite_at);
     int at_one = v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND;
     write_step(w, "step", at_one ? v->step : -1);
-    write_text(w, "parameter", at_one ? verdict_name(b, v->parameter) : "");
-    write_step(w, "device", at_one ? v->device : -1);
-    write_text(w, "what", !at_one ? "" : v->in_gradient ? "gradient" : "value");
+    int of_hash = at_one && !v->result;
+    write_text(w, "parameter", of_hash ? verdict_name(b, v->parameter) : "");
+    write_step(w, "device", of_hash ? v->device : -1);
+    write_text(w, "what",
+               !at_one          ? ""
+               : v->result      ? v->result
+               : v->in_gradient ? "gradient"
+                                : "value");
     json_boolean(w, "among_replicas", at_one && v->among_replicas);
     int in_lockstep = *v->why_not != 0;
     write_text(w, "bits_not_promised_because", v->why_not);

@@ -1,5 +1,5 @@
 /* The verdict: did two modes train the very same model? It compares the hashes of every step,
- * not only the weights at the end. */
+ * not only the weights at the end, and then what the tables show: every loss and the accuracy. */
 #ifndef TRAIN_VERDICT_H
 #define TRAIN_VERDICT_H
 
@@ -7,7 +7,7 @@
 
 enum verdict_kind {
     VERDICT_EQUAL,     /* every value and gradient is equal, at every step, on every device */
-    VERDICT_DIFFERENT, /* a hash differs where equal bits are promised */
+    VERDICT_DIFFERENT, /* a hash, a loss or an accuracy differs where equal bits are promised */
     VERDICT_WITHIN,    /* lock step: all gradients are within the bound */
     VERDICT_BEYOND,    /* lock step: a gradient is beyond the bound */
 };
@@ -22,6 +22,10 @@ struct verdict {
     int step, parameter, device;
     /* DIFFERENT: 1: the reduced gradient differs, 0: the value before the step differs */
     int in_gradient;
+    /* DIFFERENT: the hashes agree and "loss" of the step, or "test accuracy" after epoch `step`,
+     * does not: values[0] in the other mode, values[1] here. NULL: a hash differs. */
+    const char *result;
+    double values[2];
     /* DIFFERENT: 1: a replica differs from device 0 of its own run, 0: from the other mode */
     int among_replicas;
     /* the first step at which the loss of either run is not finite; -1: none */
@@ -37,6 +41,12 @@ struct verdict {
  * decides. It returns 0 where equal bits are not promised and b's replicas agree: then lockstep.h
  * decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
+
+/* What differs, for a message: "the gradient of W1 on device 2 at step 3". VERDICT_DIFFERENT and
+ * BEYOND. Returns text. */
+enum { VERDICT_WORDS = 256 };
+char *verdict_words(const struct verdict *v, const struct run_record *run,
+                    char text[VERDICT_WORDS]);
 
 /* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
 const char *verdict_name(const struct run_record *run, int parameter);

@@ -12,11 +12,11 @@ static const struct {
     unsigned bit;
     const char *name, *why; /* why it does not do what other commands do */
 } commands[] = {{BY_TRAIN, "train", NULL},
-                {BY_COMPARE, "compare", "it trains in every mode, for the proof and the times"},
-                {BY_DEMO, "demo", "it trains in every mode, for the proof and the times"},
-                {BY_PROFILE, "profile", "it trains every way a few steps, for times and memory"},
+                {BY_COMPARE, "compare", "it trains more than one model"},
+                {BY_DEMO, "demo", "it trains more than one model"},
+                {BY_PROFILE, "profile", "it trains more than one model"},
                 {BY_ESTIMATE, "estimate", "nothing runs, and every way is shown"},
-                {BY_SCALE, "scale", "it trains more than one model, for one table"}};
+                {BY_SCALE, "scale", "it trains more than one model"}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 unsigned command_bit(const char *name) {

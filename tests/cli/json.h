@@ -78,7 +78,12 @@ static inline int matches(const char *text, const char *expression) {
 
 /* 1 if the text has no escape codes and no carriage returns: output to a file is plain lines. */
 static inline int plain_lines(const char *text) {
-    return !strchr(text, '\033') && !strchr(text, '\r');
+    int columns = 0, widest = 0;
+    for (const char *c = text; *c; c++) {
+        columns = *c == '\n' ? 0 : columns + ((*c & 0xc0) != 0x80); /* UTF-8 */
+        widest = columns > widest ? columns : widest;
+    }
+    return !strchr(text, '\033') && !strchr(text, '\r') && widest <= 80;
 }
 
 #endif

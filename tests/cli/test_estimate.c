@@ -152,7 +152,7 @@ Test(cli_estimate, of_what_does_not_fit, .timeout = 60, .init = cli_folder_make,
 Test(cli_estimate, says_that_it_is_computed, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
-    cli_run(&c, "estimate --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
+    cli_run(&c, "estimate --details --devices 4 --optimizer adam --model resnet18 --batch-size 64 "
                 "--dataset random --shape 3x224x224 --classes 1000 --device-memory 6600M");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "computed, not measured"), "%s", c.out);
@@ -204,7 +204,7 @@ Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
 
 static void expect_refused(const char *words, const char *what) {
     struct cli c;
-    cli_run(&c, "estimate %s", words);
+    cli_run(&c, "estimate --details %s", words);
     cr_expect(c.status == 2 && strstr(c.err, what), "%s: status %d: %s", words, c.status, c.err);
     cli_free(&c);
 }

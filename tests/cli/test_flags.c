@@ -98,6 +98,7 @@ static const struct row {
     {"--tensorboard", "profile --tensorboard d", "in duet profile|use duet train"},
     {"--report", "scale --report r.html", "in duet scale|use duet train"},
     {"--pictures", "scale --pictures d", "in duet scale|use duet train"},
+    {"--details", "train --details", "in duet train|use duet profile or estimate"},
     {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
     {"--live", "scale --live", "in duet scale|use duet train"},
     {"--quiet", NULL, "every command prints"},

@@ -136,7 +136,9 @@ Test(cli_host_serial, compare_and_profile, .timeout = 120, .init = cli_folder_ma
     cr_expect_gt(phase_of(json_at(j, "dp"), 1, "host_launch"), 0);
     json_free(j);
     for (int on = 0; on < 2; on++) {
-        cli_run(&c, "profile --data-dir d --model mlp --mlp-hidden 16 --batch-size 32 --steps 2 %s",
+        cli_run(&c,
+                "profile --details --data-dir d --model mlp --mlp-hidden 16 --batch-size 32 "
+                "--steps 2 %s",
                 on ? "--host-serial 50" : "");
         cr_assert_eq(c.status, 0, "%s", c.err);
         cr_expect_eq(matches(c.out, "^  \\(host launch\\) +[0-9.]+ +[0-9.]+$"), on, "%s", c.out);

@@ -79,8 +79,8 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     struct cli c;
     char *table[3];
     put_data(300, 20);
-    cli_run(&c, "profile --devices %d --data-dir d --batch-size 60 --steps %d --json j", DEVICES,
-            STEPS);
+    cli_run(&c, "profile --details --devices %d --data-dir d --batch-size 60 --steps %d --json j",
+            DEVICES, STEPS);
     cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
     cr_expect(plain_lines(c.out));
     struct json *root = json_of("j");
@@ -134,7 +134,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
                  json_int(device(root, 2, 2), "memory_peak"));
-    cr_expect(strstr(c.out, "\n\nwhat that means\nAt its peak device 0 of DP holds ") &&
+    cr_expect(strstr(c.out, "\nwhat that means\nAt its peak device 0 of DP holds ") &&
               strstr(c.out, "\nDDP does not save parameters and gradients"));
     for (const char *line = c.out; *line; line = strchr(line, '\n') + 1)
         cr_expect_leq(strchr(line, '\n') - line, 80, "%.*s", (int)(strchr(line, '\n') - line),
@@ -169,7 +169,8 @@ Test(cli_profile, repeatable, .timeout = 120, .init = cli_folder_make, .fini = c
     for (int i = 0; i < 2; i++) {
         struct cli c;
         cli_run(&c,
-                "profile --devices %d --data-dir d --batch-size 50 --steps %d --model convnet "
+                "profile --details --devices %d --data-dir d --batch-size 50 --steps %d --model "
+                "convnet "
                 "--json j%d --quiet",
                 DEVICES, STEPS, i);
         cr_assert_eq(c.status, 0, "%s", c.err);

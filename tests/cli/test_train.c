@@ -24,18 +24,16 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
         cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4", MODES[m],
                 of_mode(MODES[m], "--devices 3"));
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(lines(c.out) == 2 && plain_lines(c.out), "%s", c.out);
+        cr_expect(lines(c.out) == 3 && plain_lines(c.out), "%s", c.out);
         cr_expect(lines(c.progress) == 4 && plain_lines(c.progress), "%s", c.progress);
-        snprintf(
-            line, sizeof line,
-            "^%s: lenet on fashion-mnist, batch global 20 = (20|6 or 7) per device x %d, sgd lr "
-            "0.2, virtual "
-            "devices %d$",
-            TITLES[m], m ? 3 : 1, m ? 3 : 1);
+        snprintf(line, sizeof line,
+                 "^%s: lenet on fashion-mnist, batch global 20 = (20|6 or 7) per device x %d, "
+                 "sgd[ \n]+lr[ \n]+0.2,[ \n]+virtual devices %d$",
+                 TITLES[m], m ? 3 : 1, m ? 3 : 1);
         cr_expect(matches(c.out, line), "%s", c.out);
         snprintf(line, sizeof line,
-                 "^%s +step 12  loss [0-9.]+  test acc [01]\\.[0-9]{4}  wall time [0-9.]+ s, "
-                 "[0-9.]+ s of it training$",
+                 "^%s +step 12  loss [0-9.]+  test acc [01]\\.[0-9]{4}  wall [0-9.]+ s, "
+                 "training [0-9.]+ s$",
                  TITLES[m]);
         cr_expect(matches(c.out, line), "%s", c.out);
         for (int epoch = 1; epoch <= 4; epoch++) {
@@ -76,7 +74,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         struct cli c;
         cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", with[i].words);
-        cr_expect(c.status == 0 && lines(c.out) == 3 && matches(c.out, with[i].remark), "%s: %s",
+        cr_expect(c.status == 0 && lines(c.out) <= 5 && matches(c.out, with[i].remark), "%s: %s",
                   with[i].words, c.out);
         cli_free(&c);
     }
@@ -140,7 +138,7 @@ Test(cli_train, more_steps_than_an_int, .timeout = 120, .init = cli_folder_make,
              "--batch-size 1 --epochs 1000000 2>&1",
              cli_program);
     FILE *from = popen(command, "r");
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         cr_assert(from && fgets(line, sizeof line, from));
     /* (2^31 - 2) / 2200, rounded up */
     cr_expect(strstr(line, "epoch 1/976129 ") && strstr(line, "step 2200 "), "%s", line);

@@ -234,6 +234,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--tensorboard", "t"},
                  {"--report", "f"},
                  {"--pictures", "f"},
+                 {"--details", NULL},
                  {"--live", NULL},
                  {"--quiet", NULL}};
     static const char *const commands[] = {"train",   "compare",  "demo",

@@ -9,10 +9,10 @@
 #include "tests/report/records.h"
 
 static void profile(FILE *file, const struct run_record *run) {
-    profile_table(file, 80, "DP", run);
+    profile_table(file, 80, "DP", run, 1);
 }
 static void narrow(FILE *file, const struct run_record *run) {
-    profile_table(file, 20, "DP", run);
+    profile_table(file, 20, "DP", run, 1);
 }
 
 /* No line is longer, unless it is one word. */
@@ -219,7 +219,7 @@ Test(profile, findings, .timeout = 30) {
     ddp.parameter_count = 1000;
     first->step_median_ns = 9000000, ddp.device[0].step_median_ns = 8000000;
     first->step_spread_ns = 300000, ddp.device[0].step_spread_ns = 400000;
-    runs = (struct profiled){&dp, &lif, &ddp};
+    runs = (struct profiled){&dp, &lif, &ddp, 1};
     char *text = text_of(findings, NULL);
     fits(text, 80);
     one_line(text);
@@ -255,7 +255,7 @@ Test(profile, findings, .timeout = 30) {
     has(text, "^Neither is faster: the median step of DP takes 8.40 ms and that of DDP 8.00");
     has(text, "with adam every device of DDP would hold 7.81 KiB more");
     free(text);
-    runs = (struct profiled){NULL, NULL, &ddp};
+    runs = (struct profiled){NULL, NULL, &ddp, 1};
     text = text_of(findings, NULL);
     cr_expect(!strstr(text, "DP holds") && !strstr(text, "faster"), "%s", text);
     free(text);

@@ -146,12 +146,13 @@ Test(report, lines, .timeout = 30) {
         cr_expect_str_eq(devices.words, kinds[i].words);
     }
     text = text_of(chapter_line, &run[1]);
-    cr_expect_str_eq(text, "test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from "
-                           "10 steps (an epoch has 20)\n");
+    cr_expect_str_eq(
+        text, "DP     test acc: 0.84, 4.0 sec/epoch on [cpu(0), cpu(1)], extrapolated from 10\n"
+              "       steps (an epoch has 20)\n");
     free(text);
     run[0].accuracy[0] = -1, run[0].steps_per_epoch = 10;
     text = text_of(chapter_line, run);
-    cr_expect_str_eq(text, "2.0 sec/epoch on [cpu(0)]\n");
+    cr_expect_str_eq(text, "single 2.0 sec/epoch on [cpu(0)]\n");
     free(text);
     for (int i = 0; i < 3; i++)
         record_free(&run[i]);

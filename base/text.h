@@ -1,0 +1,26 @@
+/* Text for people: as wide as their terminal, in whole words. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+enum { TEXT_NARROWEST = 20, TEXT_USUAL = 80, TEXT_WIDEST = 100 };
+
+/* Columns for text on `file`: those of its terminal, within TEXT_NARROWEST and TEXT_WIDEST; for a
+ * file, a pipe or a terminal that does not say, TEXT_USUAL. */
+int text_width(FILE *file);
+
+/* Prints text as a paragraph of at most `width` columns, and a newline. It is broken at spaces; a
+ * word that is too long keeps a line of its own. The first line begins after `indent` spaces, the
+ * others after `hanging`. */
+void text_wrap(FILE *file, int width, int indent, int hanging, const char *text);
+
+/* Text that is put together piece by piece; what does not fit is cut. */
+struct text {
+    char words[4096];
+    size_t used;
+};
+void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
