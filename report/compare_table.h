@@ -25,8 +25,8 @@ void batch_line(FILE *file, const struct run_record *run);
  * none was chosen. */
 void allreduce_lines(FILE *file, const struct run_record *ddp);
 
-/* Prints the title of the run and the line of the chapter's program: "test acc: 0.84, 2.8 sec/epoch on [cpu(0),
- * cpu(1)]". */
+/* Prints the title of the run and the line of the chapter's program: "test acc: 0.84, 2.8 sec/epoch
+ * on [cpu(0), cpu(1)]". */
 void chapter_line(FILE *file, const struct run_record *run);
 
 #endif

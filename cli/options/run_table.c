@@ -164,8 +164,8 @@ const struct option run_options[] = {
      "accumulate the gradients of K batches before each update, as PyTorch's no_sync: ddp sums "
      "over the ranks once in K batches (default 1)",
      read_int, AT(passes), 1, MOST_PASSES, EVERYWHERE},
-    {"--optimizer", "sgd|adadelta|adam|adamw", "what updates the parameters (default sgd)", read_choice,
-     AT(optimizer), NO_LIMITS,
+    {"--optimizer", "sgd|adadelta|adam|adamw", "what updates the parameters (default sgd)",
+     read_choice, AT(optimizer), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam and adamw 0.001)",
      read_number, AT(lr), 0, LARGEST_FLOAT,

@@ -8,8 +8,9 @@ enum { PICTURES = 2000 };
     "identical to the bit after 6 steps\n  " \
     "\\(every loss, parameter and reduced gradient, every step, every device\\)$"
 
-#define PART_OF_AN_EPOCH \
-    ",[ \n]+extrapolated[ \n]+from 3 steps[ \n]+\\(an epoch[ \n]+has [0-9]+\\)$"
+#define PART_OF_AN_EPOCH                                                               \
+    ",[ \n]+extrapolated[ \n]+from[ \n]+3[ \n]+steps[ \n]+\\(an[ \n]+epoch[ \n]+has[ " \
+    "\n]+[0-9]+\\)$"
 
 static const char *const ROWS[] = {
     "^ +single +DP x %d +DDP x %d$",
