@@ -6,7 +6,7 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* Random numbers in odd shapes, and whole numbers, of which every sum is exact: as in
- * ops_cases.c. */
+ * cases_products.c. */
 static int matmul(struct op_cases *c) {
     static const int shapes[][4] = {/* matrices, rows, columns, depth */
                                     {1, 1, 1, 1},    {3, 17, 5, 31},  {2, 7, 33, 70},
