@@ -174,8 +174,8 @@ Test(cuda_index_planes, neighbours_lie_in_different_banks, .timeout = 60) {
 
 /* These kernels are taken for the models' convolutions at batch 256, with enough blocks for a GPU,
  * and for the cases that `duet doctor` checks (doctor/cases_products.c). They are not taken for a
- * few samples, filters of 1 x 1, large pictures and gradients of strided convolutions; nor for anything
- * where tensor cores are allowed. */
+ * few samples, filters of 1 x 1, large pictures and gradients of strided convolutions; nor for
+ * anything where tensor cores are allowed. */
 Test(cuda_index_planes, who_takes_it, .timeout = 60) {
     static const struct {
         int s[8], forward, data;
