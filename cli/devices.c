@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/commands.h"
-#include "cli/modelled.h"
+#include "clock/hardware.h"
 #include "device/device.h"
 #include "doctor/cuda/gpu.h"
 
@@ -67,6 +67,32 @@ static void list_gpus(void) {
     printf("        for --allreduce nccl: %s\n", libraries);
 }
 
+/* --gpus: the table of hardware that duet estimate --gpu knows. */
+static int list_hardware(void) {
+    struct hardware *h;
+    CHECK(hardware_open(&h, NULL));
+    printf("GPUs                fp32     TF32    memory\n");
+    for (int i = 0; hardware_gpu(h, i); i++) {
+        const struct gpu_spec *g = hardware_gpu(h, i);
+        char tensor[32] = "-";
+        if (g->tensor) snprintf(tensor, sizeof tensor, "%.1f", g->tensor);
+        printf("  %-12s %9.2f %8s %5.0f GB/s, %3.0f GiB   (TFLOP/s)\n", g->name, g->fp32, tensor,
+               g->gbs, g->gib);
+    }
+    printf("\nlinks, GB/s in each direction and microseconds to begin\n");
+    for (int i = 0; hardware_link(h, i); i++)
+        printf("  %-16s %7.2f %5.1f\n", hardware_link(h, i)->name, hardware_link(h, i)->gbs,
+               hardware_link(h, i)->us);
+    printf("\nmachines\n");
+    for (int i = 0; hardware_machine(h, i); i++) {
+        const struct machine *m = hardware_machine(h, i);
+        printf("  %-16s %d GPUs%s%s%s%s\n", m->name, m->gpus, *m->gpu ? ", calibrated for " : "",
+               m->gpu, *m->network.name ? ", nodes joined by " : "", m->network.name);
+    }
+    hardware_free(h);
+    return OK;
+}
+
 int command_devices(int argc, char **argv, const struct duet_model *own) {
     (void)own;
     if (argc && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")))
@@ -74,7 +100,7 @@ int command_devices(int argc, char **argv, const struct duet_model *own) {
                    "usage: duet devices [--gpus]\n\nLists the devices that --device and --devices "
                    "choose from.\n--gpus: the hardware that duet estimate --gpu knows\n"),
                0;
-    if (argc == 1 && !strcmp(argv[0], "--gpus")) return report_error(modelled_list_hardware());
+    if (argc == 1 && !strcmp(argv[0], "--gpus")) return report_error(list_hardware());
     if (argc)
         return report_error(
             fail(ERR_USAGE, "unknown flag: %s: duet devices takes --gpus alone", argv[0]));

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parse.h"
@@ -14,15 +15,16 @@
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/ways.h"
+#include "report/chrome_trace.h"
 #include "report/text.h"
 #include "train/compare.h"
 #include "train/estimate.h"
 #include "train/modelled.h"
 
-enum { MOST_COUNTS = 8, MOST_LISTED = 16, UNCALIBRATED_ERROR = 30 };
+enum { MOST_COUNTS = 8, MOST_LISTED = 16, MOST_TRACED = 8, UNCALIBRATED_ERROR = 30 };
 
 struct words {
-    const char *gpu, *machine, *link, *devices, *what_if; /* NULL: not given */
+    const char *gpu, *machine, *link, *devices, *what_if, *trace; /* NULL: not given */
     enum clock_host host;
     int validate;
 };
@@ -45,9 +47,17 @@ static const struct option modelled_options[] = {
      "with --gpu: link, launch, compute and memory, each with a factor, as link=2x,launch=0; and "
      "gil=off",
      read_word, OPTION_AT(struct words, what_if), NO_LIMITS, ALWAYS},
+    {"--trace", "FILE",
+     "with --gpu: a timeline of DP and DDP on the last number of GPUs, which ui.perfetto.dev opens",
+     read_word, OPTION_AT(struct words, trace), NO_LIMITS, ALWAYS},
     {"--validate", NULL, "published measurements beside what the clock says", read_on,
      OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
+
+struct traced {
+    struct modelled run;
+    char title[96];
+};
 
 struct asked {
     struct hardware *hardware;
@@ -58,6 +68,10 @@ struct asked {
     enum clock_host host;
     struct what_if what_if;
     struct run_config run;
+    const char *path; /* of --trace; NULL: none */
+    struct atomic_file trace;
+    struct traced traced[MOST_TRACED];
+    int traced_count;
 };
 
 int modelled_is_asked(int argc, char **argv) {
@@ -190,7 +204,13 @@ static int read_asked(struct asked *a, const struct words *w) {
                             a->devices[i], a->machine[k]->name, a->machine[k]->gpus);
     a->host = w->host;
     if (w->what_if) CHECK(read_what_if(a, w->what_if));
-    return estimate_prepare(&a->run);
+    if (*a->run.json || *a->run.csv || *a->run.report || *a->run.pictures)
+        return fail(ERR_USAGE,
+                    "--json, --csv, --report, --pictures: modelled times are printed, and "
+                    "written by --trace alone: leave it out");
+    CHECK(estimate_prepare(&a->run));
+    a->path = w->trace;
+    return w->trace ? atomic_open(&a->trace, w->trace) : OK;
 }
 
 /* ---- the table ---- */
@@ -212,7 +232,7 @@ static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
 
-/* One row: the way on so many GPUs. *single_ns: of one GPU; 0: not known. */
+/* One row: the way on so many GPUs. */
 static void print_row(const struct modelled *m, const struct clock_config *clock, int way,
                       const struct clock_result *r, double *single_rate) {
     double ms = (double)r->step_ns * 1e-6, rate = m->record->batch_size / ms * 1e3;
@@ -244,7 +264,7 @@ static void print_phases(const struct modelled *m, const struct clock_config *cl
         struct modelled_bounds b = modelled_bounds(m, clock, (enum phase)p);
         if (r->phase_ns[0][p] < 1000) continue;
         text_add(&text, " %s %.2f", phase_name((enum phase)p), (double)r->phase_ns[0][p] * 1e-6);
-        if (b.flops + b.memory > 0)
+        if (b.flops + b.memory + b.launches > 0)
             text_add(&text, " (%s),",
                      b.flops > b.memory && b.flops > b.launches ? "flops"
                      : b.memory > b.launches                    ? "memory"
@@ -255,31 +275,45 @@ static void print_phases(const struct modelled *m, const struct clock_config *cl
     if (r->comm_ns[0])
         text_add(&text, " sums %.2f, of which backward does not hide %.2f,",
                  (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
-    int64_t idle = r->step_ns - r->busy_ns[0];
-    text_add(&text, " idle %.2f of %.2f", (double)idle * 1e-6, (double)r->step_ns * 1e-6);
+    text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
+             (double)r->step_ns * 1e-6);
     text_wrap(stdout, width, 2, 4, text.words);
 }
 
-static int model_way(const struct asked *a, struct clock_config *clock, int way, int devices,
+/* Keeps a run for --trace, with its modelled spans. */
+static void keep(struct asked *a, struct modelled *m, const struct clock_config *clock, int way,
+                 struct span_log *spans) {
+    struct traced *t = &a->traced[a->traced_count++];
+    span_log_free(&m->record->kept);
+    m->record->kept = *spans;
+    t->run = *m;
+    snprintf(t->title, sizeof t->title, "%s, modelled: %d x %s, %s", way_name(way),
+             m->record->devices, clock->gpu->name, clock->machine->name);
+    *m = (struct modelled){.record = NULL};
+    *spans = (struct span_log){.on = 0};
+}
+
+static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,
                      double *single_rate, int phases) {
     struct run_config c = config_of(a, way, devices);
-    struct modelled m;
+    struct modelled m = {.record = NULL};
+    struct span_log spans;
     struct clock_result *result = calloc(1, sizeof *result);
     int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
-    if (code) {
-        free(result);
-        return code;
-    }
-    code = modelled_open(&m, &c);
-    if (!code) code = modelled_time(&m, clock, result, NULL);
+    span_log_init(&spans, 1);
+    if (!code) code = modelled_open(&m, &c);
+    if (!code) code = modelled_time(&m, clock, result, &spans);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
     if (!code && !phases) print_row(&m, clock, way, result, single_rate);
+    if (!code && phases && a->path && a->traced_count < MOST_TRACED)
+        keep(a, &m, clock, way, &spans);
+    span_log_free(&spans);
     modelled_close(&m);
     free(result);
     return code;
 }
 
-static int model_all(const struct asked *a, struct clock_config *clock, int phases) {
+static int model_all(struct asked *a, struct clock_config *clock, int phases) {
     double single_rate = 0;
     for (int i = 0; i < a->counts; i++)
         for (int way = 0; way < WAYS; way++) {
@@ -310,7 +344,14 @@ static void print_head(const struct asked *a, const struct clock_config *clock, 
            "GPU 0", "others", "memory");
 }
 
-static int show(const struct asked *a) {
+static int write_trace(struct asked *a) {
+    struct trace_run runs[MOST_TRACED];
+    for (int i = 0; i < a->traced_count; i++)
+        runs[i] = (struct trace_run){a->traced[i].title, a->traced[i].run.record};
+    return chrome_trace_write(&a->trace, a->path, runs, a->traced_count);
+}
+
+static int show(struct asked *a) {
     int width = text_width(stdout), first = 1;
     for (int m = 0; m < a->machines; m++)
         for (int g = 0; g < a->gpus; g++) {
@@ -322,7 +363,7 @@ static int show(const struct asked *a) {
             CHECK(model_all(a, &clock, 0));
             CHECK(model_all(a, &clock, 1));
         }
-    return OK;
+    return write_trace(a);
 }
 
 void modelled_help(void) {
@@ -349,33 +390,11 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         code = show(a);
     }
 done:
+    atomic_abandon(&a->trace);
+    for (int i = 0; i < a->traced_count; i++)
+        modelled_close(&a->traced[i].run);
     hardware_free(a->hardware);
     free(a->linked);
     free(a);
     return report_error(code);
-}
-
-int modelled_list_hardware(void) {
-    struct hardware *h;
-    CHECK(hardware_open(&h, NULL));
-    printf("GPUs                fp32     TF32    memory\n");
-    for (int i = 0; hardware_gpu(h, i); i++) {
-        const struct gpu_spec *g = hardware_gpu(h, i);
-        char tensor[32] = "-";
-        if (g->tensor) snprintf(tensor, sizeof tensor, "%.1f", g->tensor);
-        printf("  %-12s %9.2f %8s %5.0f GB/s, %3.0f GiB   (TFLOP/s)\n", g->name, g->fp32, tensor,
-               g->gbs, g->gib);
-    }
-    printf("\nlinks, GB/s in each direction and microseconds to begin\n");
-    for (int i = 0; hardware_link(h, i); i++)
-        printf("  %-16s %7.2f %5.1f\n", hardware_link(h, i)->name, hardware_link(h, i)->gbs,
-               hardware_link(h, i)->us);
-    printf("\nmachines\n");
-    for (int i = 0; hardware_machine(h, i); i++) {
-        const struct machine *m = hardware_machine(h, i);
-        printf("  %-16s %d GPUs%s%s%s%s\n", m->name, m->gpus, *m->gpu ? ", calibrated for " : "",
-               m->gpu, *m->network.name ? ", nodes joined by " : "", m->network.name);
-    }
-    hardware_free(h);
-    return OK;
 }

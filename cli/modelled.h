@@ -14,7 +14,4 @@ int command_modelled(int argc, char **argv, const struct duet_model *own);
  * code of base/error.h. */
 int modelled_validate(void);
 
-/* duet devices --gpus: the table of hardware. */
-int modelled_list_hardware(void);
-
 #endif

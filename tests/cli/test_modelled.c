@@ -44,6 +44,18 @@ Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folde
     cli_free(&c);
 }
 
+Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --gpu v100 --machine dgx1 --devices 1,2 --trace t.json");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    char *text = cli_read("t.json", NULL);
+    cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
+    free(text);
+    cli_free(&c);
+    expect_refused("estimate --gpu v100 --json x", "--trace alone");
+    cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
+}
+
 Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
     expect_refused("estimate --gpu v10", "did you mean v100?");
     expect_refused("estimate --machine dgx1", "--gpu: it is missing");
