@@ -15,7 +15,7 @@
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/ways.h"
-#include "report/chrome_trace.h"
+#include "report/chrome/chrome_trace.h"
 #include "report/text.h"
 #include "train/compare.h"
 #include "train/estimate.h"
