@@ -316,21 +316,14 @@ static int run(const struct options *o) {
     int code = open_replicas(o, devices, replicas);
     if (!code) code = duet_dataset_open(&train_set, o->dataset, o->data_dir, 1);
     if (!code) code = duet_dataset_open(&test_set, o->dataset, o->data_dir, 0);
-    if (!code)
-        code = duet_loader_create(&train_iter, train_set,
-                                  &(struct duet_loader_options){.batch_size = o->batch_size,
-                                                                .shuffle = DUET_SHUFFLE,
-                                                                .workers = 1});
-    if (!code)
-        code = duet_loader_create(
-            &test_iter, test_set,
-            &(struct duet_loader_options){.batch_size = o->batch_size, .workers = 1});
+    struct duet_loader_options l = {.batch_size = o->batch_size, .workers = 1};
+    if (!code) code = duet_loader_create(&test_iter, test_set, &l);
+    l.shuffle = DUET_SHUFFLE;
+    if (!code) code = duet_loader_create(&train_iter, train_set, &l);
     if (!code) code = train(o, replicas, train_iter, test_iter);
 
-    duet_loader_free(train_iter);
-    duet_loader_free(test_iter);
-    duet_dataset_free(train_set);
-    duet_dataset_free(test_set);
+    duet_loader_free(train_iter), duet_loader_free(test_iter);
+    duet_dataset_free(train_set), duet_dataset_free(test_set);
     for (int c = 0; c < o->devices; c++) {
         duet_tensor_free(replicas[c].X);
         duet_tensor_free(replicas[c].y);
