@@ -88,7 +88,7 @@ static int conclude(const struct comparison *c, struct job_result *result) {
         result->exit_status = error_exit_status(ERR_CHECK);
         return fail(ERR_CHECK, "%s and %s did not train the same model: %s: see the verdict above",
                     mode_title(mode), mode_title(c->reference),
-                    verdict_words(v, &c->run[mode], words));
+                    verdict_difference(v, &c->run[mode], words));
     }
     if (not_finite_at < 0) return OK;
     result->exit_status = error_exit_status(ERR_CHECK);

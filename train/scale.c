@@ -115,7 +115,7 @@ static int conclude(const struct scale *s, struct job_result *result) {
                     "scale: %d devices and %d did not train the same model: %s: look closer with "
                     "duet compare",
                     row->config.devices, s->rows[row->first].config.devices,
-                    verdict_words(v, &row->run, words));
+                    verdict_difference(v, &row->run, words));
     }
     return OK;
 }

@@ -158,8 +158,8 @@ static void print_drift(FILE *file, const struct verdict *v) {
                 v->loss_apart_at, v->final_loss_gap);
 }
 
-char *verdict_words(const struct verdict *v, const struct run_record *run,
-                    char text[VERDICT_WORDS]) {
+char *verdict_difference(const struct verdict *v, const struct run_record *run,
+                         char text[VERDICT_WORDS]) {
     if (v->result)
         snprintf(text, VERDICT_WORDS, "the %s %s %d is %.9g, not %.9g", v->result,
                  strcmp(v->result, "loss") ? "after epoch" : "of step", v->step, v->values[1],
@@ -197,7 +197,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
     case VERDICT_DIFFERENT:
         text_add(&text, "%s != %s: first difference%s%s", y,
                  v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
-                 verdict_words(v, b, words));
+                 verdict_difference(v, b, words));
         text_wrap(file, TEXT_USUAL, 0, 2, text.words);
         return;
     case VERDICT_WITHIN:

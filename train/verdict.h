@@ -45,8 +45,8 @@ int verdict_judge(const struct run_record *a, const struct run_record *b, struct
 /* What differs, for a message: "the gradient of W1 on device 2 at step 3". VERDICT_DIFFERENT and
  * BEYOND. Returns text. */
 enum { VERDICT_WORDS = 256 };
-char *verdict_words(const struct verdict *v, const struct run_record *run,
-                    char text[VERDICT_WORDS]);
+char *verdict_difference(const struct verdict *v, const struct run_record *run,
+                         char text[VERDICT_WORDS]);
 
 /* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
 const char *verdict_name(const struct run_record *run, int parameter);
