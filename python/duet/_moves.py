@@ -1,0 +1,202 @@
+"""The calls that move elements of any type as they are: broadcast, gathers, scatter, all_to_all,
+messages from rank to rank; and barriers, and several calls as one."""
+
+from ctypes import c_int
+
+import torch
+
+from . import _library as lib
+from ._tensors import ANY_SOURCE, MOVED, RedOp, dense, in_a_row, one
+from ._work import DuetBackendError
+
+
+class Moves:
+    def broadcast(self, tensors, opts, timeout=None):
+        tensor = dense(one(tensors))
+        root, memory = getattr(opts, "rootRank", opts), self._tensor(tensor, True)
+        return self._run(opts, lambda w: self.library.duet_broadcast(
+            self.handle, memory, root, w), [tensor], (tensor,))
+
+    def all_gather_single(self, output, part, opts=None):
+        dense(output), dense(part)
+        if output.dtype != part.dtype:
+            raise TypeError("output tensor must have the same type as input tensor")
+        if output.numel() != part.numel() * self.the_size:
+            raise ValueError("output tensor size must be equal to world_size times input tensor "
+                             "size")
+        target, source = self._tensor(output, True), self._tensor(part, True)
+        return self._run(opts, lambda w: self.library.duet_all_gather(
+            self.handle, target, source, w), [output], (output, part))
+
+    _allgather_base = all_gather_single
+
+    def allgather(self, outputs, inputs, opts=None, timeout=None):
+        part = one(inputs)
+        parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
+        part = part.contiguous()
+        if len(parts) != self.the_size:
+            raise ValueError(f"duet: {len(parts)} output tensors: give one for each rank")
+        if any(p.dtype != part.dtype for p in parts):
+            raise RuntimeError("duet: Tensor list must have the same type as the input tensor: "
+                               "convert it")
+        row = in_a_row(parts)
+        if row is not None:
+            return self.all_gather_single(row, part, opts)
+        sizes = [p.numel() for p in parts]
+        whole = part.new_empty(sum(sizes))
+
+        def deal():
+            for p, piece in zip(parts, whole.split(sizes)):
+                p.copy_(piece.view(p.shape))
+        target, source = self._tensor(whole, True), self._tensor(part, True)
+        if len(set(sizes)) == 1 and sizes[0] == part.numel():
+            return self._run(opts, lambda w: self.library.duet_all_gather(
+                self.handle, target, source, w), parts, (whole, part), deal)
+        each = MOVED[part.element_size()][1]
+        counts = (c_int * len(sizes))(*[s * each for s in sizes])
+        return self._run(opts, lambda w: self.library.duet_all_gather_uneven(
+            self.handle, target, source, counts, w), parts, (whole, part, counts), deal)
+
+    def gather(self, outputs, inputs, opts, timeout=None):
+        part = dense(one(inputs))
+        root = getattr(opts, "rootRank", opts)
+        source, target, whole, deal, parts = self._tensor(part, True), None, None, None, []
+        if root == self.the_rank:
+            parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
+            whole = in_a_row(parts)
+            if whole is None:
+                whole = part.new_empty((self.the_size, *part.shape))
+
+                def deal():
+                    for p, piece in zip(parts, whole):
+                        p.copy_(piece.view(p.shape))
+            target = self._tensor(whole, True)
+        return self._run(opts, lambda w: self.library.duet_gather(
+            self.handle, target, source, root, w), parts, (whole, part), deal)
+
+    def gather_single(self, output, part, opts):
+        source = self._tensor(dense(part), True)
+        root = getattr(opts, "rootRank", opts)
+        here = root == self.the_rank
+        target = self._tensor(dense(output), True) if here else None
+        return self._run(opts, lambda w: self.library.duet_gather(
+            self.handle, target, source, root, w), [output] if here else [], (output, part))
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, outputs, inputs, opts, timeout=None):
+        output = dense(one(outputs))
+        root = getattr(opts, "rootRank", opts)
+        target, source, whole = self._tensor(output, True), None, None
+        if root == self.the_rank:
+            parts = inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
+            whole = in_a_row(parts)
+            if whole is None:
+                whole = torch.cat([part.reshape(-1) for part in parts])
+            source = self._tensor(whole, True)
+        return self._run(opts, lambda w: self.library.duet_scatter(
+            self.handle, target, source, root, w), [output], (output, whole))
+
+    def all_to_all_single(self, output, whole, output_sizes, input_sizes, opts=None):
+        return self._exchange(output, whole, output_sizes, input_sizes, opts, [output], None)
+
+    alltoall_base = all_to_all_single
+
+    def _exchange(self, output, whole, output_sizes, input_sizes, opts, result, behind):
+        dense(output), dense(whole)
+        target, source = self._tensor(output, True), self._tensor(whole, True)
+        if not output_sizes and not input_sizes and output.numel() == whole.numel():
+            if whole.shape[:1] and whole.shape[0] % self.the_size:
+                raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+            return self._run(opts, lambda w: self.library.duet_all_to_all(
+                self.handle, target, source, w), result, (output, whole), behind)
+
+        def elements(tensor, sizes):
+            rows = tensor.shape[0]
+            if not sizes and rows % self.the_size:
+                raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+            sizes = sizes or [rows // self.the_size] * self.the_size
+            if sum(sizes) != rows:
+                raise RuntimeError("Split sizes doesn't match total dim 0 size")
+            each = tensor.numel() // rows if rows else 0
+            each *= MOVED[tensor.element_size()][1]
+            return (c_int * len(sizes))(*[size * each for size in sizes])
+        to, of = elements(output, output_sizes), elements(whole, input_sizes)
+        return self._run(opts, lambda w: self.library.duet_all_to_all_uneven(
+            self.handle, target, source, to, of, w), result, (output, whole, to, of), behind)
+
+    def alltoall(self, outputs, inputs, opts=None, timeout=None):
+        whole = torch.cat([t.reshape(-1) for t in inputs])
+        sizes = [t.numel() for t in outputs]
+        got = whole.new_empty(sum(sizes))
+
+        def deal():
+            for t, piece in zip(outputs, got.split(sizes)):
+                t.copy_(piece.view(t.shape))
+        return self._exchange(got, whole, sizes, [t.numel() for t in inputs], opts,
+                              list(outputs), deal)
+
+    # ---- messages ----
+
+    def send(self, tensors, to, tag=0):
+        tensor = dense(one(tensors))
+        memory = self._tensor(tensor, True)
+        return self._run(None, lambda w: self.library.duet_send(
+            self.handle, memory, to, tag, w), [tensor], (tensor,))
+
+    def recv(self, tensors, source, tag=0):
+        tensor = dense(one(tensors))
+        memory = self._tensor(tensor, True)
+        return self._run(None, lambda w: self.library.duet_recv(
+            self.handle, memory, source, tag, None, w), [tensor], (tensor,))
+
+    def recv_anysource(self, tensors, tag=0):
+        return self.recv(tensors, ANY_SOURCE, tag)
+
+    recvAnysource = recv_anysource
+
+    # ---- barriers ----
+
+    def barrier(self, opts=None, timeout=None):
+        return self._run(opts, lambda w: self.library.duet_barrier(self.handle, w))
+
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        seconds = self.timeout_s if timeout is None else max(timeout.total_seconds(), 1e-3)
+        with self.lock:
+            code = self.library.duet_monitored_barrier(self.handle, seconds, int(wait_all_ranks))
+        try:
+            lib.check(self.library, code)
+        except lib.DuetError as error:  # in PyTorch's words
+            words = ("timed out in monitoredBarrier" if self.the_rank == 0 else
+                     "successfully reached monitoredBarrier, but received errors while waiting for "
+                     "send/recv from rank 0")
+            raise DuetBackendError(f"Rank {self.the_rank} {words}: {error}", code) from None
+
+    # ---- several at once ----
+
+    def _all(self, calls):
+        calls = list(calls)
+        last = calls[-1]
+        for call in calls[:-1]:
+            call.wait()
+        last.value = [tensor for call in calls for tensor in call.value]
+        return last
+
+    def allreduce_coalesced(self, tensors, opts=RedOp.SUM):
+        return self._all(self.allreduce(tensor, opts) for tensor in tensors)
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        return self._all(self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=RedOp.SUM):
+        return self._all(self.reduce_scatter_single(o, i, opts)
+                         for o, i in zip(outputs, inputs))
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        """outputs[r][i]: what rank r brings as inputs[i]."""
+        return self._all(self.allgather([row[i] for row in outputs], part, opts)
+                         for i, part in enumerate(inputs))

@@ -1,0 +1,131 @@
+"""The collectives that compute: all_reduce, reduce, reduce_scatter. What Duet's do not know is put
+together from what they do."""
+
+import torch
+import torch.distributed as dist
+
+from . import _library as lib
+from ._tensors import BITS, OPS, TYPES, RedOp, dense, in_a_row, one, reduction
+from ._work import Call
+
+
+class Reductions:
+    def _prepare(self, tensor, op):
+        """What is reduced in the tensor's place, how, and what follows: (tensor, op, behind)."""
+        dense(tensor)
+        if tensor.is_complex():
+            if op not in (RedOp.SUM, RedOp.AVG):
+                raise ValueError(f"duet: {op} of complex numbers: there are SUM and AVG")
+            return torch.view_as_real(tensor), OPS[op], None
+        if op not in OPS:
+            raise ValueError(f"duet: {op}: there are SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and "
+                             "BXOR")
+        if tensor.dtype is torch.bool:
+            return (tensor.view(torch.uint8),
+                    {lib.SUM: lib.MAX, lib.PRODUCT: lib.MIN}.get(OPS[op], OPS[op]), None)
+        if op == RedOp.AVG and not tensor.is_floating_point():
+            return tensor, lib.SUM, lambda: tensor.copy_(
+                torch.div(tensor, self.the_size, rounding_mode="trunc"))
+        if tensor.dtype in TYPES:
+            return tensor, OPS[op], None
+        if tensor.dtype not in (torch.int8, torch.int16, torch.uint16):
+            raise RuntimeError(f"duet: {tensor.dtype}: no reduction takes it: convert it first")
+        wide = tensor.to(torch.int32)
+        return wide, OPS[op], lambda: tensor.copy_(wide)
+
+    def _bitwise(self, tensor, op, opts, want):
+        """Gathers what all ranks have and combines it where it is wanted."""
+        whole = torch.empty((self.the_size, *tensor.shape), dtype=tensor.dtype)
+
+        def combine():
+            if want:
+                total = whole[0].clone()
+                for part in whole[1:]:
+                    total = BITS[op](total, part)
+                tensor.copy_(total)
+        source, target = self._tensor(dense(tensor), True), self._tensor(whole, True)
+        return self._run(opts, lambda w: self.library.duet_all_gather(
+            self.handle, target, source, w), [tensor], (whole, tensor), combine)
+
+    def allreduce(self, tensors, opts=RedOp.SUM, timeout=None):
+        tensor, op = one(tensors), reduction(opts)
+        if tensor.is_sparse:
+            return self._sparse(tensor, op, opts)
+        if op in BITS:
+            return self._bitwise(tensor, op, opts, True)
+        reduced, how, behind = self._prepare(tensor, op)
+        memory = self._tensor(reduced)
+        return self._run(opts, lambda w: self.library.duet_all_reduce(
+            self.handle, memory, how, w), [tensor], (tensor, reduced), behind)
+
+    def _sparse(self, tensor, op, opts):
+        if op != RedOp.SUM:
+            raise RuntimeError("duet: sparse tensors are added up: give ReduceOp.SUM")
+        parts = [None] * self.the_size
+        mine = tensor.coalesce()
+        sizes = torch.zeros(self.the_size, dtype=torch.int64)
+        self.all_gather_single(sizes, torch.tensor([mine._nnz()])).wait()
+        indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
+        for rank, count in enumerate(sizes.tolist()):
+            there = indices.new_empty((count, indices.shape[1]))
+            what = values.new_empty((count, *values.shape[1:]))
+            if rank == self.the_rank:
+                there.copy_(indices), what.copy_(values)
+            self.broadcast(there, rank).wait(), self.broadcast(what, rank).wait()
+            parts[rank] = torch.sparse_coo_tensor(there.t(), what, tensor.shape)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        tensor.copy_(total)
+        return Call(result=[tensor])
+
+    def reduce(self, tensors, opts, op=None, timeout=None):
+        tensor = one(tensors)
+        root = getattr(opts, "rootRank", opts)
+        op = reduction(opts if op is None else op)
+        if op in BITS:
+            return self._bitwise(tensor, op, opts, root == self.the_rank)
+        reduced, how, behind = self._prepare(tensor, op)
+        memory = self._tensor(reduced)
+        return self._run(opts, lambda w: self.library.duet_reduce(
+            self.handle, memory, root, how, w), [tensor], (tensor, reduced),
+            behind if root == self.the_rank else None)
+
+    def reduce_scatter_single(self, output, whole, opts=RedOp.SUM):
+        op = reduction(opts)
+        if op in BITS:
+            copy = whole.clone()
+            self._bitwise(copy, op, None, True).wait()
+            output.copy_(copy.view(self.the_size, *output.shape)[self.the_rank])
+            return Call(result=[output])
+        if output.numel() * self.the_size != whole.numel():
+            raise ValueError("input tensor must be the same size as output size times world size")
+        if output.dtype != whole.dtype:
+            raise TypeError("output tensor must have the same type as input tensor")
+        reduced, how, _ = self._prepare(whole, op)
+        part, _, behind = self._prepare(output, op)
+        target, source = self._tensor(part), self._tensor(reduced)
+        return self._run(opts, lambda w: self.library.duet_reduce_scatter(
+            self.handle, target, source, how, w), [output], (part, reduced, whole), behind)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter(self, outputs, inputs, opts=RedOp.SUM, timeout=None):
+        output, parts = one(outputs), inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
+        if any(part.numel() != output.numel() for part in parts):
+            return self._reduce_uneven(output, parts, opts)
+        whole = in_a_row(parts)
+        if whole is None:
+            whole = torch.cat([part.reshape(-1) for part in parts])
+        return self.reduce_scatter_single(output, whole, opts)
+
+    def _reduce_uneven(self, output, parts, opts):
+        """One reduction for each part, to the rank that gets it."""
+        copies = [part.clone() for part in parts]
+        reduce = dist.ReduceOptions()
+        reduce.reduceOp = reduction(opts)
+        for rank, copy in enumerate(copies):
+            reduce.rootRank = rank
+            self.reduce(copy, reduce).wait()
+        output.copy_(copies[self.the_rank].view_as(output))
+        return Call(result=[output])

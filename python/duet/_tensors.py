@@ -1,0 +1,60 @@
+"""PyTorch's words and tensors as Duet's: operations, types of elements, memory."""
+
+import torch
+import torch.distributed as dist
+
+from . import _library as lib
+
+ANY_SOURCE = -1
+RedOp = dist.ReduceOp.RedOpType
+OPS = {RedOp.SUM: lib.SUM, RedOp.AVG: lib.MEAN, RedOp.PRODUCT: lib.PRODUCT,
+        RedOp.MIN: lib.MIN, RedOp.MAX: lib.MAX}
+BITS = {RedOp.BAND: torch.bitwise_and, RedOp.BOR: torch.bitwise_or,
+         RedOp.BXOR: torch.bitwise_xor}
+TYPES = {torch.float32: lib.F32, torch.float64: lib.F64, torch.float16: lib.F16,
+          torch.bfloat16: lib.BF16, torch.int32: lib.I32, torch.int64: lib.I64,
+          torch.uint8: lib.U8}
+# What a call only moves is moved as integers as wide as its elements.
+MOVED = {8: (lib.I64, 1), 4: (lib.I32, 1), 2: (lib.F16, 1), 1: (lib.U8, 1), 16: (lib.I64, 2)}
+
+
+def one(tensors):
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"duet: {len(tensors)} tensors: give one")
+    return tensors[0]
+
+
+def is_async(opts):
+    return getattr(opts, "asyncOp", True)
+
+
+def reduction(opts):
+    op = getattr(opts, "reduceOp", opts)
+    return getattr(op, "op", op)
+
+
+def dense(tensor):
+    if tensor.device.type != "cpu":
+        raise RuntimeError(f"duet: a tensor on {tensor.device}: the backend moves CPU tensors: use "
+                           "tensor.cpu()")
+    if tensor.layout is not torch.strided:
+        raise RuntimeError(f"duet: a tensor of layout {tensor.layout}: use tensor.to_dense()")
+    if not tensor.is_contiguous():
+        raise RuntimeError("duet: Tensors must be contiguous: use tensor.contiguous()")
+    return tensor
+
+
+def in_a_row(tensors):
+    """The memory of tensors that lie one behind the other, as one tensor; None: they do not."""
+    first = tensors[0]
+    at = first.data_ptr()
+    for tensor in tensors:
+        if tensor.data_ptr() != at or not tensor.is_contiguous() or tensor.shape != first.shape:
+            return None
+        at += tensor.nbytes
+    try:
+        return first.as_strided((len(tensors) * first.numel(),), (1,))
+    except RuntimeError:
+        return None
