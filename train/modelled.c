@@ -14,6 +14,11 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     CHECK(schedule_new(&m->schedule));
     c.schedule = m->schedule;
     c.steps = MODELLED_STEPS;
+    /* all steps are those of full batches */
+    c.drop_last = 1;
+    int made = !strcmp(c.dataset, "random") || !strcmp(c.dataset, "synthetic");
+    int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.passes;
+    if (made && c.samples < enough) c.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
     m->pageable = c.no_pin_memory;
     return estimate_run(&c, m->record);
 }

@@ -100,6 +100,29 @@ Test(clock_order, single_dp_and_ddp, .timeout = 60) {
     check(&c, 1);
 }
 
+/* Also where the data set has no further full batch: 6400 random samples, by default. */
+Test(clock_order, a_step_is_that_of_a_full_batch) {
+    int64_t ns[2];
+    for (int i = 0; i < 2; i++) {
+        struct run_config c = config_of(MODE_DP, "resnet18");
+        struct clock_config clock = {.host = CLOCK_DUET, .what_if = what_if_none()};
+        struct clock_result result;
+        struct modelled m;
+        struct hardware *h;
+        c.dry = 1;
+        c.batch_size = i ? 2048 : 256;
+        cr_assert(!hardware_open(&h, NULL));
+        cr_assert(!hardware_find_gpu(h, "gpu", "v100", &clock.gpu));
+        cr_assert(!hardware_find_machine(h, "machine", "dgx1", &clock.machine));
+        cr_assert(!modelled_open(&m, &c));
+        cr_assert(!modelled_time(&m, &clock, &result, NULL));
+        ns[i] = result.step_ns;
+        modelled_close(&m);
+        hardware_free(h);
+    }
+    cr_assert(ns[1] > 4 * ns[0], "%lld, %lld", (long long)ns[0], (long long)ns[1]);
+}
+
 Test(clock_order, accumulation_and_sync_batch_norm, .timeout = 60) {
     struct run_config c = config_of(MODE_DDP, "resnet18");
     c.passes = 2;
