@@ -87,7 +87,7 @@ int modelled_is_asked(int argc, char **argv) {
 
 /* ---- hardware ---- */
 
-/* The parts of a list with commas; `each` reads one. */
+/* The parts of a list; `each` reads one. */
 static int read_list(struct asked *a, const char *text,
                      int (*each)(struct asked *a, const char *one)) {
     for (const char *at = text;; at++) {
@@ -208,6 +208,8 @@ static int read_asked(struct asked *a, const struct words *w) {
         return fail(ERR_USAGE,
                     "--json, --csv, --report, --pictures: modelled times are printed, and "
                     "written by --trace alone: leave it out");
+    if (a->run.model_options.params)
+        return fail(ERR_USAGE, "--params: kernels are not known by numbers: give --model");
     CHECK(estimate_prepare(&a->run));
     a->path = w->trace;
     return w->trace ? atomic_open(&a->trace, w->trace) : OK;
@@ -232,7 +234,6 @@ static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
 
-/* One row: the way on so many GPUs. */
 static void print_row(const struct modelled *m, const struct clock_config *clock, int way,
                       const struct clock_result *r, double *single_rate) {
     double ms = (double)r->step_ns * 1e-6, rate = m->record->batch_size / ms * 1e3;
@@ -255,7 +256,6 @@ static void print_row(const struct modelled *m, const struct clock_config *clock
            (double)most > clock->gpu->gib * 0x1p30 ? " too much" : "");
 }
 
-/* Where the time of device 0 goes, in the order of a step. */
 static void print_phases(const struct modelled *m, const struct clock_config *clock, int way,
                          const struct clock_result *r, int width) {
     struct text text = {.used = 0};

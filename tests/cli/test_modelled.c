@@ -64,6 +64,7 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
     expect_refused("estimate --gpu v100 --what-if links=2", "did you mean link?");
     expect_refused("estimate --gpu v100 --device cuda", "--device: cuda");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
+    expect_refused("estimate --gpu v100 --params 25M --shape 10 --classes 2", "--params: kernels");
     expect_refused("train --model resnet50", "it can be estimated alone");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
