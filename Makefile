@@ -26,8 +26,9 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 FOLDERS := base trace clock device device/host device/host/kernels data nn models comm \
            scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
            train report report/collective report/chrome report/live \
-           report/pictures report/page doctor api cli cli/options
-LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c,\
+           report/pictures report/page doctor api rpc cli cli/options
+LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c \
+             rpc/transport_$(if $(HAVE_NNG),absent,nng).c,\
            $(wildcard $(FOLDERS:=/*.c)))
 LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))
 
@@ -39,9 +40,13 @@ HAVE_ZLIB := $(call has,zlib.h)
 HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
                   $(CC) -include curses.h -x c - -lncursesw -o /dev/null 2>/dev/null && echo yes)
 
+# So is NNG, whose byte streams carry remote calls (rpc/transport.h).
+HAVE_NNG := $(call has,nng/nng.h)
+
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
-LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) $(CUDA_LIBS)
+LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) \
+         $(if $(HAVE_NNG),-lnng) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
 OPT_device/host/kernels := -O3
@@ -70,10 +75,12 @@ found:
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
 	@echo "ncurses:   $(or $(HAVE_NCURSES:yes=found),not found: --live is refused)"
+	@echo "NNG:       $(or $(HAVE_NNG:yes=found),not found: duet_rpc_init is refused)"
 	@echo "criterion: $(CRITERION_USE)"
 
 # Every object depends on the words of its command, so that other flags never meet old objects.
-ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS) $(if $(HAVE_NCURSES),ncurses)
+ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS) $(if $(HAVE_NCURSES),ncurses) \
+            $(if $(HAVE_NNG),nng)
 $(B)/flags: FORCE
 	@mkdir -p $(@D)
 	@echo '$(ALL_FLAGS) $(PIC)' > $@.new

@@ -53,6 +53,7 @@
 #include "duet/train.h"       /* parameters, optimizers, data, checkpoints, random numbers */
 #include "duet/distributed.h" /* process groups, DistributedDataParallel, SyncBatchNorm */
 #include "duet/parallel.h"    /* DataParallel */
+#include "duet/rpc.h"         /* remote calls, references */
 #include "duet/model.h"       /* a model of your own, and the command for it */
 
 #endif

@@ -43,6 +43,7 @@ struct job {
     int world;
     struct board *board;
     int board_fd, signal_fd;
+    uint64_t secret[2];   /* random; the ranks find it in their environment */
     sigset_t mask_before; /* the thread's signal mask when launch_ranks was called */
     struct process ranks[MAX_DEVICES];
 

@@ -16,21 +16,24 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
 #include "comm/job.h"
 
-/* torchrun's variables, and the two that comm_open needs. No port is opened: MASTER_PORT is set
- * because some programs read it. */
+/* torchrun's variables, the two that comm_open needs, and what only ranks of this job know (rpc/).
+ * No port is opened: MASTER_PORT is set because some programs read it. */
 static const char *const NAMES[] = {
-    "RANK",        "LOCAL_RANK", "WORLD_SIZE",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-    "MASTER_PORT", "ROLE_RANK",  "DUET_COMM_FD", "DUET_SHARED_FD",   "OMP_NUM_THREADS"};
-enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 40 };
+    "RANK",           "LOCAL_RANK",      "WORLD_SIZE",     "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",    "MASTER_PORT",     "ROLE_RANK",      "DUET_COMM_FD",
+    "DUET_SHARED_FD", "DUET_RPC_SECRET", "OMP_NUM_THREADS"};
+enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES, VALUE_BYTES = 56 };
 enum { MASTER_PORT = 29500 }; /* PyTorch's default */
 
 /* The caller's environment with the variables above replaced. One allocation: free() it. */
@@ -53,11 +56,14 @@ static char **environment_of(const struct job *job, int rank, int socket) {
     }
     char *text = (char *)(list + count + NAME_COUNT + 1);
     int port = job->launch->master_port ? job->launch->master_port : MASTER_PORT;
-    const int values[NAME_COUNT] = {rank, rank, job->world, job->world,    0,
-                                    port, rank, socket,     job->board_fd, 1};
+    const int values[NAME_COUNT] = {rank, rank,   job->world,    job->world, 0, port,
+                                    rank, socket, job->board_fd, 0,          1};
     for (int n = 0; n < names; n++, text += VALUE_BYTES) {
         if (!strcmp(NAMES[n], "MASTER_ADDR"))
             snprintf(text, VALUE_BYTES, "MASTER_ADDR=127.0.0.1");
+        else if (!strcmp(NAMES[n], "DUET_RPC_SECRET"))
+            snprintf(text, VALUE_BYTES, "%s=%016llx%016llx", NAMES[n],
+                     (unsigned long long)job->secret[0], (unsigned long long)job->secret[1]);
         else
             snprintf(text, VALUE_BYTES, "%s=%d", NAMES[n], values[n]);
         list[kept++] = text;
@@ -146,6 +152,8 @@ out:
 }
 
 int start_ranks(struct job *job) {
+    if (getrandom(job->secret, sizeof job->secret, GRND_NONBLOCK) < 0)
+        job->secret[0] = (uint64_t)now_ns(); /* it still tells this job from others */
     fflush(NULL); /* else every child would print what is in the buffers once more */
     for (int r = 0; r < job->world; r++)
         CHECK(start_rank(job, r));

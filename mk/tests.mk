@@ -12,7 +12,8 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
 
 # Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
 # than to run them, so they are not optimised as the others are, which compute references.
-WAITING_TESTS := api base cli comm ddp dp group python report scatter_gather scripts trace train
+WAITING_TESTS := api base cli comm ddp dp group python report rpc scatter_gather scripts trace \
+                 train
 $(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := $(if $(SAN),-O0,-O1)
 
 # Tests may have whole records on their stack, which is that of any program.
@@ -53,10 +54,15 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 
 $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
+# So do those of rpc/ always: Criterion itself uses NNG, which a fork may not use after its parent.
+RPC_TESTS := $(filter $(B)/tests/rpc/%,$(TESTS))
+$(RPC_TESTS:=.o) $(B)/tests/harness/runner.o: private TEST_FLAGS += $(if $(PLAIN),,-DHARNESS_PLAIN)
+
 $(TESTS): | $(FAKE_LIBRARIES)
-RUNNER := $(if $(PLAIN),$(B)/tests/harness/runner.o)
-$(TESTS): $(B)/%: $(B)/%.o $(RUNNER) $(B)/libinternal.a $(EMULATION_LIB)
-	$(Q)$(LINK) $(if $(PLAIN),,-lcriterion) $(LIBS) -o $@
+RUNNER := $(B)/tests/harness/runner.o
+$(if $(PLAIN),$(TESTS),$(RPC_TESTS)): $(RUNNER)
+$(TESTS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
+	$(Q)$(LINK) $(if $(filter $(RUNNER),$^),,-lcriterion) $(LIBS) -o $@
 
 $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@

@@ -1,0 +1,277 @@
+/* duet/rpc.h: remote calls between processes that are not alike: torch.distributed.rpc.
+ *
+ * Worker 1 has a function; worker 0 calls it and prints 5:
+ *
+ *     static int add(duet_rpc_call *call, void *context) {
+ *         (void)context;
+ *         return duet_rpc_return(call, duet_rpc_int(duet_rpc_arg_int(call, 0) +
+ *                                                   duet_rpc_arg_int(call, 1)));
+ *     }
+ *     static int work(int rank, void *context) {
+ *         (void)context;
+ *         const struct duet_rpc_function functions[] = {{.name = "add", .run = add}};
+ *         struct duet_rpc_options options = {.functions = functions, .function_count = 1};
+ *         struct duet_rpc_value sum = {0};
+ *         duet_rpc *rpc = NULL;
+ *         int code = duet_rpc_init(&rpc, rank ? "helper" : "main", -1, 0, &options);
+ *         if (!code && rank == 0)
+ *             code = duet_rpc_sync(rpc, "helper", "add",
+ *                                  DUET_ARGS(duet_rpc_int(2), duet_rpc_int(3)), 0, &sum);
+ *         if (!code && rank == 0) printf("%lld\n", (long long)sum.integer);
+ *         int end = duet_rpc_shutdown(&rpc, !code, 0);
+ *         return code ? code : end;
+ *     }
+ *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
+ *
+ * Functions travel by name: each worker registers its own. Arguments and results are values, which
+ * are copied; a call to oneself is a call like any other. A function of the user runs once or not
+ * at all: nothing is sent again. docs/rpc.md has every function of torch.distributed.rpc beside
+ * its counterpart here. */
+#ifndef DUET_RPC_H
+#define DUET_RPC_H
+
+#include "core.h"
+#include "train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct duet_rpc duet_rpc;           /* this process as a worker */
+typedef struct duet_rpc_call duet_rpc_call; /* a call, as the function that runs it sees it */
+typedef struct duet_future duet_future;
+typedef struct duet_rref duet_rref;
+
+/* ---- values: arguments and results ---- */
+
+enum duet_rpc_type {
+    DUET_RPC_NONE,
+    DUET_RPC_INT,
+    DUET_RPC_NUMBER,
+    DUET_RPC_TEXT,
+    DUET_RPC_BYTES,
+    DUET_RPC_TENSOR,
+    DUET_RPC_RREF,
+    DUET_RPC_LIST
+};
+
+/* In what a program gives, all pointers are borrowed for the length of the call, even of
+ * duet_rpc_async. What a program gets is its own: duet_rpc_value_free. */
+struct duet_rpc_value {
+    enum duet_rpc_type type;
+    int count;    /* LIST: items */
+    size_t bytes; /* BYTES: their number */
+    union {
+        int64_t integer;
+        double number;
+        const char *text;
+        const void *data;
+        duet_tensor *tensor;
+        duet_rref *rref;
+        const struct duet_rpc_value *items;
+    };
+};
+
+static inline struct duet_rpc_value duet_rpc_value_of(enum duet_rpc_type type) {
+    struct duet_rpc_value v;
+    v.type = type, v.count = 0, v.bytes = 0, v.integer = 0;
+    return v;
+}
+static inline struct duet_rpc_value duet_rpc_none(void) {
+    return duet_rpc_value_of(DUET_RPC_NONE);
+}
+static inline struct duet_rpc_value duet_rpc_int(int64_t integer) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_INT);
+    return v.integer = integer, v;
+}
+static inline struct duet_rpc_value duet_rpc_number(double number) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_NUMBER);
+    return v.number = number, v;
+}
+static inline struct duet_rpc_value duet_rpc_text(const char *text) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_TEXT);
+    return v.text = text, v;
+}
+static inline struct duet_rpc_value duet_rpc_bytes(const void *data, size_t bytes) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_BYTES);
+    return v.data = data, v.bytes = bytes, v;
+}
+static inline struct duet_rpc_value duet_rpc_tensor(duet_tensor *tensor) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_TENSOR);
+    return v.tensor = tensor, v;
+}
+static inline struct duet_rpc_value duet_rpc_rref(duet_rref *rref) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_RREF);
+    return v.rref = rref, v;
+}
+static inline struct duet_rpc_value duet_rpc_list(const struct duet_rpc_value *items, int count) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_LIST);
+    return v.items = items, v.count = count, v;
+}
+
+/* The arguments of a call, written out: DUET_ARGS(duet_rpc_int(1), duet_rpc_tensor(x)). */
+#define DUET_ARGS(...)                            \
+    (const struct duet_rpc_value[]){__VA_ARGS__}, \
+        (int)(sizeof((struct duet_rpc_value[]){__VA_ARGS__}) / sizeof(struct duet_rpc_value))
+#define DUET_NO_ARGS NULL, 0
+
+/* Frees what a value that came has, and makes it NONE. NULL is fine. */
+void duet_rpc_value_free(struct duet_rpc_value *value);
+
+/* ---- workers ---- */
+
+/* A function that others may call by its name. It runs on a thread of the worker's pool. With a
+ * device, tensors that come lie there, and it has the device to itself: see "Threads" below.
+ * A name "Class.method" is a method of the class, and a function named as the class constructs: it
+ * returns an object by duet_rpc_return_object. */
+struct duet_rpc_function {
+    const char *name; /* of letters, digits, "_", ".", at most 127 bytes */
+    int (*run)(duet_rpc_call *call, void *context); /* a code, with its text in duet_error() */
+    void *context;
+    duet_device *device; /* NULL: that of the options */
+};
+
+struct duet_rpc_options {
+    const struct duet_rpc_function *functions; /* copied, and so are the names */
+    int function_count;
+    duet_device *device; /* where tensors come to; NULL: this worker gets and gives no tensors */
+    int threads;         /* that run calls, 0: 16. One that waits does not count */
+    double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
+    double silence_s;    /* a worker that says nothing for so long counts as gone; 0: 30 */
+};
+
+/* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
+ * until all workers have come. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
+ * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine. Two jobs that are
+ * started by hand at the same time need different MASTER_PORTs; no port is opened.
+ *
+ * Nobody else gets in: the kernel must say that a peer is of the same user, and the peer must know
+ * the job's secret (DUET_RPC_SECRET, or what the environment says of the job) before anything that
+ * it sends is looked at. */
+int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
+                  const struct duet_rpc_options *options);
+
+/* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is under
+ * way anywhere, and serves calls meanwhile; at most timeout_s seconds, 0: without end, as long as
+ * all workers live. Free futures and references before. */
+int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
+
+/* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */
+int duet_rpc_rank(const duet_rpc *rpc, const char *name);
+const char *duet_rpc_name(const duet_rpc *rpc, int rank);
+int duet_rpc_world_size(const duet_rpc *rpc);
+
+/* Registers a function later. Calls that come before it are refused. */
+int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function);
+
+/* Threads. A worker calls duet_rpc_* from any thread. The thread that calls duet_rpc_init has the
+ * device of the options to itself, as a function has while it runs, and so a handler never meets
+ * it there. Whoever waits for another worker gives the device away until the answer is there:
+ * wait, sync, to_here, shutdown and backward do so. So functions of one device run one at a time,
+ * and any depth of calls back and forth works. A thread of your own that uses the device takes it
+ * first, in the order of coming; a thread has one device at a time. */
+int duet_rpc_take_device(duet_rpc *rpc, duet_device *device);
+void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
+
+/* ---- calls ---- */
+
+/* Calls `function` of worker `to` with `count` arguments and waits for its result, which becomes
+ * *result (NULL: it is dropped). timeout_s: 0: that of init; negative: none. An error says which
+ * worker, which function, and why, in the words of the function that failed. */
+int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
+                  const struct duet_rpc_value *args, int count, double timeout_s,
+                  struct duet_rpc_value *result);
+
+/* The same without waiting. Arguments are copied before it returns. */
+int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
+                   const struct duet_rpc_value *args, int count, double timeout_s);
+
+/* Waits for the result; a second time gives the code, and NONE. done: 1, 0; never waits. then:
+ * calls `run(context, code)` once the call has ended, on a thread of the pool; once for a future.
+ * A future that is freed early goes on by itself. wait_all returns the first error in their
+ * order. */
+int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
+int duet_future_done(duet_future *future);
+int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
+int duet_future_wait_all(duet_future *const *futures, int count);
+void duet_future_free(duet_future *future);
+
+/* ---- inside a function ---- */
+
+int duet_rpc_arg_count(const duet_rpc_call *call);
+/* Argument i, as what it must be: if it is something else, the call keeps the error, returns it to
+ * its caller, and these give 0 or NULL. What they return belongs to the call. */
+int64_t duet_rpc_arg_int(duet_rpc_call *call, int i);
+double duet_rpc_arg_number(duet_rpc_call *call, int i); /* an integer will do */
+const char *duet_rpc_arg_text(duet_rpc_call *call, int i);
+duet_tensor *duet_rpc_arg_tensor(duet_rpc_call *call, int i);
+duet_rref *duet_rpc_arg_rref(duet_rpc_call *call, int i);
+const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i); /* of any type */
+int duet_rpc_call_error(duet_rpc_call *call); /* the first of these errors */
+
+void *duet_rpc_self(duet_rpc_call *call); /* of a method: the object */
+duet_rpc *duet_rpc_of_call(duet_rpc_call *call);
+const char *duet_rpc_caller(duet_rpc_call *call); /* the name of the calling worker */
+
+/* The result, which is copied at once: a call has one, NONE where it returns none. object: of a
+ * constructor; `destroy` is called when nobody has a reference to it any more. Both return the
+ * code with which the function should end. */
+int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value);
+int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object));
+
+/* ---- references ---- */
+
+/* remote: calls `function` there, leaves its result there and returns a reference to it at once.
+ * An error of the function is told by the first use of the reference. */
+int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
+                const struct duet_rpc_value *args, int count, double timeout_s);
+
+/* RRef(value): a reference to a value of this worker, which is copied; to an object, whose methods
+ * are those of `type`; to a parameter, whose value to_here copies. */
+int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value);
+int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
+                            void (*destroy)(void *object));
+int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
+void duet_rref_free(duet_rref *rref); /* the value goes with the last reference anywhere */
+
+int duet_rref_owner(const duet_rref *rref); /* its rank */
+int duet_rref_is_owner(const duet_rref *rref);
+int duet_rref_confirmed(const duet_rref *rref);        /* 1: the owner knows of it */
+int duet_rref_wait(duet_rref *rref, double timeout_s); /* until the value exists */
+
+/* A copy of the value. local_value, on the owner alone: the value itself, which stays the
+ * reference's; object: the object behind it. */
+int duet_rref_to_here(duet_rref *rref, double timeout_s, struct duet_rpc_value *value);
+int duet_rref_local_value(duet_rref *rref, const struct duet_rpc_value **value);
+int duet_rref_local_object(duet_rref *rref, void **object);
+
+/* The proxies rpc_sync(), rpc_async() and remote(): a method of the object, on its owner. */
+int duet_rref_sync(duet_rref *rref, const char *method, const struct duet_rpc_value *args,
+                   int count, double timeout_s, struct duet_rpc_value *result);
+int duet_rref_async(duet_future **out, duet_rref *rref, const char *method,
+                    const struct duet_rpc_value *args, int count, double timeout_s);
+int duet_rref_remote(duet_rref **out, duet_rref *rref, const char *method,
+                     const struct duet_rpc_value *args, int count, double timeout_s);
+
+/* What this worker has at the moment, for tests and reports. */
+struct duet_rpc_info {
+    int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
+    int owned, forks;           /* objects here; references to objects elsewhere */
+};
+void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info);
+
+/* One line for each function called from here or run here since init: calls, mean and 99th
+ * percentile in microseconds, bytes. Returns the number of lines written to `out`. */
+struct duet_rpc_line {
+    char function[128], worker[128]; /* whom it was called at, or by whom */
+    int served;                      /* 1: run here; 0: called from here */
+    int64_t calls, failed, bytes_in, bytes_out;
+    double mean_us, p99_us; /* called: until the answer; run: of the function itself */
+    double queue_us;        /* run: the mean wait for a thread and the device */
+};
+int duet_rpc_table(duet_rpc *rpc, struct duet_rpc_line *out, int room);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,352 @@
+/* Reinforcement learning by remote calls: the program of PyTorch's text on torch.distributed.rpc.
+ *
+ *     rpc_cartpole [--world-size 2] [--seed 1] [--gamma 0.99] [--log-interval 10]
+ *                  [--episodes N] [--mend]
+ *
+ * Worker 0 is the agent and has the policy; all others are observers, each with a pole on a cart
+ * (CartPole-v1). In an episode the agent asks all observers at once to play; each observer asks the
+ * agent for every action, and reports every reward: two calls a step, back to the one that waits
+ * for it. Then the agent learns by REINFORCE. It is solved when the running reward is above 475.
+ *
+ * Weights, dropout and actions are drawn as PyTorch draws them from this seed, so with one observer
+ * the first episodes are those of the text's own program. With more of them the text lets the
+ * returns of one observer run into those of the next; --mend begins each anew. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cart_pole.h"
+#include "duet.h"
+
+enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15 };
+static const double SOLVED = 475;
+
+struct settings {
+    int world, episodes, log_interval, mend;
+    uint64_t seed;
+    double gamma;
+};
+
+#define TRY(call)                \
+    do {                         \
+        int code_ = (call);      \
+        if (code_) return code_; \
+    } while (0)
+
+/* ---- the agent ---- */
+
+struct agent {
+    struct settings settings;
+    duet_device *device;
+    duet_params *policy;
+    duet_optimizer *optimizer;
+    duet_tape *tape; /* of one episode: all forwards of all observers */
+    duet_rng *rng;
+    duet_tensor *kept[MOST_OBSERVERS * MOST_STEPS * 3]; /* what the tape reads until backward */
+    int kept_count;
+    duet_var *log_probs[MOST_OBSERVERS][MOST_STEPS];
+    int actions[MOST_OBSERVERS][MOST_STEPS];
+    float rewards[MOST_OBSERVERS][MOST_STEPS];
+    int chosen[MOST_OBSERVERS], rewarded[MOST_OBSERVERS];
+    double running_reward;
+};
+
+static int keep(struct agent *a, duet_tensor *t) {
+    if (a->kept_count == MOST_OBSERVERS * MOST_STEPS * 3) return DUET_FAILED;
+    a->kept[a->kept_count++] = t;
+    return DUET_OK;
+}
+
+/* n numbers in [0, 1) of 53 bits, as torch draws doubles. */
+static void uniforms(duet_rng *rng, double *u, int n) {
+    int64_t x[HIDDEN];
+    duet_rng_integers64(rng, x, (size_t)n, INT64_MIN, INT64_MAX);
+    for (int i = 0; i < n; i++)
+        u[i] = (double)(((uint64_t)x[i] - (uint64_t)INT64_MIN) & ((1ull << 53) - 1)) * 0x1p-53;
+}
+
+static int input(struct agent *a, duet_var **out, int n, const float *values) {
+    duet_tensor *t;
+    TRY(duet_tensor_create(&t, a->device, DUET_F32, 2, (int[]){1, n}, values));
+    *out = duet_input(a->tape, t);
+    return keep(a, t);
+}
+
+/* softmax(affine2(relu(dropout(affine1(state))))), in training mode as the text has it. */
+static int policy(struct agent *a, const float *state, duet_var **probs) {
+    double u[HIDDEN];
+    float mask[HIDDEN];
+    duet_var *x, *m;
+    uniforms(a->rng, u, HIDDEN);
+    for (int i = 0; i < HIDDEN; i++)
+        mask[i] = u[i] < 0.4 ? 2.5f : 0;
+    TRY(input(a, &x, STATE, state));
+    TRY(input(a, &m, HIDDEN, mask));
+    duet_var *h = duet_relu(a->tape, duet_multiply(a->tape, duet_linear(a->tape, x, 0, 1), m));
+    *probs = duet_softmax(a->tape, duet_linear(a->tape, h, 2, 3));
+    return duet_tape_error(a->tape);
+}
+
+/* Categorical(probs).sample(): a race of exponential numbers. */
+static int sample(struct agent *a, const float *p) {
+    double u[ACTIONS];
+    float best = -1, sum = p[0] + p[1];
+    int action = 0;
+    uniforms(a->rng, u, ACTIONS);
+    for (int k = 0; k < ACTIONS; k++) {
+        float ratio = p[k] / sum / (float)-log1p(-u[k]);
+        if (ratio > best) best = ratio, action = k;
+    }
+    return action;
+}
+
+/* log of the probabilities, clamped as Categorical does. */
+static duet_var *log_of(duet_tape *t, duet_var *p) {
+    const double eps = 0x1p-23;
+    duet_var *sum = duet_sum(t, p, (int[]){1}, 1, 1);
+    duet_var *normal = duet_multiply(t, p, duet_reciprocal(t, sum));
+    return duet_log(t, duet_hardtanh(t, normal, eps, 1 - eps));
+}
+
+static int select_action(duet_rpc_call *call, void *context) {
+    struct agent *a = context;
+    int ob = (int)duet_rpc_arg_int(call, 0), n;
+    float state[STATE], p[ACTIONS];
+    duet_tensor *values = NULL;
+    duet_var *probs;
+    TRY(duet_rpc_call_error(call));
+    TRY(duet_tensor_read(duet_rpc_arg_tensor(call, 1), state));
+    if (ob < 0 || ob >= MOST_OBSERVERS || a->chosen[ob] == MOST_STEPS) return DUET_USAGE;
+    n = a->chosen[ob]++;
+    TRY(policy(a, state, &probs));
+    TRY(duet_var_value(&values, a->tape, probs));
+    int code = duet_tensor_read(values, p);
+    duet_tensor_free(values);
+    TRY(code);
+    a->actions[ob][n] = sample(a, p);
+    a->log_probs[ob][n] = log_of(a->tape, probs);
+    return duet_rpc_return(call, duet_rpc_int(a->actions[ob][n]));
+}
+
+static int report_reward(duet_rpc_call *call, void *context) {
+    struct agent *a = context;
+    int ob = (int)duet_rpc_arg_int(call, 0);
+    if (ob < 0 || ob >= MOST_OBSERVERS || a->rewarded[ob] == MOST_STEPS) return DUET_USAGE;
+    a->rewards[ob][a->rewarded[ob]++] = (float)duet_rpc_arg_number(call, 1);
+    return DUET_OK;
+}
+
+/* The discounted returns of all steps, normalised. Returns their number. */
+static int all_returns(const struct agent *a, float *returns) {
+    int n = 0, observers = a->settings.world - 1;
+    double R = 0, mean = 0, square = 0;
+    for (int ob = 0; ob < observers; ob++)
+        n += a->rewarded[ob];
+    for (int ob = observers - 1, i = n; ob >= 0; ob--) {
+        if (a->settings.mend) R = 0;
+        for (int k = a->rewarded[ob] - 1; k >= 0; k--)
+            returns[--i] = (float)(R = a->rewards[ob][k] + a->settings.gamma * R);
+    }
+    for (int i = 0; i < n; i++)
+        mean += returns[i] / (double)n;
+    for (int i = 0; i < n; i++)
+        square += (returns[i] - mean) * (returns[i] - mean);
+    float m = (float)mean, std = (float)sqrt(square / (n - 1));
+    for (int i = 0; i < n; i++)
+        returns[i] = (returns[i] - m) / (std + 0x1p-23f);
+    return n;
+}
+
+/* One step of Adam on the sum of -log p * return. */
+static int learn(struct agent *a) {
+    static float returns[MOST_OBSERVERS * MOST_STEPS];
+    duet_var *loss = NULL;
+    all_returns(a, returns);
+    for (int ob = 0, i = 0; ob < a->settings.world - 1; ob++)
+        for (int k = 0; k < a->chosen[ob]; k++, i++) {
+            float weight[ACTIONS] = {0, 0};
+            duet_var *w;
+            weight[a->actions[ob][k]] = -returns[i];
+            TRY(input(a, &w, ACTIONS, weight));
+            duet_var *term =
+                duet_sum(a->tape, duet_multiply(a->tape, a->log_probs[ob][k], w), NULL, 0, 0);
+            loss = loss ? duet_add(a->tape, loss, term) : term;
+        }
+    TRY(duet_backward(a->tape, loss, NULL));
+    return duet_optimizer_step(a->optimizer);
+}
+
+static int finish_episode(struct agent *a, double *least) {
+    *least = INFINITY;
+    for (int ob = 0; ob < a->settings.world - 1; ob++)
+        *least = fmin(*least, a->rewarded[ob]);
+    a->running_reward = 0.05 * *least + (1 - 0.05) * a->running_reward;
+    int code = learn(a);
+    for (int i = 0; i < a->kept_count; i++)
+        duet_tensor_free(a->kept[i]);
+    a->kept_count = 0;
+    memset(a->chosen, 0, sizeof a->chosen);
+    memset(a->rewarded, 0, sizeof a->rewarded);
+    return code;
+}
+
+/* nn.Linear's start values, drawn by the generator. */
+static void linear_start(duet_rng *rng, float *w, size_t count, int inputs) {
+    double bound = sqrt(3.0) * (sqrt(2.0 / (1 + 5)) / sqrt(inputs));
+    duet_rng_uniform(rng, w, count, -bound, bound);
+}
+
+static int build(struct agent *a) {
+    static float w1[HIDDEN * STATE], b1[HIDDEN], w2[ACTIONS * HIDDEN], b2[ACTIONS];
+    struct duet_optimizer_options options;
+    TRY(duet_rng_create(&a->rng, a->settings.seed));
+    linear_start(a->rng, w1, HIDDEN * STATE, STATE);
+    duet_rng_uniform(a->rng, b1, HIDDEN, -1 / sqrt(STATE), 1 / sqrt(STATE));
+    linear_start(a->rng, w2, ACTIONS * HIDDEN, HIDDEN);
+    duet_rng_uniform(a->rng, b2, ACTIONS, -1 / sqrt(HIDDEN), 1 / sqrt(HIDDEN));
+    const struct duet_param params[] = {{"affine1.weight", 2, {HIDDEN, STATE}, w1},
+                                        {"affine1.bias", 1, {HIDDEN}, b1},
+                                        {"affine2.weight", 2, {ACTIONS, HIDDEN}, w2},
+                                        {"affine2.bias", 1, {ACTIONS}, b2}};
+    TRY(duet_params_create(&a->policy, a->device, params, 4));
+    TRY(duet_optimizer_defaults(&options, "adam"));
+    options.lr = 0.01;
+    TRY(duet_optimizer_create(&a->optimizer, a->policy, &options));
+    return duet_tape_create(&a->tape, a->device);
+}
+
+/* ---- observers ---- */
+
+struct observer {
+    duet_rpc *rpc;
+    duet_device *device;
+    struct pole pole;
+};
+
+static int run_episode(duet_rpc_call *call, void *context) {
+    struct observer *o = context;
+    const char *agent = duet_rpc_caller(call);
+    int64_t id = duet_rpc_arg_int(call, 0);
+    reset(&o->pole);
+    for (int done = 0; !done;) {
+        struct duet_rpc_value action;
+        float seen[STATE];
+        duet_tensor *state = NULL;
+        for (int i = 0; i < STATE; i++)
+            seen[i] = (float)o->pole.x[i];
+        TRY(duet_tensor_create(&state, o->device, DUET_F32, 1, (int[]){STATE}, seen));
+        int code = duet_rpc_sync(duet_rpc_of_call(call), agent, "select_action",
+                                 DUET_ARGS(duet_rpc_int(id), duet_rpc_tensor(state)), 0, &action);
+        duet_tensor_free(state);
+        TRY(code);
+        done = move(&o->pole, (int)action.integer);
+        TRY(duet_rpc_sync(duet_rpc_of_call(call), agent, "report_reward",
+                          DUET_ARGS(duet_rpc_int(id), duet_rpc_number(1)), 0, NULL));
+    }
+    return DUET_OK;
+}
+
+/* ---- both ---- */
+
+static int play(struct agent *a, duet_rpc *rpc) {
+    duet_future *futures[MOST_OBSERVERS];
+    int n = a->settings.world - 1, begun = 0,
+        code = duet_tape_begin(a->tape, a->policy, 1, DUET_TRAIN);
+    for (; begun < n && !code; begun += !code)
+        code = duet_rpc_async(&futures[begun], rpc, duet_rpc_name(rpc, begun + 1), "run_episode",
+                              DUET_ARGS(duet_rpc_int(begun)), 0);
+    if (!code) code = duet_future_wait_all(futures, n);
+    for (int i = 0; i < begun; i++)
+        duet_future_free(futures[i]);
+    return code;
+}
+
+static int train(struct agent *a, duet_rpc *rpc) {
+    for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
+        double last;
+        TRY(play(a, rpc));
+        TRY(finish_episode(a, &last));
+        if (episode % a->settings.log_interval == 0)
+            printf("Episode %d\tLast reward: %.2f\tAverage reward: %.2f\n", episode, last,
+                   a->running_reward);
+        if (a->running_reward <= SOLVED) continue;
+        printf("Solved! Running reward is now %g!\n", a->running_reward);
+        break;
+    }
+    return DUET_OK;
+}
+
+static int be_agent(struct agent *a) {
+    duet_rpc *rpc = NULL;
+    const struct duet_rpc_function functions[] = {{"select_action", select_action, a, NULL},
+                                                  {"report_reward", report_reward, a, NULL}};
+    struct duet_rpc_options options = {functions, 2, a->device, 0, 0, 0};
+    int code = build(a);
+    if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &options);
+    if (!code) code = train(a, rpc);
+    int end = duet_rpc_shutdown(&rpc, !code, 0);
+    duet_optimizer_free(a->optimizer);
+    duet_params_free(a->policy);
+    duet_tape_free(a->tape);
+    duet_rng_free(a->rng);
+    return code ? code : end;
+}
+
+static int be_observer(int rank, const struct settings *s, duet_device *device) {
+    char name[32];
+    struct observer o = {.device = device};
+    const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
+    struct duet_rpc_options options = {functions, 1, device, 0, 0, 0};
+    snprintf(name, sizeof name, "observer%d", rank);
+    seed_pole(&o.pole, s->seed);
+    int code = duet_rpc_init(&o.rpc, name, -1, 0, &options);
+    return code ? code : duet_rpc_shutdown(&o.rpc, 1, 0);
+}
+
+static int work(int rank, void *context) {
+    const struct settings *s = context;
+    duet_device *device;
+    TRY(duet_device_open(&device, "cpu", rank, 1 << 26));
+    struct agent *a = calloc(1, sizeof *a);
+    int code = a ? DUET_OK : DUET_MEMORY;
+    if (a) *a = (struct agent){.settings = *s, .device = device};
+    if (!code) code = rank ? be_observer(rank, s, device) : be_agent(a);
+    free(a);
+    duet_devices_close(&device, 1);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    struct settings s = {.world = 2, .log_interval = 10, .seed = 1, .gamma = 0.99};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--mend")) {
+            s.mend = 1;
+            continue;
+        }
+        if (!strcmp(argv[i], "--world-size"))
+            s.world = atoi(value);
+        else if (!strcmp(argv[i], "--seed"))
+            s.seed = strtoull(value, NULL, 10);
+        else if (!strcmp(argv[i], "--gamma"))
+            s.gamma = atof(value);
+        else if (!strcmp(argv[i], "--log-interval"))
+            s.log_interval = atoi(value);
+        else if (!strcmp(argv[i], "--episodes"))
+            s.episodes = atoi(value);
+        else
+            s.world = 0;
+        i++;
+    }
+    if (s.world < 2 || s.world > MOST_OBSERVERS + 1 || s.log_interval < 1 || s.episodes < 0) {
+        fprintf(stderr,
+                "usage: %s [--world-size 2..16] [--seed 1] [--gamma 0.99]"
+                " [--log-interval 10] [--episodes N] [--mend]\n",
+                argv[0]);
+        return 2;
+    }
+    int code = duet_spawn(s.world, work, &s);
+    if (code) fprintf(stderr, "%s\n", duet_error());
+    return duet_exit_status(code);
+}

@@ -1,0 +1,238 @@
+/* The inside of a worker, for the files of rpc/ alone. The contracts are in duet/rpc.h.
+ *
+ *     frame.h         frames and the hello            transport.h     links (NNG)
+ *     wire.h          values as bytes                 values.c        values from and to bytes
+ *     pool.h          threads, device locks           lifetime.h      the protocol of references
+ *     agent.c         beginning, end, other workers   control.c       deadlines, pings, deaths
+ *     calls.c         calls from here, futures        serve.c         calls to here
+ *     call.c          what a function sees of its call
+ *     rref.c          references, the proxies         owned.c         the values behind them
+ *     table.c         times and bytes by function
+ *
+ * Locks, in the order in which they are taken: a device lock; `lock` of the worker; those of the
+ * pool and of links, which hold no other. Threads: the program's; the pool's, which run functions;
+ * those of the transport, which deliver answers and control messages and never wait or run what a
+ * user wrote; and `control`, which looks after deadlines. */
+#ifndef RPC_AGENT_H
+#define RPC_AGENT_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "rpc/lifetime.h"
+#include "rpc/pool.h"
+#include "rpc/transport.h"
+#include "rpc/wire.h"
+
+enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1 };
+enum { ID_BITS = 48 }; /* an id is worker << 48 | counter */
+
+enum meeting { AT_START, AT_END, MEETINGS };
+enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
+
+struct peer {
+    duet_rpc *rpc;
+    int rank;
+    char name[NAME_BYTES];
+    struct link *link;
+    enum peer_state state;
+    int64_t heard; /* when its last frame came; atomic */
+    char why[256]; /* PEER_GONE: what happened */
+};
+
+struct function {
+    char name[NAME_BYTES];
+    int (*run)(duet_rpc_call *call, void *context);
+    void *context;
+    duet_device *device; /* NULL: none */
+    int internal;        /* 1: of this library: it takes no device lock by itself */
+    struct function *next;
+};
+
+/* What a call from here waits for. Two may have it: the program, and the table of calls without an
+ * answer. All but `refs` is written under the worker's lock. */
+struct duet_future {
+    duet_rpc *rpc;
+    uint64_t id;
+    int to, refs, done, code;
+    int has_then; /* 1: duet_future_then was called */
+    char function[NAME_BYTES];
+    char text[ERROR_BYTES];  /* of code */
+    struct frame *answer;    /* NULL: none, or taken */
+    int64_t began, deadline; /* 0: none */
+    size_t bytes_out;
+    pthread_cond_t ended;
+    void (*then)(void *context, int code);
+    void *then_context;
+    struct duet_rref *held; /* the reference whose method is called: it lives until the answer */
+    void (*notify)(void *context, struct duet_future *future); /* internal: under the lock */
+    struct duet_future *next;                                  /* in its list */
+};
+
+/* The value behind a reference, at its owner. */
+struct owned {
+    uint64_t rref;
+    char type[NAME_BYTES]; /* of its object: the class */
+    int ready, code;       /* ready 1: the value exists, or `code` says why it does not */
+    char text[ERROR_BYTES];
+    struct duet_rpc_value value;
+    duet_device *device; /* where its tensors are */
+    void *object;
+    void (*destroy)(void *object);
+    duet_params *params; /* a parameter: its set, and its index there */
+    int param;
+    struct owned *next;
+};
+
+struct duet_rref {
+    duet_rpc *rpc;
+    uint64_t id, fork; /* fork 0: this worker is the owner */
+    int owner, refs;
+    char type[NAME_BYTES];
+    struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
+};
+
+struct stat_line;
+
+struct duet_rpc {
+    char name[NAME_BYTES];
+    int rank, world;
+    int64_t timeout_ns, silence_ns;
+    duet_device *device;
+    const struct transport *transport;
+    struct carrier *carrier;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
+    struct peer peers[MOST_WORKERS];
+    char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
+    struct function *functions;
+    struct duet_future *pending[PENDING_LISTS];
+    int pending_count;
+    uint64_t ids; /* the last counter of an id */
+    struct pool pool;
+    struct device_lock locks[DUET_MAX_DEVICES];
+    int lock_count;
+    pthread_t control;
+    pthread_cond_t control_wakes;
+    int64_t control_at; /* when it wakes by itself */
+    int controlled, stop;
+    int serving;        /* calls that run here now */
+    int came[MEETINGS]; /* at rank 0: workers that wait there */
+    int met[MEETINGS];  /* 1: all have come */
+    struct life life;
+    struct owned *owned;
+    int rrefs; /* references that the program has */
+    struct stat_line *stats;
+};
+
+/* A call that runs here. */
+struct duet_rpc_call {
+    duet_rpc *rpc;
+    int from, code;
+    char text[ERROR_BYTES]; /* of code */
+    struct function *function;
+    struct duet_rpc_value args; /* a LIST */
+    struct owned *self;
+    struct wire_out answer;
+    int returned, to; /* to: who gets the result: `from`, or this worker where it stays */
+    void *object;
+    void (*destroy)(void *object);
+};
+
+/* The head of a call's payload. */
+struct call_head {
+    uint64_t self;         /* the reference whose method it is; 0: none */
+    uint64_t rref, fork;   /* CALL_REMOTE: what the result becomes */
+    uint32_t count, depth; /* arguments; unused: zero */
+};
+
+uint64_t new_id(duet_rpc *rpc); /* under the lock */
+
+/* ---- waiting ----
+ * Around every wait for another worker: gives the device of this thread away, and lets the pool
+ * start another thread in place of this one. Not under the lock. */
+struct pause {
+    struct device_lock *lock; /* NULL: this thread had none */
+};
+struct pause pause_begin(duet_rpc *rpc);
+void pause_end(duet_rpc *rpc, struct pause pause);
+struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
+
+/* Waits on `changed` until the deadline (0: none), under the lock. ERR_TIMEOUT without a text. */
+int wait_changed(duet_rpc *rpc, int64_t deadline);
+int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
+void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clock.h */
+
+/* ---- peers ---- */
+int find_worker(const duet_rpc *rpc, const char *name, int *rank);
+/* Sends to a worker, which may be this one. Takes the frame. Not under the lock. */
+void send_frame(duet_rpc *rpc, int to, struct frame *frame);
+void on_frame(void *context, void *user, struct frame *frame);
+/* Under the lock: the worker is no more. */
+void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
+/* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
+int peer_error(const duet_rpc *rpc, int rank, const char *what);
+void *control_thread(void *rpc);
+
+/* ---- calls ---- */
+struct outgoing {
+    int to;
+    const char *function;
+    const struct duet_rpc_value *args;
+    int count;
+    double timeout_s;
+    uint64_t self, rref, fork; /* as in call_head */
+    struct duet_rref *held;
+    void (*notify)(void *context, struct duet_future *future);
+    void *context;
+};
+/* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
+int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
+               const struct duet_rpc_value *args, int count, double timeout_s);
+int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
+int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
+void future_fail(struct duet_future *f, int code, const char *text); /* under the lock */
+void future_answer(duet_rpc *rpc, struct frame *frame);
+void future_drop(struct duet_future *f); /* one of the two lets go; under the lock */
+void futures_of_dead(duet_rpc *rpc, int rank);
+int64_t futures_expire(duet_rpc *rpc, int64_t now);           /* the next deadline */
+int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns); /* 0: none */
+
+/* ---- serving ---- */
+void serve_call(duet_rpc *rpc, struct frame *frame);
+int register_internal(duet_rpc *rpc);
+int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal);
+
+/* ---- values ---- */
+/* Writes a value for worker `to`. */
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
+/* Makes the value that has come from `from`, its tensors on `device`. */
+int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
+               struct duet_rpc_value *out);
+/* Gives up the references that came in a value nobody takes. */
+void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from);
+/* Reads one value out of bytes and makes it. */
+int value_take(duet_rpc *rpc, const uint8_t *data, size_t bytes, duet_device *device, int from,
+               struct duet_rpc_value *out);
+
+/* ---- references ---- */
+struct owned *owned_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
+struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type);
+void owned_ready(duet_rpc *rpc, struct owned *o);
+void owned_fail(duet_rpc *rpc, uint64_t rref, int code, const char *text);
+int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **out);
+void owned_free_all(duet_rpc *rpc);
+void life_emit(void *context, int to, const struct life_message *m);
+void life_free(void *context, uint64_t rref);
+int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
+                 const char *type, int from);
+int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child);
+void rref_drop(duet_rref *r); /* one of those who have it lets go; under the lock */
+
+/* ---- statistics ---- */
+void stat_add(duet_rpc *rpc, const char *function, int worker, int served, int failed,
+              int64_t work_ns, int64_t queue_ns, size_t in, size_t out); /* under the lock */
+void stat_free(duet_rpc *rpc);
+
+#endif

@@ -1,0 +1,90 @@
+/* What a function sees of its call: its arguments, each checked, and the way to its result. */
+#include <stdio.h>
+
+#include "rpc/agent.h"
+
+static int keep(duet_rpc_call *call, int code) {
+    if (code && !call->code) {
+        call->code = code;
+        snprintf(call->text, sizeof call->text, "%s", error_message());
+    }
+    return code;
+}
+
+int duet_rpc_call_error(duet_rpc_call *call) {
+    return call && call->code ? fail(call->code, "%s", call->text) : OK;
+}
+
+int duet_rpc_arg_count(const duet_rpc_call *call) {
+    return call ? call->args.count : 0;
+}
+
+const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i) {
+    if (!call) return NULL;
+    if (i >= 0 && i < call->args.count) return &call->args.items[i];
+    keep(call, fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
+    return NULL;
+}
+
+static const struct duet_rpc_value *typed(duet_rpc_call *call, int i, enum duet_rpc_type type) {
+    const struct duet_rpc_value *v = duet_rpc_arg(call, i);
+    if (!v || v->type == type || (type == DUET_RPC_NUMBER && v->type == DUET_RPC_INT)) return v;
+    keep(call, fail(ERR_USAGE, "argument %d is %s: it must be %s", i, wire_type_name(v->type),
+                    wire_type_name(type)));
+    return NULL;
+}
+
+int64_t duet_rpc_arg_int(duet_rpc_call *call, int i) {
+    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_INT);
+    return v ? v->integer : 0;
+}
+
+double duet_rpc_arg_number(duet_rpc_call *call, int i) {
+    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_NUMBER);
+    return !v ? 0 : v->type == DUET_RPC_INT ? (double)v->integer : v->number;
+}
+
+const char *duet_rpc_arg_text(duet_rpc_call *call, int i) {
+    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_TEXT);
+    return v ? v->text : NULL;
+}
+
+duet_tensor *duet_rpc_arg_tensor(duet_rpc_call *call, int i) {
+    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_TENSOR);
+    return v ? v->tensor : NULL;
+}
+
+duet_rref *duet_rpc_arg_rref(duet_rpc_call *call, int i) {
+    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_RREF);
+    return v ? v->rref : NULL;
+}
+
+void *duet_rpc_self(duet_rpc_call *call) {
+    return call && call->self ? call->self->object : NULL;
+}
+
+duet_rpc *duet_rpc_of_call(duet_rpc_call *call) {
+    return call ? call->rpc : NULL;
+}
+
+const char *duet_rpc_caller(duet_rpc_call *call) {
+    return call ? call->rpc->peers[call->from].name : NULL;
+}
+
+int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
+    if (!call) return fail(ERR_USAGE, "rpc: return: no call was given");
+    CHECK(duet_rpc_call_error(call));
+    if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+    call->returned = 1;
+    return keep(call, value_write(call->rpc, &call->answer, &value, call->to));
+}
+
+int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object)) {
+    if (!call || !object)
+        return fail(ERR_USAGE, "rpc: return: no %s was given", call ? "object" : "call");
+    if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+    call->returned = 1;
+    call->object = object;
+    call->destroy = destroy;
+    return duet_rpc_call_error(call);
+}

@@ -1,0 +1,354 @@
+/* Calls from here: they are sent, and their futures wait for the answer.
+ *
+ * A future is held by the program and by the table of calls without an answer. It ends by the
+ * answer, by its deadline (control.c), or by the end of the worker it was sent to. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+/* ---- sending ---- */
+
+int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
+    if (isnan(timeout_s)) return fail(ERR_USAGE, "rpc: timeout: it is not a number");
+    *ns = timeout_s == 0                     ? rpc->timeout_ns
+          : timeout_s < 0 || timeout_s > 1e9 ? 0
+                                             : (int64_t)(timeout_s * 1e9) + 1;
+    return OK;
+}
+
+static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
+    struct wire_out w = {0};
+    struct call_head head = {o->self, o->rref, o->fork, (uint32_t)o->count, 0};
+    int code = OK;
+    wire_put(&w, &head, sizeof head);
+    wire_put_text(&w, o->function);
+    for (int i = 0; i < o->count && !code; i++)
+        code = value_write(rpc, &w, &o->args[i], o->to);
+    struct frame *f = code ? NULL : frame_new(FRAME_CALL, 0);
+    if (!code && (!f || w.failed)) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
+    if (code) {
+        free(w.data);
+        frame_free(f);
+        return code;
+    }
+    f->payload = w.data;
+    f->header.bytes = w.bytes;
+    f->header.flags = o->rref ? CALL_REMOTE : 0;
+    *out = f;
+    return OK;
+}
+
+/* Puts the future into the table. ERR_PEER: the worker is gone. */
+static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
+    int code = OK;
+    pthread_mutex_lock(&rpc->lock);
+    if (rpc->stop)
+        code = fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function);
+    else if (rpc->peers[f->to].state != PEER_HERE)
+        code = peer_error(rpc, f->to, f->function);
+    if (!code) {
+        f->id = frame->header.call = new_id(rpc);
+        f->next = rpc->pending[f->id % PENDING_LISTS];
+        rpc->pending[f->id % PENDING_LISTS] = f;
+        rpc->pending_count++;
+        f->refs++;
+        if (f->held) f->held->refs++;
+        if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    return code;
+}
+
+static void future_end_memory(struct duet_future *f) {
+    frame_free(f->answer);
+    pthread_cond_destroy(&f->ended);
+    free(f);
+}
+
+int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o) {
+    struct frame *frame = NULL;
+    int64_t timeout = 0;
+    *out = NULL;
+    if (strlen(o->function) >= NAME_BYTES)
+        return fail(ERR_USAGE, "rpc: function '%.140s': at most %d bytes", o->function,
+                    NAME_BYTES - 1);
+    CHECK(timeout_of(rpc, o->timeout_s, &timeout));
+    struct duet_future *f = calloc(1, sizeof *f);
+    if (!f) return fail(ERR_MEMORY, "rpc: no host memory");
+    cond_open(&f->ended);
+    *f = (struct duet_future){.rpc = rpc,
+                              .to = o->to,
+                              .refs = 1,
+                              .ended = f->ended,
+                              .held = o->held,
+                              .notify = o->notify,
+                              .then_context = o->context,
+                              .began = now_ns()};
+    snprintf(f->function, sizeof f->function, "%s", o->function);
+    f->deadline = timeout ? f->began + timeout : 0;
+    int code = write_call(rpc, o, &frame);
+    if (!code) {
+        frame->header.timeout = (uint64_t)timeout;
+        f->bytes_out = frame->header.bytes;
+        code = expect(rpc, f, frame);
+    }
+    if (code) {
+        frame_free(frame);
+        future_end_memory(f);
+        return code;
+    }
+    send_frame(rpc, o->to, frame);
+    *out = f;
+    return OK;
+}
+
+/* ---- the end of a call; all of it under the worker's lock ---- */
+
+struct after {
+    void (*then)(void *context, int code);
+    void *context;
+    int code;
+};
+
+static void run_after(void *argument) {
+    struct after after = *(struct after *)argument;
+    free(argument);
+    after.then(after.context, after.code);
+}
+
+static void start_then(struct duet_future *f) {
+    struct after *after = f->then ? malloc(sizeof *after) : NULL;
+    if (!after) return;
+    *after = (struct after){f->then, f->then_context, f->code};
+    f->then = NULL;
+    if (pool_run(&f->rpc->pool, run_after, after)) free(after);
+}
+
+void future_drop(struct duet_future *f) {
+    if (--f->refs == 0) future_end_memory(f);
+}
+
+static void take_out(duet_rpc *rpc, struct duet_future *f) {
+    struct duet_future **at = &rpc->pending[f->id % PENDING_LISTS];
+    while (*at && *at != f)
+        at = &(*at)->next;
+    if (*at) *at = f->next;
+    rpc->pending_count--;
+}
+
+/* Nobody takes this answer: the references in it are given up. */
+static void refuse(duet_rpc *rpc, struct frame *answer) {
+    struct wire_value wire;
+    struct wire_in in = {answer->payload, answer->header.bytes, 0};
+    if (!answer->header.code && !wire_read(&in, &wire)) {
+        value_refuse(rpc, &wire, answer->from);
+        wire_value_free(&wire);
+    }
+    frame_free(answer);
+}
+
+static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
+    if (f->answer) refuse(rpc, f->answer);
+    f->answer = NULL;
+}
+
+static void finish(struct duet_future *f, int code) {
+    duet_rpc *rpc = f->rpc;
+    take_out(rpc, f);
+    f->done = 1;
+    f->code = code;
+    stat_add(rpc, f->function, f->to, 0, code != OK, now_ns() - f->began, 0,
+             f->answer ? f->answer->header.bytes : 0, f->bytes_out);
+    if (f->notify) f->notify(f->then_context, f);
+    start_then(f);
+    pthread_cond_broadcast(&f->ended);
+    pthread_cond_broadcast(&rpc->changed);
+    duet_rref *held = f->held;
+    f->held = NULL;
+    if (f->refs == 1) refuse_answer(rpc, f); /* the program has freed it */
+    future_drop(f);
+    if (held) rref_drop(held);
+}
+
+void future_fail(struct duet_future *f, int code, const char *text) {
+    snprintf(f->text, sizeof f->text, "%s", text);
+    finish(f, code);
+}
+
+/* The text of an error there: worker, function, cause. */
+static void answer_failed(struct duet_future *f, const struct frame *answer) {
+    char cause[ERROR_BYTES];
+    int code = answer->header.code;
+    size_t bytes =
+        answer->header.bytes < sizeof cause - 1 ? answer->header.bytes : sizeof cause - 1;
+    if (bytes) memcpy(cause, answer->payload, bytes);
+    cause[bytes] = 0;
+    if (code < ERR_FAILED || code > ERR_PEER) code = ERR_FAILED;
+    fail(code, "rpc: worker '%s': %s: %s", f->rpc->peers[f->to].name, f->function, cause);
+    future_fail(f, code, error_message());
+}
+
+void future_answer(duet_rpc *rpc, struct frame *answer) {
+    struct duet_future *f = rpc->pending[answer->header.call % PENDING_LISTS];
+    while (f && f->id != answer->header.call)
+        f = f->next;
+    if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
+        refuse(rpc, answer);
+    } else if (answer->header.code) {
+        answer_failed(f, answer);
+        frame_free(answer);
+    } else {
+        f->answer = answer;
+        finish(f, OK);
+    }
+}
+
+void futures_of_dead(duet_rpc *rpc, int rank) {
+    for (int i = 0; i < PENDING_LISTS; i++)
+        for (struct duet_future *f = rpc->pending[i], *next; f; f = next) {
+            next = f->next;
+            if (f->to != rank) continue;
+            int code = rpc->stop ? fail(ERR_FAILED,
+                                        "rpc: %s: this worker was shut down before "
+                                        "the answer came",
+                                        f->function)
+                                 : peer_error(rpc, rank, f->function);
+            future_fail(f, code, error_message());
+        }
+}
+
+int64_t futures_expire(duet_rpc *rpc, int64_t now) {
+    int64_t first = 0;
+    for (int i = 0; i < PENDING_LISTS && rpc->pending_count; i++)
+        for (struct duet_future *f = rpc->pending[i], *next; f; f = next) {
+            next = f->next;
+            if (f->deadline && f->deadline <= now) {
+                fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s",
+                     rpc->peers[f->to].name, f->function, (double)(f->deadline - f->began) * 1e-9);
+                future_fail(f, ERR_TIMEOUT, error_message());
+            } else if (f->deadline && (!first || f->deadline < first)) {
+                first = f->deadline;
+            }
+        }
+    return first;
+}
+
+/* ---- futures in the hands of the program ---- */
+
+static void wait_for(struct duet_future *f) {
+    duet_rpc *rpc = f->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    int done = f->done;
+    pthread_mutex_unlock(&rpc->lock);
+    if (done) return;
+    struct pause pause = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    while (!f->done)
+        pthread_cond_wait(&f->ended, &rpc->lock);
+    pthread_mutex_unlock(&rpc->lock);
+    pause_end(rpc, pause);
+}
+
+/* The result of an answer, made on this thread. */
+static int take_answer(struct duet_future *f, struct duet_rpc_value *result) {
+    duet_rpc *rpc = f->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    struct frame *answer = f->answer;
+    f->answer = NULL;
+    pthread_mutex_unlock(&rpc->lock);
+    if (!answer) return OK;
+    int code = value_take(rpc, answer->payload, answer->header.bytes, rpc->device, f->to, result);
+    frame_free(answer);
+    return code;
+}
+
+int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
+    if (result) *result = duet_rpc_none();
+    if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
+    wait_for(f);
+    return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, result) : OK;
+}
+
+int duet_future_done(duet_future *f) {
+    if (!f) return 0;
+    pthread_mutex_lock(&f->rpc->lock);
+    int done = f->done;
+    pthread_mutex_unlock(&f->rpc->lock);
+    return done;
+}
+
+int duet_future_then(duet_future *f, void (*run)(void *context, int code), void *context) {
+    if (!f || !run) return fail(ERR_USAGE, "rpc: then: no %s was given", f ? "function" : "future");
+    pthread_mutex_lock(&f->rpc->lock);
+    int code = f->has_then || f->notify ? fail(ERR_USAGE, "rpc: then: this future has one") : OK;
+    if (!code) {
+        f->has_then = 1;
+        f->then = run;
+        f->then_context = context;
+        if (f->done) start_then(f);
+    }
+    pthread_mutex_unlock(&f->rpc->lock);
+    return code;
+}
+
+int duet_future_wait_all(duet_future *const *futures, int count) {
+    struct duet_future *wrong = NULL;
+    if (count < 0 || (count && !futures))
+        return fail(ERR_USAGE, "rpc: wait_all: no futures were given");
+    for (int i = 0; i < count; i++) {
+        if (!futures[i]) return fail(ERR_USAGE, "rpc: wait_all: future %d is NULL", i);
+        wait_for(futures[i]);
+        if (!wrong && futures[i]->code) wrong = futures[i];
+    }
+    return wrong ? fail(wrong->code, "%s", wrong->text) : OK;
+}
+
+void duet_future_free(duet_future *f) {
+    if (!f) return;
+    duet_rpc *rpc = f->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    if (f->done) refuse_answer(rpc, f);
+    future_drop(f);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result) {
+    duet_future *f;
+    if (result) *result = duet_rpc_none();
+    CHECK(call_begin(&f, rpc, o));
+    int code = duet_future_wait(f, result);
+    duet_future_free(f);
+    return code;
+}
+
+int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
+               const struct duet_rpc_value *args, int count, double timeout_s) {
+    *o = (struct outgoing){
+        .function = function, .args = args, .count = count, .timeout_s = timeout_s};
+    if (!rpc || !function)
+        return fail(ERR_USAGE, "rpc: call: no %s was given", rpc ? "function" : "worker");
+    if (count < 0 || (count && !args))
+        return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", function, count);
+    return find_worker(rpc, to, &o->to);
+}
+
+int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
+                   const struct duet_rpc_value *args, int count, double timeout_s) {
+    struct outgoing o;
+    if (!out) return fail(ERR_USAGE, "rpc: call: no place for the future was given");
+    *out = NULL;
+    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
+    return call_begin(out, rpc, &o);
+}
+
+int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
+                  const struct duet_rpc_value *args, int count, double timeout_s,
+                  struct duet_rpc_value *result) {
+    struct outgoing o;
+    if (result) *result = duet_rpc_none();
+    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
+    return call_sync(rpc, &o, result);
+}

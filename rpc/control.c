@@ -1,0 +1,145 @@
+/* What a worker does beside calls: it takes frames, and it looks after time. Nothing here waits or
+ * runs a function of the user, so answers and deadlines come even when all threads of the pool are
+ * busy.
+ *
+ * Every second the control thread says "I am here" to the others, and asks again for what the
+ * protocol of references waits for. A worker from which nothing has come for `silence_s` counts as
+ * gone: it is stopped, or its machine is. One whose process ends is known at once, by the end of
+ * its stream; a BYE before that says it was meant. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+static const int64_t TICK_NS = 1000000000;
+
+int peer_error(const duet_rpc *rpc, int rank, const char *what) {
+    const struct peer *p = &rpc->peers[rank];
+    return fail(ERR_PEER, "rpc: %s: worker '%s' %s", what, p->name,
+                p->state == PEER_LEFT ? "has left" : p->why);
+}
+
+void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
+    if (peer->state != PEER_HERE) return;
+    peer->state = state;
+    snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
+    futures_of_dead(rpc, peer->rank);
+    life_gone(&rpc->life, peer->rank);
+    pthread_cond_broadcast(&rpc->changed);
+}
+
+/* ---- frames ---- */
+
+static void take_life(duet_rpc *rpc, int from, const struct frame *f) {
+    struct life_message m;
+    if (f->header.bytes != sizeof m) return;
+    memcpy(&m, f->payload, sizeof m);
+    life_deliver(&rpc->life, from, &m);
+    pthread_cond_broadcast(&rpc->changed);
+}
+
+static void serve_frame(void *context);
+
+struct served {
+    duet_rpc *rpc;
+    struct frame *frame;
+};
+
+static void serve_frame(void *context) {
+    struct served s = *(struct served *)context;
+    free(context);
+    serve_call(s.rpc, s.frame);
+    pthread_mutex_lock(&s.rpc->lock);
+    s.rpc->serving--;
+    pthread_cond_broadcast(&s.rpc->changed);
+    pthread_mutex_unlock(&s.rpc->lock);
+}
+
+/* What `remote` makes is there for references from this moment on, in the order of the stream. */
+static void take_call(duet_rpc *rpc, struct frame *f) {
+    struct call_head head;
+    struct wire_in in = {f->payload, f->header.bytes, 0};
+    const char *name;
+    if (f->header.flags & CALL_REMOTE && !wire_get(&in, &head, sizeof head) &&
+        !wire_get_text(&in, &name)) {
+        owned_new(rpc, head.rref, name);
+        life_hold(&rpc->life, head.rref); /* until the function has ended */
+        if (f->from != rpc->rank) {
+            life_know(&rpc->life, head.rref, head.fork, f->from);
+            const struct life_message ack = {LIFE_FORK_ACK, 0, head.rref, head.fork};
+            life_emit(rpc, f->from, &ack);
+        }
+    }
+    struct served *s = malloc(sizeof *s);
+    if (!s) {
+        frame_free(f);
+        return;
+    }
+    *s = (struct served){rpc, f};
+    rpc->serving++;
+    if (pool_run(&rpc->pool, serve_frame, s)) {
+        rpc->serving--;
+        frame_free(f);
+        free(s);
+    }
+}
+
+void on_frame(void *context, void *user, struct frame *f) {
+    duet_rpc *rpc = context;
+    struct peer *peer = user;
+    __atomic_store_n(&peer->heard, f->came, __ATOMIC_RELAXED);
+    f->from = peer->rank;
+    pthread_mutex_lock(&rpc->lock);
+    if (rpc->stop) f->header.kind = FRAME_PING;
+    switch (f->header.kind) {
+    case FRAME_CALL:
+        take_call(rpc, f);
+        f = NULL;
+        break;
+    case FRAME_ANSWER:
+        future_answer(rpc, f);
+        f = NULL;
+        break;
+    case FRAME_LIFE: take_life(rpc, peer->rank, f); break;
+    case FRAME_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
+    default: break; /* a ping: it was heard */
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    frame_free(f);
+}
+
+/* ---- time ---- */
+
+static void look_after_peers(duet_rpc *rpc, int64_t now) {
+    char why[128];
+    for (int r = 0; r < rpc->world; r++) {
+        struct peer *p = &rpc->peers[r];
+        if (r == rpc->rank || p->state != PEER_HERE) continue;
+        struct frame *ping = frame_new(FRAME_PING, 0);
+        if (ping) rpc->transport->send(p->link, ping);
+        int64_t silent = now - __atomic_load_n(&p->heard, __ATOMIC_RELAXED);
+        if (silent < rpc->silence_ns) continue;
+        snprintf(why, sizeof why, "it has said nothing for %.0f s: is it stopped?",
+                 (double)silent * 1e-9);
+        peer_ends(rpc, p, PEER_GONE, why);
+    }
+}
+
+void *control_thread(void *argument) {
+    duet_rpc *rpc = argument;
+    int64_t tick = now_ns() + TICK_NS;
+    pthread_mutex_lock(&rpc->lock);
+    while (!rpc->stop) {
+        int64_t now = now_ns(), next = futures_expire(rpc, now);
+        if (now >= tick) {
+            look_after_peers(rpc, now);
+            if (life_waits(&rpc->life)) life_resend(&rpc->life);
+            tick = now + TICK_NS;
+        }
+        rpc->control_at = next && next < tick ? next : tick;
+        timed_wait(&rpc->control_wakes, &rpc->lock, rpc->control_at);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    return NULL;
+}

@@ -1,0 +1,53 @@
+/* Frames are made and checked. */
+#include "rpc/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
+    struct frame *f = calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->header = (struct frame_header){
+        .magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = kind, .bytes = bytes};
+    if (bytes && !(f->payload = malloc(bytes))) {
+        free(f);
+        return NULL;
+    }
+    return f;
+}
+
+void frame_free(struct frame *f) {
+    if (!f) return;
+    free(f->payload);
+    free(f);
+}
+
+int frame_check(const struct frame_header *h) {
+    if (h->magic != FRAME_MAGIC || h->version != FRAME_VERSION)
+        return fail(ERR_FAILED, "rpc: frame: magic %08x, version %d: not one of ours", h->magic,
+                    h->version);
+    if (h->kind < FRAME_CALL || h->kind >= FRAME_KINDS)
+        return fail(ERR_FAILED, "rpc: frame: kind %d: there are 1 to %d", h->kind, FRAME_KINDS - 1);
+    if (h->bytes > FRAME_MOST_BYTES)
+        return fail(ERR_FAILED, "rpc: frame: %llu bytes: at most %llu",
+                    (unsigned long long)h->bytes, (unsigned long long)FRAME_MOST_BYTES);
+    return OK;
+}
+
+int hello_check(const struct hello *hello, const struct hello *own) {
+    unsigned differ = 0;
+    for (int i = 0; i < SECRET_BYTES; i++)
+        differ |= (unsigned)(hello->secret[i] ^ own->secret[i]);
+    if (differ) return fail(ERR_USAGE, "rpc: a peer does not know the job's secret");
+    if (hello->magic != HELLO_MAGIC || hello->version != FRAME_VERSION)
+        return fail(ERR_USAGE, "rpc: a peer speaks version %u, this worker %d: build both alike",
+                    hello->version, FRAME_VERSION);
+    if (!memchr(hello->name, 0, HELLO_NAME) || hello->rank < 0 || hello->rank >= MOST_WORKERS)
+        return fail(ERR_USAGE, "rpc: a peer has rank %d and no proper name", hello->rank);
+    if (hello->world != own->world)
+        return fail(ERR_USAGE, "rpc: worker '%s' was started for %d workers, '%s' for %d",
+                    hello->name, hello->world, own->name, own->world);
+    return OK;
+}

@@ -1,0 +1,68 @@
+/* Frames: what travels between two workers. A frame is a header of 64 bytes and a payload.
+ *
+ *     magic | version | kind | flags | code | call | time left | bytes || payload
+ *
+ * All lengths are checked against limits before anything is allocated. Both ends are programs of
+ * one machine, so numbers are in its own byte order. Before the first frame each side sends a
+ * `struct hello`, and nothing of a peer is looked at until its hello has proved that it knows the
+ * job's secret. */
+#ifndef RPC_FRAME_H
+#define RPC_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 1 };
+
+enum frame_kind {
+    FRAME_CALL = 1, /* payload: struct call_head and the arguments (rpc/serve.c) */
+    FRAME_ANSWER,   /* code 0: the result; else the text of the error */
+    FRAME_LIFE,     /* payload: struct life_message (rpc/lifetime.h) */
+    FRAME_PING,     /* "I am here" */
+    FRAME_BYE,      /* the worker ends as planned */
+    FRAME_KINDS
+};
+
+struct frame_header {
+    uint32_t magic;
+    uint16_t version, kind;
+    uint32_t flags;
+    int32_t code;
+    uint64_t call;     /* its id */
+    uint64_t timeout;  /* of a call: nanoseconds until its caller gives up; 0: never */
+    uint64_t bytes;    /* of the payload */
+    uint64_t spare[3]; /* zero */
+};
+
+struct frame {
+    struct frame_header header;
+    uint8_t *payload; /* [header.bytes], owned; NULL: none */
+    struct frame *next;
+    int from;     /* set by the receiver */
+    int64_t came; /* when, on the clock of base/clock.h */
+};
+
+enum { HELLO_NAME = 128, SECRET_BYTES = 32, MOST_WORKERS = 64 };
+
+struct hello {
+    uint32_t magic, version;
+    uint8_t secret[SECRET_BYTES];
+    int32_t rank, world;
+    char name[HELLO_NAME];
+};
+
+/* The largest payload: tensors of 2^31 - 1 doubles, and some room. */
+static const uint64_t FRAME_MOST_BYTES = (uint64_t)17 << 30;
+
+/* A frame with room for `bytes` bytes; NULL: no host memory. */
+struct frame *frame_new(enum frame_kind kind, uint64_t bytes);
+void frame_free(struct frame *frame); /* NULL is fine */
+
+/* ERR_FAILED: no peer of ours sends such a header. */
+int frame_check(const struct frame_header *header);
+
+/* ERR_USAGE: the peer does not know the secret, or is of another version or job. Compares the
+ * secret in constant time before it looks at anything else. */
+int hello_check(const struct hello *hello, const struct hello *own);
+
+#endif

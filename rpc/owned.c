@@ -1,0 +1,123 @@
+/* The values behind the references of this worker. `life` says when nobody has one any more; a
+ * value is then freed on a thread of the pool, because an object's `destroy` is the user's and the
+ * tensors need their device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+struct owned *owned_find(duet_rpc *rpc, uint64_t rref) {
+    struct owned *o = rpc->owned;
+    while (o && o->rref != rref)
+        o = o->next;
+    return o;
+}
+
+struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type) {
+    struct owned *o = owned_find(rpc, rref);
+    if (o || !(o = calloc(1, sizeof *o))) return o;
+    o->rref = rref;
+    snprintf(o->type, sizeof o->type, "%s", type);
+    o->next = rpc->owned;
+    rpc->owned = o;
+    return o;
+}
+
+void owned_ready(duet_rpc *rpc, struct owned *o) {
+    pthread_mutex_lock(&rpc->lock);
+    o->ready = 1;
+    pthread_cond_broadcast(&rpc->changed);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+void owned_fail(duet_rpc *rpc, uint64_t rref, int code, const char *text) {
+    pthread_mutex_lock(&rpc->lock);
+    struct owned *o = owned_find(rpc, rref);
+    if (o) {
+        o->code = code;
+        snprintf(o->text, sizeof o->text, "%s", text);
+        o->ready = 1;
+    }
+    pthread_cond_broadcast(&rpc->changed);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+/* Waits until the function that makes the value has ended. Whoever calls it has a reference, here
+ * or elsewhere, so the entry stays. */
+int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **out) {
+    int code = OK, waited = 0;
+    struct pause pause = {NULL};
+    pthread_mutex_lock(&rpc->lock);
+    struct owned *o = owned_find(rpc, rref);
+    while (o && !o->ready && !code && !rpc->stop) {
+        if (!waited) {
+            pthread_mutex_unlock(&rpc->lock);
+            pause = pause_begin(rpc);
+            pthread_mutex_lock(&rpc->lock);
+            waited = 1;
+        } else {
+            code = wait_changed(rpc, deadline);
+        }
+        o = owned_find(rpc, rref);
+    }
+    int ready = o && o->ready;
+    if (!o)
+        code = fail(ERR_USAGE, "the object of this reference is gone");
+    else if (ready)
+        code = o->code ? fail(o->code, "%s", o->text) : OK;
+    else if (code)
+        code = fail(ERR_TIMEOUT, "the object of this reference is still being made");
+    else
+        code = fail(ERR_FAILED, "this worker has been shut down");
+    pthread_mutex_unlock(&rpc->lock);
+    if (waited) pause_end(rpc, pause);
+    *out = code ? NULL : o;
+    return code;
+}
+
+/* ---- the end of a value ---- */
+
+static void free_value(duet_rpc *rpc, struct owned *o) {
+    struct device_lock *l = o->device ? lock_of(rpc, o->device) : NULL;
+    if (l) device_lock_take(l);
+    duet_rpc_value_free(&o->value);
+    if (o->object && o->destroy) o->destroy(o->object);
+    if (l) device_lock_give(l);
+    free(o);
+}
+
+struct ending {
+    duet_rpc *rpc;
+    struct owned *owned;
+};
+
+static void end_value(void *context) {
+    struct ending ending = *(struct ending *)context;
+    free(context);
+    free_value(ending.rpc, ending.owned);
+}
+
+void life_free(void *context, uint64_t rref) {
+    duet_rpc *rpc = context;
+    struct owned **at = &rpc->owned;
+    while (*at && (*at)->rref != rref)
+        at = &(*at)->next;
+    struct owned *o = *at;
+    struct ending *ending = o ? malloc(sizeof *ending) : NULL;
+    if (!ending) return; /* it stays until the end */
+    *ending = (struct ending){rpc, o};
+    *at = o->next;
+    if (pool_run(&rpc->pool, end_value, ending) == OK) return;
+    o->next = rpc->owned;
+    rpc->owned = o;
+    free(ending);
+}
+
+void owned_free_all(duet_rpc *rpc) {
+    for (struct owned *o = rpc->owned, *next; o; o = next) {
+        next = o->next;
+        free_value(rpc, o);
+    }
+    rpc->owned = NULL;
+}

@@ -1,0 +1,141 @@
+/* Threads and device locks: see pool.h. */
+#include "rpc/pool.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+
+void pool_open(struct pool *p, int limit) {
+    *p = (struct pool){.limit = limit};
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->work, NULL);
+    pthread_cond_init(&p->ended, NULL);
+}
+
+static void *thread_of_pool(void *argument) {
+    struct pool *p = argument;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop && p->count - p->waiting <= p->limit) {
+        if (!p->first) {
+            p->idle++;
+            pthread_cond_wait(&p->work, &p->lock);
+            p->idle--;
+            continue;
+        }
+        struct job *job = p->first;
+        p->first = job->next;
+        if (!p->first) p->last = NULL;
+        p->queued--;
+        pthread_mutex_unlock(&p->lock);
+        job->run(job->context);
+        free(job);
+        pthread_mutex_lock(&p->lock);
+    }
+    p->count--;
+    if (p->first) pthread_cond_signal(&p->work); /* what woke this thread is for another */
+    pthread_cond_broadcast(&p->ended);
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+/* Sees to it that somebody takes the next job, with the lock held. */
+static void call_thread(struct pool *p) {
+    pthread_t thread;
+    if (!p->queued || p->stop) return;
+    if (p->queued <= p->idle || p->count - p->waiting >= p->limit) {
+        pthread_cond_signal(&p->work);
+        return;
+    }
+    p->count++;
+    if (thread_start(&thread, thread_of_pool, p))
+        p->count--;
+    else
+        pthread_detach(thread);
+}
+
+int pool_run(struct pool *p, void (*run)(void *context), void *context) {
+    struct job *job = malloc(sizeof *job);
+    if (!job) return fail(ERR_MEMORY, "rpc: no host memory");
+    *job = (struct job){run, context, NULL};
+    pthread_mutex_lock(&p->lock);
+    if (p->last)
+        p->last->next = job;
+    else
+        p->first = job;
+    p->last = job;
+    p->queued++;
+    call_thread(p);
+    pthread_mutex_unlock(&p->lock);
+    return OK;
+}
+
+void pool_pause(struct pool *p) {
+    pthread_mutex_lock(&p->lock);
+    p->waiting++;
+    call_thread(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void pool_resume(struct pool *p) {
+    pthread_mutex_lock(&p->lock);
+    p->waiting--;
+    pthread_mutex_unlock(&p->lock);
+}
+
+int pool_is_idle(struct pool *p) {
+    pthread_mutex_lock(&p->lock);
+    int idle = !p->queued && p->idle == p->count;
+    pthread_mutex_unlock(&p->lock);
+    return idle;
+}
+
+void pool_close(struct pool *p) {
+    pthread_mutex_lock(&p->lock);
+    p->stop = 1;
+    pthread_cond_broadcast(&p->work);
+    while (p->count)
+        pthread_cond_wait(&p->ended, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->work);
+    pthread_cond_destroy(&p->ended);
+}
+
+/* ---- devices ---- */
+
+void device_lock_open(struct device_lock *l, duet_device *device) {
+    *l = (struct device_lock){.device = device};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->turn, NULL);
+}
+
+void device_lock_take(struct device_lock *l) {
+    pthread_mutex_lock(&l->lock);
+    uint64_t ticket = l->next++;
+    while (l->serving != ticket)
+        pthread_cond_wait(&l->turn, &l->lock);
+    l->holder = pthread_self();
+    l->held = 1;
+    pthread_mutex_unlock(&l->lock);
+}
+
+void device_lock_give(struct device_lock *l) {
+    pthread_mutex_lock(&l->lock);
+    l->held = 0;
+    l->serving++;
+    if (l->next != l->serving) pthread_cond_broadcast(&l->turn);
+    pthread_mutex_unlock(&l->lock);
+}
+
+int device_lock_is_mine(struct device_lock *l) {
+    pthread_mutex_lock(&l->lock);
+    int mine = l->held && pthread_equal(l->holder, pthread_self());
+    pthread_mutex_unlock(&l->lock);
+    return mine;
+}
+
+void device_lock_close(struct device_lock *l) {
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->turn);
+}

@@ -1,0 +1,55 @@
+/* The pool of threads that run calls, and who may use a device.
+ *
+ * A thread that waits for another worker does not count: where all others are busy, a new one takes
+ * the next call meanwhile. So calls may go back and forth to any depth, and the number of threads
+ * that compute stays at `limit`.
+ *
+ *     pool_pause ... wait ... pool_resume
+ *
+ * A device lock is given in the order of coming. Each thread has at most one, and gives it away
+ * before it waits for another worker, so no two threads wait for each other. */
+#ifndef RPC_POOL_H
+#define RPC_POOL_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "duet.h"
+
+struct job {
+    void (*run)(void *context);
+    void *context;
+    struct job *next;
+};
+
+struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work, ended;
+    struct job *first, *last;
+    int queued, limit, stop;
+    int count, idle, waiting; /* threads: all, without a job, inside pool_pause */
+};
+
+void pool_open(struct pool *pool, int limit);
+/* Runs run(context) on a thread. ERR_MEMORY: it cannot. */
+int pool_run(struct pool *pool, void (*run)(void *context), void *context);
+void pool_pause(struct pool *pool); /* by a thread of the pool */
+void pool_resume(struct pool *pool);
+int pool_is_idle(struct pool *pool);
+void pool_close(struct pool *pool); /* waits for the jobs under way; the others are dropped */
+
+struct device_lock {
+    duet_device *device;
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    uint64_t next, serving; /* tickets */
+    pthread_t holder;
+    int held;
+};
+void device_lock_open(struct device_lock *l, duet_device *device);
+void device_lock_take(struct device_lock *l);
+void device_lock_give(struct device_lock *l);
+int device_lock_is_mine(struct device_lock *l); /* does the calling thread have it? */
+void device_lock_close(struct device_lock *l);
+
+#endif

@@ -1,0 +1,304 @@
+/* References in the hands of the program: they are made, passed on, asked for their value, and
+ * their proxies call methods. How long the value lives is the matter of lifetime.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+void life_emit(void *context, int to, const struct life_message *m) {
+    duet_rpc *rpc = context;
+    if (to == rpc->rank) { /* of a reference that this worker passes on to itself */
+        life_deliver(&rpc->life, to, m);
+        return;
+    }
+    struct frame *f = rpc->peers[to].link ? frame_new(FRAME_LIFE, sizeof *m) : NULL;
+    if (!f) return; /* it is asked for again */
+    memcpy(f->payload, m, sizeof *m);
+    rpc->transport->send(rpc->peers[to].link, f);
+}
+
+static duet_rref *new_handle(duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
+                             const char *type) {
+    duet_rref *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    *r = (duet_rref){.rpc = rpc, .id = id, .fork = fork, .owner = owner, .refs = 1};
+    snprintf(r->type, sizeof r->type, "%s", type);
+    rpc->rrefs++;
+    return r;
+}
+
+/* ---- passed on, and arriving ---- */
+
+static void wait_confirmed(duet_rpc *rpc, duet_rref *r) {
+    struct pause pause = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    while (!life_confirmed(&rpc->life, r->fork) && !rpc->stop &&
+           rpc->peers[r->owner].state == PEER_HERE)
+        wait_changed(rpc, 0);
+    pthread_mutex_unlock(&rpc->lock);
+    pause_end(rpc, pause);
+}
+
+/* To the owner it goes behind the call that makes the object, in the same stream. */
+int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child) {
+    if (r->rpc != rpc) return fail(ERR_USAGE, "rpc: a reference of another worker of this program");
+    pthread_mutex_lock(&rpc->lock);
+    int wait = r->fork && to != r->owner && !life_confirmed(&rpc->life, r->fork);
+    pthread_mutex_unlock(&rpc->lock);
+    if (wait) wait_confirmed(rpc, r);
+    pthread_mutex_lock(&rpc->lock);
+    int code = rpc->peers[r->owner].state == PEER_HERE ? OK : peer_error(rpc, r->owner, r->type);
+    *child = 0;
+    if (!code && !r->fork && to == rpc->rank) {
+        life_hold(&rpc->life, r->id); /* what arrives here is held already */
+    } else if (!code) {
+        *child = new_id(rpc);
+        life_share(&rpc->life, r->id, r->fork, *child, to);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    return code;
+}
+
+int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
+                 const char *type, int from) {
+    if (owner < 0 || owner >= rpc->world)
+        return fail(ERR_FAILED, "rpc: a reference of rank %d: there is none", owner);
+    pthread_mutex_lock(&rpc->lock);
+    if (fork) life_receive(&rpc->life, id, fork, owner, from);
+    *out = new_handle(rpc, id, owner == rpc->rank ? 0 : fork, owner, type);
+    pthread_mutex_unlock(&rpc->lock);
+    return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
+}
+
+void rref_drop(duet_rref *r) {
+    duet_rpc *rpc = r->rpc;
+    if (--r->refs) return;
+    rpc->rrefs--;
+    if (r->fork)
+        life_release(&rpc->life, r->fork);
+    else
+        life_let_go(&rpc->life, r->id);
+    if (r->created) future_drop(r->created);
+    free(r);
+}
+
+void duet_rref_free(duet_rref *r) {
+    if (!r) return;
+    duet_rpc *rpc = r->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    rref_drop(r);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+/* ---- references to what is here ---- */
+
+static int own(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **owned) {
+    if (!out || !rpc)
+        return fail(ERR_USAGE, "rpc: rref: no %s was given", rpc ? "place" : "worker");
+    if (strlen(type) >= NAME_BYTES)
+        return fail(ERR_USAGE, "rpc: rref: type '%.40s'...: too long", type);
+    pthread_mutex_lock(&rpc->lock);
+    uint64_t id = new_id(rpc);
+    *owned = owned_new(rpc, id, type);
+    *out = *owned ? new_handle(rpc, id, 0, rpc->rank, type) : NULL;
+    if (*out) life_hold(&rpc->life, id);
+    pthread_mutex_unlock(&rpc->lock);
+    return *out ? OK : fail(ERR_MEMORY, "rpc: no host memory for a reference");
+}
+
+int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
+    struct owned *o;
+    struct wire_out w = {0};
+    if (out) *out = NULL;
+    CHECK(own(out, rpc, "", &o));
+    int code = value_write(rpc, &w, &value, rpc->rank);
+    if (!code) code = value_take(rpc, w.data, w.bytes, rpc->device, rpc->rank, &o->value);
+    free(w.data);
+    o->device = rpc->device;
+    if (code) {
+        duet_rref_free(*out);
+        *out = NULL;
+        return code;
+    }
+    owned_ready(rpc, o);
+    return OK;
+}
+
+int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, void *object,
+                            void (*destroy)(void *object)) {
+    struct owned *o;
+    if (out) *out = NULL;
+    CHECK(own(out, rpc, type ? type : "", &o));
+    o->object = object;
+    o->destroy = destroy;
+    o->device = rpc->device;
+    owned_ready(rpc, o);
+    return OK;
+}
+
+int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i) {
+    struct owned *o;
+    if (out) *out = NULL;
+    if (!duet_params_value(params, i))
+        return fail(ERR_USAGE, "rpc: rref: there is no parameter %d", i);
+    CHECK(own(out, rpc, "", &o));
+    o->params = params;
+    o->param = i;
+    o->device = duet_tensor_device(duet_params_value(params, i));
+    owned_ready(rpc, o);
+    return OK;
+}
+
+int duet_rref_owner(const duet_rref *r) {
+    return r ? r->owner : -1;
+}
+
+int duet_rref_is_owner(const duet_rref *r) {
+    return r && !r->fork;
+}
+
+int duet_rref_confirmed(const duet_rref *r) {
+    if (!r) return 0;
+    pthread_mutex_lock(&r->rpc->lock);
+    int confirmed = !r->fork || life_confirmed(&r->rpc->life, r->fork);
+    pthread_mutex_unlock(&r->rpc->lock);
+    return confirmed;
+}
+
+/* ---- the value ---- */
+
+static int local(duet_rref *r, const char *what, struct owned **o) {
+    if (!r) return fail(ERR_USAGE, "rpc: %s: no reference was given", what);
+    if (r->fork)
+        return fail(ERR_USAGE, "rpc: %s on worker '%s': the owner is '%s': use duet_rref_to_here",
+                    what, r->rpc->name, r->rpc->peers[r->owner].name);
+    return owned_wait(r->rpc, r->id, 0, o);
+}
+
+int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
+    struct owned *o;
+    CHECK(local(r, "local_value", &o));
+    *value = &o->value;
+    return OK;
+}
+
+int duet_rref_local_object(duet_rref *r, void **object) {
+    struct owned *o;
+    CHECK(local(r, "local_object", &o));
+    *object = o->object;
+    return OK;
+}
+
+static struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s) {
+    return (struct outgoing){
+        .to = r->owner, .function = function, .self = r->id, .held = r, .timeout_s = timeout_s};
+}
+
+int duet_rref_to_here(duet_rref *r, double timeout_s, struct duet_rpc_value *value) {
+    if (value) *value = duet_rpc_none();
+    if (!r || !value)
+        return fail(ERR_USAGE, "rpc: to_here: no %s was given", r ? "place" : "reference");
+    struct outgoing o = to_owner(r, "duet.to_here", timeout_s);
+    return call_sync(r->rpc, &o, value);
+}
+
+int duet_rref_wait(duet_rref *r, double timeout_s) {
+    if (!r) return fail(ERR_USAGE, "rpc: wait: no reference was given");
+    struct outgoing o = to_owner(r, "duet.wait", timeout_s);
+    return call_sync(r->rpc, &o, NULL);
+}
+
+/* ---- remote, and the proxies ---- */
+
+/* The fork is known to the owner when the call comes there; the answer says so, too. */
+static void created(void *context, struct duet_future *f) {
+    uint64_t *fork = context;
+    life_confirm(&f->rpc->life, *fork);
+    free(fork);
+}
+
+static int remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
+    duet_rref *r = NULL;
+    uint64_t *fork = malloc(sizeof *fork);
+    if (!fork) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    pthread_mutex_lock(&rpc->lock);
+    o->rref = new_id(rpc);
+    o->fork = *fork = new_id(rpc);
+    int here = o->to == rpc->rank;
+    r = new_handle(rpc, o->rref, here ? 0 : o->fork, o->to, type);
+    if (r && here)
+        life_hold(&rpc->life, o->rref);
+    else if (r)
+        life_create(&rpc->life, o->rref, o->fork, o->to);
+    pthread_mutex_unlock(&rpc->lock);
+    o->notify = created;
+    o->context = fork;
+    int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
+    if (!code) {
+        *out = r;
+        return OK;
+    }
+    pthread_mutex_lock(&rpc->lock);
+    if (r && !here) life_forget(&rpc->life, o->fork); /* the call was not made */
+    if (r && here) life_let_go(&rpc->life, o->rref);
+    rpc->rrefs -= r != NULL;
+    pthread_mutex_unlock(&rpc->lock);
+    free(fork);
+    free(r);
+    return code;
+}
+
+int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
+                const struct duet_rpc_value *args, int count, double timeout_s) {
+    struct outgoing o;
+    if (!out) return fail(ERR_USAGE, "rpc: remote: no place for the reference was given");
+    *out = NULL;
+    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
+    return remote(out, rpc, &o, function);
+}
+
+static int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
+                     double timeout_s, char *name, struct outgoing *o) {
+    if (!r || !method)
+        return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
+    if (!r->type[0])
+        return fail(ERR_USAGE, "rpc: proxy: %s: the reference is to no object of a class", method);
+    if (count < 0 || (count && !args))
+        return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", method, count);
+    if (snprintf(name, NAME_BYTES, "%s.%s", r->type, method) >= NAME_BYTES)
+        return fail(ERR_USAGE, "rpc: proxy: the name %.40s... is too long", method);
+    *o = to_owner(r, name, timeout_s);
+    o->args = args;
+    o->count = count;
+    return OK;
+}
+
+int duet_rref_sync(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
+                   double timeout_s, struct duet_rpc_value *result) {
+    char name[NAME_BYTES];
+    struct outgoing o;
+    if (result) *result = duet_rpc_none();
+    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
+    return call_sync(r->rpc, &o, result);
+}
+
+int duet_rref_async(duet_future **out, duet_rref *r, const char *method,
+                    const struct duet_rpc_value *args, int count, double timeout_s) {
+    char name[NAME_BYTES];
+    struct outgoing o;
+    if (!out) return fail(ERR_USAGE, "rpc: proxy: no place for the future was given");
+    *out = NULL;
+    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
+    return call_begin(out, r->rpc, &o);
+}
+
+int duet_rref_remote(duet_rref **out, duet_rref *r, const char *method,
+                     const struct duet_rpc_value *args, int count, double timeout_s) {
+    char name[NAME_BYTES];
+    struct outgoing o;
+    if (!out) return fail(ERR_USAGE, "rpc: proxy: no place for the reference was given");
+    *out = NULL;
+    CHECK(method_of(r, method, args, count, timeout_s, name, &o));
+    return remote(out, r->rpc, &o, name);
+}

@@ -1,0 +1,256 @@
+/* Calls to here: a thread of the pool makes the arguments, takes the device of the function, runs
+ * it and sends the answer. What a function does wrong goes back as one line; nothing is printed. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+/* ---- functions ---- */
+
+int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal) {
+    size_t length = f && f->name ? strlen(f->name) : 0;
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)f->name[i]) && !strchr("_.", f->name[i])) length = 0;
+    if (!length || length >= NAME_BYTES || !f->run)
+        return fail(ERR_USAGE,
+                    "rpc: function '%.140s': give a function, and a name of 1 to %d letters, "
+                    "digits, '_' or '.'",
+                    f && f->name ? f->name : "", NAME_BYTES - 1);
+    if (!internal && !strncmp(f->name, "duet.", 5))
+        return fail(ERR_USAGE,
+                    "rpc: function '%s': names that begin with 'duet.' are the library's", f->name);
+    struct function *new = calloc(1, sizeof *new);
+    if (!new) return fail(ERR_MEMORY, "rpc: no host memory for a function");
+    snprintf(new->name, sizeof new->name, "%s", f->name);
+    new->run = f->run;
+    new->context = f->context;
+    new->device = internal ? NULL : f->device ? f->device : rpc->device;
+    new->internal = internal;
+    pthread_mutex_lock(&rpc->lock);
+    struct function *same = rpc->functions;
+    while (same && strcmp(same->name, new->name))
+        same = same->next;
+    if (!same) {
+        new->next = rpc->functions;
+        rpc->functions = new;
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    if (!same) return OK;
+    free(new);
+    return fail(ERR_USAGE, "rpc: function '%s': there is one of this name already", f->name);
+}
+
+int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function) {
+    if (!rpc) return fail(ERR_USAGE, "rpc: register: no worker was given");
+    return add_function(rpc, function, 0);
+}
+
+static struct function *find_function(duet_rpc *rpc, const char *name) {
+    pthread_mutex_lock(&rpc->lock);
+    struct function *f = rpc->functions;
+    while (f && strcmp(f->name, name))
+        f = f->next;
+    pthread_mutex_unlock(&rpc->lock);
+    return f;
+}
+
+/* ---- the library's own ---- */
+
+static int run_to_here(duet_rpc_call *call, void *context) {
+    (void)context;
+    struct owned *o = call->self;
+    if (o->object)
+        return fail(ERR_USAGE,
+                    "the reference is to an object of '%s', which cannot be copied: "
+                    "call its methods",
+                    o->type);
+    struct device_lock *l = o->device ? lock_of(call->rpc, o->device) : NULL;
+    if (l) device_lock_take(l);
+    int code = o->params
+                   ? duet_rpc_return(call, duet_rpc_tensor(duet_params_value(o->params, o->param)))
+                   : duet_rpc_return(call, o->value);
+    if (l) device_lock_give(l);
+    return code;
+}
+
+static int run_wait(duet_rpc_call *call, void *context) {
+    (void)call, (void)context; /* the value is there: serve_call has waited for it */
+    return OK;
+}
+
+/* At rank 0: until all workers have come. */
+static int meet(duet_rpc *rpc, enum meeting at) {
+    int code = OK;
+    struct pause pause = pause_begin(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    if (++rpc->came[at] == rpc->world) rpc->met[at] = 1;
+    pthread_cond_broadcast(&rpc->changed);
+    for (;;) { /* one that has come may still die while it waits */
+        for (int r = 0; r < rpc->world && !code; r++)
+            if (rpc->peers[r].state == PEER_GONE)
+                code = peer_error(rpc, r, at == AT_END ? "shutdown" : "init");
+        if (rpc->met[at] || code || rpc->stop) break;
+        wait_changed(rpc, 0);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+    pause_end(rpc, pause);
+    return code;
+}
+
+static int run_begin(duet_rpc_call *call, void *context) {
+    (void)context;
+    return meet(call->rpc, AT_START);
+}
+
+static int run_leave(duet_rpc_call *call, void *context) {
+    (void)context;
+    return meet(call->rpc, AT_END);
+}
+
+int register_internal(duet_rpc *rpc) {
+    static const struct duet_rpc_function own[] = {{"duet.to_here", run_to_here, NULL, NULL},
+                                                   {"duet.wait", run_wait, NULL, NULL},
+                                                   {"duet.begin", run_begin, NULL, NULL},
+                                                   {"duet.leave", run_leave, NULL, NULL}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        CHECK(add_function(rpc, &own[i], 1));
+    return OK;
+}
+
+/* ---- one call ---- */
+
+struct request {
+    struct frame *frame;
+    struct call_head head;
+    const char *name; /* in the frame */
+    struct wire_in values;
+    struct wire_value *wire; /* [count], owned */
+    int count;
+};
+
+static int read_request(struct request *r) {
+    r->values = (struct wire_in){r->frame->payload, r->frame->header.bytes, 0};
+    CHECK(wire_get(&r->values, &r->head, sizeof r->head));
+    CHECK(wire_get_text(&r->values, &r->name));
+    if (strlen(r->name) >= NAME_BYTES || r->head.count > r->values.bytes)
+        return fail(ERR_FAILED, "rpc: a call makes no sense");
+    return OK;
+}
+
+static int read_args(struct request *r) {
+    r->wire = calloc((size_t)r->head.count + 1, sizeof *r->wire);
+    if (!r->wire) return fail(ERR_MEMORY, "no host memory for %u arguments", r->head.count);
+    for (; r->count < (int)r->head.count; r->count++)
+        CHECK(wire_read(&r->values, &r->wire[r->count]));
+    return OK;
+}
+
+static int make_args(duet_rpc_call *call, const struct request *r) {
+    struct duet_rpc_value *items = calloc((size_t)r->count + 1, sizeof *items);
+    if (!items) return fail(ERR_MEMORY, "no host memory for %d arguments", r->count);
+    int code = OK;
+    call->args = duet_rpc_list(items, 0);
+    for (int i = 0; i < r->count; i++) {
+        CHECK_KEEP(
+            value_make(call->rpc, &r->wire[i], call->function->device, call->from, &items[i]),
+            code);
+        call->args.count = i + 1;
+    }
+    return code;
+}
+
+/* What the function has returned becomes the value behind the reference. */
+static int keep_result(duet_rpc_call *call, uint64_t rref) {
+    struct duet_rpc_value value = duet_rpc_none();
+    if (call->returned && !call->object)
+        CHECK(value_take(call->rpc, call->answer.data, call->answer.bytes, call->function->device,
+                         call->rpc->rank, &value));
+    pthread_mutex_lock(&call->rpc->lock);
+    struct owned *o = owned_find(call->rpc, rref);
+    o->value = value;
+    o->object = call->object;
+    o->destroy = call->destroy;
+    o->device = call->function->device;
+    pthread_mutex_unlock(&call->rpc->lock);
+    call->object = NULL;
+    owned_ready(call->rpc, o);
+    return OK;
+}
+
+static int run(duet_rpc_call *call, const struct request *r) {
+    int code = make_args(call, r);
+    if (!code) code = call->function->run(call, call->function->context);
+    if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
+    if (call->code) code = fail(call->code, "%s", call->text); /* it may have gone on regardless */
+    if (!code && r->head.rref) code = keep_result(call, r->head.rref);
+    if (!code && call->object)
+        code = fail(ERR_USAGE, "it returns an object: call it by duet_remote");
+    if (call->object && call->destroy) call->destroy(call->object);
+    duet_rpc_value_free(&call->args);
+    return code;
+}
+
+/* Finds all that the call needs, and runs it on its device. *worked: ns of the function itself. */
+static int serve(duet_rpc_call *call, struct request *r, int64_t *worked) {
+    duet_rpc *rpc = call->rpc;
+    const struct frame_header *h = &r->frame->header;
+    CHECK(read_request(r));
+    CHECK(read_args(r));
+    call->function = find_function(rpc, r->name);
+    if (!call->function)
+        return fail(ERR_USAGE, "worker '%s' has no function of this name", rpc->name);
+    if (r->head.self) CHECK(owned_wait(rpc, r->head.self, 0, &call->self));
+    struct device_lock *l = lock_of(rpc, call->function->device);
+    if (l) device_lock_take(l);
+    int64_t began = now_ns();
+    int code = h->timeout && (uint64_t)(began - r->frame->came) > h->timeout
+                   ? fail(ERR_TIMEOUT, "its caller has given up")
+                   : run(call, r);
+    *worked = now_ns() - began;
+    if (l) device_lock_give(l);
+    return code;
+}
+
+static void answer(duet_rpc_call *call, const struct request *r, int code) {
+    char text[ERROR_BYTES];
+    snprintf(text, sizeof text, "%s", error_message());
+    struct frame *f = frame_new(FRAME_ANSWER, 0);
+    if (!f) return; /* the caller's deadline will tell */
+    if (code || r->head.rref || !call->returned) {
+        free(call->answer.data);
+        call->answer = (struct wire_out){0};
+        if (code)
+            wire_put(&call->answer, text, strlen(text));
+        else
+            wire_put_u8(&call->answer, DUET_RPC_NONE);
+    }
+    f->payload = call->answer.data;
+    f->header.bytes = call->answer.bytes;
+    f->header.code = code;
+    f->header.call = r->frame->header.call;
+    send_frame(call->rpc, call->from, f);
+}
+
+void serve_call(duet_rpc *rpc, struct frame *frame) {
+    struct request r = {.frame = frame};
+    duet_rpc_call call = {.rpc = rpc, .from = frame->from, .to = frame->from};
+    int64_t worked = 0, came = frame->came;
+    size_t in = frame->header.bytes;
+    if (frame->header.flags & CALL_REMOTE) call.to = rpc->rank;
+    int code = serve(&call, &r, &worked);
+    if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
+    if (code && r.head.rref) owned_fail(rpc, r.head.rref, code, error_message());
+    pthread_mutex_lock(&rpc->lock);
+    if (r.head.rref) life_let_go(&rpc->life, r.head.rref);
+    if (r.name && strlen(r.name) < NAME_BYTES)
+        stat_add(rpc, r.name, frame->from, 1, code != OK, worked, now_ns() - came - worked, in,
+                 call.answer.bytes);
+    pthread_mutex_unlock(&rpc->lock);
+    answer(&call, &r, code);
+    for (int i = 0; i < r.count; i++)
+        wire_value_free(&r.wire[i]);
+    free(r.wire);
+    frame_free(frame);
+}

@@ -1,0 +1,46 @@
+/* How frames get from worker to worker: a small table of functions, so that another library may
+ * stand beside the one there is. NNG's byte streams carry them (rpc/transport_nng.c), over abstract
+ * sockets that only processes of this machine and this user get to. Where NNG was not found by the
+ * build there is none (rpc/transport_absent.c).
+ *
+ * A link is a connection to one peer. Events come on threads of the transport, which must not wait:
+ *     on_link    a peer has said a good hello; returns what `user` of its later events is, or NULL,
+ *                and then the link is closed
+ *     on_frame   a frame has come; it belongs to the receiver. Of one link one at a time, in order
+ *     on_gone    the stream has ended; the last event of a link */
+#ifndef RPC_TRANSPORT_H
+#define RPC_TRANSPORT_H
+
+#include "rpc/frame.h"
+
+struct link;
+struct carrier;
+
+struct transport_events {
+    void *(*on_link)(void *context, struct link *link, const struct hello *hello);
+    void (*on_frame)(void *context, void *user, struct frame *frame);
+    void (*on_gone)(void *context, void *user);
+    void *context;
+};
+
+struct transport {
+    const char *name;
+    /* `own` is said to each peer. */
+    int (*open)(struct carrier **out, const struct transport_events *events,
+                const struct hello *own);
+    /* Accepts peers at this address from now on: "abstract://NAME". */
+    int (*listen)(struct carrier *carrier, const char *address);
+    /* Connects; ERR_PEER: nobody listens there yet. The hellos are exchanged behind it. */
+    int (*dial)(struct carrier *carrier, const char *address);
+    /* Takes the frame, also of a link that is gone. Any thread; returns at once. */
+    void (*send)(struct link *link, struct frame *frame);
+    /* Waits up to timeout_ms until what was sent has left. */
+    void (*flush)(struct carrier *carrier, int timeout_ms);
+    /* Ends all links, without on_gone. No event comes once it has returned. NULL is fine. */
+    void (*close)(struct carrier *carrier);
+};
+
+/* NULL: the build has none, and the error text says so. */
+const struct transport *transport_of_build(void);
+
+#endif

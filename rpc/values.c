@@ -1,0 +1,160 @@
+/* Values of the program become bytes, and bytes become values: tensors are read from their device
+ * and made on one, references are passed on and arrive (rref.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/agent.h"
+
+/* ---- writing ---- */
+
+static int write_tensor(struct wire_out *w, const duet_tensor *t) {
+    if (!t) return fail(ERR_USAGE, "rpc: a tensor is NULL");
+    int rank = duet_tensor_rank(t);
+    wire_put_u8(w, DUET_RPC_TENSOR);
+    wire_put_u8(w, (unsigned)duet_tensor_type(t));
+    wire_put_u8(w, (unsigned)rank);
+    for (int i = 0; i < rank; i++)
+        wire_put_u32(w, (uint32_t)duet_tensor_dim(t, i));
+    size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
+    void *room = wire_put_room(w, bytes);
+    if (!room) return fail(ERR_MEMORY, "rpc: no host memory for a tensor of %zu bytes", bytes);
+    return bytes ? duet_tensor_read(t, room) : OK;
+}
+
+static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
+    uint64_t child;
+    if (!r) return fail(ERR_USAGE, "rpc: a reference is NULL");
+    CHECK(rref_pass_on(rpc, r, to, &child));
+    uint16_t owner = (uint16_t)r->owner;
+    wire_put_u8(w, DUET_RPC_RREF);
+    wire_put(w, &owner, sizeof owner);
+    wire_put_u64(w, r->id);
+    wire_put_u64(w, child);
+    wire_put_text(w, r->type);
+    return OK;
+}
+
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {
+    switch (v->type) {
+    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor);
+    case DUET_RPC_RREF: return write_rref(rpc, w, v->rref, to);
+    default: break;
+    }
+    wire_put_u8(w, (unsigned)v->type);
+    switch (v->type) {
+    case DUET_RPC_NONE: return OK;
+    case DUET_RPC_INT:
+    case DUET_RPC_NUMBER: wire_put(w, &v->integer, sizeof v->integer); return OK;
+    case DUET_RPC_TEXT:
+        if (!v->text) return fail(ERR_USAGE, "rpc: a text is NULL");
+        wire_put_text(w, v->text);
+        return OK;
+    case DUET_RPC_BYTES:
+        if (v->bytes && !v->data) return fail(ERR_USAGE, "rpc: %zu bytes at NULL", v->bytes);
+        wire_put_u64(w, v->bytes);
+        wire_put(w, v->data, v->bytes);
+        return OK;
+    case DUET_RPC_LIST:
+        if (v->count < 0 || (v->count && !v->items))
+            return fail(ERR_USAGE, "rpc: a list of %d items, and no place of them", v->count);
+        wire_put_u32(w, (uint32_t)v->count);
+        for (int i = 0; i < v->count; i++)
+            CHECK(value_write(rpc, w, &v->items[i], to));
+        return OK;
+    default: return fail(ERR_USAGE, "rpc: a value of type %d: there is none", (int)v->type);
+    }
+}
+
+/* ---- making ---- */
+
+static int make_tensor(const struct wire_value *wire, duet_device *device,
+                       struct duet_rpc_value *out) {
+    if (!device)
+        return fail(ERR_USAGE, "rpc: a tensor has come, and there is no device for it: give one in "
+                               "the options of duet_rpc_init, or with the function");
+    CHECK(duet_tensor_create(&out->tensor, device, wire->tensor.type, wire->tensor.rank,
+                             wire->tensor.shape, wire->tensor.data));
+    return OK;
+}
+
+static int make_copy(const struct wire_value *wire, struct duet_rpc_value *out) {
+    char *copy = malloc(wire->text.bytes + 1);
+    if (!copy) return fail(ERR_MEMORY, "rpc: no host memory for %zu bytes", wire->text.bytes);
+    memcpy(copy, wire->text.data, wire->text.bytes);
+    copy[wire->text.bytes] = 0;
+    out->data = copy;
+    out->bytes = wire->type == DUET_RPC_BYTES ? wire->text.bytes : 0;
+    return OK;
+}
+
+int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
+               struct duet_rpc_value *out) {
+    *out = duet_rpc_value_of(wire->type);
+    switch (wire->type) {
+    case DUET_RPC_INT:
+    case DUET_RPC_NUMBER: out->integer = wire->integer; return OK;
+    case DUET_RPC_TEXT: {
+        struct wire_value text = *wire;
+        text.text.bytes = strlen(wire->text.data);
+        return make_copy(&text, out);
+    }
+    case DUET_RPC_BYTES: return make_copy(wire, out);
+    case DUET_RPC_TENSOR: return make_tensor(wire, device, out);
+    case DUET_RPC_RREF:
+        return rref_arrived(&out->rref, rpc, wire->rref.id, wire->rref.fork, wire->rref.owner,
+                            wire->rref.type, from);
+    case DUET_RPC_LIST: {
+        struct duet_rpc_value *items = calloc((size_t)wire->count + 1, sizeof *items);
+        int code = items ? OK : fail(ERR_MEMORY, "rpc: no host memory for %d items", wire->count);
+        out->items = items;
+        /* Of a list that fails, all references still arrive, and are freed with it. */
+        for (int i = 0; items && i < wire->count; i++) {
+            CHECK_KEEP(value_make(rpc, &wire->items[i], device, from, &items[i]), code);
+            out->count = i + 1;
+        }
+        return code;
+    }
+    default: return OK;
+    }
+}
+
+int value_take(duet_rpc *rpc, const uint8_t *data, size_t bytes, duet_device *device, int from,
+               struct duet_rpc_value *out) {
+    struct wire_value wire;
+    struct wire_in in = {data, bytes, 0};
+    CHECK(wire_read(&in, &wire));
+    int code = value_make(rpc, &wire, device, from, out);
+    wire_value_free(&wire);
+    if (code) duet_rpc_value_free(out);
+    return code;
+}
+
+void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from) {
+    for (int i = 0; wire->type == DUET_RPC_LIST && i < wire->count; i++)
+        value_refuse(rpc, &wire->items[i], from);
+    if (wire->type != DUET_RPC_RREF) return;
+    int owned = wire->rref.owner == rpc->rank;
+    if (wire->rref.fork)
+        life_receive(&rpc->life, wire->rref.id, wire->rref.fork, wire->rref.owner, from);
+    if (owned)
+        life_let_go(&rpc->life, wire->rref.id);
+    else
+        life_release(&rpc->life, wire->rref.fork);
+}
+
+void duet_rpc_value_free(struct duet_rpc_value *v) {
+    if (!v) return;
+    switch (v->type) {
+    case DUET_RPC_TEXT:
+    case DUET_RPC_BYTES: free((void *)v->data); break;
+    case DUET_RPC_TENSOR: duet_tensor_free(v->tensor); break;
+    case DUET_RPC_RREF: duet_rref_free(v->rref); break;
+    case DUET_RPC_LIST:
+        for (int i = 0; i < v->count; i++)
+            duet_rpc_value_free((struct duet_rpc_value *)&v->items[i]);
+        free((void *)v->items);
+        break;
+    default: break;
+    }
+    *v = duet_rpc_none();
+}

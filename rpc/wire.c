@@ -1,0 +1,182 @@
+/* Writing and reading values: see wire.h. */
+#include "rpc/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { DEEPEST = 16, ALIGN = 64 };
+
+/* ---- writing ---- */
+
+static int make_room(struct wire_out *w, size_t bytes) {
+    if (w->failed) return 0;
+    if (w->room - w->bytes >= bytes) return 1;
+    size_t room = w->room ? 2 * w->room : 256;
+    while (room - w->bytes < bytes)
+        room *= 2;
+    if (bytes > (size_t)1 << 20) room = w->bytes + bytes + 4096; /* a tensor: not twice of it */
+    uint8_t *data = realloc(w->data, room);
+    if (!data) {
+        w->failed = 1;
+        return 0;
+    }
+    w->data = data;
+    w->room = room;
+    return 1;
+}
+
+void wire_put(struct wire_out *w, const void *data, size_t bytes) {
+    if (!bytes || !make_room(w, bytes)) return;
+    memcpy(w->data + w->bytes, data, bytes);
+    w->bytes += bytes;
+}
+
+void wire_put_u8(struct wire_out *w, unsigned value) {
+    uint8_t byte = (uint8_t)value;
+    wire_put(w, &byte, 1);
+}
+
+void wire_put_u32(struct wire_out *w, uint32_t value) {
+    wire_put(w, &value, sizeof value);
+}
+
+void wire_put_u64(struct wire_out *w, uint64_t value) {
+    wire_put(w, &value, sizeof value);
+}
+
+void wire_put_text(struct wire_out *w, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    wire_put_u64(w, bytes);
+    wire_put(w, text, bytes);
+}
+
+void *wire_put_room(struct wire_out *w, size_t bytes) {
+    size_t pad = (ALIGN - w->bytes % ALIGN) % ALIGN;
+    if (!make_room(w, pad + bytes)) return NULL;
+    memset(w->data + w->bytes, 0, pad);
+    void *room = w->data + w->bytes + pad;
+    w->bytes += pad + bytes;
+    return room;
+}
+
+/* ---- reading ---- */
+
+static int broken(void) {
+    return fail(ERR_FAILED, "rpc: a message ends early or makes no sense");
+}
+
+int wire_get(struct wire_in *w, void *out, size_t bytes) {
+    if (w->bytes - w->at < bytes) return broken();
+    memcpy(out, w->data + w->at, bytes);
+    w->at += bytes;
+    return OK;
+}
+
+static int get_bytes(struct wire_in *w, const char **data, size_t *bytes) {
+    uint64_t length = 0;
+    CHECK(wire_get(w, &length, sizeof length));
+    if (length > w->bytes - w->at) return broken();
+    *data = (const char *)w->data + w->at;
+    *bytes = length;
+    w->at += length;
+    return OK;
+}
+
+int wire_get_text(struct wire_in *w, const char **out) {
+    size_t bytes;
+    CHECK(get_bytes(w, out, &bytes));
+    return bytes && memchr(*out, 0, bytes) == *out + bytes - 1 ? OK : broken();
+}
+
+size_t wire_type_bytes(enum duet_type type) {
+    static const size_t bytes[] = {[DUET_F32] = 4,  [DUET_I32] = 4, [DUET_F64] = 8, [DUET_F16] = 2,
+                                   [DUET_BF16] = 2, [DUET_I64] = 8, [DUET_U8] = 1};
+    return (unsigned)type <= DUET_U8 ? bytes[type] : 0;
+}
+
+const char *wire_type_name(enum duet_rpc_type type) {
+    static const char *const names[] = {"nothing", "an integer", "a number",    "a text",
+                                        "bytes",   "a tensor",   "a reference", "a list"};
+    return (unsigned)type <= DUET_RPC_LIST ? names[type] : "no value";
+}
+
+static int read_tensor(struct wire_in *w, struct wire_value *v) {
+    uint8_t type = 0, rank = 0;
+    uint64_t count = 1;
+    CHECK(wire_get(w, &type, 1));
+    CHECK(wire_get(w, &rank, 1));
+    if (type > DUET_U8 || rank < 1 || rank > DUET_MAX_RANK) return broken();
+    v->tensor.type = (enum duet_type)type;
+    v->tensor.rank = rank;
+    for (int i = 0; i < rank; i++) {
+        CHECK(wire_get(w, &v->tensor.shape[i], sizeof v->tensor.shape[i]));
+        if (v->tensor.shape[i] < (i ? 1 : 0)) return broken();
+        count *= (uint64_t)v->tensor.shape[i];
+        if (count > INT32_MAX) return broken();
+    }
+    size_t pad = (ALIGN - w->at % ALIGN) % ALIGN, bytes = count * wire_type_bytes(v->tensor.type);
+    if (w->bytes - w->at < pad || w->bytes - w->at - pad < bytes) return broken();
+    v->tensor.data = w->data + w->at + pad;
+    w->at += pad + bytes;
+    return OK;
+}
+
+static int read_rref(struct wire_in *w, struct wire_value *v) {
+    uint16_t owner = 0;
+    CHECK(wire_get(w, &owner, sizeof owner));
+    CHECK(wire_get(w, &v->rref.id, sizeof v->rref.id));
+    CHECK(wire_get(w, &v->rref.fork, sizeof v->rref.fork));
+    v->rref.owner = owner;
+    return wire_get_text(w, &v->rref.type);
+}
+
+static int read_value(struct wire_in *w, struct wire_value *v, int depth);
+
+static int read_list(struct wire_in *w, struct wire_value *v, int depth) {
+    uint32_t count = 0;
+    CHECK(wire_get(w, &count, sizeof count));
+    /* Each item takes at least a byte: a count that cannot be is not believed. */
+    if (count > w->bytes - w->at || depth >= DEEPEST) return broken();
+    v->items = calloc((size_t)count + 1, sizeof *v->items);
+    if (!v->items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
+    for (uint32_t i = 0; i < count; i++) {
+        v->count = (int)i + 1;
+        CHECK(read_value(w, &v->items[i], depth + 1));
+    }
+    return OK;
+}
+
+static int read_value(struct wire_in *w, struct wire_value *v, int depth) {
+    uint8_t type = 0;
+    memset(v, 0, sizeof *v);
+    CHECK(wire_get(w, &type, 1));
+    v->type = (enum duet_rpc_type)type;
+    switch (v->type) {
+    case DUET_RPC_NONE: return OK;
+    case DUET_RPC_INT:
+    case DUET_RPC_NUMBER: return wire_get(w, &v->integer, sizeof v->integer);
+    case DUET_RPC_TEXT: CHECK(wire_get_text(w, &v->text.data)); return OK;
+    case DUET_RPC_BYTES: return get_bytes(w, &v->text.data, &v->text.bytes);
+    case DUET_RPC_TENSOR: return read_tensor(w, v);
+    case DUET_RPC_RREF: return read_rref(w, v);
+    case DUET_RPC_LIST: return read_list(w, v, depth);
+    default: v->type = DUET_RPC_NONE; return broken();
+    }
+}
+
+int wire_read(struct wire_in *w, struct wire_value *out) {
+    int code = read_value(w, out, 0);
+    if (code) wire_value_free(out);
+    return code;
+}
+
+void wire_value_free(struct wire_value *v) {
+    if (v->type == DUET_RPC_LIST && v->items) {
+        for (int i = 0; i < v->count; i++)
+            wire_value_free(&v->items[i]);
+        free(v->items);
+    }
+    memset(v, 0, sizeof *v);
+}

@@ -1,0 +1,74 @@
+/* Values as bytes: what stands in the payload of a call and of its answer.
+ *
+ *     NONE                 type
+ *     INT, NUMBER          type, 8 bytes
+ *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
+ *     LIST                 type, count (4), the items
+ *     RREF                 type, owner (2), reference (8), fork (8), the type of the object (TEXT)
+ *     TENSOR               type, element type, dimensions, sizes (4 each), up to a multiple
+ *                          of 64 from the start, the elements
+ *
+ * Reading is in two parts. wire_read checks every length and makes a tree that points into the
+ * bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
+ * references of the tree. */
+#ifndef RPC_WIRE_H
+#define RPC_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "duet.h"
+
+/* What is being written. */
+struct wire_out {
+    uint8_t *data; /* owned */
+    size_t bytes, room;
+    int failed; /* 1: no host memory */
+};
+void wire_put(struct wire_out *w, const void *data, size_t bytes);
+void wire_put_u8(struct wire_out *w, unsigned value);
+void wire_put_u32(struct wire_out *w, uint32_t value);
+void wire_put_u64(struct wire_out *w, uint64_t value);
+void wire_put_text(struct wire_out *w, const char *text);
+/* Room for `bytes` bytes at a multiple of 64; NULL: none. Valid until the next put. */
+void *wire_put_room(struct wire_out *w, size_t bytes);
+
+/* What has come: a node of the tree. */
+struct wire_value {
+    enum duet_rpc_type type;
+    int count; /* LIST */
+    union {
+        int64_t integer;
+        double number;
+        struct {
+            const char *data;
+            size_t bytes;
+        } text; /* TEXT, BYTES */
+        struct {
+            int owner;
+            uint64_t id, fork;
+            const char *type;
+        } rref;
+        struct {
+            enum duet_type type;
+            int rank, shape[DUET_MAX_RANK];
+            const void *data;
+        } tensor;
+        struct wire_value *items; /* owned */
+    };
+};
+
+struct wire_in {
+    const uint8_t *data;
+    size_t bytes, at;
+};
+/* Each returns ERR_FAILED where the bytes end or make no sense. */
+int wire_get(struct wire_in *w, void *out, size_t bytes);
+int wire_get_text(struct wire_in *w, const char **out);
+int wire_read(struct wire_in *w, struct wire_value *out);
+void wire_value_free(struct wire_value *v); /* the tree alone */
+
+size_t wire_type_bytes(enum duet_type type); /* of an element */
+const char *wire_type_name(enum duet_rpc_type type);
+
+#endif

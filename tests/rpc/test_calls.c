@@ -1,0 +1,185 @@
+/* Calls: values there and back, nested calls to any depth, futures, deadlines, and the words of
+ * what goes wrong. */
+#include "tests/rpc/workers.h"
+
+static int echo(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
+}
+
+static int add(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call,
+                           duet_rpc_int(duet_rpc_arg_int(call, 0) + duet_rpc_arg_int(call, 1)));
+}
+
+static int scale(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_tensor *t = duet_rpc_arg_tensor(call, 0);
+    int code = duet_tensor_scale(t, (float)duet_rpc_arg_number(call, 1));
+    return code ? code : duet_rpc_return(call, duet_rpc_tensor(t));
+}
+
+/* Calls the next worker, and so on: depth calls at once, two threads a worker. */
+static int descend(duet_rpc_call *call, void *context) {
+    (void)context;
+    struct duet_rpc_value result = {0};
+    duet_rpc *rpc = duet_rpc_of_call(call);
+    int64_t depth = duet_rpc_arg_int(call, 0);
+    if (depth == 0) return duet_rpc_return(call, duet_rpc_int(0));
+    const char *next = duet_rpc_name(rpc, (duet_rpc_rank(rpc, NULL) + 1) % 2);
+    int code = duet_rpc_sync(rpc, next, "descend", DUET_ARGS(duet_rpc_int(depth - 1)), 0, &result);
+    return code ? code : duet_rpc_return(call, duet_rpc_int(result.integer + 1));
+}
+
+static int nap(duet_rpc_call *call, void *context) {
+    (void)context;
+    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
+    return duet_rpc_return(call, duet_rpc_int(1));
+}
+
+static int refuse(duet_rpc_call *call, void *context) {
+    (void)context;
+    int64_t code = duet_rpc_arg_int(call, 0);
+    return code < 0 ? (int)code : fail((int)code, "the cat sat on it");
+}
+
+static int twice(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_rpc_return(call, duet_rpc_int(1));
+    return duet_rpc_return(call, duet_rpc_int(2));
+}
+
+static const struct duet_rpc_function functions[] = {
+    {"echo", echo, NULL, NULL},       {"add", add, NULL, NULL}, {"scale", scale, NULL, NULL},
+    {"descend", descend, NULL, NULL}, {"nap", nap, NULL, NULL}, {"refuse", refuse, NULL, NULL},
+    {"twice", twice, NULL, NULL}};
+
+static void values(struct worker *w) {
+    float x[3] = {1, 2, 3}, back[3];
+    int32_t k[2] = {7, -7};
+    struct duet_rpc_value got = {0};
+    if (w->rank) return;
+    duet_tensor *t = tensor_of(w, 3, x), *n;
+    GOOD(duet_tensor_create(&n, w->device, DUET_I32, 1, (int[]){2}, k));
+    for (int to = 0; to < 2; to++) { /* to itself as to another */
+        const char *name = duet_rpc_name(w->rpc, to);
+        struct duet_rpc_value inner[] = {duet_rpc_number(0.5), duet_rpc_none()};
+        GOOD(
+            duet_rpc_sync(w->rpc, name, "echo",
+                          DUET_ARGS(duet_rpc_int(-5), duet_rpc_text("a text"),
+                                    duet_rpc_bytes("\0x", 2), duet_rpc_tensor(t),
+                                    duet_rpc_list(inner, 2), duet_rpc_tensor(n), duet_rpc_text("")),
+                          0, &got));
+        MUST(got.type == DUET_RPC_LIST && got.count == 7);
+        MUST(got.items[0].type == DUET_RPC_INT && got.items[0].integer == -5);
+        MUST(!strcmp(got.items[1].text, "a text") && !strcmp(got.items[6].text, ""));
+        MUST(got.items[2].bytes == 2 && !memcmp(got.items[2].data, "\0x", 2));
+        GOOD(duet_tensor_read(got.items[3].tensor, back));
+        MUST(back[0] == 1 && back[2] == 3 && duet_tensor_dim(got.items[3].tensor, 0) == 3);
+        MUST(got.items[4].count == 2 && got.items[4].items[0].number == 0.5);
+        MUST(duet_tensor_type(got.items[5].tensor) == DUET_I32);
+        duet_rpc_value_free(&got);
+        /* A change there does not reach the tensor here. */
+        GOOD(duet_rpc_sync(w->rpc, name, "scale", DUET_ARGS(duet_rpc_tensor(t), duet_rpc_int(2)), 0,
+                           &got));
+        GOOD(duet_tensor_read(t, back));
+        MUST(back[2] == 3);
+        GOOD(duet_tensor_read(got.tensor, back));
+        MUST(back[2] == 6);
+        duet_rpc_value_free(&got);
+    }
+    duet_tensor_free(t), duet_tensor_free(n);
+    struct duet_rpc_line lines[16];
+    int count = duet_rpc_table(w->rpc, lines, 16), seen = 0;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(lines[i].function, "echo") && !lines[i].served && lines[i].calls == 1) seen++;
+    MUST(seen == 2, "%d lines", count);
+}
+
+Test(calls, carry_values, .timeout = 30) {
+    WORKERS(2, values, functions);
+}
+
+static void nested(struct worker *w) {
+    struct duet_rpc_value got = {0};
+    if (w->rank) return;
+    GOOD(duet_rpc_sync(w->rpc, "w1", "descend", DUET_ARGS(duet_rpc_int(60)), 0, &got));
+    MUST(got.integer == 60);
+}
+
+Test(calls, go_back_and_forth_to_any_depth, .timeout = 30) {
+    worker_threads = 2;
+    WORKERS(2, nested, functions);
+}
+
+static void count_end(void *context, int code) {
+    __atomic_fetch_add((int *)context, code == DUET_OK, __ATOMIC_SEQ_CST);
+}
+
+static void many(struct worker *w) {
+    enum { CALLS = 200 };
+    duet_future *f[CALLS];
+    int ended = 0;
+    if (w->rank == 2) return;
+    for (int i = 0; i < CALLS; i++) {
+        GOOD(duet_rpc_async(&f[i], w->rpc, "w2", "add", DUET_ARGS(duet_rpc_int(i), duet_rpc_int(1)),
+                            0));
+        GOOD(duet_future_then(f[i], count_end, &ended));
+    }
+    FAILS(DUET_USAGE, duet_future_then(f[0], count_end, &ended), "has one");
+    GOOD(duet_future_wait_all(f, CALLS));
+    for (int i = 0; i < CALLS; i++) {
+        struct duet_rpc_value got;
+        MUST(duet_future_done(f[i]));
+        GOOD(duet_future_wait(f[i], &got));
+        MUST(got.integer == i + 1);
+        duet_future_free(f[i]);
+    }
+    while (__atomic_load_n(&ended, __ATOMIC_SEQ_CST) < CALLS)
+        usleep(100);
+    /* A future that nobody waits for is no one's trouble. */
+    GOOD(duet_rpc_async(&f[0], w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(0.05)), 0));
+    duet_future_free(f[0]);
+}
+
+Test(calls, many_are_under_way_at_once, .timeout = 30) {
+    WORKERS(3, many, functions);
+}
+
+static void wrong(struct worker *w) {
+    struct duet_rpc_value got;
+    duet_rpc *r = w->rpc;
+    duet_future *late;
+    if (w->rank) return;
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w7", "add", DUET_NO_ARGS, 0, &got), "worker 'w7'");
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "nothing", DUET_NO_ARGS, 0, &got),
+          "rpc: worker 'w1': nothing: worker 'w1' has no function of this name");
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1)), 0, &got),
+          "rpc: worker 'w1': add: argument 1 is missing: there are 1");
+    FAILS(DUET_USAGE,
+          duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_text("2")), 0, &got),
+          "argument 1 is a text: it must be an integer");
+    FAILS(DUET_MEMORY, duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(4)), 0, &got),
+          "rpc: worker 'w1': refuse: the cat sat on it");
+    FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(-3)), 0, &got),
+          "it returned -3");
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "twice", DUET_NO_ARGS, 0, &got), "returns twice");
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_tensor(NULL)), 0, &got),
+          "a tensor is NULL");
+    double began = duet_time();
+    FAILS(DUET_TIMEOUT, duet_rpc_sync(r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0.2, &got),
+          "rpc: worker 'w1': nap: no answer within 0.2 s");
+    MUST(duet_time() - began > 0.19);
+    GOOD(duet_rpc_async(&late, r, "w1", "nap", DUET_ARGS(duet_rpc_number(0.1)), -1));
+    GOOD(duet_future_wait(late, &got)); /* behind the one that nobody waits for any more */
+    duet_future_free(late);
+    struct duet_rpc_function own = {"duet.x", add, NULL, NULL};
+    FAILS(DUET_USAGE, duet_rpc_register(r, &own), "the library's");
+    own.name = "add";
+    FAILS(DUET_USAGE, duet_rpc_register(r, &own), "one of this name");
+}
+
+Test(calls, say_what_is_wrong, .timeout = 30) {
+    WORKERS(2, wrong, functions);
+}

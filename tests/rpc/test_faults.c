@@ -1,0 +1,181 @@
+/* Workers that die, stop, leave early or never come: each ends in one line that names them. */
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "tests/rpc/workers.h"
+
+static int die(duet_rpc_call *call, void *context) {
+    (void)call, (void)context;
+    raise(SIGKILL);
+    return DUET_OK;
+}
+
+static int nap(duet_rpc_call *call, void *context) {
+    (void)context;
+    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
+    return DUET_OK;
+}
+
+static int pid(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call, duet_rpc_int(getpid()));
+}
+
+static const struct duet_rpc_function functions[] = {
+    {"die", die, NULL, NULL}, {"nap", nap, NULL, NULL}, {"pid", pid, NULL, NULL}};
+
+static void set_port(void) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", 20000 + getpid() % 20000);
+    setenv("MASTER_PORT", text, 1);
+}
+
+/* The workers of these tests are no ranks of a launcher, which would end all when one dies. */
+static int run_alone(int rank, int n, void (*body)(struct worker *w)) {
+    char name[16];
+    struct worker w = {.rank = rank, .n = n};
+    snprintf(name, sizeof name, "w%d", rank);
+    struct duet_rpc_options options = {
+        .functions = functions, .function_count = 3, .silence_s = worker_silence};
+    GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
+    body(&w);
+    return 0;
+}
+
+static void start(pid_t *pids, int n, void (*body)(struct worker *w)) {
+    set_port();
+    for (int r = 0; r < n; r++)
+        if (!(pids[r] = fork())) _exit(run_alone(r, n, body));
+}
+
+static int status_of(pid_t p) {
+    int status = -1;
+    cr_assert_eq(waitpid(p, &status, 0), p);
+    return status;
+}
+
+/* w2 dies in a call of w0; w0 is told at once, later calls fail at once, and so does shutdown. */
+static void one_dies(struct worker *w) {
+    struct duet_rpc_value got;
+    duet_future *f;
+    if (w->rank == 0) {
+        GOOD(duet_rpc_async(&f, w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(9)), 0));
+        double began = duet_time();
+        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "die", DUET_NO_ARGS, 0, &got),
+              "rpc: die: worker 'w2' is gone: its process has ended");
+        MUST(duet_time() - began < 1, "%g s", duet_time() - began);
+        FAILS(DUET_PEER, duet_future_wait(f, &got), "rpc: nap: worker 'w2' is gone");
+        FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "pid", DUET_NO_ARGS, 0, &got), "w2");
+        duet_future_free(f);
+    }
+    FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w");
+}
+
+Test(faults, a_killed_worker_is_named, .timeout = 30) {
+    pid_t p[3];
+    start(p, 3, one_dies);
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), 0);
+    cr_expect_eq(status_of(p[2]), SIGKILL);
+}
+
+static void one_stops(struct worker *w) {
+    struct duet_rpc_value got;
+    if (w->rank) {
+        pause();
+        return;
+    }
+    GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, &got));
+    kill((pid_t)got.integer, SIGSTOP);
+    FAILS(DUET_TIMEOUT, duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0.3, NULL),
+          "no answer within 0.3 s");
+    FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, -1, NULL), "is it stopped?");
+    kill((pid_t)got.integer, SIGKILL);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(faults, a_stopped_worker_is_noticed, .timeout = 30) {
+    pid_t p[2];
+    worker_silence = 2;
+    start(p, 2, one_stops);
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), SIGKILL);
+}
+
+static void one_leaves(struct worker *w) {
+    int code = DUET_OK;
+    while (!w->rank && !code)
+        code = duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL);
+    MUST(w->rank || (code == DUET_PEER && strstr(duet_error(), "worker 'w1' has left")));
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(faults, one_that_leaves_early_is_named, .timeout = 30) {
+    pid_t p[2];
+    start(p, 2, one_leaves);
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), 0);
+}
+
+static int refused(int rank, int n, const char *name, double timeout_s, const char *words) {
+    duet_rpc *rpc;
+    struct duet_rpc_options options = {.timeout_s = timeout_s};
+    int code = duet_rpc_init(&rpc, name, rank, n, &options);
+    MUST(code && !rpc && strstr(duet_error(), words), "wanted: %s", words);
+    return 0;
+}
+
+Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
+    pid_t p[3];
+    set_port();
+    if (!(p[0] = fork())) _exit(refused(0, 3, "w0", 0.5, "rank 1, 2 did not come within 0.5 s"));
+    cr_expect_eq(status_of(p[0]), 0);
+    for (int r = 0; r < 2; r++)
+        if (!(p[r] = fork())) _exit(refused(r, 2, "twin", 20, "are both named 'twin'"));
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), 0);
+    refused(0, 1, "no good", 1, "worker name 'no good'");
+    refused(2, 2, "w", 1, "rank 2 of 2 workers");
+}
+
+/* Says something to every socket of this test's user that listens. Returns how many it reached. */
+static int say_junk_to_all(void) {
+    char line[256], own[64], name[100];
+    int reached = 0;
+    FILE *sockets = fopen("/proc/net/unix", "r");
+    snprintf(own, sizeof own, "@duet-rpc-%u-", (unsigned)geteuid());
+    while (sockets && fgets(line, sizeof line, sockets)) {
+        char *at = strstr(line, own), junk[4096] = "let me in";
+        if (!at || sscanf(at + 1, "%99s", name) != 1) continue;
+        struct sockaddr_un to = {.sun_family = AF_UNIX};
+        memcpy(to.sun_path + 1, name, strlen(name));
+        socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+        int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (!connect(s, (struct sockaddr *)&to, size)) {
+            ssize_t sent = send(s, junk, sizeof junk, MSG_NOSIGNAL);
+            while (sent > 0 && recv(s, junk, sizeof junk, 0) > 0) /* the hello, and then the end */
+                ;
+            reached++;
+        }
+        close(s);
+    }
+    fclose(sockets);
+    return reached;
+}
+
+static void stranger(struct worker *w) {
+    if (w->rank == 0) {
+        MUST(say_junk_to_all() > 0);
+        GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL));
+    }
+    GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+}
+
+Test(faults, a_stranger_is_cut_off, .timeout = 30) {
+    pid_t p[2];
+    start(p, 2, stranger);
+    cr_expect_eq(status_of(p[0]), 0);
+    cr_expect_eq(status_of(p[1]), 0);
+}

@@ -1,0 +1,77 @@
+/* What the tests of rpc/ share: workers as processes, which check what they see and fail as ranks
+ * do. Worker r is named "w<r>"; each has an emulated device of its own. */
+#ifndef TESTS_RPC_WORKERS_H
+#define TESTS_RPC_WORKERS_H
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "duet.h"
+#include "tests/harness/harness.h"
+
+/* In a worker: ends it where something does not hold; the launcher then ends the others. */
+#define MUST(condition, ...)                                                               \
+    do {                                                                                   \
+        if (!(condition)) {                                                                \
+            fprintf(stderr, "%s:%d: does not hold: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, " " __VA_ARGS__);                                              \
+            fprintf(stderr, " (last error: %s)\n", duet_error());                          \
+            _exit(1);                                                                      \
+        }                                                                                  \
+    } while (0)
+#define GOOD(call) MUST((call) == DUET_OK)
+/* The call fails with this code and a text that has these words. */
+#define FAILS(code_, call, words) \
+    MUST((call) == (code_) && strstr(duet_error(), words), "wanted: %s", words)
+
+struct worker {
+    int rank, n;
+    duet_rpc *rpc;
+    duet_device *device;
+};
+
+static const struct duet_rpc_function *worker_functions; /* of the test, before duet_spawn */
+static int worker_function_count, worker_threads;
+static double worker_timeout, worker_silence;
+static __attribute__((unused)) void (*worker_body)(struct worker *w);
+static int worker_world, worker_abrupt; /* abrupt 1: the body ends the worker itself */
+
+static inline duet_tensor *tensor_of(struct worker *w, int n, const float *values) {
+    duet_tensor *t;
+    GOOD(duet_tensor_create(&t, w->device, DUET_F32, 1, &n, values));
+    return t;
+}
+
+static struct worker worker_here; /* for functions: this process is one worker */
+
+static inline int worker_main(int rank, void *context) {
+    (void)context;
+    char name[16];
+    struct worker *w = &worker_here;
+    *w = (struct worker){.rank = rank, .n = worker_world};
+    GOOD(duet_device_open(&w->device, "cpu", rank, 1 << 26));
+    snprintf(name, sizeof name, "w%d", rank);
+    struct duet_rpc_options options = {.functions = worker_functions,
+                                       .function_count = worker_function_count,
+                                       .device = w->device,
+                                       .threads = worker_threads,
+                                       .timeout_s = worker_timeout,
+                                       .silence_s = worker_silence};
+    GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
+    worker_body(w);
+    if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+    duet_devices_close(&w->device, 1);
+    return DUET_OK;
+}
+
+/* Runs `body` in n workers. */
+#define WORKERS(n_, body_, functions_)                                            \
+    do {                                                                          \
+        worker_world = (n_), worker_body = (body_);                               \
+        worker_functions = (functions_);                                          \
+        worker_function_count = (int)(sizeof(functions_) / sizeof *(functions_)); \
+        int code_ = duet_spawn((n_), worker_main, NULL);                          \
+        cr_assert_eq(code_, DUET_OK, "%s", duet_error());                         \
+    } while (0)
+
+#endif
