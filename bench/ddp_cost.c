@@ -94,7 +94,8 @@ static int open_command(struct bench *b) {
     CHECK(model_values_init(&b->model, 0, &b->values));
     CHECK(device_open(&b->device, &device));
     CHECK(replica_init(&b->replica, b->device, &b->model, &config, b->values));
-    return ddp_init(&b->ddp, group_comm((struct group *)b->group), &b->replica, &ddp);
+    const struct ddp_model model = ddp_model_of(&b->replica);
+    return ddp_init(&b->ddp, group_comm((struct group *)b->group), &model, &ddp);
 }
 
 static int command_step(struct bench *b) {

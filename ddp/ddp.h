@@ -38,6 +38,7 @@
 #include "allreduce/allreduce.h"
 #include "comm/comm.h"
 #include "ddp/bucket.h"
+#include "duet/distributed.h"
 #include "models/replica.h"
 
 #ifdef __cplusplus
@@ -45,14 +46,6 @@ extern "C" {
 #endif
 
 struct ddp;
-
-/* What becomes of a rank whose input is used up before that of the others (join.c). */
-enum ddp_join {
-    DDP_JOIN_OFF,     /* nothing: all ranks must have equally many batches */
-    DDP_JOIN_INITIAL, /* it shadows the others; `divide` divides by the number of all ranks */
-    DDP_JOIN_ACTIVE,  /* it shadows the others; `divide` divides by those that still have input */
-    DDP_JOIN_THROW    /* the step fails on every rank, in PyTorch's words */
-};
 
 /* A bucket whose gradients are ready, as a communication hook gets it. */
 struct ddp_bucket {
@@ -79,29 +72,42 @@ struct ddp_config {
      * that used them. What no rank used is not updated. In each step the ranks then meet on the
      * host, behind the work of their streams; buckets are cut at the start and never rebuilt. */
     int find_unused;
-    enum ddp_join join;
+    /* What becomes of a rank whose input is used up before that of the others (join.c): nothing, so
+     * all ranks must have equally many batches; it shadows the others, and `divide` divides by the
+     * number of all ranks, or of those that still have input; or the step fails on every rank, in
+     * PyTorch's words. */
+    enum duet_join join;
     int own_buffers; /* 1: rank 0's buffers are not broadcast before each forward */
     int no_overlap;  /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
 
+/* What a ddp is made around. Borrowed: all of it must outlive the ddp, which may give the gradients
+ * other places. */
+struct ddp_model {
+    struct device *device;
+    struct param_set *params;
+    struct buffer_set *buffers;
+    /* The trainer's, to which the others belong: ddp_step and ddp_shadow run its forward and
+     * backward. NULL: a program runs them. Between ddp_begin and ddp_finish it calls
+     * ddp_gradient_ready for each parameter once the last kernel of its gradient is enqueued on the
+     * device's compute stream; with find_unused it calls ddp_set_used and fills the gradients of
+     * the others with zeros before. Before a forward it calls ddp_broadcast_buffers; rank 0's
+     * buffers have come once already. */
+    struct replica *replica;
+};
+static inline struct ddp_model ddp_model_of(struct replica *r) {
+    const struct ddp_model model = {r->device, &r->params, &r->buffers, r};
+    return model;
+}
+
 /* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and sets
- * the hook of the replica's tape. comm and replica are borrowed and must outlive the ddp.
- * ERR_FAILED with PyTorch's words where models differ. On failure *out is NULL. */
-int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
+ * the hook of a replica's tape. comm is borrowed and must outlive the ddp. ERR_FAILED with
+ * PyTorch's words where models differ. On failure *out is NULL. */
+int ddp_init(struct ddp **out, struct comm *comm, const struct ddp_model *model,
              const struct ddp_config *config);
 
-/* The same around the parameters of a program, which runs forward and backward itself: between
- * ddp_begin and ddp_finish it calls ddp_gradient_ready for each parameter once the last kernel of
- * its gradient is enqueued on the device's compute stream. With find_unused it calls ddp_set_used
- * and fills the gradients of the others with zeros before. Before a forward it calls
- * ddp_broadcast_buffers; rank 0's buffers have come once already. ddp_step and ddp_shadow are the
- * trainer's alone. device, params and buffers are borrowed, as comm is. ddp_begin may give the
- * gradients other places. */
-int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
-                    struct param_set *params, struct buffer_set *buffers,
-                    const struct ddp_config *config);
 int ddp_gradient_ready(struct ddp *ddp, int index);
 
 /* used[parameters]: 1: it has a part in the loss of this step. The others count as ready. */

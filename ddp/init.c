@@ -69,9 +69,8 @@ static int init(struct ddp *ddp, struct buffer_set *buffers) {
     return ddp->replica ? attach(ddp) : OK;
 }
 
-/* `parts` has the device, the parameters and the replica. */
-static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
-                  struct buffer_set *buffers, const struct ddp_config *config) {
+int ddp_init(struct ddp **out, struct comm *comm, const struct ddp_model *model,
+             const struct ddp_config *config) {
     *out = NULL;
     struct ddp *ddp = malloc(sizeof *ddp);
     if (!ddp) {
@@ -79,12 +78,15 @@ static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
         comm_abort(comm, code, error_message());
         return code;
     }
-    *ddp = *parts;
-    ddp->comm = comm;
-    ddp->config = *config;
+    *ddp = (struct ddp){.comm = comm,
+                        .device = model->device,
+                        .params = model->params,
+                        .used = model->replica ? model->replica->used : NULL,
+                        .replica = model->replica,
+                        .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    int code = ddp_ended(ddp, init(ddp, buffers));
+    int code = ddp_ended(ddp, init(ddp, model->buffers));
     if (code) {
         struct failures first = {0};
         failures_add(&first, code); /* freeing may fail in its own words */
@@ -93,22 +95,6 @@ static int create(struct ddp **out, struct comm *comm, const struct ddp *parts,
     }
     *out = ddp;
     return OK;
-}
-
-int ddp_init(struct ddp **out, struct comm *comm, struct replica *replica,
-             const struct ddp_config *config) {
-    const struct ddp parts = {.device = replica->device,
-                              .params = &replica->params,
-                              .used = replica->used,
-                              .replica = replica};
-    return create(out, comm, &parts, &replica->buffers, config);
-}
-
-int ddp_init_around(struct ddp **out, struct comm *comm, struct device *device,
-                    struct param_set *params, struct buffer_set *buffers,
-                    const struct ddp_config *config) {
-    const struct ddp parts = {.device = device, .params = params};
-    return create(out, comm, &parts, buffers, config);
 }
 
 static void detach(struct replica *r) {

@@ -10,13 +10,14 @@
  * in the same order, with zeros, and then updates from the sums like everybody else: so all ranks
  * hold the same parameters and the same state of the optimizer at every step. (PyTorch leaves
  * joined ranks behind and at the end broadcasts the parameters of a rank that was active to the
- * last; the momentum of the others stays behind. program_join.c does so too, for programs.) */
+ * last; the momentum of the others stays behind. duet_ddp_join, at the end, does so too.) */
 #include <string.h>
 
 #include "base/error.h"
-#include "ddp/state.h"
+#include "ddp/program.h"
 
-int ddp_bring_zeros(struct ddp *ddp) {
+/* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
+static int bring_zeros(struct ddp *ddp) {
     struct param_set *params = ddp->params;
     int count = (int)params->arena_count; /* param_set_init refuses more */
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
@@ -27,22 +28,94 @@ int ddp_bring_zeros(struct ddp *ddp) {
     return OK;
 }
 
-static int shadow(struct ddp *ddp, const struct step_block *block, int *active) {
-    struct replica *r = ddp->replica;
-    if (ddp->config.join == DDP_JOIN_OFF)
-        return fail(ERR_USAGE, "ddp: a rank without input: give ddp_config.join");
-    CHECK(replica_write_step(r, block));
+int ddp_shadow_pass(struct ddp *ddp, int32_t step, int (*forward)(void *context), void *context,
+                    int *active) {
     CHECK(ddp_count_active(ddp, 0, active));
     if (!*active) return OK;
-    CHECK(ddp_open_step(ddp, r->step_number));
-    CHECK(ddp_broadcast_buffers(ddp, r->step_number));
-    CHECK(replica_hash_values(r));
-    CHECK(replica_log_nothing(r));
-    CHECK(ddp_bring_zeros(ddp));
-    CHECK(ddp_close_step(ddp));
-    return replica_update(r);
+    CHECK(ddp_open_step(ddp, step));
+    CHECK(forward(context));
+    CHECK(bring_zeros(ddp));
+    return ddp_close_step(ddp);
+}
+
+/* ---- of the trainer ---- */
+
+static int replica_shadows(void *context) {
+    struct ddp *ddp = context;
+    CHECK(ddp_broadcast_buffers(ddp, ddp->replica->step_number));
+    CHECK(replica_hash_values(ddp->replica));
+    return replica_log_nothing(ddp->replica);
+}
+
+static int shadow(struct ddp *ddp, const struct step_block *block, int *active) {
+    struct replica *r = ddp->replica;
+    if (ddp->config.join == DUET_JOIN_OFF)
+        return fail(ERR_USAGE, "ddp: a rank without input: give ddp_config.join");
+    CHECK(replica_write_step(r, block));
+    CHECK(ddp_shadow_pass(ddp, r->step_number, replica_shadows, ddp, active));
+    return *active ? replica_update(r) : OK;
 }
 
 int ddp_shadow(struct ddp *ddp, const struct step_block *block, int *active) {
     return ddp_ended(ddp, shadow(ddp, block, active));
+}
+
+/* ---- of a program: duet_ddp_join ----
+ *
+ * Shadows do not update their parameters here, since the optimizer is the program's. So after the
+ * last step all ranks get the parameters and buffers of a rank that took part in it. */
+
+int program_check_join(const struct duet_ddp *d) {
+    if (!d->join || !d->params->sync || d->ddp->config.join == DUET_JOIN_THROW) return OK;
+    return fail(ERR_USAGE, "join: a rank without batches cannot take part in SyncBatchNorm's "
+                           "forward: give DUET_JOIN_THROW");
+}
+
+/* Device memory of `bytes`, a multiple of 4, on all ranks alike. Its numbers fit into an int:
+ * param_set_init and buffer_set_init refuse more. */
+static int broadcast_from(struct duet_ddp *d, void *data, size_t bytes, int root) {
+    const int count = (int)(bytes / sizeof(float));
+    struct duet_tensor all = {.device = d->params->set.device,
+                              .t = tensor_plain(data, DTYPE_F32, 1, &count),
+                              .borrowed = 1};
+    return count ? duet_broadcast(d->hooks.group, &all, root, NULL) : OK;
+}
+
+int program_join_buffers(struct duet_ddp *d) {
+    struct buffer_set *set = &d->params->buffers;
+    if (d->ddp->config.own_buffers) return OK;
+    return ddp_ended(d->ddp, broadcast_from(d, set->arena, set->bytes, d->ddp->source));
+}
+
+static int program_shadows(void *context) {
+    struct duet_ddp *d = context;
+    int sync = d->sync_buffers;
+    program_show_gradients(d->params);
+    d->sync_buffers = 1;
+    return sync ? program_join_buffers(d) : OK;
+}
+
+/* One step of the others. *active 0: nobody has batches, and nothing was done. */
+static int shadow_one(struct duet_ddp *d, int *active) {
+    CHECK(ddp_shadow_pass(d->ddp, d->step, program_shadows, d, active));
+    d->step += *active > 0;
+    return *active ? hooks_finish(&d->hooks) : OK;
+}
+
+static int join(struct duet_ddp *d) {
+    struct param_set *set = &d->params->set;
+    int active;
+    do
+        CHECK(shadow_one(d, &active));
+    while (active);
+    CHECK(broadcast_from(d, set->values, set->arena_count * sizeof(float), d->ddp->source));
+    return program_join_buffers(d);
+}
+
+int duet_ddp_join(duet_ddp *d) {
+    if (!d) return fail(ERR_USAGE, "join: no ddp was given");
+    if (!d->join) return fail(ERR_USAGE, "join: the ddp was made without: set join in its options");
+    if (d->ddp->expecting)
+        return fail(ERR_USAGE, "join: in the middle of an update: call duet_backward first");
+    return ddp_ended(d->ddp, join(d));
 }

@@ -16,7 +16,7 @@ static int thrown(const struct ddp *ddp, int mine) {
 int ddp_count_active(struct ddp *ddp, int mine, int *active) {
     int all[MAX_DEVICES], world = comm_world_size(ddp->comm);
     *active = world;
-    if (ddp->config.join == DDP_JOIN_OFF) return OK;
+    if (ddp->config.join == DUET_JOIN_OFF) return OK;
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(comm_gather(ddp->comm, &mine, sizeof mine, all));
     *active = 0;
@@ -25,8 +25,8 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active) {
         if (all[r]) ddp->source = r;
     }
     int uneven = *active && *active < world;
-    if (ddp->config.join == DDP_JOIN_THROW && uneven) return thrown(ddp, mine);
-    if (ddp->config.join == DDP_JOIN_ACTIVE && ddp->config.divide && *active)
+    if (ddp->config.join == DUET_JOIN_THROW && uneven) return thrown(ddp, mine);
+    if (ddp->config.join == DUET_JOIN_ACTIVE && ddp->config.divide && *active)
         ddp->scale = 1.0f / (float)*active;
     return OK;
 }

@@ -9,11 +9,6 @@
 #include "ddp/program.h"
 #include "group/group.h"
 
-_Static_assert((int)DUET_JOIN == (int)DDP_JOIN_INITIAL &&
-                   (int)DUET_JOIN_ACTIVE == (int)DDP_JOIN_ACTIVE &&
-                   (int)DUET_JOIN_THROW == (int)DDP_JOIN_THROW,
-               "duet.h repeats them");
-
 /* ---- what the tape calls ---- */
 
 /* duet_params_grad hands out the gradients where they are now; the second step moves them. */
@@ -77,7 +72,7 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
     config->own_buffers = options->no_broadcast_buffers;
     if (options->join < DUET_JOIN_OFF || options->join > DUET_JOIN_THROW)
         return fail(ERR_USAGE, "ddp: join %d: see enum duet_join", (int)options->join);
-    config->join = (enum ddp_join)options->join;
+    config->join = options->join;
     return options->allreduce ? allreduce_algorithm_parse(options->allreduce, &config->algorithm)
                               : OK;
 }
@@ -124,19 +119,19 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     struct comm *comm = group_comm((struct group *)group);
     struct duet_ddp *d = calloc(1, sizeof *d);
     if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
+    const struct ddp_model model = {params->set.device, &params->set, &params->buffers, NULL};
     int code = agree(comm, &config);
     if (code)
         comm_abort(comm, code, error_message());
     else
-        code = ddp_init_around(&d->ddp, comm, params->set.device, &params->set, &params->buffers,
-                               &config);
+        code = ddp_init(&d->ddp, comm, &model, &config);
     if (code) {
         free(d);
         return code;
     }
     d->params = params;
     d->hooks.group = group;
-    d->join = config.join != DDP_JOIN_OFF;
+    d->join = config.join != DUET_JOIN_OFF;
     d->hooks.device = params->set.device;
     program_show_gradients(params);
     d->reducer = (struct grad_reducer){enter, before, ready, finish, config.find_unused, d};

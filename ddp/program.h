@@ -1,5 +1,5 @@
-/* The inside of a duet_ddp. program.c has its step; program_join.c has what a rank does when its
- * batches have run out. */
+/* The inside of a duet_ddp. program.c has its step; join.c has what a rank does when its batches
+ * have run out. */
 #ifndef DDP_PROGRAM_H
 #define DDP_PROGRAM_H
 
@@ -19,7 +19,7 @@ struct duet_ddp {
 /* duet_params_grad hands out the gradients where they are now. */
 void program_show_gradients(struct duet_params *params);
 
-/* ---- program_join.c ---- */
+/* ---- join.c ---- */
 
 /* ERR_USAGE: with these parameters no rank can be shadowed. */
 int program_check_join(const struct duet_ddp *d);

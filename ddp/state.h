@@ -63,7 +63,10 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active);
 
 /* ---- join.c ---- */
 
-/* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
-int ddp_bring_zeros(struct ddp *ddp);
+/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
+ * order of the buckets. `forward` is what it does in place of a forward pass, which the others
+ * begin. *active 0: no rank has input, and nothing was done. */
+int ddp_shadow_pass(struct ddp *ddp, int32_t step, int (*forward)(void *context), void *context,
+                    int *active);
 
 #endif

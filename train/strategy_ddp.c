@@ -29,11 +29,11 @@ static int averages_ranks(const struct run_config *c) {
     return c->join == JOIN_INITIAL || c->join == JOIN_ACTIVE;
 }
 
-static const enum ddp_join joins[] = {[JOIN_OFF] = DDP_JOIN_OFF,
-                                      [JOIN_SAMPLES] = DDP_JOIN_INITIAL,
-                                      [JOIN_INITIAL] = DDP_JOIN_INITIAL,
-                                      [JOIN_ACTIVE] = DDP_JOIN_ACTIVE,
-                                      [JOIN_THROW] = DDP_JOIN_THROW};
+static const enum duet_join joins[] = {[JOIN_OFF] = DUET_JOIN_OFF,
+                                       [JOIN_SAMPLES] = DUET_JOIN,
+                                       [JOIN_INITIAL] = DUET_JOIN,
+                                       [JOIN_ACTIVE] = DUET_JOIN_ACTIVE,
+                                       [JOIN_THROW] = DUET_JOIN_THROW};
 
 static int ddp_strategy_open(struct session *s) {
     struct ddp_strategy *d = s->state = calloc(1, sizeof *d);
@@ -56,7 +56,8 @@ static int ddp_strategy_open(struct session *s) {
     s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
-    CHECK(ddp_init(&d->ddp, s->comm, &d->replica, &ddp));
+    const struct ddp_model model = ddp_model_of(&d->replica);
+    CHECK(ddp_init(&d->ddp, s->comm, &model, &ddp));
     if (!c->warned) session_warn_of_gpus(s);
     if (!s->model.sync_bn) return OK;
     return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,

@@ -114,7 +114,8 @@ static int before_and_behind(void *context) {
     if (!code) code = worker_model(&w, job, rank);
     if (!code) code = train_alone(&w, job, rank);
     if (code) comm_abort(w.comm, code, error_message());
-    if (!code) code = ddp_init(&w.ddp, w.comm, &w.replica, &job->config);
+    const struct ddp_model model = ddp_model_of(&w.replica);
+    if (!code) code = ddp_init(&w.ddp, w.comm, &model, &job->config);
     if (!code) code = train(&w, job);
     if (!code) {
         ddp_free(w.ddp);

@@ -171,7 +171,8 @@ static inline int worker_open(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm), code = worker_model(w, job, rank);
     if (!code && job->before_ddp) code = job->before_ddp(job, w->device, rank);
     if (code) comm_abort(w->comm, code, error_message()); /* from here on ddp does it */
-    return code ? code : ddp_init(&w->ddp, w->comm, &w->replica, &job->config);
+    const struct ddp_model model = ddp_model_of(&w->replica);
+    return code ? code : ddp_init(&w->ddp, w->comm, &model, &job->config);
 }
 
 static inline void worker_close(struct worker *w) {

@@ -55,7 +55,7 @@ static int run_unevenly(void *context) {
     return note_end(job, &w, code);
 }
 
-static struct job uneven_job(enum ddp_join join, int divide) {
+static struct job uneven_job(enum duet_join join, int divide) {
     struct job job = job_default();
     struct model model;
     job.world = WORLD;
@@ -87,8 +87,8 @@ static void end(struct job *job) {
  * jobs, but for the divisor: 1 where gradients are summed, all ranks, or the active ones. In
  * PyTorch a rank alone with input 2 gets 1 of 2 ranks, or 2. */
 Test(ddp_join, the_divisor_is_the_initial_or_the_active_number_of_ranks, .timeout = 60) {
-    struct job sum = uneven_job(DDP_JOIN_INITIAL, 0), initial = uneven_job(DDP_JOIN_INITIAL, 1),
-               active = uneven_job(DDP_JOIN_ACTIVE, 1);
+    struct job sum = uneven_job(DUET_JOIN, 0), initial = uneven_job(DUET_JOIN, 1),
+               active = uneven_job(DUET_JOIN_ACTIVE, 1);
     run_well(&sum, run_unevenly);
     run_well(&initial, run_unevenly);
     run_well(&active, run_unevenly);
@@ -110,7 +110,7 @@ Test(ddp_join, the_divisor_is_the_initial_or_the_active_number_of_ranks, .timeou
  * or late, in one bucket and in several, with parameters that ranks may leave out. */
 Test(ddp_join, shadows_stay_equal, .timeout = 60) {
     for (int way = 0; way < 4; way++) {
-        struct job job = uneven_job(DDP_JOIN_ACTIVE, 1);
+        struct job job = uneven_job(DUET_JOIN_ACTIVE, 1);
         job.frozen = 0;
         job.kind = way % 2 ? DEVICE_HOST_LATE : DEVICE_HOST;
         job.config.bucket_cap_mb = way == 2 ? -1 : 0.001;
@@ -125,7 +125,7 @@ Test(ddp_join, shadows_stay_equal, .timeout = 60) {
 
 /* The rank that runs out is the root cause; PyTorch's words on both sides. */
 Test(ddp_join, throws_on_request, .timeout = 60) {
-    struct job job = uneven_job(DDP_JOIN_THROW, 1);
+    struct job job = uneven_job(DUET_JOIN_THROW, 1);
     struct launch_result result;
     cr_assert_neq(job_run(&job, run_unevenly, &result), OK);
     cr_assert_eq(result.rank, 0, "rank %d: %s", result.rank, error_message());
@@ -162,7 +162,7 @@ static int run_hooked(void *context) {
 }
 
 Test(ddp_join, a_hook_takes_the_place_of_the_allreduce, .timeout = 60) {
-    struct job plain = uneven_job(DDP_JOIN_OFF, 0), hooked = uneven_job(DDP_JOIN_OFF, 0);
+    struct job plain = uneven_job(DUET_JOIN_OFF, 0), hooked = uneven_job(DUET_JOIN_OFF, 0);
     run_well(&plain, run_rank);
     run_well(&hooked, run_hooked);
     for (size_t i = 0; i < WORLD * MOST * plain.elements; i++)
