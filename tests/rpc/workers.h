@@ -4,6 +4,9 @@
 #define TESTS_RPC_WORKERS_H
 
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "base/error.h"
 #include "duet.h"
@@ -61,6 +64,9 @@ static inline int worker_main(int rank, void *context) {
     worker_body(w);
     if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
     duet_devices_close(&w->device, 1);
+#ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
+    MUST(!__lsan_do_recoverable_leak_check());
+#endif
     return DUET_OK;
 }
 
