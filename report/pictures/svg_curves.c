@@ -50,7 +50,8 @@ int has_curves(const struct page *page, int accuracy) {
 }
 
 int has_chart_of_accuracy(const struct page *page) {
-    return frame_of(page, 1).last >= 1;
+    struct frame f = frame_of(page, 1);
+    return f.first < f.last;
 }
 
 static double x_of(const struct frame *f, double place) {

@@ -182,14 +182,15 @@ Test(page, a_busy_machine_is_said, .timeout = 30) {
     free_runs();
 }
 
-/* After one epoch there is one accuracy, and a line through one point would show nothing. */
-Test(page, one_point_is_a_dot, .timeout = 30) {
+/* After one epoch there is one accuracy, and a chart of one point would show nothing: it stands in
+ * the tables alone. */
+Test(page, one_point_is_no_chart, .timeout = 60) {
     struct page page = three_runs(2);
+    for (int i = 0; i < 3; i++)
+        runs[i].epoch_count = 1;
     size_t bytes;
-    char *text = page_text(&page, &bytes), *curves = strstr(text, "class=\"accuracy wide\"");
-    cr_assert_not_null(curves);
-    *strstr(curves, "</svg>") = 0;
-    cr_expect_eq(count_of(curves, "<circle"), 3);
+    char *text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "class=\"accuracy wide\"") && strstr(text, "test accuracy"));
     free(text);
     free_runs();
 }
