@@ -99,7 +99,9 @@ static void show(const struct comparison *c) {
     busy_line(stdout, c->run);
     printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);
-    if (why) printf("DP was left out: %s\n", why);
+    struct text left_out = {.used = 0};
+    text_add(&left_out, "DP was left out: %s", why ? why : "");
+    if (why) text_wrap(stdout, text_width(stdout), 0, 2, left_out.words);
     for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
         if (c->judged[mode]) verdict_print(stdout, &c->verdict[mode], first, &c->run[mode]);
         if (*c->full[mode]) show_need(c, mode);

@@ -61,7 +61,9 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
     const char *why = compare_leaves_out(config, MODE_DP);
     int full = -1;
     print_head(config, width);
-    if (why) printf("DP is left out: %s\n", why);
+    struct text left_out = {.used = 0};
+    text_add(&left_out, "DP is left out: %s", why ? why : "");
+    if (why) text_wrap(stdout, width, 0, 2, left_out.words);
     for (int i = 0; i < WAYS; i++) {
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
