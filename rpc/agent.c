@@ -165,7 +165,7 @@ int duet_rpc_world_size(const duet_rpc *rpc) {
 static void describe(struct hello *own, char *place, size_t bytes) {
     char job[768];
     const char *address, *port, *secret = getenv("DUET_RPC_SECRET");
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, as in comm/meet.c */
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, as in comm/rendezvous.c */
     describe_job(job, sizeof job / 2, &address, &port);
     if (secret) snprintf(job, sizeof job, "%s", secret);
     for (const char *c = job; *c; c++)
