@@ -57,8 +57,8 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         const struct json *f = finding(root, checks[i]);
         cr_expect_str_eq(json_text(f, "state"), "ok", "%s", checks[i]);
-        cr_expect(strstr(c.out, checks[i]) && *json_text(f, "measured"),
-                  "%s is not in the table", checks[i]);
+        cr_expect(strstr(c.out, checks[i]) && *json_text(f, "measured"), "%s is not in the table",
+                  checks[i]);
     }
     int rows = 0;
     for (const struct json *f = json_at(root, "findings")->child; f; f = f->next, rows++)
