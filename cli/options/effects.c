@@ -11,12 +11,15 @@
 static const struct {
     unsigned bit;
     const char *name, *why; /* why it does not do what other commands do */
-} commands[] = {{BY_TRAIN, "train", NULL},
-                {BY_COMPARE, "compare", "it trains more than one model"},
-                {BY_DEMO, "demo", "it trains more than one model"},
-                {BY_PROFILE, "profile", "it trains more than one model"},
-                {BY_ESTIMATE, "estimate", "nothing runs, and every way is shown"},
-                {BY_SCALE, "scale", "it trains more than one model"}};
+    const char *its_own;    /* why it does not do what even compare does; NULL: as above */
+} commands[] = {
+    {BY_TRAIN, "train", NULL, NULL},
+    {BY_COMPARE, "compare", "it trains more than one model", NULL},
+    {BY_DEMO, "demo", "it trains more than one model", NULL},
+    {BY_PROFILE, "profile", "it trains more than one model",
+     "it only measures a few steps of each way"},
+    {BY_ESTIMATE, "estimate", "nothing runs, and every way is shown", NULL},
+    {BY_SCALE, "scale", "it trains more than one model", "its table is all that it shows"}};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 unsigned command_bit(const char *name) {
@@ -25,9 +28,10 @@ unsigned command_bit(const char *name) {
     return 0;
 }
 
-static const char *why_not(unsigned command) {
+static const char *why_not(unsigned command, int compare_does) {
     for (int i = 0; i < COMMANDS; i++)
-        if (commands[i].bit == command) return commands[i].why;
+        if (commands[i].bit == command)
+            return compare_does && commands[i].its_own ? commands[i].its_own : commands[i].why;
     return "";
 }
 
@@ -37,7 +41,8 @@ static int check_command(const struct option *option, const struct asked *asked)
     if (!all || all & bit) return OK;
     return fail(ERR_USAGE, "%s: no effect in duet %s: %s: use duet %s, or leave it out",
                 option->name, asked->command,
-                trains ? why_not(bit) : "it trains as it is told, and computes nothing beforehand",
+                trains ? why_not(bit, (all & BY_COMPARE) != 0)
+                       : "it trains as it is told, and computes nothing beforehand",
                 trains             ? "train"
                 : all & BY_PROFILE ? "profile or estimate"
                                    : "estimate");

@@ -151,7 +151,7 @@ static int refuse_idle(const struct options *o, const struct run_config *config)
                     "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
                     "leave it out",
                     o->command);
-    return OK;
+    return asked.modes == IN_DP ? run_check_sync_bn(config) : OK;
 }
 
 int run_options_parse(struct options *o, int argc, char **argv, struct run_config *config) {

@@ -59,7 +59,7 @@ Test(cli_loader, log_interval, .timeout = 60, .init = cli_folder_make, .fini = c
         cli_free(&c);
     }
     cli_fails(2, "--log-interval", "train --log-interval 0 " SMALL);
-    cli_fails(2, "--log-interval: no effect in duet profile: it prints no progress",
+    cli_fails(2, "--log-interval: no effect in duet profile: it only measures a few steps",
               "profile --log-interval 5");
 }
 
