@@ -1,6 +1,7 @@
 /* duet devices: what there is to train on. It lists the emulated devices and their default
  * memory, the GPUs and how the devices of a run share them, and the libraries that training on
  * GPUs may use. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,12 +9,16 @@
 #include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "clock/hardware.h"
 #include "device/device.h"
 #include "doctor/cuda/gpu.h"
 
-enum { MOST_LISTED = 8 }; /* devices whose default memory is listed */
+enum {
+    MOST_LISTED = 8, /* devices whose default memory is listed */
+    COLUMN = 8       /* where all text begins */
+};
 
 static void list_emulated(void) {
     static const char *const isas[] = {"avx512", "avx2", "generic"};
@@ -32,39 +37,51 @@ static void list_emulated(void) {
     }
 }
 
+/* A paragraph that stands in COLUMN, but for what `indent` leaves room for. */
+__attribute__((format(printf, 2, 3))) static void say_line(int indent, const char *format, ...) {
+    char line[2048];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    text_wrap(stdout, text_width(stdout), indent, COLUMN, line);
+}
+
 static void list_gpu(int gpu) {
     struct gpu_facts facts;
     char memory[32];
     if (gpu_facts(gpu, &facts)) {
-        printf("        %s\n", error_message());
+        say_line(COLUMN, "%s", error_message());
         return;
     }
-    printf("        GPU %d: %s, compute capability %d.%d, %s%s\n", gpu, facts.name, facts.major,
-           facts.minor, format_bytes(facts.memory, memory, sizeof memory),
-           facts.exclusive ? "; takes one process at a time: ranks share it under MPS alone" : "");
+    say_line(COLUMN, "GPU %d: %s, compute capability %d.%d, %s%s", gpu, facts.name, facts.major,
+             facts.minor, format_bytes(facts.memory, memory, sizeof memory),
+             facts.exclusive ? "; takes one process at a time: ranks share it under MPS alone"
+                             : "");
 }
 
 static void list_gpus(void) {
     int gpus;
     char libraries[1100];
     if (device_probe(DEVICE_CUDA, &gpus)) {
-        printf("cuda    none: %s\n", error_message());
+        say_line(0, "cuda    none: %s", error_message());
         return;
     }
-    printf("cuda    %d GPU%s; %s doctor checks %s\n", gpus, gpus > 1 ? "s" : "", program_name(),
-           gpus > 1 ? "them" : "it");
+    say_line(0, "cuda    %d GPU%s; %s doctor checks %s", gpus, gpus > 1 ? "s" : "", program_name(),
+             gpus > 1 ? "them" : "it");
     for (int gpu = 0; gpu < gpus; gpu++)
         list_gpu(gpu);
     if (gpus > 1)
-        printf("        device i of a run is on GPU i mod %d; more than %d devices share GPUs and "
-               "their memory\n",
-               gpus, gpus);
+        say_line(COLUMN,
+                 "device i of a run is on GPU i mod %d; more than %d devices share GPUs and their "
+                 "memory",
+                 gpus, gpus);
     else
-        printf("        all devices of a run share it and its memory\n");
+        say_line(COLUMN, "all devices of a run share it and its memory");
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
-    printf("        libraries, for --cuda-math library: %s\n", libraries);
+    say_line(COLUMN, "libraries, for --cuda-math library: %s", libraries);
     allreduce_libraries(DEVICE_CUDA, libraries, sizeof libraries);
-    printf("        for --allreduce nccl: %s\n", libraries);
+    say_line(COLUMN, "for --allreduce nccl: %s", libraries);
 }
 
 /* --gpus: the table of hardware that duet estimate --gpu knows. */
