@@ -76,6 +76,20 @@ static inline int matches(const char *text, const char *expression) {
     return found;
 }
 
+/* The text with each broken paragraph on one line: what follows an indented line's newline is one
+ * space. The caller frees it. */
+static inline char *unbroken(const char *text) {
+    char *all = malloc(strlen(text) + 1), *to = all;
+    cr_assert_not_null(all);
+    while (*text) {
+        int broken = text[0] == '\n' && text[1] == ' ';
+        *to++ = broken ? ' ' : *text;
+        text += broken ? 1 + strspn(text + 1, " ") : 1;
+    }
+    *to = 0;
+    return all;
+}
+
 /* 1 if the text has no escape codes and no carriage returns: output to a file is plain lines. */
 static inline int plain_lines(const char *text) {
     int columns = 0, widest = 0;

@@ -229,7 +229,7 @@ Test(cli_outputs, a_dash_is_refused, .timeout = 300, .init = outputs_make,
     cli_well(TRAIN " --steps 1 --log-loss ./-");
     cr_assert_eq(cli_files(), FILES + 1);
     struct cli help;
-    cli_run(&help, "train --help");
+    cli_run(&help, "train --help --details");
     cr_assert(strstr(help.out, "/dev/stdout"), "%s", help.out);
     cli_free(&help);
 }

@@ -34,7 +34,7 @@ Test(cli_report, pictures, .timeout = 120, .init = cli_folder_make, .fini = cli_
                                         "accuracy",   "equality",  "buckets",     "collective",
                                         "traffic-dp", "matrix-dp", "traffic-ddp", "matrix-ddp"};
     put_data(32, 16);
-    cli_well("compare " TINY "--devices 2 --steps 2 --quiet --pictures p");
+    cli_well("compare " TINY "--devices 2 --epochs 2 --quiet --pictures p");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[64];
         snprintf(path, sizeof path, "p/%s.svg", names[i]);
