@@ -42,7 +42,7 @@ struct verdict {
  * decides. */
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v);
 
-/* What differs, for a message: "the gradient of W1 on device 2 at step 3". VERDICT_DIFFERENT and
+/* What differs, for a message: "step 3: the gradient of W1 on device 2". VERDICT_DIFFERENT and
  * BEYOND. Returns text. */
 enum { VERDICT_WORDS = 256 };
 char *verdict_difference(const struct verdict *v, const struct run_record *run,

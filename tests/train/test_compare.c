@@ -110,7 +110,7 @@ static struct verdict judged(const char *planted, enum run_mode mode,
     struct verdict v = c.verdict[mode];
     if (status) {
         char words[64];
-        snprintf(words, sizeof words, "step %d, %s of %s, device %d", v.step,
+        snprintf(words, sizeof words, "step %d: the %s of %s on device %d", v.step,
                  v.in_gradient ? "gradient" : "value", c.run[mode].names[v.parameter], v.device);
         cr_assert(strstr(error_message(), words), "%s is not in: %s", words, error_message());
     }
