@@ -74,5 +74,8 @@ void option_print(const struct option *option, const char *help) {
 
 void options_print(const struct option *rows) {
     for (const struct option *row = rows; row->help; row++)
-        if (row->name && *row->help) option_print(row, row->help);
+        if (!row->name)
+            printf("\n%s:\n", row->help);
+        else if (*row->help)
+            option_print(row, row->help);
 }
