@@ -42,11 +42,14 @@ HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
 
 # So is NNG, whose byte streams carry remote calls (rpc/transport.h).
 HAVE_NNG := $(call has,nng/nng.h)
+# Only programs with remote calls get it: it has names of its forerunner nanomsg, which Criterion
+# uses.
+NNG_LIBS := -Wl,--push-state,--as-needed -lnng -Wl,--pop-state
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
 LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) \
-         $(if $(HAVE_NNG),-lnng) $(CUDA_LIBS)
+         $(if $(HAVE_NNG),$(NNG_LIBS)) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
 OPT_device/host/kernels := -O3

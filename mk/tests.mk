@@ -54,7 +54,7 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 
 $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
-# So do those of rpc/ always: Criterion itself uses NNG, which a fork may not use after its parent.
+# So do those of rpc/ always: NNG has the names of its forerunner nanomsg, which Criterion uses.
 RPC_TESTS := $(filter $(B)/tests/rpc/%,$(TESTS))
 $(RPC_TESTS:=.o) $(B)/tests/harness/runner.o: private TEST_FLAGS += $(if $(PLAIN),,-DHARNESS_PLAIN)
 
@@ -62,7 +62,7 @@ $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
 $(if $(PLAIN),$(TESTS),$(RPC_TESTS)): $(RUNNER)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
-	$(Q)$(LINK) $(if $(filter $(RUNNER),$^),,-lcriterion) $(LIBS) -o $@
+	$(Q)$(LINK) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion $(filter-out $(NNG_LIBS),$(LIBS))) -o $@
 
 $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@

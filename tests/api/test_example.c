@@ -41,7 +41,8 @@ Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
      .init = scratch_make, .fini = scratch_remove) {
     RUN(0, "nm -g --defined-only " BUILD_DIR
            "/libduet.a | awk 'NF == 3 { print $3 }' | sort -u > {}/defined"
-           " && grep -ohE '^[a-z].*duet_[a-z0-9_]+\\(' duet/*.h | grep -oE 'duet_[a-z0-9_]+\\(' | "
+           " && grep -hE '^[a-z].*duet_[a-z0-9_]+\\(' duet/*.h | grep -v '^static' | grep -oE "
+           "'duet_[a-z0-9_]+\\(' | "
            "tr -d '(' | sort -u > {}/declared && test "
            "-s {}/declared"
            " && diff {}/declared {}/defined");
