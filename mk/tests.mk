@@ -62,7 +62,8 @@ $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
 $(if $(PLAIN),$(TESTS),$(RPC_TESTS)): $(RUNNER)
 $(TESTS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
-	$(Q)$(LINK) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion $(filter-out $(NNG_LIBS),$(LIBS))) -o $@
+	$(Q)$(LINK) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion \
+	    $(filter-out $(NNG_LIBS),$(LIBS))) -o $@
 
 $(HELPERS): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
