@@ -35,7 +35,7 @@ static int build_plan(struct plan *plan, struct kind kind, int n, int rank, size
 
 static void build(struct hops *h, struct kind kind, int n, size_t count,
                   const struct plan_config *config) {
-    struct plan plans[MAX_DEVICES];
+    struct plan plans[MAX_DEVICES] = {0};
     for (int r = 0; r < n; r++)
         cr_assert_eq(build_plan(&plans[r], kind, n, r, count, config), OK, "%s", error_message());
     cr_assert_eq(hops_of_plans(h, plans, n), OK, "%s", error_message());
