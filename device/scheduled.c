@@ -158,8 +158,9 @@ void scheduled_wait(struct stream *s, const struct event *event) {
     add_wait(s, event, SCHEDULED_WAIT);
 }
 
+/* An event that no schedule knows may have outlived its device, which is not looked at then. */
 void scheduled_host_wait(const struct event *event) {
-    add_wait(event->device->compute, event, SCHEDULED_HOST_WAIT);
+    if (event->records) add_wait(event->device->compute, event, SCHEDULED_HOST_WAIT);
 }
 
 void scheduled_sync(struct stream *s) {
