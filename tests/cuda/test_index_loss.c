@@ -13,7 +13,7 @@ Test(cuda_index_loss, a_row_has_the_same_bits_in_any_company, .timeout = 60) {
         struct tensor x = tensor_random(&heap, 1, 2, ROWS, CLASSES, 1, 1),
                       dx = tensor_like(&heap, &x),
                       other = tensor_random(&heap, 2, 2, ROWS, CLASSES, 1, 1);
-        struct tensor labels = tensor_new(&heap, DTYPE_I32, 1, ROWS, 1, 1, 1);
+        struct tensor labels = heap_tensor(&heap, DTYPE_I32, 1, ROWS, 1, 1, 1);
         for (int i = 0; i < ROWS; i++)
             ((int32_t *)labels.data)[i] = i * 7 % CLASSES;
         struct op_args a = {.in = {x, o == 2 ? labels : other}, .out = {dx}, .step = &step}, one;
@@ -21,7 +21,7 @@ Test(cuda_index_loss, a_row_has_the_same_bits_in_any_company, .timeout = 60) {
         run_rows(ops[o], &a, 3);
         for (int row = 0; row < ROWS; row++) {
             one = a;
-            one.out[0] = tensor_new(&heap, DTYPE_F32, 2, 1, CLASSES, 1, 1);
+            one.out[0] = heap_tensor(&heap, DTYPE_F32, 2, 1, CLASSES, 1, 1);
             one.in[0].data = tensor_f32(&x) + row * CLASSES, one.in[0].dims[0] = 1;
             if (a.in[1].data) one.in[1].data = (float *)a.in[1].data + row * (o == 2 ? 1 : CLASSES);
             one.in[1].dims[0] = 1;

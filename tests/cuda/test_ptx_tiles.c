@@ -165,7 +165,7 @@ static void check_matmul(int turned) {
                                                 a_turned ? ROWS : DEPTH, 1),
                                   tensor_random(&heap, 2, 3, MATRICES, b_turned ? COLUMNS : DEPTH,
                                                 b_turned ? DEPTH : COLUMNS, 1)},
-                           .out = {tensor_new(&heap, DTYPE_F32, 3, MATRICES, ROWS, COLUMNS, 1)},
+                           .out = {heap_tensor(&heap, DTYPE_F32, 3, MATRICES, ROWS, COLUMNS, 1)},
                            .p.matmul = {a_turned, b_turned}};
     struct op_args there = args_on_gpu(&here);
     for (int tile = 0; tile < TILES; tile++) {

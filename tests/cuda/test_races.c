@@ -188,7 +188,7 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
         int rows = shapes[i][0], classes = shapes[i][1];
         struct tensor x = tensor_random(&heap, 1, 2, rows, classes, 1, 1),
                       y = tensor_like(&heap, &x);
-        struct tensor labels = tensor_new(&heap, DTYPE_I32, 1, rows, 1, 1, 1),
+        struct tensor labels = heap_tensor(&heap, DTYPE_I32, 1, rows, 1, 1, 1),
                       hits = tensor_like(&heap, &labels);
         for (int r = 0; r < rows; r++)
             ((int32_t *)labels.data)[r] = r * 7 % classes;
@@ -196,13 +196,13 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
         run_rows(OP_LOG_SOFTMAX_BACKWARD,
                  &(struct op_args){.in = {y, x}, .out = {tensor_like(&heap, &x)}}, 3);
         struct op_args a = {.in = {x, labels},
-                            .out = {tensor_new(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits},
+                            .out = {heap_tensor(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits},
                             .step = &step};
         run_rows(OP_NLL_FORWARD, &a, 3);
         run_rows(OP_CROSS_ENTROPY_FORWARD, &a, 3);
         struct op_args sum = {.in = {a.out[0], hits},
-                              .out = {tensor_new(&heap, DTYPE_F64, 2, 1, 1, 1, 1),
-                                      tensor_new(&heap, DTYPE_I64, 2, 1, 1, 1, 1)},
+                              .out = {heap_tensor(&heap, DTYPE_F64, 2, 1, 1, 1, 1),
+                                      heap_tensor(&heap, DTYPE_I64, 2, 1, 1, 1, 1)},
                               .step = &step};
         run_loss_sum(&sum);
         a.out[0] = y, a.out[1] = (struct tensor){0};
@@ -221,7 +221,7 @@ Test(cuda_races, hashes, .timeout = 120) {
     struct heap heap = {0};
     struct step_block step = {.slot = 0};
     struct tensor x = tensor_random(&heap, 1, 1, 5003, 1, 1, 1),
-                  log = tensor_new(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
+                  log = heap_tensor(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
     for (uint32_t blocks = 1; blocks <= 9; blocks += 8)
         run_hash(&(struct op_args){.in = {x}, .out = {log}, .step = &step}, blocks);
     heap_free(&heap);

@@ -71,8 +71,8 @@ static inline void *heap_take(struct heap *heap, size_t bytes) {
     return b->data;
 }
 
-static inline struct tensor tensor_new(struct heap *heap, enum dtype dtype, int rank, int d0,
-                                       int d1, int d2, int d3) {
+static inline struct tensor heap_tensor(struct heap *heap, enum dtype dtype, int rank, int d0,
+                                        int d1, int d2, int d3) {
     int dims[4] = {d0, d1, d2, d3};
     struct tensor t = tensor_plain(NULL, dtype, rank, dims);
     t.data = heap_take(heap, tensor_bytes(&t));
@@ -88,7 +88,7 @@ static inline float test_random(uint64_t *seed) {
 /* Uniform in [-1, 1). */
 static inline struct tensor tensor_random(struct heap *heap, uint64_t seed, int rank, int d0,
                                           int d1, int d2, int d3) {
-    struct tensor t = tensor_new(heap, DTYPE_F32, rank, d0, d1, d2, d3);
+    struct tensor t = heap_tensor(heap, DTYPE_F32, rank, d0, d1, d2, d3);
     seed = seed * 7919 + 17;
     for (size_t i = 0; i < tensor_count(&t); i++)
         tensor_f32(&t)[i] = test_random(&seed);

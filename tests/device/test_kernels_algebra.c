@@ -10,12 +10,12 @@ Test(math_algebra, a_product_does_not_depend_on_its_company, .timeout = 30) {
         host_kernel *kernel = kernel_of(OP_MATMUL, all_isas[i]);
         struct op_args all = {.in = {tensor_random(&heap, 1, 3, 5, 7, 19, 1),
                                      tensor_random(&heap, 2, 3, 5, 19, 11, 1)},
-                              .out = {tensor_new(&heap, DTYPE_F32, 3, 5, 7, 11, 1)}};
+                              .out = {heap_tensor(&heap, DTYPE_F32, 3, 5, 7, 11, 1)}};
         if (!kernel) continue;
         kernel(&all);
         for (int n = 0; n < 5; n++) {
             struct op_args one = all;
-            one.out[0] = tensor_new(&heap, DTYPE_F32, 3, 1, 7, 11, 1);
+            one.out[0] = heap_tensor(&heap, DTYPE_F32, 3, 1, 7, 11, 1);
             one.in[0].dims[0] = one.in[1].dims[0] = 1;
             one.in[0].data = tensor_f32(&all.in[0]) + (ptrdiff_t)n * 7 * 19;
             one.in[1].data = tensor_f32(&all.in[1]) + (ptrdiff_t)n * 19 * 11;
@@ -34,7 +34,7 @@ Test(math_algebra, sum_and_spread, .timeout = 30) {
         struct heap heap = {0};
         int divide = i % 2 ? s[1] : 1;
         struct tensor x = tensor_random(&heap, 1, 3, s[0], s[1], s[2], 1),
-                      y = tensor_new(&heap, DTYPE_F32, 2, s[0], s[2], 1, 1),
+                      y = heap_tensor(&heap, DTYPE_F32, 2, s[0], s[2], 1, 1),
                       dx = tensor_like(&heap, &x);
         struct op_args sum = {.in = {x}, .out = {y}, .p.sum.divide = divide},
                        spread = {.in = {y}, .out = {dx}, .p.sum.divide = divide};
@@ -58,8 +58,8 @@ Test(math_algebra, embedding_backward, .timeout = 30) {
     enum { COUNT = 50, ROWS = 6, WIDTH = 5 };
     struct heap heap = {0};
     struct tensor dy = tensor_random(&heap, 1, 2, COUNT, WIDTH, 1, 1),
-                  index = tensor_new(&heap, DTYPE_I32, 1, COUNT, 1, 1, 1),
-                  dw = tensor_new(&heap, DTYPE_F32, 2, ROWS, WIDTH, 1, 1);
+                  index = heap_tensor(&heap, DTYPE_I32, 1, COUNT, 1, 1, 1),
+                  dw = heap_tensor(&heap, DTYPE_F32, 2, ROWS, WIDTH, 1, 1);
     for (int i = 0; i < COUNT; i++) /* row 4 gets nothing; -1, 6 and 7 are no rows */
         ((int32_t *)index.data)[i] = (i * 7 % 9 == 4 ? 5 : i * 7 % 9) - 1;
     host_reference_kernels[OP_EMBEDDING_BACKWARD](
@@ -82,7 +82,7 @@ Test(math_algebra, permute, .timeout = 30) {
         const int *o = orders[i];
         struct heap heap = {0};
         struct op_args a = {.in = {tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3])}};
-        a.out[0] = tensor_new(&heap, DTYPE_F32, 4, s[o[0]], s[o[1]], s[o[2]], s[o[3]]);
+        a.out[0] = heap_tensor(&heap, DTYPE_F32, 4, s[o[0]], s[o[1]], s[o[2]], s[o[3]]);
         memcpy(a.p.permute.order, o, sizeof a.p.permute.order);
         host_reference_kernels[OP_PERMUTE](&a);
         for (int e = 0; e < s[0] * s[1] * s[2] * s[3]; e++) {
@@ -99,8 +99,8 @@ Test(math_algebra, a_row_is_normalised_alike_in_any_company, .timeout = 30) {
     enum { ROWS = 7, LENGTH = 33 };
     struct heap heap = {0};
     struct op_args all = {.in = {tensor_random(&heap, 1, 2, ROWS, LENGTH, 1, 1)},
-                          .out = {tensor_new(&heap, DTYPE_F32, 2, ROWS, LENGTH, 1, 1),
-                                  tensor_new(&heap, DTYPE_F64, 2, ROWS, 2, 1, 1)},
+                          .out = {heap_tensor(&heap, DTYPE_F32, 2, ROWS, LENGTH, 1, 1),
+                                  heap_tensor(&heap, DTYPE_F64, 2, ROWS, 2, 1, 1)},
                           .p.layer_norm = {1e-5, 1, 1}},
                    one = all;
     one.out[0] = tensor_like(&heap, &all.out[0]), one.out[1] = tensor_like(&heap, &all.out[1]);

@@ -206,7 +206,7 @@ Test(math_gradient, conv2d, .timeout = 60) {
         struct op_args f = {.in = {tensor_random(&heap, 1, 4, s[0], s[1], s[2], s[3]),
                                    tensor_random(&heap, 2, 4, s[4], s[1], s[5], s[5]),
                                    tensor_random(&heap, 3, 1, s[4], 1, 1, 1)},
-                            .out = {tensor_new(&heap, DTYPE_F32, 4, s[0], s[4], p, q)},
+                            .out = {heap_tensor(&heap, DTYPE_F32, 4, s[0], s[4], p, q)},
                             .p.conv = {s[6], s[7]}};
         struct tensor dy = tensor_random(&heap, 4, 4, s[0], s[4], p, q),
                       dx = tensor_like(&heap, &f.in[0]);
@@ -236,7 +236,7 @@ Test(math_gradient, linear, .timeout = 60) {
             .in = {tensor_random(&heap, 1, 4, 3, 2, 2, 3),
                    tensor_random(&heap, 2, 2, turned ? 12 : 5, turned ? 5 : 12, 1, 1),
                    tensor_random(&heap, 3, 1, 5, 1, 1, 1)},
-            .out = {tensor_new(&heap, DTYPE_F32, 2, 3, 5, 1, 1)},
+            .out = {heap_tensor(&heap, DTYPE_F32, 2, 3, 5, 1, 1)},
             .p.linear = {turned}};
         struct tensor dy = tensor_random(&heap, 4, 2, 3, 5, 1, 1),
                       dx = tensor_like(&heap, &f.in[0]);
@@ -263,7 +263,7 @@ Test(math_gradient, relu_and_dropout, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.seed = 5, .step = 3};
     struct op_args f = {.in = {tensor_random(&heap, 1, 2, 5, 7, 1, 1)},
-                        .out = {tensor_new(&heap, DTYPE_F32, 2, 5, 7, 1, 1)},
+                        .out = {heap_tensor(&heap, DTYPE_F32, 2, 5, 7, 1, 1)},
                         .step = &step};
     struct tensor dy = tensor_random(&heap, 2, 2, 5, 7, 1, 1), dx = tensor_like(&heap, &dy);
     double *weight = doubles(&heap, &dy);
@@ -282,7 +282,7 @@ Test(math_gradient, pools, .timeout = 60) {
             struct heap heap = {0};
             int p = (6 - size) / stride + 1, q = (7 - size) / stride + 1;
             struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
-                                .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, p, q)},
+                                .out = {heap_tensor(&heap, DTYPE_F32, 4, 2, 2, p, q)},
                                 .p.pool = {size, stride, 0}};
             struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q),
                           dx = tensor_like(&heap, &f.in[0]);
@@ -302,7 +302,7 @@ Test(math_gradient, adaptive_pools, .timeout = 60) {
         struct heap heap = {0};
         struct op_args f = {
             .in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
-            .out = {tensor_new(&heap, DTYPE_F32, 4, 2, 2, sizes[i][0], sizes[i][1])}};
+            .out = {heap_tensor(&heap, DTYPE_F32, 4, 2, 2, sizes[i][0], sizes[i][1])}};
         struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, sizes[i][0], sizes[i][1]),
                       dx = tensor_like(&heap, &f.in[0]);
         run(OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {dy}, .out = {dx}});
@@ -315,7 +315,7 @@ Test(math_gradient, losses, .timeout = 60) {
     struct heap heap = {0};
     struct step_block step = {.weight = 0.125f};
     struct tensor x = tensor_random(&heap, 1, 2, 6, 9, 1, 1),
-                  labels = tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1);
+                  labels = heap_tensor(&heap, DTYPE_I32, 1, 6, 1, 1, 1);
     for (int i = 0; i < 6; i++)
         ((int32_t *)labels.data)[i] = i * 5 % 9;
     struct tensor y = tensor_like(&heap, &x), dy = tensor_random(&heap, 2, 2, 6, 9, 1, 1),
@@ -339,8 +339,8 @@ Test(math_gradient, losses, .timeout = 60) {
             .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {.reduction = reduction}};
         if (reduction == REDUCE_NONE) b.in[2] = dloss;
         struct op_args f = {.in = {x, labels},
-                            .out = {tensor_new(&heap, DTYPE_F64, 1, 6, 1, 1, 1),
-                                    tensor_new(&heap, DTYPE_I32, 1, 6, 1, 1, 1)}};
+                            .out = {heap_tensor(&heap, DTYPE_F64, 1, 6, 1, 1, 1),
+                                    heap_tensor(&heap, DTYPE_I32, 1, 6, 1, 1, 1)}};
         for (int part = 0; part < 3; part++) { /* label smoothing in part, completely, none */
             b.p.loss.smoothing = f.p.loss.smoothing = .5 * ((part + 1) % 3);
             run(OP_CROSS_ENTROPY_BACKWARD, &b);

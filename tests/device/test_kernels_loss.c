@@ -3,7 +3,7 @@
 #include "tests/device/kernels_common.h"
 
 static struct tensor labels_of(struct heap *heap, int n, const int32_t *labels) {
-    struct tensor t = tensor_new(heap, DTYPE_I32, 1, n, 1, 1, 1);
+    struct tensor t = heap_tensor(heap, DTYPE_I32, 1, n, 1, 1, 1);
     memcpy(t.data, labels, (size_t)n * sizeof *labels);
     return t;
 }
@@ -11,8 +11,8 @@ static struct tensor labels_of(struct heap *heap, int n, const int32_t *labels) 
 static struct op_args cross_entropy(struct heap *heap, const struct tensor *x,
                                     const struct tensor *labels) {
     return (struct op_args){.in = {*x, *labels},
-                            .out = {tensor_new(heap, DTYPE_F64, 1, x->dims[0], 1, 1, 1),
-                                    tensor_new(heap, DTYPE_I32, 1, x->dims[0], 1, 1, 1)}};
+                            .out = {heap_tensor(heap, DTYPE_F64, 1, x->dims[0], 1, 1, 1),
+                                    heap_tensor(heap, DTYPE_I32, 1, x->dims[0], 1, 1, 1)}};
 }
 
 Test(math_loss, large_scores_do_not_overflow, .timeout = 30) {
@@ -23,7 +23,7 @@ Test(math_loss, large_scores_do_not_overflow, .timeout = 30) {
                                    1000 - (double)88.8f};
     static const int32_t label[4] = {0, 0, 1, 0};
     struct step_block step = {.weight = 1};
-    struct tensor x = tensor_new(&heap, DTYPE_F32, 2, 4, 3, 1, 1), y = tensor_like(&heap, &x),
+    struct tensor x = heap_tensor(&heap, DTYPE_F32, 2, 4, 3, 1, 1), y = tensor_like(&heap, &x),
                   dx = tensor_like(&heap, &x);
     memcpy(x.data, rows, sizeof rows);
     struct tensor labels = labels_of(&heap, 4, label);
@@ -52,7 +52,7 @@ Test(math_loss, hits_count_the_first_of_equal_scores, .timeout = 30) {
     struct heap heap = {0};
     static const float rows[4][3] = {{1, 2, 3}, {2, 2, 1}, {2, 2, 1}, {0, 0, 0}};
     static const int32_t label[4] = {2, 0, 1, 2}, want[4] = {1, 1, 0, 0};
-    struct tensor x = tensor_new(&heap, DTYPE_F32, 2, 4, 3, 1, 1),
+    struct tensor x = heap_tensor(&heap, DTYPE_F32, 2, 4, 3, 1, 1),
                   labels = labels_of(&heap, 4, label);
     memcpy(x.data, rows, sizeof rows);
     struct op_args a = cross_entropy(&heap, &x, &labels);
@@ -103,7 +103,7 @@ Test(math_loss, a_row_has_the_same_bits_among_any_rows, .timeout = 30) {
     host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&softmax);
     for (int n = 0; n < 9; n++) {
         struct tensor row = x, one_label = labels,
-                      one_dx = tensor_new(&heap, DTYPE_F32, 2, 1, 10, 1, 1),
+                      one_dx = heap_tensor(&heap, DTYPE_F32, 2, 1, 10, 1, 1),
                       one_y = tensor_like(&heap, &one_dx);
         row.dims[0] = one_label.dims[0] = 1;
         row.data = tensor_f32(&x) + n * 10;

@@ -40,16 +40,16 @@ struct layer {
 static void layer_init(struct layer *l, double momentum) {
     *l = (struct layer){.norm = {1e-5, momentum}};
     struct heap *h = &l->heap;
-    l->x = tensor_new(h, DTYPE_F32, 4, N, C, H, W), l->y = tensor_like(h, &l->x);
+    l->x = heap_tensor(h, DTYPE_F32, 4, N, C, H, W), l->y = tensor_like(h, &l->x);
     l->dy = tensor_like(h, &l->x), l->dx = tensor_like(h, &l->x);
-    l->w = tensor_new(h, DTYPE_F32, 1, C, 1, 1, 1), l->b = tensor_like(h, &l->w);
+    l->w = heap_tensor(h, DTYPE_F32, 1, C, 1, 1, 1), l->b = tensor_like(h, &l->w);
     l->dw = tensor_like(h, &l->w), l->db = tensor_like(h, &l->w);
-    l->moments = tensor_new(h, DTYPE_F64, 2, 3, C, 1, 1);
-    l->sums = tensor_new(h, DTYPE_F64, 2, 2, C, 1, 1);
-    l->factors = tensor_new(h, DTYPE_F32, 2, 2, C, 1, 1);
-    l->back = tensor_new(h, DTYPE_F32, 2, 4, C, 1, 1);
-    l->running = tensor_new(h, DTYPE_F32, 2, 2, C, 1, 1);
-    l->batches = tensor_new(h, DTYPE_I64, 1, 1, 1, 1, 1);
+    l->moments = heap_tensor(h, DTYPE_F64, 2, 3, C, 1, 1);
+    l->sums = heap_tensor(h, DTYPE_F64, 2, 2, C, 1, 1);
+    l->factors = heap_tensor(h, DTYPE_F32, 2, 2, C, 1, 1);
+    l->back = heap_tensor(h, DTYPE_F32, 2, 4, C, 1, 1);
+    l->running = heap_tensor(h, DTYPE_F32, 2, 2, C, 1, 1);
+    l->batches = heap_tensor(h, DTYPE_I64, 1, 1, 1, 1, 1);
     memcpy(l->w.data, (float[]){.5f, -1.25f, 2}, sizeof(float) * C);
     memcpy(l->b.data, (float[]){.25f, 0, -3}, sizeof(float) * C);
     memcpy(l->running.data, (float[]){0, 0, 0, 1, 1, 1}, sizeof(float) * 2 * C);
@@ -143,9 +143,9 @@ Test(kernels_norm, merged_moments_of_parts_are_those_of_the_whole, .timeout = 60
         struct tensor x = tensor_random(&heap, 3, 4, 8, 6, 5, 4);
         for (size_t i = 0; i < tensor_count(&x); i++)
             tensor_f32(&x)[i] += 300;
-        struct tensor whole = tensor_new(&heap, DTYPE_F64, 2, 3, 6, 1, 1),
+        struct tensor whole = heap_tensor(&heap, DTYPE_F64, 2, 3, 6, 1, 1),
                       merged = tensor_like(&heap, &whole),
-                      parts = tensor_new(&heap, DTYPE_F64, 3, shards[k], 3, 6, 1);
+                      parts = heap_tensor(&heap, DTYPE_F64, 3, shards[k], 3, 6, 1);
         run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {whole}});
         int from = 0;
         for (int s = 0; s < shards[k]; from += splits[k][s], s++) {
@@ -184,7 +184,7 @@ static struct tensor moments_around(struct heap *h, float mean, float spread, st
     *x = tensor_random(h, 5, 4, 40, 1, 3, 5);
     for (size_t i = 0; i < tensor_count(x); i++)
         tensor_f32(x)[i] = mean + 2 * spread * tensor_f32(x)[i];
-    struct tensor xn = n16_of(h, x, 7e30f), moments = tensor_new(h, DTYPE_F64, 2, 3, 1, 1, 1);
+    struct tensor xn = n16_of(h, x, 7e30f), moments = heap_tensor(h, DTYPE_F64, 2, 3, 1, 1, 1);
     return fast(h, OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {xn}, .out = {moments}}, -1);
 }
 
@@ -194,7 +194,7 @@ Test(kernels_norm, fast_moments_far_from_zero, .timeout = 60) {
     static const float means[] = {0, 300, -1e5f, 3e7f};
     for (int i = 0; i < 4; i++) {
         struct heap heap = {0};
-        struct tensor x, want = tensor_new(&heap, DTYPE_F64, 2, 3, 1, 1, 1),
+        struct tensor x, want = heap_tensor(&heap, DTYPE_F64, 2, 3, 1, 1, 1),
                          got = moments_around(&heap, means[i], 8, &x);
         run(OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {x}, .out = {want}});
         expect_moments(&got, &want, "far from zero");
@@ -209,7 +209,7 @@ Test(kernels_norm, fast_moments_far_from_zero, .timeout = 60) {
 static double fast_mean_with(struct heap *h, size_t at, float value) {
     struct tensor x = tensor_random(h, 5, 4, 40, 1, 3, 5);
     tensor_f32(&x)[at] = value;
-    struct tensor xn = n16_of(h, &x, 0), moments = tensor_new(h, DTYPE_F64, 2, 3, 1, 1, 1);
+    struct tensor xn = n16_of(h, &x, 0), moments = heap_tensor(h, DTYPE_F64, 2, 3, 1, 1, 1);
     moments = fast(h, OP_BATCH_NORM_MOMENTS, (struct op_args){.in = {xn}, .out = {moments}}, -1);
     cr_assert(isnan(((double *)moments.data)[1]), "the variance is a number");
     return ((double *)moments.data)[0];

@@ -47,7 +47,7 @@ Test(math_pools, pad_moves_pixels_and_the_opposite_pad_moves_them_back, .timeout
     for (int n = 0; n <= 17; n++) {
         struct heap heap = {0};
         struct tensor x = tensor_random(&heap, 1, 4, n, 2, 3, 2),
-                      y = tensor_new(&heap, DTYPE_F32, 4, n, 2, 6, 4),
+                      y = heap_tensor(&heap, DTYPE_F32, 4, n, 2, 6, 4),
                       back = tensor_like(&heap, &x);
         struct op_args there = {.in = {x}, .out = {y}, .p.pad = {1, 2, 7}};
         host_reference_kernels[OP_PAD](&there);
@@ -93,7 +93,7 @@ Test(math_pools, max_pool_takes_the_first_of_equals_and_nan_above_all, .timeout 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct heap heap = {0};
         struct tensor x = tensor_random(&heap, 1, 4, 1, 1, 2, 2),
-                      y = tensor_new(&heap, DTYPE_F32, 4, 1, 1, 1, 1);
+                      y = heap_tensor(&heap, DTYPE_F32, 4, 1, 1, 1, 1);
         struct tensor dy = tensor_random(&heap, 2, 4, 1, 1, 1, 1), dx = tensor_like(&heap, &x);
         memcpy(x.data, cases[i].x, sizeof cases[i].x);
         struct op_args a = {.in = {x, dy}, .out = {y}, .p.pool = {2, 2, 0}};

@@ -35,7 +35,7 @@ static inline struct layer conv_layer(struct heap *heap, const int s[8]) {
     return (struct layer){.x = tensor_random(heap, 1, 4, s[0], s[1], s[2], s[3]),
                           .w = tensor_random(heap, 2, 4, s[4], s[1], s[5], s[5]),
                           .b = tensor_random(heap, 3, 1, s[4], 1, 1, 1),
-                          .y = tensor_new(heap, DTYPE_F32, 4, s[0], s[4], p, q),
+                          .y = heap_tensor(heap, DTYPE_F32, 4, s[0], s[4], p, q),
                           .dy = tensor_random(heap, 4, 4, s[0], s[4], p, q),
                           .p = {.p.conv = {s[6], s[7]}}};
 }
@@ -46,7 +46,7 @@ static inline struct layer linear_layer(struct heap *heap, int n, int inputs, in
                           .w = in_out ? tensor_random(heap, 2, 2, inputs, outputs, 1, 1)
                                       : tensor_random(heap, 2, 2, outputs, inputs, 1, 1),
                           .b = tensor_random(heap, 3, 1, outputs, 1, 1, 1),
-                          .y = tensor_new(heap, DTYPE_F32, 2, n, outputs, 1, 1),
+                          .y = heap_tensor(heap, DTYPE_F32, 2, n, outputs, 1, 1),
                           .dy = tensor_random(heap, 4, 2, n, outputs, 1, 1),
                           .linear = 1,
                           .p = {.p.linear = {in_out}}};
@@ -107,7 +107,7 @@ static inline struct matmul_case matmul_case(struct heap *heap, const int s[4], 
                                             tensor_random(heap, 2, 3, s[0], b_rows, b_columns, 1)},
                                      .p.matmul = {turned == 1, turned == 2}}};
     struct op_args sizes = c.args;
-    c.want = c.args.out[0] = tensor_new(heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
+    c.want = c.args.out[0] = heap_tensor(heap, DTYPE_F32, 3, s[0], s[1], s[2], 1);
     host_reference_kernels[OP_MATMUL](&c.args);
     sizes.in[0] = absolute(heap, &c.args.in[0]), sizes.in[1] = absolute(heap, &c.args.in[1]);
     c.size = sizes.out[0] = tensor_like(heap, &c.want);
