@@ -215,9 +215,10 @@ static int check_inputs(const struct duet_data_parallel *dp, const duet_tensor *
 }
 
 /* x, and with the loss in forward y, are on device 0. */
-static int forward(struct duet_data_parallel *dp, const duet_tensor *const *x, int inputs,
-                   const duet_tensor *y, int outputs, enum duet_pass pass) {
+int data_parallel_forward(struct duet_data_parallel *dp, const duet_tensor *const *x, int inputs,
+                          const duet_tensor *y, int outputs, enum duet_pass pass) {
     dp->roots = NO_ROOTS;
+    dp->output[0].on_tape = NULL;
     dp->has_input_grad = 0;
     CHECK(check_ready(dp));
     CHECK(check_inputs(dp, x, inputs, outputs));
@@ -245,7 +246,7 @@ int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *
     for (int i = 0; i < output_count; i++)
         outputs[i] = NULL;
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
-    CHECK(forward(dp, inputs, input_count, NULL, output_count, pass));
+    CHECK(data_parallel_forward(dp, inputs, input_count, NULL, output_count, pass));
     for (int i = 0; i < output_count && !code; i++)
         code = data_parallel_gather(dp, &dp->output[i], &outputs[i]);
     if (!code && pass == DUET_TRAIN) dp->roots = OUTPUTS;
@@ -273,7 +274,7 @@ int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const 
     if (y->t.dims[0] != x->t.dims[0])
         return fail(ERR_USAGE, "DataParallel: %d rows of y for %d samples: give one for each",
                     y->t.dims[0], x->t.dims[0]);
-    CHECK(forward(dp, &x, 1, y, 1, pass));
+    CHECK(data_parallel_forward(dp, &x, 1, y, 1, pass));
     CHECK(gather_losses(dp, losses));
     if (pass == DUET_TRAIN) dp->roots = LOSSES;
     return OK;

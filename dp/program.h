@@ -2,6 +2,7 @@
  *
  *     program_open.c      makes and frees what it works on
  *     program.c           the step: forward on all devices, backward, the sum
+ *     program_call.c      the same as one node of the caller's tape
  *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
  *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x
  *
@@ -31,6 +32,7 @@ enum roots { NO_ROOTS, OUTPUTS, LOSSES };
 /* One output of forward, on all devices. Thread r writes [r]. */
 struct output {
     duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
+    const duet_var *on_tape;         /* as gathered, on the caller's tape; NULL: as a tensor */
     int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
     enum reduction how[MAX_DEVICES]; /* of a loss */
     double loss[MAX_DEVICES];        /* its value */
@@ -103,6 +105,18 @@ void data_parallel_cut(struct duet_data_parallel *dp, const duet_tensor *const *
 int data_parallel_scatter(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
                           struct pieces *p, enum mem_cause cause);
 
+/* Forward on all replicas; their outputs stay where they are. `y`: of duet_data_parallel_loss. */
+int data_parallel_forward(struct duet_data_parallel *dp, const duet_tensor *const *x, int inputs,
+                          const duet_tensor *y, int outputs, enum duet_pass pass);
+
+/* The shape of an output as it is gathered, without memory. ERR_USAGE: it is a loss in some
+ * replicas alone. */
+int data_parallel_shape(struct duet_data_parallel *dp, struct output *o, struct tensor *whole);
+
+/* The rows of the replicas' outputs into `whole`, which is of that shape. */
+int data_parallel_gather_into(struct duet_data_parallel *dp, struct output *o,
+                              struct tensor *whole);
+
 /* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
 int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole);
 
@@ -120,6 +134,9 @@ void data_parallel_warn_of_scalars(struct duet_data_parallel *dp);
 
 /* A forward in training begins. */
 void data_parallel_begin_pass(struct duet_data_parallel *dp);
+
+/* The same where a tape counts the passes: this is number `done` of the `of_update`, from 0. */
+int data_parallel_pass_of(struct duet_data_parallel *dp, int done, int of_update);
 
 /* The gradients of a pass have come to device 0: they become the sum over the passes so far. */
 int data_parallel_end_pass(struct duet_data_parallel *dp);

@@ -16,16 +16,28 @@ enum { MOST_PASSES = 1 << 20 };
 
 /* ---- several passes ---- */
 
+/* Where the sums of several passes lie between them. */
+static int make_sums(struct duet_data_parallel *dp, int passes) {
+    struct param_set *set = &dp->params[0]->set;
+    if (passes == 1 || dp->passes.sums) return OK;
+    return device_alloc(set->device, (void **)&dp->passes.sums, set->arena_count * sizeof(float),
+                        MEM_GRADS);
+}
+
 int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes) {
     if (!dp) return fail(ERR_USAGE, "DataParallel: none was given");
     if (passes < 1 || passes > MOST_PASSES)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST_PASSES);
-    struct param_set *set = &dp->params[0]->set;
-    if (passes > 1 && !dp->passes.sums)
-        CHECK(device_alloc(set->device, (void **)&dp->passes.sums, set->arena_count * sizeof(float),
-                           MEM_GRADS));
+    CHECK(make_sums(dp, passes));
     dp->passes.of_next = passes;
     return OK;
+}
+
+int data_parallel_pass_of(struct duet_data_parallel *dp, int done, int of_update) {
+    dp->passes.done = done;
+    dp->passes.of_update = of_update;
+    dp->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
+    return make_sums(dp, of_update);
 }
 
 void data_parallel_begin_pass(struct duet_data_parallel *dp) {

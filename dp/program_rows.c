@@ -131,36 +131,34 @@ static int are_scalars(const struct duet_data_parallel *dp, const struct output 
 }
 
 struct gathering {
-    struct output *output;
-    duet_tensor **whole;
+    const struct output *output;
+    const struct tensor *whole;
 };
 
 /* gather says which replica's output has another shape. */
 static int gather_rows(struct duet_data_parallel *dp, void *what) {
     const struct gathering *g = what;
-    const struct output *o = g->output;
-    struct tensor parts[MAX_DEVICES], shape = gathered(dp, o);
+    struct tensor parts[MAX_DEVICES];
     int rows[MAX_DEVICES] = {0};
     for (int r = 0; r < dp->used; r++) {
-        parts[r] = o->root[r]->value;
-        rows[r] = o->rows[r];
+        parts[r] = g->output->root[r]->value;
+        rows[r] = g->output->rows[r];
     }
-    CHECK(tensor_new(g->whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank,
-                     shape.dims, MEM_GATHERED));
-    return gather(&dp->group, parts, rows, &(*g->whole)->t);
+    return gather(&dp->group, parts, rows, g->whole);
 }
 
-static int gather_losses(struct duet_data_parallel *dp, const struct output *o,
-                         duet_tensor **whole) {
+/* Losses are numbers of the host. */
+static int write_losses(struct duet_data_parallel *dp, const struct output *o,
+                        const struct tensor *whole) {
+    struct stream *stream = device_compute(dp->group.device[dp->output_device]);
     float losses[MAX_DEVICES];
     for (int r = 0; r < dp->used; r++)
         losses[r] = (float)o->loss[r];
-    return duet_tensor_create(whole, (duet_device *)dp->group.device[dp->output_device], DUET_F32,
-                              1, &dp->used, losses);
+    CHECK(copy_to_device(stream, whole->data, losses, tensor_bytes(whole)));
+    return stream_sync(stream);
 }
 
-int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole) {
-    struct gathering g = {o, whole};
+int data_parallel_shape(struct duet_data_parallel *dp, struct output *o, struct tensor *whole) {
     for (int r = 1; r < dp->used; r++)
         if (o->is_loss[r] != o->is_loss[0])
             return fail(ERR_USAGE,
@@ -168,8 +166,23 @@ int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_t
                         "the same in all",
                         (int)(o - dp->output), o->is_loss[r] ? r : 0);
     if (are_scalars(dp, o)) data_parallel_warn_of_scalars(dp);
-    return o->is_loss[0] ? gather_losses(dp, o, whole)
+    *whole = gathered(dp, o);
+    return OK;
+}
+
+int data_parallel_gather_into(struct duet_data_parallel *dp, struct output *o,
+                              struct tensor *whole) {
+    struct gathering g = {o, whole};
+    return o->is_loss[0] ? write_losses(dp, o, whole)
                          : data_parallel_led_by(dp, dp->output_device, gather_rows, &g);
+}
+
+int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole) {
+    struct tensor shape;
+    CHECK(data_parallel_shape(dp, o, &shape));
+    CHECK(tensor_new(whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank, shape.dims,
+                     MEM_GATHERED));
+    return data_parallel_gather_into(dp, o, &(*whole)->t);
 }
 
 /* ---- gradients of the outputs ---- */

@@ -7,15 +7,10 @@
  *
  *     duet_data_parallel_create(&dp, devices, n, params, forward, context, NULL);
  *     for (...) {
- *         duet_data_parallel_forward(dp, x, &output, DUET_TRAIN);
- *         duet_tape_begin(tape, NULL, N, DUET_TRAIN);           // a tape on the output device
- *         duet_var *y = duet_leaf(tape, output);
+ *         duet_tape_begin(tape, params, N, DUET_TRAIN);
+ *         duet_var *y = duet_data_parallel_call(tape, dp, x);   // in place of forward(tape, ...)
  *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN, 0), NULL);
- *         duet_var_grad(&grad, tape, y);
- *         duet_data_parallel_backward(dp, grad);                // into the gradients of params
  *         duet_sgd(params, 0.1, 1);
- *         duet_tensor_free(grad);
- *         duet_tensor_free(output);
  *     }
  *     duet_data_parallel_free(dp);
  *
@@ -66,7 +61,18 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
                               void *context, const struct duet_data_parallel_options *options);
 void duet_data_parallel_free(duet_data_parallel *dp);
 
-/* x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
+/* The wrapped model on a tape, as model(x): forward on all devices, in the pass that the tape was
+ * begun for. x: float (N, ...) on devices[0], which must live until backward is done; N may be 0.
+ * Returns the output of all N samples, a var of the tape, which is on the output device; NULL where
+ * it failed, and the tape then has the error. duet_backward from what follows goes back through all
+ * replicas and leaves the gradients in params: zeros for a parameter that took no part. The tape may
+ * be begun with params, where it is on devices[0], or with others, or without; only the replicas may
+ * use params then. One backward, before the next forward of dp. Passes are added up as the tape's
+ * are (duet_tape_accumulate). */
+duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
+
+/* The same without a tape, for a caller that has the gradient of the output from elsewhere.
+ * x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
  * new tensor on the output device, and the caller's: the rows of the replicas' outputs one below
  * the other, (N, ...) as a rule. */
 int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,

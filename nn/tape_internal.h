@@ -27,6 +27,7 @@ struct node {
     int exchanged;               /* of batch_norm.c: the segments of other ranks count too */
     struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
+    void *context;       /* of a node whose op is not one of device/op.h; borrowed */
 };
 
 struct duet_tape {

@@ -171,6 +171,21 @@ static void fold_chunks(struct world *w, int n_samples, float weight, double *lo
 
 static float got[PARAMS][LARGEST], whole[PARAMS][LARGEST];
 
+/* The whole step on the caller's tape, as a program writes it. */
+static void tape_step(struct world *w, int output_device, int n_samples, float *out) {
+    duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, output_device, 0, n_samples), *output;
+    MUST(duet_tape_begin(w->loss_tape, output_device ? NULL : w->params, n_samples, DUET_TRAIN));
+    duet_var *scores = duet_data_parallel_call(w->loss_tape, w->dp, x);
+    MUST(duet_backward(w->loss_tape, duet_cross_entropy(w->loss_tape, scores, y, DUET_MEAN, 0),
+                       NULL));
+    MUST(duet_var_value(&output, w->loss_tape, scores));
+    MUST(duet_tensor_read(output, out));
+    read_grads(w->params, got);
+    duet_tensor_free(x);
+    duet_tensor_free(y);
+    duet_tensor_free(output);
+}
+
 static void dp_step(struct world *w, int output_device, int n_samples, float *out) {
     duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, output_device, 0, n_samples), *output,
                 *grad;
@@ -191,10 +206,12 @@ static void dp_step(struct world *w, int output_device, int n_samples, float *ou
     duet_tensor_free(grad);
 }
 
-static void compare_step(struct world *w, int output_device, int n_samples) {
+typedef void step_function(struct world *w, int output_device, int n_samples, float *out);
+
+static void compare_step(struct world *w, step_function *step, int output_device, int n_samples) {
     float out[SAMPLES * CLASSES], want[SAMPLES * CLASSES], weight = 1.0f / (float)n_samples;
     double size = 0;
-    dp_step(w, output_device, n_samples, out);
+    step(w, output_device, n_samples, out);
     pass_alone(w, 0, n_samples, weight, want, whole);
     fold_chunks(w, n_samples, weight, NULL);
     cr_assert_eq(memcmp(out, want, (size_t)(n_samples * CLASSES) * sizeof *out), 0, "outputs");
@@ -216,14 +233,14 @@ static void compare_step(struct world *w, int output_device, int n_samples) {
 
 /* With CUDA_EMULATION on GPUs too. */
 Test(api_data_parallel, steps_are_those_of_one_device, .timeout = 60) {
-    static const int sizes[] = {10, 9, SAMPLES, 3, 1, 10};
+    static const int sizes[] = {10, 10, 9, SAMPLES, 3, 1, 1, 9};
     for (int kind = 0; kind < API_KINDS; kind++)
         for (int n = 1; n <= DEVICES; n++) {
             struct world w;
             open_world(&w, api_kinds[kind], n, n > 2 ? n - 2 : 0);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                 int most = (sizes[i] + n - 1) / n;
-                compare_step(&w, n > 2 ? n - 2 : 0, sizes[i]);
+                compare_step(&w, i % 2 ? dp_step : tape_step, n > 2 ? n - 2 : 0, sizes[i]);
                 cr_assert_eq(duet_data_parallel_replicas(w.dp), (sizes[i] + most - 1) / most);
             }
             close_world(&w);
@@ -292,7 +309,7 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     MUST_FAIL(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_USAGE, "DUET_NONE");
     MUST_FAIL(duet_data_parallel_backward(w.dp, NULL), DUET_USAGE, "without a forward");
     w.wrong = (struct wrong){0};
-    compare_step(&w, 0, 10); /* none of this has done harm */
+    compare_step(&w, tape_step, 0, 10); /* none of this has done harm */
     duet_tensor_free(x), duet_tensor_free(y);
     close_world(&w);
 }
@@ -337,6 +354,38 @@ Test(api_data_parallel, what_a_lost_thread_uses_is_left_alone, .timeout = 60) {
     cr_assert_arr_eq(late.seen, w.x + 2 * K, sizeof late.seen); /* rows 2 and 3 of x */
     duet_tensor_free(x), duet_tensor_free(other), duet_tensor_free(more);
     close_world(&w); /* the thread has ended, so everything can be freed */
+}
+
+static duet_var *begun(struct world *w, duet_device *device, duet_tape **tape, duet_tensor *x) {
+    MUST(duet_tape_create(tape, device));
+    MUST(duet_tape_begin(*tape, device == w->devices[0] ? w->params : NULL, 4, DUET_TRAIN));
+    return duet_data_parallel_call(*tape, w->dp, x);
+}
+
+/* What a call on a tape must not be used for. */
+Test(api_data_parallel, misuse_on_a_tape_is_refused, .timeout = 60) {
+    struct world w;
+    duet_tape *near, *far;
+    open_world(&w, "cpu", 2, 0);
+    duet_tensor *x = samples(&w, 0, 4);
+    cr_assert_null(duet_data_parallel_call(NULL, w.dp, x));
+    cr_assert_null(begun(&w, w.devices[1], &far, x));
+    MUST_FAIL(duet_tape_error(far), DUET_USAGE, "make a tape on the output device");
+    duet_var *y = begun(&w, w.devices[0], &near, x);
+    duet_var *other = duet_data_parallel_call(near, w.dp, x);
+    MUST_FAIL(duet_backward(near, duet_sum(near, duet_add(near, y, other), NULL, 0, 0), NULL),
+              DUET_USAGE, "another forward has come between");
+    MUST(duet_tape_begin(near, w.params, 4, DUET_TRAIN));
+    y = duet_data_parallel_call(near, w.dp, x);
+    other = duet_linear(near, duet_input(near, x), W1, B1);
+    other = duet_add(near, duet_sum(near, y, NULL, 0, 0), duet_sum(near, other, NULL, 0, 0));
+    MUST_FAIL(duet_backward(near, other, NULL), DUET_USAGE, "uses parameter 0 (fc1.weight)");
+    MUST(duet_tape_begin(near, w.params, 4, DUET_EVALUATE));
+    cr_assert_not_null(duet_data_parallel_call(near, w.dp, x));
+    duet_tensor_free(x);
+    duet_tape_free(near);
+    duet_tape_free(far);
+    close_world(&w);
 }
 
 static int create(struct world *w, duet_device *const *devices, int n, duet_params *params,

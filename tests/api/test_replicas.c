@@ -167,6 +167,15 @@ static void read_grads(struct world *w, float grads[PARAMS][LARGEST]) {
         MUST(duet_tensor_read(duet_params_grad(w->params, i), grads[i]));
 }
 
+/* A training step whose passes the caller's tape counts. */
+static void step_on_tape(struct world *w, int n) {
+    duet_tensor *x = rows(w, 0, n), *dy = start(w, 0, n);
+    MUST(duet_tape_begin(w->tape, w->params, n, DUET_TRAIN));
+    MUST(duet_backward(w->tape, duet_data_parallel_call(w->tape, w->dp, x), dy));
+    duet_tensor_free(x);
+    duet_tensor_free(dy);
+}
+
 Test(api_replicas, gradients_are_added_up, .timeout = 60) {
     enum { PASSES = 3 };
     static const int sizes[PASSES] = {10, 4, 8}; /* 3, 2 and 3 replicas */
@@ -178,10 +187,14 @@ Test(api_replicas, gradients_are_added_up, .timeout = 60) {
             step(&w, sizes[p], DUET_TRAIN, NULL, NULL);
             read_grads(&w, each[p]);
         }
-        for (int update = 0; update < 2; update++) {
-            if (!update) MUST(duet_data_parallel_accumulate(w.dp, PASSES));
-            for (int p = 0; p < PASSES; p++) {
-                step(&w, sizes[p], DUET_TRAIN, NULL, NULL);
+        for (int update = 0; update < 4; update++) {
+            if (update == 1) MUST(duet_tape_accumulate(w.tape, PASSES));
+            if (update == 2) MUST(duet_data_parallel_accumulate(w.dp, PASSES));
+            for (int p = 0; p < (update ? PASSES : 1); p++) {
+                if (update < 2)
+                    step_on_tape(&w, sizes[p]);
+                else
+                    step(&w, sizes[p], DUET_TRAIN, NULL, NULL);
                 step(&w, 3, DUET_EVALUATE, NULL, NULL); /* has no part in it */
                 read_grads(&w, got);
                 for (int i = 0; i < PARAMS; i++)
