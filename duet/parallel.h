@@ -64,11 +64,11 @@ void duet_data_parallel_free(duet_data_parallel *dp);
 /* The wrapped model on a tape, as model(x): forward on all devices, in the pass that the tape was
  * begun for. x: float (N, ...) on devices[0], which must live until backward is done; N may be 0.
  * Returns the output of all N samples, a var of the tape, which is on the output device; NULL where
- * it failed, and the tape then has the error. duet_backward from what follows goes back through all
- * replicas and leaves the gradients in params: zeros for a parameter that took no part. The tape may
- * be begun with params, where it is on devices[0], or with others, or without; only the replicas may
- * use params then. One backward, before the next forward of dp. Passes are added up as the tape's
- * are (duet_tape_accumulate). */
+ * it failed, and the tape then has the error. duet_backward from what follows goes back through
+ * all replicas and leaves the gradients in params: zeros for a parameter that took no part. The
+ * tape may be begun with params, where it is on devices[0], or with others, or without; only the
+ * replicas may use params then. One backward, before the next forward of dp. Passes are added up as
+ * the tape's are (duet_tape_accumulate). */
 duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
 
 /* The same without a tape, for a caller that has the gradient of the output from elsewhere.
