@@ -21,7 +21,7 @@
  * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
  * their gradient, carries every byte that moves, and computes loss and update while the others
  * sleep. That is why DDP exists (ddp/). Two settings take some of it from device 0, and the bits
- * stay: --output-device D has gather, loss and scatter_grad done by device D (dp/loss.c), and
+ * stay: --output-device D has gather, loss and scatter_grad done by device D (dp/trainer_loss.c), and
  * --dp-reduce sharded has every other device add up a part (scatter_gather/shards.h):
  *
  *     ============================== all threads start =========================================
@@ -53,15 +53,19 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "dp/state.h"
+
+void dp_enter(struct dp *dp, enum phase phase) {
+    stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE, dp->step);
+}
 
 /* ---- the parts of a step that run on every device's own thread ---- */
 
 /* Runs a part between the events that order its stream. The last event is recorded also after a
  * failure, so that the next step finds the streams in order. */
-static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
+static int in_order(void *context, int r) {
+    struct dp *dp = context;
     CHECK(group_follow(&dp->group, r));
-    int code = part(dp, r);
+    int code = dp->part(dp->context, r);
     if (!code) return group_ready(&dp->group, r);
     struct failures first = {0};
     failures_add(&first, code);
@@ -69,68 +73,13 @@ static int in_order(struct dp *dp, int r, int (*part)(struct dp *, int)) {
     return failures_end(&first);
 }
 
-/* With its own loss a device goes straight on from forward to backward. */
-static int forward_loss_backward(struct dp *dp, int r) {
-    struct replica *replica = &dp->replica[r];
-    const struct segments *share = &dp->share[r];
-    duet_var *output, *loss;
-    int code = OK;
-    if (replica_enter(replica, dp->training ? WORK_TRAIN : WORK_EVALUATE, share)) {
-        code = replica_forward(replica, share, dp->training, &output);
-        if (!code) code = replica_loss(replica, output, dp->training, &loss);
-        if (!code && dp->training) code = replica_backward(replica, loss, NULL);
-    }
-    return replica_leave(replica, code);
+/* r: a replica that failed; -1: none did. */
+static int caught(const struct dp *dp, int r) {
+    return r < 0 ? OK : workers_caught(dp->workers, r, device_index(dp->group.device[r]));
 }
 
-/* Without it forward and backward are the two parts of one recorded step, since gather, loss and
- * scatter_grad lie between them. What those need of a replayed forward, the place of its output, is
- * kept with the recording. Its key is the whole batch, not the share: where device 0's dL/dy lies
- * depends on all of it. */
-static int forward_alone(struct dp *dp, int r) {
-    struct replica *replica = &dp->replica[r];
-    struct recorded *recorded = &replica->recorded;
-    struct recorded_key key =
-        replica_key(replica, dp->training ? WORK_TRAIN : WORK_EVALUATE, dp->all);
-    int code = OK;
-    recorded_begin(recorded, &key, dp->training ? 2 : 1);
-    if (recorded_enter(recorded, "forward")) {
-        code = replica_forward(replica, &dp->share[r], dp->training, &dp->output[r]);
-        if (!code) *recorded_output(recorded) = dp->output[r]->value;
-    }
-    return recorded_leave(recorded, code);
-}
-
-static int forward(struct dp *dp, int r) {
-    if (r > 0) CHECK(dp_write_step(dp, r));
-    return dp->own_loss ? forward_loss_backward(dp, r) : forward_alone(dp, r);
-}
-
-static int backward(struct dp *dp, int r) {
-    struct replica *replica = &dp->replica[r];
-    int code = OK;
-    if (recorded_enter(&replica->recorded, "backward"))
-        code = replica_backward(replica, dp->output[r], &dp->grad_output[r]);
-    return recorded_leave(&replica->recorded, code);
-}
-
-static int hash_values(struct dp *dp, int r) {
-    if (r > 0) CHECK(replica_write_other(&dp->replica[r], dp->step, PHASE_PROOF));
-    return replica_hash_values(&dp->replica[r]);
-}
-
-static int forward_task(void *dp, int r) {
-    return in_order(dp, r, forward);
-}
-static int backward_task(void *dp, int r) {
-    return in_order(dp, r, backward);
-}
-static int hash_values_task(void *dp, int r) {
-    return in_order(dp, r, hash_values);
-}
-
-static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
-    struct span wait = {.step = dp->replica[0].step_number,
+static int run_on_all(struct dp *dp, enum phase phase, worker_task *task) {
+    struct span wait = {.step = dp->step,
                         .phase = (uint8_t)(dp->training ? phase : PHASE_EVALUATE),
                         .device = (int16_t)device_index(dp->group.device[0]),
                         .lane = LANE_HOST,
@@ -139,125 +88,107 @@ static int on_all_devices(struct dp *dp, enum phase phase, worker_task *task) {
     int failed = workers_run(dp->workers, task, dp, &wait.start_ns);
     wait.end_ns = now_ns();
     if (dp->count > 1) span_add(&dp->waits, &wait);
-    return failed < 0 ? OK
-                      : workers_caught(dp->workers, failed, device_index(dp->group.device[failed]));
+    return caught(dp, failed);
+}
+
+int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part) {
+    dp->part = part;
+    return run_on_all(dp, phase, in_order);
 }
 
 /* ---- the parts on device 0's thread ---- */
 
-static int begin_row(struct dp *dp, const struct step_block *step, int training) {
-    int rows = dp->replica[0].config.log_rows;
-    if (step->slot < 0 || step->slot >= rows)
-        return fail(ERR_FAILED, "DataParallel: row %d of the logs: they have %d: read them in time",
-                    step->slot, rows);
-    dp->step = step;
-    dp->training = training;
-    return OK;
-}
-
-/* The words of PyTorch, because users search for them. PyTorch asks it before every forward, and so
- * does this: dp_replica hands out device 0's parameters, and whoever moves them is told. */
-static int check_module(struct dp *dp) {
-    const struct replica *replica = &dp->replica[0];
-    const struct device *first = dp->group.device[0], *found = replica->params.device;
-    if (found == first && replica->buffers.count) found = replica->buffers.device;
+/* The words of PyTorch, because users search for them. */
+int dp_check_module(const struct device *first, const struct param_set *params,
+                    const struct buffer_set *buffers) {
+    const struct device *found = params->device;
+    if (found == first && buffers && buffers->count) found = buffers->device;
     if (found == first) return OK;
     return fail(
-        ERR_FAILED,
+        ERR_USAGE,
         "module must have its parameters and buffers on device %s (device_ids[0]) but found "
         "one of them on device: %s",
         device_name(first), device_name(found));
 }
 
-/* Cuts the batch into the devices' shares: k segments each, device 0's first. */
-static int cut(struct dp *dp, const struct segments *all) {
-    int k = dp->segments / dp->count, total = 0;
-    if (all->count != dp->segments || all->n < 1)
-        return fail(ERR_FAILED,
-                    "DataParallel: a batch of %d samples in %d segments: it was set up for %d "
-                    "segments of at least one sample",
-                    all->n, all->count, dp->segments);
-    for (int r = 0; r < dp->count; r++) {
-        struct segments *share = &dp->share[r];
-        share->count = k;
-        share->n = 0;
-        for (int i = 0; i < k; i++) {
-            share->seg[i] = all->seg[r * k + i];
-            share->n += share->seg[i].n;
-        }
-        total += dp->sizes[r] = share->n;
-        if (share->n > dp->replica[r].config.max_samples)
-            return fail(ERR_FAILED,
-                        "DataParallel: %d samples for device %d: its input buffer holds %d",
-                        share->n, r, dp->replica[r].config.max_samples);
-    }
-    if (total != all->n)
-        return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total,
-                    all->n);
+/* PyTorch asks it before every forward, and so does this: whoever moves them is told. */
+int dp_begin(struct dp *dp, int32_t step, int training) {
+    CHECK(caught(dp, workers_lost(dp->workers)));
+    CHECK(dp_check_module(dp->group.device[0], dp->params[0], dp->buffers[0]));
+    if (dp->params[0]->layout_version != dp->layout_version)
+        return fail(ERR_USAGE, "DataParallel: a duet_ddp has moved the gradients: make new "
+                               "parameters");
+    if (dp->buffers[0]->bytes != dp->buffer_bytes)
+        return fail(ERR_USAGE, "DataParallel: buffers were registered after it was made: register "
+                               "them before");
+    dp->step = step;
+    dp->training = training;
     return OK;
 }
 
-static int begin(struct dp *dp, const struct step_block *step, const struct batch *batch,
-                 int training) {
-    CHECK(check_module(dp));
-    CHECK(cut(dp, &batch->segments));
-    dp->all = &batch->segments;
-    dp->loss_sizes[dp->output_device] = dp->all->n;
-    return begin_row(dp, step, training);
+/* The other devices read buffers in evaluation; what they write to theirs is lost, since the next
+ * replicate overwrites it. So a model's buffers are those of device 0, as in PyTorch. */
+static int replicate_buffers(struct dp *dp) {
+    float *buffers[MAX_DEVICES];
+    struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};
+    if (!whole.count) return OK;
+    for (int r = 0; r < dp->count; r++)
+        buffers[r] = dp->buffers[r]->arena;
+    return broadcast_coalesced(&dp->group, buffers, &whole, 1);
+}
+
+int dp_replicate(struct dp *dp, enum phase phase) {
+    float *values[MAX_DEVICES];
+    for (int r = 0; r < dp->count; r++)
+        values[r] = dp->params[r]->values;
+    dp_enter(dp, phase);
+    CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
+    return replicate_buffers(dp);
+}
+
+int dp_at_output(struct dp *dp, int (*work)(void *context), void *context) {
+    struct failures first = {0};
+    CHECK(group_lead(&dp->group, dp->output_device));
+    failures_add(&first, work(context));
+    int back = group_lead(&dp->group, 0);
+    CHECK(failures_end(&first));
+    return back;
 }
 
 /* ---- a step ---- */
 
-static int add_shard_task(void *context, int r) {
+int dp_forward(struct dp *dp, const struct dp_rows *inputs, int count) {
+    dp_enter(dp, PHASE_SCATTER);
+    for (int i = 0; i < count; i++)
+        CHECK(scatter(&dp->group, &inputs[i].whole, inputs[i].sizes, inputs[i].parts));
+    CHECK(dp_replicate(dp, PHASE_REPLICATE)); /* the last update has reached device 0 alone */
+    return dp_on_all_devices(dp, PHASE_FORWARD, dp->forward);
+}
+
+int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes,
+              const struct tensor *to) {
+    dp_enter(dp, PHASE_GATHER);
+    return gather(&dp->group, parts, sizes, to);
+}
+
+int dp_scatter_grad(struct dp *dp, const struct dp_rows *grad) {
+    dp_enter(dp, PHASE_SCATTER_GRAD);
+    return scatter(&dp->group, &grad->whole, grad->sizes, grad->parts);
+}
+
+int dp_backward(struct dp *dp) {
+    return dp_on_all_devices(dp, PHASE_BACKWARD, dp->backward);
+}
+
+static int add_shard(void *context, int r) {
     struct dp *dp = context;
-    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, dp->replica[0].step_number);
+    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, dp->step);
     return sharded_reduce_add(&dp->shards, r);
 }
 
-static int reduce(struct dp *dp) {
-    if (!dp->sharded) return dp_reduce_to_first(dp);
-    CHECK(on_all_devices(dp, PHASE_REDUCE, add_shard_task));
-    return dp_collect_shards(dp);
-}
-
-int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch) {
-    CHECK(begin(dp, step, batch, 1));
-    CHECK(dp_input(dp, batch));
-    CHECK(dp_scatter(dp));
-    CHECK(dp_begin_loss(dp));
-    CHECK(dp_replicate(dp, PHASE_REPLICATE));
-    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
-    CHECK(dp_loss(dp));
-    /* with its own loss forward_task has gone on into backward */
-    if (!dp->own_loss) CHECK(on_all_devices(dp, PHASE_BACKWARD, backward_task));
-    if (step->more_passes) return OK; /* each device keeps its own sums until the last pass */
-    CHECK(reduce(dp));
-    for (int r = 1; r < dp->count; r++)
-        replica_add_used(&dp->replica[0], dp->replica[r].used);
-    return replica_update(&dp->replica[0]);
-}
-
-int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch) {
-    CHECK(begin(dp, step, batch, 0));
-    CHECK(dp_input(dp, batch));
-    CHECK(dp_scatter(dp));
-    CHECK(dp_begin_loss(dp));
-    CHECK(dp_replicate(dp, PHASE_EVALUATE)); /* the last update has reached device 0 alone */
-    CHECK(on_all_devices(dp, PHASE_FORWARD, forward_task));
-    return dp_loss(dp);
-}
-
-int dp_hash_values(struct dp *dp, const struct step_block *step) {
-    CHECK(begin_row(dp, step, 1));
-    CHECK(replica_write_other(&dp->replica[0], step, PHASE_PROOF));
-    CHECK(dp_replicate(dp, PHASE_PROOF));
-    return on_all_devices(dp, PHASE_PROOF, hash_values_task);
-}
-
-struct replica *dp_replica(struct dp *dp, int index) {
-    return &dp->replica[index];
-}
-
-struct span_log *dp_waits(struct dp *dp) {
-    return &dp->waits;
+int dp_reduce(struct dp *dp) {
+    if (dp->sharded) CHECK(run_on_all(dp, PHASE_REDUCE, add_shard));
+    dp_enter(dp, PHASE_REDUCE);
+    return dp->sharded ? sharded_reduce_collect(&dp->shards)
+                       : reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count);
 }

@@ -1,74 +1,109 @@
 /* DataParallel: one process, one thread per device, everything through device 0. dp.c tells how a
- * step goes.
+ * step goes, and has what is the same for everyone who takes it:
  *
- * Bits. A batch is cut into S segments (base/segment.h), k = S / W for each of the W devices,
- * device 0's first. The segments are the V virtual devices; with --virtual-devices off there is one
- * for each device. Gradients, losses and values are bit for bit those of one device that holds all
- * S segments, wherever fold_fits(S, W) holds (base/fold.h).
+ *     trainer.h    the command, which knows its model and its largest batch beforehand
+ *     program.h    duet_data_parallel: a forward function of a program, every step of another shape
  *
- * Logs of losses and hits are on the output device: dp_replica(dp, output_device),
- * replica_read_logs. Row step->slot, column c is segment c
- * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of
- * the virtual devices, put column c at place v first. Hashes are on every replica: values on all,
- * gradients on device 0. */
+ * Both bring what runs on each device, forward and backward, and what is scattered to it. */
 #ifndef DP_DP_H
 #define DP_DP_H
 
-#include "models/replica.h"
+#include "dp/worker.h"
+#include "nn/params.h"
+#include "scatter_gather/shards.h"
 #include "trace/span.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct dp;
+enum { DP_TIMEOUT_S = 300 };
 
 struct dp_config {
     int devices;                  /* W */
     struct device *const *device; /* borrowed; device[0] leads; DP uses their compute streams */
-    const struct model *model;    /* borrowed */
-    float *const *values;         /* initial parameters of device 0; the others get copies */
-    int max_samples;              /* the largest global batch, of training or evaluation */
-    int segments;                 /* S, a multiple of W: V, or W */
-    int loss_in_forward;          /* 1: each device computes its own loss; loss sums are gathered */
-    int output_device;            /* PyTorch's: gathers outputs and computes the loss; 0 .. W-1 */
-    int sharded_reduce;           /* 1: device d adds up shard d of the gradients (shards.h) */
-    struct optimizer_config update; /* of device 0 */
-    int hashes;                     /* as replica_config.hashes */
-    int blocking_copies;            /* as replica_config.blocking_copies */
-    int graph;                      /* as replica_config.graph */
-    int log_rows;                   /* at least 1 */
-    int passes;                     /* as replica_config.passes */
-    double timeout_s;               /* for a replica to come back; 0: 300 */
+    /* [W], borrowed: one model each, of which device 0's counts */
+    struct param_set *const *params;
+    struct buffer_set *const *buffers;
+    int output_device;               /* PyTorch's: outputs are gathered there; 0 .. W-1 */
+    int sharded_reduce;              /* 1: device d adds up shard d of the gradients (shards.h) */
+    worker_task *forward, *backward; /* of one device, on its thread; they get `context` */
+    void *context;
+    double timeout_s; /* for a replica to come back; 0: DP_TIMEOUT_S */
+    int spans;        /* 1: the waits of device 0's thread are logged */
 };
 
-/* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call the
- * functions below. ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_free returns
- * 1, also for NULL; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that
- * thread may go on at any time, so nothing is freed, and what dp_init was given, devices, model and
- * all that they refer to, must stay until the process ends. */
-int dp_init(struct dp **out, const struct dp_config *config);
+struct dp {
+    int count; /* W */
+    int output_device;
+    struct device_group group;
+    struct workers *workers;
+    struct param_set *params[MAX_DEVICES];
+    struct buffer_set *buffers[MAX_DEVICES];
+    uint64_t layout_version; /* of params[0], as it was at the beginning */
+    size_t buffer_bytes;     /* of buffers[0], as they were at the beginning */
+    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
+    struct param_range *groups;
+    int group_count;
+    int sharded; /* 1: `shards` sums the gradients, not `reduce` */
+    struct reduce_plan reduce;
+    struct sharded_reduce shards;
+    worker_task *forward, *backward;
+    void *context;
+
+    /* The step under way. */
+    int32_t step;      /* for spans */
+    int training;      /* 0: all phases are PHASE_EVALUATE */
+    worker_task *part; /* what the threads run now */
+
+    struct span_log waits; /* thread 0's waits for the other threads (LANE_HOST) */
+};
+
+/* Starts the threads and makes ready what moves. The caller's thread becomes device 0's: it alone
+ * may call the functions below. On failure everything is freed. dp_free returns 1, also for what is
+ * zeroed; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
+ * go on at any time, so nothing is freed, and all that dp_init was given must stay until the
+ * process ends. */
+int dp_init(struct dp *dp, const struct dp_config *config);
 int dp_free(struct dp *dp);
 
-/* One training step, or one pass of it (step->add_grads, step->more_passes), and a forward pass
- * whose losses and hits are logged. `batch` is the global batch in S segments; segments of 0
- * samples, and devices without samples, are legal. Asynchronous: the batch's memory must stay until
- * an event recorded on device 0's compute stream after the call is done. Where replicas fail, all
- * threads come to the end of the phase; then the code of the lowest failing replica is returned,
- * with "Caught <what> in replica <i> on device <d>. " before its text. Before
- * the reduce a step has written work buffers alone, so the parameters are still those of before. */
-int dp_step(struct dp *dp, const struct step_block *step, const struct batch *batch);
-int dp_evaluate(struct dp *dp, const struct step_block *step, const struct batch *batch);
+/* The first call of a step, before anything is touched: fails if a thread is lost, or if, in
+ * PyTorch's words, the parameters have left device 0 since. */
+int dp_begin(struct dp *dp, int32_t step, int training);
 
-/* Replicates the parameters and hashes them once more on every device, into row step->slot: the end
- * of the proof. */
-int dp_hash_values(struct dp *dp, const struct step_block *step);
+/* A tensor that is scattered: whole on the leading device, and where its rows go on each. */
+struct dp_rows {
+    struct tensor whole;
+    const int *sizes; /* rows of each device */
+    void *parts[MAX_DEVICES];
+};
 
-struct replica *dp_replica(struct dp *dp, int index); /* for logs, parameters, ledgers */
+/* The step of dp.c, from top to bottom. Everything is enqueued. Where replicas fail, all threads
+ * come to the end of the part; then the code of the lowest failing replica is returned, with
+ * "Caught <what> in replica <i> on device <d>. " before its text. */
+int dp_forward(struct dp *dp, const struct dp_rows *inputs, int count); /* scatter to forward */
+int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes, const struct tensor *to);
+int dp_scatter_grad(struct dp *dp, const struct dp_rows *grad);
+int dp_backward(struct dp *dp);
+int dp_reduce(struct dp *dp); /* device 0's gradients become the sums */
 
-/* The spans in which device 0's thread waited for the other threads (LANE_HOST). The functions
- * above add to the log; the reader empties it. */
-struct span_log *dp_waits(struct dp *dp);
+/* Runs `work` while the output device leads: what is gathered comes to it, what is scattered goes
+ * out from it. Device 0 leads again afterwards, also after a failure, whose text stays. */
+int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
+
+/* Parameters and buffers of device 0 to all others; dp_forward does it by itself. */
+int dp_replicate(struct dp *dp, enum phase phase);
+
+/* Runs a part on all devices, each on its own thread and in order with what is moved. */
+int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
+
+/* The spans of what the leading device moves next carry this phase. */
+void dp_enter(struct dp *dp, enum phase phase);
+
+/* ERR_USAGE, in PyTorch's words: they do not lie on the first device. buffers NULL: there are none.
+ */
+int dp_check_module(const struct device *first, const struct param_set *params,
+                    const struct buffer_set *buffers);
 
 #ifdef __cplusplus
 }

@@ -1,19 +1,18 @@
 /* The inside of duet_data_parallel, DataParallel around a forward function of a program.
  *
  *     program_open.c      makes and frees what it works on
- *     program.c           the step: forward on all devices, backward, the sum
+ *     program.c           what each device does in forward and backward, and the calls
  *     program_call.c      the same as one node of the caller's tape
  *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
  *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x
  *
- * dp.h is the same for the command, which knows its model and its largest batch beforehand. Here
- * every step may be of another shape. */
+ * The step itself is that of dp.c; trainer.h is the same for the command, which knows its model and
+ * its largest batch beforehand. Here every step may be of another shape. */
 #ifndef DP_PROGRAM_H
 #define DP_PROGRAM_H
 
 #include "api/api.h"
-#include "dp/worker.h"
-#include "scatter_gather/scatter_gather.h"
+#include "dp/dp.h"
 
 enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 
@@ -50,7 +49,7 @@ struct passes {
 };
 
 struct duet_data_parallel {
-    int count, output_device;
+    struct dp dp;
     duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context); /* or: */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
@@ -60,15 +59,8 @@ struct duet_data_parallel {
     int warned_of_scalars, warned_of_chunks; /* 1: it was said once */
 
     struct duet_params *params[MAX_DEVICES]; /* [0] is the program's, the others are copies */
-    uint64_t layout_version;                 /* of params[0], as it was at the beginning */
     struct duet_tape *tape[MAX_DEVICES];
-    struct device_group group;
-    struct workers *workers;
-    struct param_range *groups; /* of the parameter arenas, values and gradients alike */
-    int group_count;
-    struct reduce_plan reduce;
-    size_t buffer_bytes; /* of the buffers of params[0], as they were at the beginning */
-    int input_grad;      /* 1: backward also computes the gradients of the inputs */
+    int input_grad; /* 1: backward also computes the gradients of the inputs */
     struct passes passes;
 
     /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
@@ -84,61 +76,60 @@ struct duet_data_parallel {
     int has_input_grad; /* 1: behind a backward, until the next forward */
 };
 
+/* The parts that run on thread r. */
+int data_parallel_forward_on(void *m, int r);
+int data_parallel_backward_on(void *m, int r);
+
 /* Gives a warning, a line of text, to the program. */
-void data_parallel_warn(const struct duet_data_parallel *dp, const char *text);
+void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
 
 /* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or a ddp has them. */
-int data_parallel_check_module(const struct duet_params *params, struct device *first);
-
-/* Runs `collective` led by device `lead`, behind what all devices have enqueued and before what
- * they enqueue later. Device 0 leads again afterwards, also after a failure, whose text stays. */
-int data_parallel_led_by(struct duet_data_parallel *dp, int lead,
-                         int (*collective)(struct duet_data_parallel *dp, void *what), void *what);
+int data_parallel_check_params(const struct duet_params *params, const struct device *first);
 
 /* ---- program_rows.c ---- */
 
 /* Cuts the inputs among the devices, as torch.chunk does with each of them, and finds out how many
  * devices take part. Moves nothing. */
-void data_parallel_cut(struct duet_data_parallel *dp, const duet_tensor *const *x, int count);
+void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count);
 
-/* From device `lead`, where `whole` lies: p->sizes[r] rows of it to each device, in p->part. */
-int data_parallel_scatter(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
-                          struct pieces *p, enum mem_cause cause);
+/* Where the rows of `whole`, on device `lead`, go: p->sizes[r] of them to each device, in p->part.
+ * Moves nothing, but makes room. */
+int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
+                        struct pieces *p, enum mem_cause cause, struct dp_rows *rows);
 
 /* Forward on all replicas; their outputs stay where they are. `y`: of duet_data_parallel_loss. */
-int data_parallel_forward(struct duet_data_parallel *dp, const duet_tensor *const *x, int inputs,
+int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass);
 
 /* The shape of an output as it is gathered, without memory. ERR_USAGE: it is a loss in some
  * replicas alone. */
-int data_parallel_shape(struct duet_data_parallel *dp, struct output *o, struct tensor *whole);
+int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
 
 /* The rows of the replicas' outputs into `whole`, which is of that shape. */
-int data_parallel_gather_into(struct duet_data_parallel *dp, struct output *o,
-                              struct tensor *whole);
+int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
 
 /* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
-int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole);
+int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole);
 
 /* ERR_USAGE: `grad` cannot be the gradient of output `o`, as it was gathered. */
-int data_parallel_check_grad(const struct duet_data_parallel *dp, const struct output *o,
+int data_parallel_check_grad(const struct duet_data_parallel *m, const struct output *o,
                              const duet_tensor *grad);
 
 /* Brings o->grad to the replicas. */
-int data_parallel_scatter_grad(struct duet_data_parallel *dp, struct output *o);
+int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o);
 
 /* PyTorch's warning where the outputs of replicas are scalars, once. */
-void data_parallel_warn_of_scalars(struct duet_data_parallel *dp);
+void data_parallel_warn_of_scalars(struct duet_data_parallel *m);
 
 /* ---- program_passes.c ---- */
 
 /* A forward in training begins. */
-void data_parallel_begin_pass(struct duet_data_parallel *dp);
+void data_parallel_begin_pass(struct duet_data_parallel *m);
 
 /* The same where a tape counts the passes: this is number `done` of the `of_update`, from 0. */
-int data_parallel_pass_of(struct duet_data_parallel *dp, int done, int of_update);
+int data_parallel_pass_of(struct duet_data_parallel *m, int done, int of_update);
 
 /* The gradients of a pass have come to device 0: they become the sum over the passes so far. */
-int data_parallel_end_pass(struct duet_data_parallel *dp);
+int data_parallel_end_pass(struct duet_data_parallel *m);
 
 #endif

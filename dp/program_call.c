@@ -11,11 +11,11 @@
 #include "dp/program.h"
 
 /* The output as it is gathered, in memory of the caller's tape. */
-static int gather_to_tape(struct duet_data_parallel *dp, duet_tape *t, struct tensor *whole) {
-    CHECK(data_parallel_shape(dp, &dp->output[0], whole));
+static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct tensor *whole) {
+    CHECK(data_parallel_shape(m, &m->output[0], whole));
     *whole = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, whole->rank, whole->dims);
     CHECK(tape_error(t));
-    return data_parallel_gather_into(dp, &dp->output[0], whole);
+    return data_parallel_gather_into(m, &m->output[0], whole);
 }
 
 /* The gradients of the replicas overwrite all those of the parameters. */
@@ -30,51 +30,51 @@ static int check_params_are_the_replicas(const duet_tape *t, const struct duet_p
 }
 
 static int backward(duet_tape *t, struct node *n) {
-    struct duet_data_parallel *dp = n->context;
-    struct duet_params *params = dp->params[0];
+    struct duet_data_parallel *m = n->context;
+    struct duet_params *params = m->params[0];
     if (!n->y->grad.data) return OK;
-    if (dp->output[0].on_tape != n->y)
+    if (m->output[0].on_tape != n->y)
         return fail(ERR_USAGE, "DataParallel: another forward has come between this one and its "
                                "backward: go back from each output before the next forward");
     if (t->owner == params) CHECK(check_params_are_the_replicas(t, params));
     const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1};
-    CHECK(duet_data_parallel_backward(dp, &dy));
+    CHECK(duet_data_parallel_backward(m, &dy));
     for (int i = 0; t->owner == params && i < params->set.count; i++)
         t->fired[i] = (unsigned char)params->has_grad[i];
     return OK;
 }
 
-static int check_tape(const struct duet_data_parallel *dp, const duet_tape *t) {
-    struct device *output = dp->group.device[dp->output_device];
+static int check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
+    struct device *output = m->dp.group.device[m->dp.output_device];
     if (t->device != output)
         return fail(ERR_USAGE,
                     "DataParallel: the tape is on %s, the output on %s: make a tape on the output "
                     "device",
                     device_name(t->device), device_name(output));
-    if (dp->forward_multi)
+    if (m->forward_multi)
         return fail(ERR_USAGE, "DataParallel: a forward function of several outputs: call "
                                "duet_data_parallel_forward_multi");
     return OK;
 }
 
-static int call(duet_tape *t, struct duet_data_parallel *dp, const duet_tensor *x, duet_var **y) {
+static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x, duet_var **y) {
     enum duet_pass pass = t->step.training ? DUET_TRAIN : DUET_EVALUATE;
     struct tensor whole;
-    CHECK(check_tape(dp, t));
-    CHECK(data_parallel_forward(dp, &x, 1, NULL, 1, pass));
-    CHECK(gather_to_tape(dp, t, &whole));
-    dp->output[0].on_tape = *y = tape_var(t, whole, 1);
+    CHECK(check_tape(m, t));
+    CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
+    CHECK(gather_to_tape(m, t, &whole));
+    m->output[0].on_tape = *y = tape_var(t, whole, 1);
     if (pass == DUET_EVALUATE) return OK;
-    CHECK(data_parallel_pass_of(dp, t->pass_of_update, t->passes_of_update));
-    dp->roots = OUTPUTS;
-    const struct node node = {.backward = backward, .y = *y, .context = dp};
+    CHECK(data_parallel_pass_of(m, t->pass_of_update, t->passes_of_update));
+    m->roots = OUTPUTS;
+    const struct node node = {.backward = backward, .y = *y, .context = m};
     return tape_node(t, &node);
 }
 
-duet_var *duet_data_parallel_call(duet_tape *t, duet_data_parallel *dp, const duet_tensor *x) {
+duet_var *duet_data_parallel_call(duet_tape *t, duet_data_parallel *m, const duet_tensor *x) {
     duet_var *y = NULL;
     if (!t || t->error) return NULL;
-    int code = dp ? OK : fail(ERR_USAGE, "DataParallel: none was given");
-    if (!code) code = call(t, dp, x, &y);
+    int code = m ? OK : fail(ERR_USAGE, "DataParallel: none was given");
+    if (!code) code = call(t, m, x, &y);
     return tape_fail(t, code) ? NULL : y;
 }

@@ -7,21 +7,15 @@
 #include "dp/balance.h"
 #include "dp/program.h"
 
-static const double DEFAULT_TIMEOUT_S = 300;
-
-void data_parallel_warn(const struct duet_data_parallel *dp, const char *text) {
-    if (dp->warn)
-        dp->warn(text, dp->context);
+void data_parallel_warn(const struct duet_data_parallel *m, const char *text) {
+    if (m->warn)
+        m->warn(text, m->context);
     else
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
 }
 
-int data_parallel_check_module(const struct duet_params *params, struct device *first) {
-    if (params->set.device != first)
-        return fail(ERR_USAGE,
-                    "module must have its parameters and buffers on device %s (device_ids[0]) but "
-                    "found one of them on device: %s",
-                    device_name(first), device_name(params->set.device));
+int data_parallel_check_params(const struct duet_params *params, const struct device *first) {
+    CHECK(dp_check_module(first, &params->set, &params->buffers));
     if (params->reducer)
         return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
     if (params->sync)
@@ -57,19 +51,19 @@ static int check_options(const struct duet_data_parallel_options *o, int n) {
                     o->output_device, n - 1);
     if (!(o->timeout_s >= 0 && o->timeout_s <= 1e6))
         return fail(ERR_USAGE, "DataParallel: timeout_s %g: give seconds, or 0 for %g",
-                    o->timeout_s, DEFAULT_TIMEOUT_S);
+                    o->timeout_s, (double)DP_TIMEOUT_S);
     return OK;
 }
 
-static void warn_of_imbalance(struct duet_data_parallel *dp) {
+static void warn_of_imbalance(struct duet_data_parallel *m) {
     uint64_t memory[MAX_DEVICES];
     int cores[MAX_DEVICES];
     char text[320];
-    for (int r = 0; r < dp->count; r++) {
-        memory[r] = device_ledger(dp->group.device[r]).capacity;
-        cores[r] = device_cores(dp->group.device[r]);
+    for (int r = 0; r < m->dp.count; r++) {
+        memory[r] = device_ledger(m->dp.group.device[r]).capacity;
+        cores[r] = device_cores(m->dp.group.device[r]);
     }
-    if (dp_imbalance(memory, cores, dp->count, text, sizeof text)) data_parallel_warn(dp, text);
+    if (dp_imbalance(memory, cores, m->dp.count, text, sizeof text)) data_parallel_warn(m, text);
 }
 
 /* ---- its life ---- */
@@ -111,53 +105,39 @@ static int copy_params(struct duet_params **out, struct device *device,
     return copy_buffers(*out, params);
 }
 
-/* The ranges of the values are those of the gradients too, unless a ddp has moved the latter. */
-static int find_groups(struct duet_data_parallel *dp) {
-    const struct param_set *set = &dp->params[0]->set;
-    for (int i = 0; i < set->count; i++)
-        if (set->param[i].grad_offset != set->param[i].value_offset)
-            return fail(ERR_USAGE, "DataParallel: the parameters had a duet_ddp, which has moved "
-                                   "their gradients: make new ones");
-    dp->layout_version = set->layout_version;
-    dp->groups = malloc(((size_t)set->count + 1) * sizeof *dp->groups);
-    if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
-    return coalesce_params(set, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
-}
-
-static int init_reduce(struct duet_data_parallel *dp) {
-    float *grads[MAX_DEVICES];
-    size_t most = 0;
-    for (int r = 0; r < dp->count; r++)
-        grads[r] = dp->params[r]->set.grads;
-    for (int g = 0; g < dp->group_count; g++)
-        if (most < dp->groups[g].count) most = dp->groups[g].count;
-    return reduce_plan_init(&dp->reduce, &dp->group, 0, grads, most);
-}
-
 /* One line, also where several pairs of GPUs are at fault. */
-static void warn_of_p2p(struct duet_data_parallel *dp, struct device *const *devices) {
+static void warn_of_p2p(struct duet_data_parallel *m, struct device *const *devices) {
     const char *fault = "";
-    for (int r = 0; r < dp->count && !*fault; r++)
+    for (int r = 0; r < m->dp.count && !*fault; r++)
         fault = device_p2p_fault(devices[r]);
-    if (*fault) data_parallel_warn(dp, fault);
+    if (*fault) data_parallel_warn(m, fault);
 }
 
-static int build(struct duet_data_parallel *dp, struct device *const *devices,
+static int build(struct duet_data_parallel *m, struct device *const *devices, int n,
                  const struct duet_data_parallel_options *o) {
-    CHECK(device_group_init(&dp->group, dp->count, devices));
-    for (int r = 0; r < dp->count; r++) {
-        if (r > 0) CHECK(copy_params(&dp->params[r], devices[r], dp->params[0]));
-        CHECK(duet_tape_create(&dp->tape[r], (duet_device *)devices[r]));
-        duet_tape_seed(dp->tape[r], o->seed);
+    struct param_set *sets[MAX_DEVICES];
+    struct buffer_set *buffers[MAX_DEVICES];
+    for (int r = 0; r < n; r++) {
+        if (r > 0) CHECK(copy_params(&m->params[r], devices[r], m->params[0]));
+        CHECK(duet_tape_create(&m->tape[r], (duet_device *)devices[r]));
+        duet_tape_seed(m->tape[r], o->seed);
+        sets[r] = &m->params[r]->set;
+        buffers[r] = &m->params[r]->buffers;
     }
-    dp->passes.has_grad = calloc((size_t)dp->params[0]->set.count, 1);
-    if (!dp->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: no host memory");
-    CHECK(find_groups(dp));
-    CHECK(init_reduce(dp));
-    CHECK(
-        workers_init(&dp->workers, dp->count, o->timeout_s > 0 ? o->timeout_s : DEFAULT_TIMEOUT_S));
-    warn_of_imbalance(dp);
-    warn_of_p2p(dp, devices);
+    m->passes.has_grad = calloc((size_t)m->params[0]->set.count, 1);
+    if (!m->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    const struct dp_config config = {.devices = n,
+                                     .device = devices,
+                                     .params = sets,
+                                     .buffers = buffers,
+                                     .output_device = o->output_device,
+                                     .forward = data_parallel_forward_on,
+                                     .backward = data_parallel_backward_on,
+                                     .context = m,
+                                     .timeout_s = o->timeout_s};
+    CHECK(dp_init(&m->dp, &config));
+    warn_of_imbalance(m);
+    warn_of_p2p(m, devices);
     return OK;
 }
 
@@ -184,25 +164,23 @@ static int create(duet_data_parallel **out, duet_device *const *devices, int n, 
                     params ? "forward function was" : "parameters were");
     for (int r = 0; r < n; r++)
         device[r] = device_of(devices[r]);
-    CHECK(data_parallel_check_module(params, device[0]));
-    struct duet_data_parallel *dp = calloc(1, sizeof *dp);
-    if (!dp) return fail(ERR_MEMORY, "DataParallel: no host memory");
-    dp->count = dp->used = n;
-    dp->output_device = o->output_device;
-    dp->forward = f.one;
-    dp->forward_multi = f.multi;
-    dp->loss = o->loss;
-    dp->warn = o->warn;
-    dp->context = f.context;
-    dp->params[0] = params;
-    dp->buffer_bytes = params->buffers.bytes;
-    dp->input_grad = o->input_grad;
-    dp->passes.of_update = 1;
-    int code = build(dp, device, o);
+    CHECK(data_parallel_check_params(params, device[0]));
+    struct duet_data_parallel *m = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    m->used = n;
+    m->forward = f.one;
+    m->forward_multi = f.multi;
+    m->loss = o->loss;
+    m->warn = o->warn;
+    m->context = f.context;
+    m->params[0] = params;
+    m->input_grad = o->input_grad;
+    m->passes.of_update = 1;
+    int code = build(m, device, n, o);
     if (code)
-        duet_data_parallel_free(dp);
+        duet_data_parallel_free(m);
     else
-        *out = dp;
+        *out = m;
     return code;
 }
 
@@ -225,34 +203,28 @@ int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const
                   options);
 }
 
-static void free_pieces(struct duet_data_parallel *dp, struct pieces *p) {
-    for (int r = 0; r < dp->group.count; r++)
-        device_free(dp->group.device[r], p->memory[r]);
+static void free_pieces(struct duet_data_parallel *m, struct pieces *p) {
+    for (int r = 0; r < MAX_DEVICES; r++)
+        if (p->memory[r]) device_free(m->params[r]->set.device, p->memory[r]);
 }
 
-/* First the threads end, then what is enqueued, and then the memory is freed. */
-void duet_data_parallel_free(duet_data_parallel *dp) {
-    if (!dp) return;
-    if (!workers_free(dp->workers)) return; /* a lost thread may still use everything */
-    for (int r = 0; r < dp->group.count; r++)
-        stream_sync(device_compute(dp->group.device[r]));
-    reduce_plan_free(&dp->reduce);
-    free_pieces(dp, &dp->y);
+void duet_data_parallel_free(duet_data_parallel *m) {
+    if (!m) return;
+    if (!dp_free(&m->dp)) return; /* a lost thread may still use everything */
+    free_pieces(m, &m->y);
     for (int i = 0; i < MOST_INPUTS; i++)
-        free_pieces(dp, &dp->x[i]);
+        free_pieces(m, &m->x[i]);
     for (int i = 0; i < MOST_OUTPUTS; i++)
-        free_pieces(dp, &dp->output[i].grads);
-    if (dp->passes.sums) device_free(dp->params[0]->set.device, dp->passes.sums);
-    for (int r = 0; r < dp->count; r++) {
-        duet_tape_free(dp->tape[r]);
-        if (r > 0) duet_params_free(dp->params[r]);
+        free_pieces(m, &m->output[i].grads);
+    if (m->passes.sums) device_free(m->params[0]->set.device, m->passes.sums);
+    for (int r = 0; r < MAX_DEVICES; r++) {
+        duet_tape_free(m->tape[r]);
+        if (r > 0) duet_params_free(m->params[r]);
     }
-    device_group_free(&dp->group);
-    free(dp->passes.has_grad);
-    free(dp->groups);
-    free(dp);
+    free(m->passes.has_grad);
+    free(m);
 }
 
-int duet_data_parallel_replicas(const duet_data_parallel *dp) {
-    return dp ? dp->used : 0;
+int duet_data_parallel_replicas(const duet_data_parallel *m) {
+    return m ? m->used : 0;
 }

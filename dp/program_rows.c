@@ -25,172 +25,164 @@ static int chunk(struct pieces *p, int rows, int devices) {
     return rows ? used : devices;
 }
 
-static void warn_of_chunks(struct duet_data_parallel *dp, int least, int most) {
+static void warn_of_chunks(struct duet_data_parallel *m, int least, int most) {
     char text[160];
-    if (least == most || dp->warned_of_chunks) return;
+    if (least == most || m->warned_of_chunks) return;
     snprintf(text, sizeof text,
              "DataParallel: inputs are cut into %d to %d chunks: only the first %d of each are "
              "used, as in PyTorch",
              least, most, least);
-    data_parallel_warn(dp, text);
-    dp->warned_of_chunks = 1;
+    data_parallel_warn(m, text);
+    m->warned_of_chunks = 1;
 }
 
 /* There are as many replicas as the input with the fewest chunks has. Without any rows the first
  * device still runs, so that there is an output. */
-void data_parallel_cut(struct duet_data_parallel *dp, const duet_tensor *const *x, int count) {
-    int least = dp->count, most = 0, rows = 0;
+void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count) {
+    int least = m->dp.count, most = 0, rows = 0;
     for (int i = 0; i < count; i++) {
-        int chunks = chunk(&dp->x[i], x[i]->t.dims[0], dp->count);
+        int chunks = chunk(&m->x[i], x[i]->t.dims[0], m->dp.count);
         if (chunks < least) least = chunks;
         if (chunks > most) most = chunks;
-        rows |= dp->x[i].rows;
+        rows |= m->x[i].rows;
     }
-    dp->used = rows ? least : 1;
-    warn_of_chunks(dp, least, most);
+    m->used = rows ? least : 1;
+    warn_of_chunks(m, least, most);
     for (int i = 0; i < count; i++)
-        for (int r = dp->used; r < dp->count; r++)
-            dp->x[i].sizes[r] = 0;
+        for (int r = m->used; r < m->dp.count; r++)
+            m->x[i].sizes[r] = 0;
 }
 
-/* Memory for a part. Growth waits for the device: the memory may be in use. */
-static int make_room(struct pieces *p, int r, struct device *device, size_t bytes,
+/* Memory for a part. Growth waits for the device and what moves to it: the memory may be in use. */
+static int make_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
                      enum mem_cause cause) {
+    struct device *device = m->dp.group.device[r];
     if (bytes <= p->room[r]) return OK;
-    CHECK(stream_sync(device_compute(device)));
-    device_free(device, p->memory[r]);
+    if (p->memory[r]) {
+        CHECK(group_follow(&m->dp.group, r));
+        CHECK(stream_sync(device_compute(device)));
+        device_free(device, p->memory[r]);
+    }
     p->memory[r] = NULL, p->room[r] = 0;
     CHECK(device_alloc(device, &p->memory[r], bytes, cause));
     p->room[r] = bytes;
     return OK;
 }
 
-struct scattered {
-    struct tensor whole;
-    struct pieces *pieces;
-    enum mem_cause cause;
-};
-
-static int scatter_rows(struct duet_data_parallel *dp, void *what) {
-    struct scattered *s = what;
-    void *parts[MAX_DEVICES];
-    size_t row = tensor_sample_count(&s->whole) * dtype_bytes(s->whole.dtype), before = 0;
-    s->whole.dims[0] = 0; /* rows that no device takes stay where they are */
-    for (int r = 0; r < dp->count; r++) {
-        struct duet_tensor *part = &s->pieces->part[r];
-        size_t bytes = (size_t)s->pieces->sizes[r] * row;
-        *part = (struct duet_tensor){.device = dp->group.device[r], .t = s->whole, .borrowed = 1};
-        part->t.dims[0] = s->pieces->sizes[r];
-        s->whole.dims[0] += s->pieces->sizes[r];
-        if (r == dp->group.lead) {
-            part->t.data = (char *)s->whole.data + before;
+int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
+                        struct pieces *p, enum mem_cause cause, struct dp_rows *rows) {
+    size_t row = tensor_sample_count(&whole->t) * dtype_bytes(whole->t.dtype), before = 0;
+    *rows = (struct dp_rows){.whole = whole->t, .sizes = p->sizes};
+    rows->whole.dims[0] = 0; /* rows that no device takes stay where they are */
+    for (int r = 0; r < m->dp.count; r++) {
+        struct duet_tensor *part = &p->part[r];
+        size_t bytes = (size_t)p->sizes[r] * row;
+        *part = (struct duet_tensor){.device = m->dp.group.device[r], .t = whole->t, .borrowed = 1};
+        part->t.dims[0] = p->sizes[r];
+        rows->whole.dims[0] += p->sizes[r];
+        if (r == lead) {
+            part->t.data = (char *)whole->t.data + before;
         } else {
-            CHECK(make_room(s->pieces, r, dp->group.device[r], bytes, s->cause));
-            part->t.data = s->pieces->memory[r];
+            CHECK(make_room(m, p, r, bytes, cause));
+            part->t.data = p->memory[r];
         }
-        parts[r] = part->t.data;
+        rows->parts[r] = part->t.data;
         before += bytes;
     }
-    return scatter(&dp->group, &s->whole, s->pieces->sizes, parts);
-}
-
-int data_parallel_scatter(struct duet_data_parallel *dp, int lead, const duet_tensor *whole,
-                          struct pieces *p, enum mem_cause cause) {
-    struct scattered s = {whole->t, p, cause};
-    return data_parallel_led_by(dp, lead, scatter_rows, &s);
+    return OK;
 }
 
 /* ---- outputs ---- */
 
 /* The output as it is gathered: that of the first replica with the rows of all. */
-static struct tensor gathered(const struct duet_data_parallel *dp, const struct output *o) {
+static struct tensor gathered(const struct duet_data_parallel *m, const struct output *o) {
     struct tensor whole = o->root[0]->value;
     if (o->is_loss[0]) whole = tensor_plain(NULL, DTYPE_F32, 1, (int[]){0});
     whole.dims[0] = 0;
-    for (int r = 0; r < dp->used; r++)
+    for (int r = 0; r < m->used; r++)
         whole.dims[0] += o->rows[r];
     return whole;
 }
 
-void data_parallel_warn_of_scalars(struct duet_data_parallel *dp) {
-    if (dp->count > 1 && !dp->warned_of_scalars)
-        data_parallel_warn(dp, "Was asked to gather along dimension 0, but all input tensors were "
-                               "scalars; will instead unsqueeze and return a vector.");
-    dp->warned_of_scalars = 1;
+void data_parallel_warn_of_scalars(struct duet_data_parallel *m) {
+    if (m->dp.count > 1 && !m->warned_of_scalars)
+        data_parallel_warn(m, "Was asked to gather along dimension 0, but all input tensors were "
+                              "scalars; will instead unsqueeze and return a vector.");
+    m->warned_of_scalars = 1;
 }
 
 /* A scalar is of shape (1) here, as one row of a vector is. */
-static int are_scalars(const struct duet_data_parallel *dp, const struct output *o) {
+static int are_scalars(const struct duet_data_parallel *m, const struct output *o) {
     int samples = 0;
-    for (int r = 0; r < dp->used; r++) {
+    for (int r = 0; r < m->used; r++) {
         const struct tensor *value = &o->root[r]->value;
         if (!o->is_loss[r] && (value->rank > 1 || value->dims[0] != 1)) return 0;
-        if (samples < dp->x[0].sizes[r]) samples = dp->x[0].sizes[r];
+        if (samples < m->x[0].sizes[r]) samples = m->x[0].sizes[r];
     }
     return o->is_loss[0] || samples > 1;
 }
 
 struct gathering {
+    struct duet_data_parallel *m;
     const struct output *output;
     const struct tensor *whole;
 };
 
 /* gather says which replica's output has another shape. */
-static int gather_rows(struct duet_data_parallel *dp, void *what) {
-    const struct gathering *g = what;
+static int gather_rows(void *gathering) {
+    const struct gathering *g = gathering;
     struct tensor parts[MAX_DEVICES];
     int rows[MAX_DEVICES] = {0};
-    for (int r = 0; r < dp->used; r++) {
+    for (int r = 0; r < g->m->used; r++) {
         parts[r] = g->output->root[r]->value;
         rows[r] = g->output->rows[r];
     }
-    return gather(&dp->group, parts, rows, g->whole);
+    return dp_gather(&g->m->dp, parts, rows, g->whole);
 }
 
 /* Losses are numbers of the host. */
-static int write_losses(struct duet_data_parallel *dp, const struct output *o,
+static int write_losses(struct duet_data_parallel *m, const struct output *o,
                         const struct tensor *whole) {
-    struct stream *stream = device_compute(dp->group.device[dp->output_device]);
+    struct stream *stream = device_compute(m->dp.group.device[m->dp.output_device]);
     float losses[MAX_DEVICES];
-    for (int r = 0; r < dp->used; r++)
+    for (int r = 0; r < m->used; r++)
         losses[r] = (float)o->loss[r];
     CHECK(copy_to_device(stream, whole->data, losses, tensor_bytes(whole)));
     return stream_sync(stream);
 }
 
-int data_parallel_shape(struct duet_data_parallel *dp, struct output *o, struct tensor *whole) {
-    for (int r = 1; r < dp->used; r++)
+int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct tensor *whole) {
+    for (int r = 1; r < m->used; r++)
         if (o->is_loss[r] != o->is_loss[0])
             return fail(ERR_USAGE,
                         "DataParallel: output %d is a loss in replica %d alone: give "
                         "the same in all",
-                        (int)(o - dp->output), o->is_loss[r] ? r : 0);
-    if (are_scalars(dp, o)) data_parallel_warn_of_scalars(dp);
-    *whole = gathered(dp, o);
+                        (int)(o - m->output), o->is_loss[r] ? r : 0);
+    if (are_scalars(m, o)) data_parallel_warn_of_scalars(m);
+    *whole = gathered(m, o);
     return OK;
 }
 
-int data_parallel_gather_into(struct duet_data_parallel *dp, struct output *o,
+int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o,
                               struct tensor *whole) {
-    struct gathering g = {o, whole};
-    return o->is_loss[0] ? write_losses(dp, o, whole)
-                         : data_parallel_led_by(dp, dp->output_device, gather_rows, &g);
+    struct gathering g = {m, o, whole};
+    return o->is_loss[0] ? write_losses(m, o, whole) : dp_at_output(&m->dp, gather_rows, &g);
 }
 
-int data_parallel_gather(struct duet_data_parallel *dp, struct output *o, duet_tensor **whole) {
+int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole) {
     struct tensor shape;
-    CHECK(data_parallel_shape(dp, o, &shape));
-    CHECK(tensor_new(whole, dp->group.device[dp->output_device], DTYPE_F32, shape.rank, shape.dims,
-                     MEM_GATHERED));
-    return data_parallel_gather_into(dp, o, &(*whole)->t);
+    CHECK(data_parallel_shape(m, o, &shape));
+    CHECK(tensor_new(whole, m->dp.group.device[m->dp.output_device], DTYPE_F32, shape.rank,
+                     shape.dims, MEM_GATHERED));
+    return data_parallel_gather_into(m, o, &(*whole)->t);
 }
 
 /* ---- gradients of the outputs ---- */
 
-int data_parallel_check_grad(const struct duet_data_parallel *dp, const struct output *o,
+int data_parallel_check_grad(const struct duet_data_parallel *m, const struct output *o,
                              const duet_tensor *grad) {
-    struct device *device = dp->group.device[dp->output_device];
-    struct tensor output = gathered(dp, o);
+    struct device *device = m->dp.group.device[m->dp.output_device];
+    struct tensor output = gathered(m, o);
     if (grad->device != device)
         return fail(ERR_USAGE,
                     "DataParallel: the gradient lies on %s, the output on %s: bring it "
@@ -207,14 +199,14 @@ int data_parallel_check_grad(const struct duet_data_parallel *dp, const struct o
 }
 
 /* The gradient of a replica's loss is that of each of its samples, divided as the loss is. */
-static int fill_loss_grads(struct duet_data_parallel *dp, struct output *o) {
+static int fill_loss_grads(struct duet_data_parallel *m, struct output *o) {
     float of_losses[MAX_DEVICES];
     CHECK(duet_tensor_read(o->grad, of_losses));
-    for (int r = 0; r < dp->used; r++) {
-        struct device *device = dp->group.device[r];
+    for (int r = 0; r < m->used; r++) {
+        struct device *device = m->dp.group.device[r];
         int n = o->root[r]->value.dims[0];
         float each = of_losses[r] / (o->how[r] == REDUCE_MEAN ? (float)n : 1);
-        CHECK(make_room(&o->grads, r, device, (size_t)n * sizeof(float), MEM_ACTIVATIONS));
+        CHECK(make_room(m, &o->grads, r, (size_t)n * sizeof(float), MEM_ACTIVATIONS));
         struct tensor grad = tensor_plain(o->grads.memory[r], DTYPE_F32, 1, &n);
         o->grads.part[r] = (struct duet_tensor){.device = device, .t = grad, .borrowed = 1};
         struct op_args fill = {.out[0] = grad, .p.fill.value = each};
@@ -223,9 +215,11 @@ static int fill_loss_grads(struct duet_data_parallel *dp, struct output *o) {
     return OK;
 }
 
-int data_parallel_scatter_grad(struct duet_data_parallel *dp, struct output *o) {
-    if (o->is_loss[0]) return fill_loss_grads(dp, o);
+int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o) {
+    struct dp_rows rows;
+    if (o->is_loss[0]) return fill_loss_grads(m, o);
     memset(o->grads.sizes, 0, sizeof o->grads.sizes);
-    memcpy(o->grads.sizes, o->rows, (size_t)dp->used * sizeof *o->rows);
-    return data_parallel_scatter(dp, dp->output_device, o->grad, &o->grads, MEM_ACTIVATIONS);
+    memcpy(o->grads.sizes, o->rows, (size_t)m->used * sizeof *o->rows);
+    CHECK(data_parallel_place(m, m->dp.output_device, o->grad, &o->grads, MEM_ACTIVATIONS, &rows));
+    return dp_scatter_grad(&m->dp, &rows);
 }

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "dp/balance.h"
-#include "dp/dp.h"
+#include "dp/trainer.h"
 #include "train/session.h"
 
 /* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
@@ -29,52 +29,52 @@ static void warn(const struct session *s) {
 
 static int dp_strategy_open(struct session *s) {
     const struct run_config *c = s->config;
-    struct dp *dp;
+    struct dp_trainer *dp;
     CHECK(run_check_sync_bn(c));
-    struct dp_config config = {.devices = s->devices,
-                               .device = s->device,
-                               .model = &s->model,
-                               .values = s->values,
-                               .max_samples = s->largest_batch,
-                               .segments = s->devices * s->segments_per_device,
-                               .loss_in_forward = c->loss_in_forward,
-                               .output_device = c->output_device,
-                               .sharded_reduce = c->sharded_reduce,
-                               .update = run_optimizer(c),
-                               .hashes = c->hashes,
-                               .blocking_copies = c->blocking_copies,
-                               .graph = !c->no_graph && !c->host_serial_us,
-                               .log_rows = session_log_rows(s),
-                               .passes = c->passes,
-                               .timeout_s = c->timeout};
-    CHECK(dp_init(&dp, &config));
+    struct dp_trainer_config config = {.devices = s->devices,
+                                       .device = s->device,
+                                       .model = &s->model,
+                                       .values = s->values,
+                                       .max_samples = s->largest_batch,
+                                       .segments = s->devices * s->segments_per_device,
+                                       .loss_in_forward = c->loss_in_forward,
+                                       .output_device = c->output_device,
+                                       .sharded_reduce = c->sharded_reduce,
+                                       .update = run_optimizer(c),
+                                       .hashes = c->hashes,
+                                       .blocking_copies = c->blocking_copies,
+                                       .graph = !c->no_graph && !c->host_serial_us,
+                                       .log_rows = session_log_rows(s),
+                                       .passes = c->passes,
+                                       .timeout_s = c->timeout};
+    CHECK(dp_trainer_init(&dp, &config));
     s->state = dp;
     warn(s);
     for (int i = 0; i < s->devices; i++)
-        s->replicas[i] = dp_replica(dp, i);
+        s->replicas[i] = dp_trainer_replica(dp, i);
     return OK;
 }
 
 static int dp_strategy_step(struct session *s, const struct step_block *step,
                             const struct batch *batch) {
-    return dp_step(s->state, step, batch);
+    return dp_trainer_step(s->state, step, batch);
 }
 
 static int dp_strategy_evaluate(struct session *s, const struct step_block *step,
                                 const struct batch *batch) {
-    return dp_evaluate(s->state, step, batch);
+    return dp_trainer_evaluate(s->state, step, batch);
 }
 
 static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
-    return dp_hash_values(s->state, step);
+    return dp_trainer_hash_values(s->state, step);
 }
 
 static struct span_log *dp_strategy_waits(struct session *s) {
-    return dp_waits(s->state);
+    return dp_trainer_waits(s->state);
 }
 
 static int dp_strategy_close(struct session *s) {
-    return dp_free(s->state);
+    return dp_trainer_free(s->state);
 }
 
 const struct strategy strategy_dp = {.open = dp_strategy_open,

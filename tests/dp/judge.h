@@ -96,7 +96,7 @@ static inline void check_against(struct rig *rig, const struct record *want, con
                                  int steps, int output_device, const char *what) {
     struct record got;
     int params = want->params, columns = rig->segments;
-    record_replica(&got, dp_replica(rig->dp, output_device));
+    record_replica(&got, dp_trainer_replica(rig->dp, output_device));
     for (int i = 0; i < steps; i++)
         for (int c = 0; c < columns; c++) {
             int v = column_v(rig, c), n = abs(batches[i]);
@@ -111,7 +111,7 @@ static inline void check_against(struct rig *rig, const struct record *want, con
                              what);
         }
     record_free(&got);
-    record_replica(&got, dp_replica(rig->dp, 0));
+    record_replica(&got, dp_trainer_replica(rig->dp, 0));
     for (int i = 0; i <= steps; i++) {
         if (i < steps && batches[i] < 0) continue;
         for (int p = 0; p < 2 * params && (i < steps || p < params); p++)
@@ -127,7 +127,7 @@ static inline void check_against(struct rig *rig, const struct record *want, con
 
     /* every device saw the same values, by its own hashes */
     for (int r = 1; r < rig->devices; r++) {
-        record_replica(&got, dp_replica(rig->dp, r));
+        record_replica(&got, dp_trainer_replica(rig->dp, r));
         for (int i = 0; i <= steps; i++)
             for (int p = 0; p < params && (i == steps || batches[i] > 0); p++)
                 cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],

@@ -6,7 +6,7 @@
 #include "tests/harness/harness.h"
 
 #include "base/error.h"
-#include "dp/dp.h"
+#include "dp/trainer.h"
 
 enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024, RIG_DEVICES = 8 };
 
@@ -114,21 +114,21 @@ struct rig {
     struct device *device[RIG_DEVICES];
     struct model model;
     float **values;
-    struct dp *dp;
+    struct dp_trainer *dp;
 };
 
-static inline struct dp_config rig_config(struct rig *rig, int loss_in_forward) {
-    return (struct dp_config){.devices = rig->devices,
-                              .device = rig->device,
-                              .model = &rig->model,
-                              .values = rig->values,
-                              .max_samples = RIG_BATCH,
-                              .segments = rig->segments,
-                              .loss_in_forward = loss_in_forward,
-                              .update = {.momentum = 0.9, .weight_decay = 1e-3},
-                              .hashes = 1,
-                              .log_rows = RIG_ROWS,
-                              .timeout_s = 20};
+static inline struct dp_trainer_config rig_config(struct rig *rig, int loss_in_forward) {
+    return (struct dp_trainer_config){.devices = rig->devices,
+                                      .device = rig->device,
+                                      .model = &rig->model,
+                                      .values = rig->values,
+                                      .max_samples = RIG_BATCH,
+                                      .segments = rig->segments,
+                                      .loss_in_forward = loss_in_forward,
+                                      .update = {.momentum = 0.9, .weight_decay = 1e-3},
+                                      .hashes = 1,
+                                      .log_rows = RIG_ROWS,
+                                      .timeout_s = 20};
 }
 
 static inline void rig_open(struct rig *rig, const char *model, int devices, int segments,
@@ -143,7 +143,7 @@ static inline void rig_open(struct rig *rig, const char *model, int devices, int
 }
 
 static inline void rig_free(struct rig *rig) {
-    dp_free(rig->dp);
+    dp_trainer_free(rig->dp);
     for (int r = 0; r < rig->devices; r++)
         rig_close(rig->device[r]);
     model_values_free(rig->values);
@@ -156,7 +156,8 @@ static inline int rig_run(struct rig *rig, int step, int n, int training) {
     struct step_block block = rig_step(step, n);
     rig_batch(&batch, step, n, rig->segments, rig->devices);
     struct batch b = {.segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};
-    int code = training ? dp_step(rig->dp, &block, &b) : dp_evaluate(rig->dp, &block, &b);
+    int code =
+        training ? dp_trainer_step(rig->dp, &block, &b) : dp_trainer_evaluate(rig->dp, &block, &b);
     char text[512];
     snprintf(text, sizeof text, "%s", error_message());
     int synced = stream_sync(device_compute(rig->device[0]));

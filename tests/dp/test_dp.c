@@ -14,13 +14,13 @@ static void train(const char *model, int devices, int segments, enum device_kind
     snprintf(what, sizeof what, "%s on %d devices, %d segments%s%s", model, devices, segments,
              loss_in_forward ? ", loss in forward" : "", kind == DEVICE_HOST_LATE ? ", late" : "");
     rig_open(&rig, model, devices, segments, kind, 0);
-    struct dp_config config = rig_config(&rig, loss_in_forward);
-    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s: %s", what, error_message());
+    struct dp_trainer_config config = rig_config(&rig, loss_in_forward);
+    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s: %s", what, error_message());
     for (int i = 0; i < STEPS; i++)
         cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
                      i, error_message());
     struct step_block last = rig_step(STEPS, 1);
-    cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    cr_assert_eq(dp_trainer_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
     check_against(&rig, want, batches, STEPS, 0, what);
     rig_free(&rig);
 }

@@ -11,10 +11,10 @@ enum { STEPS = 7, N = 38 };
 static void open_way(struct rig *rig, const char *model, int devices, int segments,
                      enum device_kind kind, int loss_in_forward, int output_device, int sharded) {
     rig_open(rig, model, devices, segments, kind, 0);
-    struct dp_config config = rig_config(rig, loss_in_forward);
+    struct dp_trainer_config config = rig_config(rig, loss_in_forward);
     config.output_device = output_device;
     config.sharded_reduce = sharded;
-    cr_assert_eq(dp_init(&rig->dp, &config), OK, "%s", error_message());
+    cr_assert_eq(dp_trainer_init(&rig->dp, &config), OK, "%s", error_message());
 }
 
 static void train_way(const char *model, int devices, int segments, enum device_kind kind,
@@ -30,7 +30,7 @@ static void train_way(const char *model, int devices, int segments, enum device_
         cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
                      i, error_message());
     struct step_block last = rig_step(STEPS, 1);
-    cr_assert_eq(dp_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    cr_assert_eq(dp_trainer_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
     check_against(&rig, want, batches, STEPS, output_device, what);
     rig_free(&rig);
 }
@@ -130,7 +130,7 @@ Test(dp_ways, every_link_carries_exactly_this, .timeout = 60) {
             uint64_t got[4][4], into_0 = 0, gradients = 0;
             open_way(&rig, "lenet", devices, devices, DEVICE_HOST, 0, output, sharded);
             step_traffic(&rig, got);
-            uint64_t model_bytes = moved_bytes(&dp_replica(rig.dp, 0)->params);
+            uint64_t model_bytes = moved_bytes(&dp_trainer_replica(rig.dp, 0)->params);
             for (int a = 0; a < devices; a++)
                 for (int b = 0; b < devices; b++) {
                     uint64_t want = expected(a, b, devices, output, sharded, model_bytes);
