@@ -1,6 +1,5 @@
 /* The inside of DataParallel of the command. trainer.c has what a step does besides dp.c's,
- * trainer_loss.c what the output device does, and trainer_setup.c makes and frees all that they work
- * on. */
+ * trainer_loss.c what the output device does, trainer_setup.c makes and frees what they work on. */
 #ifndef DP_TRAINER_STATE_H
 #define DP_TRAINER_STATE_H
 
