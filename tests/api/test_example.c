@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "data/safetensors.h"
 #include "tests/api/small_set.h"
-#include "tests/golden/data_parallel.h"
+#include "tests/golden/golden.h"
 
 #define EXAMPLE BUILD_DIR "/examples/lenet_from_scratch"
 
@@ -156,10 +156,11 @@ Test(api_data_parallel_example, several_inputs, .timeout = 60, .init = scratch_m
      .fini = scratch_remove) {
     char want[256];
     size_t used = 0;
+    struct golden_tensor example = golden_tensor("tests/golden/data_parallel.txt", "example");
     for (int i = 0; i < 3; i++)
         used += (size_t)snprintf(want + used, sizeof want - used,
                                  "step %3d: scores of 10 rows, 4 losses, their mean %.4f\n", 50 * i,
-                                 example[i]);
+                                 example.x[i]);
     RUN(0, BUILD_DIR "/examples/several_inputs 4 2>/dev/null");
     cr_assert_str_eq(output(), want);
 }

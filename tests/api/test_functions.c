@@ -1,10 +1,7 @@
 /* Activations, norms of samples, linear layers on rows, sums over several dimensions and the
  * order of dimensions, of the public library on every kind of device: PyTorch's numbers and
  * gradients, and what is refused. With CUDA_EMULATION on GPUs too. */
-#include <math.h>
-
-#include "tests/api/shared.h"
-#include "tests/golden/layers.h"
+#include "tests/api/facts.h"
 
 /* Relative to 1 + |want|: a few roundings to float, of numbers whose parts are at most 10 times as
  * large as they (a norm divides by a deviation of 0.3 or more); a wrong term is 1e-2. */
@@ -12,40 +9,7 @@ static const double TOLERANCE = 4e-6;
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 enum { MOST = 128 };
-
-/* value(i, a) of make_layers.py, `scale` times. */
-static duet_tensor *tensor_of(duet_device *device, int rank, const int *shape, int a, int scale) {
-    float host[MOST];
-    duet_tensor *tensor;
-    for (int i = 0; i < MOST; i++)
-        host[i] = (float)(scale * ((i * a + 13) % 1000 / 500.0 - 1));
-    MUST(duet_tensor_create(&tensor, device, DUET_F32, rank, shape, host));
-    return tensor;
-}
-
-static void expect(const char *what, int code, const duet_tensor *got, const double *want,
-                   size_t count) {
-    float host[MOST];
-    cr_assert_eq(code, DUET_OK, "%s: %s", what, duet_error());
-    cr_assert_eq(duet_tensor_count(got), count, "%s has %zu numbers", what, duet_tensor_count(got));
-    MUST(duet_tensor_read(got, host));
-    for (size_t i = 0; i < count; i++)
-        cr_assert(fabs((double)host[i] - want[i]) <= TOLERANCE * (1 + fabs(want[i])),
-                  "%s[%zu] is %.9g, not %.9g", what, i, (double)host[i], want[i]);
-}
-
-struct fact {
-    const int *dims; /* of y: [DUET_MAX_RANK] */
-    const double *y, *da;
-    size_t y_count, da_count;
-    const double *dw, *db; /* NULL: no such parameter */
-};
-#define FACT(name) \
-    { name##_dims, name##_y, name##_da, COUNT(name##_y), COUNT(name##_da), NULL, NULL }
-#define FACT_W(name) \
-    { name##_dims, name##_y, name##_da, COUNT(name##_y), COUNT(name##_da), name##_dw, NULL }
-#define FACT_WB(name) \
-    { name##_dims, name##_y, name##_da, COUNT(name##_y), COUNT(name##_da), name##_dw, name##_db }
+#define FILE_OF_FACTS "tests/golden/layers.txt"
 
 /* A device, a tape, and the parameters of the pass; at most one weight and one bias. */
 struct bed {
@@ -55,29 +19,11 @@ struct bed {
     duet_tensor *x;
 };
 
-/* Backward from y with the gradient value(i, 3571); everything is as given. Frees x and params. */
-static void check_fact(struct bed *b, const char *what, int i, duet_var *y, duet_var *leaf,
-                       const struct fact *f) {
+/* What NAME_I says of y. Frees x and params. */
+static void check(struct bed *b, const char *name, int i, duet_var *y, duet_var *x) {
     char line[64];
-    duet_tensor *got, *dy;
-    int shape[DUET_MAX_RANK], code = duet_var_value(&got, b->tape, y);
-    snprintf(line, sizeof line, "%s %d", what, i);
-    cr_assert_eq(code, DUET_OK, "%s: %s", line, duet_error());
-    for (int d = 0; d < DUET_MAX_RANK; d++) {
-        shape[d] = duet_tensor_dim(got, d);
-        cr_assert_eq(shape[d], f->dims[d], "%s: dimension %d is %d", line, d, shape[d]);
-    }
-    dy = tensor_of(b->device, duet_tensor_rank(got), shape, 3571, 1);
-    expect(line, code, got, f->y, f->y_count);
-    duet_tensor_free(got);
-    MUST(duet_backward(b->tape, y, dy));
-    code = duet_var_grad(&got, b->tape, leaf);
-    expect(line, code, got, f->da, f->da_count);
-    duet_tensor_free(got);
-    for (int p = 0; p < duet_params_count(b->params); p++)
-        expect(line, DUET_OK, duet_params_grad(b->params, p), p ? f->db : f->dw,
-               duet_tensor_count(duet_params_grad(b->params, p)));
-    duet_tensor_free(dy);
+    snprintf(line, sizeof line, "%s_%d", name, i);
+    check_fact(FILE_OF_FACTS, line, b->device, b->tape, y, x, NULL, b->params, TOLERANCE);
     duet_tensor_free(b->x);
     duet_params_free(b->params);
     b->params = NULL;
@@ -90,11 +36,11 @@ static duet_var *begin(struct bed *b, int rank, const int *shape, int scale,
     float values[2][MOST];
     for (int p = 0; p < count; p++) {
         for (int i = 0; i < MOST; i++)
-            values[p][i] = (float)((i * factors[p] + 13) % 1000 / 500.0 - 1);
+            values[p][i] = golden_value(i, factors[p]);
         param[p].name = p ? "bias" : "weight", param[p].values = values[p];
     }
     if (count) MUST(duet_params_create(&b->params, b->device, param, count));
-    b->x = tensor_of(b->device, rank, shape, 7919, scale);
+    b->x = fact_input(b->device, rank, shape, 7919, (float)scale);
     MUST(duet_tape_begin(b->tape, b->params, shape[0], DUET_TRAIN));
     return duet_leaf(b->tape, b->x);
 }
@@ -117,15 +63,12 @@ static duet_var *activate(duet_tape *t, duet_var *x, int which) {
     }
 }
 
+enum { ACTIVATIONS = 13 };
+
 static void check_activations(struct bed *b) {
-    static const struct fact facts[] = {
-        FACT(activation_0), FACT(activation_1), FACT(activation_2),  FACT(activation_3),
-        FACT(activation_4), FACT(activation_5), FACT(activation_6),  FACT(activation_7),
-        FACT(activation_8), FACT(activation_9), FACT(activation_10), FACT(activation_11),
-        FACT(activation_12)};
-    for (int i = 0; i < COUNT(facts); i++) {
+    for (int i = 0; i < ACTIVATIONS; i++) {
         duet_var *x = begin(b, 2, (int[]){6, 4}, 8, NULL, 0);
-        check_fact(b, "activation", i, activate(b->tape, x, i), x, &facts[i]);
+        check(b, "activation", i, activate(b->tape, x, i), x);
     }
 }
 
@@ -134,18 +77,17 @@ struct norm {
     int rank, shape[4], of;
     double eps;
     int params;
-    struct fact fact;
 };
-static const struct norm layer_norms[] = {{2, {3, 5}, 1, 1e-5, 2, FACT_WB(layer_norm_0)},
-                                          {3, {2, 3, 4}, 1, 1e-5, 2, FACT_WB(layer_norm_1)},
-                                          {3, {2, 3, 4}, 2, 1e-3, 2, FACT_WB(layer_norm_2)},
-                                          {4, {2, 2, 3, 4}, 3, 1e-5, 1, FACT_W(layer_norm_3)},
-                                          {3, {2, 3, 4}, 1, 1e-5, 0, FACT(layer_norm_4)}};
-static const struct norm group_norms[] = {{2, {3, 4}, 2, 1e-5, 2, FACT_WB(group_norm_0)},
-                                          {3, {2, 6, 3}, 3, 1e-5, 2, FACT_WB(group_norm_1)},
-                                          {4, {2, 4, 3, 2}, 1, 1e-2, 2, FACT_WB(group_norm_2)},
-                                          {4, {2, 4, 3, 2}, 4, 1e-5, 1, FACT_W(group_norm_3)},
-                                          {4, {2, 4, 3, 2}, 2, 1e-5, 0, FACT(group_norm_4)}};
+static const struct norm layer_norms[] = {{2, {3, 5}, 1, 1e-5, 2},
+                                          {3, {2, 3, 4}, 1, 1e-5, 2},
+                                          {3, {2, 3, 4}, 2, 1e-3, 2},
+                                          {4, {2, 2, 3, 4}, 3, 1e-5, 1},
+                                          {3, {2, 3, 4}, 1, 1e-5, 0}};
+static const struct norm group_norms[] = {{2, {3, 4}, 2, 1e-5, 2},
+                                          {3, {2, 6, 3}, 3, 1e-5, 2},
+                                          {4, {2, 4, 3, 2}, 1, 1e-2, 2},
+                                          {4, {2, 4, 3, 2}, 4, 1e-5, 1},
+                                          {4, {2, 4, 3, 2}, 2, 1e-5, 0}};
 
 static void check_norms(struct bed *b) {
     for (int i = 0; i < COUNT(layer_norms) + COUNT(group_norms); i++) {
@@ -160,61 +102,52 @@ static void check_norms(struct bed *b) {
         int w = n->params ? 0 : DUET_NO_WEIGHT, bias = n->params == 2 ? 1 : DUET_NO_BIAS;
         y = layer ? duet_layer_norm(b->tape, x, n->of, shape, w, bias, n->eps)
                   : duet_group_norm(b->tape, x, n->of, w, bias, n->eps);
-        check_fact(b, layer ? "layer_norm" : "group_norm", i, y, x, &n->fact);
+        check(b, layer ? "layer_norm" : "group_norm", layer ? i : i - COUNT(layer_norms), y, x);
     }
 }
 
 static void check_linears(struct bed *b) {
     static const struct {
         int rank, shape[4], out, params;
-        struct fact fact;
-    } linears[] = {{3, {2, 3, 4}, 5, 2, FACT_WB(linear_0)},
-                   {4, {2, 2, 3, 4}, 3, 1, FACT_W(linear_1)}};
+    } linears[] = {{3, {2, 3, 4}, 5, 2}, {4, {2, 2, 3, 4}, 3, 1}};
     for (int i = 0; i < COUNT(linears); i++) {
         struct duet_param params[2] = {{.rank = 2, .shape = {linears[i].out, 4}},
                                        {.rank = 1, .shape = {linears[i].out}}};
         duet_var *x = begin(b, linears[i].rank, linears[i].shape, 1, params, linears[i].params);
         int bias = linears[i].params == 2 ? 1 : DUET_NO_BIAS;
-        check_fact(b, "linear", i, duet_linear(b->tape, x, 0, bias), x, &linears[i].fact);
+        check(b, "linear", i, duet_linear(b->tape, x, 0, bias), x);
     }
 }
 
 static void check_sums(struct bed *b) {
     static const struct {
         int rank, shape[4], count, dims[4], keepdim;
-        struct fact fact[2];
-    } sums[] = {{3, {2, 3, 4}, 2, {0, 2}, 0, {FACT(sum_0), FACT(mean_0)}},
-                {3, {2, 3, 4}, 2, {1, 2}, 1, {FACT(sum_1), FACT(mean_1)}},
-                {4, {2, 3, 2, 3}, 2, {1, -1}, 1, {FACT(sum_2), FACT(mean_2)}},
-                {3, {2, 3, 4}, 0, {0}, 0, {FACT(sum_3), FACT(mean_3)}},
-                {3, {2, 3, 4}, 1, {-1}, 1, {FACT(sum_4), FACT(mean_4)}},
-                {4, {2, 3, 2, 3}, 4, {3, 0, 2, 1}, 1, {FACT(sum_5), FACT(mean_5)}}};
+    } sums[] = {{3, {2, 3, 4}, 2, {0, 2}, 0},     {3, {2, 3, 4}, 2, {1, 2}, 1},
+                {4, {2, 3, 2, 3}, 2, {1, -1}, 1}, {3, {2, 3, 4}, 0, {0}, 0},
+                {3, {2, 3, 4}, 1, {-1}, 1},       {4, {2, 3, 2, 3}, 4, {3, 0, 2, 1}, 1}};
     for (int i = 0; i < 2 * COUNT(sums); i++) {
         int at = i / 2, mean = i % 2, count = sums[at].count, keep = sums[at].keepdim;
         duet_var *x = begin(b, sums[at].rank, sums[at].shape, 1, NULL, 0);
-        check_fact(b, mean ? "mean" : "sum", at,
-                   (mean ? duet_mean : duet_sum)(b->tape, x, sums[at].dims, count, keep), x,
-                   &sums[at].fact[mean]);
+        check(b, mean ? "mean" : "sum", at,
+              (mean ? duet_mean : duet_sum)(b->tape, x, sums[at].dims, count, keep), x);
     }
 }
 
 static void check_orders(struct bed *b) {
     static const struct {
         int rank, shape[4], order[4], a, b; /* a, b: the same as a transpose; 0, 0: it is none */
-        struct fact fact;
-    } orders[] = {{2, {2, 3}, {1, 0}, 0, 1, FACT(permute_0)},
-                  {3, {2, 3, 4}, {0, 2, 1}, -1, 1, FACT(permute_1)},
-                  {3, {2, 3, 4}, {2, 0, 1}, 0, 0, FACT(permute_2)},
-                  {4, {2, 3, 2, 4}, {0, 2, 1, 3}, 2, -3, FACT(permute_3)},
-                  {4, {2, 3, 2, 4}, {3, 1, -4, 2}, 0, 0, FACT(permute_4)}};
+    } orders[] = {{2, {2, 3}, {1, 0}, 0, 1},
+                  {3, {2, 3, 4}, {0, 2, 1}, -1, 1},
+                  {3, {2, 3, 4}, {2, 0, 1}, 0, 0},
+                  {4, {2, 3, 2, 4}, {0, 2, 1, 3}, 2, -3},
+                  {4, {2, 3, 2, 4}, {3, 1, -4, 2}, 0, 0}};
     for (int i = 0; i < 2 * COUNT(orders); i++) {
         int at = i / 2, p = orders[at].a, q = orders[at].b;
         if (i % 2 && p == q) continue;
         duet_var *x = begin(b, orders[at].rank, orders[at].shape, 1, NULL, 0);
-        check_fact(b, i % 2 ? "transpose" : "permute", at,
-                   i % 2 ? duet_transpose(b->tape, x, p, q)
-                         : duet_permute(b->tape, x, orders[at].order),
-                   x, &orders[at].fact);
+        check(b, "permute", at,
+              i % 2 ? duet_transpose(b->tape, x, p, q) : duet_permute(b->tape, x, orders[at].order),
+              x);
     }
 }
 

@@ -1,14 +1,10 @@
 /* duet_data_parallel with several inputs and several outputs: PyTorch's outputs and gradients, the
  * bits of the same chunks on one device, failures and misuse. With CUDA_EMULATION on GPUs too. */
-#include <math.h>
-#include <stdio.h>
+#include "tests/api/facts.h"
 
-#include "tests/api/shared.h"
-#include "tests/golden/data_parallel.h"
-
-/* Float against float64: sums of at most 40 terms below 4, rounded a few times; a wrong one is
- * 1e-2. */
-static const double TOLERANCE = 5e-6;
+/* Relative to 1 + |want|, float against float64: sums of at most 40 terms below 4, rounded a few
+ * times; a wrong one is 1e-2. */
+static const double TOLERANCE = 2.5e-6;
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 enum { E, W, B, PARAMS, DEVICES = 4, N = 10, K = 6, CLASSES = 4, WORDS = 7, MOST = 64 };
@@ -30,18 +26,8 @@ struct world {
     char warning[200];
 };
 
-/* value(i, a) of make_data_parallel.py. */
-static float value(int i, int a) {
-    return (float)((i * a + 13) % 1000 / 500.0 - 1);
-}
-
 static duet_tensor *tensor_of(duet_device *device, int rank, const int *shape, int a) {
-    float host[MOST];
-    duet_tensor *tensor;
-    for (int i = 0; i < MOST; i++)
-        host[i] = value(i, a);
-    MUST(duet_tensor_create(&tensor, device, DUET_F32, rank, shape, host));
-    return tensor;
+    return fact_input(device, rank, shape, a, 1);
 }
 
 static void words(duet_tape *t, const struct duet_replica *r, duet_var **out, void *context) {
@@ -72,7 +58,7 @@ static duet_params *make_params(duet_device *device) {
     MUST(duet_params_create(&params, device, shapes, PARAMS));
     for (int i = 0; i < PARAMS; i++) {
         for (int k = 0; k < MOST; k++)
-            host[k] = value(k, seeds[i]);
+            host[k] = golden_value(k, seeds[i]);
         MUST(duet_tensor_write(duet_params_value(params, i), host));
     }
     return params;
@@ -108,26 +94,17 @@ static void close_world(struct world *w) {
 
 /* ---- PyTorch's numbers ---- */
 
-struct fact {
-    const double *numbers;
-    size_t count;
-};
-#define FACT(name) \
-    { name, COUNT(name) }
-
-static void expect_numbers(const char *what, const duet_tensor *got, struct fact want) {
-    float host[MOST];
-    cr_assert_eq(duet_tensor_count(got), want.count, "%s: %zu", what, duet_tensor_count(got));
-    MUST(duet_tensor_read(got, host));
-    for (size_t i = 0; i < want.count; i++)
-        cr_assert(fabs((double)host[i] - want.numbers[i]) <= TOLERANCE, "%s[%zu]: %.9g, not %.9g",
-                  what, i, (double)host[i], want.numbers[i]);
+/* NAME_PART<i> of the facts. */
+static void expect_numbers(const char *name, const char *part, int i, const duet_tensor *got) {
+    char numbered[16];
+    snprintf(numbered, sizeof numbered, "%s%d", part, i);
+    expect_fact("tests/golden/data_parallel.txt", name, numbered, got, TOLERANCE);
 }
 
-static void expect_input_grad(duet_data_parallel *dp, int i, struct fact want) {
+static void expect_input_grad(duet_data_parallel *dp, int i, const char *name, const char *part) {
     duet_tensor *grad;
     MUST(duet_data_parallel_input_grad(dp, i, &grad));
-    expect_numbers("gradient of an input", grad, want);
+    expect_numbers(name, part, i, grad);
     duet_tensor_free(grad);
 }
 
@@ -147,15 +124,16 @@ static void free_all(duet_tensor **tensors, int count) {
         duet_tensor_free(tensors[i]);
 }
 
-/* Forward, and backward from the outputs from `first` on. */
+/* Forward, and backward from the outputs from `first` on. The outputs are those of `name`, if it is
+ * given. */
 static void step(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count, int first,
-                 const struct fact *want, int output_count) {
+                 const char *name, int output_count) {
     duet_tensor *outputs[OUTPUTS], *grads[OUTPUTS];
     MUST(duet_data_parallel_forward_multi(dp, (const duet_tensor *const *)inputs, input_count,
                                           outputs, output_count, DUET_TRAIN));
     make_grads(grads, outputs, output_count);
     for (int o = 0; o < output_count; o++)
-        if (want) expect_numbers("output", outputs[o], want[o]);
+        if (name) expect_numbers(name, "y", o, outputs[o]);
     for (int o = 0; o < first; o++) {
         duet_tensor_free(grads[o]);
         grads[o] = NULL;
@@ -165,21 +143,17 @@ static void step(duet_data_parallel *dp, duet_tensor *const *inputs, int input_c
 }
 
 Test(api_multi, outputs_and_gradients_are_pytorchs, .timeout = 60) {
-    const struct fact outputs[OUTPUTS] = {FACT(words_y0), FACT(words_y1), FACT(words_y2),
-                                          FACT(words_y3)};
-    const struct fact all[] = {FACT(words_all_d1), FACT(words_all_d2), FACT(words_all_d3)},
-                      last[] = {FACT(words_last_d1), FACT(words_last_d2), FACT(words_last_d3)};
     for (int kind = 0; kind < API_KINDS; kind++) {
         struct world w;
         open_world(&w, api_kinds[kind], DEVICES);
-        step(w.dp, w.inputs, 3, 0, outputs, OUTPUTS);
+        step(w.dp, w.inputs, 3, 0, "words", OUTPUTS);
         for (int i = 0; i < PARAMS; i++)
-            expect_numbers(shapes[i].name, duet_params_grad(w.params, i), all[i]);
-        expect_input_grad(w.dp, 0, (struct fact)FACT(words_all_d0));
-        step(w.dp, w.inputs, 3, LOSS, outputs, OUTPUTS); /* the others have no gradient */
+            expect_numbers("words", "all_d", i + 1, duet_params_grad(w.params, i));
+        expect_input_grad(w.dp, 0, "words", "all_d");
+        step(w.dp, w.inputs, 3, LOSS, "words", OUTPUTS); /* the others have no gradient */
         for (int i = 0; i < PARAMS; i++)
-            expect_numbers(shapes[i].name, duet_params_grad(w.params, i), last[i]);
-        expect_input_grad(w.dp, 0, (struct fact)FACT(words_last_d0));
+            expect_numbers("words", "last_d", i + 1, duet_params_grad(w.params, i));
+        expect_input_grad(w.dp, 0, "words", "last_d");
         cr_assert_eq(w.warnings, 1, "%d warnings, the last: %s", w.warnings, w.warning);
         cr_assert(strstr(w.warning, "all input tensors were scalars"), "%s", w.warning);
         close_world(&w);
@@ -196,7 +170,6 @@ static void products(duet_tape *t, const struct duet_replica *r, duet_var **out,
 
 /* x has 10 rows, in chunks 3 3 3 1; m has 6, in chunks 2 2 2. So row 9 of x is not used. */
 Test(api_multi, inputs_of_different_lengths, .timeout = 60) {
-    const struct fact outputs[2] = {FACT(products_y0), FACT(products_y1)};
     for (int kind = 0; kind < API_KINDS; kind++) {
         struct world w;
         duet_data_parallel *dp;
@@ -206,14 +179,14 @@ Test(api_multi, inputs_of_different_lengths, .timeout = 60) {
                                              &options));
         duet_tensor *inputs[] = {tensor_of(w.devices[0], 2, (int[]){N, 2}, 3571),
                                  tensor_of(w.devices[0], 2, (int[]){6, 4}, 6131)};
-        step(dp, inputs, 2, 0, outputs, 2);
+        step(dp, inputs, 2, 0, "products", 2);
         cr_assert_eq(duet_data_parallel_replicas(dp), 3);
         cr_assert(strstr(w.warning, "3 to 4 chunks"), "%s", w.warning);
-        expect_input_grad(dp, 0, (struct fact)FACT(products_all_d0));
-        expect_input_grad(dp, 1, (struct fact)FACT(products_all_d1));
-        step(dp, inputs, 2, 1, outputs, 2);
-        expect_input_grad(dp, 0, (struct fact)FACT(products_last_d0)); /* x has no part: zeros */
-        expect_input_grad(dp, 1, (struct fact)FACT(products_last_d1));
+        expect_input_grad(dp, 0, "products", "all_d");
+        expect_input_grad(dp, 1, "products", "all_d");
+        step(dp, inputs, 2, 1, "products", 2);
+        expect_input_grad(dp, 0, "products", "last_d"); /* x has no part: zeros */
+        expect_input_grad(dp, 1, "products", "last_d");
         cr_assert_eq(w.warnings, 1);
         free_all(inputs, 2);
         duet_data_parallel_free(dp);
@@ -228,7 +201,7 @@ static void chunk_alone(struct world *w, int r, int from, int n, float grads[PAR
     duet_tensor *rows[3], *dy[OUTPUTS], *whole[OUTPUTS];
     const int one = 1, row[OUTPUTS] = {from, from, r, r};
     const int shape[OUTPUTS][2] = {{N, CLASSES}, {N, K}, {DEVICES, 1}, {DEVICES, 1}};
-    const float of_loss = value(r, 3571 + 2 * LOSS) / (float)n;
+    const float of_loss = golden_value(r, 3571 + 2 * LOSS) / (float)n;
     float each[N];
     duet_var *out[OUTPUTS], *x[3] = {NULL};
     for (int i = 0; i < 3; i++)
@@ -379,7 +352,8 @@ Test(api_multi, backward_from_several_vars, .timeout = 60) {
     MUST(duet_var_grad(&grad, w.tape, x));
     MUST(duet_tensor_read(grad, got));
     for (int i = 0; i < N * K; i++)
-        cr_assert(fabs((double)got[i] - (1 + 1.0 / (N * K) + (double)value(i, 3571))) < TOLERANCE);
+        cr_assert(fabs((double)got[i] - (1 + 1.0 / (N * K) + (double)golden_value(i, 3571))) <
+                  TOLERANCE);
     duet_tensor_free(grad);
     MUST_FAIL(duet_backward_all(w.tape, roots, grads, 0), DUET_USAGE, "0 vars");
     grads[2] = NULL;

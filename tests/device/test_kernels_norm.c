@@ -2,7 +2,7 @@
  * parts, merged, are the moments of the whole); and the fast moments where digits might cancel.
  * (The fast path against the reference: test_kernels.c.) */
 #include "tests/device/kernels_common.h"
-#include "tests/golden/batch_norm.h"
+#include "tests/golden/golden.h"
 
 /* Sums in double, results rounded to float; the golden numbers are float64. The largest are
  * about 10. */
@@ -18,16 +18,11 @@ static void run(enum op op, struct op_args args) {
 
 static void fill(struct tensor *t, int a, float scale, float shift) {
     for (size_t i = 0; i < tensor_count(t); i++)
-        tensor_f32(t)[i] = scale * ((float)((int)((long)i * a + 13) % 1000) / 500 - 1) + shift;
+        tensor_f32(t)[i] = scale * golden_value((int)i, a) + shift;
 }
 
-static void expect_near(const struct tensor *got, const double *want, size_t count,
-                        const char *what) {
-    for (size_t i = 0; i < count; i++) {
-        double off = fabs((double)tensor_f32(got)[i] - want[i]);
-        cr_assert(off <= GOLDEN_TOLERANCE * (1 + fabs(want[i])), "%s[%zu] is %.9g instead of %.9g",
-                  what, i, (double)tensor_f32(got)[i], want[i]);
-    }
+static void expect_golden(const struct tensor *got, size_t count, const char *name) {
+    golden_near("tests/golden/batch_norm.txt", name, tensor_f32(got), count, GOLDEN_TOLERANCE);
 }
 
 /* A layer as make_batch_norm.py has it. */
@@ -89,22 +84,22 @@ Test(kernels_norm, pytorchs_numbers, .timeout = 60) {
     layer_init(&l, 0.1);
     fill(&l.x, 7919, 1, 0);
     train(&l);
-    expect_near(&l.y, momentum_01_first_y, COUNT, "y of the first batch");
+    expect_golden(&l.y, COUNT, "momentum_01_first_y");
     fill(&l.x, 104729, 3, .5f);
     fill(&l.dy, 3571, 1, 0);
     train(&l);
     backward(&l);
-    expect_near(&l.dx, momentum_01_dx, COUNT, "dx");
-    expect_near(&l.dw, momentum_01_dw, C, "dw");
-    expect_near(&l.db, momentum_01_db, C, "db");
-    expect_near(&l.running, momentum_01_running_mean, C, "running mean");
+    expect_golden(&l.dx, COUNT, "momentum_01_dx");
+    expect_golden(&l.dw, C, "momentum_01_dw");
+    expect_golden(&l.db, C, "momentum_01_db");
+    expect_golden(&l.running, C, "momentum_01_running_mean");
     struct tensor variance = l.running;
     variance.data = tensor_f32(&l.running) + C;
-    expect_near(&variance, momentum_01_running_var, C, "running variance");
+    expect_golden(&variance, C, "momentum_01_running_var");
     cr_assert_eq(*(int64_t *)l.batches.data, 2);
     fill(&l.x, 7919, 1, 0);
     eval(&l);
-    expect_near(&l.y, momentum_01_eval_y, COUNT, "y in eval");
+    expect_golden(&l.y, COUNT, "momentum_01_eval_y");
     heap_free(&l.heap);
 }
 
@@ -115,13 +110,13 @@ Test(kernels_norm, pytorchs_cumulative_mean, .timeout = 60) {
     train(&l);
     fill(&l.x, 104729, 3, .5f);
     train(&l);
-    expect_near(&l.running, cumulative_running_mean, C, "running mean");
+    expect_golden(&l.running, C, "cumulative_running_mean");
     struct tensor variance = l.running;
     variance.data = tensor_f32(&l.running) + C;
-    expect_near(&variance, cumulative_running_var, C, "running variance");
+    expect_golden(&variance, C, "cumulative_running_var");
     fill(&l.x, 7919, 1, 0);
     eval(&l);
-    expect_near(&l.y, cumulative_eval_y, COUNT, "y in eval");
+    expect_golden(&l.y, COUNT, "cumulative_eval_y");
     heap_free(&l.heap);
 }
 

@@ -1,5 +1,7 @@
 """What the scripts that make golden facts share: inputs by a formula that C tests repeat exactly,
-and arrays written as C."""
+and tensors written as lines."""
+import pathlib
+
 import numpy
 import torch
 
@@ -11,15 +13,17 @@ def values(shape, a):
     return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
 
 
-def as_c(name, t):
-    numbers = [f"{v:.17g}" for v in t.detach().reshape(-1).tolist()]
-    lines = [", ".join(numbers[i:i + 4]) for i in range(0, len(numbers), 4)]
-    return f"static const double {name}[{len(numbers)}] = {{\n    " + ",\n    ".join(lines) + "};\n"
+def as_line(name, t):
+    """A tensor small enough to be kept whole: a line NAME DIMS : NUMBERS, read by golden_tensor of golden.h."""
+    dims = " ".join(map(str, t.shape or (1,)))
+    return f"{name} {dims} : " + " ".join(f"{v:.12g}" for v in t.detach().reshape(-1).tolist()) + "\n"
 
 
-def dims_as_c(name, y):
-    dims = list(y.shape) or [1]
-    return f"static const int {name}_dims[4] = {{{', '.join(map(str, dims))}}};\n"
+def write(script, about, lines):
+    """Writes NAME.txt beside make_NAME.py, the script."""
+    path = pathlib.Path(script).resolve()
+    head = f"# Made by {path.name} with torch {torch.__version__}: {about}\n"
+    (path.parent / (path.stem.removeprefix("make_") + ".txt")).write_text(head + lines)
 
 
 SUMS = 16

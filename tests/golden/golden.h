@@ -3,7 +3,11 @@
 #ifndef TESTS_GOLDEN_GOLDEN_H
 #define TESTS_GOLDEN_GOLDEN_H
 
+#include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tests/harness/harness.h"
 
@@ -49,6 +53,51 @@ static inline double golden_distance(const char *file, const char *key, const do
     }
     *square = norm * norm;
     return apart;
+}
+
+/* Element i of the inputs that formulas.py makes. */
+static inline float golden_value(int i, int a) {
+    return (float)((i * a + 13) % 1000 / 500.0 - 1);
+}
+
+/* A tensor small enough to be kept whole, in a line `NAME DIMS : NUMBERS`. */
+struct golden_tensor {
+    int dims[4]; /* those behind its rank are 0; a number has one of 1 */
+    size_t count;
+    double x[1024];
+};
+
+/* The tensor of that name; fails the test if there is none. */
+static inline struct golden_tensor golden_tensor(const char *file, const char *name) {
+    struct golden_tensor t = {.count = 0};
+    char *line = NULL, *at = NULL, *end;
+    size_t size = 0, length = strlen(name);
+    FILE *f = fopen(file, "r");
+    cr_assert(f != NULL, "cannot read %s: run the tests in the project's root", file);
+    while (!at && getline(&line, &size, f) > 0)
+        if (!strncmp(line, name, length) && line[length] == ' ') at = line + length;
+    fclose(f);
+    cr_assert(at != NULL, "%s holds no line '%s ...'", file, name);
+    for (int d = 0; d < 4 && strncmp(at, " :", 2); d++) t.dims[d] = (int)strtol(at, &at, 10);
+    cr_assert(!strncmp(at, " :", 2), "%s, %s: the dimensions do not end", file, name);
+    at += 2;
+    for (double x = strtod(at, &end); end > at; at = end, x = strtod(at, &end)) {
+        cr_assert(t.count < sizeof t.x / sizeof *t.x, "%s, %s: too many numbers", file, name);
+        t.x[t.count++] = x;
+    }
+    cr_assert(*end == '\n' && t.count > 0, "%s, %s: not a number: %.20s", file, name, end);
+    free(line);
+    return t;
+}
+
+/* `got` is that tensor: each number is within tolerance * (1 + |it|). */
+static inline void golden_near(const char *file, const char *name, const float *got, size_t count,
+                               double tolerance) {
+    struct golden_tensor want = golden_tensor(file, name);
+    cr_assert_eq(count, want.count, "%s has %zu numbers, not %zu", name, count, want.count);
+    for (size_t i = 0; i < count; i++)
+        cr_assert(fabs((double)got[i] - want.x[i]) <= tolerance * (1 + fabs(want.x[i])),
+                  "%s[%zu] is %.9g, not %.9g", name, i, (double)got[i], want.x[i]);
 }
 
 /* FNV-1a, 64 bits, of little-endian float32. */

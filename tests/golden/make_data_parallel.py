@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes data_parallel.h: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
+"""Writes data_parallel.txt: what nn.DataParallel over 4 devices gives with several inputs and outputs, in float64, for
 tests/api/test_multi.c; and the mean losses of steps 0, 50 and 100 of examples/several_inputs.c, in float32.
 
     python3 tests/golden/make_data_parallel.py      needs torch, a second
@@ -10,12 +10,10 @@ below the other, and those that are numbers become a vector.
 
 Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1; index i
 is (i * 5 + 1) mod 7, label i is (i * 3) mod 4. The gradient of output o is value(i, 3571 + 2 o)."""
-import pathlib
-
 import torch
 from torch.nn import functional as F
 
-from formulas import as_c, values
+from formulas import as_line, values, write
 
 DEVICES = 4
 E, W, b = values((7, 6), 7919), values((4, 6), 6131), values((4,), 5471)
@@ -47,9 +45,9 @@ def facts(name, module, inputs, params):
         roots = [(o, y) for o, y in enumerate(outputs) if part == "all" or y is outputs[-1]]
         torch.autograd.backward([y for _, y in roots], [values(tuple(y.shape), 3571 + 2 * o) for o, y in roots])
         if part == "all":
-            text += "".join(as_c(f"{name}_y{o}", y) for o, y in enumerate(outputs))
+            text += "".join(as_line(f"{name}_y{o}", y) for o, y in enumerate(outputs))
         for i, leaf in enumerate(leaves):
-            text += as_c(f"{name}_{part}_d{i}", torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
+            text += as_line(f"{name}_{part}_d{i}", torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
     return text
 
 
@@ -78,12 +76,7 @@ for leaf in E, W, b:
     leaf.requires_grad_()
 index = torch.tensor([(i * 5 + 1) % 7 for i in range(30)]).reshape(10, 3)
 labels = torch.tensor([i * 3 % 4 for i in range(10)])
-text = f"""/* Made by make_data_parallel.py with torch {torch.__version__}: several inputs, several outputs. */
-#ifndef TESTS_GOLDEN_DATA_PARALLEL_H
-#define TESTS_GOLDEN_DATA_PARALLEL_H
-
-"""
-text += facts("words", words, [values((10, 6), 3571).requires_grad_(), index, labels], [E, W, b])
+text = facts("words", words, [values((10, 6), 3571).requires_grad_(), index, labels], [E, W, b])
 text += facts("products", products, [values((10, 2), 3571).requires_grad_(), values((6, 4), 6131).requires_grad_()], [])
-text += as_c("example", example())
-(pathlib.Path(__file__).resolve().parent / "data_parallel.h").write_text(text + "\n#endif\n")
+text += as_line("example", example())
+write(__file__, "several inputs, several outputs, float64", text)

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Writes functions.h: what PyTorch's pads, adaptive and padded pools and softmax compute, in float64, for tests/nn/test_functions.c.
+"""Writes functions.txt: what PyTorch's pads, adaptive and padded pools and softmax compute, in float64, for tests/nn/test_functions.c.
 
     python3 tests/golden/make_functions.py            needs torch, a second
 
 Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1;
 x = value(i, 7919), dy = value(i, 3571)."""
-import pathlib
-
 import torch
 
-from formulas import as_c, values
+from formulas import as_line, values, write
 
 SHAPES = [(2, 3, 7, 5, 1, 1), (1, 2, 7, 5, 3, 4), (1, 1, 2, 3, 5, 3), (2, 1, 6, 8, 3, 2)]  # N C H W and height, width
 
@@ -18,14 +16,10 @@ def facts(name, function, shape):
     x = values(shape, 7919).requires_grad_()
     y = function(x)
     y.backward(values(tuple(y.shape), 3571))
-    return as_c(f"{name}_y", y) + as_c(f"{name}_dx", x.grad)
+    return as_line(f"{name}_y", y) + as_line(f"{name}_dx", x.grad)
 
 
-text = f"""/* Made by make_functions.py with torch {torch.__version__}: facts about PyTorch's functions. */
-#ifndef TESTS_GOLDEN_FUNCTIONS_H
-#define TESTS_GOLDEN_FUNCTIONS_H
-
-"""
+text = ""
 for i, (n, c, h, w, p, q) in enumerate(SHAPES):
     text += facts(f"adaptive_{i}", lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (p, q)), (n, c, h, w))
 for i, (n, c, h, w, p, q) in enumerate(SHAPES[1:3]):
@@ -44,4 +38,4 @@ text += facts("cat_last", lambda x: torch.cat((x.narrow(-1, 3, 1), x), -1), (2, 
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
 text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
 text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))
-(pathlib.Path(__file__).resolve().parent / "functions.h").write_text(text + "\n#endif\n")
+write(__file__, "pads, pools and softmax, float64", text)

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Writes layers.h: what PyTorch's activations, layer_norm, group_norm, linear of more than two dimensions, sum and mean
+"""Writes layers.txt: what PyTorch's activations, layer_norm, group_norm, linear of more than two dimensions, sum and mean
 over several dimensions and permute compute, in float64, for tests/api/test_functions.c.
 
     python3 tests/golden/make_layers.py            needs torch, a second
 
 Inputs are made by formulas that the C test repeats exactly: value(i, a) = ((i * a + 13) mod 1000) / 500 - 1;
 x = value(i, 7919), of activations 8 times that; w = value(i, 6131), b = value(i, 4001), dy = value(i, 3571)."""
-import pathlib
-
 import torch
 import torch.nn.functional as F
 
-from formulas import as_c, dims_as_c, values
+from formulas import as_line, values, write
 
 ACTIVATIONS = [lambda x: F.leaky_relu(x), lambda x: F.leaky_relu(x, 0.2), lambda x: F.elu(x), lambda x: F.elu(x, 0.7),
                lambda x: F.hardtanh(x), lambda x: F.hardtanh(x, -0.5, 2.0), lambda x: F.relu6(x), lambda x: F.gelu(x),
@@ -31,9 +29,9 @@ PERMUTES = [((2, 3), (1, 0)), ((2, 3, 4), (0, 2, 1)), ((2, 3, 4), (2, 0, 1)), ((
 
 def facts(name, y, x, **params):
     y.backward(values(tuple(y.shape), 3571))
-    text = dims_as_c(name, y) + as_c(f"{name}_y", y) + as_c(f"{name}_da", x.grad)
+    text = as_line(f"{name}_y", y) + as_line(f"{name}_da", x.grad)
     for key, p in params.items():
-        text += as_c(f"{name}_{key}", p.grad) if p is not None else ""
+        text += as_line(f"{name}_{key}", p.grad) if p is not None else ""
     return text
 
 
@@ -42,11 +40,7 @@ def leaf(shape, a=7919, scale=1):
 
 
 def main():
-    text = f"""/* Made by make_layers.py with torch {torch.__version__}: facts about PyTorch's functions. */
-#ifndef TESTS_GOLDEN_LAYERS_H
-#define TESTS_GOLDEN_LAYERS_H
-
-"""
+    text = ""
     for i, f in enumerate(ACTIVATIONS):
         x = leaf((6, 4), scale=8)
         text += facts(f"activation_{i}", f(x), x)
@@ -67,7 +61,7 @@ def main():
     for i, (shape, order) in enumerate(PERMUTES):
         x = leaf(shape)
         text += facts(f"permute_{i}", x.permute(order), x)
-    (pathlib.Path(__file__).resolve().parent / "layers.h").write_text(text + "\n#endif\n")
+    write(__file__, "activations, norms, linear, sums and permute, float64", text)
 
 
 main()

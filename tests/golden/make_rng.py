@@ -51,16 +51,16 @@ print("#define FNV_START 0xcbf29ce484222325u\n")
 print("enum draw_kind { UNIFORM, NORMAL, NORMAL_TWICE };")
 print("static const struct { enum draw_kind kind; uint64_t seed; int count; double a, b; uint32_t first, last; "
       "uint64_t hash; } golden_draws[] = {")
-for seed in (0, 1, 42, 2**32 + 5, 2**63 - 1):
+for seed in (0, 2**32 + 5, 2**63 - 1):
     for kind, a, b in (("UNIFORM", 0, 1), ("UNIFORM", -0.1, 0.30000000000000004), ("NORMAL", 0, 1),
                        ("NORMAL", 0.5, 0.01), ("NORMAL_TWICE", 0, 2)):
-        for count in (1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 4099):
+        for count in (1, 2, 15, 16, 17, 33, 4099):
             v = draw(kind, seed, count, a, b)
             row(kind, f"{seed}u", count, repr(float(a)), repr(float(b)), hex(v[0]), hex(v[-1]), hex(fnv(v)) + "u")
 print("};")
 
 print("static const struct { uint64_t seed; int n; uint64_t hash; } golden_permutations[] = {")
-for seed in (0, 1, 42, 1234, 2**40 + 7):
+for seed in (0, 1234, 2**40 + 7):
     for n in (0, 1, 2, 10, 20, 1000, 60000):
         g = torch.Generator()
         g.manual_seed(seed)
@@ -76,7 +76,7 @@ def c_int64(v):
     return f"{v}" if v != -2**63 else "INT64_MIN"
 
 
-for seed in (0, 42, 2**40 + 7):
+for seed in (0, 2**40 + 7):
     for wide, low, high in ((0, 0, 1), (0, 0, 10), (0, -5, 6), (0, 0, 2**28 - 1), (0, 0, 2**28), (0, 0, 2**31 - 1),
                             (0, -2**31, 2**31), (1, 0, 10), (1, -7, 2**28 - 8), (1, -7, 2**28 - 7),
                             (1, 2**40, 2**40 + 1000), (1, 0, 2**32), (1, -2**62, 2**62), (1, -2**63, 2**63 - 1)):
@@ -110,8 +110,8 @@ print("};")
 print("/* All ranks' lists, rank 0 first, hashed as one. */")
 print("static const struct { int n, replicas, drop_last, shuffle, seed, epoch, per_rank; uint64_t hash; } "
       "golden_samplers[] = {")
-for n in (0, 1, 2, 5, 10, 97, 256):
-    for r in (1, 2, 3, 4, 5, 8):
+for n in (0, 2, 5, 97, 256):
+    for r in (1, 3, 4, 8):
         for drop in (0, 1):
             for shuffle, seed, epoch in ((0, 0, 0), (1, 0, 0), (1, 7, 2)):
                 data = range(n)

@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
-"""Writes sync_batch_norm.h: what PyTorch's BatchNorm2d computes of a whole batch, in float64, which
+"""Writes sync_batch_norm.txt: what PyTorch's BatchNorm2d computes of a whole batch, in float64, which
 SyncBatchNorm must compute of the same batch however it is shared out.
 
     python3 tests/golden/make_sync_batch_norm.py            needs torch, a second
 
 x is (8, 6, 5, 4). Inputs are made by a formula that tests/syncbn/test_syncbn.c repeats:
 value(i, a) = ((i * a + 13) mod 1000) / 500 - 1."""
-import pathlib
-
 import torch
 
-from formulas import as_c, values
+from formulas import as_line, values, write
 
 SHAPE = (8, 6, 5, 4)
 
@@ -22,12 +20,7 @@ with torch.no_grad():
 x = (2 * values(SHAPE, 7919) + 0.25).requires_grad_()
 y = layer(x)
 y.backward(values(SHAPE, 3571))
-head = f"""/* Made by make_sync_batch_norm.py with torch {torch.__version__}: a whole batch through BatchNorm2d. */
-#ifndef TESTS_GOLDEN_SYNC_BATCH_NORM_H
-#define TESTS_GOLDEN_SYNC_BATCH_NORM_H
-
-"""
-text = head + as_c("whole_y", y) + as_c("whole_dx", x.grad) + as_c("whole_dw", layer.weight.grad) + \
-    as_c("whole_db", layer.bias.grad) + as_c("whole_mean", layer.running_mean) + \
-    as_c("whole_var", layer.running_var) + "\n#endif\n"
-(pathlib.Path(__file__).resolve().parent / "sync_batch_norm.h").write_text(text)
+text = as_line("whole_y", y) + as_line("whole_dx", x.grad) + as_line("whole_dw", layer.weight.grad) + \
+    as_line("whole_db", layer.bias.grad) + as_line("whole_mean", layer.running_mean) + \
+    as_line("whole_var", layer.running_var)
+write(__file__, "a whole batch through BatchNorm2d, float64", text)

@@ -2,16 +2,12 @@
  * numbers, and equal bits however many devices share the virtual devices. (Gradients against
  * central differences: tests/device/test_kernels_gradient.c, tests/api/test_differences.c.) */
 #include "base/philox.h"
-#include "tests/golden/functions.h"
+#include "tests/golden/golden.h"
 #include "tests/nn/step.h"
 
-/* One rounding to float of numbers below 2, and a product with one: a wrong term is 1e-2. */
-static const double TOLERANCE = 1e-6;
-
-/* value(i, a) of make_functions.py. */
-static float value(int i, int a) {
-    return (float)((i * a + 13) % 1000 / 500.0 - 1);
-}
+/* Relative to 1 + |want|: one rounding to float of numbers below 2, and a product with one; a wrong
+ * term is 1e-2. */
+static const double TOLERANCE = 5e-7;
 
 enum { MOST = 4096 };
 
@@ -109,60 +105,57 @@ static struct device_config host(int math) {
         .kind = DEVICE_HOST, .memory_bytes = 8 << 20, .check_operands = 1, .reference_math = math};
 }
 
-static void expect_golden(const char *what, const float *got, const double *want, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        cr_assert(fabs((double)got[i] - want[i]) <= TOLERANCE, "%s[%zu] is %.9g, not %.9g", what, i,
-                  (double)got[i], want[i]);
-}
-
-static void check_golden(const char *what, int rank, const int *dims, function *f, const int *p,
-                         float factor, const double *y, size_t y_count, const double *dx,
-                         size_t dx_count) {
-    static float x[MOST], dy[MOST], got_y[MOST], got_dx[MOST];
+static void check_golden(const char *name, int rank, const int *dims, function *f, const int *p,
+                         float factor) {
+    static const char *const file = "tests/golden/functions.txt";
+    static float x[MOST], dy[MOST], y[MOST], dx[MOST];
     struct segments one = {.count = 1, .n = dims[0], .seg = {{0, dims[0]}}};
+    char of_y[64], of_dx[64];
+    snprintf(of_y, sizeof of_y, "%s_y", name), snprintf(of_dx, sizeof of_dx, "%s_dx", name);
+    size_t y_count = golden_tensor(file, of_y).count, dx_count = 1;
+    for (int d = 0; d < rank; d++)
+        dx_count *= (size_t)dims[d];
     for (int i = 0; i < MOST; i++)
-        x[i] = factor * value(i, 7919), dy[i] = value(i, 3571);
+        x[i] = factor * golden_value(i, 7919), dy[i] = golden_value(i, 3571);
     for (int math = 0; math < 2; math++) {
-        run_function(host(math), &one, rank, dims, x, dy, f, p, got_y, got_dx);
+        run_function(host(math), &one, rank, dims, x, dy, f, p, y, dx);
         for (size_t i = 0; i < dx_count; i++)
-            got_dx[i] *= factor;
-        expect_golden(what, got_y, y, y_count);
-        expect_golden(what, got_dx, dx, dx_count);
+            dx[i] *= factor;
+        golden_near(file, of_y, y, y_count, TOLERANCE);
+        golden_near(file, of_dx, dx, dx_count, TOLERANCE);
     }
 }
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-#define GOLDEN(what, rank, dims, f, p, factor, name)                                   \
-    check_golden(what, rank, dims, f, p, factor, name##_y, COUNT(name##_y), name##_dx, \
-                 COUNT(name##_dx))
-
 Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
-    GOLDEN("mean of planes", 4, ((int[]){2, 3, 7, 5}), adaptive, ((int[]){1, 1}), 1, adaptive_0);
-    GOLDEN("windows that overlap", 4, ((int[]){1, 2, 7, 5}), adaptive, ((int[]){3, 4}), 1,
-           adaptive_1);
-    GOLDEN("more out than in", 4, ((int[]){1, 1, 2, 3}), adaptive, ((int[]){5, 3}), 1, adaptive_2);
-    GOLDEN("side by side", 4, ((int[]){2, 1, 6, 8}), adaptive, ((int[]){3, 2}), 1, adaptive_3);
-    GOLDEN("maxima of windows that overlap", 4, ((int[]){1, 2, 7, 5}), adaptive_max,
-           ((int[]){3, 4}), 1, adaptive_max_0);
-    GOLDEN("more maxima out than in", 4, ((int[]){1, 1, 2, 3}), adaptive_max, ((int[]){5, 3}), 1,
-           adaptive_max_1);
-    GOLDEN("pad", 4, ((int[]){2, 2, 4, 3}), padded, NULL, 1, pad);
-    GOLDEN("padded maxima", 4, ((int[]){1, 2, 7, 6}), max_pool, ((int[]){3, 2, 1, 0}), 1,
-           max_pool_0);
-    GOLDEN("ceil_mode", 4, ((int[]){1, 1, 8, 6}), max_pool, ((int[]){3, 2, 0, 1}), 1, max_pool_1);
-    GOLDEN("both", 4, ((int[]){2, 1, 5, 9}), max_pool, ((int[]){4, 3, 2, 1}), 1, max_pool_2);
-    GOLDEN("no window in the padding", 4, ((int[]){1, 1, 6, 5}), max_pool, ((int[]){2, 3, 1, 1}), 1,
-           max_pool_3);
-    GOLDEN("a picture smaller than the window", 4, ((int[]){1, 1, 2, 5}), max_pool,
-           ((int[]){3, 2, 0, 1}), 1, max_pool_4);
-    GOLDEN("padded means", 4, ((int[]){1, 2, 7, 6}), avg_pool, ((int[]){3, 2, 1}), 1, avg_pool);
-    GOLDEN("narrow", 4, ((int[]){2, 3, 4, 2}), part, ((int[]){2, 1, 2}), 1, narrow);
-    GOLDEN("narrow, last", 3, ((int[]){2, 3, 6}), part, ((int[]){2, 2, 3}), 1, narrow_last);
-    GOLDEN("cat", 4, ((int[]){2, 3, 2, 2}), four_parts, NULL, 1, cat);
-    GOLDEN("cat, last", 3, ((int[]){2, 3, 4}), two_parts, NULL, 1, cat_last);
-    GOLDEN("softmax", 2, ((int[]){3, 7}), softmax_of, NULL, 8, softmax);
-    GOLDEN("softmax of 4 dimensions", 4, ((int[]){2, 3, 2, 4}), softmax_of, NULL, 8, softmax_4d);
-    GOLDEN("log_softmax of 3", 3, ((int[]){2, 3, 4}), log_softmax_of, NULL, 8, log_softmax_3d);
+    check_golden("adaptive_0", 4, (int[]){2, 3, 7, 5}, adaptive, (int[]){1, 1},
+                 1); /* mean of planes */
+    check_golden("adaptive_1", 4, (int[]){1, 2, 7, 5}, adaptive, (int[]){3, 4},
+                 1); /* windows that overlap */
+    check_golden("adaptive_2", 4, (int[]){1, 1, 2, 3}, adaptive, (int[]){5, 3},
+                 1); /* more out than in */
+    check_golden("adaptive_3", 4, (int[]){2, 1, 6, 8}, adaptive, (int[]){3, 2},
+                 1); /* side by side */
+    check_golden("adaptive_max_0", 4, (int[]){1, 2, 7, 5}, adaptive_max, (int[]){3, 4},
+                 1); /* maxima of windows that overlap */
+    check_golden("adaptive_max_1", 4, (int[]){1, 1, 2, 3}, adaptive_max, (int[]){5, 3},
+                 1); /* more maxima out than in */
+    check_golden("pad", 4, (int[]){2, 2, 4, 3}, padded, NULL, 1);
+    check_golden("max_pool_0", 4, (int[]){1, 2, 7, 6}, max_pool, (int[]){3, 2, 1, 0}, 1);
+    check_golden("max_pool_1", 4, (int[]){1, 1, 8, 6}, max_pool, (int[]){3, 2, 0, 1},
+                 1); /* ceil_mode */
+    check_golden("max_pool_2", 4, (int[]){2, 1, 5, 9}, max_pool, (int[]){4, 3, 2, 1}, 1); /* both */
+    check_golden("max_pool_3", 4, (int[]){1, 1, 6, 5}, max_pool, (int[]){2, 3, 1, 1},
+                 1); /* no window in the padding */
+    check_golden("max_pool_4", 4, (int[]){1, 1, 2, 5}, max_pool, (int[]){3, 2, 0, 1},
+                 1); /* a picture smaller than the window */
+    check_golden("avg_pool", 4, (int[]){1, 2, 7, 6}, avg_pool, (int[]){3, 2, 1}, 1);
+    check_golden("narrow", 4, (int[]){2, 3, 4, 2}, part, (int[]){2, 1, 2}, 1);
+    check_golden("narrow_last", 3, (int[]){2, 3, 6}, part, (int[]){2, 2, 3}, 1);
+    check_golden("cat", 4, (int[]){2, 3, 2, 2}, four_parts, NULL, 1);
+    check_golden("cat_last", 3, (int[]){2, 3, 4}, two_parts, NULL, 1);
+    check_golden("softmax", 2, (int[]){3, 7}, softmax_of, NULL, 8);
+    check_golden("softmax_4d", 4, (int[]){2, 3, 2, 4}, softmax_of, NULL, 8);
+    check_golden("log_softmax_3d", 3, (int[]){2, 3, 4}, log_softmax_of, NULL, 8);
 }
 
 /* Four virtual devices on 1, 2 and 4 devices, early and late. */
@@ -175,7 +168,7 @@ static void check_bits(const char *what, int rank, int *dims, function *f, const
     for (int i = 1; i < rank; i++)
         size *= dims[i];
     for (int i = 0; i < MOST; i++)
-        x[i] = value(i, 7919), dy[i] = value(i, 3571);
+        x[i] = golden_value(i, 7919), dy[i] = golden_value(i, 3571);
     for (int run = 0; run < 3; run++, world *= 2)
         for (int r = 0; r < world; r++) {
             struct segments segments = {0};
