@@ -42,11 +42,8 @@ struct dp_trainer_config {
     double timeout_s;               /* for a replica to come back; 0: 300 */
 };
 
-/* Makes replicas and threads. The caller's thread becomes device 0's: it alone may call the
- * functions below. ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_trainer_free returns
- * 1, also for NULL; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that
- * thread may go on at any time, so nothing is freed, and what dp_trainer_init was given, devices, model and
- * all that they refer to, must stay until the process ends. */
+/* Makes replicas and threads; what dp_init says of threads and of freeing holds here, too.
+ * ERR_USAGE: numbers that do not fit; ERR_MEMORY names the device. dp_trainer_free takes NULL. */
 int dp_trainer_init(struct dp_trainer **out, const struct dp_trainer_config *config);
 int dp_trainer_free(struct dp_trainer *trainer);
 

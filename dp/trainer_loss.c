@@ -7,8 +7,8 @@
 #include "dp/trainer_state.h"
 
 /* The tape of the loss begins before forward: the output device's recorded backward reads dL/dy by
- * address, so the memory of that tape must not move between the two (trainer_setup.c has it watched).
- */
+ * address, so the memory of that tape must not move between the two. It is watched for that
+ * (trainer_setup.c). */
 int dp_trainer_begin_loss(struct dp_trainer *t) {
     struct tape_step step = {.segments = t->all,
                              .step = t->replica[t->dp.output_device].step,

@@ -21,11 +21,11 @@ static void train(struct record *record, int devices, const int *batch, int step
                   int loss_in_forward, int graph, int *replays) {
     struct rig rig;
     rig_open(&rig, "mlp", devices, devices, DEVICE_CUDA, 0);
-    struct dp_config config = rig_config(&rig, loss_in_forward);
+    struct dp_trainer_config config = rig_config(&rig, loss_in_forward);
     config.graph = graph;
     *replays = 0;
-    cr_assert_eq(dp_init(&rig.dp, &config), OK, "%s", error_message());
-    struct replica *first = dp_replica(rig.dp, 0);
+    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s", error_message());
+    struct replica *first = dp_trainer_replica(rig.dp, 0);
     for (int i = 0; i < steps; i++) {
         cr_assert_eq(rig_run(&rig, i, abs(batch[i]), batch[i] > 0), OK, "step %d: %s", i,
                      error_message());
