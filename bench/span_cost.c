@@ -123,7 +123,7 @@ static int train(struct bench *b, struct replica *r, int64_t number) {
 static void read_spans(struct bench *b) {
     struct span_log *log = stream_spans(device_compute(b->device[TIMED]));
     for (size_t i = 0; i < log->count; i++)
-        step_times_add(&b->times, &log->spans[i], 1, 0);
+        step_times_add(&b->times, &log->spans[i], 0);
     b->spans = log->count;
     log->count = 0;
 }

@@ -13,7 +13,6 @@
 #include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/text.h"
-#include "report/transfer.h"
 #include "train/compare.h"
 #include "train/estimate.h"
 
@@ -26,15 +25,7 @@ struct estimated {
 
 static void write_runs(const void *what, struct json_writer *w) {
     const struct estimated *e = what;
-    const struct link_speed *link = &e->config->link;
-    if (*link->name) {
-        json_object(w, "link");
-        json_string(w, "name", link->name);
-        json_number(w, "gigabytes_per_second", link->gbs);
-        json_number(w, "microseconds", link->us);
-        json_close(w);
-    }
-    ways_write(e->ways, *link->name ? link : NULL, w);
+    ways_write(e->ways, w);
 }
 
 static void print_head(const struct run_config *config, int width) {
@@ -115,21 +106,6 @@ static void show_default_buckets(const struct run_record *ddp, int width) {
     text_wrap(stdout, width, 2, 4, text.words);
 }
 
-static void show_transfers(const struct run_config *config, const struct ways *ways, int width) {
-    const struct link_speed *link = &config->link;
-    struct text text = {.used = 0};
-    text_add(&text,
-             "Transfers between the devices over %s, by formula from these bytes, %g GB/s in each "
-             "direction and %g us to begin (computed; no kernel is in it)",
-             link->name, link->gbs, link->us);
-    text_wrap(stdout, width, 0, 2, text.words);
-    for (int i = WAY_DP; i < WAYS; i++) {
-        char title[WAY_TITLE];
-        if (way_run(ways, i))
-            transfer_print(stdout, width, way_title(i, config, title), way_run(ways, i), link);
-    }
-}
-
 /* Single and the loss in forward are details, unless they are all that fits. */
 static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
     int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
@@ -156,7 +132,6 @@ static int show(const struct run_config *config, struct ways *ways) {
                      &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
                                         way_run(ways, WAY_DDP), config->details});
     show_tables(config, ways, width);
-    if (*config->link.name) printf("\n"), show_transfers(config, ways, width);
     return OK;
 }
 

@@ -21,7 +21,7 @@
 enum { DEFAULT_STEPS = 50 };
 
 static void write_runs(const void *ways, struct json_writer *w) {
-    ways_write(ways, NULL, w);
+    ways_write(ways, w);
 }
 
 /* The profile has ended with `code`. The files have the ways that ran until then; of a profile that

@@ -1,6 +1,8 @@
 /* All files of a command's runs: see run_files.h. */
 #include "cli/run_files.h"
 
+#include <stdio.h>
+
 #include "base/error.h"
 #include "report/chrome/chrome_trace.h"
 
@@ -12,10 +14,16 @@ int run_files_open(struct run_files *o, const struct run_config *config) {
 
 static int write_trace(struct atomic_file *file, const struct page *page) {
     struct trace_run runs[PAGE_RUNS];
+    char title[PAGE_RUNS][192]; /* with the mark of modelled times */
     int count = 0;
-    for (int i = 0; i < page->count; i++)
-        if (page->run[i].run)
-            runs[count++] = (struct trace_run){page->run[i].title, page->run[i].run};
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *run = page->run[i].run;
+        if (!run) continue;
+        snprintf(title[count], sizeof *title, "%s%s%s", page->run[i].title,
+                 *run->modelled ? ", modelled: " : "", run->modelled);
+        runs[count] = (struct trace_run){title[count], run};
+        count++;
+    }
     return chrome_trace_write(file, file->name, runs, count);
 }
 

@@ -193,7 +193,8 @@ static void show_row(void *context, const struct scale *s, int row) {
             printf("at most %d steps", s->config.run.steps);
         else
             printf("%d epoch%s", r->epochs, r->epochs > 1 ? "s" : "");
-        printf(", %s, %s devices\n\n", mode_title(r->mode), r->kind);
+        printf(", %s, %s devices\n%s%s%s\n", mode_title(r->mode), r->kind,
+               *r->modelled ? "times modelled: " : "", r->modelled, *r->modelled ? "\n" : "");
         scale_table_head(stdout, *with_text);
     }
     scale_table_line(stdout, &line, *with_text);

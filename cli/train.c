@@ -50,8 +50,11 @@ static void say_result(const struct run_config *config, const struct run_record 
         printf("step %d  loss %.4f  ", record->first_step + record->steps,
                record->losses[record->steps - 1]);
     if (accuracy >= 0) printf("test acc %.4f  ", accuracy);
-    printf("wall %.2f s, training %.2f s\n", (double)(now_ns() - config->started_ns) * 1e-9,
-           record->training_seconds);
+    if (*record->modelled)
+        printf("training %.4g s, modelled: %s\n", record->training_seconds, record->modelled);
+    else
+        printf("wall %.2f s, training %.2f s\n", (double)(now_ns() - config->started_ns) * 1e-9,
+               record->training_seconds);
     fflush(stdout);
 }
 

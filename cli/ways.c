@@ -8,7 +8,6 @@
 #include "cli/results.h"
 #include "report/excess.h"
 #include "report/text.h"
-#include "report/transfer.h"
 
 static const struct {
     const char *name, *key;
@@ -123,22 +122,12 @@ static void write_excess(struct json_writer *w, const struct run_record *run) {
     json_close(w);
 }
 
-static void write_transfers(struct json_writer *w, const struct run_record *run,
-                            const struct link_speed *link) {
-    json_number(w, "transfer_seconds", transfer_seconds_a_step(run, link));
-    json_object(w, "phase_transfer_seconds");
-    for (int p = 0; p < PHASE_COUNT; p++)
-        json_number(w, phase_name((enum phase)p), transfer_seconds(run, (enum phase)p, link));
-    json_close(w);
-}
-
-void ways_write(const struct ways *all, const struct link_speed *link, struct json_writer *w) {
+void ways_write(const struct ways *all, struct json_writer *w) {
     json_array(w, "runs");
     for (int i = 0; i < WAYS; i++) {
         if (!way_run(all, i) && !*all->full[i]) continue; /* left out */
         results_run(w, ways[i].key, ways[i].name, all->full[i], &all->run[i]);
         if (!*all->full[i]) write_excess(w, &all->run[i]);
-        if (!*all->full[i] && link) write_transfers(w, &all->run[i], link);
         json_close(w);
     }
     json_close(w);

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "trace/link.h"
 #include "trace/record.h"
 #include "train/need.h"
 
@@ -45,8 +44,7 @@ void way_note_full(struct ways *ways, int way, const struct run_config *config, 
 void ways_show_what_fits(const struct ways *ways, int width);
 
 /* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more
- * of than the others, or that it does not fit; where there is a link (NULL: none) also how long its
- * transfers would take (report/transfer.h). */
-void ways_write(const struct ways *ways, const struct link_speed *link, struct json_writer *w);
+ * of than the others, or that it does not fit. */
+void ways_write(const struct ways *ways, struct json_writer *w);
 
 #endif

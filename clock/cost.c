@@ -130,12 +130,29 @@ double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e)
 
 /* ---- 4. sums ----
  *
- * NCCL, n GPUs of one node:      t = base + 2 (n - 1) hop + 2 (n - 1) / n S / b
- *       m nodes of g GPUs:       the ring over all of them, or a tree over the nodes:
- *                                t = base + 2 (n - 1) hop + 2 (n - 1) / n S / min(b, network)
- *                                t = base + 2 (g - 1) hop + 2 log2(m) net + 2 S / min(b, network)
- * DDP copies gradients into its buckets and back. */
-static const double BASE_US = 8.4; /* NCCL's tuning.cc, protocol Simple */
+ * NCCL takes the fastest of its algorithms and protocols for each size. m nodes of g GPUs, n in
+ * all, hop within a node and net between two; b what the links, or the network cards, let through:
+ *
+ *     ring    t = base + 2 (n - m) hop + 2 (m - 1) net   + 2 (n - 1) / n S / (b part)
+ *     tree    t = base + 2 (g - 1) hop + 2 log2(m) net   + 2 S / (b part)
+ *
+ * Simple copies and then raises a flag. LL sends a flag with every four bytes, so half of what it
+ * moves is flags and nobody waits; LL128 sends eight bytes of flags with every 120, which needs
+ * stores of 128 bytes that stay whole, as over NVLink. DDP copies gradients into its buckets and
+ * back. */
+enum { PROTOCOLS = 3 };
+struct nccl_row {
+    const char *name;
+    double base_us, part;      /* of the bandwidth */
+    double hop_part, net_part; /* of a hop's latency with the ring's Simple */
+};
+static const struct nccl_row nccl_ring[PROTOCOLS] = {{"ring, LL", 6.6, 0.5, 0.18, 0.19},
+                                                     {"ring, LL128", 14, 0.92, 0.50, 0.29},
+                                                     {"ring, Simple", 8.4, 1, 1, 1}};
+static const struct nccl_row nccl_tree[PROTOCOLS] = {{"tree, LL", 6.8, 1 / 3.8, 0.18, 0.36},
+                                                     {"tree, LL128", 14, 7.0 / 9, 0.35, 0.61},
+                                                     {"tree, Simple", 8.4, 0.92, 0.94, 1}};
+static const double LONGEST_LL128_HOP_US = 4; /* NVLink's are shorter, those of PCIe longer */
 
 static double ring_gbs(const struct clock_config *c, int ranks, double *hop_us) {
     const struct machine *m = c->machine;
@@ -147,24 +164,24 @@ static double bucket_copies_ns(const struct clock_config *c, uint64_t bytes) {
     return 4.0 * (double)bytes / memory_of(c, WORK_POINTWISE);
 }
 
-int64_t cost_sum_ns(const struct clock_config *c, int n, uint64_t bytes, int is_sum) {
-    double hop, gbs = ring_gbs(c, n, &hop), turns = is_sum ? 2.0 * (n - 1) / n : 1;
-    double us = BASE_US + c->machine->sum_us + (is_sum ? 2 : 1) * (n - 1) * hop;
-    double ns = us * 1e3 + turns * (double)bytes / gbs;
-    return (int64_t)ceil(ns + (is_sum ? bucket_copies_ns(c, bytes) : 0));
-}
-
-int64_t cost_sum_nodes_ns(const struct clock_config *c, double nodes, uint64_t bytes) {
+struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum) {
     const struct machine *m = c->machine;
-    if (nodes <= 1) return cost_sum_ns(c, c->devices, bytes, 1);
-    double hop = 0, inside = c->devices > 1 ? ring_gbs(c, c->devices, &hop) : INFINITY;
-    double cards = m->cards < c->devices ? m->cards : c->devices;
-    double outside = cards * m->network.gbs * c->what_if.link;
-    double gbs = inside < outside ? inside : outside, n = nodes * c->devices;
-    double ring = 2 * (n - 1) / n * (double)bytes / gbs + 2 * (nodes - 1) * m->network.us * 1e3 +
-                  2 * (n - nodes) * hop * 1e3;
-    double tree = 2 * (double)bytes / gbs + 2 * ceil(log2(nodes)) * m->network.us * 1e3 +
-                  2 * (c->devices - 1) * hop * 1e3;
-    double base = (BASE_US + m->sum_us) * 1e3;
-    return (int64_t)ceil(base + (ring < tree ? ring : tree) + bucket_copies_ns(c, bytes));
+    double nodes = c->nodes > 1 ? c->nodes : 1, hop = 0, net = nodes > 1 ? m->network.us : 0;
+    double n = nodes * ranks, gbs = ranks > 1 ? ring_gbs(c, ranks, &hop) : INFINITY;
+    double cards = (m->cards < ranks ? m->cards : ranks) * m->network.gbs * c->what_if.link;
+    if (nodes > 1 && cards < gbs) gbs = cards;
+    struct sum_cost best = {INT64_MAX, ""};
+    for (int i = 0; i < (is_sum ? 2 : 1) * PROTOCOLS; i++) {
+        int tree = i >= PROTOCOLS, turns = is_sum ? 2 : 1;
+        const struct nccl_row *row = tree ? &nccl_tree[i - PROTOCOLS] : &nccl_ring[i];
+        if (i % PROTOCOLS == 1 && hop > LONGEST_LL128_HOP_US) continue;
+        double us = row->base_us + m->sum_us +
+                    turns * (tree ? ranks - 1 : n - nodes) * hop * row->hop_part +
+                    turns * (tree ? ceil(log2(nodes)) : nodes - 1) * net * row->net_part;
+        double moved = turns * (tree || !is_sum ? 1 : (n - 1) / n) * (double)bytes;
+        double ns = us * 1e3 + moved / (gbs * row->part);
+        ns += is_sum ? bucket_copies_ns(c, bytes) : 0;
+        if (ns < (double)best.ns) best = (struct sum_cost){(int64_t)ceil(ns), row->name};
+    }
+    return best;
 }

@@ -24,7 +24,8 @@ struct clock_config {
     const struct gpu_spec *gpu;
     const struct machine *machine;
     enum clock_host host;
-    int devices;
+    int devices;              /* of a node */
+    double nodes;             /* alike, of which one is run; 0: there is one */
     int tensors;              /* parameter tensors of the model */
     uint64_t parameter_bytes; /* of all of them */
     int pageable;             /* batches lie in host memory that is not pinned */
@@ -51,10 +52,12 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *entry)
 /* Bytes of a copy or of a part of a group that cross each link. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *entry);
 
-/* A call that all ranks make together, as NCCL would: from when the last one comes. */
-int64_t cost_sum_ns(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum);
-
-/* The same for `nodes` nodes alike, each with c->devices GPUs. */
-int64_t cost_sum_nodes_ns(const struct clock_config *c, double nodes, uint64_t bytes);
+/* A call that the ranks of a node make together, and those of c->nodes nodes with them, as NCCL
+ * would: from when the last one comes, and how. */
+struct sum_cost {
+    int64_t ns;
+    const char *how; /* "ring, LL128": algorithm and protocol; static storage */
+};
+struct sum_cost cost_sum(const struct clock_config *c, int ranks, uint64_t bytes, int is_sum);
 
 #endif

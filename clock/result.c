@@ -27,14 +27,17 @@ static void add(struct clock_result *r, const struct span *x) {
 void clock_result(const struct span_log *spans, struct clock_result *r) {
     int64_t end = 0, end_before = 0;
     int32_t step = last_step(spans);
+    if (step > 0) step--;
     memset(r, 0, sizeof *r);
+    r->step = step;
     for (size_t i = 0; i < spans->count; i++) {
         const struct span *x = &spans->spans[i];
-        if (x->step == step) add(r, x);
-        int64_t *latest = x->step == step ? &end : &end_before;
+        int32_t of = x->step;
+        if (of == step) add(r, x);
+        int64_t *latest = of == step ? &end : &end_before;
         /* the copy stream already brings in the batch of the next step, and a stream may have begun
          * to wait for it */
-        if (x->lane == LANE_COPY || x->waiting || x->step < step - 1) continue;
+        if (x->lane == LANE_COPY || x->waiting || of < step - 1 || of > step) continue;
         if (x->end_ns > *latest) *latest = x->end_ns;
     }
     r->step_ns = end - end_before;

@@ -5,8 +5,10 @@
 #include "base/limits.h"
 #include "trace/span.h"
 
-/* The last step of a run, when the first ones are over. */
+/* The last step but one of a run: the first ones are over, and while it runs the next batch is
+ * brought in. */
 struct clock_result {
+    int32_t step;    /* which one it is, from 0 */
     int64_t step_ns; /* from the end of the step before to its end */
     int devices;
     int64_t busy_ns[MAX_DEVICES];               /* compute stream, without waits */

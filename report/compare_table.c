@@ -166,8 +166,10 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     }
     table_row(file, c->width, "", head, c->count);
     table_rule(file, c->width, c->count);
-    ROW(extrapolated ? "seconds an epoch, extrapolated" : "seconds an epoch", "%.2f",
-        record_seconds_per_epoch(r));
+    ROW(*c->run[0]->modelled ? "seconds an epoch, modelled"
+        : extrapolated       ? "seconds an epoch, extrapolated"
+                             : "seconds an epoch",
+        "%.2f", record_seconds_per_epoch(r));
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
@@ -179,7 +181,9 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     row_bytes(file, "bytes into each other", c, bytes_in, 1, 1);
     row_bytes(file, "bytes out of each other", c, bytes_out, 1, 1);
     table_rule(file, c->width, c->count);
-    text_wrap(file, c->width, 0, 2, "ms a step: device 0 | mean of the others");
+    text_wrap(file, c->width, 0, 2,
+              *c->run[0]->modelled ? "modelled ms a step: device 0 | mean of the others"
+                                   : "ms a step: device 0 | mean of the others");
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
     row_lane(file, "  copy of the next batch, beside", c, copy_ms);
@@ -264,6 +268,7 @@ void chapter_line(FILE *file, const struct run_record *r) {
     for (int d = 0; d < r->devices; d++)
         text_add(&text, "%s%s(%d)", d ? ", " : "", r->kind, d);
     text_add(&text, "]");
+    if (*r->modelled) text_add(&text, ", modelled: %s", r->modelled);
     if (record_extrapolated(r))
         text_add(&text, ", extrapolated from %d steps (an epoch has %d)", r->steps,
                  r->steps_per_epoch);

@@ -64,9 +64,7 @@ static int is_result(const char *key) {
                                        "speed_up",
                                        "published_seconds",
                                        "final_loss",
-                                       "final_accuracy",
-                                       "transfer_seconds",
-                                       "phase_transfer_seconds"};
+                                       "final_accuracy"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(keys[i], key)) return 1;
     return 0;

@@ -274,7 +274,7 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
                  gain > 0 ? "DDP" : "DP", (double)(gain > 0 ? b : a)->step_median_ns * 1e-6,
                  gain > 0 ? "DP" : "DDP", (double)(gain > 0 ? a : b)->step_median_ns * 1e-6,
                  spread * 1e-6);
-    int shared = dp->gpus ? dp->gpus : dp->cores, is_shared = shared && dp->devices > shared;
+    int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
     if (page->details || !is_shared) why(&text, dp, ddp);
     sentence(page, &text);
     if (!is_shared || dp->gpus) return;

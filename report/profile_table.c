@@ -320,7 +320,7 @@ static void excess_line(FILE *file, int width, const struct run_record *r, int k
 void profile_table(FILE *file, int width, const char *title, const struct run_record *run,
                    int details) {
     struct text text = {.used = 0};
-    int shared = run->gpus ? run->gpus : run->cores;
+    int shared = record_shared(run);
     text_add(&text, "%s: %d device%s", title, run->devices, run->devices > 1 ? "s" : "");
     if (shared && run->devices > shared && !run->computed)
         text_add(&text, " on %d %s%s", shared, run->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
@@ -331,10 +331,11 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
         text_add(&text, ", computed");
     else
         text_add(&text, ", %.0f images/s", record_images_per_second(run));
+    if (*run->modelled) text_add(&text, ", all times modelled: %s", run->modelled);
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run, details);
     if (!details) return;
-    if (!run->computed) loader_line(file, width, run);
+    if (!run->computed && !*run->modelled) loader_line(file, width, run);
     imbalance_lines(file, width, run);
     if (run->computed && run->devices < 2) return;
     text_wrap(file, width, 0, 2, "device 0 over the mean of the others, largest first:");

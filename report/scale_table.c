@@ -45,7 +45,7 @@ void scale_sharing(FILE *file, const struct scale_line *lines, int count, int co
     for (int i = 0; i < count; i++) {
         const struct run_record *r = lines[i].run;
         int of = r->gpus ? r->gpus : cores;
-        if (r->devices <= of || !is_new_count(lines, i)) continue;
+        if (*r->modelled || r->devices <= of || !is_new_count(lines, i)) continue;
         fprintf(file, "%s%d devices on %d %s%s", shared++ ? ", " : "", r->devices, of,
                 r->gpus ? "GPU" : "core", of > 1 ? "s" : "");
     }

@@ -88,6 +88,10 @@ double record_idle_ns(const struct run_record *record, int device) {
     return left > 0 ? left : 0;
 }
 
+int record_shared(const struct run_record *r) {
+    return *r->modelled ? 0 : r->gpus ? r->gpus : r->cores;
+}
+
 double record_busy_machine(const struct run_record *record) {
     int64_t most = 0;
     if (record->gpus || record->devices > record->cores || record->training_seconds <= 0) return 0;

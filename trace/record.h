@@ -69,6 +69,9 @@ struct run_record {
     /* 1: nothing ran. Memory, bytes, kernels and flops were counted without devices and data
      * (`duet estimate`); there are no times and no losses. */
     int computed;
+    /* "4 x v100, pc-pcie3, ...": all times are those of the modelled clock on such hardware
+     * (train/retime.h); "": they were measured. */
+    char modelled[112];
     int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */
     int pinned;          /* 1: batches are prepared in pinned memory */
@@ -186,6 +189,8 @@ double record_idle_ns(const struct run_record *record, int device);
  * as many as devices: the machine was busy with something else. 0 where devices share cores, for
  * then it is their own doing, or on GPUs. */
 double record_busy_machine(const struct run_record *record);
+/* How many GPUs or cores the devices share; 0: their times are not those of this machine. */
+int record_shared(const struct run_record *record);
 /* The first step, counted over the whole run, whose loss is not finite; -1: none. *count (NULL: not
  * wanted) is the number of such steps. */
 int record_not_finite(const struct run_record *record, int *count);

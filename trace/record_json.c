@@ -262,6 +262,7 @@ static const struct field run_fields[] = {
     {"cores",              &FIELD_INT,    AT(cores)},
     {"phases_measured",    &FIELD_YES_NO, AT(timed)},
     {"computed",           &FIELD_YES_NO, AT(computed)},
+    {"modelled",           &FIELD_TEXT,   AT(modelled)},
     {"graph",              &FIELD_YES_NO, AT(graph)},
     {"data_on_device",     &FIELD_YES_NO, AT(data_on_device)},
     {"data_seconds",       &FIELD_NUMBER, AT(data_seconds)},

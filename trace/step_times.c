@@ -23,8 +23,8 @@ static int reach(struct step_times *t, int index) {
     return 1;
 }
 
-void step_times_add(struct step_times *t, const struct span *span, int passes, int first_step) {
-    int index = span->step / (passes > 1 ? passes : 1) - first_step;
+void step_times_add(struct step_times *t, const struct span *span, int first_step) {
+    int index = span->step - first_step;
     int launches = span->phase == PHASE_HOST_LAUNCH || span->phase == PHASE_HOST_SERIAL;
     if (launches ? span->lane != LANE_HOST : span->lane != LANE_COMPUTE || span->waiting) return;
     if (span->step < 0 || span->phase == PHASE_NONE || span->phase == PHASE_EVALUATE) return;

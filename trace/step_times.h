@@ -21,9 +21,9 @@ struct step_times {
 void step_times_free(struct step_times *times);
 
 /* Adds a span to its step; does nothing for spans that wait, that belong to no step, to evaluation
- * or to another lane than the compute lane, and without host memory. Spans number the batches:
- * `passes` of them are one step, and first_step is the run's first step. */
-void step_times_add(struct step_times *times, const struct span *span, int passes, int first_step);
+ * or to another lane than the compute lane, and without host memory. first_step is the run's first
+ * step. */
+void step_times_add(struct step_times *times, const struct span *span, int first_step);
 
 /* Sets the medians, 90th percentiles and spreads of `device`. */
 void step_times_sum_up(const struct step_times *times, struct device_record *device);

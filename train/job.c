@@ -30,6 +30,7 @@
 #include "comm/launch.h"
 #include "models/sequential.h"
 #include "trace/record_proof.h"
+#include "train/retime.h"
 #include "train/shared_data.h"
 #include "train/trainer.h"
 
@@ -182,6 +183,8 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (launched.stopped) code = OK;
     if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
+    if (!code && record && *config->clock.gpu && !config->dump_grads)
+        code = retime_record(config, record);
     result->unwritten = !code && unwritten.code;
     result->stopped = !code && launched.stopped;
     if (result->stopped && record) failures_add(&unwritten, say_stopped(record, launched.signal));

@@ -22,7 +22,7 @@ static int is_training(int phase) {
     return phase != PHASE_NONE && phase != PHASE_EVALUATE && phase != PHASE_PROOF;
 }
 
-static void add_span(struct device_record *d, const struct span *span) {
+void measure_add_span(struct device_record *d, const struct span *span) {
     int64_t ns = span_busy_ns(span);
     d->phase_bytes[span->phase] += span->bytes;
     d->phase_moves[span->phase] += span->bytes > 0;
@@ -50,8 +50,8 @@ static void add_span(struct device_record *d, const struct span *span) {
 static void empty_log(struct session *s, struct span_log *log, int device, int into_record) {
     struct run_record *r = s->record;
     for (size_t i = 0; into_record && i < log->count; i++) {
-        add_span(&r->device[device], &log->spans[i]);
-        step_times_add(&s->step_times[device], &log->spans[i], s->config->passes, s->first_step);
+        measure_add_span(&r->device[device], &log->spans[i]);
+        step_times_add(&s->step_times[device], &log->spans[i], s->first_step);
         if (log->spans[i].step < s->first_step + s->steps_kept) span_add(&r->kept, &log->spans[i]);
     }
     if (into_record) r->spans_lost += (int64_t)log->dropped;

@@ -58,28 +58,30 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
                    double seconds) {
     if (!p->shown || !p->terminal || now_ns() - p->last_ns < REDRAW_NS) return;
     p->last_ns = now_ns();
-    char text[160];
+    char text[160], speed[32] = "";
+    if (!p->untimed)
+        snprintf(speed, sizeof speed, "  %.0f images/s",
+                 seconds > 0 ? (double)images / seconds : 0);
     int done = step - p->first;
     int64_t left = done ? (int64_t)(seconds / done * (p->steps - step)) : 0; /* seconds */
-    int width =
-        snprintf(text, sizeof text,
-                 "%-6s epoch %d/%d  step %d/%d  loss %.4f  %.0f images/s  %" PRId64 ":%02d left",
-                 p->title, epoch + 1, p->epochs, step, p->steps, loss,
-                 seconds > 0 ? (double)images / seconds : 0, left / 60, (int)(left % 60));
+    int width = snprintf(
+        text, sizeof text, "%-6s epoch %d/%d  step %d/%d  loss %.4f%s  %" PRId64 ":%02d left",
+        p->title, epoch + 1, p->epochs, step, p->steps, loss, speed, left / 60, (int)(left % 60));
     show(p, text, width, 0);
 }
 
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
                     int64_t images, double seconds) {
     if (!p->shown) return;
-    char text[240], tested[32] = "", warning[112] = "";
+    char text[240], tested[32] = "", warning[112] = "", times[64] = "";
+    if (!p->untimed)
+        snprintf(times, sizeof times, "  %.0f images/s  %.1f s",
+                 seconds > 0 ? (double)images / seconds : 0, seconds);
     if (accuracy >= 0) snprintf(tested, sizeof tested, "  test acc %.4f", accuracy);
     if (p->not_finite >= 0)
         snprintf(warning, sizeof warning, "  loss not finite since step %d: %s", p->not_finite,
                  not_finite_advice(p->not_finite));
-    int width = snprintf(text, sizeof text,
-                         "%-6s epoch %d/%d  step %d  loss %.4f%s  %.0f images/s  %.1f s%s",
-                         p->title, epoch + 1, p->epochs, step, loss, tested,
-                         seconds > 0 ? (double)images / seconds : 0, seconds, warning);
+    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s%s%s", p->title,
+                         epoch + 1, p->epochs, step, loss, tested, times, warning);
     show(p, text, width, 1);
 }

@@ -12,6 +12,7 @@ struct progress {
     const char *title; /* of the mode: "DDP" */
     int epochs, steps; /* of the whole run */
     int steps_per_epoch;
+    int untimed;  /* 1: lines have no times: the run gets modelled ones when it is over */
     int interval; /* the loss of every such step of an epoch gets a line; 0: of none */
     int first;    /* steps that were done before, by the run that this one goes on from */
     /* The first step whose loss was not finite; -1: none. It is reported, but it is no error. */

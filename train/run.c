@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "train/retime.h"
 
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){
@@ -38,6 +39,7 @@ void run_config_default(struct run_config *config) {
         .timeout = 300,
         .evaluate = 1,
         .snapshots = {-1},
+        .clock = {.host = CLOCK_PYTORCH},
         .started_ns = now_ns(),
     };
 }
@@ -263,5 +265,6 @@ int run_config_check(const struct run_config *config) {
     CHECK(check_checkpoint(config));
     CHECK(check_dp(config));
     CHECK(check_join(config));
-    return check_devices(config);
+    CHECK(check_devices(config));
+    return *config->clock.gpu ? retime_check(config) : OK;
 }

@@ -5,12 +5,12 @@
 #define TRAIN_RUN_H
 
 #include "base/limits.h"
+#include "clock/choice.h"
 #include "data/dataset.h"
 #include "device/device.h"
 #include "models/model.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
-#include "trace/link.h"
 #include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };
@@ -102,7 +102,7 @@ struct run_config {
     int late;           /* tests: devices of kind host-late */
     int details;        /* profile, estimate: every row of the tables */
     int find_max_batch; /* profile, estimate: the largest batch that fits, in place of tables */
-    struct link_speed link;    /* estimate: for the times of transfers */
+    struct clock_words clock;  /* the hardware whose modelled times a run gets (train/retime.h) */
     int dry;                   /* dry devices and no data: see train/estimate.h */
     struct schedule *schedule; /* dry: borrowed; what the run issues is written into it */
     /* Lock step. */

@@ -139,6 +139,8 @@ void measure_start(struct session *s);
 /* Adds the spans since the last call to the sums of the record and empties the logs of spans.
  * Streams must be idle. */
 void measure_spans(struct session *s);
+/* Adds one span to what its device did. */
+void measure_add_span(struct device_record *device, const struct span *span);
 /* At the end: completes record->device[] on rank 0. Collective. */
 int measure_finish(struct session *s);
 

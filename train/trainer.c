@@ -312,6 +312,7 @@ static int run_loop(struct loop *l) {
     progress_start(&l->progress, mode_title(c->mode), per_epoch, l->last_step, c->log_interval,
                    c->quiet || !session_leads(s));
     l->progress.first = l->step;
+    l->progress.untimed = *c->clock.gpu != 0;
     l->pace = LOG_ROWS;
     live_begin(s, l->last_step);
     if (*c->resume) CHECK(start_resumed(l, per_epoch));

@@ -124,6 +124,7 @@ static int holds(const struct asked *asked, unsigned condition) {
     case WITHOUT_RESUME: return !*c->resume;
     case WITHOUT_SPANS: return !run_keeps_spans(c) && !c->live;
     case WITHOUT_QUIET: return !c->quiet;
+    case BESIDE_GPU: return *c->clock.gpu != 0;
     default: return 1;
     }
 }
@@ -193,6 +194,7 @@ static const struct {
     {WITHOUT_INIT_FROM, "beside --init-from", NULL, "the weights come from its file", NULL},
     {WITHOUT_RESUME, "beside --resume", NULL, "the weights come from its file", NULL},
     {WITHOUT_SPANS, "beside ", spans_option, "times are taken without graphs anyway", NULL},
+    {BESIDE_GPU, "without --gpu", NULL, "it belongs to the modelled clock", "--gpu NAME"},
     {WITHOUT_QUIET, "beside --quiet", NULL, "no progress is shown", NULL}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {

@@ -58,7 +58,8 @@ enum condition {
     WITHOUT_INIT_FROM = 1 << 21,
     WITHOUT_RESUME = 1 << 22,
     WITHOUT_SPANS = 1 << 23, /* what takes times by phase: steps are no graphs then */
-    WITHOUT_QUIET = 1 << 24
+    WITHOUT_QUIET = 1 << 24,
+    BESIDE_GPU = 1 << 25
 };
 
 /* What the command is about to do. */

@@ -123,6 +123,8 @@ int run_options_read(struct options *o, int argc, char **argv, struct run_config
     if (!options_have(o, "--loss")) config->model_options.loss = own_loss(config);
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     config->warned = config->quiet;
+    if (*config->clock.gpu && !strcmp(config->device, "auto")) /* GPUs that are here are measured */
+        snprintf(config->device, sizeof config->device, "cpu");
     return resolve_batch(config, batch_size);
 }
 

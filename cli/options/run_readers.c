@@ -7,7 +7,6 @@
 #include "base/parse.h"
 #include "cli/options/run_options.h"
 #include "models/sequential.h"
-#include "trace/link.h"
 
 /* The command has read a file already (cli/command.c), and put its model in place of the program's
  * own. */
@@ -67,11 +66,6 @@ int read_params(const struct option *option, const char *text, void *target) {
                     config->model);
     snprintf(config->model, sizeof config->model, "described");
     return read_count(option, text, config);
-}
-
-int read_link(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    return link_parse(option->name, text, &config->link);
 }
 
 int read_shape(const struct option *option, const char *text, void *target) {

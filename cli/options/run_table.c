@@ -270,11 +270,27 @@ const struct option run_options[] = {
      read_on, AT(debug_collectives), NO_LIMITS,
      BY_ALL, IN_DDP, 0},
 
-    {"--link", "NAME|GB/s,us",
-     "estimate: the link between the devices, for the times of transfers: pcie3, pcie4, nvlink2, "
-     "nvlink3, nvlink4, or gigabytes per second in each direction and microseconds to begin",
-     read_link, NO_MEMBER, NO_LIMITS,
-     OFTEN | BY_ESTIMATE, IN_ANY_MODE, 0},
+    OPTION_HEADING("times by the modelled clock (docs/clock.md)"),
+    {"--gpu", "NAME",
+     "the times of such GPUs, of those that duet devices --gpus lists, in place of measured ones. "
+     "estimate: one or several, with commas between",
+     read_text, AT(clock.gpu), NO_LIMITS,
+     OFTEN | BY_ALL, IN_ANY_MODE, WITHOUT_SEARCH},
+    {"--machine", "NAME|FILE",
+     "with --gpu: the machine that they are in (default pc-pcie4), or a file of your own",
+     read_text, AT(clock.machine), NO_LIMITS,
+     OFTEN | BY_ALL, IN_ANY_MODE, BESIDE_GPU},
+    {"--link", "NAME|GB/s,us", "with --gpu: GPUs around one switch, joined by this link", read_text,
+     AT(clock.link), NO_LIMITS,
+     BY_ALL, IN_ANY_MODE, BESIDE_GPU},
+    {"--host", "duet|pytorch", "with --gpu: who launches (default pytorch)", read_choice,
+     AT(clock.host), NO_LIMITS,
+     BY_ALL, IN_ANY_MODE, BESIDE_GPU},
+    {"--what-if", "KEY=X,...",
+     "with --gpu: link, launch, compute and memory, each with a factor, as link=2x,launch=0; and "
+     "gil=off",
+     read_text, AT(clock.what_if), NO_LIMITS,
+     BY_ALL, IN_ANY_MODE, BESIDE_GPU},
 
     OPTION_HEADING("GPUs"),
     {"--cuda-math", "own|library",

@@ -124,7 +124,7 @@ static void write_steps(struct writer *w, const struct span *const *spans, size_
 /* ---- one device, one run ---- */
 
 static void write_device(struct writer *w, const struct span *const *spans, size_t count) {
-    char name[96];
+    char name[256];
     int lane = -1;
     snprintf(name, sizeof name, "%s: %s(%d)", w->run->title, w->run->run->kind, spans[0]->device);
     write_name(w, "process_name", 0, name);
@@ -155,7 +155,10 @@ static int compare_spans(const void *left, const void *right) {
     if (a->device != b->device) return a->device < b->device ? -1 : 1;
     if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
     if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
-    return a->end_ns == b->end_ns ? 0 : a->end_ns > b->end_ns ? -1 : 1;
+    int a_takes_none = a->end_ns == a->start_ns, b_takes_none = b->end_ns == b->start_ns;
+    if (a_takes_none != b_takes_none) return a_takes_none ? -1 : 1;
+    if (a->end_ns != b->end_ns) return a->end_ns > b->end_ns ? -1 : 1;
+    return a < b ? -1 : a > b;
 }
 
 static int write_run(struct writer *w, int first_process) {
@@ -188,7 +191,7 @@ static int write_run(struct writer *w, int first_process) {
 /* How exact times are, of one device against another's. */
 static void write_clock(struct json_writer *w, const char *title, const struct run_record *r) {
     struct timespec step;
-    char key[64], text[256];
+    char key[256], text[256];
     int64_t error = 0;
     for (int d = 0; d < r->devices; d++)
         if (r->device[d].clock_error_ns > error) error = r->device[d].clock_error_ns;
@@ -200,6 +203,9 @@ static void write_clock(struct json_writer *w, const char *title, const struct r
     if (error)
         snprintf(text + used, sizeof text - (size_t)used,
                  "; times of GPUs are set on it within %" PRId64 " ns", error);
+    if (*r->modelled)
+        snprintf(text, sizeof text, "modelled: %s (docs/clock.md); measured on no GPU",
+                 r->modelled);
     snprintf(key, sizeof key, "%s, clock", title);
     json_string(w, key, text);
     if (steps_with_flows(r) < r->steps && steps_with_flows(r) < TRACE_STEPS) {

@@ -189,6 +189,7 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
     else
         fact(file, "devices", "%s: emulated on %d core%s of the host", r->kind, r->cores,
              r->cores > 1 ? "s" : "");
+    if (*r->modelled) fact(file, "times", "modelled: %s", r->modelled);
 }
 
 void about_table(FILE *file, const struct page *page) {

@@ -89,7 +89,7 @@ static void say_equality(struct text *text, const struct page *page) {
 /* Devices that share cores are not what they would be with one each. */
 static void say_sharing(struct text *text, const struct page *page) {
     const struct run_record *first = first_run(page);
-    int shared = first->gpus ? first->gpus : first->cores, devices = most_devices(page);
+    int shared = record_shared(first), devices = most_devices(page);
     if (shared && devices > shared)
         text_add(text, "; the %d devices share %d %s%s", devices, shared,
                  first->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
@@ -123,6 +123,8 @@ static void say_time(struct text *text, const struct page *page) {
         text_add(text, "No step was done, so there are no times.");
         return;
     }
+    if (*first->modelled)
+        text_add(text, " (all times on this page are modelled: %s)", first->modelled);
     say_sharing(text, page);
     say_busy(text, page);
     text_add(text, ".");

@@ -1,6 +1,8 @@
-/* duet estimate --gpu: modelled times are marked, and the same at each call; what is wrong gets one
+/* --gpu: modelled times are marked, and the same at each call; what is wrong gets one
  * line. */
 #include "tests/cli/run.h"
+
+#include "tests/cli/trace.h"
 
 static void expect_refused(const char *words, const char *says) {
     struct cli c;
@@ -58,13 +60,18 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
 
 Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
     expect_refused("estimate --gpu v10", "did you mean v100?");
-    expect_refused("estimate --machine dgx1", "--gpu: it is missing");
+    expect_refused("estimate --machine dgx1", "--machine: no effect without --gpu");
     expect_refused("estimate --gpu v100 --machine dgx-1", "did you mean dgx1?");
     expect_refused("estimate --gpu v100 --machine dgx1 --devices 9", "machine dgx1 has 8 GPUs");
     expect_refused("estimate --gpu v100 --what-if links=2", "did you mean link?");
-    expect_refused("estimate --gpu v100 --device cuda", "--device: cuda");
+    expect_refused("estimate --gpu v100 --device cuda", "--device cuda are measured");
+    expect_refused("train --gpu v100 --device cuda", "--device cuda are measured");
+    expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
+    expect_refused("train --gpu v100,t4", "give one of each");
+    expect_refused("profile --gpu v100 --live", "--live: it shows times");
+    expect_refused("estimate --gpu v100 --link nvlink9", "did you mean nvlink");
+    expect_refused("estimate --gpu v100 --link 0,5", "give GB/s and microseconds");
     expect_refused("estimate --gpu v100 --host tensorflow", "--host");
-    expect_refused("estimate --gpu v100 --params 25M --shape 10 --classes 2", "--params: kernels");
     expect_refused("train --model resnet50", "it can be estimated alone");
     write_file("negative", "gpu bad fp32 -1 gbs 1 gib 1\n");
     expect_refused("estimate --gpu v100 --machine ./negative", "negative:1: fp32");
@@ -72,4 +79,69 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
     expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
     write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
     expect_refused("estimate --gpu v100 --machine ./itself", "two different ends");
+}
+
+/* ---- runs ---- */
+
+/* The names of the slices of a lane in step 2, in the order of their starts; waits are left out:
+ * the clock may have none where the run had one. */
+static void names_of(const struct json *trace, int pid, int lane, char *text, size_t bytes) {
+    size_t used = 0;
+    *text = 0;
+    for (const struct json *e = first_event(trace); e; e = e->next) {
+        const struct json *step =
+            is_slice(e, pid, lane) ? json_find(json_at(e, "args"), "step") : NULL;
+        if (!step || step->number != 2) continue;
+        if (!strcmp(json_text(e, "name"), "wait")) continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s|", json_text(e, "name"));
+        cr_assert(used < bytes);
+    }
+}
+
+static int has_lane(const struct json *trace, int pid) {
+    for (const struct json *e = first_event(trace); e; e = e->next)
+        if (is_slice(e, pid, TRACK_COMPUTE)) return 1;
+    return 0;
+}
+
+/* Runs of the same words, measured and modelled: the same weights, the same spans. */
+static void expect_same(const char *words) {
+    enum { LONGEST = 1 << 16 };
+    char *want = malloc(LONGEST), *got = malloc(LONGEST);
+    struct cli c;
+    struct json *a, *b;
+    for (int modelled = 0; modelled < 2; modelled++) {
+        cli_run(&c, "train --quiet --dataset random --steps 4 --batch-size 32 --samples 320 %s %s",
+                words,
+                modelled ? "--gpu v100 --machine dgx1 --trace b.json --save b"
+                         : "--trace a.json --save a");
+        cr_assert_eq(c.status, 0, "%s: %s", words, c.err);
+        cli_free(&c);
+    }
+    a = json_of("a.json");
+    b = json_of("b.json");
+    for (int d = 0; d < 2; d++)
+        for (int lane = TRACK_COMPUTE; lane <= TRACK_COPY; lane++) {
+            names_of(a, 100 + d, lane, want, LONGEST);
+            names_of(b, 100 + d, lane, got, LONGEST);
+            cr_expect_str_eq(got, want, "%s: device %d, lane %d", words, d, lane);
+            cr_expect(lane != TRACK_COMPUTE || *got || !has_lane(a, 100 + d));
+        }
+    cr_expect(cli_same_file("a", "b"), "%s: the weights", words);
+    json_free(a);
+    json_free(b);
+    free(want);
+    free(got);
+}
+
+Test(modelled, a_run_keeps_its_spans_and_bits, .init = cli_folder_make, .fini = cli_folder_remove,
+     .timeout = 300) {
+    expect_same("--model lenet --mode single");
+    expect_same("--model lenet --mode dp");
+    expect_same("--model lenet --mode dp --loss-in-forward");
+    expect_same("--model lenet --mode dp --dp-reduce sharded");
+    expect_same("--model lenet --mode ddp");
+    expect_same("--model lenet --mode ddp --no-overlap");
+    expect_same("--model lenet --mode ddp --no-sync-steps 2");
+    expect_same("--model resnet18 --mode ddp --sync-bn --shape 1x16x16");
 }

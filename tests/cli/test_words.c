@@ -216,7 +216,11 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--join", NULL},
                  {"--dp-reduce", "sharded"},
                  {"--host-serial", "20,forward"},
+                 {"--gpu", "v100"},
+                 {"--machine", "dgx1"},
                  {"--link", "nvlink3"},
+                 {"--host", "duet"},
+                 {"--what-if", "gil=off"},
                  {"--module-prefix", NULL},
                  {"--cuda-math", "own"},
                  {"--tf32", NULL},
@@ -246,7 +250,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
         cli_run(&help, "%s --help --details", commands[k]);
         int listed = 0, here = 0;
         /* those of estimate --gpu alone, which test_modelled tries */
-        char *modelled = strstr(help.out, "\ntimes by the modelled clock");
+        char *modelled = strstr(help.out, "\nwith --gpu:");
         cr_expect_eq(!!modelled, !strcmp(commands[k], "estimate"));
         if (modelled) *modelled = 0;
         for (const char *p = help.out; (p = strstr(p, "\n  --")); p++)

@@ -37,22 +37,21 @@ Test(step_times, of_a_run, .timeout = 30) {
     struct device_record d = {.device = 0};
     for (int step = 0; step < STEPS; step++)
         for (int pass = 0; pass < PASSES; pass++) {
-            struct span s = span_of((FIRST + step) * PASSES + pass, PHASE_FORWARD,
-                                    1000 * step + 10 * pass + 1, 100);
+            struct span s = span_of(FIRST + step, PHASE_FORWARD, 1000 * step + 10 * pass + 1, 100);
             s.cpu_ns = 10 + step;
-            step_times_add(&times, &s, PASSES, FIRST);
+            step_times_add(&times, &s, FIRST);
         }
     /* of these none counts */
-    struct span other = span_of(FIRST * PASSES, PHASE_EVALUATE, 1, 5000);
-    step_times_add(&times, &other, PASSES, FIRST);
-    other = span_of(FIRST * PASSES, PHASE_FORWARD, 1, 5000), other.waiting = 1;
-    step_times_add(&times, &other, PASSES, FIRST);
-    other = span_of(FIRST * PASSES, PHASE_FORWARD, 1, 5000), other.lane = LANE_COMM;
-    step_times_add(&times, &other, PASSES, FIRST);
+    struct span other = span_of(FIRST, PHASE_EVALUATE, 1, 5000);
+    step_times_add(&times, &other, FIRST);
+    other = span_of(FIRST, PHASE_FORWARD, 1, 5000), other.waiting = 1;
+    step_times_add(&times, &other, FIRST);
+    other = span_of(FIRST, PHASE_FORWARD, 1, 5000), other.lane = LANE_COMM;
+    step_times_add(&times, &other, FIRST);
     other = span_of(-1, PHASE_FORWARD, 1, 5000);
-    step_times_add(&times, &other, PASSES, FIRST);
-    other = span_of((FIRST + TRACE_STEPS) * PASSES, PHASE_FORWARD, 1, 5000);
-    step_times_add(&times, &other, PASSES, FIRST);
+    step_times_add(&times, &other, FIRST);
+    other = span_of(FIRST + TRACE_STEPS, PHASE_FORWARD, 1, 5000);
+    step_times_add(&times, &other, FIRST);
     cr_assert_eq(times.count, STEPS);
     step_times_sum_up(&times, &d);
     /* 20, 22, 24, 26 and 28 ns: the middle 68 % are 21.28 to 26.72 */

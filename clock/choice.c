@@ -1,0 +1,151 @@
+/* See choice.h. */
+#include "clock/choice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/parse.h"
+
+static const double UNCALIBRATED_ERROR = 30; /* docs/clock.md */
+
+int clock_asked(const struct clock_words *w) {
+    return *w->gpu || *w->machine || *w->link || *w->what_if || w->host != CLOCK_PYTORCH;
+}
+
+/* ---- hardware ---- */
+
+/* The parts of a list; `each` reads one. */
+static int read_list(struct clock_choice *c, const char *text,
+                     int (*each)(struct clock_choice *c, const char *one)) {
+    for (const char *at = text;; at++) {
+        char one[HARDWARE_NAME];
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof one)
+            return fail(ERR_USAGE, "'%.60s': a name has at most %d letters", at, HARDWARE_NAME - 1);
+        memcpy(one, at, length);
+        one[length] = 0;
+        CHECK(each(c, one));
+        at += length;
+        if (!*at) return OK;
+    }
+}
+
+static int add_gpu(struct clock_choice *c, const char *name) {
+    if (c->gpus == CHOICE_MOST) return fail(ERR_USAGE, "--gpu: at most %d at once", CHOICE_MOST);
+    return hardware_find_gpu(c->hardware, "--gpu", name, &c->gpu[c->gpus++]);
+}
+
+static int add_machine(struct clock_choice *c, const char *name) {
+    if (c->machines == CHOICE_MOST)
+        return fail(ERR_USAGE, "--machine: at most %d at once", CHOICE_MOST);
+    return hardware_find_machine(c->hardware, "--machine", name, &c->machine[c->machines++]);
+}
+
+/* A machine whose GPUs are joined by one kind of link, through a switch. */
+static int add_link(struct clock_choice *c, const char *text) {
+    const struct link_spec *known = NULL;
+    const struct machine *pc = NULL;
+    double numbers[2] = {0, 0};
+    int count = 0;
+    CHECK(hardware_find_machine(c->hardware, "--machine", "pc-pcie4", &pc));
+    struct machine *m = c->linked = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "--link: no host memory");
+    *m = *pc;
+    if (strchr("0123456789.", *text)) {
+        CHECK(parse_number_list("--link", text, 0, 1e6, numbers, 2, &count));
+        if (count != 2 || numbers[0] <= 0)
+            return fail(ERR_USAGE, "--link: '%.40s': give GB/s and microseconds, as 12,5", text);
+    } else {
+        CHECK(hardware_find_link(c->hardware, "--link", text, &known));
+    }
+    snprintf(m->name, sizeof m->name, "%.23s", text);
+    m->gpus = MAX_DEVICES;
+    m->net.links = 0;
+    for (int g = 0; g < MAX_DEVICES; g++)
+        m->net.link[m->net.links++] =
+            (struct net_link){.a = g,
+                              .b = NET_HOST + 1,
+                              .gbs = known ? known->gbs : numbers[0],
+                              .us = (known ? known->us : numbers[1]) / 2}; /* two to a peer */
+    m->net.link[m->net.links++] = (struct net_link){.a = NET_HOST + 1, .b = NET_HOST, .gbs = 80};
+    c->machine[c->machines++] = m;
+    return OK;
+}
+
+/* A file of the user's own adds to the table; its last machine is taken. */
+static int read_machines(struct clock_choice *c, const struct clock_words *w) {
+    const char *text = *w->machine ? w->machine : *w->link ? "" : "pc-pcie4";
+    int is_file = strchr(text, '/') || strchr(text, '.') || (*text && !access(text, R_OK));
+    CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
+    if (*w->machine && *w->link)
+        return fail(ERR_USAGE, "--link: --machine %s has its own links: give one of the two", text);
+    if (*w->link) return add_link(c, w->link);
+    if (!is_file) return read_list(c, text, add_machine);
+    for (int i = 0; hardware_machine(c->hardware, i); i++)
+        c->machine[0] = hardware_machine(c->hardware, i);
+    c->machines = 1;
+    return OK;
+}
+
+static int read_what_if(struct what_if *what_if, const char *text) {
+    static const char *const known[] = {"link", "launch", "compute", "memory", "gil"};
+    double *number[] = {&what_if->link, &what_if->launch, &what_if->compute, &what_if->memory};
+    for (const char *at = text;; at++) {
+        char key[32] = "", value[32] = "";
+        size_t k = 0;
+        if (sscanf(at, "%31[^=,]=%31[^,]", key, value) < 2)
+            return fail(ERR_USAGE, "--what-if: '%.40s': give KEY=X, as link=2x,launch=0,gil=off",
+                        at);
+        while (k < 5 && strcmp(key, known[k]))
+            k++;
+        if (k == 5) return unknown_value("--what-if", key, known, 5);
+        if (k == 4) {
+            if (strcmp(value, "off") && strcmp(value, "on"))
+                return fail(ERR_USAGE, "--what-if: gil=%s: give on or off", value);
+            what_if->no_gil = !strcmp(value, "off");
+        } else {
+            if (strlen(value) > 1 && value[strlen(value) - 1] == 'x') value[strlen(value) - 1] = 0;
+            CHECK(parse_number("--what-if", value, k == 1 ? 0 : 0.001, 1000, number[k]));
+        }
+        at += strcspn(at, ",");
+        if (!*at) return OK;
+    }
+}
+
+int clock_choose(struct clock_choice *c, const struct clock_words *w) {
+    *c = (struct clock_choice){.what_if = what_if_none(), .host = w->host};
+    if (!*w->gpu)
+        return fail(ERR_USAGE, "--gpu: it is missing: times of links, machines and hosts are those "
+                               "of a GPU: give a name that duet devices --gpus lists");
+    CHECK(read_machines(c, w));
+    CHECK(read_list(c, w->gpu, add_gpu));
+    return *w->what_if ? read_what_if(&c->what_if, w->what_if) : OK;
+}
+
+void clock_choice_free(struct clock_choice *c) {
+    hardware_free(c->hardware);
+    free(c->linked);
+    *c = (struct clock_choice){.gpus = 0};
+}
+
+struct clock_config clock_chosen(const struct clock_choice *c, int gpu, int machine) {
+    return (struct clock_config){
+        .gpu = c->gpu[gpu], .machine = c->machine[machine], .host = c->host, .what_if = c->what_if};
+}
+
+double clock_error(const struct clock_config *clock, int *calibrated) {
+    const struct machine *m = clock->machine;
+    *calibrated = m->error > 0 && !strcmp(m->gpu, clock->gpu->name);
+    return *calibrated ? m->error : UNCALIBRATED_ERROR;
+}
+
+void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]) {
+    int calibrated;
+    double error = clock_error(clock, &calibrated);
+    snprintf(mark, CLOCK_MARK, "%d x %s, %s, host %s, +-%.0f %%", devices, clock->gpu->name,
+             clock->machine->name, clock->host == CLOCK_DUET ? "duet" : "pytorch", error);
+}

@@ -1,0 +1,46 @@
+/* Which hardware the modelled clock is asked for, in the words of the command line, and what they
+ * stand for. */
+#ifndef CLOCK_CHOICE_H
+#define CLOCK_CHOICE_H
+
+#include "clock/cost.h"
+
+/* Plain data: a part of struct run_config. "": not given. */
+struct clock_words {
+    char gpu[128], machine[512], link[24], what_if[96];
+    enum clock_host host;
+};
+
+enum { CHOICE_MOST = 16 };
+
+struct clock_choice {
+    struct hardware *hardware;
+    const struct gpu_spec *gpu[CHOICE_MOST];
+    const struct machine *machine[CHOICE_MOST];
+    int gpus, machines;     /* how many were named: at least 1 each */
+    struct machine *linked; /* made of --link, owned */
+    struct what_if what_if;
+    enum clock_host host;
+};
+
+/* 1: some word asks for modelled times. */
+int clock_asked(const struct clock_words *words);
+
+/* Finds what the words name; machine "" is pc-pcie4. clock_choice_free it, also after an error.
+ * ERR_USAGE: a name is unknown (the text has the nearest), a number or a file is wrong, --gpu is
+ * missing. */
+int clock_choose(struct clock_choice *choice, const struct clock_words *words);
+void clock_choice_free(struct clock_choice *choice); /* zeroed is fine */
+
+/* One GPU in one machine, for the event loop. */
+struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int machine);
+
+/* The error to expect of a time, in per cent: that of the machine's calibration, or where it has
+ * none for this GPU (*calibrated 0) that of the bare formulas. */
+double clock_error(const struct clock_config *clock, int *calibrated);
+
+/* The mark that stands beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %". */
+enum { CLOCK_MARK = 112 };
+void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
+
+#endif
