@@ -18,7 +18,7 @@
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "doctor/doctor.h"
-#include "models/sequential.h"
+#include "models/model_file.h"
 #include "train/job.h"
 
 static const struct {
@@ -163,7 +163,7 @@ static int run_command(int argc, char **argv, const struct duet_model *own) {
 
 int duet_command(int argc, char **argv, const struct duet_model *own) {
     const char *command = argc > 1 ? argv[1] : "--help";
-    struct sequential *file = NULL;
+    struct model_file *file = NULL;
     int code = open_closed_streams();
     if (!code) code = check_stack();
     if (!code) code = check_own(own);
@@ -175,8 +175,8 @@ int duet_command(int argc, char **argv, const struct duet_model *own) {
     if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2, own);
     if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
     const char *path = find_model_file(argc, argv, own);
-    if (path && (code = sequential_open(&file, path))) return report_error(code);
-    int status = run_command(argc, argv, file ? &file->model : own);
-    sequential_free(file);
+    if (path && (code = model_file_open(&file, path))) return report_error(code);
+    int status = run_command(argc, argv, file ? file->model : own);
+    model_file_free(file);
     return status;
 }

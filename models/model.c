@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "models/graph.h"
 
 static const struct duet_model *const known[] = {
     &lenet_model,  &convnet_model, &mlp_model,      &resnet18_model,
@@ -118,6 +119,7 @@ int model_open(struct model *model, const char *name, const struct model_options
     int code = module_describe(model, from, options);
     if (!code && from != &described_model && !model_is_outline(name)) code = check_count(model);
     if (!code) code = check_options(model);
+    if (!code && graph_of(from)) code = graph_check(model);
     if (code) model_free(model);
     return code;
 }

@@ -26,6 +26,9 @@ static inline const struct model *const_model_of(const duet_module *module) {
 const struct model_options *module_options(const duet_module *module);
 void module_fail(duet_module *module, int code);
 
+/* duet_module_buffer of any type and rank; the name of `spec` counts for nothing. */
+int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec);
+
 /* Fills in parameters, buffers and layers by `describe`, and the functions. The first failure of
  * describe is returned. The model's name, sample and classes are set. */
 int module_describe(struct model *model, const struct duet_model *from,

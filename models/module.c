@@ -192,6 +192,12 @@ int duet_module_buffer(duet_module *module, const char *name, int rank, const in
     return added(module, code, model->buffer_count);
 }
 
+int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec) {
+    if (stuck(module)) return -1;
+    int code = add_buffer(model_of(module), name, "", *spec);
+    return added(module, code, model_of(module)->buffer_count);
+}
+
 /* ---- layers ---- */
 
 /* NAME.weight of this shape, and NAME.bias of as many elements as it has rows, with PyTorch's

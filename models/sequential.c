@@ -5,17 +5,14 @@
  * How far a line is indented does not matter. */
 #include "models/sequential.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/api.h"
 #include "base/error.h"
-#include "base/system_error.h"
+#include "models/model_file.h"
 
 /* Where line number `line` begins; *length: without the spaces at its ends. */
 static const char *find_line(const struct sequential *s, int line, int *length) {
@@ -117,7 +114,7 @@ static int read_line(struct reader *r, const char *text, size_t length) {
     if (is_word(text, length, "Sequential(")) return open_block(r, "", 0);
     return sequential_fail(r->s, r->line,
                            "only nn.Sequential can be read, since no other prints its "
-                           "forward: it begins with Sequential(");
+                           "forward: it begins with Sequential(; duet.export writes any model");
 }
 
 static int read_text(struct sequential *s) {
@@ -140,30 +137,7 @@ static int read_text(struct sequential *s) {
     return OK;
 }
 
-/* ---- files ---- */
-
-static int read_all(struct sequential *s, int fd) {
-    s->text = malloc(SEQUENTIAL_BYTES + 1);
-    if (!s->text) return fail(ERR_MEMORY, "%s: no host memory", s->path);
-    for (ssize_t n = 1; n;) {
-        n = read(fd, s->text + s->bytes, SEQUENTIAL_BYTES + 1 - s->bytes);
-        if (n < 0 && errno != EINTR) return fail_system(errno, "%s: cannot be read", s->path);
-        if (n > 0) s->bytes += (size_t)n;
-        if (s->bytes > SEQUENTIAL_BYTES)
-            return fail(ERR_USAGE, "%.200s: more than %d bytes: give the text of print(model)",
-                        s->path, SEQUENTIAL_BYTES);
-        if (n < 0) n = 1;
-    }
-    s->text[s->bytes] = 0;
-    return OK;
-}
-
-/* What has no name of its own, as /dev/fd/63, is called a sequential. */
-static void name_it(struct sequential *s) {
-    const char *slash = strrchr(s->path, '/'), *base = slash ? slash + 1 : s->path;
-    int unnamed = !strncmp(s->path, "/dev/", 5) || !strncmp(s->path, "/proc/", 6);
-    snprintf(s->name, sizeof s->name, "%s", unnamed || !*base ? "sequential" : base);
-}
+/* ---- the whole ---- */
 
 static int start(struct sequential **out, const char *path) {
     struct sequential *s = calloc(1, sizeof *s);
@@ -173,7 +147,7 @@ static int start(struct sequential **out, const char *path) {
         sequential_free(s);
         return fail(ERR_MEMORY, "%s: no host memory", path);
     }
-    name_it(s);
+    model_file_name(path, "sequential", s->name);
     *out = s;
     return OK;
 }
@@ -187,14 +161,6 @@ static int finish(struct sequential **out, int code) {
     sequential_free(*out);
     *out = NULL;
     return code;
-}
-
-int sequential_open(struct sequential **out, const char *path) {
-    CHECK(start(out, path));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int code = fd < 0 ? fail_system(errno, "--model: %s", path) : read_all(*out, fd);
-    if (fd >= 0) close(fd);
-    return finish(out, code);
 }
 
 int sequential_parse(struct sequential **out, const char *path, const char *text, size_t bytes) {

@@ -23,6 +23,8 @@
 #include "data/sample_shape.h"
 #include "duet.h"
 
+struct model_file;
+
 enum { SEQUENTIAL_NAME = 256, SEQUENTIAL_BYTES = 1 << 20, SEQUENTIAL_DEPTH = 16 };
 
 enum sequential_kind {
@@ -85,12 +87,12 @@ struct sequential {
     char name[64];                 /* of the model: the file's, without folders */
     struct sequential_item *items; /* in order, owned */
     int count, room;
-    struct duet_model model; /* names this struct as its context */
+    const struct model_file *file; /* that it is of, or NULL; borrowed */
+    struct duet_model model;       /* names this struct as its context */
 };
 
-/* Reads the file, or a pipe. ERR_USAGE: the text is no such model; the error names its line. */
-int sequential_open(struct sequential **out, const char *path);
-/* The same of a text in memory; `path` is what errors call it. */
+/* Reads a text. ERR_USAGE: it is no such model; the error names its line. `path` is what errors
+ * call it. */
 int sequential_parse(struct sequential **out, const char *path, const char *text, size_t bytes);
 void sequential_free(struct sequential *s); /* NULL is fine */
 

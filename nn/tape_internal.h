@@ -180,6 +180,11 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
  * dimension 0, which is that of samples, the batch must be one segment. */
 duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
 
+/* `value`, that of the parameter w or, where w is NULL, of a constant, as a var of dims[rank]: for
+ * each sample of the batch the same numbers (nn/expand.c). PLAIN; dims[0] is the batch's n. */
+duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
+                      const int *dims);
+
 /* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
  * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
 int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,

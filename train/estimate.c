@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "models/graph.h"
 #include "comm/comm.h"
 #include "train/trainer.h"
 
@@ -36,7 +37,11 @@ int estimate_prepare(struct run_config *c) {
     if (c->join)
         return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
                                "out");
-    return c->model_options.params ? describe_samples(c) : OK;
+    if (c->model_options.params) return describe_samples(c);
+    /* A graph has a shape of samples of its own, and no data is read. */
+    if (graph_of(c->model_options.own) && !strcmp(c->dataset, "fashion-mnist"))
+        snprintf(c->dataset, sizeof c->dataset, "random");
+    return OK;
 }
 
 /* ---- one run ---- */

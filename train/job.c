@@ -28,7 +28,7 @@
 #include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
-#include "models/sequential.h"
+#include "models/model_file.h"
 #include "trace/record_proof.h"
 #include "train/retime.h"
 #include "train/shared_data.h"
@@ -151,7 +151,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
-    const struct sequential *file = sequential_of(config->model_options.own);
+    const struct model_file *file = model_file_of(config->model_options.own);
     if (file)
         CHECK_GOTO(write_all(fds[JOB_CONFIG], file->path, strlen(file->path) + 1), code, done);
     if (file) CHECK_GOTO(write_all(fds[JOB_CONFIG], file->text, file->bytes), code, done);
@@ -251,9 +251,9 @@ static void take_signals(void) {
 }
 
 /* The model of the file whose path and text are at `at`; nothing where there are none. */
-static int read_file_model(struct sequential **file, const char *at, size_t bytes) {
+static int read_file_model(struct model_file **file, const char *at, size_t bytes) {
     size_t path = strnlen(at, bytes) + 1;
-    return path < bytes ? sequential_parse(file, at, at + path, bytes - path) : OK;
+    return path < bytes ? model_file_parse(file, at, at + path, bytes - path) : OK;
 }
 
 /* Runs this process's part of the job. *told: the launcher learns of the failure and prints it,
@@ -266,7 +266,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     struct run_config config;
     struct run_record *record = NULL;
     struct comm *comm = NULL;
-    struct sequential *file = NULL;
+    struct model_file *file = NULL;
     struct failures unwritten = {0};
     CHECK(map_all(config_fd, &data, &bytes));
     if (bytes < sizeof config + sizeof count)
@@ -281,7 +281,7 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     size_t used = sizeof config + sizeof count + (size_t)count * sizeof *initial;
     int code = read_file_model(&file, (char *)data + used, bytes - used);
-    config.model_options.own = file ? &file->model : own; /* the launcher's address means nothing */
+    config.model_options.own = file ? file->model : own; /* the launcher's address means nothing */
     if (code) goto done;
     struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};
     code = comm_open(&comm, &options);
@@ -298,7 +298,7 @@ done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);
     if (!*in_use) record_delete(record);
-    if (!*in_use) sequential_free(file);
+    if (!*in_use) model_file_free(file);
     munmap(data, bytes);
     return code;
 }

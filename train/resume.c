@@ -70,9 +70,9 @@ static int read_step(struct session *s, const struct safetensors *file) {
 }
 
 int resume_check_files(const struct run_config *config) {
-    const char *path = *config->resume ? config->resume : config->init_from;
+    const char *path = *config->resume ? config->resume : run_weights(config);
     struct safetensors file = {0};
-    int code = *path ? safetensors_open(&file, path) : OK;
+    int code = path && !config->dry ? safetensors_open(&file, path) : OK;
     if (!code && *config->resume) code = check_version(&file);
     safetensors_close(&file);
     CHECK(code);

@@ -8,6 +8,8 @@
 #include "api/dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "models/graph.h"
+#include "models/model_file.h"
 #include "base/nearest.h"
 #include "train/retime.h"
 
@@ -85,14 +87,29 @@ int run_virtual_devices(const struct run_config *config) {
                                                       : config->virtual_devices;
 }
 
+/* The graph that the run's model is, or NULL. */
+static const struct graph *graph_of_run(const struct run_config *config) {
+    const struct duet_model *own = config->model_options.own;
+    return own && !strcmp(own->name, config->model) ? graph_of(own) : NULL;
+}
+
+const char *run_weights(const struct run_config *config) {
+    const struct graph *graph = graph_of_run(config);
+    if (*config->init_from) return config->init_from;
+    return graph && graph->file ? graph->file->weights : NULL;
+}
+
 struct dataset_config run_dataset(const struct run_config *config) {
     const struct model_options *o = &config->model_options;
-    int random = !strcmp(config->dataset, "random");
+    /* A graph is for one shape of samples, and data that is made takes it. */
+    const struct graph *graph = graph_of_run(config);
+    int random = !strcmp(config->dataset, "random"),
+        follows = random || (graph && !strcmp(config->dataset, "synthetic"));
     struct dataset_config data = {
         .name = config->dataset,
         .folder = *config->data_dir ? config->data_dir : NULL,
-        .shape = !o->sample.channels && random ? model_sample(config->model, o) : o->sample,
-        .classes = o->classes,
+        .shape = !o->sample.channels && follows ? model_sample(config->model, o) : o->sample,
+        .classes = o->classes || !graph || !follows ? o->classes : graph_classes(graph),
         .samples = config->samples,
         .targets = o->loss == LOSS_MSE,
         .outline = config->dry,

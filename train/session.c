@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "device/launch_lock.h"
+#include "models/graph.h"
 #include "train/bits.h"
 #include "train/live.h"
 #include "train/resume.h"
@@ -37,9 +38,10 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
         memcpy(s->values[0], initial, initial_count * sizeof *initial);
         return OK;
     }
-    if (*c->init_from) {
-        CHECK(model_values_load(&s->model, c->init_from, &s->values));
-        return model_buffers_load(&s->model, c->init_from, &s->buffers);
+    const char *from = run_weights(c);
+    if (from) {
+        CHECK(model_values_load(&s->model, from, &s->values));
+        return model_buffers_load(&s->model, from, &s->buffers);
     }
     return model_values_init(&s->model, c->seed, &s->values);
 }
@@ -51,7 +53,8 @@ static int open_model(struct session *s) {
     const struct dataset *set = &s->train_set;
     struct model_options options = c->model_options;
     options.sample = set->shape;
-    if (!options.classes) options.classes = dataset_model_outputs(set);
+    if (!options.classes && !graph_of(options.own)) /* which is of one number of classes */
+        options.classes = dataset_model_outputs(set);
     return model_open(&s->model, c->model, &options);
 }
 

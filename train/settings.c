@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "models/sequential.h"
+#include "models/model_file.h"
 #include "base/number.h"
 #include "train/bits.h"
 
@@ -79,8 +79,8 @@ static void add_data(struct list *l, const struct session *s) {
 }
 
 /* A file may be moved, but must say the same. */
-static void add_model_name(struct list *l, const struct model *m, const struct sequential *file) {
-    if (file && !strcmp(file->name, m->name))
+static void add_model_name(struct list *l, const struct model *m, const struct model_file *file) {
+    if (file && !strcmp(file->model->name, m->name))
         put(l, "--model", "a file, fingerprint %016" PRIx64,
             mix(1, (const uint8_t *)file->text, file->bytes));
     else
@@ -130,7 +130,7 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
                                         [JOIN_THROW] = "throw"};
     const struct run_config *c = s->config;
     struct list l = {.settings = settings};
-    add_model_name(&l, &s->model, sequential_of(c->model_options.own));
+    add_model_name(&l, &s->model, model_file_of(c->model_options.own));
     add_model(&l, &s->model);
     put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
     add_data(&l, s);

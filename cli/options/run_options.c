@@ -14,7 +14,7 @@
 #include "cli/options/effects.h"
 #include "cli/options/help.h"
 #include "cli/screen.h"
-#include "models/sequential.h"
+#include "models/model_file.h"
 #include "train/compare.h"
 
 /* What other programs call some options. */
@@ -61,7 +61,7 @@ static int file_of(const char *path, char real[PATH_MAX]) {
  * from, and a checkpoint replaces the one from which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
     enum { INIT_FROM, RESUME, MODEL, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
-    const struct sequential *model = sequential_of(config->model_options.own);
+    const struct model_file *model = model_file_of(config->model_options.own);
     const char *const names[] = {"--init-from", "--resume", "--model", "--save",   "--checkpoint",
                                  "--log-loss",  "--json",   "--trace", "--report", "--csv"};
     const char *const paths[] = {config->init_from, config->resume,     model ? model->path : "",

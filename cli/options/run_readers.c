@@ -6,14 +6,14 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/options/run_options.h"
-#include "models/sequential.h"
+#include "models/model_file.h"
 
 /* The command has read a file already (cli/command.c), and put its model in place of the program's
  * own. */
 int read_model(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
     const struct duet_model *own = config->model_options.own;
-    const struct sequential *file = sequential_of(own);
+    const struct model_file *file = model_file_of(own);
     return read_text(option, file && !strcmp(file->path, text) ? own->name : text, target);
 }
 

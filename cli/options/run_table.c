@@ -48,8 +48,8 @@ const struct option run_options[] = {
 
     OPTION_HEADING("model"),
     {"--model", "NAME|FILE",
-     "lenet (default), convnet, mlp, resnet18, simple, complex or branches; or a file that holds "
-     "what Python's print(model) says of an nn.Sequential (scripts/export_model.py)",
+     "lenet (default), convnet, mlp, resnet18, simple, complex or branches; or a file: any model "
+     "of PyTorch, written by duet.export, or what print(model) says of an nn.Sequential",
      read_model, AT(model), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--params", "N",

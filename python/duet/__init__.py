@@ -7,12 +7,14 @@
 
 compare, profile, estimate and train are the command's subcommands, with its options as keyword
 arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch`
-gives PyTorch the backend "duet". docs/python.md tells all of it.
+gives PyTorch the backend "duet", and duet.export writes a PyTorch model for --model.
+docs/python.md tells all of it.
 """
 
 from ._library import DuetError
 from .command import Record, Result, compare, estimate, profile, run, train
+from .export import ExportError, export
 from .model import describe
 
-__all__ = ["DuetError", "Record", "Result", "compare", "describe", "estimate", "profile", "run",
-           "train"]
+__all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "describe", "estimate", "export", "profile",
+           "run", "train"]

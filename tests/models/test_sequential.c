@@ -3,6 +3,7 @@
 #include "models/sequential.h"
 
 #include "base/error.h"
+#include "models/model_file.h"
 #include "models/replica.h"
 #include "tests/golden/golden.h"
 
@@ -83,10 +84,11 @@ static void step_as_pytorch(const struct model *m, float *const *values) {
 }
 
 Test(sequential, every_layer_as_pytorch, .timeout = 60) {
-    struct sequential *s;
+    struct model_file *file;
     struct model m;
     float **values;
-    MUST(sequential_open(&s, NET));
+    MUST(model_file_open(&file, NET));
+    const struct sequential *s = file->sequential;
     struct model_options options = options_of(s);
     MUST(model_open(&m, s->name, &options));
     cr_assert_str_eq(m.name, "sequential_net.txt");
@@ -99,7 +101,7 @@ Test(sequential, every_layer_as_pytorch, .timeout = 60) {
     step_as_pytorch(&m, values);
     model_values_free(values);
     model_free(&m);
-    sequential_free(s);
+    model_file_free(file);
 }
 
 /* ---- what cannot be read ---- */
@@ -184,7 +186,8 @@ Test(sequential, names_the_line_that_cannot_be_read, .timeout = 30) {
                   error_message(), wrong[i].says);
     }
     struct sequential *s;
-    cr_assert_eq(sequential_open(&s, "/nowhere/net.txt"), ERR_FAILED);
+    struct model_file *file;
+    cr_assert_eq(model_file_open(&file, "/nowhere/net.txt"), ERR_FAILED);
     cr_assert(strstr(error_message(), "/nowhere/net.txt"));
     cr_assert_eq(sequential_parse(&s, "net", "Sequential(\0", 12), ERR_USAGE);
 }

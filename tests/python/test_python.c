@@ -31,6 +31,10 @@ Test(python, a_model_described_by_numbers, .timeout = 120) {
     run("torch", PYTHON "tests/python/model.py 2>&1");
 }
 
+Test(python, any_model_exported_and_trained, .timeout = 300) {
+    run("torch", PYTHON "tests/python/export.py 2>&1");
+}
+
 /* The launcher's ranks find each other through PyTorch's store. */
 Test(python, ranks_of_duet_run_and_of_torchrun, .timeout = 120) {
     run("torch",

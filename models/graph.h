@@ -1,0 +1,145 @@
+/* A model as a graph: the text that duet.export (python/) writes of a PyTorch model, and that a
+ * person can read, edit or write.
+ *
+ *     duet 1
+ *     input %x: f32[N, 1, 28, 28]
+ *     parameter conv.weight: f32[8, 1, 3, 3]
+ *     parameter fc.weight: f32[10, 8]
+ *     %1: f32[N, 8, 28, 28] = conv2d(%x, conv.weight, none, padding=1)  # conv
+ *     %2: f32[N, 8] = mean(%1, dims=[2, 3])
+ *     %3: f32[N, 10] = linear(%2, fc.weight, none)  # fc
+ *     return %3
+ *
+ * One line is one op, in single static assignment: each value has one name and one line, and is
+ * used in later lines alone, so there are no cycles. Shapes are PyTorch's; N is the number of
+ * samples, and 8N is eight times as many. Behind # is the module that the op came from. The values
+ * of parameters, buffers and constants lie in a safetensors file beside it.
+ *
+ *     graph_text.c       reads the text: declarations and lines
+ *     graph_statement.c  reads a line that is an op
+ *     graph_words.c      reads names, numbers and shapes
+ *     graph_ops.c        the ops: what each is given, and the function of duet.h that it calls
+ *     graph_model.c      the model: what it registers, forward, and the check of all shapes */
+#ifndef MODELS_GRAPH_H
+#define MODELS_GRAPH_H
+
+#include "duet.h"
+
+struct model;
+struct model_file;
+
+enum {
+    GRAPH_RANK = 8,
+    GRAPH_OPERANDS = 64,
+    GRAPH_LINES = 1 << 18,   /* of a text */
+    GRAPH_BYTES = 64 << 20,  /* of a text */
+    GRAPH_NONE = -(1 << 30), /* an operand that is left out */
+};
+
+struct graph_shape {
+    int rank;
+    int size[GRAPH_RANK];   /* of dimension i; of a multiple of N the factor */
+    char batch[GRAPH_RANK]; /* 1: size[i] times N */
+};
+
+/* A value of a sample: an input, or what an op makes. */
+struct graph_value {
+    struct graph_shape shape;
+    int line, uses;
+};
+
+enum graph_kind { GRAPH_PARAMETER, GRAPH_BUFFER, GRAPH_CONSTANT };
+
+/* A tensor of the file of weights. */
+struct graph_tensor {
+    char *name;
+    enum graph_kind kind;
+    int is_i64;
+    struct graph_shape shape; /* without N */
+    int index;                /* among the parameters, or among buffers and constants */
+    int line, uses;
+};
+
+/* What an op is told beside its operands: a number, or a list of them. */
+struct graph_setting {
+    int count; /* -1: a single number */
+    double number[GRAPH_RANK];
+    char batch[GRAPH_RANK]; /* 1: number[i] times N */
+};
+
+struct graph_op;
+
+struct graph_node {
+    const struct graph_op *op;
+    int y; /* the value that it makes */
+    int operand_count;
+    int *operands;                  /* a value; ~i: tensor i; GRAPH_NONE */
+    struct graph_setting *settings; /* as many as the op has */
+};
+
+struct graph_input {
+    int y, below; /* the value; of tokens: one more than the largest; 0: they are numbers */
+};
+
+struct graph {
+    char *path; /* as it was given; owned, as are all lists */
+    char name[64];
+    const struct model_file *file; /* that it is of, or NULL; borrowed */
+    struct graph_value *values;
+    struct graph_tensor *tensors;
+    struct graph_node *nodes;
+    struct graph_input *inputs;
+    int value_count, tensor_count, node_count, input_count;
+    int value_room, tensor_room, node_room, input_room;
+    int parameters, buffers; /* how many tensors are parameters; how many are not */
+    int result;              /* the value that is returned */
+    /* What PyTorch's autograd keeps for backward, in bytes: of each sample, and of all together;
+     * -1: the file does not say. */
+    int64_t pytorch_sample, pytorch_shared;
+    struct duet_model model; /* names this struct as its context */
+};
+
+/* Reads a text. ERR_USAGE: it is no graph; the error names line and column, and all ops that there
+ * are not. `path` is what errors call it. */
+int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes);
+void graph_free(struct graph *g); /* NULL is fine */
+
+/* The graph behind a model, or NULL where it is none. */
+const struct graph *graph_of(const struct duet_model *model);
+
+int graph_classes(const struct graph *g);
+
+/* 1: the text is meant to be a graph: it begins as one. */
+int graph_is_one(const char *text);
+
+/* Runs the model of a graph for two samples on a dry device: every op checks its operands, and
+ * every value must have the shape that its line says. */
+int graph_check(const struct model *model);
+
+/* ---- between the files ---- */
+
+/* Operands: one letter each. v: a value; p: a parameter; b: a buffer; t: any tensor. With ? behind
+ * it may be none; * as the last one: as many more of the letter before it as are given.
+ * Settings: their names with a space between; "stride=1" may be left out, "eps" may not. */
+struct graph_run;
+struct graph_op {
+    const char *name, *operands, *settings;
+    duet_var *(*run)(struct graph_run *run, const struct graph_node *node);
+};
+/* NULL: there is no such op. */
+const struct graph_op *graph_find_op(const char *name);
+/* The names of all ops, with commas between. */
+void graph_op_names(char *text, size_t bytes);
+
+/* A pass. */
+struct graph_run {
+    duet_tape *tape;
+    const struct graph *graph;
+    duet_var **vars; /* [value_count] */
+    int samples;     /* N */
+};
+
+/* Fills in g->model; the text is read. */
+void graph_make_model(struct graph *g);
+
+#endif

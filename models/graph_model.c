@@ -1,0 +1,220 @@
+/* The model that a graph describes: its parameters and buffers, forward, and the check of its
+ * shapes, for which no rule of an op is written twice: the ops themselves run once on a device that
+ * computes nothing. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph.h"
+#include "models/model_file.h"
+#include "models/models.h"
+
+/* ---- samples and classes ---- */
+
+static int64_t numbers_of(const struct graph_shape *s) {
+    int64_t count = 1;
+    for (int i = 1; i < s->rank && count <= INT32_MAX; i++)
+        count *= s->size[i];
+    return count;
+}
+
+/* A sample as the data has it: channels, height, width. Several inputs lie one behind the other. */
+static void sample_of(const struct graph *g, int sample[3]) {
+    const struct graph_shape *s = &g->values[g->inputs[0].y].shape;
+    int64_t count = 0;
+    for (int i = 0; i < g->input_count; i++)
+        count += numbers_of(&g->values[g->inputs[i].y].shape);
+    sample[0] = count <= INT32_MAX ? (int)count : INT32_MAX;
+    sample[1] = sample[2] = 1;
+    for (int i = 1; g->input_count == 1 && s->rank <= 4 && i < s->rank; i++)
+        sample[i - 1] = s->size[i];
+}
+
+static int refused(const struct graph *g, int line, const char *format, const char *a, int b,
+                   int c) {
+    char why[300];
+    snprintf(why, sizeof why, format, a, b, c);
+    return fail(ERR_USAGE, "%.200s: line %d: %s", g->path, line, why);
+}
+
+static int check_sample(const struct graph *g, const duet_module *m) {
+    const int *is = duet_module_sample(m);
+    int want[3];
+    char text[2][SAMPLE_SHAPE_BYTES];
+    sample_of(g, want);
+    if (is[0] == want[0] && is[1] == want[1] && is[2] == want[2]) return OK;
+    struct sample_shape a = {want[0], want[1], want[2]}, b = {is[0], is[1], is[2]};
+    return fail(ERR_USAGE,
+                "%.200s: line %d: the graph is for samples of %s, the data has %s: give --dataset "
+                "random or --shape, or export the model with such an example",
+                g->path, g->values[g->inputs[0].y].line, sample_shape_text(&a, text[0]),
+                sample_shape_text(&b, text[1]));
+}
+
+/* ---- what it registers ---- */
+
+static int dims_of(const struct graph_shape *s, int *dims) {
+    memcpy(dims, s->size, (size_t)s->rank * sizeof *dims);
+    return s->rank;
+}
+
+static void add_tensor(duet_module *m, const struct graph_tensor *t) {
+    int dims[GRAPH_RANK], rank = dims_of(&t->shape, dims);
+    if (t->kind == GRAPH_PARAMETER)
+        duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
+    else
+        module_buffer(m, t->name,
+                      &(struct buffer_spec){.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32,
+                                            .rank = rank,
+                                            .dims = {dims[0], dims[1], dims[2], dims[3]}});
+}
+
+static void describe(duet_module *m, void *context) {
+    const struct graph *g = context;
+    int classes = graph_classes(g), line = g->values[g->result].line;
+    int code = check_sample(g, m);
+    if (!code && module_options(m)->classes > classes)
+        code = refused(g, line,
+                       "%s%d outputs for %d classes: give fewer, or a model with more outputs", "",
+                       classes, module_options(m)->classes);
+    module_fail(m, code);
+    if (code) return;
+    model_of(m)->classes = classes;
+    for (int i = 0; i < g->tensor_count; i++)
+        add_tensor(m, &g->tensors[i]);
+    for (int i = 0; i < g->node_count; i++)
+        if (!strncmp(g->nodes[i].op->name, "dropout", 7))
+            model_of(m)->dropout = module_options(m)->dropout;
+}
+
+/* ---- forward ---- */
+
+/* The tape's error becomes one that names the line. */
+static void name_line(duet_tape *t, const struct graph *g, const struct graph_node *n) {
+    char why[sizeof t->message];
+    memcpy(why, t->message, sizeof why);
+    fail(t->error, "%.200s: line %d: %s", g->path, g->values[n->y].line, why);
+    snprintf(t->message, sizeof t->message, "%s", error_message());
+}
+
+static int shape_is(const struct graph_run *r, int y) {
+    const struct graph_shape *s = &r->graph->values[y].shape;
+    const struct tensor *v = &r->vars[y]->value;
+    int same = v->rank == s->rank;
+    for (int i = 0; same && i < s->rank; i++)
+        same = v->dims[i] == (s->batch[i] ? s->size[i] * r->samples : s->size[i]);
+    return same;
+}
+
+static void shape_text(const struct tensor *v, char *text, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; i < v->rank && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, i ? ", %d" : "%d", v->dims[i]);
+}
+
+static int run_node(struct graph_run *r, const struct graph_node *n) {
+    char text[100];
+    if (r->vars[n->y]) return OK; /* another op has done this one too */
+    duet_var *y = n->op->run(r, n);
+    if (!y || r->tape->error) {
+        if (!r->tape->error) tape_fail(r->tape, fail(ERR_FAILED, "%s: gave nothing", n->op->name));
+        name_line(r->tape, r->graph, n);
+        return r->tape->error;
+    }
+    r->vars[n->y] = y;
+    if (shape_is(r, n->y)) return OK;
+    shape_text(&y->value, text, sizeof text);
+    tape_fail(r->tape, fail(ERR_USAGE, "%s gives [%s] for N = %d, not the shape that stands here",
+                            n->op->name, text, r->samples));
+    name_line(r->tape, r->graph, n);
+    return r->tape->error;
+}
+
+/* The inputs out of x (N,channels,height,width). */
+static void cut_inputs(struct graph_run *r, duet_var *x) {
+    const struct graph *g = r->graph;
+    int at = 0;
+    duet_var *flat = g->input_count > 1 ? duet_flatten(r->tape, x) : x;
+    for (int i = 0; i < g->input_count; i++) {
+        const struct graph_shape *s = &g->values[g->inputs[i].y].shape;
+        int dims[GRAPH_RANK], count = (int)numbers_of(s), rank = dims_of(s, dims);
+        duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
+        dims[0] = r->samples;
+        if (rank == 1) rank = 2, dims[1] = 1;
+        r->vars[g->inputs[i].y] =
+            rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
+        at += count;
+    }
+}
+
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    const struct graph *g = context;
+    struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
+    r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
+    if (!r.vars) return tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path)), NULL;
+    cut_inputs(&r, x);
+    for (int i = 0; !t->error && i < g->node_count; i++)
+        run_node(&r, &g->nodes[i]);
+    duet_var *y = t->error ? NULL : r.vars[g->result];
+    free(r.vars);
+    return y;
+}
+
+void graph_make_model(struct graph *g) {
+    const struct graph_node *last = g->node_count ? &g->nodes[g->node_count - 1] : NULL;
+    int logs = last && last->y == g->result && !strcmp(last->op->name, "log_softmax");
+    g->model = (struct duet_model){.name = g->name,
+                                   .describe = describe,
+                                   .forward = forward,
+                                   .loss = logs ? DUET_NLL : DUET_CROSS_ENTROPY,
+                                   .context = g};
+    model_file_name(g->path, "graph", g->name);
+    sample_of(g, g->model.sample);
+}
+
+int graph_classes(const struct graph *g) {
+    return g->values[g->result].shape.size[1];
+}
+
+const struct graph *graph_of(const struct duet_model *model) {
+    return model && model->forward == forward ? model->context : NULL;
+}
+
+/* ---- the check ---- */
+
+enum { CHECK_SAMPLES = 2 };
+
+static int run_dry(const struct model *m, struct device *device, duet_tape *tape,
+                   struct param_set *params, struct buffer_set *buffers) {
+    const struct segments segments = {1, CHECK_SAMPLES, {{0, CHECK_SAMPLES}}};
+    const int dims[4] = {CHECK_SAMPLES, m->channels, m->height, m->width};
+    void *memory = NULL, *block = NULL;
+    size_t numbers = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
+    CHECK(param_set_init(params, device, m->params, m->param_count));
+    CHECK(buffer_set_init(buffers, device, m->buffers, m->buffer_count));
+    CHECK(device_alloc(device, &memory, CHECK_SAMPLES * numbers * sizeof(float), MEM_INPUT));
+    CHECK(device_alloc(device, &block, sizeof(struct step_block), MEM_WORKSPACE));
+    struct tape_step step = {.segments = &segments, .params = params, .step = block, .training = 1};
+    struct tensor x = tensor_plain(memory, DTYPE_F32, 4, dims);
+    CHECK(tape_begin(tape, &step));
+    model_forward(m, tape, buffers, tape_leaf(tape, &x, 0));
+    return tape_error(tape); /* the memory goes with the device */
+}
+
+int graph_check(const struct model *m) {
+    const struct device_config config = {.kind = DEVICE_DRY, .memory_bytes = 1ull << 46};
+    struct device *device = NULL;
+    duet_tape *tape = NULL;
+    struct param_set params = {0};
+    struct buffer_set buffers = {0};
+    CHECK(device_open(&device, &config));
+    int code = tape_init(&tape, device);
+    if (!code) code = run_dry(m, device, tape, &params, &buffers);
+    duet_tape_free(tape);
+    buffer_set_free(&buffers);
+    param_set_free(&params);
+    device_close(device);
+    return code;
+}

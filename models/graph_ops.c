@@ -1,0 +1,314 @@
+/* The ops of a graph: what each is given, and the function of duet.h that it calls. To serve one
+ * more, add its row and its function here, and say in python/duet/export.py what of PyTorch it is.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph.h"
+#include "nn/tape_internal.h"
+
+/* ---- what an op is given ---- */
+
+static duet_var *value(const struct graph_run *r, const struct graph_node *n, int i) {
+    return n->operands[i] >= 0 ? r->vars[n->operands[i]] : NULL;
+}
+
+/* The index of a parameter or buffer; DUET_NO_BIAS, which is DUET_NO_WEIGHT too, of none. */
+static int tensor(const struct graph_run *r, const struct graph_node *n, int i) {
+    return n->operands[i] == GRAPH_NONE ? DUET_NO_BIAS : r->graph->tensors[~n->operands[i]].index;
+}
+
+static double number(const struct graph_node *n, int i) {
+    return n->settings[i].number[0];
+}
+
+/* What no op takes stays beyond its limits. */
+static int as_whole(double x) {
+    return x >= -INT_MAX && x <= INT_MAX ? (int)x : INT_MAX;
+}
+
+static int whole(const struct graph_node *n, int i) {
+    return as_whole(n->settings[i].number[0]);
+}
+
+/* The setting as a list of `count` numbers; a single number stands for all of them. */
+static void list(const struct graph_node *n, int i, int count, int *out) {
+    const struct graph_setting *s = &n->settings[i];
+    for (int k = 0; k < count; k++)
+        out[k] = as_whole(s->number[s->count < 0 ? 0 : k < s->count ? k : 0]);
+}
+
+/* The shape of the result as its line says. */
+static int result_shape(const struct graph_run *r, const struct graph_node *n, int *dims) {
+    const struct graph_shape *s = &r->graph->values[n->y].shape;
+    for (int i = 0; i < s->rank; i++)
+        dims[i] = s->batch[i] ? s->size[i] * r->samples : s->size[i];
+    return s->rank;
+}
+
+/* An op of nn/ without settings, as a function of this table. */
+#define OF_ONE(NAME)                                                               \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return duet_##NAME(r->tape, value(r, n, 0));                               \
+    }
+#define OF_TWO(NAME)                                                               \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return duet_##NAME(r->tape, value(r, n, 0), value(r, n, 1));               \
+    }
+#define OF_NUMBER(NAME)                                                            \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return duet_##NAME(r->tape, value(r, n, 0), number(n, 0));                 \
+    }
+
+OF_ONE(relu)
+OF_ONE(tanh)
+OF_ONE(sigmoid)
+OF_ONE(relu6)
+OF_ONE(abs)
+OF_ONE(exp)
+OF_ONE(log)
+OF_ONE(sqrt)
+OF_ONE(reciprocal)
+OF_ONE(softplus)
+OF_ONE(flatten)
+OF_ONE(softmax)
+OF_ONE(log_softmax)
+OF_TWO(add)
+OF_TWO(subtract)
+OF_TWO(multiply)
+OF_TWO(matmul)
+OF_NUMBER(leaky_relu)
+OF_NUMBER(elu)
+OF_NUMBER(multiply_number)
+OF_NUMBER(add_number)
+
+/* ---- layers with parameters ---- */
+
+static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
+    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), whole(n, 0),
+                       whole(n, 1));
+}
+
+static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
+    return duet_linear(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
+}
+
+static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
+    return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
+}
+
+/* The value `y` is used by node `n` alone, which is `name`. */
+static int feeds(const struct graph *g, int y, const struct graph_node *n, const char *name) {
+    if (n == g->nodes + g->node_count || strcmp(n->op->name, name) || g->values[y].uses != 1)
+        return 0;
+    return n->operands[0] == y || (n->operand_count == 2 && n->operands[1] == y);
+}
+
+/* A relu that follows at once, and an addition between them, are done in the same pass over x. */
+static duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    struct param *base = t->step.params->param, *w = &base[tensor(r, n, 1)],
+                 *b = &base[tensor(r, n, 2)];
+    struct norm_config config = {.epsilon = number(n, 0), .momentum = number(n, 1)};
+    if (n->operands[3] != GRAPH_NONE)
+        config = norm_config_default(&t->buffers->buffer[tensor(r, n, 3)]);
+    config.epsilon = number(n, 0);
+    config.momentum = number(n, 1);
+    config.synchronised = t->sync_bn;
+    const struct graph_node *next = n + 1;
+    if (feeds(g, n->y, next, "relu"))
+        return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);
+    if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
+        duet_var *other = value(r, next, next->operands[0] == n->y);
+        if (next->operands[0] != next->operands[1] && other)
+            return r->vars[next[1].y] =
+                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, other);
+    }
+    return batch_norm(t, value(r, n, 0), w, b, &config);
+}
+
+/* ---- pools and pads ---- */
+
+static duet_var *run_max_pool2d(struct graph_run *r, const struct graph_node *n) {
+    return duet_max_pool2d(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2),
+                           whole(n, 3));
+}
+
+static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
+    return duet_avg_pool2d(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2));
+}
+
+static duet_var *run_adaptive_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
+    int size[2];
+    list(n, 0, 2, size);
+    return duet_adaptive_avg_pool2d(r->tape, value(r, n, 0), size[0], size[1]);
+}
+
+static duet_var *run_adaptive_max_pool2d(struct graph_run *r, const struct graph_node *n) {
+    int size[2];
+    list(n, 0, 2, size);
+    return duet_adaptive_max_pool2d(r->tape, value(r, n, 0), size[0], size[1]);
+}
+
+static duet_var *run_pad2d(struct graph_run *r, const struct graph_node *n) {
+    int side[4];
+    list(n, 0, 4, side);
+    return duet_pad2d(r->tape, value(r, n, 0), side[0], side[1], side[2], side[3], number(n, 1));
+}
+
+/* ---- shapes ---- */
+
+static duet_var *run_reshape(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
+    return duet_reshape(r->tape, value(r, n, 0), rank, dims);
+}
+
+static duet_var *run_narrow(struct graph_run *r, const struct graph_node *n) {
+    return duet_narrow(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2));
+}
+
+static duet_var *run_cat(struct graph_run *r, const struct graph_node *n) {
+    duet_var *vars[GRAPH_OPERANDS];
+    for (int i = 0; i < n->operand_count; i++)
+        vars[i] = value(r, n, i);
+    return duet_cat(r->tape, vars, n->operand_count, whole(n, 0));
+}
+
+static duet_var *run_transpose(struct graph_run *r, const struct graph_node *n) {
+    return duet_transpose(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1));
+}
+
+static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
+    int order[GRAPH_RANK] = {0};
+    duet_var *x = value(r, n, 0);
+    if (tape_failed(r->tape, x)) return NULL;
+    if (n->settings[0].count != x->value.rank) {
+        tape_fail(r->tape, fail(ERR_USAGE, "permute: an order of %d dimensions for %d of them",
+                                n->settings[0].count, x->value.rank));
+        return NULL;
+    }
+    list(n, 0, x->value.rank, order);
+    return duet_permute(r->tape, x, order);
+}
+
+/* A parameter, buffer or constant as a value of the samples: each has it. */
+static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
+    const struct graph_tensor *from = &r->graph->tensors[~n->operands[0]];
+    duet_tape *t = r->tape;
+    if (t->error) return NULL;
+    if (from->kind != GRAPH_PARAMETER)
+        return tape_expand(t, &t->buffers->buffer[from->index].value, NULL, rank, dims);
+    struct param *p = &t->step.params->param[from->index];
+    return tape_expand(t, &p->value, p, rank, dims);
+}
+
+/* ---- the rest ---- */
+
+static duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], rank = n->settings[0].count;
+    list(n, 0, rank < 1 ? 1 : rank, dims);
+    return duet_layer_norm(r->tape, value(r, n, 0), rank < 1 ? 1 : rank, dims, tensor(r, n, 1),
+                           tensor(r, n, 2), number(n, 1));
+}
+
+static duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n) {
+    return duet_group_norm(r->tape, value(r, n, 0), whole(n, 0), tensor(r, n, 1), tensor(r, n, 2),
+                           number(n, 1));
+}
+
+static duet_var *run_hardtanh(struct graph_run *r, const struct graph_node *n) {
+    return duet_hardtanh(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
+}
+
+static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
+    return duet_gelu(r->tape, value(r, n, 0), whole(n, 0) ? DUET_GELU_TANH : DUET_GELU);
+}
+
+static duet_var *run_dropout(struct graph_run *r, const struct graph_node *n) {
+    double given = r->tape->dropout;
+    return duet_dropout(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
+}
+
+static duet_var *run_dropout2d(struct graph_run *r, const struct graph_node *n) {
+    double given = r->tape->dropout;
+    return duet_dropout2d(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
+}
+
+static duet_var *run_sum(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
+    list(n, 0, count, dims);
+    return duet_sum(r->tape, value(r, n, 0), dims, count, whole(n, 1));
+}
+
+static duet_var *run_mean(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
+    list(n, 0, count, dims);
+    return duet_mean(r->tape, value(r, n, 0), dims, count, whole(n, 1));
+}
+
+/* ---- the table ---- */
+
+static const struct graph_op ops[] = {
+    {"conv2d", "vpp?", "stride=1 padding=0", run_conv2d},
+    {"linear", "vpp?", "", run_linear},
+    {"matmul_add", "vpp?", "", run_matmul_add},
+    {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1", run_batch_norm},
+    {"layer_norm", "vp?p?", "shape eps=1e-5", run_layer_norm},
+    {"group_norm", "vp?p?", "groups eps=1e-5", run_group_norm},
+    {"relu", "v", "", run_relu},
+    {"tanh", "v", "", run_tanh},
+    {"sigmoid", "v", "", run_sigmoid},
+    {"leaky_relu", "v", "slope=0.01", run_leaky_relu},
+    {"elu", "v", "alpha=1", run_elu},
+    {"hardtanh", "v", "min=-1 max=1", run_hardtanh},
+    {"relu6", "v", "", run_relu6},
+    {"gelu", "v", "tanh=0", run_gelu},
+    {"softplus", "v", "", run_softplus},
+    {"abs", "v", "", run_abs},
+    {"exp", "v", "", run_exp},
+    {"log", "v", "", run_log},
+    {"sqrt", "v", "", run_sqrt},
+    {"reciprocal", "v", "", run_reciprocal},
+    {"softmax", "v", "", run_softmax},
+    {"log_softmax", "v", "", run_log_softmax},
+    {"dropout", "v", "p=0.5", run_dropout},
+    {"dropout2d", "v", "p=0.5", run_dropout2d},
+    {"add", "vv", "", run_add},
+    {"subtract", "vv", "", run_subtract},
+    {"multiply", "vv", "", run_multiply},
+    {"multiply_number", "v", "number", run_multiply_number},
+    {"add_number", "v", "number", run_add_number},
+    {"matmul", "vv", "", run_matmul},
+    {"sum", "v", "dims keepdim=0", run_sum},
+    {"mean", "v", "dims keepdim=0", run_mean},
+    {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", run_max_pool2d},
+    {"avg_pool2d", "v", "size stride padding=0", run_avg_pool2d},
+    {"adaptive_avg_pool2d", "v", "size", run_adaptive_avg_pool2d},
+    {"adaptive_max_pool2d", "v", "size", run_adaptive_max_pool2d},
+    {"pad2d", "v", "sides value=0", run_pad2d},
+    {"flatten", "v", "", run_flatten},
+    {"reshape", "v", "", run_reshape},
+    {"narrow", "v", "dim start length", run_narrow},
+    {"cat", "v*", "dim", run_cat},
+    {"transpose", "v", "dim0 dim1", run_transpose},
+    {"permute", "v", "order", run_permute},
+    {"expand", "t", "", run_expand},
+};
+enum { OPS = sizeof ops / sizeof *ops };
+
+const struct graph_op *graph_find_op(const char *name) {
+    for (int i = 0; i < OPS; i++)
+        if (!strcmp(ops[i].name, name)) return &ops[i];
+    return NULL;
+}
+
+void graph_op_names(char *text, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; i < OPS && used < bytes; i++)
+        used += (size_t)snprintf(text + used, bytes - used, i ? ", %s" : "%s", ops[i].name);
+}

@@ -1,0 +1,34 @@
+/* A model out of a file, as --model names it: print(model) of an nn.Sequential
+ * (models/sequential.h), or a graph (models/graph.h). It is a struct duet_model like every other. */
+#ifndef MODELS_MODEL_FILE_H
+#define MODELS_MODEL_FILE_H
+
+#include "duet.h"
+
+struct graph;
+struct sequential;
+
+struct model_file {
+    char *path;    /* as it was given; owned */
+    char *text;    /* the whole text, ended by a zero byte; owned */
+    char *weights; /* of a graph: where its tensors lie, NET.safetensors; NULL; owned */
+    size_t bytes;
+    struct sequential *sequential; /* one of the two, owned; the other is NULL */
+    struct graph *graph;
+    const struct duet_model *model; /* of that one */
+};
+
+/* Reads the file, or a pipe. ERR_USAGE: the text is no model; the error names its line. */
+int model_file_open(struct model_file **out, const char *path);
+/* The same of a text in memory; `path` is what errors call it. */
+int model_file_parse(struct model_file **out, const char *path, const char *text, size_t bytes);
+void model_file_free(struct model_file *file); /* NULL is fine */
+
+/* The file behind a model, or NULL where there is none. */
+const struct model_file *model_file_of(const struct duet_model *model);
+
+/* What a model of this file is called: its name without folders; what has no name of its own, as
+ * /dev/fd/63, is called `unnamed`. */
+void model_file_name(const char *path, const char *unnamed, char name[64]);
+
+#endif

@@ -1,0 +1,163 @@
+/* models/graph.h: a text is read into the model that it says, and what is wrong with one is named
+ * with its line. That the ops are PyTorch's, and that single, DP and DDP agree, is shown by
+ * tests/python/export.py. */
+#include "models/graph.h"
+
+#include "base/error.h"
+#include "models/model.h"
+#include "tests/harness/harness.h"
+
+#define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
+
+#define HEAD "duet 1\ninput %x: f32[N, 2, 4, 4]\n"
+#define NET                                                                             \
+    HEAD "parameter c.weight: f32[3, 2, 3, 3]\nparameter n.weight: f32[3]\n"            \
+         "parameter n.bias: f32[3]\nparameter s: f32[3, 1, 1]\n"                        \
+         "buffer n.running_mean: f32[3]\nbuffer n.running_var: f32[3]\n"                \
+         "buffer n.num_batches_tracked: i64[]\nconstant mask: f32[4]\n\n"               \
+         "%1: f32[N, 3, 4, 4] = conv2d(%x, c.weight, none, padding=1)  # c\n"           \
+         "%2: f32[N, 3, 4, 4] = batch_norm(%1, n.weight, n.bias, n.running_mean, "      \
+         "n.running_var, n.num_batches_tracked, eps=1e-05)\n"                           \
+         "%3: f32[N, 3, 4, 4] = relu(%2)\n%4: f32[N, 3, 1, 1] = expand(s)\n"            \
+         "%5: f32[N, 3, 4, 4] = multiply(%3, %4)\n%6: f32[N, 1, 1, 4] = expand(mask)\n" \
+         "%7: f32[N, 3, 4, 4] = multiply(%5, %6)\n"                                     \
+         "%8: f32[N, 3] = mean(%7, dims=[2, 3])\nreturn %8\n"
+
+static struct graph *read_graph(const char *text) {
+    struct graph *g = NULL;
+    MUST(graph_parse(&g, "net.duet", text, strlen(text)));
+    return g;
+}
+
+static int open_graph(struct model *m, const struct graph *g) {
+    const struct model_options options = {.dropout = -1, .own = &g->model};
+    return model_open(m, g->name, &options);
+}
+
+Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
+    struct graph *g = read_graph(NET);
+    struct model m;
+    MUST(open_graph(&m, g));
+    cr_assert_str_eq(m.name, "net.duet");
+    cr_assert(m.channels == 2 && m.height == 4 && m.width == 4 && m.classes == 3);
+    cr_assert(m.param_count == 4 && m.buffer_count == 4);
+    cr_assert_str_eq(m.params[3].name, "s");
+    cr_assert_eq(m.params[3].rank, 3);
+    cr_assert(m.buffers[2].dtype == DTYPE_I64 && m.buffers[2].rank == 0);
+    cr_assert_str_eq(m.buffers[3].name, "mask");
+    cr_assert(graph_of(&g->model) == g && graph_classes(g) == 3);
+    model_free(&m);
+    graph_free(g);
+}
+
+/* Inputs lie one behind the other in a sample. */
+Test(graph, several_inputs_are_parts_of_a_sample, .timeout = 30) {
+    struct graph *g = read_graph("duet 1\ninput %a: f32[N, 2, 3]\ninput %b: f32[N, 4]\n"
+                                 "%1: f32[N, 6] = flatten(%a)\n"
+                                 "%2: f32[N, 10] = cat(%1, %b, dim=1)\n"
+                                 "parameter w: f32[5, 10]\n%3: f32[N, 5] = linear(%2, w, none)\n"
+                                 "%4: f32[N, 5] = log_softmax(%3)\nreturn %4\n");
+    struct model m;
+    MUST(open_graph(&m, g));
+    cr_assert(m.channels == 10 && m.height == 1 && m.width == 1 && m.log_probabilities);
+    model_free(&m);
+    graph_free(g);
+}
+
+static const struct {
+    const char *text, *says;
+} wrong[] = {
+    {"", "line 1, column 1: the text ends before the graph does"},
+    {"duet 2\n", "line 1, column 7: version 2: this Duet reads version 1"},
+    {"duet 1\ninput x: f32[N, 2]\n", "line 2, column 19: 'x': the name of a value begins with %"},
+    {"duet 1\ninput %x: f16[N, 2]\n", "line 2, column 11: 'f16[N, 2]"},
+    {"duet 1\ninput %x: f32[2, 2]\n", "the first dimension of an input is N"},
+    {"duet 1\ninput %x: f32[N, 0]\n", "a dimension of 0"},
+    {"duet 1\ninput %x: i64[N, 2]\n", "whole numbers are below something"},
+    {HEAD "parameter w: f32[N, 2]\n", "line 3, column 23: a tensor has no dimension of samples"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(%2)\n",
+     "line 3, column 28: %2: no line above this one makes"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(%1)\n", "%1: no line above this one makes it"},
+    {HEAD "%x: f32[N, 2, 4, 4] = relu(%x)\n", "%x has been given in line 2 already"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(w)\n", "w: no line above this one declares it"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(none)\n", "operand 1 of relu cannot be none"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(%x, %x)\n", "relu takes 1 operands"},
+    {HEAD "%1: f32[N, 2, 4, 4] = add(%x)\n", "add has 1 operands: one is missing"},
+    {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, beta=2)\n", "elu has no setting beta: it has alpha=1"},
+    {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, alpha=1, alpha=2)\n", "elu has no second setting alpha"},
+    {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, alpha=nan)\n", "'nan)': must be a number"},
+    {HEAD "%1: f32[N, 2] = mean(%x)\n", "mean has no dims: give one"},
+    {HEAD "%1: f32[N, 2, 4, 4] = relu(%x) %2\n", "'%2': the line goes on"},
+    {HEAD "%1: f32[N] = ifft(%x)\n%2: f32[N] = relu(%1)\n%3: f32[N] = roll(%2, by=[1, N])\n",
+     "no such op: ifft in line 3, roll in line 5: there are conv2d"},
+    {HEAD "parameter w: f32[2]\n%1: f32[N, 2, 4, 4] = add(%x, w)\n", "expand w first"},
+    {HEAD "buffer w: f32[2, 2]\n%1: f32[N, 2] = linear(%x, w, none)\n", "w is none"},
+    {HEAD "%1: f32[N, 32] = flatten(%x)\n", "return is missing"},
+    {HEAD "return %x\n", "a graph returns one number for each class, f32[N, classes]"},
+    {HEAD "input %y: f32[N, 2]\n%1: f32[N, 32] = flatten(%x)\nreturn %1\n",
+     "line 3: no op uses this input"},
+    {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\nreturn %1\n", "the graph has ended"},
+    {"duet 1\nSequential(\n", "a line begins with input, parameter"},
+};
+
+Test(graph, names_line_and_column_of_what_cannot_be_read, .timeout = 30) {
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct graph *g;
+        int code = graph_parse(&g, "net", wrong[i].text, strlen(wrong[i].text));
+        cr_expect_eq(code, ERR_USAGE, "text %zu was read", i);
+        cr_expect_null(g);
+        cr_expect(strstr(error_message(), wrong[i].says), "text %zu: \"%s\" does not say \"%s\"", i,
+                  error_message(), wrong[i].says);
+        cr_expect_null(strchr(error_message(), '\n'));
+    }
+    struct graph *g;
+    cr_assert_eq(graph_parse(&g, "net", "duet 1\0 ", 8), ERR_USAGE);
+    cr_assert(strstr(error_message(), "zero byte"));
+}
+
+/* Shapes are the ops' own business, so they are checked when the model is made. */
+static const struct {
+    const char *text, *says;
+} misfits[] = {
+    {HEAD "parameter w: f32[1]\n%1: f32[N, 31] = flatten(%x)\nreturn %1\n",
+     "line 4: flatten gives [2, 32] for N = 2, not the shape that stands here"},
+    {HEAD "parameter w: f32[5, 31]\n%1: f32[N, 32] = flatten(%x)\n"
+          "%2: f32[N, 5] = linear(%1, w, none)\nreturn %2\n",
+     "line 5: linear"},
+    {HEAD "parameter w: f32[5]\n%1: f32[N, 4] = expand(w)\n%2: f32[N, 32] = flatten(%x)\n"
+          "return %2\n",
+     "line 4: expand: 5 numbers"},
+    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = permute(%x, order=[0, 1])\n%2: f32[N, 32] = flatten(%1)\n"
+          "return %2\n",
+     "line 4: permute: an order of 2 dimensions"},
+    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = transpose(%x, dim0=0, dim1=1)\n%2: f32[N, 32] = flatten(%1)\n"
+          "return %2\n",
+     "line 4: transpose"},
+    {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\n", "it has no parameters"},
+};
+
+Test(graph, names_the_line_whose_shape_does_not_fit, .timeout = 30) {
+    for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
+        struct graph *g = read_graph(misfits[i].text);
+        struct model m;
+        cr_expect_eq(open_graph(&m, g), ERR_USAGE, "text %zu", i);
+        cr_expect(strstr(error_message(), misfits[i].says), "text %zu: \"%s\" does not say \"%s\"",
+                  i, error_message(), misfits[i].says);
+        graph_free(g);
+    }
+}
+
+/* As many lines as nobody writes are read in a moment; one line more is refused. */
+Test(graph, reads_many_lines, .timeout = 60) {
+    enum { LINES = 100000, ROOM = 64 };
+    char *text = malloc((size_t)LINES * ROOM), *at = text;
+    cr_assert(text);
+    at += sprintf(at, "duet 1\ninput %%0: f32[N, 2]\n");
+    for (int i = 1; i < LINES - 2; i++)
+        at += sprintf(at, "%%%d: f32[N, 2] = relu(%%%d)\n", i, i - 1);
+    at += sprintf(at, "return %%%d\n", LINES - 3);
+    struct graph *g = read_graph(text);
+    cr_assert_eq(g->node_count, LINES - 3);
+    graph_free(g);
+    free(text);
+}

@@ -1,0 +1,187 @@
+"""duet.export against PyTorch: each net of nets.py is written, trained by the command in all modes,
+and judged by PyTorch's float64. Needs torch."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import duet
+import nets
+from duet._library import find
+
+SAMPLES, STEPS, BATCH = 8, 5, 8
+# Of a loss beside PyTorch's float64, and how much farther from float64's gradient than PyTorch's
+# own float32 Duet's may be; what is nothing but roundings counts as none.
+LOSS, TIMES, NO_GRADIENT = 2e-6, 4, 2e-6
+RATE = 65536.0  # a step with it says the gradient: (before - after) / RATE
+
+
+def read_tensors(path):
+    import json
+    import struct
+    blob = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", blob[:8])[0]
+    header, at = json.loads(blob[8:8 + size]), 8 + size
+    return {name: numpy.frombuffer(blob[at + item["data_offsets"][0]:at + item["data_offsets"][1]],
+                                   {"F32": "<f4", "I64": "<i8"}[item["dtype"]]).reshape(
+                                       item["shape"])
+            for name, item in header.items() if name != "__metadata__"}
+
+
+def data(name):
+    """The samples of --dataset random, as docs/models.md says that they are drawn."""
+    torch.manual_seed(0)
+    shape, below = nets.NETS[name][1], nets.VOCABULARY if nets.is_words(name) else 0
+    x = torch.randn(SAMPLES, *shape)
+    if below:
+        x = torch.randint(0, below, (SAMPLES, *shape))
+    return x, torch.randint(0, nets.classes(name), (SAMPLES,))
+
+
+def loss_and_gradients(net, x, y, dtype):
+    net = net.to(dtype).train()
+    x = x.to(dtype) if x.is_floating_point() else x
+    net.zero_grad()
+    loss = F.cross_entropy(net(x), y)
+    loss.backward()
+    return loss.item(), {name: p.grad.double().numpy() for name, p in net.named_parameters()}
+
+
+class Export(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name):
+        torch.manual_seed(1)
+        net = nets.NETS[name][0]()
+        path = duet.export(net, nets.samples(name, 2), self.folder / f"{name}.duet")
+        return net, path
+
+    def options(self, path, **more):
+        return dict(model=path, dataset="random", samples=SAMPLES, batch_size=BATCH, steps=STEPS,
+                    lr=0.05, progress=False, quiet=True, **more)
+
+    def losses_as_pytorch(self, name):
+        net, path = self.write(name)
+        x, y = data(name)
+        import copy
+        double = copy.deepcopy(net)
+        saved = self.folder / "one.safetensors"
+        result = duet.train(**{**self.options(path), "steps": 1, "lr": RATE}, shuffle=False,
+                            virtual_devices=1, mode="single", save=saved)
+        want, exact = loss_and_gradients(double, x, y, torch.float64)
+        _, float32 = loss_and_gradients(copy.deepcopy(net), x, y, torch.float32)
+        self.assertLessEqual(abs(result.runs[0].losses[0] - want), LOSS * max(1, abs(want)), name)
+        before, after = read_tensors(path.with_suffix(".safetensors")), read_tensors(saved)
+        for key, gradient in exact.items():
+            got = (before[key].astype("f8") - after[key]) / RATE
+            size = numpy.linalg.norm(gradient)
+            off = numpy.linalg.norm(got - gradient)
+            theirs = numpy.linalg.norm(float32[key] - gradient)
+            rounding = numpy.linalg.norm(before[key]) * 2.0 ** -23 / RATE
+            self.assertLessEqual(off, TIMES * theirs + 1e-6 * size + rounding + NO_GRADIENT,
+                                 f"{name}: {key}")
+
+    def bits_are_equal(self, name):
+        path = self.folder / f"{name}.duet"
+        for devices in (2, 4):
+            result = duet.compare(**self.options(path), devices=devices)
+            self.assertEqual(len(result.runs), 3)
+            self.assertIn("identical to the bit", result.output)
+
+
+def _add(name):
+    def test(self):
+        self.losses_as_pytorch(name)
+        self.bits_are_equal(name)
+    setattr(Export, f"test_{name}", test)
+
+
+for _name in nets.NETS:
+    _add(_name)
+
+
+class Refusals(unittest.TestCase):
+    def test_every_op_that_is_not_there_is_named_at_once(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(4, 4)
+
+            def forward(self, x):
+                x = torch.special.i0(self.head(x))
+                return torch.cumsum(x, 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "net.duet")
+            with self.assertRaises(duet.ExportError) as caught:
+                duet.export(Net(), torch.zeros(2, 4), path)
+            text = str(caught.exception)
+            self.assertRegex(text, r"special_i0.* of the model \(Net\), .*export.py:\d+: Duet has")
+            self.assertIn("duet estimate --params 20 --buffers 0", text)
+            self.assertFalse(path.exists())
+
+    def test_what_cannot_be_a_graph(self):
+        class Mixes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.head(x - x.mean(0))
+
+        class Frozen(Mixes):
+            def forward(self, x):
+                return self.head(x)
+        frozen = Frozen()
+        frozen.head.weight.requires_grad_(False)
+        branch = Frozen()
+        branch.forward = lambda x: branch.head(x) if x.sum() > 0 else x
+        for net, says in ((Mixes(), "mixes samples"), (frozen, "requires_grad"),
+                          (branch, "cannot trace")):
+            with self.assertRaisesRegex(duet.ExportError, says):
+                duet.export(net, torch.zeros(2, 4), "/nowhere/net.duet")
+        with self.assertRaisesRegex(ValueError, "no samples"):
+            duet.export(Frozen(), torch.tensor(1.0), "/nowhere/net.duet")
+
+    def test_nothing_of_the_model_changes(self):
+        net = nets.NETS["residual"][0]().eval()
+        before = {key: value.clone() for key, value in net.state_dict().items()}
+        with tempfile.TemporaryDirectory() as folder:
+            duet.export(net, nets.samples("residual", 2), pathlib.Path(folder, "net.duet"))
+        self.assertFalse(net.training or net.norm.training)
+        for key, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[key]), key)
+
+    def test_the_command_names_what_does_not_fit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = duet.export(nets.NETS["tied"][0](), nets.samples("tied", 2),
+                               pathlib.Path(folder, "net.duet"))
+            text = path.read_text()
+
+            def refused(changed):
+                path.write_text(changed)
+                run = subprocess.run([find("duet"), "train", "--model", path, "--dataset", "random",
+                                      "--steps", "1"], capture_output=True, text=True)
+                self.assertIn(run.returncode, (1, 2))
+                self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+                return run.stderr
+            self.assertIn("tanhh in line", refused(text.replace("tanh(", "tanhh(", 1)))
+            self.assertIn("a.weight", refused(re.sub(r"48\]", "47]", text, count=1)))
+            self.assertIn("version 9", refused(text.replace("duet 1", "duet 9")))
+            path.with_suffix(".safetensors").unlink()
+            self.assertIn("net.safetensors", refused(text))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    unittest.main()
