@@ -1,4 +1,4 @@
-/* The words of a graph's text: marks, names, numbers and shapes, each with its column in an error. */
+/* The words of a graph's text: marks, names, numbers and shapes. Errors say line and column. */
 #include "models/graph_reader.h"
 
 #include <ctype.h>

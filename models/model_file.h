@@ -1,5 +1,5 @@
 /* A model out of a file, as --model names it: print(model) of an nn.Sequential
- * (models/sequential.h), or a graph (models/graph.h). It is a struct duet_model like every other. */
+ * (models/sequential.h), or a graph (models/graph.h). It is a struct duet_model as all are. */
 #ifndef MODELS_MODEL_FILE_H
 #define MODELS_MODEL_FILE_H
 

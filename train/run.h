@@ -150,7 +150,7 @@ int run_writes_results(const struct run_config *config);
 int run_buffers_apart(const struct run_config *config);
 
 /* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
-/* The file that the parameters and buffers start from: --init-from, or that of a graph; NULL: none. */
+/* The file that parameters and buffers start from: --init-from, or that of a graph; NULL: none. */
 const char *run_weights(const struct run_config *config);
 
 int run_devices(const struct run_config *config);

@@ -16,5 +16,5 @@ from .command import Record, Result, compare, estimate, profile, run, train
 from .export import ExportError, export
 from .model import describe
 
-__all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "describe", "estimate", "export", "profile",
-           "run", "train"]
+__all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "describe", "estimate",
+           "export", "profile", "run", "train"]

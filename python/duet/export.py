@@ -3,8 +3,8 @@
     duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
 
 torch.export traces the model in training mode; each of its ops becomes a line of the text, by the
-functions of _export_ops.py. What depends on no parameter and no input is computed here and becomes a
-constant. Parameters, buffers and constants go into net.safetensors beside the text.
+functions of _export_ops.py. What depends on no parameter and no input is computed here and becomes
+a constant. Parameters, buffers and constants go into net.safetensors beside the text.
 """
 
 import json

@@ -127,10 +127,12 @@ static const struct {
     {HEAD "parameter w: f32[5]\n%1: f32[N, 4] = expand(w)\n%2: f32[N, 32] = flatten(%x)\n"
           "return %2\n",
      "line 4: expand: 5 numbers"},
-    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = permute(%x, order=[0, 1])\n%2: f32[N, 32] = flatten(%1)\n"
+    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = permute(%x, order=[0, 1])\n%2: f32[N, 32] = "
+          "flatten(%1)\n"
           "return %2\n",
      "line 4: permute: an order of 2 dimensions"},
-    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = transpose(%x, dim0=0, dim1=1)\n%2: f32[N, 32] = flatten(%1)\n"
+    {HEAD "parameter w: f32[1]\n%1: f32[N, 2, 4, 4] = transpose(%x, dim0=0, dim1=1)\n%2: f32[N, "
+          "32] = flatten(%1)\n"
           "return %2\n",
      "line 4: transpose"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\n", "it has no parameters"},
