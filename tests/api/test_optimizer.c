@@ -154,6 +154,7 @@ Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
     const int32_t right[2] = {0, 2};
     float back[2][3];
     double sum;
+    int64_t right_ones;
     MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     MUST(duet_tape_create(&tape, device));
     MUST(duet_tensor_create(&scores, device, DUET_F32, 2, (int[]){2, 3}, host));
@@ -161,8 +162,10 @@ Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
     MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
     duet_var *leaf = duet_leaf(tape, scores);
     duet_var *loss = duet_cross_entropy(tape, leaf, labels, DUET_SUM, 0.3);
-    MUST(duet_loss_read(tape, loss, &sum, NULL));
+    MUST(duet_loss_read(tape, loss, &sum, &right_ones));
     cr_expect_float_eq(sum, 2 * log(3), 1e-12);
+    cr_expect_eq(right_ones, 1, "of equal scores the first counts");
+    MUST(duet_loss_read(tape, loss, NULL, NULL));
     MUST(duet_backward(tape, loss, NULL));
     MUST(duet_var_grad(&grad, tape, leaf));
     MUST(duet_tensor_read(grad, back));

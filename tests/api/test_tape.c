@@ -1,127 +1,10 @@
-/* The public tape: losses, backward, gradients, and errors that are kept until they are read. */
+/* The public tape: backward, gradients, and errors that are kept until they are read. (Losses and
+ * the gradients of layers: tests/nn/test_grad.c.) */
 #include <math.h>
 
 #include "tests/api/net.h"
 
-/* the rounding of float sums of a few terms below 10 */
-static const double CLOSE = 5e-6;
-
-/* ---- losses: scores = x W + b, whose gradients have a formula ---- */
-
 static const int32_t answers[N] = {0, 2, 1, 1, 0};
-static const float row_weight[N] = {1, -2, 0.5f, 0, 3}; /* with DUET_NONE */
-
-struct expected {
-    double error[N * M]; /* softmax(x W + b) - onehot(answer) */
-    double loss[N];
-    double weight[N]; /* the gradient of the reduction with respect to each sample's loss */
-    int right;
-};
-
-static struct expected expect(const struct net *net, const float *x, enum duet_reduction r) {
-    struct expected e = {0};
-    for (int n = 0; n < N; n++) {
-        double score[M], sum = 0;
-        int best = 0;
-        for (int m = 0; m < M; m++) {
-            score[m] = net->value[MATMUL_B][m];
-            for (int k = 0; k < K; k++)
-                score[m] += (double)x[n * K + k] * net->value[MATMUL_W][k * M + m];
-            sum += exp(score[m]);
-            if (score[m] > score[best]) best = m;
-        }
-        for (int m = 0; m < M; m++)
-            e.error[n * M + m] = exp(score[m]) / sum - (m == answers[n]);
-        e.loss[n] = log(sum) - score[answers[n]];
-        e.weight[n] = r == DUET_SUM ? 1 : r == DUET_MEAN ? 1.0 / N : row_weight[n];
-        e.right += best == answers[n];
-    }
-    return e;
-}
-
-static void check_weights(struct net *net, const float *x, const struct expected *e) {
-    float got[K * M], bias[M];
-    MUST(duet_tensor_read(duet_params_grad(net->params, MATMUL_W), got));
-    MUST(duet_tensor_read(duet_params_grad(net->params, MATMUL_B), bias));
-    for (int i = 0; i < K * M; i++) {
-        double want = 0, want_bias = 0;
-        for (int n = 0; n < N; n++) {
-            want += e->weight[n] * x[n * K + i / M] * e->error[n * M + i % M];
-            want_bias += e->weight[n] * e->error[n * M + i % M];
-        }
-        cr_assert_float_eq(got[i], want, CLOSE, "weight %d", i);
-        cr_assert_float_eq(bias[i % M], want_bias, CLOSE, "bias %d", i % M);
-    }
-}
-
-static void check_input(struct net *net, duet_var *leaf, const struct expected *e) {
-    duet_tensor *grad;
-    float got[N * K];
-    MUST(duet_var_grad(&grad, net->tape, leaf));
-    MUST(duet_tensor_read(grad, got));
-    for (int i = 0; i < N * K; i++) {
-        double want = 0;
-        for (int m = 0; m < M; m++)
-            want +=
-                e->weight[i / K] * e->error[i / K * M + m] * net->value[MATMUL_W][i % K * M + m];
-        cr_assert_float_eq(got[i], want, CLOSE, "gradient of input %d", i);
-    }
-    duet_tensor_free(grad);
-}
-
-static void check_loss(struct net *net, duet_var *loss, const struct expected *e) {
-    double each[N], sum = 0, total = 0;
-    int64_t right = -1;
-    read_var(net, loss, 1, (int[1]){N}, each);
-    for (int n = 0; n < N; n++) {
-        cr_assert_float_eq(each[n], e->loss[n], CLOSE, "loss of sample %d", n);
-        total += each[n];
-    }
-    MUST(duet_loss_read(net->tape, loss, &sum, &right));
-    cr_assert_float_eq(sum, total, 1e-12, "both in double");
-    cr_assert_eq(right, e->right);
-    MUST(duet_loss_read(net->tape, loss, NULL, NULL));
-}
-
-static duet_var *loss_of(duet_tape *t, duet_var *scores, duet_tensor *labels, enum duet_reduction r,
-                         int nll) {
-    return nll ? duet_nll_loss(t, duet_log_softmax(t, scores), labels, r)
-               : duet_cross_entropy(t, scores, labels, r, 0);
-}
-
-static void try_loss(const char *kind, enum duet_reduction r, int nll) {
-    struct net net;
-    float x[N * K];
-    duet_tensor *y, *given;
-    net_open(&net, kind);
-    duet_tensor *X = api_tensor(net.devices[0], 2, (int[2]){N, K}, x);
-    MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
-    MUST(duet_tensor_create(&given, net.devices[0], DUET_F32, 1, (int[1]){N}, row_weight));
-    struct expected e = expect(&net, x, r);
-    /* The second pass must overwrite the gradients of the first, not add to them. */
-    for (int pass = 0; pass < 2; pass++) {
-        MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
-        duet_var *leaf = duet_leaf(net.tape, X);
-        duet_var *loss =
-            loss_of(net.tape, duet_matmul_add(net.tape, leaf, MATMUL_W, MATMUL_B), y, r, nll);
-        MUST(r == DUET_NONE ? duet_backward(net.tape, loss, given)
-                            : duet_backward(net.tape, loss, NULL));
-        check_weights(&net, x, &e);
-        check_input(&net, leaf, &e);
-        check_loss(&net, loss, &e);
-    }
-    duet_tensor_free(X);
-    duet_tensor_free(y);
-    duet_tensor_free(given);
-    net_close(&net);
-}
-
-Test(api_tape, losses_and_their_gradients, .timeout = 60) {
-    for (int kind = 0; kind < API_KINDS; kind++)
-        for (int r = DUET_MEAN; r <= DUET_NONE; r++)
-            for (int nll = 0; nll < 2; nll++)
-                try_loss(api_kinds[kind], (enum duet_reduction)r, nll);
-}
 
 /* ---- backward from any var ---- */
 
@@ -159,9 +42,9 @@ Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
     MUST(duet_tensor_create(&y, net.devices[0], DUET_I32, 1, (int[1]){N}, answers));
     MUST(duet_tensor_write(duet_params_grad(net.params, UNUSED), old));
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
-    duet_var *loss =
-        loss_of(net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y,
-                DUET_SUM, 0);
+    duet_var *loss = duet_cross_entropy(
+        net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y, DUET_SUM,
+        0);
     MUST(duet_backward(net.tape, loss, NULL));
     MUST(duet_tensor_read(duet_params_grad(net.params, UNUSED), back));
     for (int i = 0; i < 4; i++)

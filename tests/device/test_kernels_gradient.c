@@ -1,4 +1,5 @@
-/* The backward kernel of every op against central differences of its forward formula. The formulas
+/* The backward kernels against central differences of their forward formulas (of adaptive pools and
+ * of what is newer: PyTorch's gradients, tests/nn/test_functions.c and tests/api). The formulas
  * are written here a second time, independently and in double, so that no mistake can hide in code
  * that both share or in float rounding. With a step of 1e-5 the differences are accurate to about
  * 1e-9; what remains is the kernels' rounding to float. */
@@ -80,24 +81,6 @@ static void avg_pool_oracle(const struct op_args *a, double *const in[3], double
 static void max_pool_oracle(const struct op_args *a, double *const in[3], double *out) {
     for (size_t i = 0; i < tensor_count(&a->out[0]); i++)
         out[i] = pool(a, in[0], i, 1);
-}
-
-static void adaptive_pool_oracle(const struct op_args *a, double *const in[3], double *out) {
-    const struct tensor *x = &a->in[0], *y = &a->out[0];
-    for (size_t i = 0; i < tensor_count(y); i++) {
-        int q = (int)(i % dim(y, 3)), p = (int)(i / dim(y, 3) % dim(y, 2)),
-            plane = (int)(i / dim(y, 3) / dim(y, 2));
-        double sum = 0, pixels = 0;
-        for (int h = 0; h < dim(x, 2); h++)
-            for (int w = 0; w < dim(x, 3); w++) {
-                double rows = (double)dim(x, 2) / dim(y, 2),
-                       columns = (double)dim(x, 3) / dim(y, 3);
-                if (h < floor(p * rows) || h >= ceil((p + 1) * rows)) continue;
-                if (w < floor(q * columns) || w >= ceil((q + 1) * columns)) continue;
-                sum += in[0][at4(x, 0, plane, h, w)], pixels++;
-            }
-        out[i] = sum / pixels;
-    }
 }
 
 static void dropout_oracle(const struct op_args *a, double *const in[3], double *out) {
@@ -294,21 +277,6 @@ Test(math_gradient, pools, .timeout = 60) {
             check("max pool dx", max_pool_oracle, &f, 0, weight, &dx);
             heap_free(&heap);
         }
-}
-
-Test(math_gradient, adaptive_pools, .timeout = 60) {
-    static const int sizes[][2] = {{1, 1}, {2, 3}, {4, 4}, {6, 7}, {8, 3}};
-    for (int i = 0; i < 5; i++) {
-        struct heap heap = {0};
-        struct op_args f = {
-            .in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
-            .out = {heap_tensor(&heap, DTYPE_F32, 4, 2, 2, sizes[i][0], sizes[i][1])}};
-        struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, sizes[i][0], sizes[i][1]),
-                      dx = tensor_like(&heap, &f.in[0]);
-        run(OP_ADAPTIVE_AVG_POOL_BACKWARD, &(struct op_args){.in = {dy}, .out = {dx}});
-        check("adaptive pool dx", adaptive_pool_oracle, &f, 0, doubles(&heap, &dy), &dx);
-        heap_free(&heap);
-    }
 }
 
 Test(math_gradient, losses, .timeout = 60) {

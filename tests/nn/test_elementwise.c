@@ -1,7 +1,7 @@
-/* tanh, sigmoid and other activations, subtract, multiply and reshape on the tape: values
- * against C's own functions in double, gradients against central differences of them, views
- * against what they look at, and what is refused. (The kernels over all shapes:
- * tests/device/test_kernels_ops.c.) */
+/* tanh, sigmoid, subtract, multiply and reshape on the tape: values against C's own functions in
+ * double, gradients against central differences of them, views against what they look at, and what
+ * is refused. (Other activations: PyTorch's numbers, tests/api/test_functions.c. The kernels over
+ * all shapes: tests/device/test_kernels_ops.c.) */
 #include "tests/nn/step.h"
 
 /* Values are rounded to float a few times, by 6e-8 of numbers below 2 each; a wrong one is 1e-2. */
@@ -37,27 +37,6 @@ static duet_var *difference_tape(duet_tape *t, duet_var *a, duet_var *b) {
 static double difference_double(double a, double b) {
     return (a - b) * (a - b) + a * (a - b) - (b > 0 ? b : 0);
 }
-/* b and a differ from the corners, 0 and -0.51 and 0.71, by more than STEP. */
-static duet_var *corners_tape(duet_tape *t, duet_var *a, duet_var *b) {
-    return duet_add(
-        t, tape_activation(t, b, (struct activation_args){ACTIVATION_LEAKY_RELU, .25f, 0}),
-        tape_activation(t, a, (struct activation_args){ACTIVATION_HARDTANH, -.51f, .71f}));
-}
-static double corners_double(double a, double b) {
-    double low = (double)-.51f, high = (double).71f;
-    return (b > 0 ? b : b / 4) + (a < low ? low : a > high ? high : a);
-}
-static duet_var *gelu_tape(duet_tape *t, duet_var *a, duet_var *b) {
-    duet_var *e = tape_activation(t, b, (struct activation_args){ACTIVATION_ELU, 1.5f, 0});
-    duet_var *g = tape_activation(t, a, (struct activation_args){ACTIVATION_GELU, 0, 0});
-    return duet_add(t, duet_multiply(t, e, g),
-                    tape_activation(t, a, (struct activation_args){ACTIVATION_GELU_TANH, 0, 0}));
-}
-static double gelu_double(double a, double b) {
-    double inner = sqrt(2 / acos(-1)) * (a + .044715 * a * a * a);
-    return (b > 0 ? b : 1.5 * expm1(b)) * a / 2 * (1 + erf(a / sqrt(2))) +
-           a / 2 * (1 + tanh(inner));
-}
 static duet_var *view_tape(duet_tape *t, duet_var *a, duet_var *b) {
     duet_var *p = duet_reshape(t, a, 4, (int[]){-1, 1, 3, 2}),
              *q = duet_reshape(t, b, 3, (int[]){-1, 2, 3});
@@ -75,8 +54,6 @@ static const struct {
 } functions[] = {{"tanh(a) + b b", tanh_tape, tanh_double},
                  {"sigmoid(a) tanh(b)", sigmoid_tape, sigmoid_double},
                  {"(a - b)^2 + a (a - b) - relu(b)", difference_tape, difference_double},
-                 {"leaky_relu(b) + hardtanh(a)", corners_tape, corners_double},
-                 {"elu(b) gelu(a) + gelu of tanh (a)", gelu_tape, gelu_double},
                  {"views", view_tape, view_double}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 

@@ -1,6 +1,6 @@
 /* Adaptive and padded pools, pads, parts of samples, dropout2d and softmax on the tape: PyTorch's
- * numbers, and equal bits however many devices share the virtual devices. (Gradients against
- * central differences: tests/device/test_kernels_gradient.c, tests/api/test_differences.c.) */
+ * numbers and gradients, and equal bits however many devices share the virtual devices. (Gradients
+ * against central differences: tests/device/test_kernels_gradient.c.) */
 #include "base/philox.h"
 #include "tests/golden/golden.h"
 #include "tests/nn/step.h"
