@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 static _Thread_local char message[ERROR_BYTES];
 
 static void format_message(const char *format, va_list args) {
-    char text[sizeof message]; /* formatted here first: an argument may be error_message() */
+    char text[sizeof message];        /* formatted here first: an argument may be error_message() */
+    locale_t before = numbers_of_c(); /* a number that a message asks for can be given as it is */
     vsnprintf(text, sizeof text, format, args);
+    numbers_end(before);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     memcpy(message, text, sizeof message);

@@ -1,6 +1,7 @@
 /* Numbers in files have a decimal point. printf and strtod follow the locale instead, and a program
  * that uses the library may have set one with a comma (setlocale(LC_ALL, "") in German). So whoever
- * writes or reads a file does that between these two calls, which change this thread alone. */
+ * writes or reads a file does that between these two calls, which change this thread alone. Below
+ * duet_command no code needs them: it changes the locale of the whole process. */
 #ifndef BASE_NUMBER_H
 #define BASE_NUMBER_H
 

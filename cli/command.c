@@ -3,6 +3,7 @@
  * the program's own model in the same place. */
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +81,9 @@ static int help(const struct duet_model *own) {
 static int flushed(int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     return status ? status
-                  : report_error(
-                        fail(ERR_FAILED, "standard output: cannot be written: is the disk full?"));
+                  : report_error(fail(
+                        ERR_FAILED,
+                        "standard output: cannot be written: is it closed, or the disk full?"));
 }
 
 static int unknown_command(const char *word) {
@@ -95,11 +97,14 @@ static int unknown_command(const char *word) {
 
 /* A shell may start this program with one of descriptors 0, 1 and 2 closed (`>&-`). The first file
  * that is opened would get that number, and what is printed would be written into the file. So
- * whatever is closed is opened on /dev/null. Ranks inherit it. */
+ * whatever is closed is opened on /dev/null. Results that are printed are lost then, and that is
+ * an error: so standard output is opened for reading alone, and flushed() sees that writes fail. */
 static int open_closed_streams(void) {
-    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* open() returns the lowest number that is free */
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) { /* open() returns the lowest free number */
+        int how = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", how) != fd)
             return fail_errno(ERR_FAILED, errno, "descriptor %d: is closed: /dev/null", fd);
+    }
     return OK;
 }
 
@@ -140,6 +145,10 @@ static int check_own(const struct duet_model *own) {
     if (!own->name || !*own->name || strlen(own->name) >= NAME_BYTES)
         return fail(ERR_USAGE, "struct duet_model: name: give it 1 to %d characters",
                     NAME_BYTES - 1);
+    for (const char *c = own->name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return fail(ERR_USAGE, "struct duet_model %s: name: leave out control characters",
+                        own->name);
     if (!own->describe || !own->forward)
         return fail(ERR_USAGE, "struct duet_model %s: no %s: give it one", own->name,
                     own->describe ? "forward" : "describe");
@@ -161,7 +170,7 @@ static int run_command(int argc, char **argv, const struct duet_model *own) {
     return report_error(unknown_command(argv[1]));
 }
 
-int duet_command(int argc, char **argv, const struct duet_model *own) {
+static int command(int argc, char **argv, const struct duet_model *own) {
     const char *command = argc > 1 ? argv[1] : "--help";
     struct model_file *file = NULL;
     int code = open_closed_streams();
@@ -178,5 +187,18 @@ int duet_command(int argc, char **argv, const struct duet_model *own) {
     if (path && (code = model_file_open(&file, path))) return report_error(code);
     int status = run_command(argc, argv, file ? file->model : own);
     model_file_free(file);
+    return status;
+}
+
+/* Every number that is printed, written to a file or read has a decimal point, also where the
+ * program has set a locale with a comma: setlocale(LC_ALL, "") in German. Here the locale changes
+ * for all threads, since any of them may print; it is put back for a program that goes on. */
+int duet_command(int argc, char **argv, const struct duet_model *own) {
+    const char *set = setlocale(LC_NUMERIC, NULL);
+    char *before = set ? strdup(set) : NULL;
+    setlocale(LC_NUMERIC, "C");
+    int status = command(argc, argv, own);
+    if (before) setlocale(LC_NUMERIC, before);
+    free(before);
     return status;
 }

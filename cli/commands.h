@@ -26,8 +26,9 @@ const char *command_help(int i);
  * gone. */
 int report_error(int code);
 
-/* If losses of the run are not finite, prints one line on stderr that says since which step.
- * That is no failure of the run. title: which of several runs it is; NULL: there is only one. */
-void warn_not_finite(const char *title, const struct run_record *run);
+/* What a run that did not fail has to say all the same, a line on stderr each: since which step its
+ * losses are not finite; which parameters the last step of DDP left without a gradient. title: which
+ * of several runs it is; NULL: there is only one. */
+void warn_of_run(const char *title, const struct run_record *run);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/program.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 
@@ -28,11 +29,24 @@ int report_error(int code) {
     return error_exit_status(code);
 }
 
-void warn_not_finite(const char *title, const struct run_record *run) {
+static void warn_not_finite(const char *title, const struct run_record *run) {
     int count, first = record_not_finite(run, &count);
     if (first < 0) return;
     fflush(stdout); /* before the line on stderr */
     fprintf(stderr, "%s: %s%sloss: not finite since step %d, in %d of %d steps: %s\n",
             program_name(), title ? title : "", title ? ": " : "", first, count, run->steps,
             not_finite_advice(first));
+}
+
+void warn_of_run(const char *title, const struct run_record *run) {
+    warn_not_finite(title, run);
+    if (!*run->unreduced) return;
+    struct text text = {.used = 0};
+    fflush(stdout); /* before the line on stderr */
+    text_add(&text,
+             "%s: warning: %s%sthe last step gave no gradient to some parameters, so DDP has not "
+             "averaged their buckets, and another step would fail: give --find-unused-parameters "
+             "(%s)\n",
+             program_name(), title ? title : "", title ? ": " : "", run->unreduced);
+    say(stderr, text.words);
 }

@@ -98,7 +98,7 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         CHECK(code);
         /* for all the same; only now, since a job looks for GPUs and the launcher does not */
         snprintf(base.device, sizeof base.device, "%s", p->run[i].kind);
-        warn_not_finite(way_name(i), &p->run[i]);
+        warn_of_run(way_name(i), &p->run[i]);
     }
     show(p, config, &base, width);
     if (full < 0) return OK;

@@ -201,7 +201,7 @@ static void show_row(void *context, const struct scale *s, int row) {
     fflush(stdout);
     snprintf(title, sizeof title, "%d device%s, lr %g", r->devices, r->devices == 1 ? "" : "s",
              r->lr);
-    warn_not_finite(title, r);
+    warn_of_run(title, r);
 }
 
 /* Why a row has no word about bits; NULL: it has one. */

@@ -100,7 +100,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     live_screen_close(&live);
     if (code && !result.unwritten && !result.stopped) goto done;
     if (result.stopped) snprintf(stopped, sizeof stopped, "%s", error_message());
-    warn_not_finite(NULL, record);
+    warn_of_run(NULL, record);
     say_result(&config, record);
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     /* of a run that was stopped before its first step the old files are worth more */

@@ -14,6 +14,7 @@
 #include "comm/rendezvous.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stddef.h>
@@ -92,6 +93,21 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
     return result == WIRE_DONE ? OK : ERR_PEER;
 }
 
+/* What a timeout adds where MASTER_ADDR names another machine: an address of this one is one that a
+ * socket can be bound to. Of a name that is not known here nothing is said. */
+static const char *elsewhere(const struct spot *spot) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all;
+    int here = 0;
+    if (getaddrinfo(spot->address, NULL, &hints, &all)) return "";
+    for (const struct addrinfo *a = all; a && !here; a = a->ai_next) {
+        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        here = fd < 0 || !bind(fd, a->ai_addr, a->ai_addrlen);
+        if (fd >= 0) close(fd);
+    }
+    freeaddrinfo(all);
+    return here ? "" : "; this address is another machine's, and ranks of one machine alone meet";
+}
+
 /* ---- ranks other than 0 ---- */
 
 static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t deadline) {
@@ -101,8 +117,9 @@ static int connect_to_rank_0(struct comm *comm, const struct spot *spot, int64_t
         if (now_ns() >= deadline)
             return fail(ERR_TIMEOUT,
                         "rank %d: rendezvous at %s:%s: no word from rank 0 after %g s: start it "
-                        "with the same MASTER_ADDR and MASTER_PORT",
-                        comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9);
+                        "with the same MASTER_ADDR and MASTER_PORT%s",
+                        comm->rank, spot->address, spot->port, (double)comm->timeout_ns * 1e-9,
+                        elsewhere(spot));
         nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
     }
     if (is_mine(comm->socket)) return OK;
@@ -205,9 +222,9 @@ static int late(struct comm *comm, const struct job *job, const struct spot *spo
                 (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d", r);
     return fail(ERR_TIMEOUT,
                 "rank 0: rendezvous at %s:%s: no word from rank%s %s after %g s: start all ranks, "
-                "with the same MASTER_ADDR and MASTER_PORT",
+                "with the same MASTER_ADDR and MASTER_PORT%s",
                 spot->address, spot->port, missing > 1 ? "s" : "", ranks,
-                (double)comm->timeout_ns * 1e-9);
+                (double)comm->timeout_ns * 1e-9, elsewhere(spot));
 }
 
 /* A rank that has come waits for the others; one that ends meanwhile hangs up. */

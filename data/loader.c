@@ -174,10 +174,10 @@ static int prepare(struct loader *l) {
     l->steps = batch_count(l->length, c->batch_size, c->end == ORDER_CUT);
     l->claim = l->wanted = l->steps; /* no step is left until loader_start_epoch */
     if (l->steps == 0)
-        return fail(
-            ERR_USAGE,
-            "batch size: %d: no whole batch in %d samples: use a smaller one, or no --drop-last",
-            c->batch_size, c->set->count);
+        return fail(ERR_USAGE,
+                    "batch size: %d: no whole batch in %d samples: use a smaller one, or keep the "
+                    "last batch",
+                    c->batch_size, c->set->count);
     l->tables = c->by_channel ? LOADER_CHANNELS : 1;
     for (int i = 0; i < 256 * l->tables; i++) {
         const struct gather_args scale = {c->by_channel ? c->means[i / 256] : c->mean,

@@ -197,12 +197,20 @@ static void list(char *text, size_t bytes, const char *separator, const char *it
     snprintf(text + used, bytes - used, "%s%s", used ? separator : "", item);
 }
 
+const char *ddp_unfinished(const struct ddp *ddp, char *text, size_t bytes) {
+    int count = ddp->plan.param_count, incomplete = ddp->ready_count && ddp->ready_count < count;
+    *text = 0;
+    for (int i = 0; incomplete && i < count; i++)
+        if (!ddp->is_ready[i]) list(text, bytes, ", ", ddp->params->param[i].spec->name);
+    return text;
+}
+
 static int unfinished(const struct ddp *ddp) {
-    char names[256] = "", indices[256] = "", number[16];
+    char names[256], indices[256] = "", number[16];
+    ddp_unfinished(ddp, names, sizeof names);
     for (int i = 0; i < ddp->plan.param_count; i++) {
         if (ddp->is_ready[i]) continue;
         snprintf(number, sizeof number, "%d", i);
-        list(names, sizeof names, ", ", ddp->params->param[i].spec->name);
         list(indices, sizeof indices, " ", number);
     }
     return fail(

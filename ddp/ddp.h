@@ -155,6 +155,10 @@ int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 int ddp_begin(struct ddp *ddp, int32_t step);
 int ddp_finish(struct ddp *ddp);
 
+/* The names of the parameters that this rank's last step left without a gradient, so that their
+ * buckets were not reduced, as "a, b"; "" if there are none. The next step would fail for it. */
+const char *ddp_unfinished(const struct ddp *ddp, char *text, size_t bytes);
+
 /* With find_unused: 1 once a step has left out a parameter on some rank. */
 int ddp_found_unused(const struct ddp *ddp);
 

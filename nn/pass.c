@@ -322,9 +322,10 @@ int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
     int i = 0;
     while (i < t->leaf_count && t->leaves[i] != leaf)
         i++;
-    if (i == t->leaf_count || !leaf->grad.data)
-        return fail(
-            ERR_USAGE,
-            "gradient: none is kept of this var: make it with duet_leaf and call duet_backward");
+    if (i == t->leaf_count)
+        return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf");
+    if (!leaf->grad.data)
+        return fail(ERR_USAGE, "gradient: this leaf has none: call duet_backward; behind it, no "
+                               "loss was made of this leaf");
     return copy_out(out, t, &leaf->grad);
 }

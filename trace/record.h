@@ -108,6 +108,7 @@ struct run_record {
     int bucket_count;        /* DDP: buckets of gradients */
     int64_t *bucket_bytes;   /* [bucket_count] their sizes, in the order in which they fill */
     char choice[256];        /* DDP: the algorithm chosen and why */
+    char unreduced[256];     /* DDP: "rank 1: a, b": the last step gave them no gradient there */
     int bucket_algorithm_count;
     char **bucket_algorithms; /* DDP: [bucket_algorithm_count] the algorithm of each bucket */
     char **names;             /* [parameters] PyTorch's names; record_free frees each */

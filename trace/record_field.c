@@ -27,6 +27,9 @@ static void write_int(const struct field *f, const void *object, struct json_wri
 }
 
 static int read_int(const struct field *f, void *object, const struct json *item) {
+    if (item && item->integer != (int)item->integer)
+        return fail(ERR_FAILED, "run record: %s: %lld: it was written by another version", f->key,
+                    (long long)item->integer);
     *(int *)field_member(f, object) = item ? (int)item->integer : 0;
     return OK;
 }

@@ -270,6 +270,7 @@ static const struct field run_fields[] = {
     {"blocking_copies",    &FIELD_YES_NO, AT(blocking_copies)},
     {"allreduce",          &FIELD_TEXT,   AT(algorithm)},
     {"allreduce_choice",   &FIELD_TEXT,   AT(choice)},
+    {"unreduced",          &FIELD_TEXT,   AT(unreduced)},
     {"bucket_algorithms",  &FIELD_NAMES,  ARRAY_AT(bucket_algorithms, bucket_algorithm_count)},
     {"bucket_sizes",       &FIELD_SIZES,  ARRAY_AT(bucket_bytes, bucket_count)},
     {"devices",            &FIELD_INT,    AT(devices)},

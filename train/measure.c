@@ -1,5 +1,6 @@
 /* Measurement: what each device moved, how long each phase took, how much memory it held. All of it
  * is summed from what the device layer counted; nothing is estimated. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,10 +79,12 @@ void measure_spans(struct session *s) {
     empty_logs(s, 1);
 }
 
-/* What each rank contributes: the record of its device, and how many of its spans are lost. */
+/* What each rank contributes: the record of its device, how many of its spans are lost, and the
+ * parameters without a gradient (ddp_unfinished). */
 struct brought {
     struct device_record device;
     int64_t spans_lost;
+    char unreduced[256];
 };
 
 /* Sums what every rank moved over each link into the record. Whoever imagines ranks runs them one
@@ -122,6 +125,7 @@ int measure_finish(struct session *s) {
     r->spans_lost += (int64_t)r->kept.dropped;
     mine.device = r->device[s->first_device];
     mine.spans_lost = r->spans_lost;
+    memcpy(mine.unreduced, r->unreduced, sizeof mine.unreduced);
     int alone = !s->comm || comm_is_imagined(s->comm);
     all = calloc((size_t)s->ranks, sizeof *all);
     if (!all) return fail(ERR_MEMORY, "what each device did: no host memory");
@@ -131,6 +135,10 @@ int measure_finish(struct session *s) {
         r->device[k] = all[k].device;
         r->spans_lost += all[k].spans_lost;
     }
+    *r->unreduced = 0;
+    for (int k = s->ranks - 1; k >= 0; k--) /* the first rank that has some speaks for all */
+        if (*all[k].unreduced)
+            snprintf(r->unreduced, sizeof r->unreduced, "rank %d: %.200s", k, all[k].unreduced);
     CHECK_GOTO(gather_traffic(s), code, out);
     for (int d = 0; d < s->devices; d++) {
         r->device[d].bytes_in = traffic_into(r->traffic, d);

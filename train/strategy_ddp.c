@@ -116,6 +116,7 @@ static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
     say_if_none_unused(s, d->ddp);
+    ddp_unfinished(d->ddp, r->unreduced, sizeof r->unreduced);
     const struct bucket_plan *plan = ddp_buckets(d->ddp);
     uint64_t largest = 0;
     r->bucket_bytes = malloc((size_t)plan->bucket_count * sizeof *r->bucket_bytes);

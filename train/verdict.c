@@ -171,6 +171,18 @@ char *verdict_difference(const struct verdict *v, const struct run_record *run,
     return text;
 }
 
+/* Why DDP differs where its last step left parameters without a gradient. */
+static void print_unreduced(FILE *file, const struct run_record *b) {
+    struct text text = {.used = 0};
+    if (!*b->unreduced) return;
+    text_add(
+        &text,
+        "the last step gave no gradient to some parameters (%s), so DDP has not averaged their "
+        "buckets: give --find-unused-parameters",
+        b->unreduced);
+    text_wrap(file, TEXT_USUAL, 2, 4, text.words);
+}
+
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b) {
     const char *x = mode_title(a->mode), *y = mode_title(b->mode);
@@ -199,6 +211,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                  v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
                  verdict_difference(v, b, words));
         text_wrap(file, TEXT_USUAL, 0, 2, text.words);
+        print_unreduced(file, b);
         return;
     case VERDICT_WITHIN:
     case VERDICT_BEYOND:
@@ -215,6 +228,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
                     b->names[v->parameter],
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
+        if (v->kind == VERDICT_BEYOND) print_unreduced(file, b);
         if (v->not_finite_at >= 0)
             fprintf(file,
                     "  the loss is not finite since step %d: from there on gradients cannot\n"

@@ -1,6 +1,7 @@
 /* A program with a model and data of its own, for tests/cli/test_own_data.c. OWN_DATA in its
  * environment says of which kind they are. A sample that is read leaves a letter in the file that
  * OWN_READS names. */
+#include <locale.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,5 +74,6 @@ int main(int argc, char **argv) {
     if (kind && !strcmp(kind, "no test")) model.test = NULL;
     if (kind && !strcmp(kind, "empty")) model.train = &none;
     if (kind && !strcmp(kind, "test alone")) model.train = NULL;
+    setlocale(LC_ALL, ""); /* as many programs do: numbers must not depend on it */
     return duet_command(argc, argv, &model);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/harness/comma.h"
 
 static void be_program(const char *kind) {
     cli_be_program("tests/cli/helper_own_data", "mynet");
@@ -80,4 +81,50 @@ Test(own_data, what_is_refused, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_run(&c, "train --dataset own");
     cr_expect(c.status == 2 && strstr(c.err, "brings no data along"), "%s", c.err);
     cli_free(&c);
+}
+
+/* Whatever a command writes that does not depend on time. */
+static void write_all(void) {
+    be_program("floats");
+    cli_well("train --mode ddp --devices 2 --steps 3 --batch-size 12 --lr 0.05 --log-loss l "
+             "--save w --checkpoint c --json j --report r.html --trace t --csv v");
+    cli_well("collective --ranks 4 --pictures pictures");
+    FILE *file = fopen("net.txt", "w");
+    fputs("Sequential(\n  (0): Flatten()\n  (1): Linear(in_features=784, out_features=30)\n"
+          "  (2): Dropout(p=0.25)\n  (3): LeakyReLU(negative_slope=0.125)\n"
+          "  (4): Linear(in_features=30, out_features=10)\n)\n",
+          file);
+    fclose(file);
+    cli_well("train --model net.txt --dataset random --samples 32 --batch-size 16 --steps 2 --lr "
+             "0.125 --log-loss m");
+    cli_well("estimate --model net.txt --devices 2 --link 1.5,2.5 --json e");
+    cli_well("train --mode single --resume c --steps 4 --batch-size 12 --lr 0.05 --log-loss n "
+             "--devices 1 --virtual-devices 2");
+}
+
+/* Numbers have a point whatever the locale: the losses are the same to the byte, and no figure of
+ * a page, picture or timeline is cut in two by a comma. */
+Test(own_data, a_decimal_comma_changes_no_number, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const equal[] = {"l", "w", "m", "n", "pictures/ring-4.svg"};
+    static const char *const free_of_commas[] = {"r.html", "t", "v", "e"};
+    write_all();
+    cr_assert_eq(system("mkdir point && mv l w c j r.html t v m n e pictures point"), 0);
+    comma_make();
+    write_all();
+    comma_remove();
+    for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
+        char point[64];
+        snprintf(point, sizeof point, "point/%s", equal[i]);
+        cr_expect(cli_same_file(equal[i], point), "%s: another one with a comma", equal[i]);
+    }
+    for (size_t i = 0; i < sizeof free_of_commas / sizeof *free_of_commas; i++) {
+        char command[200];
+        snprintf(command, sizeof command,
+                 "grep -cE '[0-9],[0-9]' point/%s >a; grep -cE '[0-9],[0-9]' %s >b; true",
+                 free_of_commas[i], free_of_commas[i]);
+        cr_assert_eq(system(command), 0);
+        cr_expect(cli_same_file("a", "b"), "%s: lines with a comma in a number", free_of_commas[i]);
+    }
+    json_free(json_of("j"));
 }

@@ -291,6 +291,14 @@ Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_fol
               "parameter detection by passing --find-unused-parameters|: right.weight, "
               "right.bias. ",
               "train --mode ddp --data-dir d --model branches --batch-size 16 --quiet");
+    /* no step follows the last one that could fail */
+    cli_run(&c, "train --mode ddp --data-dir d --model branches --batch-size 16 --steps 1");
+    cr_expect(c.status == 0 && strstr(c.err, "right.weight, right.bias"), "%s", c.err);
+    cli_free(&c);
+    cli_run(&c, "compare --data-dir d --model branches --batch-size 16 --steps 1");
+    cr_expect_eq(c.status, 3);
+    cr_expect(strstr(c.out, "(rank 0: right.weight,"), "%s", c.out);
+    cli_free(&c);
 }
 
 static int64_t occupied(int64_t bytes) { /* memory of a device that an allocation takes */
