@@ -27,8 +27,8 @@ const char *command_help(int i);
 int report_error(int code);
 
 /* What a run that did not fail has to say all the same, a line on stderr each: since which step its
- * losses are not finite; which parameters the last step of DDP left without a gradient. title: which
- * of several runs it is; NULL: there is only one. */
+ * losses are not finite; which parameters the last step of DDP left without a gradient. title:
+ * which of several runs it is; NULL: there is only one. */
 void warn_of_run(const char *title, const struct run_record *run);
 
 #endif

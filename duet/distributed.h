@@ -121,9 +121,9 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     duet_work **work);
 
-/* The same with parts of different lengths; none of these calls works in place. Split sizes count rows of dimension 0, one entry for
- * each rank; NULL: equal parts. What rank a gives to rank b must be as long as b expects, else all
- * ranks are told which two differ.
+/* The same with parts of different lengths; none of these calls works in place. Split sizes count
+ * rows of dimension 0, one entry for each rank; NULL: equal parts. What rank a gives to rank b must
+ * be as long as b expects, else all ranks are told which two differ.
  *     all_to_all       all_to_all_single with output_split_sizes and input_split_sizes
  *     all_gather       output is the inputs of all ranks, of which rank r's has
  *                      output_split_sizes[r] rows

@@ -150,6 +150,7 @@ Test(cli_diff, wrong_files, .timeout = 120, .init = cli_folder_make, .fini = cli
         {1, "newer: schema 2: this duet reads schema 1", "a newer"},
         {1, "nothing: no runs: duet doctor has none", "nothing a"},
         {1, "unnamed: a run has no name", "unnamed a"},
+        {1, "large: dp: run record: cores: 4294967298: it was written by another", "large a"},
         {1, "broken: dp: run record: |another version", "broken a"},
         {1, "no run is in both files: a has single, b has dp, ddp", "a b"},
         {1, "no/folder/j", "a a --json no/folder/j"},
@@ -161,6 +162,8 @@ Test(cli_diff, wrong_files, .timeout = 120, .init = cli_folder_make, .fini = cli
     put_text("newer", "{\"schema\": 2, \"command\": \"train\", \"runs\": []}");
     put_text("nothing", "{\"schema\": 1, \"command\": \"doctor\", \"findings\": []}");
     put_text("unnamed", "{\"schema\": 1, \"runs\": [7]}");
+    put_text("large", "{\"schema\": 1, \"runs\": [{\"name\": \"dp\", \"title\": \"DP\", \"mode\": "
+                      "\"dp\", \"cores\": 4294967298}]}");
     put_text("broken", "{\"schema\": 1, \"runs\": [{\"name\": \"dp\", \"title\": \"DP\", \"mode\": "
                        "\"dp\"}]}");
     put_text("b", "{\"schema\": 1, \"runs\": [{\"name\": \"dp\", \"title\": \"DP\", "
