@@ -74,11 +74,12 @@ static int load(struct fit *f, const char *name, const struct hardware *h) {
         for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++) {
             const struct series_point *p = &s->point[k];
             if (strcmp(s->machine, name) || p->role != 'f' || validation_missing(s)) continue;
-            if (p->gpus > m->gpus || f->rows == MOST_ROWS) continue;
+            if (f->rows == MOST_ROWS) continue;
             struct row *r = &f->row[f->rows++];
             r->series = s;
             r->point = p;
             r->clock.gpu = gpu;
+            r->clock.machine = m;
             CHECK(validation_open(&r->run, s, p, &r->clock));
         }
     return OK;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/demo_modelled.h"
 #include "cli/options/run_options.h"
 #include "cli/lesson.h"
 #include "cli/live.h"
@@ -157,6 +158,7 @@ static int run(struct run_config *config, int chapter) {
     struct failures all = {0};
     failures_add(&all, code);
     if (chapter && !code) failures_add(&all, lesson_run(config, &result));
+    if (chapter && !code) failures_add(&all, demo_modelled(config));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
 done:

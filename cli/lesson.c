@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "report/table.h"
 #include "report/text.h"
+#include "train/retime.h"
 #include "train/shared_data.h"
 
 enum { LESSON_CLASSES = 20000, LESSON_DEVICES = 4, LESSON_STEPS = 6 };
@@ -24,6 +25,8 @@ static void settings(struct run_config *config, const struct run_config *demo) {
     config->optimizer = OPTIMIZER_ADAM;
     config->devices = !gpus ? LESSON_DEVICES : demo->devices < 2 ? 2 : demo->devices;
     config->steps = LESSON_STEPS;
+    config->clock = demo->clock;
+    if (*config->clock.gpu) config->devices = demo->devices < 2 ? 2 : demo->devices;
     config->timeout = demo->timeout;
     config->seed = demo->seed;
     config->spans = config->quiet = config->warned = 1;
@@ -79,7 +82,7 @@ static void show(const struct run_record *dp, const struct run_record *ddp) {
     row("  gathered outputs, gradient", outputs, 0, dp, ddp);
     row("  Adam's two means", optimizer, 0, dp, ddp);
     row("bytes over links, a step", moved, 0, dp, ddp);
-    row("ms a step, busy", busy, 1, dp, ddp);
+    row(*dp->modelled ? "modelled ms a step, busy" : "ms a step, busy", busy, 1, dp, ddp);
     text_add(&text,
              "DP gathers all outputs on device 0 and computes the loss, its gradient and the "
              "optimizer there. In DDP each rank does that for its own samples: device 0's peak "
@@ -116,7 +119,8 @@ int lesson_run(const struct run_config *demo, struct job_result *result) {
     printf("\n");
     text_wrap(stdout, text_width(stdout), 0, 0, text.words);
     fflush(stdout);
-    int code = shared_data_open(&config);
+    int code = *config.clock.gpu ? retime_check(&config) : OK;
+    if (!code) code = shared_data_open(&config);
     if (!code) code = runs(&config, &two[0], &two[1], result);
     shared_data_close(&config);
     record_free(&two[0]);

@@ -120,10 +120,7 @@ static int show_all(const struct hardware *h) {
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (int i = 0; (s = series_at(i)); i++)
         for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++) {
-            const struct machine *m = NULL;
-            CHECK(hardware_find_machine(h, "--validate", s->machine, &m));
-            const char *why =
-                s->point[k].gpus > m->gpus ? "more than one node" : validation_missing(s);
+            const char *why = validation_missing(s);
             missing += why != NULL;
             if (why)
                 printf("%-3s %-15s %-13s %3d  %c %9.2f  not modelled: %s\n", s->table, s->machine,

@@ -27,8 +27,9 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
         own ? (struct sample_shape){1, 64, 64} : (struct sample_shape){3, 224, 224};
     c.model_options.classes = own ? 10 : 1000;
     c.samples = 1 << 20;
-    c.devices = p->gpus;
-    c.batch_size = p->batch * p->gpus;
+    c.devices = p->gpus < clock->machine->gpus ? p->gpus : clock->machine->gpus;
+    clock->nodes = (double)p->gpus / c.devices; /* alike */
+    c.batch_size = p->batch * c.devices;
     c.mode = p->gpus == 1 && s->way != SERIES_DDP ? MODE_SINGLE : dp ? MODE_DP : MODE_DDP;
     c.no_pin_memory = c.blocking_copies = dp; /* the copy is part of the measured step */
     clock->no_optimizer = dp || s->way == SERIES_SINGLE;

@@ -9,7 +9,8 @@
 /* Why a series has no run here; NULL: it has one. */
 const char *validation_missing(const struct series *series);
 
-/* Runs what the point was measured on, and sets what the clock needs to know beside the hardware.
+/* Runs what the point was measured on, and sets what the clock needs to know beside the GPU and
+ * the machine, of which one node is run.
  * modelled_close it, also after an error. */
 int validation_open(struct modelled *m, const struct series *series,
                     const struct series_point *point, struct clock_config *clock);
