@@ -52,7 +52,7 @@ struct bench {
 
     struct device *device; /* the command's */
     struct replica replica;
-    struct ddp *ddp;
+    struct duet_ddp *ddp;
     int64_t steps;
 
     duet_device *own_device; /* the program's */
@@ -269,7 +269,7 @@ static int work(int rank, void *context) {
     duet_tape_free(b.tape);
     duet_params_free(b.params);
     duet_devices_close(&b.own_device, 1);
-    ddp_free(b.ddp);
+    duet_ddp_free(b.ddp);
     replica_free(&b.replica);
     device_close(b.device);
     duet_group_destroy(&b.group);

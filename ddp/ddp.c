@@ -33,14 +33,14 @@ struct ddp_config ddp_config_default(void) {
 
 /* All public functions and the hook end here: a rank that gives up ends the job, so that no peer
  * waits for it. */
-int ddp_ended(struct ddp *ddp, int code) {
+int ddp_ended(struct duet_ddp *ddp, int code) {
     if (code) comm_abort(ddp->comm, code, error_message());
     return code;
 }
 
 /* ---- buckets ---- */
 
-static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limits,
+static int plan_buckets(struct duet_ddp *ddp, const int *order, const uint64_t *limits,
                         int limit_count) {
     const struct param_set *params = ddp->params;
     uint64_t *bytes = malloc((size_t)params->count * sizeof *bytes);
@@ -55,7 +55,7 @@ static int plan_buckets(struct ddp *ddp, const int *order, const uint64_t *limit
     return code;
 }
 
-int ddp_make_events(struct ddp *ddp) {
+int ddp_make_events(struct duet_ddp *ddp) {
     for (; ddp->events < ddp->plan.bucket_count; ddp->events++)
         CHECK(event_create(ddp->device, &ddp->ready[ddp->events]));
     return OK;
@@ -65,7 +65,7 @@ int ddp_make_events(struct ddp *ddp) {
  * last parameter comes first. With find_unused a step need not show the order of any other, so
  * the buckets are cut at once and stay: the parameters are walked as they were registered, and what
  * was registered last is reduced first. */
-int ddp_plan_first_step(struct ddp *ddp) {
+int ddp_plan_first_step(struct duet_ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
     int count = ddp->params->count;
     for (int i = 0; i < count; i++)
@@ -81,7 +81,7 @@ int ddp_plan_first_step(struct ddp *ddp) {
 /* Rank 0's ready order becomes everybody's. The sync comes first, for two reasons: the gradients
  * are about to get other addresses; and a rank that may wait outside of its streams, as the
  * broadcast does, must have nothing left in them that a peer needs. */
-static int rebuild(struct ddp *ddp) {
+static int rebuild(struct duet_ddp *ddp) {
     struct param_set *params = ddp->params;
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
@@ -94,7 +94,7 @@ static int rebuild(struct ddp *ddp) {
 
 /* A bucket in the gradient arena, where its parameters lie one behind the other, each padded with
  * zeros to a multiple of PARAM_ALIGN elements. The pads are summed too: zeros stay zeros. */
-static float *bucket_data(const struct ddp *ddp, const struct bucket *bucket, size_t *count) {
+static float *bucket_data(const struct duet_ddp *ddp, const struct bucket *bucket, size_t *count) {
     const struct param_set *params = ddp->params;
     const struct param *first = &params->param[ddp->plan.order[bucket->first]];
     const struct param *last = &params->param[ddp->plan.order[bucket->first + bucket->count - 1]];
@@ -109,7 +109,7 @@ int ddp_allreduce_hook(void *context, const struct ddp_bucket *b) {
                              b->step);
 }
 
-int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context) {
+int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *context) {
     if (!hook) return fail(ERR_USAGE, "Communication hook must be callable: give a function");
     if (ddp->hook_registered)
         return fail(ERR_USAGE,
@@ -123,14 +123,14 @@ int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context) 
 
 /* The calls of a hook are its own affair, and a rank without one waits in an allreduce for ranks
  * that never come to it. So each step with a hook says so in the place of the first allreduce. */
-static int announce_hook(const struct ddp *ddp) {
+static int announce_hook(const struct duet_ddp *ddp) {
     const struct comm_call call = {
         .collective = "communication hook", .bucket = 0, .step = ddp->step};
     return comm_announce(ddp->comm, &call);
 }
 
 /* Launches the allreduce of a bucket; its ready event has been recorded. */
-static int launch_bucket(struct ddp *ddp, int index) {
+static int launch_bucket(struct duet_ddp *ddp, int index) {
     struct stream *comm = device_comm(ddp->device);
     size_t count;
     if (!index && ddp->hook_registered) CHECK(announce_hook(ddp));
@@ -150,7 +150,7 @@ static int launch_bucket(struct ddp *ddp, int index) {
 
 /* In index order: a bucket that is full before its turn waits. While the step is being recorded the
  * events alone are recorded with it. */
-static int launch_full_buckets(struct ddp *ddp) {
+static int launch_full_buckets(struct duet_ddp *ddp) {
     int recording = ddp->replica && recorded_is_recording(&ddp->replica->recorded);
     for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
         CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->device)));
@@ -161,7 +161,7 @@ static int launch_full_buckets(struct ddp *ddp) {
 
 /* Behind a replay all gradients are ready, and their events were recorded on the way, unless the
  * buckets wait for the end of backward. */
-static int launch_replayed_buckets(struct ddp *ddp) {
+static int launch_replayed_buckets(struct duet_ddp *ddp) {
     ddp->ready_count = ddp->plan.param_count;
     memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
     ddp->next = 0;
@@ -173,7 +173,7 @@ static int launch_replayed_buckets(struct ddp *ddp) {
 
 /* ---- a step ---- */
 
-int ddp_count_gradient(struct ddp *ddp, int index) {
+int ddp_count_gradient(struct duet_ddp *ddp, int index) {
     if (ddp->is_ready[index])
         return fail(
             ERR_FAILED,
@@ -187,7 +187,8 @@ int ddp_count_gradient(struct ddp *ddp, int index) {
 }
 
 /* A backward outside of begin and finish is not reduced. */
-int ddp_gradient_ready(struct ddp *ddp, int index) {
+int ddp_gradient_ready(void *context, int index) {
+    struct duet_ddp *ddp = context;
     return ddp->expecting ? ddp_ended(ddp, ddp_count_gradient(ddp, index)) : OK;
 }
 
@@ -197,7 +198,7 @@ static void list(char *text, size_t bytes, const char *separator, const char *it
     snprintf(text + used, bytes - used, "%s%s", used ? separator : "", item);
 }
 
-const char *ddp_unfinished(const struct ddp *ddp, char *text, size_t bytes) {
+const char *ddp_unfinished(const struct duet_ddp *ddp, char *text, size_t bytes) {
     int count = ddp->plan.param_count, incomplete = ddp->ready_count && ddp->ready_count < count;
     *text = 0;
     for (int i = 0; incomplete && i < count; i++)
@@ -205,7 +206,7 @@ const char *ddp_unfinished(const struct ddp *ddp, char *text, size_t bytes) {
     return text;
 }
 
-static int unfinished(const struct ddp *ddp) {
+static int unfinished(const struct duet_ddp *ddp) {
     char names[256], indices[256] = "", number[16];
     ddp_unfinished(ddp, names, sizeof names);
     for (int i = 0; i < ddp->plan.param_count; i++) {
@@ -224,7 +225,7 @@ static int unfinished(const struct ddp *ddp) {
         comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);
 }
 
-int ddp_open_step(struct ddp *ddp, int32_t step) {
+int ddp_open_step(struct duet_ddp *ddp, int32_t step) {
     int count = ddp->plan.param_count;
     if (ddp->ready_count && ddp->ready_count < count) return unfinished(ddp);
     if (ddp->ready_count && !ddp->rebuilt && !ddp->config.find_unused) CHECK(rebuild(ddp));
@@ -237,13 +238,13 @@ int ddp_open_step(struct ddp *ddp, int32_t step) {
     return OK;
 }
 
-int ddp_begin(struct ddp *ddp, int32_t step) {
+int ddp_begin(struct duet_ddp *ddp, int32_t step) {
     int active;
     CHECK(ddp_ended(ddp, ddp_count_active(ddp, 1, &active)));
     return ddp_ended(ddp, ddp_open_step(ddp, step));
 }
 
-int ddp_close_step(struct ddp *ddp) {
+int ddp_close_step(struct duet_ddp *ddp) {
     struct device *device = ddp->device;
     struct stream *compute = device_compute(device);
     ddp->expecting = 0;
@@ -255,20 +256,20 @@ int ddp_close_step(struct ddp *ddp) {
     return ddp_agree_on_used(ddp);
 }
 
-int ddp_finish(struct ddp *ddp) {
+int ddp_finish(struct duet_ddp *ddp) {
     return ddp_ended(ddp, ddp_close_step(ddp));
 }
 
-static int broadcast_buffers(struct ddp *ddp, int32_t step) {
+static int broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
     stream_set_phase(device_compute(ddp->device), PHASE_REPLICATE, step);
     return ddp_buffers_broadcast(ddp->buffers, step);
 }
 
-int ddp_broadcast_buffers(struct ddp *ddp, int32_t step) {
+int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
     return ddp_ended(ddp, broadcast_buffers(ddp, step));
 }
 
-static int step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
+static int step(struct duet_ddp *ddp, const struct step_block *block, const struct batch *batch) {
     struct replica *r = ddp->replica;
     duet_var *output, *loss;
     int code = OK;
@@ -292,17 +293,17 @@ static int step(struct ddp *ddp, const struct step_block *block, const struct ba
     return replica_update(r);
 }
 
-int ddp_step(struct ddp *ddp, const struct step_block *block, const struct batch *batch) {
+int ddp_step(struct duet_ddp *ddp, const struct step_block *block, const struct batch *batch) {
     return ddp_ended(ddp, step(ddp, block, batch));
 }
 
 /* ---- what is asked of it ---- */
 
-const struct bucket_plan *ddp_buckets(const struct ddp *ddp) {
+const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp) {
     return &ddp->plan;
 }
 
-enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text,
+enum allreduce_algorithm ddp_algorithm(const struct duet_ddp *ddp, size_t count, char *text,
                                        size_t text_bytes) {
     return allreduce_algorithm_for(ddp->allreduce, count, text, text_bytes);
 }

@@ -7,7 +7,7 @@
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all
  *     ddp/init.c         makes it around a replica, or around a program's parameters
- *     ddp/program.c      duet_ddp of duet.h, for programs; hooks.c, compress.c: their hooks
+ *     ddp/program.c      the same for programs, whose tapes call it; hooks.c, compress.c: hooks
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream
@@ -44,8 +44,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct ddp;
 
 /* A bucket whose gradients are ready, as a communication hook gets it. */
 struct ddp_bucket {
@@ -96,28 +94,29 @@ struct ddp_model {
      * the others with zeros before. Before a forward it calls ddp_broadcast_buffers; rank 0's
      * buffers have come once already. */
     struct replica *replica;
+    struct duet_params *owner; /* the program's, whose tapes are to call the ddp; or NULL */
+    duet_group *group;         /* of the program's communication hooks */
 };
 static inline struct ddp_model ddp_model_of(struct replica *r) {
-    const struct ddp_model model = {r->device, &r->params, &r->buffers, r};
+    const struct ddp_model model = {r->device, &r->params, &r->buffers, r, NULL, NULL};
     return model;
 }
 
 /* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and sets
  * the hook of a replica's tape. comm is borrowed and must outlive the ddp. ERR_FAILED with
  * PyTorch's words where models differ. On failure *out is NULL. */
-int ddp_init(struct ddp **out, struct comm *comm, const struct ddp_model *model,
+int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *model,
              const struct ddp_config *config);
 
-int ddp_gradient_ready(struct ddp *ddp, int index);
+int ddp_gradient_ready(void *ddp, int index); /* a grad_hook */
 
 /* used[parameters]: 1: it has a part in the loss of this step. The others count as ready. */
-int ddp_set_used(struct ddp *ddp, const char *used);
+int ddp_set_used(struct duet_ddp *ddp, const char *used);
 /* After ddp_finish, with find_unused: 1: some rank used parameter `index` in this step. */
-int ddp_was_used(const struct ddp *ddp, int index);
+int ddp_was_used(const struct duet_ddp *ddp, int index);
 
-/* Collective, unless the job has failed; so after a failure of the caller's own call comm_abort
- * first. Waits for what is enqueued. NULL is fine. */
-void ddp_free(struct ddp *ddp);
+/* Its end is duet_ddp_free: collective, unless the job has failed; so after a failure of the caller's
+ * own call comm_abort first. It waits for what is enqueued. */
 
 /* One whole training step of this rank, whose share of the global batch is `batch`; a share of 0
  * samples is legal. The batch's memory must stay until an event recorded afterwards is done.
@@ -126,11 +125,11 @@ void ddp_free(struct ddp *ddp);
  * Of a step of several passes (step->more_passes, step->add_grads) it is one pass. All but the last
  * only accumulate gradients on this rank, as PyTorch's no_sync does: no byte travels. The last
  * sums the accumulated gradients over the ranks and updates. B counts the samples of all passes. */
-int ddp_step(struct ddp *ddp, const struct step_block *step, const struct batch *batch);
+int ddp_step(struct duet_ddp *ddp, const struct step_block *step, const struct batch *batch);
 
 /* Collective: rank 0's buffers go to all ranks, as ddp_step does by itself before forward; for
  * evaluation. */
-int ddp_broadcast_buffers(struct ddp *ddp, int32_t step);
+int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step);
 
 /* In place of ddp_step on a rank that has no more input, where config.join is not off: the rank
  * shadows one step of the others, with zeros, and updates as they do. The same step block as
@@ -138,11 +137,11 @@ int ddp_broadcast_buffers(struct ddp *ddp, int32_t step);
  * loop of this rank ends. With join every step has a meeting of all ranks on the host. Buffers are
  * rank 0's also where rank 0 is a shadow. A model that waits for other ranks inside its forward
  * (SyncBatchNorm) cannot be shadowed. */
-int ddp_shadow(struct ddp *ddp, const struct step_block *step, int *active);
+int ddp_shadow(struct duet_ddp *ddp, const struct step_block *step, int *active);
 
 /* In place of the allreduce of each bucket; once, before the first step, alike on all ranks.
  * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is what runs without one. */
-int ddp_register_comm_hook(struct ddp *ddp, ddp_comm_hook *hook, void *context);
+int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *context);
 int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 
 /* The two ends of a step, for a caller that runs forward and backward itself. ddp_begin: the next
@@ -152,21 +151,21 @@ int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
  * Passes that only accumulate lie between the two as well.
  * ddp_finish: the compute stream waits behind the last allreduce, so whatever is enqueued later
  * reads the sums. */
-int ddp_begin(struct ddp *ddp, int32_t step);
-int ddp_finish(struct ddp *ddp);
+int ddp_begin(struct duet_ddp *ddp, int32_t step);
+int ddp_finish(struct duet_ddp *ddp);
 
 /* The names of the parameters that this rank's last step left without a gradient, so that their
  * buckets were not reduced, as "a, b"; "" if there are none. The next step would fail for it. */
-const char *ddp_unfinished(const struct ddp *ddp, char *text, size_t bytes);
+const char *ddp_unfinished(const struct duet_ddp *ddp, char *text, size_t bytes);
 
 /* With find_unused: 1 once a step has left out a parameter on some rank. */
-int ddp_found_unused(const struct ddp *ddp);
+int ddp_found_unused(const struct duet_ddp *ddp);
 
 /* The buckets in force. Owned by the ddp; valid until the next begin. */
-const struct bucket_plan *ddp_buckets(const struct ddp *ddp);
+const struct bucket_plan *ddp_buckets(const struct duet_ddp *ddp);
 
 /* The algorithm that a bucket of `count` elements takes; `text` becomes one line that says why. */
-enum allreduce_algorithm ddp_algorithm(const struct ddp *ddp, size_t count, char *text,
+enum allreduce_algorithm ddp_algorithm(const struct duet_ddp *ddp, size_t count, char *text,
                                        size_t text_bytes);
 
 #ifdef __cplusplus

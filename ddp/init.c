@@ -7,12 +7,7 @@
 #include "ddp/setup.h"
 #include "ddp/state.h"
 
-/* The hook of the replica's tape. */
-static int on_gradient_ready(void *context, int index) {
-    return ddp_gradient_ready(context, index);
-}
-
-static int make_counters(struct ddp *ddp) {
+static int make_counters(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->params->count;
     ddp->pending = malloc(count * sizeof *ddp->pending); /* at most a bucket per parameter */
     ddp->ready_order = malloc(count * sizeof *ddp->ready_order);
@@ -28,7 +23,7 @@ static int make_counters(struct ddp *ddp) {
 }
 
 /* Rank 0's buffers, before any forward and now. */
-static int share_buffers(struct ddp *ddp, struct buffer_set *set) {
+static int share_buffers(struct duet_ddp *ddp, struct buffer_set *set) {
     if (ddp->config.own_buffers) return OK;
     CHECK(ddp_buffers_check(ddp->comm, set));
     CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, set));
@@ -36,16 +31,16 @@ static int share_buffers(struct ddp *ddp, struct buffer_set *set) {
 }
 
 /* The replica's backward fires the hook. */
-static int attach(struct ddp *ddp) {
+static int attach(struct duet_ddp *ddp) {
     struct replica *r = ddp->replica;
     recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
-    tape_set_hook(r->tape, on_gradient_ready, ddp);
-    if (ddp->config.find_unused) r->unused_hook = on_gradient_ready;
+    tape_set_hook(r->tape, ddp_gradient_ready, ddp);
+    if (ddp->config.find_unused) r->unused_hook = ddp_gradient_ready;
     r->unused_context = ddp;
     return OK;
 }
 
-static int init(struct ddp *ddp, struct buffer_set *buffers) {
+static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     CHECK(ddp_check_shapes(ddp->comm, ddp->params));
     if (!ddp->params->count)
         return fail(
@@ -69,28 +64,31 @@ static int init(struct ddp *ddp, struct buffer_set *buffers) {
     return ddp->replica ? attach(ddp) : OK;
 }
 
-int ddp_init(struct ddp **out, struct comm *comm, const struct ddp_model *model,
+int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *model,
              const struct ddp_config *config) {
     *out = NULL;
-    struct ddp *ddp = malloc(sizeof *ddp);
+    struct duet_ddp *ddp = malloc(sizeof *ddp);
     if (!ddp) {
         int code = fail(ERR_MEMORY, "ddp: the host is out of memory");
         comm_abort(comm, code, error_message());
         return code;
     }
-    *ddp = (struct ddp){.comm = comm,
-                        .device = model->device,
-                        .params = model->params,
-                        .used = model->replica ? model->replica->used : NULL,
-                        .replica = model->replica,
-                        .config = *config};
+    *ddp = (struct duet_ddp){.comm = comm,
+                             .device = model->device,
+                             .params = model->params,
+                             .used = model->replica ? model->replica->used : NULL,
+                             .replica = model->replica,
+                             .owner = model->owner,
+                             .hooks = {.group = model->group, .device = model->device},
+                             .step = -1,
+                             .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
     int code = ddp_ended(ddp, init(ddp, model->buffers));
     if (code) {
         struct failures first = {0};
         failures_add(&first, code); /* freeing may fail in its own words */
-        ddp_free(ddp);
+        duet_ddp_free(ddp);
         return failures_end(&first);
     }
     *out = ddp;
@@ -103,9 +101,11 @@ static void detach(struct replica *r) {
     recorded_forget(&r->recorded); /* recorded steps hold our events */
 }
 
-void ddp_free(struct ddp *ddp) {
+void duet_ddp_free(struct duet_ddp *ddp) {
     if (!ddp) return;
     if (ddp->replica) detach(ddp->replica);
+    if (ddp->owner) ddp->owner->reducer = NULL;
+    hooks_free(&ddp->hooks);
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(ddp->device));
     allreduce_free(ddp->allreduce);

@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "ddp/program.h"
+#include "ddp/state.h"
 
 /* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
-static int bring_zeros(struct ddp *ddp) {
+static int bring_zeros(struct duet_ddp *ddp) {
     struct param_set *params = ddp->params;
     int count = (int)params->arena_count; /* param_set_init refuses more */
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
@@ -28,8 +28,8 @@ static int bring_zeros(struct ddp *ddp) {
     return OK;
 }
 
-int ddp_shadow_pass(struct ddp *ddp, int32_t step, int (*forward)(void *context), void *context,
-                    int *active) {
+int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                    void *context, int *active) {
     CHECK(ddp_count_active(ddp, 0, active));
     if (!*active) return OK;
     CHECK(ddp_open_step(ddp, step));
@@ -41,13 +41,13 @@ int ddp_shadow_pass(struct ddp *ddp, int32_t step, int (*forward)(void *context)
 /* ---- of the trainer ---- */
 
 static int replica_shadows(void *context) {
-    struct ddp *ddp = context;
+    struct duet_ddp *ddp = context;
     CHECK(ddp_broadcast_buffers(ddp, ddp->replica->step_number));
     CHECK(replica_hash_values(ddp->replica));
     return replica_log_nothing(ddp->replica);
 }
 
-static int shadow(struct ddp *ddp, const struct step_block *block, int *active) {
+static int shadow(struct duet_ddp *ddp, const struct step_block *block, int *active) {
     struct replica *r = ddp->replica;
     if (ddp->config.join == DUET_JOIN_OFF)
         return fail(ERR_USAGE, "ddp: a rank without input: give ddp_config.join");
@@ -56,7 +56,7 @@ static int shadow(struct ddp *ddp, const struct step_block *block, int *active) 
     return *active ? replica_update(r) : OK;
 }
 
-int ddp_shadow(struct ddp *ddp, const struct step_block *block, int *active) {
+int ddp_shadow(struct duet_ddp *ddp, const struct step_block *block, int *active) {
     return ddp_ended(ddp, shadow(ddp, block, active));
 }
 
@@ -66,7 +66,7 @@ int ddp_shadow(struct ddp *ddp, const struct step_block *block, int *active) {
  * last step all ranks get the parameters and buffers of a rank that took part in it. */
 
 int program_check_join(const struct duet_ddp *d) {
-    if (!d->join || !d->params->sync || d->ddp->config.join == DUET_JOIN_THROW) return OK;
+    if (!d->config.join || !d->owner->sync || d->config.join == DUET_JOIN_THROW) return OK;
     return fail(ERR_USAGE, "join: a rank without batches cannot take part in SyncBatchNorm's "
                            "forward: give DUET_JOIN_THROW");
 }
@@ -75,47 +75,46 @@ int program_check_join(const struct duet_ddp *d) {
  * param_set_init and buffer_set_init refuse more. */
 static int broadcast_from(struct duet_ddp *d, void *data, size_t bytes, int root) {
     const int count = (int)(bytes / sizeof(float));
-    struct duet_tensor all = {.device = d->params->set.device,
-                              .t = tensor_plain(data, DTYPE_F32, 1, &count),
-                              .borrowed = 1};
+    struct duet_tensor all = {
+        .device = d->device, .t = tensor_plain(data, DTYPE_F32, 1, &count), .borrowed = 1};
     return count ? duet_broadcast(d->hooks.group, &all, root, NULL) : OK;
 }
 
 int program_join_buffers(struct duet_ddp *d) {
-    struct buffer_set *set = &d->params->buffers;
-    if (d->ddp->config.own_buffers) return OK;
-    return ddp_ended(d->ddp, broadcast_from(d, set->arena, set->bytes, d->ddp->source));
+    struct buffer_set *set = &d->owner->buffers;
+    if (d->config.own_buffers) return OK;
+    return ddp_ended(d, broadcast_from(d, set->arena, set->bytes, d->source));
 }
 
 static int program_shadows(void *context) {
     struct duet_ddp *d = context;
     int sync = d->sync_buffers;
-    program_show_gradients(d->params);
+    program_show_gradients(d->owner);
     d->sync_buffers = 1;
     return sync ? program_join_buffers(d) : OK;
 }
 
 /* One step of the others. *active 0: nobody has batches, and nothing was done. */
 static int shadow_one(struct duet_ddp *d, int *active) {
-    CHECK(ddp_shadow_pass(d->ddp, d->step, program_shadows, d, active));
-    d->step += *active > 0;
+    CHECK(ddp_shadow_pass(d, d->step + 1, program_shadows, d, active));
     return *active ? hooks_finish(&d->hooks) : OK;
 }
 
 static int join(struct duet_ddp *d) {
-    struct param_set *set = &d->params->set;
+    struct param_set *set = d->params;
     int active;
     do
         CHECK(shadow_one(d, &active));
     while (active);
-    CHECK(broadcast_from(d, set->values, set->arena_count * sizeof(float), d->ddp->source));
+    CHECK(broadcast_from(d, set->values, set->arena_count * sizeof(float), d->source));
     return program_join_buffers(d);
 }
 
 int duet_ddp_join(duet_ddp *d) {
     if (!d) return fail(ERR_USAGE, "join: no ddp was given");
-    if (!d->join) return fail(ERR_USAGE, "join: the ddp was made without: set join in its options");
-    if (d->ddp->expecting)
+    if (!d->config.join)
+        return fail(ERR_USAGE, "join: the ddp was made without: set join in its options");
+    if (d->expecting)
         return fail(ERR_USAGE, "join: in the middle of an update: call duet_backward first");
-    return ddp_ended(d->ddp, join(d));
+    return ddp_ended(d, join(d));
 }

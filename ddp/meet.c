@@ -7,13 +7,13 @@
 #include "ddp/state.h"
 
 /* PyTorch's words, by which users search. The rank that ran out is to blame. */
-static int thrown(const struct ddp *ddp, int mine) {
+static int thrown(const struct duet_ddp *ddp, int mine) {
     if (!mine) return fail(ERR_FAILED, "Rank %d exhausted all inputs.", comm_rank(ddp->comm));
     return fail(ERR_PEER,
                 "Detected at least one rank that exhausted inputs. Throwing across all ranks.");
 }
 
-int ddp_count_active(struct ddp *ddp, int mine, int *active) {
+int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
     int all[MAX_DEVICES], world = comm_world_size(ddp->comm);
     *active = world;
     if (ddp->config.join == DUET_JOIN_OFF) return OK;
@@ -33,7 +33,7 @@ int ddp_count_active(struct ddp *ddp, int mine, int *active) {
 
 /* A parameter that any rank used is updated on all, from the sum in which the others' parts are
  * zero; one that none used is left alone. What a rank used is known on its host alone. */
-int ddp_agree_on_used(struct ddp *ddp) {
+int ddp_agree_on_used(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->plan.param_count;
     if (!ddp->config.find_unused) return OK;
     CHECK(stream_sync(device_compute(ddp->device)));
@@ -47,17 +47,17 @@ int ddp_agree_on_used(struct ddp *ddp) {
     return OK;
 }
 
-int ddp_set_used(struct ddp *ddp, const char *used) {
+int ddp_set_used(struct duet_ddp *ddp, const char *used) {
     memcpy(ddp->used, used, (size_t)ddp->plan.param_count);
     for (int i = 0; i < ddp->plan.param_count; i++)
         if (!used[i]) CHECK(ddp_gradient_ready(ddp, i));
     return OK;
 }
 
-int ddp_was_used(const struct ddp *ddp, int index) {
+int ddp_was_used(const struct duet_ddp *ddp, int index) {
     return ddp->used[index];
 }
 
-int ddp_found_unused(const struct ddp *ddp) {
+int ddp_found_unused(const struct duet_ddp *ddp) {
     return ddp->found_unused;
 }

@@ -1,12 +1,11 @@
 /* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
  * through struct grad_reducer. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "allreduce/select.h"
 #include "api/api.h"
 #include "base/program.h"
-#include "ddp/program.h"
+#include "ddp/state.h"
 #include "group/group.h"
 
 /* ---- what the tape calls ---- */
@@ -25,36 +24,32 @@ static int enter(void *context, int opens, int reduces) {
     int sync = d->sync_buffers;
     d->sync_buffers = reduces;
     if (opens) {
-        CHECK(ddp_ended(d->ddp, program_check_join(d)));
-        CHECK(ddp_begin(d->ddp, d->step++));
-        program_show_gradients(d->params);
+        CHECK(ddp_ended(d, program_check_join(d)));
+        CHECK(ddp_begin(d, d->step + 1));
+        program_show_gradients(d->owner);
     }
     if (!sync) return OK;
-    return opens && d->join ? program_join_buffers(d) : ddp_broadcast_buffers(d->ddp, d->step);
+    return opens && d->config.join ? program_join_buffers(d) : ddp_broadcast_buffers(d, d->step);
 }
 
 /* With find_unused_parameters the gradients of the others are zero, and count as ready. */
 static int before(void *context, duet_tape *tape, duet_var *root) {
     struct duet_ddp *d = context;
-    struct param_set *set = &d->params->set;
+    struct param_set *set = d->params;
     if (!d->reducer.finds_unused) return OK;
     CHECK(tape_error(tape));
     const char *used = tape_uses(tape, root);
     for (int i = 0; i < set->count; i++)
         if (!used[i]) CHECK(tensor_zero(set->device, &set->param[i].grad));
-    return ddp_set_used(d->ddp, used);
-}
-
-static int ready(void *context, int index) {
-    return ddp_gradient_ready(((struct duet_ddp *)context)->ddp, index);
+    return ddp_set_used(d, used);
 }
 
 static int finish(void *context) {
     struct duet_ddp *d = context;
-    CHECK(ddp_finish(d->ddp));
-    for (int i = 0; d->reducer.finds_unused && i < d->params->set.count; i++)
-        d->params->has_grad[i] = (char)ddp_was_used(d->ddp, i);
-    return ddp_ended(d->ddp, hooks_finish(&d->hooks));
+    CHECK(ddp_finish(d));
+    for (int i = 0; d->reducer.finds_unused && i < d->params->count; i++)
+        d->owner->has_grad[i] = (char)ddp_was_used(d, i);
+    return ddp_ended(d, hooks_finish(&d->hooks));
 }
 
 /* ---- its life ---- */
@@ -110,6 +105,15 @@ static int check(const duet_group *group, const duet_params *params) {
     return OK;
 }
 
+/* From here on the tapes of these parameters call it. */
+static void attach(struct duet_ddp *d) {
+    program_show_gradients(d->owner);
+    d->reducer =
+        (struct grad_reducer){enter, before, ddp_gradient_ready, finish, d->config.find_unused, d};
+    d->sync_buffers = 1;
+    d->owner->reducer = &d->reducer;
+}
+
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options) {
     struct ddp_config config;
@@ -117,50 +121,30 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK(check(group, params));
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
-    struct duet_ddp *d = calloc(1, sizeof *d);
-    if (!d) return fail(ERR_MEMORY, "ddp: no host memory");
-    const struct ddp_model model = {params->set.device, &params->set, &params->buffers, NULL};
+    const struct ddp_model model = {
+        params->set.device, &params->set, &params->buffers, NULL, params, group};
     int code = agree(comm, &config);
-    if (code)
-        comm_abort(comm, code, error_message());
-    else
-        code = ddp_init(&d->ddp, comm, &model, &config);
     if (code) {
-        free(d);
+        comm_abort(comm, code, error_message());
         return code;
     }
-    d->params = params;
-    d->hooks.group = group;
-    d->join = config.join != DUET_JOIN_OFF;
-    d->hooks.device = params->set.device;
-    program_show_gradients(params);
-    d->reducer = (struct grad_reducer){enter, before, ready, finish, config.find_unused, d};
-    d->sync_buffers = 1;
-    params->reducer = &d->reducer;
-    const char *fault = device_p2p_fault(d->hooks.device);
+    CHECK(ddp_init(out, comm, &model, &config));
+    attach(*out);
+    const char *fault = device_p2p_fault(params->set.device);
     if (*fault && !comm_rank(comm)) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
-    *out = d;
     return OK;
-}
-
-void duet_ddp_free(duet_ddp *d) {
-    if (!d) return;
-    d->params->reducer = NULL;
-    hooks_free(&d->hooks);
-    ddp_free(d->ddp);
-    free(d);
 }
 
 int duet_ddp_register_comm_hook(duet_ddp *d,
                                 int (*hook)(const struct duet_bucket *bucket, void *context),
                                 void *context) {
     if (!d) return fail(ERR_USAGE, "register_comm_hook: no ddp was given");
-    CHECK(ddp_register_comm_hook(d->ddp, hook ? hooks_call : NULL, &d->hooks));
+    CHECK(ddp_register_comm_hook(d, hook ? hooks_call : NULL, &d->hooks));
     d->hooks.hook = hook;
     d->hooks.context = context;
     return OK;
 }
 
 int duet_ddp_buckets(const duet_ddp *d) {
-    return d ? ddp_buckets(d->ddp)->bucket_count : 0;
+    return d ? ddp_buckets(d)->bucket_count : 0;
 }

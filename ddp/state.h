@@ -1,12 +1,13 @@
 /* The inside of a ddp, for its files: ddp.c has the step; meet.c and join.c what a step needs where
- * parameters or ranks may be left out of it. */
+ * parameters or ranks may be left out of it; program.c what the tape of a program calls. */
 #ifndef DDP_STATE_H
 #define DDP_STATE_H
 
 #include "ddp/buffers.h"
 #include "ddp/ddp.h"
+#include "ddp/hooks.h"
 
-struct ddp {
+struct duet_ddp {
     struct comm *comm;
     struct device *device;
     struct param_set *params;
@@ -25,7 +26,7 @@ struct ddp {
     uint64_t limits[2];      /* of the rebuilt buckets, in bytes */
     struct bucket_plan plan; /* the buckets in force */
     int rebuilt;             /* 1: they are cut from rank 0's ready order */
-    int32_t step;            /* the step under way, for spans and errors */
+    int32_t step;            /* the step under way, for spans and errors; -1: none was */
     int expecting;           /* 1 between begin and finish: this backward is to be reduced */
     int *pending;            /* [buckets] gradients that are not ready yet */
     int next;                /* the bucket that is launched next */
@@ -35,38 +36,56 @@ struct ddp {
     char *all_used;   /* [ranks][parameters] 1: the rank used it in this step; with find_unused */
     int source;       /* with join: the last of the ranks that had input in this step */
     int found_unused; /* 1: some rank has left out some parameter in some step */
+
+    /* Of a program. */
+    struct duet_params *owner;   /* those of `params`; NULL: they are a replica's */
+    struct grad_reducer reducer; /* what the owner's tapes call */
+    struct hooks hooks;
+    int sync_buffers; /* 1: the next pass begins with rank 0's buffers */
 };
 
 /* ---- ddp.c ---- */
 
 /* Every public function and every hook ends with it: a failure becomes that of the job. */
-int ddp_ended(struct ddp *ddp, int code);
+int ddp_ended(struct duet_ddp *ddp, int code);
 
 /* The buckets of the first step, and an event for each bucket. */
-int ddp_plan_first_step(struct ddp *ddp);
-int ddp_make_events(struct ddp *ddp);
+int ddp_plan_first_step(struct duet_ddp *ddp);
+int ddp_make_events(struct duet_ddp *ddp);
 
 /* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
  * the last allreduce. Between the two each gradient is counted once it is ready. */
-int ddp_open_step(struct ddp *ddp, int32_t step);
-int ddp_count_gradient(struct ddp *ddp, int index);
-int ddp_close_step(struct ddp *ddp);
+int ddp_open_step(struct duet_ddp *ddp, int32_t step);
+int ddp_count_gradient(struct duet_ddp *ddp, int index);
+int ddp_close_step(struct duet_ddp *ddp);
 
 /* ---- meet.c ---- */
 
 /* With find_unused: the list of used parameters becomes that of all ranks together. */
-int ddp_agree_on_used(struct ddp *ddp);
+int ddp_agree_on_used(struct duet_ddp *ddp);
 
 /* With config.join, else nothing: how many ranks have input for the step that begins. `mine` 1:
  * this one has. Collective. */
-int ddp_count_active(struct ddp *ddp, int mine, int *active);
+int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 
 /* ---- join.c ---- */
 
 /* One step of the others on a rank without input, but for its update: zeros, ready at once in the
  * order of the buckets. `forward` is what it does in place of a forward pass, which the others
  * begin. *active 0: no rank has input, and nothing was done. */
-int ddp_shadow_pass(struct ddp *ddp, int32_t step, int (*forward)(void *context), void *context,
-                    int *active);
+int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                    void *context, int *active);
+
+/* Collective, of a program with join: all ranks get the buffers of the highest rank that has
+ * batches, not those of rank 0. */
+int program_join_buffers(struct duet_ddp *ddp);
+
+/* ERR_USAGE: with these parameters no rank can be shadowed. */
+int program_check_join(const struct duet_ddp *ddp);
+
+/* ---- program.c ---- */
+
+/* duet_params_grad hands out the gradients where they are now. */
+void program_show_gradients(struct duet_params *params);
 
 #endif

@@ -21,7 +21,7 @@
  * Device 0 does everything that the others do. Besides, it holds the whole batch, all outputs and
  * their gradient, carries every byte that moves, and computes loss and update while the others
  * sleep. That is why DDP exists (ddp/). Two settings take some of it from device 0, and the bits
- * stay: --output-device D has gather, loss and scatter_grad done by device D (dp/trainer_loss.c), and
+ * stay: --output-device D has gather, loss and scatter_grad done by device D, and
  * --dp-reduce sharded has every other device add up a part (scatter_gather/shards.h):
  *
  *     ============================== all threads start =========================================

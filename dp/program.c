@@ -1,6 +1,6 @@
-/* duet_data_parallel: forward and backward of DataParallel around a forward function. A step is that
- * of dp.c, whose drawing shows who waits for whom; the loss and all that leads to the gradient of
- * the output are the caller's, on a tape of its own or elsewhere. */
+/* duet_data_parallel: forward and backward of DataParallel around a forward function. A step is
+ * that of dp.c, whose drawing shows who waits for whom; the loss and all that leads to the gradient
+ * of the output are the caller's, on a tape of its own or elsewhere. */
 #include "dp/program.h"
 
 #include <stdio.h>

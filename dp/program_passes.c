@@ -100,8 +100,8 @@ static int find_rows(struct duet_data_parallel *m, struct input_grads *g) {
     return OK;
 }
 
-/* The zeros were enqueued behind the backward, so its events do not cover them. Rows that no replica
- * has used keep zeros. */
+/* The zeros were enqueued behind the backward, so its events do not cover them. Rows that no
+ * replica has used keep zeros. */
 static int gather_rows(struct duet_data_parallel *m, struct input_grads *g) {
     struct tensor used = g->grad->t;
     used.dims[0] = 0;

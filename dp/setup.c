@@ -1,4 +1,4 @@
-/* The beginning and the end of DataParallel: the events, the threads, and what reduce works with. */
+/* The beginning and the end of DataParallel: events, threads, and what reduce works with. */
 #include <stdlib.h>
 #include <string.h>
 

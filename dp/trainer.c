@@ -1,5 +1,5 @@
-/* A step of DataParallel as the command takes it: what is cut, brought in and scattered, and what each
- * device does with its share. dp.c has the drawing and the order. */
+/* A step of DataParallel as the command takes it: what is cut, brought in and scattered, and what
+ * each device does with its share. dp.c has the drawing and the order. */
 #include "base/error.h"
 #include "dp/trainer_state.h"
 

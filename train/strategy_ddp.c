@@ -11,7 +11,7 @@
 
 struct ddp_strategy {
     struct replica replica;
-    struct ddp *ddp;
+    struct duet_ddp *ddp;
     struct syncbn *syncbn; /* NULL without --sync-bn */
 };
 
@@ -90,7 +90,7 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
 }
 
 /* PyTorch's warning, once. */
-static void say_if_none_unused(const struct session *s, const struct ddp *ddp) {
+static void say_if_none_unused(const struct session *s, const struct duet_ddp *ddp) {
     const struct run_config *c = s->config;
     if (!c->find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->hashes) return;
     printf(
@@ -132,7 +132,7 @@ static int ddp_strategy_close(struct session *s) {
     struct ddp_strategy *d = s->state;
     if (!d) return 1;
     syncbn_free(d->syncbn);
-    ddp_free(d->ddp);
+    duet_ddp_free(d->ddp);
     replica_free(&d->replica);
     free(d);
     return 1;

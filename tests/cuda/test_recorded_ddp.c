@@ -118,7 +118,7 @@ static int before_and_behind(void *context) {
     if (!code) code = ddp_init(&w.ddp, w.comm, &model, &job->config);
     if (!code) code = train(&w, job);
     if (!code) {
-        ddp_free(w.ddp);
+        duet_ddp_free(w.ddp);
         w.ddp = NULL;
         code = train_alone(&w, job, rank);
         comm_abort(w.comm, code, error_message());

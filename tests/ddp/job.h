@@ -60,7 +60,7 @@ struct worker {
     struct device *device;
     struct model model;
     struct replica replica;
-    struct ddp *ddp;
+    struct duet_ddp *ddp;
     float *pixels;
     int32_t *labels;
 };
@@ -176,7 +176,7 @@ static inline int worker_open(struct worker *w, const struct job *job) {
 }
 
 static inline void worker_close(struct worker *w) {
-    ddp_free(w->ddp);
+    duet_ddp_free(w->ddp);
     replica_free(&w->replica);
     device_close(w->device);
     model_free(&w->model);
