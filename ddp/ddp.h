@@ -115,8 +115,8 @@ int ddp_set_used(struct duet_ddp *ddp, const char *used);
 /* After ddp_finish, with find_unused: 1: some rank used parameter `index` in this step. */
 int ddp_was_used(const struct duet_ddp *ddp, int index);
 
-/* Its end is duet_ddp_free: collective, unless the job has failed; so after a failure of the caller's
- * own call comm_abort first. It waits for what is enqueued. */
+/* Its end is duet_ddp_free: collective, unless the job has failed; so after a failure of the
+ * caller's own call comm_abort first. It waits for what is enqueued. */
 
 /* One whole training step of this rank, whose share of the global batch is `batch`; a share of 0
  * samples is legal. The batch's memory must stay until an event recorded afterwards is done.
