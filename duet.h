@@ -54,6 +54,7 @@
 #include "duet/distributed.h" /* process groups, DistributedDataParallel, SyncBatchNorm */
 #include "duet/parallel.h"    /* DataParallel */
 #include "duet/rpc.h"         /* remote calls, references */
+#include "duet/autograd.h"    /* backward through them, optimizers at the owners */
 #include "duet/model.h"       /* a model of your own, and the command for it */
 
 #endif

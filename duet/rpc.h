@@ -52,7 +52,8 @@ enum duet_rpc_type {
     DUET_RPC_BYTES,
     DUET_RPC_TENSOR,
     DUET_RPC_RREF,
-    DUET_RPC_LIST
+    DUET_RPC_LIST,
+    DUET_RPC_VAR /* duet/autograd.h */
 };
 
 /* In what a program gives, all pointers are borrowed for the length of the call, even of
@@ -68,6 +69,7 @@ struct duet_rpc_value {
         const void *data;
         duet_tensor *tensor;
         duet_rref *rref;
+        duet_var *var; /* of a tape, to which it belongs */
         const struct duet_rpc_value *items;
     };
 };
@@ -257,6 +259,7 @@ int duet_rref_remote(duet_rref **out, duet_rref *rref, const char *method,
 struct duet_rpc_info {
     int threads, calls_waiting; /* of the pool; calls of this worker without an answer */
     int owned, forks;           /* objects here; references to objects elsewhere */
+    int contexts;               /* of duet/autograd.h that are known here */
 };
 void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info);
 

@@ -72,6 +72,14 @@ static int belongs_to_others(const duet_tape *t) {
     return t->inside_model || t->inside_forward;
 }
 
+static int refuse_remote(const duet_tape *t, const char *function) {
+    return t->remote ? fail(ERR_USAGE,
+                            "%s: this tape is of a duet_autograd_context: its pass has begun, and "
+                            "it ends with duet_autograd_backward",
+                            function)
+                     : OK;
+}
+
 static int refuse_inside(duet_tape *t, const char *function) {
     return tape_fail(t, fail(ERR_USAGE,
                              "%s: the forward function of a model has called it: return the "
@@ -110,6 +118,7 @@ static void begin_update(duet_tape *t) {
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_begin");
+    CHECK(refuse_remote(t, "duet_tape_begin"));
     int code = check_begin(t, params, samples, pass);
     if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
         params = NULL;
@@ -251,6 +260,7 @@ int duet_backward(duet_tape *t, duet_var *root, const duet_tensor *given) {
     struct tensor grad;
     CHECK(duet_tape_error(t));
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
+    CHECK(refuse_remote(t, "duet_backward"));
     if (!root) return fail(ERR_USAGE, "backward: no loss was given");
     CHECK(start_of(t, &root, given, &grad));
     return backward(t, root, grad.rank ? &grad : NULL);
@@ -258,6 +268,13 @@ int duet_backward(duet_tape *t, duet_var *root, const duet_tensor *given) {
 
 int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
                       int count) {
+    CHECK(duet_tape_error(t));
+    CHECK(refuse_remote(t, "duet_backward_all"));
+    return pass_backward(t, roots, grads, count);
+}
+
+int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                  int count) {
     duet_var *root[MOST_ROOTS];
     struct tensor grad[MOST_ROOTS];
     CHECK(duet_tape_error(t));

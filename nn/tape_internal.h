@@ -75,12 +75,13 @@ struct duet_tape {
     /* What the functions of layers find by number. */
     const struct layer *layers; /* [layer_count] */
     int layer_count;
-    struct buffer_set *buffers; /* NULL: none */
-    double dropout;             /* the probability of all dropout layers; < 0: their own */
-    int sync_bn;                /* 1: every batch_norm is synchronised */
-    const struct model *model;  /* whose forward runs; NULL: none does. For models/ alone */
-    int inside_model;           /* 1: the same: a replica begins and ends the pass */
-    int inside_forward;         /* 1: a function of a duet_data_parallel runs */
+    struct buffer_set *buffers;   /* NULL: none */
+    double dropout;               /* the probability of all dropout layers; < 0: their own */
+    int sync_bn;                  /* 1: every batch_norm is synchronised */
+    const struct model *model;    /* whose forward runs; NULL: none does. For models/ alone */
+    int inside_model;             /* 1: the same: a replica begins and ends the pass */
+    int inside_forward;           /* 1: a function of a duet_data_parallel runs */
+    struct autograd_pass *remote; /* the pass of rpc/ that this is the tape of; NULL: none */
 };
 
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
@@ -133,6 +134,9 @@ int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
  * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
+
+/* duet_backward_all, for a tape of rpc/ too. */
+int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads, int count);
 
 /* 1 if gradients are accumulated over several passes. */
 static inline int tape_accumulates(const duet_tape *t) {

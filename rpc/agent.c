@@ -3,7 +3,7 @@
  * Every worker listens at an abstract socket whose name is made of the user, the job and its rank,
  * and dials all workers of lower rank until they are there. So each pair has one stream, and init
  * returns when all workers have a good hello of all others. */
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "comm/environment.h"
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30;
+static const int64_t LOOK_NS = 1000000000;
 enum { THREADS = 16, DIAL_MS = 5, FLUSH_MS = 2000 };
 
 uint64_t new_id(duet_rpc *rpc) {
@@ -33,9 +34,13 @@ void cond_open(pthread_cond_t *cond) {
 }
 
 int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    if (!deadline) return pthread_cond_wait(cond, lock), OK;
+    int look = 0;
+    /* Without a deadline the caller still looks every second at what it waits for, and at `stop`:
+     * all waits stand in loops. */
+    if (!deadline) deadline = now_ns() + LOOK_NS, look = 1;
     struct timespec t = {deadline / 1000000000, deadline % 1000000000};
-    return pthread_cond_timedwait(cond, lock, &t) && now_ns() >= deadline ? ERR_TIMEOUT : OK;
+    return pthread_cond_timedwait(cond, lock, &t) && !look && now_ns() >= deadline ? ERR_TIMEOUT
+                                                                                   : OK;
 }
 
 int wait_changed(duet_rpc *rpc, int64_t deadline) {
@@ -250,6 +255,7 @@ static void free_worker(duet_rpc *rpc) {
     if (rpc->controlled) pthread_join(rpc->control, NULL);
     pool_close(&rpc->pool);
     if (rpc->carrier) rpc->transport->close(rpc->carrier);
+    contexts_free_all(rpc);
     owned_free_all(rpc);
     life_close(&rpc->life);
     stat_free(rpc);

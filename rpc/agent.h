@@ -8,6 +8,7 @@
  *     call.c          what a function sees of its call
  *     rref.c          references, the proxies         owned.c         the values behind them
  *     table.c         times and bytes by function
+ *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; those of the
  * pool and of links, which hold no other. Threads: the program's; the pool's, which run functions;
@@ -24,6 +25,9 @@
 #include "rpc/pool.h"
 #include "rpc/transport.h"
 #include "rpc/wire.h"
+
+struct remote_op;
+struct autograd_pass;
 
 enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1 };
 enum { ID_BITS = 48 }; /* an id is worker << 48 | counter */
@@ -65,6 +69,8 @@ struct duet_future {
     pthread_cond_t ended;
     void (*then)(void *context, int code);
     void *then_context;
+    struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
+    duet_autograd_context *context; /* that it holds; NULL: none */
     struct duet_rref *held; /* the reference whose method is called: it lives until the answer */
     void (*notify)(void *context, struct duet_future *future); /* internal: under the lock */
     struct duet_future *next;                                  /* in its list */
@@ -123,7 +129,27 @@ struct duet_rpc {
     struct life life;
     struct owned *owned;
     int rrefs; /* references that the program has */
+    duet_autograd_context *contexts;
+    uint64_t contexts_made;
+    struct autograd_pass *spare_passes; /* their tapes are to be used again */
     struct stat_line *stats;
+};
+
+/* The head of a call's payload. The name of the function follows, then the steps of the path, then
+ * the arguments. */
+struct call_head {
+    uint64_t self;         /* the reference whose method it is; 0: none */
+    uint64_t rref, fork;   /* CALL_REMOTE: what the result becomes */
+    uint64_t context;      /* of distributed autograd; 0: none */
+    uint64_t pass;         /* of duet.backward: whose; else 0 */
+    uint32_t count, depth; /* arguments; steps of the path */
+};
+
+/* Where a pass of autograd stands among the calls of its context: the number of the creator's pass,
+ * that of the call in it, and so on inwards. */
+enum { MOST_PATH = 64 };
+struct path {
+    uint32_t depth, step[MOST_PATH];
 };
 
 /* A call that runs here. */
@@ -135,16 +161,15 @@ struct duet_rpc_call {
     struct duet_rpc_value args; /* a LIST */
     struct owned *self;
     struct wire_out answer;
-    int returned, to; /* to: who gets the result: `from`, or this worker where it stays */
+    int returned, to;    /* to: who gets the result: `from`, or this worker where it stays */
+    duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
+    uint64_t id;
+    struct path path;               /* autograd: where a pass of this call would stand */
+    duet_autograd_context *context; /* NULL: none */
+    struct autograd_pass *pass;     /* that the function has begun; NULL: none */
+    struct autograd_pass *back;     /* of duet.backward: the pass to go back over */
     void *object;
     void (*destroy)(void *object);
-};
-
-/* The head of a call's payload. */
-struct call_head {
-    uint64_t self;         /* the reference whose method it is; 0: none */
-    uint64_t rref, fork;   /* CALL_REMOTE: what the result becomes */
-    uint32_t count, depth; /* arguments; unused: zero */
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
@@ -186,18 +211,27 @@ struct outgoing {
     struct duet_rref *held;
     void (*notify)(void *context, struct duet_future *future);
     void *context;
+    struct remote_op *op;    /* the call of a pass, whose path and vars these are */
+    const struct path *path; /* NULL: the call is in no context */
+    struct var_list *vars;
+    uint64_t autograd, pass; /* context and pass, as in call_head */
 };
 /* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
                const struct duet_rpc_value *args, int count, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
 int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
+/* Waits, and takes the result, its tensors on `device`. */
+int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_fail(struct duet_future *f, int code, const char *text); /* under the lock */
 void future_answer(duet_rpc *rpc, struct frame *frame);
 void future_drop(struct duet_future *f); /* one of the two lets go; under the lock */
 void futures_of_dead(duet_rpc *rpc, int rank);
 int64_t futures_expire(duet_rpc *rpc, int64_t now);           /* the next deadline */
 int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns); /* 0: none */
+/* A method of the reference's object: `name` has room for NAME_BYTES. */
+int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
+              double timeout_s, char *name, struct outgoing *o);
 
 /* ---- serving ---- */
 void serve_call(duet_rpc *rpc, struct frame *frame);

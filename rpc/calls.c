@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 /* ---- sending ---- */
 
@@ -20,11 +20,18 @@ int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
 }
 
 static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
-    struct wire_out w = {0};
-    struct call_head head = {o->self, o->rref, o->fork, (uint32_t)o->count, 0};
+    struct wire_out w = {.vars = o->vars};
+    struct call_head head = {.self = o->self,
+                             .rref = o->rref,
+                             .fork = o->fork,
+                             .context = o->autograd,
+                             .pass = o->pass,
+                             .count = (uint32_t)o->count,
+                             .depth = o->path ? o->path->depth : 0};
     int code = OK;
     wire_put(&w, &head, sizeof head);
     wire_put_text(&w, o->function);
+    if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);
     for (int i = 0; i < o->count && !code; i++)
         code = value_write(rpc, &w, &o->args[i], o->to);
     struct frame *f = code ? NULL : frame_new(FRAME_CALL, 0);
@@ -63,6 +70,7 @@ static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
 }
 
 static void future_end_memory(struct duet_future *f) {
+    if (f->context) context_leave(f->context);
     frame_free(f->answer);
     pthread_cond_destroy(&f->ended);
     free(f);
@@ -84,6 +92,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
                               .refs = 1,
                               .ended = f->ended,
                               .held = o->held,
+                              .op = o->op,
                               .notify = o->notify,
                               .then_context = o->context,
                               .began = now_ns()};
@@ -246,30 +255,34 @@ static void wait_for(struct duet_future *f) {
     if (done) return;
     struct pause pause = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
-    while (!f->done)
-        pthread_cond_wait(&f->ended, &rpc->lock);
+    while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
+        timed_wait(&f->ended, &rpc->lock, 0);
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, pause);
 }
 
 /* The result of an answer, made on this thread. */
-static int take_answer(struct duet_future *f, struct duet_rpc_value *result) {
+static int take_answer(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
     duet_rpc *rpc = f->rpc;
     pthread_mutex_lock(&rpc->lock);
     struct frame *answer = f->answer;
     f->answer = NULL;
     pthread_mutex_unlock(&rpc->lock);
     if (!answer) return OK;
-    int code = value_take(rpc, answer->payload, answer->header.bytes, rpc->device, f->to, result);
+    int code = value_take(rpc, answer->payload, answer->header.bytes, device, f->to, result);
     frame_free(answer);
-    return code;
+    return !code && f->op ? remote_op_result(f->op, result) : code;
+}
+
+int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
+    wait_for(f);
+    return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, device, result) : OK;
 }
 
 int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
     if (result) *result = duet_rpc_none();
     if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
-    wait_for(f);
-    return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, result) : OK;
+    return future_result(f, f->op ? f->op->pass->device : f->rpc->device, result);
 }
 
 int duet_future_done(duet_future *f) {

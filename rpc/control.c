@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 static const int64_t TICK_NS = 1000000000;
 
@@ -26,6 +26,7 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
     life_gone(&rpc->life, peer->rank);
+    contexts_of_dead(rpc, peer->rank);
     pthread_cond_broadcast(&rpc->changed);
 }
 
@@ -49,20 +50,30 @@ struct served {
 static void serve_frame(void *context) {
     struct served s = *(struct served *)context;
     free(context);
-    serve_call(s.rpc, s.frame);
+    pthread_mutex_lock(&s.rpc->lock);
+    int stop = s.rpc->stop; /* nobody waits for the answer any more */
+    if (stop && s.frame->context) context_leave(s.frame->context);
+    pthread_mutex_unlock(&s.rpc->lock);
+    if (stop)
+        frame_free(s.frame);
+    else
+        serve_call(s.rpc, s.frame);
     pthread_mutex_lock(&s.rpc->lock);
     s.rpc->serving--;
     pthread_cond_broadcast(&s.rpc->changed);
     pthread_mutex_unlock(&s.rpc->lock);
 }
 
-/* What `remote` makes is there for references from this moment on, in the order of the stream. */
+/* What `remote` makes is there for references from this moment on, and the context of a call for
+ * its end, in the order of the stream. */
 static void take_call(duet_rpc *rpc, struct frame *f) {
     struct call_head head;
     struct wire_in in = {f->payload, f->header.bytes, 0};
     const char *name;
-    if (f->header.flags & CALL_REMOTE && !wire_get(&in, &head, sizeof head) &&
-        !wire_get_text(&in, &name)) {
+    int good = !wire_get(&in, &head, sizeof head) && !wire_get_text(&in, &name);
+    if (good && head.context)
+        f->context = context_enter(rpc, head.context, f->from, head.pass != 0);
+    if (good && f->header.flags & CALL_REMOTE) {
         owned_new(rpc, head.rref, name);
         life_hold(&rpc->life, head.rref); /* until the function has ended */
         if (f->from != rpc->rank) {
@@ -72,17 +83,15 @@ static void take_call(duet_rpc *rpc, struct frame *f) {
         }
     }
     struct served *s = malloc(sizeof *s);
-    if (!s) {
-        frame_free(f);
-        return;
-    }
-    *s = (struct served){rpc, f};
-    rpc->serving++;
-    if (pool_run(&rpc->pool, serve_frame, s)) {
+    if (s) {
+        *s = (struct served){rpc, f};
+        rpc->serving++;
+        if (!pool_run(&rpc->pool, serve_frame, s)) return;
         rpc->serving--;
-        frame_free(f);
-        free(s);
     }
+    if (f->context) context_leave(f->context);
+    frame_free(f);
+    free(s);
 }
 
 void on_frame(void *context, void *user, struct frame *f) {
@@ -102,6 +111,7 @@ void on_frame(void *context, void *user, struct frame *f) {
         f = NULL;
         break;
     case FRAME_LIFE: take_life(rpc, peer->rank, f); break;
+    case FRAME_CONTEXT_END: context_end(rpc, f->header.call); break;
     case FRAME_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
     default: break; /* a ping: it was heard */
     }

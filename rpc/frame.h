@@ -12,14 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 1 };
+enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 2 };
 
 enum frame_kind {
-    FRAME_CALL = 1, /* payload: struct call_head and the arguments (rpc/serve.c) */
-    FRAME_ANSWER,   /* code 0: the result; else the text of the error */
-    FRAME_LIFE,     /* payload: struct life_message (rpc/lifetime.h) */
-    FRAME_PING,     /* "I am here" */
-    FRAME_BYE,      /* the worker ends as planned */
+    FRAME_CALL = 1,    /* payload: struct call_head and the arguments (rpc/serve.c) */
+    FRAME_ANSWER,      /* code 0: the result; else the text of the error */
+    FRAME_LIFE,        /* payload: struct life_message (rpc/lifetime.h) */
+    FRAME_PING,        /* "I am here" */
+    FRAME_BYE,         /* the worker ends as planned */
+    FRAME_CONTEXT_END, /* call: the id of a context of autograd (rpc/context.c) */
     FRAME_KINDS
 };
 
@@ -38,7 +39,9 @@ struct frame {
     struct frame_header header;
     uint8_t *payload; /* [header.bytes], owned; NULL: none */
     struct frame *next;
-    int from;     /* set by the receiver */
+    int from; /* set by the receiver */
+    void
+        *context; /* of a call, set by the receiver: that of autograd, which it holds; NULL: none */
     int64_t came; /* when, on the clock of base/clock.h */
 };
 

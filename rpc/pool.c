@@ -1,4 +1,9 @@
-/* Threads and device locks: see pool.h. */
+/* Threads and device locks: see pool.h.
+ *
+ * Three waits here have no deadline, since nobody could do anything with one. A thread without a
+ * job waits for nobody: pool_close ends it. pool_close waits for jobs under way, whose own waits
+ * for other workers have ended when it is called (rpc->stop). And a device lock is held by a thread
+ * of this process that computes: it gives the device away before it waits for another worker. */
 #include "rpc/pool.h"
 
 #include <stdlib.h>
@@ -96,6 +101,14 @@ void pool_close(struct pool *p) {
     pthread_cond_broadcast(&p->work);
     while (p->count)
         pthread_cond_wait(&p->ended, &p->lock);
+    for (struct job *job; (job = p->first);) { /* what ends values and contexts must be done */
+        p->first = job->next;
+        if (!p->first) p->last = NULL;
+        pthread_mutex_unlock(&p->lock);
+        job->run(job->context);
+        free(job);
+        pthread_mutex_lock(&p->lock);
+    }
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);

@@ -258,8 +258,8 @@ int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *func
     return remote(out, rpc, &o, function);
 }
 
-static int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
-                     double timeout_s, char *name, struct outgoing *o) {
+int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
+              double timeout_s, char *name, struct outgoing *o) {
     if (!r || !method)
         return fail(ERR_USAGE, "rpc: proxy: no %s was given", r ? "method" : "reference");
     if (!r->type[0])

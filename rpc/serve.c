@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 /* ---- functions ---- */
 
@@ -110,10 +110,15 @@ static int run_leave(duet_rpc_call *call, void *context) {
 }
 
 int register_internal(duet_rpc *rpc) {
-    static const struct duet_rpc_function own[] = {{"duet.to_here", run_to_here, NULL, NULL},
-                                                   {"duet.wait", run_wait, NULL, NULL},
-                                                   {"duet.begin", run_begin, NULL, NULL},
-                                                   {"duet.leave", run_leave, NULL, NULL}};
+    static const struct duet_rpc_function own[] = {
+        {"duet.to_here", run_to_here, NULL, NULL},
+        {"duet.wait", run_wait, NULL, NULL},
+        {"duet.begin", run_begin, NULL, NULL},
+        {"duet.leave", run_leave, NULL, NULL},
+        {"duet.backward", serve_backward, NULL, NULL},
+        {"duet.Optimizer", serve_optimizer, NULL, NULL},
+        {"duet.Optimizer.step", serve_optimizer_step, NULL, NULL},
+        {"duet.Optimizer.set_lr", serve_optimizer_rate, NULL, NULL}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         CHECK(add_function(rpc, &own[i], 1));
     return OK;
@@ -125,6 +130,7 @@ struct request {
     struct frame *frame;
     struct call_head head;
     const char *name; /* in the frame */
+    struct path path;
     struct wire_in values;
     struct wire_value *wire; /* [count], owned */
     int count;
@@ -134,8 +140,27 @@ static int read_request(struct request *r) {
     r->values = (struct wire_in){r->frame->payload, r->frame->header.bytes, 0};
     CHECK(wire_get(&r->values, &r->head, sizeof r->head));
     CHECK(wire_get_text(&r->values, &r->name));
-    if (strlen(r->name) >= NAME_BYTES || r->head.count > r->values.bytes)
+    if (strlen(r->name) >= NAME_BYTES || r->head.count > r->values.bytes ||
+        r->head.depth > MOST_PATH)
         return fail(ERR_FAILED, "rpc: a call makes no sense");
+    r->path.depth = r->head.depth;
+    return wire_get(&r->values, r->path.step, r->head.depth * sizeof *r->path.step);
+}
+
+/* Where the call stands in its context, and the pass that it goes back over. */
+static int find_pass(duet_rpc_call *call, const struct request *r) {
+    call->id = r->frame->header.call;
+    call->path = r->path;
+    call->context = r->frame->context;
+    call->device = call->function->device;
+    if (!r->head.pass) return OK;
+    pthread_mutex_lock(&call->rpc->lock);
+    call->back = call->context ? pass_find(call->context, r->head.pass) : NULL;
+    pthread_mutex_unlock(&call->rpc->lock);
+    if (!call->back)
+        return fail(ERR_USAGE, "Could not find autograd context with id: %llu: it has ended",
+                    (unsigned long long)r->head.context);
+    call->device = call->back->device;
     return OK;
 }
 
@@ -153,9 +178,7 @@ static int make_args(duet_rpc_call *call, const struct request *r) {
     int code = OK;
     call->args = duet_rpc_list(items, 0);
     for (int i = 0; i < r->count; i++) {
-        CHECK_KEEP(
-            value_make(call->rpc, &r->wire[i], call->function->device, call->from, &items[i]),
-            code);
+        CHECK_KEEP(value_make(call->rpc, &r->wire[i], call->device, call->from, &items[i]), code);
         call->args.count = i + 1;
     }
     return code;
@@ -165,14 +188,14 @@ static int make_args(duet_rpc_call *call, const struct request *r) {
 static int keep_result(duet_rpc_call *call, uint64_t rref) {
     struct duet_rpc_value value = duet_rpc_none();
     if (call->returned && !call->object)
-        CHECK(value_take(call->rpc, call->answer.data, call->answer.bytes, call->function->device,
+        CHECK(value_take(call->rpc, call->answer.data, call->answer.bytes, call->device,
                          call->rpc->rank, &value));
     pthread_mutex_lock(&call->rpc->lock);
     struct owned *o = owned_find(call->rpc, rref);
     o->value = value;
     o->object = call->object;
     o->destroy = call->destroy;
-    o->device = call->function->device;
+    o->device = call->device;
     pthread_mutex_unlock(&call->rpc->lock);
     call->object = NULL;
     owned_ready(call->rpc, o);
@@ -188,6 +211,7 @@ static int run(duet_rpc_call *call, const struct request *r) {
     if (!code && call->object)
         code = fail(ERR_USAGE, "it returns an object: call it by duet_remote");
     if (call->object && call->destroy) call->destroy(call->object);
+    pass_of_call_ends(call, code);
     duet_rpc_value_free(&call->args);
     return code;
 }
@@ -202,7 +226,8 @@ static int serve(duet_rpc_call *call, struct request *r, int64_t *worked) {
     if (!call->function)
         return fail(ERR_USAGE, "worker '%s' has no function of this name", rpc->name);
     if (r->head.self) CHECK(owned_wait(rpc, r->head.self, 0, &call->self));
-    struct device_lock *l = lock_of(rpc, call->function->device);
+    CHECK(find_pass(call, r));
+    struct device_lock *l = lock_of(rpc, call->device);
     if (l) device_lock_take(l);
     int64_t began = now_ns();
     int code = h->timeout && (uint64_t)(began - r->frame->came) > h->timeout
@@ -244,6 +269,7 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
     if (code && r.head.rref) owned_fail(rpc, r.head.rref, code, error_message());
     pthread_mutex_lock(&rpc->lock);
     if (r.head.rref) life_let_go(&rpc->life, r.head.rref);
+    if (frame->context) context_leave(frame->context);
     if (r.name && strlen(r.name) < NAME_BYTES)
         stat_add(rpc, r.name, frame->from, 1, code != OK, worked, now_ns() - came - worked, in,
                  call.answer.bytes);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 enum { STEPS = 100 }; /* 1 us * 1.25^100 is 4900 s */
 static const double GROWTH = 1.25;
@@ -92,5 +92,7 @@ void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info) {
     info->owned = rpc->life.owned.count;
     info->forks = rpc->life.users.count;
     info->threads = rpc->pool.count;
+    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
+        info->contexts++;
     pthread_mutex_unlock(&rpc->lock);
 }

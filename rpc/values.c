@@ -3,14 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 /* ---- writing ---- */
 
-static int write_tensor(struct wire_out *w, const duet_tensor *t) {
+/* number: that of a VAR; below 0: it is a TENSOR. */
+static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
     if (!t) return fail(ERR_USAGE, "rpc: a tensor is NULL");
     int rank = duet_tensor_rank(t);
-    wire_put_u8(w, DUET_RPC_TENSOR);
+    wire_put_u8(w, number < 0 ? DUET_RPC_TENSOR : DUET_RPC_VAR);
+    if (number >= 0) wire_put_u8(w, (unsigned)number);
     wire_put_u8(w, (unsigned)duet_tensor_type(t));
     wire_put_u8(w, (unsigned)rank);
     for (int i = 0; i < rank; i++)
@@ -19,6 +21,29 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t) {
     void *room = wire_put_room(w, bytes);
     if (!room) return fail(ERR_MEMORY, "rpc: no host memory for a tensor of %zu bytes", bytes);
     return bytes ? duet_tensor_read(t, room) : OK;
+}
+
+/* A var whose gradient is of no use travels as a tensor. */
+static int write_var(struct wire_out *w, duet_var *x) {
+    struct var_list *l = w->vars;
+    if (!l)
+        return fail(ERR_USAGE, "rpc: a var: only duet_autograd_sync and its like, and functions "
+                               "with a duet_autograd_call_pass, send vars");
+    CHECK(duet_tape_error(l->tape));
+    if (!x) return fail(ERR_USAGE, "rpc: a var is NULL");
+    for (int i = 0; i < l->count; i++) /* each has a gradient of its own */
+        if (l->var[i] == x) x = duet_multiply_number(l->tape, x, 1);
+    x = to_plain(l->tape, x);
+    CHECK(duet_tape_error(l->tape));
+    if (x->value.dtype != DTYPE_F32)
+        return fail(ERR_USAGE, "rpc: a var that is not float, as a loss is: it cannot be sent");
+    const struct duet_tensor t = {.device = l->tape->device, .t = x->value, .borrowed = 1};
+    if (!l->records || !x->needs_grad) return write_tensor(w, &t, -1);
+    if (l->count == MOST_VARS)
+        return fail(ERR_USAGE, "rpc: more than %d vars in a message", MOST_VARS);
+    CHECK(write_tensor(w, &t, l->count));
+    l->var[l->count++] = x;
+    return OK;
 }
 
 static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
@@ -36,7 +61,8 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
 
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {
     switch (v->type) {
-    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor);
+    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, -1);
+    case DUET_RPC_VAR: return write_var(w, v->var);
     case DUET_RPC_RREF: return write_rref(rpc, w, v->rref, to);
     default: break;
     }
@@ -67,14 +93,16 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
 
 /* ---- making ---- */
 
+/* What came as a VAR is a tensor whose `count` is its number, from 1. */
 static int make_tensor(const struct wire_value *wire, duet_device *device,
                        struct duet_rpc_value *out) {
     if (!device)
         return fail(ERR_USAGE, "rpc: a tensor has come, and there is no device for it: give one in "
                                "the options of duet_rpc_init, or with the function");
-    CHECK(duet_tensor_create(&out->tensor, device, wire->tensor.type, wire->tensor.rank,
-                             wire->tensor.shape, wire->tensor.data));
-    return OK;
+    out->type = DUET_RPC_TENSOR;
+    out->count = wire->type == DUET_RPC_VAR ? wire->tensor.number + 1 : 0;
+    return duet_tensor_create(&out->tensor, device, wire->tensor.type, wire->tensor.rank,
+                              wire->tensor.shape, wire->tensor.data);
 }
 
 static int make_copy(const struct wire_value *wire, struct duet_rpc_value *out) {
@@ -99,7 +127,8 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
         return make_copy(&text, out);
     }
     case DUET_RPC_BYTES: return make_copy(wire, out);
-    case DUET_RPC_TENSOR: return make_tensor(wire, device, out);
+    case DUET_RPC_TENSOR:
+    case DUET_RPC_VAR: return make_tensor(wire, device, out);
     case DUET_RPC_RREF:
         return rref_arrived(&out->rref, rpc, wire->rref.id, wire->rref.fork, wire->rref.owner,
                             wire->rref.type, from);

@@ -97,14 +97,17 @@ size_t wire_type_bytes(enum duet_type type) {
 }
 
 const char *wire_type_name(enum duet_rpc_type type) {
-    static const char *const names[] = {"nothing", "an integer", "a number",    "a text",
-                                        "bytes",   "a tensor",   "a reference", "a list"};
-    return (unsigned)type <= DUET_RPC_LIST ? names[type] : "no value";
+    static const char *const names[] = {"nothing",  "an integer",  "a number", "a text", "bytes",
+                                        "a tensor", "a reference", "a list",   "a var"};
+    return (unsigned)type <= DUET_RPC_VAR ? names[type] : "no value";
 }
 
 static int read_tensor(struct wire_in *w, struct wire_value *v) {
-    uint8_t type = 0, rank = 0;
+    uint8_t type = 0, rank = 0, number = 0;
     uint64_t count = 1;
+    if (v->type == DUET_RPC_VAR) CHECK(wire_get(w, &number, 1));
+    if (number >= MOST_VARS) return broken();
+    v->tensor.number = number;
     CHECK(wire_get(w, &type, 1));
     CHECK(wire_get(w, &rank, 1));
     if (type > DUET_U8 || rank < 1 || rank > DUET_MAX_RANK) return broken();
@@ -159,7 +162,8 @@ static int read_value(struct wire_in *w, struct wire_value *v, int depth) {
     case DUET_RPC_NUMBER: return wire_get(w, &v->integer, sizeof v->integer);
     case DUET_RPC_TEXT: CHECK(wire_get_text(w, &v->text.data)); return OK;
     case DUET_RPC_BYTES: return get_bytes(w, &v->text.data, &v->text.bytes);
-    case DUET_RPC_TENSOR: return read_tensor(w, v);
+    case DUET_RPC_TENSOR:
+    case DUET_RPC_VAR: return read_tensor(w, v);
     case DUET_RPC_RREF: return read_rref(w, v);
     case DUET_RPC_LIST: return read_list(w, v, depth);
     default: v->type = DUET_RPC_NONE; return broken();

@@ -7,6 +7,8 @@
  *     RREF                 type, owner (2), reference (8), fork (8), the type of the object (TEXT)
  *     TENSOR               type, element type, dimensions, sizes (4 each), up to a multiple
  *                          of 64 from the start, the elements
+ *     VAR                  as TENSOR, with its number among those of the message (1) before all
+ *                          but the type: its gradient is wanted
  *
  * Reading is in two parts. wire_read checks every length and makes a tree that points into the
  * bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
@@ -19,11 +21,14 @@
 
 #include "duet.h"
 
+enum { MOST_VARS = 16 }; /* of a message */
+
 /* What is being written. */
 struct wire_out {
     uint8_t *data; /* owned */
     size_t bytes, room;
-    int failed; /* 1: no host memory */
+    int failed;            /* 1: no host memory */
+    struct var_list *vars; /* rpc/autograd.h: the vars of the message; NULL: none may be */
 };
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 void wire_put_u8(struct wire_out *w, unsigned value);
@@ -51,9 +56,9 @@ struct wire_value {
         } rref;
         struct {
             enum duet_type type;
-            int rank, shape[DUET_MAX_RANK];
+            int rank, shape[DUET_MAX_RANK], number; /* number: of a VAR */
             const void *data;
-        } tensor;
+        } tensor;                 /* TENSOR, VAR */
         struct wire_value *items; /* owned */
     };
 };

@@ -14,6 +14,7 @@ static void use(const struct wire_value *v, const uint8_t *data, size_t size, in
     case DUET_RPC_TEXT: at = (const uint8_t *)v->text.data, bytes = strlen(v->text.data) + 1; break;
     case DUET_RPC_BYTES: at = (const uint8_t *)v->text.data, bytes = v->text.bytes; break;
     case DUET_RPC_RREF: at = (const uint8_t *)v->rref.type, bytes = strlen(v->rref.type) + 1; break;
+    case DUET_RPC_VAR:
     case DUET_RPC_TENSOR:
         at = v->tensor.data, bytes = wire_type_bytes(v->tensor.type);
         for (int i = 0; i < v->tensor.rank; i++)

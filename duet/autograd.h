@@ -1,0 +1,133 @@
+/* duet/autograd.h: a backward pass through remote calls, and optimizers at the owners of the
+ * parameters: torch.distributed.autograd and DistributedOptimizer.
+ *
+ * Worker "trainer" has a model whose first layer is a method of an object at worker "ps":
+ *
+ *     duet_autograd_context_create(&context, rpc);
+ *     duet_autograd_pass(&tape, context, params, 32);
+ *     duet_autograd_rref_sync(tape, first, "forward", DUET_ARGS(duet_rpc_tensor(X)), 0, &h);
+ *     duet_var *scores = duet_linear(tape, duet_relu(tape, h.var), 0, 1);
+ *     duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+ *     code = duet_autograd_backward(context, &loss, 1, 0);
+ *     if (!code) code = duet_distributed_optimizer_step(optimizer, context);
+ *     duet_autograd_context_free(context);
+ *
+ * and at "ps", a function like any other; without a context it computes the same:
+ *
+ *     static int forward(duet_rpc_call *call, void *unused) {
+ *         struct first *self = duet_rpc_self(call);
+ *         duet_tape *tape;
+ *         int code = duet_autograd_call_pass(&tape, call, self->params, 32);
+ *         if (code) return code;
+ *         return duet_rpc_return(call, duet_rpc_var(
+ *             duet_linear(tape, duet_autograd_arg(tape, call, 0), 0, 1)));
+ *     }
+ *
+ * A call is a node of its caller's tape. Backward comes to it and sends the gradients of its
+ * results to the worker that ran the function; that one goes back over the tape of the call, and
+ * through the calls that the function made in turn; the gradients of the arguments come back. A
+ * call whose results have no part in the roots is not gone through, and nobody waits for it. Calls
+ * that were under way at the same time are so in backward too.
+ *
+ * Gradients of parameters go into the context, those of each worker at that worker, and leave
+ * duet_params_grad alone. Those of one parameter are added in the order in which the calls of a
+ * function were made, from the outermost on, whenever they come: so the bits are the same in every
+ * run. */
+#ifndef DUET_AUTOGRAD_H
+#define DUET_AUTOGRAD_H
+
+#include "rpc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct duet_autograd_context duet_autograd_context;
+
+/* A var as an argument of duet_autograd_sync and its like, or as a result of a function: a float
+ * var of the tape that is given there, at most 16 in a message. */
+static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
+    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_VAR);
+    return v.var = var, v;
+}
+
+/* dist_autograd.context(): what belongs to one backward, or to several. free ends it on all
+ * workers: tapes, vars and gradients are gone. There may be many at once. */
+int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc);
+void duet_autograd_context_free(duet_autograd_context *context);
+uint64_t duet_autograd_context_id(const duet_autograd_context *context);
+
+/* ---- forward ---- */
+
+/* Begins a training pass over `samples` samples with these parameters, or none, as duet_tape_begin
+ * does. The tape lies on the device of `params`, or of the worker, and belongs to the context;
+ * params must outlive it. Dropout draws from seed 0 and a number that the context and the place of
+ * the call make. */
+int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
+                       int samples);
+
+/* The same in a function, once a call: the tape is the context's in which the call was made.
+ * Without one it ends with the call, and vars that are returned are tensors. */
+int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params, int samples);
+
+/* Argument i as a var of the call's tape. Its gradient goes back to the caller. Tensors among the
+ * arguments live as long as the tape. NULL: it is no float tensor; the tape has the error. */
+duet_var *duet_autograd_arg(duet_tape *tape, duet_rpc_call *call, int i);
+
+/* The context of the call that a function runs in; NULL: none. It belongs to the caller. */
+duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call);
+
+/* The tensor, such as an input, belongs to the tape from now on and lives as long. */
+int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
+
+/* duet_rpc_sync, duet_rpc_async, duet_rref_sync and duet_rref_async with vars. Float tensors in the
+ * result are vars of `tape`; with async, from duet_future_wait on. Only these calls are recorded:
+ * what duet_rref_to_here brings is a tensor. */
+int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
+                       const struct duet_rpc_value *args, int count, double timeout_s,
+                       struct duet_rpc_value *result);
+int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, const char *function,
+                        const struct duet_rpc_value *args, int count, double timeout_s);
+int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
+                            const struct duet_rpc_value *args, int count, double timeout_s,
+                            struct duet_rpc_value *result);
+int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
+                             const char *method, const struct duet_rpc_value *args, int count,
+                             double timeout_s);
+
+/* ---- backward ---- */
+
+/* dist_autograd.backward(context_id, roots, retain_graph): from 1 to 16 vars of one number each, or
+ * losses with a mean or a sum, which lie on tapes of duet_autograd_pass. Returns when all workers
+ * are done. With retain_graph 1 it may be called again, and the gradients are added. */
+int duet_autograd_backward(duet_autograd_context *context, duet_var *const *roots, int count,
+                           int retain_graph);
+
+/* get_gradients(context_id)[param i]: a copy, of parameters of this worker. DUET_USAGE: the context
+ * has none of it here. */
+int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *context, duet_params *params,
+                            int i);
+
+/* ---- DistributedOptimizer ----
+ *
+ * One optimizer at each distinct owner of the parameters, which duet_rref_create_param refers to.
+ * All must live as long as it. */
+
+typedef struct duet_distributed_optimizer duet_distributed_optimizer;
+int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc *rpc,
+                                      duet_rref *const *params, int count,
+                                      const struct duet_optimizer_options *options);
+void duet_distributed_optimizer_free(duet_distributed_optimizer *optimizer);
+
+/* Updates each parameter from its gradient in the context, at all owners at once. A parameter
+ * without one there stays as it is. Two steps at one owner run one after the other. */
+int duet_distributed_optimizer_step(duet_distributed_optimizer *optimizer,
+                                    duet_autograd_context *context);
+
+/* The learning rate of the next steps, as of duet_lr_step and duet_lr_cosine. */
+int duet_distributed_optimizer_set_lr(duet_distributed_optimizer *optimizer, double lr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

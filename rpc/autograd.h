@@ -1,0 +1,149 @@
+/* Distributed autograd from the inside, for the files of rpc/ alone. The contracts are in
+ * duet/autograd.h.
+ *
+ *     context.c      contexts: they begin, spread with calls, and end everywhere
+ *     pass.c         passes: a tape each, its parameters, what lives as long
+ *     remote_op.c    a call as a node of its caller's tape
+ *     backward.c     back over the tapes, here and at the callees
+ *     sums.c         the gradients of a context, added in the order of paths
+ *     distributed_optimizer.c
+ *
+ * A call from a pass P to a function that begins a pass Q, and the way back:
+ *
+ *     P   ..  send(arg) ................. fire  receive(result)  ..
+ *                |                         |        ^
+ *     Q          +--> arg  ..  ..  returned var ----+
+ *
+ *     P   ..  receive: notes the gradient; fire: calls "duet.backward" of Q; send: waits for it
+ *     Q       one backward from the returned vars; its answer has the gradients of the arguments
+ *
+ * send, fire and receive are nodes of P's tape, so the walk back comes to them in an order that
+ * mirrors that of the forward pass, and what is not reached asks for nothing. So no dependencies
+ * are counted over workers, and nobody waits for a gradient that never comes.
+ *
+ * All lists are under the worker's lock; a tape, as its device, belongs to one thread at a time. */
+#ifndef RPC_AUTOGRAD_H
+#define RPC_AUTOGRAD_H
+
+#include "nn/params.h"
+#include "nn/tape_internal.h"
+#include "rpc/agent.h"
+
+int path_compare(const struct path *a, const struct path *b);
+
+/* The vars of a message, in the order in which they are written. */
+struct var_list {
+    duet_tape *tape;
+    int records; /* 0: there is no context, so vars travel as tensors */
+    int count;
+    duet_var *var[MOST_VARS];
+};
+
+struct kept_tensor {
+    duet_tensor *tensor;
+    struct kept_tensor *next;
+};
+
+struct autograd_pass {
+    duet_autograd_context *context; /* NULL: the call was made without one */
+    duet_rpc *rpc;
+    uint64_t call; /* that it serves; 0: it is the program's */
+    struct path path;
+    uint32_t calls; /* made from it so far */
+    duet_device *device;
+    duet_tape *tape;
+    duet_params *params;       /* the program's; NULL: none */
+    struct duet_params shadow; /* the same values, with gradients of the pass's own */
+    duet_var *argument[MOST_VARS];
+    struct var_list returned;
+    struct kept_tensor *kept;
+    struct remote_op *ops; /* the last one first */
+    uint64_t turn;         /* of the walk under way, or of the last one; 0: there was none */
+    int walking, retain;
+    struct autograd_pass *next;
+};
+
+/* A call that was made from a pass. */
+struct remote_op {
+    struct autograd_pass *pass;
+    int to, left;  /* left: gradients of `sent` that the walk has yet to take */
+    uint64_t call; /* its id, which its pass at `to` has too */
+    struct var_list sent;
+    duet_var *out, *in; /* stand for the call as a whole: all of sent led to it; it led to all of
+                           received */
+    duet_var *received[MOST_VARS];
+    duet_future *under_way; /* "duet.backward" */
+    struct duet_rpc_value gradients;
+    struct remote_op *next;
+};
+
+/* What one backward of one pass has added to the gradients of some parameters. */
+struct grad_part {
+    duet_params *params;   /* which may be gone when the context ends */
+    struct device *device; /* theirs */
+    uint64_t turn;         /* which backward of the context, from 1; 0: a sum of earlier ones */
+    struct path path;
+    float *arena;   /* laid out as the values; device memory, owned */
+    char *has_grad; /* [parameter], owned */
+    struct grad_part *next;
+};
+
+struct duet_autograd_context {
+    duet_rpc *rpc;
+    uint64_t id;
+    int creator;
+    uint64_t callers, called; /* workers, a bit each */
+    int users;                /* the program's handle, and calls under way */
+    int ended, walking;
+    uint32_t own_passes;
+    uint64_t turn;
+    struct autograd_pass *passes; /* the last one first */
+    struct grad_part *parts;
+    duet_autograd_context *next;
+};
+
+/* ---- context.c; under the lock ---- */
+duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id);
+/* A call with this id has come: the context, made where it is new; NULL: no memory, or `only_known`
+ * and it is not known. It stays until context_leave. */
+duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int only_known);
+void context_leave(duet_autograd_context *c);
+void context_end(duet_rpc *rpc, uint64_t id); /* the message of its creator */
+void contexts_of_dead(duet_rpc *rpc, int rank);
+void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
+
+/* ---- pass.c ---- */
+int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+             const struct path *path, duet_device *device, duet_params *params, int samples);
+void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
+int pass_keep(struct autograd_pass *pass, duet_tensor *tensor);
+/* The function of a call has ended: its pass stays in the context or goes. */
+void pass_of_call_ends(duet_rpc_call *call, int code);
+struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */
+/* params with gradients at `arena` (NULL: none yet), laid out as the values. ERR_MEMORY. */
+int shadow_params(struct duet_params *out, duet_params *params, float *arena);
+void shadow_free(struct duet_params *shadow);
+void shadow_place(struct duet_params *shadow, float *arena);
+
+/* ---- remote_op.c ---- */
+/* The result of a call has come: its float tensors become vars of the tape. */
+int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
+int remote_ops_finish(struct autograd_pass *pass, int code); /* waits for what is under way */
+void remote_ops_free(struct autograd_pass *pass);
+
+/* ---- backward.c ---- */
+int serve_backward(duet_rpc_call *call, void *context);
+
+/* ---- sums.c ---- */
+/* Takes arena and has_grad. */
+int sums_add(struct autograd_pass *pass, uint64_t turn, float *arena, char *has_grad);
+/* The sum of all parts; NULL: there is none. By the thread that has the device. */
+int sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
+void sums_free(duet_autograd_context *c, duet_device *device); /* those on this device; NULL: all */
+
+/* ---- distributed_optimizer.c ---- */
+int serve_optimizer(duet_rpc_call *call, void *context);
+int serve_optimizer_step(duet_rpc_call *call, void *context);
+int serve_optimizer_rate(duet_rpc_call *call, void *context);
+
+#endif

@@ -1,0 +1,166 @@
+/* Back over the tapes: of the program's own passes from its roots, and of a pass that has served a
+ * call from the gradients of what it returned. Both are one walk over one tape, in which the calls
+ * made from it are nodes (remote_op.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/autograd.h"
+
+static int check_walk(struct autograd_pass *p) {
+    int again = p->turn && !p->retain;
+    pthread_mutex_lock(&p->rpc->lock);
+    int walking = p->walking;
+    if (!again) p->walking = 1;
+    pthread_mutex_unlock(&p->rpc->lock);
+    if (again)
+        return fail(ERR_USAGE, "Trying to backward through the graph a second time: give "
+                               "retain_graph 1 to all but the last");
+    return walking ? fail(ERR_USAGE, "autograd: backward: another one is under way") : OK;
+}
+
+/* An arena of zeros, pads included, for the gradients of a walk. */
+static int new_arena(struct autograd_pass *p, float **out) {
+    int count = (int)p->shadow.set.arena_count;
+    struct device *device = p->tape->device;
+    CHECK(device_alloc(device, (void **)out, (size_t)count * sizeof **out, MEM_GRADS));
+    const struct tensor all = tensor_plain(*out, DTYPE_F32, 1, &count);
+    return tensor_zero(device, &all);
+}
+
+static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tensor *const *grads,
+                int count) {
+    float *arena = NULL;
+    struct device *device = p->tape->device;
+    int code = p->params ? new_arena(p, &arena) : OK;
+    shadow_place(&p->shadow, arena);
+    if (!code) code = pass_backward(p->tape, roots, grads, count);
+    code = remote_ops_finish(p, code);
+    if (!p->params) return code;
+    size_t params = (size_t)p->shadow.set.count;
+    char *has_grad = code ? NULL : malloc(params + 1);
+    if (!has_grad) {
+        stream_sync(device_compute(device));
+        device_free(device, arena);
+        return code ? code : fail(ERR_MEMORY, "autograd: no host memory");
+    }
+    memcpy(has_grad, p->shadow.has_grad, params);
+    return sums_add(p, p->turn, arena, has_grad);
+}
+
+static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_var *const *roots,
+                     const duet_tensor *const *grads, int count) {
+    CHECK(check_walk(p));
+    p->turn = turn;
+    p->retain = retain;
+    int code = walk(p, roots, grads, count);
+    pthread_mutex_lock(&p->rpc->lock);
+    p->walking = 0;
+    pthread_mutex_unlock(&p->rpc->lock);
+    return code;
+}
+
+/* ---- at the callee ---- */
+
+/* duet.backward(turn, retain, [gradient of each var returned, or none]): the gradients of the vars
+ * among the arguments, or none. */
+int serve_backward(duet_rpc_call *call, void *context) {
+    (void)context;
+    struct autograd_pass *p = call->back;
+    struct duet_tensor tensors[MOST_VARS];
+    struct duet_rpc_value items[MOST_VARS];
+    duet_var *roots[MOST_VARS];
+    const duet_tensor *grads[MOST_VARS];
+    int count = 0, last = 0;
+    int64_t turn = duet_rpc_arg_int(call, 0), retain = duet_rpc_arg_int(call, 1);
+    const struct duet_rpc_value *given = duet_rpc_arg(call, 2);
+    CHECK(duet_rpc_call_error(call));
+    if (!p || given->type != DUET_RPC_LIST || given->count > p->returned.count)
+        return fail(ERR_USAGE, "autograd: backward: these gradients are of no call");
+    for (int i = 0; i < given->count; i++) {
+        if (given->items[i].type != DUET_RPC_TENSOR) continue;
+        roots[count] = p->returned.var[i];
+        grads[count++] = given->items[i].tensor;
+    }
+    if (!count) return duet_rpc_return(call, duet_rpc_list(NULL, 0));
+    CHECK(pass_walk(p, (uint64_t)turn, retain != 0, roots, grads, count));
+    for (int i = 0; i < MOST_VARS; i++) {
+        const duet_var *var = p->argument[i];
+        items[i] = duet_rpc_none();
+        if (!var || !var->grad.data) continue;
+        tensors[i] = (struct duet_tensor){.device = p->tape->device, .t = var->grad, .borrowed = 1};
+        items[i] = duet_rpc_tensor(&tensors[i]);
+        last = i + 1;
+    }
+    return duet_rpc_return(call, duet_rpc_list(items, last));
+}
+
+/* ---- at the creator ---- */
+
+static int has_var(const duet_tape *t, const duet_var *var) {
+    int i = 0;
+    while (i < t->var_count && t->vars[i] != var)
+        i++;
+    return i < t->var_count;
+}
+
+/* The pass that the root lies in: one of the program's own. */
+static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
+                        struct autograd_pass **out) {
+    if (!root) return fail(ERR_USAGE, "autograd: backward: root %d is NULL", i);
+    pthread_mutex_lock(&c->rpc->lock);
+    struct autograd_pass *p = c->passes;
+    while (p && (p->call || !has_var(p->tape, root)))
+        p = p->next;
+    pthread_mutex_unlock(&c->rpc->lock);
+    *out = p;
+    if (!p)
+        return fail(ERR_USAGE,
+                    "autograd: backward: root %d is no var of a duet_autograd_pass of this context",
+                    i);
+    CHECK(duet_tape_error(p->tape));
+    if (!root->needs_grad) return fail(ERR_USAGE, "requires_grad not set on root %d", i);
+    return OK;
+}
+
+/* The passes of the roots one after another, the first made first. */
+static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
+    struct autograd_pass *of[MOST_ROOTS];
+    const duet_tensor *none[MOST_ROOTS] = {NULL};
+    char done[MOST_ROOTS] = {0};
+    for (int i = 0; i < count; i++)
+        CHECK(pass_of_root(c, roots[i], i, &of[i]));
+    for (int left = count; left;) {
+        struct autograd_pass *first = NULL;
+        duet_var *here[MOST_ROOTS];
+        int n = 0;
+        for (int i = 0; i < count; i++)
+            if (!done[i] && (!first || of[i]->path.step[0] < first->path.step[0])) first = of[i];
+        for (int i = 0; i < count; i++) {
+            if (done[i] || of[i] != first) continue;
+            here[n++] = roots[i];
+            done[i] = 1;
+        }
+        CHECK(pass_walk(first, c->turn, retain, here, none, n));
+        left -= n;
+    }
+    return OK;
+}
+
+int duet_autograd_backward(duet_autograd_context *c, duet_var *const *roots, int count,
+                           int retain_graph) {
+    if (!c || !roots || count < 1 || count > MOST_ROOTS)
+        return fail(ERR_USAGE, "autograd: backward: give a context, and 1 to %d roots",
+                    (int)MOST_ROOTS);
+    pthread_mutex_lock(&c->rpc->lock);
+    int walking = c->walking;
+    c->walking = 1;
+    if (!walking) c->turn++;
+    pthread_mutex_unlock(&c->rpc->lock);
+    if (walking)
+        return fail(ERR_USAGE, "autograd: backward: another one is under way in this context");
+    int code = walk_all(c, roots, count, retain_graph);
+    pthread_mutex_lock(&c->rpc->lock);
+    c->walking = 0;
+    pthread_mutex_unlock(&c->rpc->lock);
+    return code;
+}

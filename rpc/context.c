@@ -1,0 +1,175 @@
+/* Contexts of distributed autograd: they begin at their creator, are known to each worker from the
+ * first call on that carries their id, and end everywhere.
+ *
+ * The end follows the calls: the creator tells the workers that it has called in the context, and
+ * each tells those that it has called. A call and the word of the end go in one stream, so the end
+ * never overtakes a call, and a worker forgets the context for good. A context whose creator or
+ * caller has died ends as well. While a call still runs in it, it stays. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/autograd.h"
+
+static uint64_t bit(int rank) {
+    return (uint64_t)1 << rank;
+}
+
+duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id) {
+    duet_autograd_context *c = rpc->contexts;
+    while (c && c->id != id)
+        c = c->next;
+    return c;
+}
+
+static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
+    duet_autograd_context *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    *c = (duet_autograd_context){.rpc = rpc, .id = id, .creator = (int)(id >> ID_BITS)};
+    c->next = rpc->contexts;
+    rpc->contexts = c;
+    return c;
+}
+
+/* ---- the end ---- */
+
+static struct autograd_pass *take_pass(duet_autograd_context *c, const duet_device *device) {
+    struct autograd_pass **at = &c->passes, *pass;
+    pthread_mutex_lock(&c->rpc->lock);
+    while (*at && device && (*at)->device != device)
+        at = &(*at)->next;
+    if ((pass = *at)) *at = pass->next;
+    pthread_mutex_unlock(&c->rpc->lock);
+    return pass;
+}
+
+/* Frees what lies on the device, or all. Nobody uses it any more. */
+static void free_on(duet_autograd_context *c, duet_device *device) {
+    struct autograd_pass *pass;
+    while ((pass = take_pass(c, device)))
+        pass_free(pass);
+    sums_free(c, device);
+}
+
+/* On a thread of the pool: device by device. */
+static void free_context(void *argument) {
+    duet_autograd_context *c = argument;
+    while (c->passes || c->parts) {
+        duet_device *device = c->passes ? c->passes->device : (duet_device *)c->parts->device;
+        struct device_lock *l = lock_of(c->rpc, device);
+        if (l) device_lock_take(l);
+        free_on(c, device);
+        if (l) device_lock_give(l);
+    }
+    free(c);
+}
+
+static void take_out(duet_autograd_context *c) {
+    duet_autograd_context **at = &c->rpc->contexts;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+/* Where no job can be made it stays until the end of the worker. */
+static void free_unused(duet_autograd_context *c) {
+    if (!c->ended || c->users) return;
+    take_out(c);
+    if (pool_run(&c->rpc->pool, free_context, c) == OK) return;
+    c->next = c->rpc->contexts;
+    c->rpc->contexts = c;
+    c->users = 1;
+}
+
+static void end(duet_autograd_context *c) {
+    duet_rpc *rpc = c->rpc;
+    for (int r = 0; r < rpc->world && !c->ended; r++) {
+        struct frame *f = c->called & bit(r) && r != rpc->rank && rpc->peers[r].link
+                              ? frame_new(FRAME_CONTEXT_END, 0)
+                              : NULL;
+        if (!f) continue;
+        f->header.call = c->id;
+        rpc->transport->send(rpc->peers[r].link, f);
+    }
+    c->ended = 1;
+    free_unused(c);
+}
+
+void context_end(duet_rpc *rpc, uint64_t id) {
+    duet_autograd_context *c = context_find(rpc, id);
+    if (c) end(c);
+}
+
+void contexts_of_dead(duet_rpc *rpc, int rank) {
+    for (duet_autograd_context *c = rpc->contexts, *next; c; c = next) {
+        next = c->next;
+        if (c->creator == rank || c->callers & bit(rank)) end(c);
+    }
+}
+
+void contexts_free_all(duet_rpc *rpc) {
+    for (duet_autograd_context *c; (c = rpc->contexts);) {
+        rpc->contexts = c->next;
+        free_on(c, NULL);
+        free(c);
+    }
+    for (struct autograd_pass *p; (p = rpc->spare_passes);) {
+        rpc->spare_passes = p->next;
+        duet_tape_free(p->tape);
+        free(p);
+    }
+}
+
+/* ---- calls in it ---- */
+
+duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int only_known) {
+    duet_autograd_context *c = context_find(rpc, id);
+    if (!c && !only_known) c = context_new(rpc, id);
+    if (!c) return NULL;
+    if (from != rpc->rank && !only_known) c->callers |= bit(from);
+    c->users++;
+    return c;
+}
+
+void context_leave(duet_autograd_context *c) {
+    c->users--;
+    free_unused(c);
+}
+
+/* ---- in the hands of the program ---- */
+
+int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
+    if (!out || !rpc)
+        return fail(ERR_USAGE, "autograd: context: no %s was given", rpc ? "place" : "worker");
+    pthread_mutex_lock(&rpc->lock);
+    /* A count of its own: the ids of calls depend on time, and dropout draws by this one. */
+    uint64_t id = (uint64_t)rpc->rank << ID_BITS | ++rpc->contexts_made;
+    *out = context_new(rpc, id);
+    if (*out) (*out)->users = 1;
+    pthread_mutex_unlock(&rpc->lock);
+    return *out ? OK : fail(ERR_MEMORY, "autograd: no host memory for a context");
+}
+
+uint64_t duet_autograd_context_id(const duet_autograd_context *c) {
+    return c ? c->id : 0;
+}
+
+/* What lies on the device of this thread goes at once, so that the next context has its memory. */
+void duet_autograd_context_free(duet_autograd_context *c) {
+    if (!c) return;
+    duet_rpc *rpc = c->rpc;
+    duet_device *mine = NULL;
+    for (int i = 0; i < rpc->lock_count && !mine; i++)
+        if (device_lock_is_mine(&rpc->locks[i])) mine = rpc->locks[i].device;
+    pthread_mutex_lock(&rpc->lock);
+    int alone = c->users == 1;
+    pthread_mutex_unlock(&rpc->lock);
+    if (alone && mine) free_on(c, mine);
+    pthread_mutex_lock(&rpc->lock);
+    c->users--;
+    end(c);
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call) {
+    return call ? call->context : NULL;
+}

@@ -1,0 +1,257 @@
+/* One optimizer at each distinct owner: an object of the class duet.Optimizer, which has one of
+ * Duet's for each duet_params among its parameters. A step is one call to each owner. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "rpc/autograd.h"
+
+/* ---- at an owner ---- */
+
+struct local {
+    duet_params *params;
+    char *chosen; /* [parameter] 1: it was given */
+    duet_optimizer *optimizer;
+    struct duet_params place; /* their device alone: `params` may be gone at the end */
+    struct local *next;
+};
+struct owner {
+    struct local *locals;
+};
+
+static void owner_free(void *object) {
+    struct owner *o = object;
+    for (struct local *l = o->locals, *next; l; l = next) {
+        next = l->next;
+        if (l->optimizer) l->optimizer->params = &l->place;
+        duet_optimizer_free(l->optimizer);
+        free(l->chosen);
+        free(l);
+    }
+    free(o);
+}
+
+static int choose(struct owner *o, duet_params *params, int i,
+                  const struct duet_optimizer_options *options) {
+    struct local *l = o->locals;
+    while (l && l->params != params)
+        l = l->next;
+    if (!l) {
+        if (!(l = calloc(1, sizeof *l))) return fail(ERR_MEMORY, "optimizer: no host memory");
+        l->next = o->locals;
+        o->locals = l;
+        l->params = params;
+        l->place.set.device = params->set.device;
+        l->chosen = calloc((size_t)params->set.count + 1, 1);
+        if (!l->chosen) return fail(ERR_MEMORY, "optimizer: no host memory");
+        CHECK(duet_optimizer_create(&l->optimizer, params, options));
+    }
+    l->chosen[i] = 1;
+    return OK;
+}
+
+enum { NUMBERS = 9 };
+
+static void to_numbers(const struct duet_optimizer_options *o, double *x) {
+    const double all[NUMBERS] = {o->lr,  o->weight_decay, o->momentum, o->dampening, o->nesterov,
+                                 o->rho, o->beta1,        o->beta2,    o->eps};
+    memcpy(x, all, sizeof all);
+}
+
+static struct duet_optimizer_options from_numbers(const char *name, const double *x) {
+    return (struct duet_optimizer_options){.name = name,
+                                           .lr = x[0],
+                                           .weight_decay = x[1],
+                                           .momentum = x[2],
+                                           .dampening = x[3],
+                                           .nesterov = x[4] != 0,
+                                           .rho = x[5],
+                                           .beta1 = x[6],
+                                           .beta2 = x[7],
+                                           .eps = x[8]};
+}
+
+/* duet.Optimizer(name, numbers, reference...): the constructor. All parameters lie on one device,
+ * which the object's end takes. */
+int serve_optimizer(duet_rpc_call *call, void *context) {
+    (void)context;
+    const char *name = duet_rpc_arg_text(call, 0);
+    const struct duet_rpc_value *numbers = duet_rpc_arg(call, 1);
+    double x[NUMBERS];
+    CHECK(duet_rpc_call_error(call));
+    if (numbers->type != DUET_RPC_BYTES || numbers->bytes != sizeof x)
+        return fail(ERR_USAGE, "optimizer: its options are %d numbers", NUMBERS);
+    memcpy(x, numbers->data, sizeof x);
+    const struct duet_optimizer_options options = from_numbers(name, x);
+    struct owner *o = calloc(1, sizeof *o);
+    int code = o ? OK : fail(ERR_MEMORY, "optimizer: no host memory");
+    struct device_lock *l = NULL;
+    for (int i = 2; !code && i < duet_rpc_arg_count(call); i++) {
+        struct owned *owned = NULL;
+        duet_rref *r = duet_rpc_arg_rref(call, i);
+        code = r ? owned_wait(call->rpc, r->id, 0, &owned) : duet_rpc_call_error(call);
+        if (!code && !owned->params)
+            code = fail(ERR_USAGE,
+                        "optimizer: argument %d refers to no parameter: use "
+                        "duet_rref_create_param",
+                        i);
+        if (code) break;
+        if (!call->device) {
+            call->device = owned->device;
+            l = lock_of(call->rpc, call->device);
+            if (l) device_lock_take(l);
+        }
+        code = owned->device == call->device
+                   ? choose(o, owned->params, owned->param, &options)
+                   : fail(ERR_USAGE,
+                          "optimizer: the parameters of worker '%s' lie on two devices: "
+                          "make an optimizer for each",
+                          call->rpc->name);
+    }
+    if (code && o) owner_free(o);
+    if (l) device_lock_give(l);
+    return code ? code : duet_rpc_return_object(call, o, owner_free);
+}
+
+/* The optimizer is shown parameters whose gradients are those of the context. */
+static int step_local(struct local *l, duet_autograd_context *c) {
+    struct grad_part *sum;
+    struct duet_params shadow;
+    CHECK(sums_fold(c, l->params, &sum));
+    if (!sum) return OK;
+    CHECK(shadow_params(&shadow, l->params, sum->arena));
+    for (int i = 0; i < shadow.set.count; i++)
+        shadow.has_grad[i] = (char)(l->chosen[i] && sum->has_grad[i]);
+    l->optimizer->params = &shadow;
+    int code = duet_optimizer_step(l->optimizer);
+    l->optimizer->params = l->params;
+    CHECK_KEEP(stream_sync(device_compute(l->params->set.device)), code);
+    shadow_free(&shadow);
+    return code;
+}
+
+/* Locals of one owner, on its device, one call at a time. */
+static int for_locals(duet_rpc_call *call, int (*run)(struct local *l, void *argument),
+                      void *argument) {
+    struct owner *o = duet_rpc_self(call);
+    if (!o || !o->locals) return fail(ERR_USAGE, "optimizer: this object is none");
+    struct device_lock *l = lock_of(call->rpc, call->self->device);
+    if (l) device_lock_take(l);
+    int code = OK;
+    for (struct local *at = o->locals; at && !code; at = at->next)
+        code = run(at, argument);
+    if (l) device_lock_give(l);
+    return code;
+}
+
+static int step_in(struct local *l, void *context) {
+    return step_local(l, context);
+}
+
+int serve_optimizer_step(duet_rpc_call *call, void *context) {
+    (void)context;
+    uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
+    CHECK(duet_rpc_call_error(call));
+    pthread_mutex_lock(&call->rpc->lock);
+    duet_autograd_context *c = context_enter(call->rpc, id, call->from, 1);
+    pthread_mutex_unlock(&call->rpc->lock);
+    if (!c) return OK; /* backward did not come here: no parameter has a gradient */
+    int code = for_locals(call, step_in, c);
+    pthread_mutex_lock(&call->rpc->lock);
+    context_leave(c);
+    pthread_mutex_unlock(&call->rpc->lock);
+    return code;
+}
+
+static int set_rate(struct local *l, void *rate) {
+    return duet_optimizer_set_lr(l->optimizer, *(double *)rate);
+}
+
+int serve_optimizer_rate(duet_rpc_call *call, void *context) {
+    (void)context;
+    double rate = duet_rpc_arg_number(call, 0);
+    CHECK(duet_rpc_call_error(call));
+    return for_locals(call, set_rate, &rate);
+}
+
+/* ---- at the worker that has made it ---- */
+
+struct duet_distributed_optimizer {
+    duet_rpc *rpc;
+    int count;
+    duet_rref *at[MOST_WORKERS]; /* [count] the object at each owner */
+};
+
+static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *params, int count,
+                   const struct duet_optimizer_options *options) {
+    double x[NUMBERS];
+    int n = 2;
+    struct duet_rpc_value *args = calloc((size_t)count + 2, sizeof *args);
+    if (!args) return fail(ERR_MEMORY, "optimizer: no host memory");
+    to_numbers(options, x);
+    args[0] = duet_rpc_text(options->name);
+    args[1] = duet_rpc_bytes(x, sizeof x);
+    for (int i = 0; i < count; i++)
+        if (params[i]->owner == owner) args[n++] = duet_rpc_rref(params[i]);
+    int code = n == 2 ? OK
+                      : duet_remote(&o->at[o->count], o->rpc, duet_rpc_name(o->rpc, owner),
+                                    "duet.Optimizer", args, n, 0);
+    o->count += !code && n > 2;
+    free(args);
+    return code;
+}
+
+int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc *rpc,
+                                      duet_rref *const *params, int count,
+                                      const struct duet_optimizer_options *options) {
+    CHECK_OUT(out);
+    if (!rpc || !params || count < 1 || !options || !options->name)
+        return fail(ERR_USAGE, "optimizer: give a worker, references to parameters and options");
+    for (int i = 0; i < count; i++)
+        if (!params[i]) return fail(ERR_USAGE, "optimizer: reference %d is NULL", i);
+    duet_distributed_optimizer *o = calloc(1, sizeof *o);
+    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
+    o->rpc = rpc;
+    int code = OK;
+    for (int r = 0; r < duet_rpc_world_size(rpc) && !code; r++)
+        code = make_at(o, r, params, count, options);
+    for (int i = 0; i < o->count && !code; i++)
+        code = duet_rref_wait(o->at[i], 0);
+    if (code)
+        duet_distributed_optimizer_free(o);
+    else
+        *out = o;
+    return code;
+}
+
+void duet_distributed_optimizer_free(duet_distributed_optimizer *o) {
+    if (!o) return;
+    for (int i = 0; i < o->count; i++)
+        duet_rref_free(o->at[i]);
+    free(o);
+}
+
+/* At all owners at once; the first error in their order. */
+static int call_all(duet_distributed_optimizer *o, const char *method, struct duet_rpc_value arg) {
+    duet_future *f[MOST_WORKERS] = {NULL};
+    int code = OK, n = 0;
+    while (n < o->count && !code) {
+        code = duet_rref_async(&f[n], o->at[n], method, &arg, 1, 0);
+        n += !code;
+    }
+    if (n) CHECK_KEEP(duet_future_wait_all(f, n), code);
+    while (n--)
+        duet_future_free(f[n]);
+    return code;
+}
+
+int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd_context *c) {
+    if (!o || !c)
+        return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
+    return call_all(o, "step", duet_rpc_int((int64_t)c->id));
+}
+
+int duet_distributed_optimizer_set_lr(duet_distributed_optimizer *o, double lr) {
+    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    return call_all(o, "set_lr", duet_rpc_number(lr));
+}

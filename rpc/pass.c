@@ -1,0 +1,212 @@
+/* The passes of a context: each call of a function that carries vars has a tape of its own, which
+ * lives until the context ends. Ended tapes are used again, since a tape that has done a step has
+ * its memory in one block. */
+#include "rpc/autograd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- parameters with other gradients ---- */
+
+void shadow_place(struct duet_params *shadow, float *arena) {
+    shadow->set.grads = arena;
+    for (int i = 0; i < shadow->set.count; i++) {
+        struct param *p = &shadow->set.param[i];
+        p->grad_offset = p->value_offset;
+        p->grad.data = arena ? arena + p->value_offset : NULL;
+    }
+}
+
+int shadow_params(struct duet_params *out, duet_params *params, float *arena) {
+    size_t count = (size_t)params->set.count;
+    *out = *params;
+    out->reducer = NULL;
+    out->set.param = malloc(count * sizeof *out->set.param + 1);
+    out->has_grad = calloc(count + 1, 1);
+    if (!out->set.param || !out->has_grad) {
+        shadow_free(out);
+        return fail(ERR_MEMORY, "autograd: no host memory for %zu parameters", count);
+    }
+    memcpy(out->set.param, params->set.param, count * sizeof *out->set.param);
+    shadow_place(out, arena);
+    return OK;
+}
+
+void shadow_free(struct duet_params *shadow) {
+    free(shadow->set.param);
+    free(shadow->has_grad);
+    *shadow = (struct duet_params){0};
+}
+
+/* ---- a pass ---- */
+
+static uint64_t number_of(const duet_autograd_context *c, const struct path *path) {
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    hash = (hash ^ (c ? c->id : 0)) * 0x100000001b3u;
+    for (uint32_t i = 0; i < path->depth; i++)
+        hash = (hash ^ path->step[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static int take_tape(duet_rpc *rpc, duet_device *device, duet_tape **out) {
+    pthread_mutex_lock(&rpc->lock);
+    struct autograd_pass **at = &rpc->spare_passes, *spare;
+    while (*at && (*at)->device != device)
+        at = &(*at)->next;
+    if ((spare = *at)) *at = spare->next;
+    pthread_mutex_unlock(&rpc->lock);
+    if (!spare) return duet_tape_create(out, device);
+    *out = spare->tape;
+    free(spare);
+    return OK;
+}
+
+int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+             const struct path *path, duet_device *device, duet_params *params, int samples) {
+    if (params) device = (duet_device *)params->set.device;
+    if (!device) return fail(ERR_USAGE, "autograd: pass: the worker has no device");
+    struct autograd_pass *p = calloc(1, sizeof *p);
+    if (!p) return fail(ERR_MEMORY, "autograd: no host memory for a pass");
+    *p = (struct autograd_pass){
+        .context = c, .rpc = rpc, .call = call, .path = *path, .device = device, .params = params};
+    int code = params ? shadow_params(&p->shadow, params, NULL) : OK;
+    if (!code) code = take_tape(rpc, device, &p->tape);
+    if (!code) {
+        p->tape->passes = number_of(c, path);
+        code = duet_tape_begin(p->tape, params ? &p->shadow : NULL, samples, DUET_TRAIN);
+    }
+    if (code) {
+        pass_free(p);
+        return code;
+    }
+    p->tape->remote = p;
+    p->returned = (struct var_list){.tape = p->tape, .records = c != NULL};
+    *out = p;
+    return OK;
+}
+
+void pass_free(struct autograd_pass *p) {
+    duet_rpc *rpc = p->rpc;
+    duet_tape *tape = p->tape;
+    remote_ops_free(p);
+    for (struct kept_tensor *k = p->kept, *next; k; k = next) {
+        next = k->next;
+        duet_tensor_free(k->tensor);
+        free(k);
+    }
+    shadow_free(&p->shadow);
+    if (!tape) {
+        free(p);
+        return;
+    }
+    tape->remote = NULL;
+    *p = (struct autograd_pass){.rpc = rpc, .tape = tape, .device = p->device};
+    pthread_mutex_lock(&rpc->lock);
+    p->next = rpc->spare_passes;
+    rpc->spare_passes = p;
+    pthread_mutex_unlock(&rpc->lock);
+}
+
+int pass_keep(struct autograd_pass *p, duet_tensor *tensor) {
+    struct kept_tensor *k = malloc(sizeof *k);
+    if (!k) return fail(ERR_MEMORY, "autograd: no host memory");
+    *k = (struct kept_tensor){tensor, p->kept};
+    p->kept = k;
+    return OK;
+}
+
+struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call) {
+    struct autograd_pass *p = c->passes;
+    while (p && p->call != call)
+        p = p->next;
+    return p;
+}
+
+/* ---- at the end of a function ---- */
+
+/* Tensors among the arguments stay with the pass. */
+static int keep_tensors(struct autograd_pass *p, struct duet_rpc_value *v) {
+    if (v->type == DUET_RPC_LIST)
+        for (int i = 0; i < v->count; i++)
+            CHECK(keep_tensors(p, (struct duet_rpc_value *)&v->items[i]));
+    if (v->type != DUET_RPC_TENSOR) return OK;
+    CHECK(pass_keep(p, v->tensor));
+    *v = duet_rpc_none();
+    return OK;
+}
+
+void pass_of_call_ends(duet_rpc_call *call, int code) {
+    struct autograd_pass *p = call->pass;
+    if (!p) return;
+    call->pass = NULL;
+    if (!code) code = keep_tensors(p, &call->args);
+    if (code || !p->context || !p->returned.count) {
+        pass_free(p);
+        return;
+    }
+    pthread_mutex_lock(&call->rpc->lock);
+    p->next = p->context->passes;
+    p->context->passes = p;
+    pthread_mutex_unlock(&call->rpc->lock);
+}
+
+/* ---- in the hands of the program ---- */
+
+int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *params,
+                       int samples) {
+    struct autograd_pass *p;
+    CHECK_OUT(out);
+    if (!c) return fail(ERR_USAGE, "autograd: pass: no context was given");
+    duet_rpc *rpc = c->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    const struct path path = {1, {c->own_passes++}};
+    pthread_mutex_unlock(&rpc->lock);
+    CHECK(pass_new(&p, rpc, c, 0, &path, rpc->device, params, samples));
+    pthread_mutex_lock(&rpc->lock);
+    p->next = c->passes;
+    c->passes = p;
+    pthread_mutex_unlock(&rpc->lock);
+    *out = p->tape;
+    return OK;
+}
+
+int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *params,
+                            int samples) {
+    CHECK_OUT(out);
+    if (!call) return fail(ERR_USAGE, "autograd: pass: no call was given");
+    CHECK(duet_rpc_call_error(call));
+    if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
+    if (params && (duet_device *)params->set.device != call->device)
+        return fail(ERR_USAGE,
+                    "autograd: pass: the parameters lie on %s, which is not the device "
+                    "of this function: give it with the function",
+                    duet_device_name((duet_device *)params->set.device));
+    CHECK(pass_new(&call->pass, call->rpc, call->context, call->id, &call->path, call->device,
+                   params, samples));
+    call->answer.vars = &call->pass->returned;
+    *out = call->pass->tape;
+    return OK;
+}
+
+duet_var *duet_autograd_arg(duet_tape *t, duet_rpc_call *call, int i) {
+    duet_tensor *x = duet_rpc_arg_tensor(call, i);
+    if (!t || t->error) return NULL;
+    if (!x || !call->pass || call->pass->tape != t) {
+        tape_fail(t, x ? fail(ERR_USAGE, "autograd: argument %d: the tape is not the call's", i)
+                       : duet_rpc_call_error(call));
+        return NULL;
+    }
+    if (tape_fail(t, tape_operand(t, "autograd", "argument", x, DTYPE_F32))) return NULL;
+    int number = call->args.items[i].count - 1; /* value_make: that of a VAR, from 1 */
+    int wanted = number >= 0 && call->pass->context;
+    if (wanted && call->pass->argument[number]) return call->pass->argument[number];
+    duet_var *var = tape_leaf(t, &x->t, wanted);
+    if (wanted) call->pass->argument[number] = var;
+    return var;
+}
+
+int duet_autograd_keep(duet_tape *t, duet_tensor *tensor) {
+    if (!t || !t->remote || !tensor)
+        return fail(ERR_USAGE, "autograd: keep: give a tensor, and a tape of a context");
+    return pass_keep(t->remote, tensor);
+}

@@ -1,0 +1,235 @@
+/* A call as a node of its caller's tape: the vars in its arguments lead to the vars in its result.
+ * autograd.h draws the nodes and the way back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/autograd.h"
+
+/* ---- backward ---- */
+
+/* The gradient of a result is where the walk has left it, for `fire` to send. */
+static int receive_backward(duet_tape *t, struct node *n) {
+    (void)t, (void)n;
+    return OK;
+}
+
+/* All gradients of the results are there, since the walk has gone past whoever used them. */
+static int fire_backward(duet_tape *t, struct node *n) {
+    struct remote_op *op = n->context;
+    struct autograd_pass *p = op->pass;
+    struct duet_tensor tensors[MOST_VARS];
+    struct duet_rpc_value items[MOST_VARS];
+    int count = 0;
+    for (int i = 0; i < MOST_VARS; i++) {
+        const duet_var *var = op->received[i];
+        items[i] = duet_rpc_none();
+        if (!var || !var->grad.data) continue;
+        tensors[i] = (struct duet_tensor){.device = t->device, .t = var->grad, .borrowed = 1};
+        items[i] = duet_rpc_tensor(&tensors[i]);
+        count = i + 1;
+    }
+    const struct duet_rpc_value args[] = {duet_rpc_int((int64_t)p->turn), duet_rpc_int(p->retain),
+                                          duet_rpc_list(items, count)};
+    op->left = op->sent.count;
+    return call_begin(&op->under_way, p->rpc,
+                      &(struct outgoing){.to = op->to,
+                                         .function = "duet.backward",
+                                         .args = args,
+                                         .count = 3,
+                                         .autograd = p->context->id,
+                                         .pass = op->call});
+}
+
+static int take_gradients(struct remote_op *op) {
+    if (!op->under_way) return OK;
+    int code = future_result(op->under_way, op->pass->device, &op->gradients);
+    duet_future_free(op->under_way);
+    op->under_way = NULL;
+    if (!code && op->gradients.type != DUET_RPC_LIST)
+        code = fail(ERR_FAILED, "autograd: worker %d has sent no gradients", op->to);
+    return code;
+}
+
+static int same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+static int send_backward(duet_tape *t, struct node *n) {
+    struct remote_op *op = n->context;
+    CHECK(take_gradients(op));
+    int i = --op->left;
+    if (i >= op->gradients.count) return OK; /* the function has made no use of it, nor here: */
+    struct duet_rpc_value *v = (struct duet_rpc_value *)&op->gradients.items[i];
+    if (v->type != DUET_RPC_TENSOR) return OK;
+    duet_tensor *grad = v->tensor;
+    if (grad->t.dtype != DTYPE_F32 || !same_shape(&grad->t, &n->x->value))
+        return fail(ERR_FAILED, "autograd: a gradient of another shape has come");
+    CHECK(pass_keep(op->pass, grad));
+    *v = duet_rpc_none();
+    return grad_done(t, n->x, &grad->t);
+}
+
+int remote_ops_finish(struct autograd_pass *p, int code) {
+    for (struct remote_op *op = p->ops; op; op = op->next) {
+        if (!code) code = take_gradients(op);
+        duet_future_free(op->under_way);
+        op->under_way = NULL;
+        duet_rpc_value_free(&op->gradients);
+    }
+    return code;
+}
+
+void remote_ops_free(struct autograd_pass *p) {
+    for (struct remote_op *op = p->ops, *next; op; op = next) {
+        next = op->next;
+        duet_rpc_value_free(&op->gradients);
+        free(op);
+    }
+    p->ops = NULL;
+}
+
+/* ---- forward ---- */
+
+static int record_sent(struct remote_op *op) {
+    duet_tape *t = op->pass->tape;
+    if (op->sent.count) op->out = tape_var(t, (struct tensor){0}, 1);
+    for (int i = 0; i < op->sent.count; i++)
+        tape_node(
+            t, &(struct node){
+                   .backward = send_backward, .x = op->sent.var[i], .y = op->out, .context = op});
+    return tape_error(t);
+}
+
+/* Every float tensor of the result becomes a var. *wanted: one has a gradient. */
+static int enter(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
+    duet_tape *t = op->pass->tape;
+    if (v->type == DUET_RPC_LIST)
+        for (int i = 0; i < v->count; i++)
+            CHECK(enter(op, (struct duet_rpc_value *)&v->items[i], wanted));
+    if (v->type != DUET_RPC_TENSOR || v->tensor->t.dtype != DTYPE_F32) return OK;
+    int number = op->pass->context ? v->count - 1 : -1;
+    duet_var *var = tape_leaf(t, &v->tensor->t, number >= 0);
+    CHECK(tape_error(t));
+    CHECK(pass_keep(op->pass, v->tensor));
+    *v = duet_rpc_var(var);
+    if (number < 0) return OK;
+    op->received[number] = var;
+    *wanted = 1;
+    return OK;
+}
+
+int remote_op_result(struct remote_op *op, struct duet_rpc_value *result) {
+    duet_tape *t = op->pass->tape;
+    int wanted = 0, code = enter(op, result, &wanted);
+    if (code || !wanted) return code;
+    op->in = tape_var(t, (struct tensor){0}, 1);
+    tape_node(t,
+              &(struct node){.backward = fire_backward, .x = op->out, .y = op->in, .context = op});
+    for (int i = 0; i < MOST_VARS; i++)
+        if (op->received[i])
+            tape_node(t, &(struct node){.backward = receive_backward,
+                                        .x = op->in,
+                                        .y = op->received[i],
+                                        .context = op});
+    return tape_error(t);
+}
+
+/* The context notes whom it has reached, and stays as long as the future. */
+static int hold_context(duet_autograd_context *c, int to) {
+    if (!c) return OK;
+    pthread_mutex_lock(&c->rpc->lock);
+    int ended = c->ended;
+    c->called |= (uint64_t)!ended << to;
+    c->users += !ended;
+    pthread_mutex_unlock(&c->rpc->lock);
+    return ended ? fail(ERR_USAGE, "autograd: the context has ended") : OK;
+}
+
+static void let_go(duet_autograd_context *c) {
+    if (!c) return;
+    pthread_mutex_lock(&c->rpc->lock);
+    context_leave(c);
+    pthread_mutex_unlock(&c->rpc->lock);
+}
+
+static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
+    struct autograd_pass *p = tape->remote;
+    struct path path = p->path;
+    CHECK(duet_tape_error(tape));
+    if (path.depth == MOST_PATH)
+        return fail(ERR_USAGE, "autograd: %s: calls in a context go %d deep", o->function,
+                    MOST_PATH);
+    path.step[path.depth++] = p->calls++;
+    struct remote_op *op = calloc(1, sizeof *op);
+    if (!op) return fail(ERR_MEMORY, "autograd: no host memory for a call");
+    *op = (struct remote_op){
+        .pass = p, .to = o->to, .sent = {.tape = tape, .records = p->context != NULL}};
+    op->next = p->ops;
+    p->ops = op;
+    o->op = op;
+    o->vars = &op->sent;
+    o->path = &path;
+    o->autograd = p->context ? p->context->id : 0;
+    CHECK(hold_context(p->context, o->to));
+    int code = call_begin(out, p->rpc, o);
+    if (code) {
+        let_go(p->context);
+        return code;
+    }
+    (*out)->context = p->context;
+    op->call = (*out)->id;
+    return record_sent(op);
+}
+
+/* ---- in the hands of the program ---- */
+
+static int check_tape(duet_future **out, duet_tape *tape) {
+    CHECK_OUT(out);
+    if (tape && tape->remote) return OK;
+    return fail(ERR_USAGE, "autograd: call: give a tape of duet_autograd_pass or of "
+                           "duet_autograd_call_pass");
+}
+
+static int finish(duet_future *f, int code, struct duet_rpc_value *result) {
+    struct duet_rpc_value none = duet_rpc_none();
+    if (!code) code = duet_future_wait(f, result ? result : &none);
+    duet_rpc_value_free(&none);
+    duet_future_free(f);
+    return code;
+}
+
+int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, const char *function,
+                        const struct duet_rpc_value *args, int count, double timeout_s) {
+    struct outgoing o;
+    CHECK(check_tape(out, tape));
+    CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
+    return begin(out, tape, &o);
+}
+
+int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
+                       const struct duet_rpc_value *args, int count, double timeout_s,
+                       struct duet_rpc_value *result) {
+    duet_future *f;
+    if (result) *result = duet_rpc_none();
+    int code = duet_autograd_async(&f, tape, to, function, args, count, timeout_s);
+    return finish(f, code, result);
+}
+
+int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
+                             const char *method, const struct duet_rpc_value *args, int count,
+                             double timeout_s) {
+    char name[NAME_BYTES];
+    struct outgoing o;
+    CHECK(check_tape(out, tape));
+    CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
+    return begin(out, tape, &o);
+}
+
+int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
+                            const struct duet_rpc_value *args, int count, double timeout_s,
+                            struct duet_rpc_value *result) {
+    duet_future *f;
+    if (result) *result = duet_rpc_none();
+    int code = duet_autograd_rref_async(&f, tape, rref, method, args, count, timeout_s);
+    return finish(f, code, result);
+}

@@ -1,0 +1,38 @@
+"""Losses of PyTorch's text on torch.distributed.rpc, its second program, from seed 1, on data that
+are drawn, without dropout, with targets among the tokens and a learning rate that moves the loss:
+python3 tests/golden/make_rpc_rnn.py > tests/golden/rpc_rnn.txt
+
+Both workers draw from generators of their own, which begin with the same seed, as two processes
+would. The parts run in one process: the calls between them change no number."""
+import torch
+from torch import nn
+
+STEPS, BATCH, TOKENS, INPUT, HIDDEN, LAYERS, BATCHES, EPOCHS, LR = 5, 3, 10, 2, 3, 4, 5, 10, 2
+
+torch.set_num_threads(1)
+torch.manual_seed(1)  # "ps"
+encoder = nn.Embedding(TOKENS, INPUT)
+nn.init.uniform_(encoder.weight, -0.1, 0.1)
+decoder = nn.Linear(HIDDEN, TOKENS)
+nn.init.zeros_(decoder.bias)
+nn.init.uniform_(decoder.weight, -0.1, 0.1)
+torch.manual_seed(1)  # "trainer"
+lstm = nn.LSTM(INPUT, HIDDEN, LAYERS, dropout=0)
+parameters = [*encoder.parameters(), *lstm.parameters(), *decoder.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=LR)
+criterion = nn.CrossEntropyLoss()
+
+hidden = (torch.zeros(LAYERS, BATCH, HIDDEN), torch.zeros(LAYERS, BATCH, HIDDEN))
+print(f"torch {torch.__version__}: the loss of the last of {BATCHES} batches of each epoch,"
+      f" lr {LR}, float32")
+for epoch in range(EPOCHS):
+    for _ in range(BATCHES):
+        data = torch.randint(0, TOKENS, (STEPS, BATCH))
+        target = torch.randint(0, TOKENS, (STEPS, BATCH))
+        hidden = tuple(h.detach() for h in hidden)
+        output, hidden = lstm(encoder(data), hidden)
+        loss = criterion(decoder(output).reshape(-1, TOKENS), target.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(f"{loss.item():.9g}")

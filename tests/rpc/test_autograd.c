@@ -1,0 +1,238 @@
+/* Backward through remote calls: its gradients are those of one tape, to the bit, whatever the
+ * order in which workers answer; contexts end everywhere. */
+#include "tests/rpc/matrix.h"
+
+/* ---- one call, a call passed on, and the same on one tape ---- */
+
+static void on_one_tape(struct worker *w, float *dw, float *dx) {
+    duet_tape *t;
+    duet_params *params;
+    duet_tensor *x = rows(w, X), *g;
+    GOOD(duet_params_create(&params, w->device, &one_param, 1));
+    GOOD(duet_tape_create(&t, w->device));
+    GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
+    duet_var *leaf = duet_leaf(t, x);
+    duet_var *y = duet_linear(t, duet_tanh(t, leaf), 0, -1);
+    GOOD(duet_backward(t, mean_of_squares(t, y), NULL));
+    GOOD(duet_tensor_read(duet_params_grad(params, 0), dw));
+    GOOD(duet_var_grad(&g, t, leaf));
+    GOOD(duet_tensor_read(g, dx));
+    duet_tensor_free(g), duet_tensor_free(x);
+    duet_tape_free(t);
+    duet_params_free(params);
+}
+
+static void through(struct worker *w, const char *to, const char *owner, const float *want_dw,
+                    const float *want_dx) {
+    duet_autograd_context *c;
+    duet_tape *t;
+    struct duet_rpc_value y;
+    float dw[OUT * IN], dx[ROWS * IN];
+    duet_tensor *g;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    duet_tensor *x = rows(w, X);
+    GOOD(duet_autograd_keep(t, x));
+    duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf);
+    if (owner)
+        GOOD(duet_autograd_sync(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner)),
+                                0, &y));
+    else
+        GOOD(duet_autograd_sync(t, to, "forward", DUET_ARGS(duet_rpc_var(h)), 0, &y));
+    MUST(y.type == DUET_RPC_VAR);
+    duet_var *loss = mean_of_squares(t, y.var);
+    FAILS(DUET_USAGE, duet_backward(t, loss, NULL), "with duet_autograd_backward");
+    GOOD(duet_autograd_backward(c, &loss, 1, 1));
+    GOOD(duet_var_grad(&g, t, leaf));
+    GOOD(duet_tensor_read(g, dx));
+    duet_tensor_free(g);
+    MUST(!memcmp(dx, want_dx, sizeof dx));
+    GOOD(read_gradient(t, owner ? owner : to, dw));
+    MUST(!memcmp(dw, want_dw, sizeof dw));
+    /* Again: the gradients are added. A third time they have not been kept. */
+    GOOD(duet_autograd_backward(c, &loss, 1, 0));
+    GOOD(read_gradient(t, owner ? owner : to, dw));
+    for (int i = 0; i < OUT * IN; i++)
+        MUST(dw[i] == want_dw[i] + want_dw[i]);
+    FAILS(DUET_USAGE, duet_autograd_backward(c, &loss, 1, 0), "a second time");
+    duet_autograd_context_free(c);
+}
+
+static void one_tape(struct worker *w) {
+    float dw[OUT * IN], dx[ROWS * IN];
+    if (w->rank) return;
+    on_one_tape(w, dw, dx);
+    for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
+        through(w, "w1", NULL, dw, dx);
+        through(w, "w0", NULL, dw, dx);
+        through(w, "w1", "w2", dw, dx);
+        through(w, "w1", "w0", dw, dx);
+        through(w, "w1", "w1", dw, dx);
+    }
+    none_left(w);
+    all_bye(w);
+}
+
+Test(autograd, gradients_are_those_of_one_tape, .timeout = 60) {
+    WORKERS(3, one_tape, functions);
+}
+
+/* ---- results of all kinds ---- */
+
+static void lists(struct worker *w) {
+    duet_autograd_context *c;
+    duet_tape *t;
+    struct duet_rpc_value y, unused;
+    float back[ROWS * IN];
+    duet_tensor *g;
+    if (w->rank) return;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    duet_tensor *x = rows(w, X);
+    GOOD(duet_autograd_keep(t, x));
+    duet_var *leaf = duet_leaf(t, x);
+    GOOD(duet_autograd_sync(t, "w1", "mirror", DUET_ARGS(duet_rpc_var(leaf)), 0, &y));
+    MUST(y.count == 3 && y.items[0].type == DUET_RPC_VAR && y.items[2].integer == 7);
+    /* Whose result nobody uses: backward does not go there, nor wait for it. */
+    GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(leaf)), 0, &unused));
+    duet_var *sum = duet_add(t, y.items[0].var, duet_multiply_number(t, y.items[1].var, 2));
+    duet_var *roots[2] = {duet_sum(t, sum, NULL, 0, 0), duet_sum(t, leaf, NULL, 0, 0)};
+    GOOD(duet_autograd_backward(c, roots, 2, 0));
+    GOOD(duet_var_grad(&g, t, leaf));
+    GOOD(duet_tensor_read(g, back));
+    for (int i = 0; i < ROWS * IN; i++)
+        MUST(back[i] == 4, "%g", (double)back[i]);
+    duet_tensor_free(g);
+    FAILS(DUET_USAGE, read_gradient(t, "w1", back), "has none of w here");
+    duet_rpc_value_free(&y);
+    duet_autograd_context_free(c);
+    none_left(w);
+    /* Without a context the same functions compute. */
+    x = rows(w, X);
+    GOOD(duet_rpc_sync(w->rpc, "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
+    MUST(y.type == DUET_RPC_TENSOR && duet_tensor_dim(y.tensor, 1) == OUT);
+    duet_rpc_value_free(&y);
+    duet_tensor_free(x);
+    all_bye(w);
+}
+
+Test(autograd, results_are_lists_arguments_or_unused, .timeout = 60) {
+    WORKERS(2, lists, functions);
+}
+
+/* ---- the order of sums ---- */
+
+/* Many calls at once to two workers; some come back here by way of the other. Each adds to the same
+ * gradient numbers that cancel out, so another order has other bits. */
+static void sum_once(struct worker *w, unsigned seed, float *w0, float *w1) {
+    enum { CALLS = 10 };
+    duet_autograd_context *c;
+    duet_tape *t;
+    duet_future *f[CALLS];
+    duet_var *loss = NULL;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    for (int i = 0; i < CALLS; i++) {
+        float values[ROWS * IN];
+        for (int k = 0; k < ROWS * IN; k++)
+            values[k] = X[k] * (i % 3 == 2 ? -1e7f : i % 3 == 1 ? 1e7f : 1) + (float)i;
+        duet_tensor *x = rows(w, values);
+        GOOD(duet_autograd_keep(t, x));
+        struct duet_rpc_value arg = duet_rpc_var(duet_leaf(t, x));
+        seed = seed * 1103515245 + 12345;
+        if (i % 2)
+            GOOD(duet_autograd_async(&f[i], t, "w1", "forward",
+                                     DUET_ARGS(arg, duet_rpc_int(seed >> 20)), 0));
+        else
+            GOOD(duet_autograd_async(&f[i], t, i % 4 ? "w1" : "w2", "pass_on",
+                                     DUET_ARGS(arg, duet_rpc_text(i % 4 ? "w0" : "w1")), 0));
+    }
+    for (int i = 0; i < CALLS; i++) {
+        struct duet_rpc_value y;
+        GOOD(duet_future_wait(f[i], &y));
+        duet_future_free(f[i]);
+        duet_var *part = duet_sum(t, y.var, NULL, 0, 0);
+        loss = loss ? duet_add(t, loss, part) : part;
+    }
+    GOOD(duet_autograd_backward(c, &loss, 1, 0));
+    GOOD(read_gradient(t, "w0", w0));
+    GOOD(read_gradient(t, "w1", w1));
+    duet_autograd_context_free(c);
+}
+
+static void same_sums(struct worker *w) {
+    float first[2][OUT * IN], again[2][OUT * IN];
+    if (w->rank) return;
+    sum_once(w, 1, first[0], first[1]);
+    for (unsigned i = 2; i < 12; i++) {
+        sum_once(w, i, again[0], again[1]);
+        MUST(!memcmp(first, again, sizeof first), "try %u: other bits", i);
+    }
+    none_left(w);
+    all_bye(w);
+}
+
+Test(autograd, sums_have_the_same_bits_in_every_order, .timeout = 60) {
+    WORKERS(3, same_sums, functions);
+}
+
+/* ---- several contexts, and what goes wrong ---- */
+
+static void doubled_end(struct worker *w, uint64_t id) {
+    struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
+    f->header.call = id;
+    on_frame(w->rpc, &w->rpc->peers[1], f);
+}
+
+static void wrong(struct worker *w) {
+    duet_autograd_context *c[2];
+    duet_tape *t[2];
+    duet_var *loss[2];
+    float dw[2][OUT * IN];
+    if (w->rank) return;
+    for (int i = 0; i < 2; i++) {
+        struct duet_rpc_value y;
+        GOOD(duet_autograd_context_create(&c[i], w->rpc));
+        GOOD(duet_autograd_pass(&t[i], c[i], NULL, ROWS));
+        duet_tensor *x = rows(w, X + i);
+        GOOD(duet_autograd_keep(t[i], x));
+        GOOD(duet_autograd_sync(t[i], "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
+        loss[i] = duet_sum(t[i], y.var, NULL, 0, 0);
+    }
+    FAILS(DUET_USAGE, duet_autograd_backward(c[0], &loss[1], 1, 0), "is no var of");
+    FAILS(DUET_USAGE, duet_tape_begin(t[0], NULL, 1, DUET_TRAIN), "duet_autograd_backward");
+    for (int i = 1; i >= 0; i--)
+        GOOD(duet_autograd_backward(c[i], &loss[i], 1, 1));
+    for (int i = 0; i < 2; i++)
+        GOOD(read_gradient(t[i], "w1", dw[i]));
+    MUST(dw[0][0] == X[0] + X[4] + X[8] && dw[1][0] == X[1] + X[5] + X[9]);
+    uint64_t id = duet_autograd_context_id(c[0]);
+    duet_autograd_context_free(c[0]);
+    doubled_end(w, id); /* of a context that has ended; and one that was never heard of */
+    doubled_end(w, id + 1000);
+    duet_tensor *x = rows(w, X);
+    FAILS(DUET_USAGE,
+          duet_autograd_sync(t[1], "w1", "forward",
+                             DUET_ARGS(duet_rpc_tensor(x), duet_rpc_text("")), 0, NULL),
+          "argument 1 is a text");
+    duet_var *plain = duet_input(t[1], x);
+    FAILS(DUET_USAGE, duet_autograd_backward(c[1], &plain, 1, 0), "requires_grad not set");
+    duet_rpc_sync(w->rpc, "w1", "leave", DUET_NO_ARGS, 5, NULL);
+    double began = duet_time();
+    FAILS(DUET_PEER, duet_autograd_backward(c[1], &loss[1], 1, 0), "worker 'w1' is gone");
+    MUST(duet_time() - began < 5);
+    duet_tensor_free(x);
+    duet_autograd_context_free(c[1]);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+static void wrong_or_wait(struct worker *w) {
+    wrong(w);
+    duet_rpc_give_device(w->rpc, w->device);
+    if (w->rank) usleep(30000000); /* until it is told to leave */
+}
+
+Test(autograd, says_what_is_wrong, .timeout = 60) {
+    worker_abrupt = 1;
+    WORKERS(2, wrong_or_wait, functions);
+}
