@@ -9,9 +9,9 @@
  *
  * As in the text, a "batch" of 5 is the length of the sequence, and 3 indices make the batch.
  * Duet's tensors have the batch first, so shapes are turned: (3,5) where the text has (5,3). The
- * text's targets (5,10) against its output (5,3,10) make cross entropy choose among the 3 columns of
- * the batch, of which the network cannot know any: the loss stays at ln 3. That is kept; --mend has
- * targets (5,3) among the 10 tokens instead. What is not kept: data that the text leaves
+ * text's targets (5,10) against its output (5,3,10) make cross entropy choose among the 3 columns
+ * of the batch, of which the network cannot know any: the loss stays at ln 3. That is kept; --mend
+ * has targets (5,3) among the 10 tokens instead. What is not kept: data that the text leaves
  * uninitialised are drawn here, and two constructors that race for one generator run one after the
  * other. */
 #include <stdio.h>
