@@ -13,7 +13,9 @@
 #define RUN DATA REST
 
 /* A step of ResNet-18 is long, one of this model is not. */
-#define SMALL_RUN "--model small --dataset synthetic --shape 1x9x8 --samples 22" REST
+#define SMALL_DATA "--model small --dataset synthetic --shape 1x9x8 --samples 22"
+#define SMALL_RUN SMALL_DATA REST
+
 static void same_as_single(const char *mode, const char *run, const char *options) {
     cli_well("train --mode %s %s %s --epochs 1 --log-loss two.csv --save two", mode, run, options);
     cr_expect(cli_same_file("one.csv", "two.csv"), "%s %s: losses differ", mode, options);
@@ -74,8 +76,8 @@ Test(cli_batch_norm, synchronised_every_mode_ends_with_the_same_file, .timeout =
  * added in another order, and the biases in front of a norm have gradients of rounding alone. */
 Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
-    static const char line[] = "compare --devices 2 " DATA
+    put_norm_model("small");
+    static const char line[] = "compare --devices 2 " SMALL_DATA
                                " --batch-size 8 --lr 0.05 --quiet --steps 1 --virtual-devices off";
     struct cli c;
     cli_fails(2, "the modes train different models|--sync-bn", "%s", line);
@@ -87,11 +89,11 @@ Test(cli_batch_norm, without_virtual_devices, .timeout = 300, .init = cli_folder
 
 Test(cli_batch_norm, the_proof_looks_at_buffers, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    if (test_short()) cr_skip_test("short form: a step of ResNet-18 is long here");
+    put_norm_model("small");
     static const char *const options[] = {"", "--sync-bn"};
     struct cli c;
     for (int i = 0; i < 2; i++) {
-        cli_run(&c, "compare --devices 2 " RUN " --steps 2 %s", options[i]);
+        cli_run(&c, "compare --devices 2 " SMALL_RUN " --steps 2 %s", options[i]);
         cr_assert_eq(c.status, 0, "%s: %s", options[i], c.err);
         cr_assert(strstr(c.out, "DDP = single: identical to the bit after 2 steps"), "%s", c.out);
         cr_assert_eq(!!strstr(c.out, "DP was left out: SyncBatchNorm is only supported within"),

@@ -152,7 +152,7 @@ Test(cli_compare, within_the_bound, .timeout = 300, .init = cli_folder_make,
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct cli c;
         cli_run(&c,
-                "compare %s %s --steps 6 --batch-size 250 --init-from golden/lenet_300.safetensors "
+                "compare %s %s --steps 6 --batch-size 60 --init-from golden/lenet_300.safetensors "
                 "--json j",
                 data, table[i].args);
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", table[i].args, c.status, c.err);

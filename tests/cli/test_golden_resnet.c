@@ -1,7 +1,7 @@
-/* ResNet-18 by the command against PyTorch's float64: initial weights, loss, gradients and running
- * statistics of one step, and the losses of five, with BatchNorm by device and synchronised.
- * tests/golden/make_resnet18.py says who made the facts, and how gradients are told by a few
- * sums. */
+/* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
+ * statistics of one step; and the losses of five, with BatchNorm by device of two. BatchNorm is by
+ * device and synchronised. tests/golden/make_resnet18.py says who made the facts, and how gradients
+ * are told by a few sums. */
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "models/model.h"
@@ -165,10 +165,8 @@ Test(cli_golden_resnet, one_step_and_five, .timeout = 600, .init = cli_folder_ma
     check(&m, "ddp --devices 2 --sync-bn", 1, 0);
     if (!test_short()) {
         check(&m, "single", 1, STEPS);
-        check(&m, "ddp --devices 4 --sync-bn", 1, 0);
-        check(&m, "ddp --devices 2", 2, STEPS);
+        check(&m, "ddp --devices 2", 2, 2);
         check(&m, "dp --devices 2", 2, 0);
-        check(&m, "ddp --devices 4", 4, 0);
     }
     model_free(&m);
 }

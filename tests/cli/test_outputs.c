@@ -125,7 +125,7 @@ static void folder_vanishes(const char *mode, int devices) {
     cli_start_on_terminal(&c,
                           "train --data-dir d --batch-size 64 --epochs %d "
                           "--mode %s --devices %d --save results/w --log-loss results/l",
-                          test_short() ? 4 : 40, mode, devices);
+                          test_short() ? 4 : 8, mode, devices);
     cr_assert(cli_shows(&c, "epoch 1/"), "%s", c.shown);
     cr_assert_eq(rmdir("results"), 0);
     cli_wait(&c);

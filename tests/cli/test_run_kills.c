@@ -158,7 +158,7 @@ Test(cli_run_kills, at_any_moment, .timeout = 3000, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     const char *seconds = getenv("DUET_SECONDS"), *count = getenv("DUET_ROUNDS");
     unsigned long long seed = test_seed();
-    const double most_s = seconds ? atof(seconds) : count ? 2900 : 3;
+    const double most_s = seconds ? atof(seconds) : count ? 2900 : 2;
     const int most = count ? atoi(count) : 1 << 30;
     int rounds = 0, late = 0;
     double slowest = 0;

@@ -136,7 +136,7 @@ Test(cli_stop, killed_again_and_again, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     unsigned long long seed = test_seed();
     struct rng rng;
-    int kills = getenv("DUET_SECONDS") ? 10 : 4, killed = 0;
+    int kills = getenv("DUET_SECONDS") ? 10 : 3, killed = 0;
     fprintf(stderr, "killed again and again: DUET_SEED=%llu repeats this\n", seed);
     rng_seed(&rng, seed);
     train_once();

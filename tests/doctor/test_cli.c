@@ -72,9 +72,9 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
  * run takes a fresh one. */
 Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    enum { RUNS = 5 };
-    if (test_short()) cr_skip_test("short form: five runs of doctor take most of a minute");
-    const char *const flags[RUNS] = {"--seed 1", "--seed=1", "--seed 2", "", ""};
+    enum { RUNS = 4 };
+    if (test_short()) cr_skip_test("short form: four runs of doctor take most of a minute");
+    const char *const flags[RUNS] = {"--seed 1", "--seed=1", "", ""};
     char loss[RUNS][200], products[RUNS][200], seed[RUNS][32];
     for (int i = 0; i < RUNS; i++) {
         cli_well("doctor --device=cpu --quick %s --timeout 110 --json %d.json", flags[i], i);
@@ -91,7 +91,7 @@ Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_m
     cr_expect_str_eq(products[0], products[1]);
     cr_expect_str_eq(loss[0], loss[1]);
     cr_expect(strcmp(products[0], products[2]) || strcmp(loss[0], loss[2]), "%s", products[2]);
-    cr_expect_neq(strcmp(seed[3], seed[4]), 0);
+    cr_expect_neq(strcmp(seed[2], seed[3]), 0);
 }
 
 /* Without a GPU --device cuda fails. CUDA reads CUDA_VISIBLE_DEVICES at its first call. */

@@ -4,7 +4,7 @@ against.
 
 PyTorch is a black box here: initial weights by seed 0 and the first 32 pictures of Fashion-MNIST go
 in; losses, gradients and running statistics come out, in float64. The batch is normalised whole
-("1", as one device or SyncBatchNorm does), or cut into 2 or 4 shards with statistics of their own,
+("1", as one device or SyncBatchNorm does), or cut into 2 shards with statistics of their own,
 shard v holding the pictures v, v + shards, ... as DistributedSampler deals them.
 
 11 million gradients are too many to keep: of each tensor formulas.py keeps its norm and 16 sums.
@@ -100,7 +100,7 @@ def main():
     initial = resnet18()
     for name, p in initial.named_parameters():
         out.append(f"init {name} fnv1a64 {fnv1a64(p.detach().contiguous().numpy().tobytes()):016x}")
-    for shards in (1, 2, 4):
+    for shards in (1, 2):
         net = resnet18()
         net.load_state_dict(initial.state_dict())
         net.double().train()
