@@ -168,6 +168,16 @@ static int synthetic_part(struct dataset *set, const struct dataset_config *c, i
     return make_synthetic(set, &what, count);
 }
 
+/* torch.randint(0, below, ...), as floats. */
+static void draw_tokens(struct rng *rng, float *x, size_t count, int below) {
+    int32_t some[256];
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i % 256, left = count - i;
+        if (!at) rng_integers(rng, some, left < 256 ? left : 256, below);
+        x[i] = (float)some[at];
+    }
+}
+
 static int make_random(struct dataset *set, const struct dataset_config *c) {
     struct sample_shape shape = shape_of(c);
     struct rng rng;
@@ -186,7 +196,10 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
                             .outputs = c->targets ? (int)classes : 0};
     if (!x || !y) return no_memory(set);
     rng_seed(&rng, c->seed);
-    rng_normal(&rng, x, numbers, 0, 1);
+    if (c->below)
+        draw_tokens(&rng, x, numbers, c->below);
+    else
+        rng_normal(&rng, x, numbers, 0, 1);
     if (c->targets)
         rng_normal(&rng, y, answers, 0, 1);
     else

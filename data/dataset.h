@@ -65,6 +65,7 @@ struct dataset_config {
                   * them, of random none */
     /* Of random alone: */
     int targets;    /* 1: targets in place of labels */
+    int below;      /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn */
     int outline;    /* 1: for dataset_outline alone, so of any size */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's flags */
     uint64_t seed;  /* of the draws; synthetic pictures have their own */
@@ -90,7 +91,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * 0 (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)
- *     samples = torch.randn(count, C, H, W)
+ *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...)
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
  *
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.

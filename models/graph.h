@@ -108,6 +108,8 @@ void graph_free(struct graph *g); /* NULL is fine */
 const struct graph *graph_of(const struct duet_model *model);
 
 int graph_classes(const struct graph *g);
+/* Samples are whole numbers, as tokens, below this; 0: they are not. */
+int graph_below(const struct graph *g);
 
 /* 1: the text is meant to be a graph: it begins as one. */
 int graph_is_one(const char *text);

@@ -178,6 +178,14 @@ int graph_classes(const struct graph *g) {
     return g->values[g->result].shape.size[1];
 }
 
+/* All inputs are of one kind. */
+int graph_below(const struct graph *g) {
+    int below = g->inputs[0].below;
+    for (int i = 1; i < g->input_count; i++)
+        if (g->inputs[i].below < below) below = g->inputs[i].below;
+    return below;
+}
+
 const struct graph *graph_of(const struct duet_model *model) {
     return model && model->forward == forward ? model->context : NULL;
 }

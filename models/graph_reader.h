@@ -36,7 +36,7 @@ int graph_number(struct graph_reader *r, double *value, char *batch);
 /* ": f32[N, 3]" */
 int graph_type(struct graph_reader *r, struct graph_shape *s, int *is_i64);
 
-/* Room for one more element. items: the address of a pointer to `count` elements of `each` bytes. */
+/* Room for one more element. items: the address of a pointer to `count` of them, `each` bytes. */
 int graph_grow(const struct graph *g, void *items, int count, int *room, size_t each);
 
 /* A name stands for a value, or with ~i for tensor i. */

@@ -132,6 +132,12 @@ static int check_whole(struct graph_reader *r) {
         if (!g->values[g->inputs[i].y].uses)
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
                         g->values[g->inputs[i].y].line);
+    for (int i = 1; i < g->input_count; i++)
+        if (!g->inputs[i].below != !g->inputs[0].below)
+            return fail(ERR_USAGE,
+                        "%.200s: line %d: inputs are all whole numbers, or none is: a sample of "
+                        "the data is one or the other",
+                        g->path, g->values[g->inputs[i].y].line);
     if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
     const struct graph_shape *s = &g->values[g->result].shape;
     if (s->rank == 2 && s->batch[0] && s->size[0] == 1 && !s->batch[1]) return OK;

@@ -112,6 +112,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .classes = o->classes || !graph || !follows ? o->classes : graph_classes(graph),
         .samples = config->samples,
         .targets = o->loss == LOSS_MSE,
+        .below = graph ? graph_below(graph) : 0,
         .outline = config->dry,
         .seed = config->seed};
     /* duet_command has said what is wrong with them. */

@@ -71,6 +71,12 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (set->outputs && set->outputs != m->classes)
         return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
                     m->classes, set->name, set->outputs);
+    const struct graph *graph = graph_of(s->config->model_options.own);
+    if (graph && graph_below(graph) && !set->numbers)
+        return fail(ERR_USAGE,
+                    "--dataset: %s: pictures: model %s takes whole numbers from 0 to %d: give "
+                    "--dataset random",
+                    set->name, m->name, graph_below(graph) - 1);
     if (is->channels == first->channels && is->height == first->height && is->width == first->width)
         return OK;
     return fail(ERR_FAILED,

@@ -3,7 +3,8 @@ aten::NAME with the arguments `a`, whose result has this shape, and returns its 
 
 from operator import getitem  # the nodes of torch.export name it  # noqa: F401
 
-from .export import N, Refused, Stored, Value
+from . import _export_turned as turning
+from .export import Filled, N, Refused, Stacked, Stored, Value
 
 
 class Bound(dict):
@@ -35,6 +36,8 @@ def _dim(x, dim, of=None):
 
 
 def _same(w, op, x, shape, **settings):
+    if isinstance(x, turning.Turned):
+        return turning.elementwise(w, x, op, settings)
     x = w.value(x)
     return w.emit(op, [x], shape, x.lifted, **settings)
 
@@ -65,6 +68,9 @@ def op_conv2d(w, a, shape):
 
 
 def op_linear(w, a, shape):
+    if isinstance(a.input, turning.Turned):
+        return turning.linear(w, a.input, lambda x: op_linear(
+            w, Bound(a, input=x), [*x.shape[:-1], shape[-1]]))
     x, weight = w.value(a.input), a.weight
     op = "linear"
     if isinstance(weight, Stored) and weight.transposed:
@@ -95,6 +101,114 @@ def op_group_norm(w, a, shape):
     return w.emit("group_norm", [w.value(a.input), w.parameter(a.weight, "weight"),
                                  w.parameter(a.bias, "bias")], shape, groups=a.num_groups,
                   eps=a.eps)
+
+
+def op_embedding(w, a, shape):
+    _require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
+    rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
+    if isinstance(a.indices, Value):
+        w.below[a.indices.name] = min(rows, w.below.get(a.indices.name, rows))
+    index = w.value(a.indices)
+    return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted)
+
+
+# ---- recurrent layers, a line for each operation of each step
+
+def _part(w, x, i, width):
+    return w.emit("narrow", [x], [N(1), width], dim=1, start=i * width, length=width)
+
+
+def _times_two(w, op, a, b):
+    return w.emit(op, [a, b], a.shape)
+
+
+def _lstm_cell(w, x, gates, state):
+    """PyTorch's order of gates: input, forget, cell, output."""
+    h, c = state
+    width = h.shape[1]
+    both = _times_two(w, "add", x, gates(h))
+    i, f, g, o = (w.emit("tanh" if k == 2 else "sigmoid", [_part(w, both, k, width)], h.shape)
+                  for k in range(4))
+    c = _times_two(w, "add", _times_two(w, "multiply", f, c), _times_two(w, "multiply", i, g))
+    return _times_two(w, "multiply", o, w.emit("tanh", [c], h.shape)), c
+
+
+def _gru_cell(w, x, gates, state):
+    """PyTorch's order of gates: reset, update, new."""
+    h, = state
+    width, hidden = h.shape[1], gates(h)
+    r, z = (w.emit("sigmoid", [_times_two(w, "add", _part(w, x, k, width),
+                                          _part(w, hidden, k, width))], h.shape) for k in range(2))
+    new = _times_two(w, "add", _part(w, x, 2, width),
+                     _times_two(w, "multiply", r, _part(w, hidden, 2, width)))
+    new = w.emit("tanh", [new], h.shape)
+    return _times_two(w, "add", new,
+                      _times_two(w, "multiply", z, _times_two(w, "subtract", h, new))),
+
+
+def _rnn_cell(function):
+    def cell(w, x, gates, state):
+        return w.emit(function, [_times_two(w, "add", x, gates(state[0]))], state[0].shape),
+    return cell
+
+
+def _direction(w, x, weights, cell, states, backward):
+    """One layer in one direction: x (N,L,I) to the outputs of each step, and the last states."""
+    into, again, *biases = [w.parameter(p, "weight") for p in weights]
+    length, gates = x.shape[1], weights[0].of.shape[0]
+    width = weights[1].of.shape[1]
+    x = w.emit("linear", [x, into, biases[0] if biases else None], [N(1), length, gates])
+    zero = w.constant(w.torch.zeros(width))
+    state = tuple(w.expand(zero, [N(1), width], False) for _ in range(states))
+    outputs = [None] * length
+    for t in range(length - 1, -1, -1) if backward else range(length):
+        now = w.emit("narrow", [x], [N(1), 1, gates], dim=1, start=t, length=1)
+        now = w.emit("reshape", [now], [N(1), gates])
+        state = cell(w, now, lambda h: w.emit(
+            "linear", [h, again, biases[1] if biases else None], [N(1), gates]), state)
+        outputs[t] = w.emit("reshape", [state[0]], [N(1), 1, width])
+    return outputs, state
+
+
+def _join(w, parts, dim):
+    """cat takes 64 at most."""
+    while len(parts) > 1:
+        next_parts = []
+        for at in range(0, len(parts), 64):
+            some = parts[at:at + 64]
+            shape = list(some[0].shape)
+            shape[dim] = sum(p.shape[dim] for p in some)
+            next_parts.append(some[0] if len(some) == 1 else w.emit("cat", some, shape, dim=dim))
+        parts = next_parts
+    return parts[0]
+
+
+def _recurrent(cell, states):
+    def run(w, a, shape):
+        _require("batch_first" in a and a.batch_first, "batch_first=False: give True")
+        given = a.hx if isinstance(a.hx, (list, tuple)) else [a.hx]
+        _require(all(isinstance(h, Filled) and h.number == 0 for h in given),
+                 "a first state that is not zero")
+        x, last, at = w.value(a.input), [Stacked() for _ in range(states)], 0
+        ways, each = 2 if a.bidirectional else 1, 4 if a.has_biases else 2
+        _require(len(a.params) == ways * each * a.num_layers, "proj_size")
+        for layer in range(a.num_layers):
+            outputs = []
+            for way in range(ways):
+                steps, state = _direction(w, x, a.params[at:at + each], cell, states, way == 1)
+                at += each
+                outputs.append(_join(w, steps, 1))
+                for s, kept in zip(state, last):
+                    kept.append(s)
+            x = _join(w, outputs, 2)
+            if a.dropout and a.train and layer + 1 < a.num_layers:
+                x = w.emit("dropout", [x], x.shape, p=a.dropout)
+        return [x, *last]
+    return run
+
+
+op_lstm, op_gru = _recurrent(_lstm_cell, 2), _recurrent(_gru_cell, 1)
+op_rnn_tanh, op_rnn_relu = _recurrent(_rnn_cell("tanh"), 1), _recurrent(_rnn_cell("relu"), 1)
 
 
 # ---- elementwise
@@ -424,10 +538,18 @@ def op_pad(w, a, shape):
 
 # ---- shapes
 
+def _in_front(x, shape):
+    """Are the samples the first dimension, and alone?"""
+    return not isinstance(x, Value) or x.lifted or (
+        len(shape) > 0 and isinstance(shape[0], N) and shape[0] == 1)
+
+
 def _view(w, a, shape):
     x = a.self if "self" in a else a.input
     if isinstance(x, Stored) and not x.transposed and not any(isinstance(d, N) for d in shape):
         return Stored(x.name, shape, x.of)
+    if isinstance(x, turning.Turned) or not _in_front(x, shape):
+        return turning.viewed(w, x, shape)
     x = w.value(x)
     if [str(d) for d in x.shape] == [str(d) for d in shape]:
         return x
@@ -464,6 +586,10 @@ def _swap(w, x, d0, d1, shape):
     if isinstance(x, Stored) and rank == 2 and x.shape == list(x.of.shape)[::-1 if x.transposed
                                                                           else 1]:
         return Stored(x.name, x.shape[::-1], x.of, not x.transposed)
+    if isinstance(x, turning.Turned) or not _in_front(x, shape):
+        order = list(range(rank))
+        order[d0], order[d1] = d1, d0
+        return turning.permuted(w, x, order)
     x = w.value(x)
     return w.emit("transpose", [x], shape, x.lifted, dim0=_dim(x, d0), dim1=_dim(x, d1))
 
@@ -481,6 +607,8 @@ def op_numpy_T(w, a, shape):
 
 
 def op_permute(w, a, shape):
+    if isinstance(a.self, turning.Turned) or not _in_front(a.self, shape):
+        return turning.permuted(w, a.self, [d % len(shape) for d in a.dims])
     x = w.value(a.self)
     order = [_dim(x, d) for d in a.dims]
     return w.emit("permute", [x], shape, x.lifted, order=[0, *order] if x.lifted else order)
@@ -512,6 +640,11 @@ def op_narrow(w, a, shape):
 
 
 def op_select(w, a, shape):
+    if isinstance(a.self, Stacked):
+        _require(a.dim == 0, "of the last states it takes other than a layer")
+        return a.self[a.index]
+    if isinstance(a.self, turning.Turned):
+        return turning.selected(w, a.self, a.dim % len(a.self.dims), a.index)
     x = w.value(a.self)
     dim = a.dim % len(x.shape)
     _require(dim or x.lifted, "it picks a sample")

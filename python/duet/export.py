@@ -55,6 +55,17 @@ class Stored:
         return self.shape == list(self.of.shape) and not self.transposed
 
 
+class Filled:
+    """A tensor with one number everywhere and the samples somewhere among its dimensions."""
+
+    def __init__(self, number, shape):
+        self.number, self.shape = number, shape
+
+
+class Stacked(list):
+    """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
+
+
 def _text(value):
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(str, value)) + "]"
@@ -117,7 +128,8 @@ class Writer:
         if isinstance(x, Stored):
             return self.expand(x, x.shape, True)
         if not isinstance(x, Value):
-            raise Refused("it takes something that is no tensor of the samples")
+            raise Refused("it takes a tensor in which the samples are not in front"
+                          if hasattr(x, "dims") else "it takes what is no tensor of the samples")
         return x
 
     def aligned(self, x, rank):
@@ -228,8 +240,8 @@ class _Walk:
     def depends(self, args):
         """Does a value or a parameter take part? And does a multiple of the samples?"""
         flat = self.torch.utils._pytree.tree_leaves(
-            args, is_leaf=lambda x: isinstance(x, (Value, Stored)))
-        return (any(isinstance(x, (Value, Stored)) for x in flat),
+            args, is_leaf=lambda x: isinstance(x, self.kinds))
+        return (any(isinstance(x, self.kinds) for x in flat),
                 any(isinstance(x, (self.torch.SymInt, N)) for x in flat))
 
     def fold(self, target, args, kwargs):
@@ -251,11 +263,15 @@ class _Walk:
                 torch.equal(two[:1], one) and torch.equal(two[1:], one):
             stored = self.writer.constant(one)
             return self.writer.expand(stored, [N(1), *one.shape[1:]], False)
+        if one.numel() and two.eq(one.flatten()[0]).all():
+            return Filled(one.flatten()[0].item(), list(one.shape))
         raise Refused("its values depend on the number of samples")
 
     def call(self, node):
         from . import _export_ops
+        from ._export_turned import AWARE, Turned
         torch, target = self.torch, node.target
+        self.kinds = Value, Stored, Filled, Stacked, Turned
         if target is _export_ops.getitem:
             return self.look_up(node.args[0])[node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
@@ -279,6 +295,10 @@ class _Walk:
         run = getattr(_export_ops, f"op_{name}", None)
         if not run:
             raise Refused("Duet has no such op")
+        if name not in AWARE:
+            args, kwargs = torch.utils._pytree.tree_map(
+                lambda x: self.writer.value(x) if isinstance(x, Turned) else x, (args, kwargs),
+                is_leaf=lambda x: isinstance(x, self.kinds))
         bound = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
         bound.update(zip((a.name for a in target._schema.arguments), args))
         bound.update(kwargs)

@@ -1,0 +1,134 @@
+"""Values whose samples are not in front, as nn.MultiheadAttention makes them on its way: (L, N, E),
+and (N * heads, L, D). No line of a graph has such a shape. A Turned value keeps the line's value,
+and says for each of PyTorch's dimensions which of the line's dimensions it is made of, in order; so
+transpose, view and the like write nothing, until an op brings the samples to the front again."""
+
+from .export import N, Refused
+
+
+def _product(sizes):
+    out, batch = 1, False
+    for size in sizes:
+        out, batch = out * int(size), batch or isinstance(size, N)
+    return N(out) if batch else out
+
+
+class Turned:
+    def __init__(self, base, dims):
+        self.base, self.dims = base, dims
+
+    @property
+    def shape(self):
+        return [_product(self.base.shape[i] for i in group) for group in self.dims]
+
+    @property
+    def lifted(self):
+        return False
+
+
+def turned(x):
+    return x if isinstance(x, Turned) else Turned(x, [[i] for i in range(len(x.shape))])
+
+
+def _ordered(w, x, order):
+    """The line's dimensions in this order."""
+    if order == list(range(len(order))):
+        return x
+    return w.emit("permute", [x], [x.shape[i] for i in order], order=order)
+
+
+def settled(w, x):
+    """A plain value where the samples are in front; else x, to be turned further."""
+    if not isinstance(x, Turned) or not x.dims or x.dims[0] != [0]:
+        return x
+    order = [i for group in x.dims for i in group]
+    if sorted(order) != list(range(len(x.base.shape))):
+        raise Refused("its dimensions cannot be followed")
+    y = _ordered(w, x.base, order)
+    if [str(d) for d in y.shape] == [str(d) for d in x.shape]:
+        return y
+    return w.emit("reshape", [y], x.shape)
+
+
+def viewed(w, x, shape):
+    """view: dimensions are joined, and cut where a new one ends within an old one."""
+    x = turned(x)
+    rest = [(i, x.base.shape[i]) for group in x.dims for i in group]
+    pieces = {i: [] for i, _ in rest}  # the sizes that each of the line's dimensions is cut into
+    groups = []
+    for want in shape:
+        group, have = [], 1
+        while have != int(want) or (isinstance(want, N) and not any(s for s in group if s[2])):
+            if not rest:
+                raise Refused("its view cannot be followed")
+            i, size = rest.pop(0)
+            batch, left = isinstance(size, N), int(want) // have
+            if not batch and int(size) > left:
+                if left < 1 or int(size) % left:
+                    raise Refused("its view cuts dimensions unevenly")
+                rest.insert(0, (i, int(size) // left))
+                size = left
+            pieces[i].append(size)
+            group.append((i, len(pieces[i]) - 1, batch))
+            have *= int(size)
+        groups.append(group)
+    for i, size in rest:  # ones at the end
+        pieces[i].append(size)
+    whole = [size for i in range(len(x.base.shape)) for size in pieces[i] or [x.base.shape[i]]]
+    at, starts = 0, {}
+    for i in range(len(x.base.shape)):
+        starts[i] = at
+        at += len(pieces[i]) or 1
+    base = x.base
+    if len(whole) != len(base.shape):
+        base = w.emit("reshape", [base], whole)
+    dims = [[starts[i] + k for i, k, _ in group] for group in groups]
+    named = {i for group in dims for i in group}
+    if any(i not in named and int(base.shape[i]) != 1 for i in range(len(base.shape))):
+        raise Refused("its view cannot be followed")
+    ones = [i for i in range(len(base.shape)) if i not in named]
+    if ones:
+        base = w.emit("reshape", [base], [d for i, d in enumerate(base.shape) if i not in ones])
+        places = {i: k for k, i in enumerate(i for i in range(len(whole)) if i not in ones)}
+        dims = [[places[i] for i in group] for group in dims]
+    return settled(w, Turned(base, dims))
+
+
+def permuted(w, x, order):
+    x = turned(x)
+    return settled(w, Turned(x.base, [x.dims[i] for i in order]))
+
+
+def selected(w, x, dim, index):
+    group = x.dims[dim]
+    if len(group) != 1 or group == [0]:
+        raise Refused("it picks from the samples")
+    place, shape = group[0], list(x.base.shape)
+    shape[place] = 1
+    base = w.emit("narrow", [x.base], shape, dim=place, start=index % x.base.shape[place], length=1)
+    base = w.emit("reshape", [base], shape[:place] + shape[place + 1:])
+    dims = [[i - (i > place) for i in g] for k, g in enumerate(x.dims) if k != dim]
+    return settled(w, Turned(base, dims))
+
+
+def linear(w, x, run):
+    """run makes of a value (N, ..., K) one of (N, ..., M)."""
+    front = [i for group in x.dims[:-1] for i in group if i]
+    order = [0, *front, *x.dims[-1]]
+    if sorted(order) != list(range(len(x.base.shape))):
+        raise Refused("its dimensions cannot be followed")
+    base = _ordered(w, x.base, order)
+    shape = [x.base.shape[i] for i in [0, *front]] + [x.shape[-1]]
+    if len(shape) != len(base.shape):
+        base = w.emit("reshape", [base], shape)
+    y = run(base)
+    dims = [[order.index(i) for i in group] for group in x.dims[:-1]]
+    return settled(w, Turned(y, [*dims, [len(y.shape) - 1]]))
+
+
+def elementwise(w, x, op, settings):
+    return Turned(w.emit(op, [x.base], x.base.shape, **settings), x.dims)
+
+
+AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze",
+         "transpose", "permute", "t", "select", "dropout", "relu", "tanh", "sigmoid"}
