@@ -20,6 +20,7 @@ struct row {
     const struct series_point *point;
     struct modelled run;
     struct clock_config clock;
+    double given; /* where the time of one GPU is: the factor on kernels that makes it; or 0 */
     double ms;
 };
 
@@ -35,6 +36,7 @@ static double error_of(struct fit *f) {
     for (int i = 0; i < f->rows; i++) {
         struct row *r = &f->row[i];
         r->clock.machine = &f->machine;
+        r->clock.given = r->given / f->machine.scale;
         if (modelled_time(&r->run, &r->clock, &result, NULL)) exit(1);
         r->ms = (double)result.step_ns * 1e-6;
         double e = log(r->ms / r->point->ms);
@@ -63,6 +65,17 @@ static double *number_of(struct machine *m, const char *key) {
     exit(2);
 }
 
+/* One GPU with a large batch is bound by its kernels. */
+static int find_given(struct row *r, const struct series *s) {
+    struct modelled one;
+    struct clock_result result = {.step_ns = 1};
+    int code = validation_open(&one, s, &s->point[0], &r->clock);
+    if (!code) code = modelled_time(&one, &r->clock, &result, NULL);
+    modelled_close(&one);
+    r->given = s->point[0].ms / ((double)result.step_ns * 1e-6) * r->clock.machine->scale;
+    return code;
+}
+
 static int load(struct fit *f, const char *name, const struct hardware *h) {
     const struct machine *m = NULL;
     const struct gpu_spec *gpu = NULL;
@@ -80,6 +93,7 @@ static int load(struct fit *f, const char *name, const struct hardware *h) {
             r->point = p;
             r->clock.gpu = gpu;
             r->clock.machine = m;
+            if (s->point[0].role == 'g') CHECK(find_given(r, s));
             CHECK(validation_open(&r->run, s, p, &r->clock));
         }
     return OK;

@@ -41,7 +41,8 @@ static int is_fitted_at(const struct series *s, int gpus) {
 /* What N1 says; 0: no fitted model has a number at so many GPUs. */
 static double nearest_says(const struct series *s, const struct series_point *p) {
     double own = at_gpus(s, 1), best = INFINITY, says = 0;
-    enum { FAMILY = 3 }; /* letters: "res", "vgg" */
+    if (p->batch != s->point[0].batch) return 0; /* another batch, another slow-down */
+    enum { FAMILY = 3 };                         /* letters: "res", "vgg" */
     const struct series *other;
     for (int i = 0; (other = series_at(i)); i++) {
         int alike = !strcmp(other->table, s->table) && !strcmp(other->machine, s->machine) &&
@@ -68,10 +69,32 @@ static void count(struct score *score, const double *error, const int *has) {
     }
 }
 
+static int model_point(const struct series *s, const struct series_point *p,
+                       struct clock_config *clock, struct clock_result *result) {
+    struct modelled m;
+    int code = validation_open(&m, s, p, clock);
+    if (!code) code = modelled_time(&m, clock, result, NULL);
+    modelled_close(&m);
+    return code;
+}
+
+/* Where the time of one GPU is given: the factor on its kernels with which it comes out. A part of
+ * a step may be bound by the host, so it takes some rounds. */
+static int fit_given(const struct series *s, struct clock_config *clock,
+                     struct clock_result *result) {
+    const struct series_point *one = &s->point[0];
+    if (one->role != 'g') return OK;
+    clock->given = 1;
+    for (int round = 0; round < 4; round++) {
+        CHECK(model_point(s, one, clock, result));
+        clock->given *= one->ms / ((double)result->step_ns * 1e-6);
+    }
+    return OK;
+}
+
 static int show_point(const struct hardware *h, const struct series *s,
                       const struct series_point *p, struct score *scores) {
     struct clock_config clock = {.given = 0};
-    struct modelled m;
     struct clock_result *result = calloc(1, sizeof *result);
     if (!result) return fail(ERR_MEMORY, "validate: no host memory");
     int code = hardware_find_machine(h, "--validate", s->machine, &clock.machine);
@@ -80,9 +103,8 @@ static int show_point(const struct hardware *h, const struct series *s,
         free(result);
         return code;
     }
-    code = validation_open(&m, s, p, &clock);
-    if (!code) code = modelled_time(&m, &clock, result, NULL);
-    modelled_close(&m);
+    code = fit_given(s, &clock, result);
+    if (!code) code = model_point(s, p, &clock, result);
     double ms = (double)result->step_ns * 1e-6, near = nearest_says(s, p);
     double one = at_gpus(s, 1) * p->batch / s->point[0].batch; /* the batch of a GPU may shrink */
     free(result);
@@ -95,7 +117,7 @@ static int show_point(const struct hardware *h, const struct series *s,
     printf("%-3s %-15s %-13s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
-    count(&scores[p->role == 'f' ? 0 : 1], error, has);
+    if (p->role != 'g') count(&scores[p->role == 'f' ? 0 : 1], error, has);
     return OK;
 }
 

@@ -52,9 +52,15 @@ static struct parts parts_of(const struct clock_config *c, const struct work *w)
     return p;
 }
 
+/* 1: the entry is not part of what is measured. */
+static int is_left_out(const struct clock_config *c, const struct scheduled *e) {
+    return c->last_phase != PHASE_NONE && e->facts.phase > c->last_phase &&
+           e->facts.phase <= PHASE_OPTIMIZER;
+}
+
 int64_t cost_kernel_ns(const struct clock_config *c, const struct scheduled *k) {
     if (k->work.of == WORK_FREE) return 0;
-    if (c->no_optimizer && k->facts.phase == PHASE_OPTIMIZER) return 0;
+    if (is_left_out(c, k)) return 0;
     if (c->host == CLOCK_PYTORCH && !k->work.eager && !k->work.bytes) return 0;
     struct parts p = parts_of(c, &k->work);
     /* what an eager program does in one kernel is not paid for again in each of Duet's */
@@ -104,7 +110,7 @@ int64_t cost_issue_ns(const struct clock_config *c, const struct scheduled *e) {
     int calls =
         e->kind == SCHEDULED_KERNEL || e->kind == SCHEDULED_COPY || e->kind == SCHEDULED_GROUP;
     if (!calls || e->work.of == WORK_FREE) return 0;
-    if (c->no_optimizer && e->facts.phase == PHASE_OPTIMIZER) return 0;
+    if (is_left_out(c, e)) return 0;
     double us = c->host == CLOCK_PYTORCH ? eager_us(c, e) : LAUNCH_US;
     return (int64_t)ceil(us * 1e3 * c->what_if.launch);
 }
@@ -124,7 +130,7 @@ int cost_holds_lock(const struct clock_config *c, const struct scheduled *e) {
  * each link once. Duet's device 0 sends, or reads, n - 1 times as much over its own. */
 double cost_moved_bytes(const struct clock_config *c, const struct scheduled *e) {
     int ring = e->facts.phase == PHASE_REPLICATE || e->facts.phase == PHASE_REDUCE;
-    double bytes = (double)e->bytes;
+    double bytes = is_left_out(c, e) ? 0 : (double)e->bytes;
     return c->host == CLOCK_PYTORCH && ring && c->devices > 1 ? bytes / (c->devices - 1) : bytes;
 }
 

@@ -29,7 +29,7 @@ struct clock_config {
     int tensors;              /* parameter tensors of the model */
     uint64_t parameter_bytes; /* of all of them */
     int pageable;             /* batches lie in host memory that is not pinned */
-    int no_optimizer;         /* the measured step ends with backward */
+    enum phase last_phase;    /* the measured step ends with it; PHASE_NONE: it is a whole one */
     double given; /* a factor on all kernels, that one GPU takes a given time; 0: none */
     struct what_if what_if;
 };

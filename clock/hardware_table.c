@@ -102,7 +102,8 @@ static const char *const table[] = {
     "machine 2080ti-x4 like pc-pcie3 gpus 4 error 9 gpu rtx2080ti forward 28.2 backward 79.7"
     " replicate 42.3 pageable 1.6 scale 0.938 links 0.714",
     "machine dgx1-2019 like dgx1 error 5 gpu v100 scale 1.13 exposed 0.058",
-    "machine dgx-station like nvlink-4 gpu v100",
+    "machine dgx-station like nvlink-4 error 8 gpu v100 forward 39.2 replicate 24.5 scale 0.826"
+    " pageable 25.1",
     "machine v100-edr like dgx1 error 5 gpu v100 cards 1 scale 1.1 exposed 0.254",
     /* no peer-to-peer: NCCL goes through the host's memory, 2.2 GB/s measured */
     "machine 4090-x4 gpus 4 error 5 gpu rtx4090 sum 2.2 scale 1.58 exposed 0.7",

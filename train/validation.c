@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 const char *validation_missing(const struct series *s) {
-    if (s->way == SERIES_DP_FORWARD) return "forward alone";
     if (!strncmp(s->model, "gpt", 3) || !strncmp(s->model, "bert", 4)) return "no such model here";
     return NULL;
 }
@@ -15,7 +14,8 @@ const char *validation_missing(const struct series *s) {
 int validation_open(struct modelled *m, const struct series *s, const struct series_point *p,
                     struct clock_config *clock) {
     struct run_config c;
-    int dp = s->way == SERIES_DP, own = !strcmp(s->model, "resnet18-d2l");
+    int forward = s->way == SERIES_DP_FORWARD, dp = forward || s->way == SERIES_DP,
+        own = !strcmp(s->model, "resnet18-d2l");
     run_config_default(&c);
     c.dry = 1;
     snprintf(c.model, sizeof c.model, "%s",
@@ -32,7 +32,9 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     c.batch_size = p->batch * c.devices;
     c.mode = p->gpus == 1 && s->way != SERIES_DDP ? MODE_SINGLE : dp ? MODE_DP : MODE_DDP;
     c.no_pin_memory = c.blocking_copies = dp; /* the copy is part of the measured step */
-    clock->no_optimizer = dp || s->way == SERIES_SINGLE;
+    clock->last_phase = forward                         ? PHASE_GATHER
+                        : dp || s->way == SERIES_SINGLE ? PHASE_ALLREDUCE
+                                                        : PHASE_NONE;
     clock->host = CLOCK_PYTORCH;
     clock->what_if = what_if_none();
     CHECK(run_config_check(&c));
