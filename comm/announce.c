@@ -77,8 +77,11 @@ static void describe(const struct announcer *a, uint64_t number, const union wor
         used += (size_t)snprintf(text + used, bytes - used, " from element %llu",
                                  (unsigned long long)call->offset);
     if (*call->what)
-        snprintf(text + used, bytes - used, call->count || a->numbered ? ", %s" : " (%s)",
-                 call->what);
+        used += (size_t)snprintf(text + used, bytes - used,
+                                 call->count || a->numbered ? ", %s" : " (%s)", call->what);
+    if (call->behind)
+        snprintf(text + used, bytes - used, ", behind call #%llu of the group",
+                 (unsigned long long)call->behind);
 }
 
 static int rank_of(const struct announcer *a, int k) {
@@ -135,14 +138,19 @@ uint64_t announced_signature(const struct announced_call *call) {
     return hash;
 }
 
-int announcer_announce(struct announcer *a, const struct comm_call *call) {
+static int announce_filled(struct announcer *a, const struct announced_call *call) {
     uint64_t number = ++a->number;
-    union words mine;
-    announced_fill(&mine.call, call);
+    union words mine = {.call = *call};
     uint64_t signature = a->holds[number % ANNOUNCED] = announced_signature(&mine.call);
     a->tally = mixed(a->tally, signature);
     publish(place(a, a->me, number), number, &mine);
     return compare(a, number, &mine);
+}
+
+int announcer_announce(struct announcer *a, const struct comm_call *call) {
+    struct announced_call told;
+    announced_fill(&told, call);
+    return announce_filled(a, &told);
 }
 
 void announcer_note(struct announcer *a, const struct announced_call *call, uint64_t signature) {
@@ -180,7 +188,43 @@ int announcer_compare(struct announcer *a) {
 }
 
 int announce(struct comm *comm, const struct comm_call *call) {
-    return announcer_announce(&comm->announcer, call);
+    struct announcer *a = &comm->announcer;
+    struct slot *slot = &comm->board->slots[comm->rank];
+    struct announced_call told;
+    announced_fill(&told, call);
+    told.behind = __atomic_load_n(&slot->group_calls, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->announced, a->number + 1, __ATOMIC_SEQ_CST);
+    return announce_filled(a, &told);
+}
+
+/* ---- across the two sequences ---- */
+
+void announcer_count_group_call(struct comm *comm, uint64_t number) {
+    __atomic_store_n(&comm->board->slots[comm->rank].group_calls, number, __ATOMIC_RELAXED);
+}
+
+/* This rank's next call of the job comes behind call `number` of the group, in which it waits. The
+ * number is read first: calls that other threads begin meanwhile come behind it all the more. */
+int announcer_look_across(struct comm *comm, uint64_t number, const char *collective) {
+    struct announcer *a = &comm->announcer;
+    uint64_t next =
+        __atomic_load_n(&comm->board->slots[comm->rank].announced, __ATOMIC_SEQ_CST) + 1;
+    union words theirs;
+    char text[BOARD_TEXT], their_call[192];
+    if (board_aborted(comm->board)) return OK;
+    for (int k = 0; k < a->n; k++) {
+        if (k == a->me || !read_one(place(a, k, next), next, &theirs)) continue;
+        if (theirs.call.behind >= number) continue;
+        describe(a, next, &theirs, their_call, sizeof their_call);
+        snprintf(text, sizeof text,
+                 "Detected mismatch between collectives on ranks. Rank %d is running collective: "
+                 "#%llu %s, but Rank %d is running collective: %s: all ranks must make the same "
+                 "calls in the same order",
+                 comm->rank, (unsigned long long)number, collective, k, their_call);
+        comm_abort(comm, ERR_FAILED, text);
+        return fail(ERR_FAILED, "%s", text);
+    }
+    return OK;
 }
 
 int announced_by_all(struct comm *comm) {

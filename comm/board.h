@@ -51,6 +51,13 @@ struct slot {
     uint32_t where_claimed;   /* 1: a thread of the rank has begun to write `where` */
     uint64_t gather_bytes[2]; /* what the rank brings to the gather in box 0 and 1 */
     char where[BOARD_WHERE];  /* what the rank was waiting in when a peer failed */
+    /* whereabouts.c: a thread of the rank shows what it waits in, since when (0: nothing) */
+    uint32_t shows;
+    int64_t since_ns;
+    char waits_in[BOARD_WHERE];
+    /* announce.c: how many calls of the job's sequence, and of its group of all ranks, the rank has
+     * begun */
+    uint64_t announced, group_calls;
 } __attribute__((aligned(128)));
 
 struct board {
@@ -60,9 +67,10 @@ struct board {
     uint64_t arrivals __attribute__((aligned(128)));         /* at all barriers so far */
     struct comm_flag released __attribute__((aligned(128))); /* epoch k: barrier k is complete */
     struct comm_flag looked __attribute__((aligned(128))); /* epoch k: rank 0 has looked k times */
-    uint64_t stop_at; /* all ranks stop at this look; 0: none */
-    uint32_t asked;   /* the signal that asks the job to stop; 0: none */
-    uint32_t heavy;   /* 1: a rank cannot run fences for others, written before the first barrier */
+    uint64_t stop_at;   /* all ranks stop at this look; 0: none */
+    uint32_t asked;     /* the signal that asks the job to stop; 0: none */
+    uint64_t warned_ns; /* when a rank last warned of a long wait; 0: never */
+    uint32_t heavy; /* 1: a rank cannot run fences for others, written before the first barrier */
     struct slot slots[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };

@@ -119,11 +119,13 @@ int wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch, struct 
     if (spin_ns > 0) leave_shared_core(comm, wait->reason.peer);
     if (spin_ns > 0 && spin_in_turn(comm, flag, epoch, &wait->reason)) return OK;
     int64_t slice_ns;
-    while (!reached(flag, epoch)) {
-        CHECK(wait_poll(wait, &slice_ns));
-        sleep_on(comm, flag, epoch, slice_ns);
+    int code = OK;
+    while (!code && !reached(flag, epoch)) {
+        code = wait_poll(wait, &slice_ns);
+        if (!code) sleep_on(comm, flag, epoch, slice_ns);
     }
-    return OK;
+    whereabouts_end(wait);
+    return code;
 }
 
 int comm_wait_flag(struct comm *comm, struct comm_flag *flag, uint64_t epoch,

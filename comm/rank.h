@@ -64,7 +64,16 @@ struct wait {
     uint64_t target;
     int64_t last_poll; /* ns, of now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
+    int shown, warned; /* whereabouts.c: the slot shows this wait; it has warned */
 };
+
+/* whereabouts.c: shows others what this wait waits in; takes that back; appends what the others are
+ * in, as "; rank 1 has waited 12 s in barrier (end); rank 2 waits for nobody"; and warns once ten
+ * seconds have passed. missing: "rank 1", "ranks 1, 2" or "". */
+void whereabouts_show(struct wait *wait, const char *where);
+void whereabouts_end(struct wait *wait);
+void whereabouts_of_others(const struct comm *comm, char *text, size_t size);
+void whereabouts_warn(struct wait *wait, const char *where, const char *missing);
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason);
 

@@ -6,6 +6,7 @@
  * noticed 50 ms late at most, and 20 looks a second cost nothing. While all goes well a waiter does
  * not wait for the end of its slice: the post of the flag wakes it. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,11 +14,6 @@
 
 static const int64_t SLICE_NS = 50 * 1000000;
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
-
-/* The command has a flag for it, the calls of process groups an argument. */
-static const char *longer(const struct wait *wait) {
-    return wait->reason.number ? "give a longer timeout" : "give a longer --timeout";
-}
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
     *wait = (struct wait){
@@ -107,23 +103,38 @@ static int deadline_passed(struct wait *wait, const char *where) {
         snprintf(
             text, sizeof text,
             "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not, and may "
-            "be stopped or far behind: see %s output, or %s",
+            "be stopped or far behind: see %s output, or give a longer "
+            "timeout",
             wait->comm->rank, where, many ? "s" : "", ranks, seconds,
             many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
-            more ? "their" : "its", longer(wait));
+            more ? "their" : "its");
     } else if (missing)
         snprintf(
             text, sizeof text,
             "rank %d: %s: no word from rank%s %s after %g s: it may be stopped or far behind: see "
-            "its output, or %s",
-            wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds,
-            longer(wait));
+            "its output, or give a longer "
+            "timeout",
+            wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds);
     else
         snprintf(text, sizeof text,
                  "rank %d: %s: nothing came within %g s: a rank or the launcher may be stopped: "
-                 "see their output, or %s",
-                 wait->comm->rank, where, seconds, longer(wait));
+                 "see their output, or give a longer "
+                 "timeout",
+                 wait->comm->rank, where, seconds);
+    size_t used = strlen(text);
+    whereabouts_of_others(wait->comm, text + used, sizeof text - used);
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
+}
+
+/* A wait that takes long: others are shown what this rank is in, and people are warned. */
+static void tell_of_long_wait(struct wait *wait, const char *where) {
+    char ranks[4 * MAX_DEVICES] = "", missing[4 * MAX_DEVICES + 8] = "";
+    uint64_t absent = missing_ranks(wait);
+    name_ranks(absent, ranks, sizeof ranks);
+    if (absent)
+        snprintf(missing, sizeof missing, "rank%s %s", absent & (absent - 1) ? "s" : "", ranks);
+    if (!wait->shown) whereabouts_show(wait, where);
+    whereabouts_warn(wait, where, missing);
 }
 
 static int peer_left(struct wait *wait, const char *where, uint64_t gone) {
@@ -145,9 +156,11 @@ int wait_poll(struct wait *wait, int64_t *slice_ns) {
     wait->left -= passed < MOST_CHARGED_NS ? passed : MOST_CHARGED_NS;
     wait->last_poll = now;
     *slice_ns = wait->left < SLICE_NS ? wait->left : SLICE_NS;
-    if (!board_aborted(comm->board) && !gone && wait->left > 0)
-        return wait->reason.look ? wait->reason.look(wait->reason.context) : OK;
-    describe(wait, where, sizeof where);
+    int goes_on = !board_aborted(comm->board) && !gone && wait->left > 0;
+    int is_long = wait->all - wait->left >= SLICE_NS;
+    if (!goes_on || is_long) describe(wait, where, sizeof where);
+    if (goes_on && is_long) tell_of_long_wait(wait, where);
+    if (goes_on) return wait->reason.look ? wait->reason.look(wait->reason.context) : OK;
     if (board_aborted(comm->board)) return failure_of_job(comm, where);
     return gone ? peer_left(wait, where, gone) : deadline_passed(wait, where);
 }
@@ -176,6 +189,7 @@ static int poll_once(struct comm *comm, const struct comm_wait_reason *reason, c
     wait.target = 1;
     wait.last_poll = last;
     wait.left = *left;
+    wait.shown = 1; /* many short waits: none of them is shown, and the first one warns */
     int code = wait_poll(&wait, &slice_ns);
     *left = wait.left;
     return code;

@@ -144,6 +144,7 @@ static int open_job(struct group **out, const struct comm_options *options,
         all.ranks[r] = r;
     job->users = 1; /* until the group is made: a failure must be told before the rank leaves */
     code = make_group(out, job, &all);
+    if (!code) (*out)->is_world = 1;
     if (code) comm_abort(job->comm, code, error_message());
     release_job(job);
     return code;

@@ -15,10 +15,14 @@
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
 
-/* A wait that goes on for long: has a peer called something else? */
+/* A wait that goes on for long: has a peer called something else, in this group or beside it? */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
-    return announcer_look_back(&runner->group->announcer, runner->now->number);
+    struct group *g = runner->group;
+    const struct work *work = runner->now;
+    if (work->brief) CHECK(announcer_look_back(&g->announcer, work->number));
+    if (!g->is_world || work->call.receive || work->call.what == COLLECTIVE_SEND) return OK;
+    return announcer_look_across(g->job->comm, work->number, window_name(work->call.what));
 }
 
 /* A slot was shown by another call. */
@@ -46,7 +50,7 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .timeout_s = g->timeout_s,
         .spin_ns = work->waited ? CALLER_SPIN_NS : 0,
         .message = work->call.what == COLLECTIVE_SEND,
-        .look = work->brief ? look_at_peers : NULL,
+        .look = look_at_peers,
         .context = runner};
     if (work->call.what == COLLECTIVE_ALL_REDUCE) reason.collective = "all_reduce";
     return reason;

@@ -1,0 +1,71 @@
+/* Where each rank waits, so that a wait that takes long can say who has not come.
+ *
+ * A rank whose wait has taken 50 ms writes into its slot of the board what it waits in and since
+ * when, and takes it back at the end of the wait. After ten seconds it prints a warning with what
+ * all ranks are in; the first rank that gets there speaks for all. At its deadline the same words
+ * are part of the error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/program.h"
+#include "comm/rank.h"
+
+static const int64_t WARN_NS = 10 * (int64_t)1000000000, AGAIN_NS = 60 * (int64_t)1000000000;
+
+/* Of several threads of a rank that wait the first one shows its wait. */
+void whereabouts_show(struct wait *wait, const char *where) {
+    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
+    if (__atomic_exchange_n(&slot->shows, 1, __ATOMIC_ACQ_REL)) return;
+    wait->shown = 1;
+    for (size_t i = 0; i < sizeof slot->waits_in; i++) {
+        __atomic_store_n(&slot->waits_in[i], where[i], __ATOMIC_RELAXED);
+        if (!where[i]) break;
+    }
+    __atomic_store_n(&slot->since_ns, now_ns() - (wait->all - wait->left), __ATOMIC_RELEASE);
+}
+
+void whereabouts_end(struct wait *wait) {
+    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
+    if (!wait->shown) return;
+    wait->shown = 0;
+    __atomic_store_n(&slot->since_ns, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->shows, 0, __ATOMIC_RELEASE);
+}
+
+/* "rank 1 has waited 12 s in barrier (end)", "rank 2 waits for nobody" */
+static size_t describe_rank(const struct comm *comm, int rank, char *text, size_t size) {
+    const struct slot *slot = &comm->board->slots[rank];
+    char where[BOARD_WHERE];
+    int64_t since = __atomic_load_n(&slot->since_ns, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < sizeof where; i++)
+        where[i] = __atomic_load_n(&slot->waits_in[i], __ATOMIC_RELAXED);
+    where[sizeof where - 1] = 0;
+    int waits = since && !comm_is_silent(comm, rank);
+    if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
+        return (size_t)snprintf(text, size, "; rank %d has left", rank);
+    if (!waits) return (size_t)snprintf(text, size, "; rank %d waits for nobody", rank);
+    return (size_t)snprintf(text, size, "; rank %d has waited %.0f s in %s", rank,
+                            (double)(now_ns() - since) * 1e-9, where);
+}
+
+void whereabouts_of_others(const struct comm *comm, char *text, size_t size) {
+    size_t used = 0;
+    *text = 0;
+    for (int r = 0; r < comm->world && used < size; r++)
+        if (r != comm->rank) used += describe_rank(comm, r, text + used, size - used);
+}
+
+void whereabouts_warn(struct wait *wait, const char *where, const char *missing) {
+    char others[BOARD_TEXT];
+    uint64_t *warned = &wait->comm->board->warned_ns, before, now = (uint64_t)now_ns();
+    if (wait->warned || wait->all - wait->left < WARN_NS) return;
+    wait->warned = 1;
+    before = __atomic_load_n(warned, __ATOMIC_ACQUIRE);
+    if (before && now - before < (uint64_t)AGAIN_NS) return;
+    if (!__atomic_compare_exchange_n(warned, &before, now, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return;
+    whereabouts_of_others(wait->comm, others, sizeof others);
+    fprintf(stderr, "%s: warning: rank %d: %s: for 10 s no word from %s%s\n", program_name(),
+            wait->comm->rank, where, *missing ? missing : "others", others);
+}
