@@ -1,0 +1,33 @@
+/* The things for which people come to remote calls: a pipeline over two workers, and a parameter
+ * server with several trainers. */
+#include "tests/harness/harness.h"
+
+static void output_of(const char *words, char *out, size_t bytes) {
+    char command[256];
+    snprintf(command, sizeof command, BUILD_DIR "/examples/%s", words);
+    FILE *p = popen(command, "r");
+    size_t used = fread(out, 1, bytes - 1, p);
+    out[used] = 0;
+    cr_assert_eq(pclose(p), 0, "%s: %s", words, out);
+}
+
+/* Nine digits are all bits of a float; the loss is a sum of floats in double. */
+Test(programs, a_pipeline_has_the_bits_of_one_tape, .timeout = 60) {
+    char remote[4096], local[4096];
+    output_of("rpc_pipeline --split 8 --steps 4", remote, sizeof remote);
+    output_of("rpc_pipeline --split 8 --steps 4 --local", local, sizeof local);
+    cr_expect_str_eq(remote, local);
+    cr_expect(strstr(remote, "step 3: loss 1.9"), "%s", remote);
+}
+
+/* Batched updates: as many as steps, and the same bits in every run. One by one: as many as
+ * gradients. */
+Test(programs, a_server_updates_in_batches_or_one_by_one, .timeout = 60) {
+    char first[4096], again[4096];
+    output_of("rpc_parameter_server --trainers 4 --steps 12 | sort", first, sizeof first);
+    output_of("rpc_parameter_server --trainers 4 --steps 12 | sort", again, sizeof again);
+    cr_expect_str_eq(first, again);
+    cr_expect(strstr(first, "12 updates\ntrainer 0: loss 0.0"), "%s", first);
+    output_of("rpc_parameter_server --trainers 4 --steps 12 --async", again, sizeof again);
+    cr_expect(strstr(again, "48 updates\n"), "%s", again);
+}
