@@ -10,8 +10,11 @@
 
  *     SCALE       a x                    SHIFT  x + a
  *     ABS         |x|
+ *     SILU        x / (1 + exp(-x))
+ *     HARDSWISH   x min(max(x + 3, 0), 6) / 6            HARDSIGMOID  the same without the x before
+ *     CLAMP       x below a: a, above b: b, else x       torch.clamp: its gradient at a and b is 1
  *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
- *     EXP, LOG, SQRT, RECIPROCAL
+ *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
  * What needs exp, log, erfc or tanh is computed in double and rounded to float once, so that
  * libraries which differ in the last bits of a double give the same float, but for one case in
@@ -37,16 +40,21 @@ enum activation {
     ACTIVATION_SHIFT,
     ACTIVATION_ABS,
     ACTIVATION_SOFTPLUS,
+    ACTIVATION_SILU,
+    ACTIVATION_HARDSWISH,
+    ACTIVATION_HARDSIGMOID,
+    ACTIVATION_CLAMP,
     ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
     ACTIVATION_RECIPROCAL,
+    ACTIVATION_POW,
     ACTIVATION_COUNT
 };
 
 struct activation_args {
     enum activation kind;
-    float a, b; /* b: of HARDTANH, not below a */
+    float a, b; /* b: of HARDTANH and CLAMP, not below a */
 };
 
 /* 1: a finite x may have no finite value or derivative. The unused lanes of N16 must not meet such
@@ -61,6 +69,16 @@ static inline int activation_is_plain(enum activation kind) {
 #define ACTIVATION_DENSITY 0.39894228040143267794
 #define ACTIVATION_CUBE 0.044715
 #define ACTIVATION_LINEAR 20 /* from here on SOFTPLUS is x */
+
+ACTIVATION_FUNCTION double activation_cut(double x, double low, double high) {
+    return x < low ? low : x > high ? high : x;
+}
+
+/* A whole number as an index; what is none, or lies outside of int32, becomes -1. */
+ACTIVATION_FUNCTION int index_of_float(float x) {
+    int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
+    return (float)i == x ? i : -1;
+}
 
 ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     const double v = x;
@@ -77,6 +95,11 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     case ACTIVATION_LOG: return (float)log(v);
     case ACTIVATION_SQRT: return (float)sqrt(v);
     case ACTIVATION_RECIPROCAL: return (float)(1 / v);
+    case ACTIVATION_SILU: return (float)(v / (1 + exp(-v)));
+    case ACTIVATION_HARDSWISH: return (float)(v * activation_cut(v + 3, 0, 6) / 6);
+    case ACTIVATION_HARDSIGMOID: return (float)(activation_cut(v + 3, 0, 6) / 6);
+    case ACTIVATION_CLAMP: return x < p.a ? p.a : x > p.b ? p.b : x;
+    case ACTIVATION_POW: return (float)pow(v, p.a);
     default:
         return (float)(0.5 * v *
                        (1 + tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v))));
@@ -84,7 +107,7 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
 }
 
 /* dy times the derivative at x. At a corner it is PyTorch's: 0 of HARDTANH and ABS, the left one of
- * LEAKY_RELU and ELU. */
+ * LEAKY_RELU and ELU, and of HARDSWISH that of its outer pieces. */
 ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
     switch (p.kind) {
@@ -102,6 +125,14 @@ ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x,
     case ACTIVATION_LOG: return (float)(dy / v);
     case ACTIVATION_SQRT: return (float)(dy * (0.5 / sqrt(v)));
     case ACTIVATION_RECIPROCAL: return (float)(-dy * (1 / (v * v)));
+    case ACTIVATION_SILU: {
+        double s = 1 / (1 + exp(-v));
+        return (float)(dy * (s * (1 + v * (1 - s))));
+    }
+    case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
+    case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
+    case ACTIVATION_CLAMP: return x >= p.a && x <= p.b ? dy : 0;
+    case ACTIVATION_POW: return p.a == 0 ? 0 : (float)(dy * (p.a * pow(v, (double)p.a - 1)));
     default: {
         double t = tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v)),
                inner = ACTIVATION_TANH_SCALE * (1 + 3 * ACTIVATION_CUBE * v * v);

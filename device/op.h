@@ -91,6 +91,7 @@ extern "C" {
     OP(SUM,                    sum,                     "sum") \
     OP(SPREAD,                 spread,                  "spread") \
     OP(PERMUTE,                permute,                 "permute") \
+    OP(TO_INDEX,               to_index,                "to index") \
     OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward") \
     OP(ADAPTIVE_MAX_POOL_FORWARD,    adaptive_max_pool_forward,   "adaptive max pool forward") \
     OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward") \

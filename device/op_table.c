@@ -225,6 +225,9 @@ const struct op_row op_table[OP_COUNT] = {
     /* Dimension i of y is dimension order[i] of x. */
     [OP_PERMUTE] = {.in = {{"x", "f", "."}}, .out = {{"y", "f", "?"}}, .rule = rule_permute},
 
+    /* Whole numbers as indices: what is none, or lies outside of int32, becomes -1. */
+    [OP_TO_INDEX] = {.in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
+
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where
      * there are none. An index outside 0..R-1 adds nothing. */
     [OP_EMBEDDING_BACKWARD] = {.in = {{"dy", "f", "ND"}, {"index", "i", "N"}},

@@ -333,6 +333,7 @@ int op_cases(struct op_cases *c, enum op op) {
     case OP_LINEAR_BACKWARD_WEIGHT: return product_cases(c, op);
     case OP_MATMUL:
     case OP_PERMUTE:
+    case OP_TO_INDEX:
     case OP_SUM:
     case OP_SPREAD:
     case OP_EMBEDDING_BACKWARD: return algebra_cases(c, op);

@@ -91,7 +91,24 @@ static int embedding(struct op_cases *c) {
     return OK;
 }
 
+/* Whole numbers, fractions, and numbers that no int32 can be. */
+static int to_index(struct op_cases *c) {
+    static const int sizes[] = {1, 90, 4097, 0};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        struct op_args a = {.in = {case_whole(c, 2, sizes[i], 3, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_I32, 2, sizes[i], 3, 1, 1)}};
+        static const float odd[] = {2147483648.f, -2147483648.f, 2147483520.f, 16777217.f, .5f};
+        for (int n = 0; a.in[0].data && n < 3 * sizes[i]; n += 7)
+            tensor_f32(&a.in[0])[n] = odd[n / 7 % COUNT(odd)];
+        put_special_values(&a.in[0]);
+        CHECK(case_run(c, OP_TO_INDEX, &a, 0));
+        case_forget(c);
+    }
+    return OK;
+}
+
 int algebra_cases(struct op_cases *c, enum op op) {
+    if (op == OP_TO_INDEX) return to_index(c);
     if (op == OP_MATMUL) return matmul(c);
     if (op == OP_PERMUTE) return permute(c);
     return op == OP_EMBEDDING_BACKWARD ? embedding(c) : sum(c, op);

@@ -1,5 +1,5 @@
-/* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums, and
- * embeddings. All work in plain layout.
+/* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums.
+ * All work in plain layout.
  *
  * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
  * nothing. */
@@ -275,65 +275,4 @@ duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, co
         x = spread(t, x, first, last, dims);
     }
     return x;
-}
-
-/* ---- embedding ---- */
-
-/* Of one segment; there is no bias. */
-static int embedding_segment(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
-                             const struct tensor *db) {
-    struct tensor index = tensor_segment(&n->args.in[1], &t->segments, s),
-                  dy = tensor_segment(&n->y->grad, &t->segments, s);
-    int rows = (int)tensor_count(&index);
-    struct op_args args = {
-        .in = {tensor_seen_as(&dy, 2, rows, dw->dims[1], 0), tensor_seen_as(&index, 1, rows, 0, 0)},
-        .out[0] = *dw};
-    (void)db;
-    return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
-}
-
-static int embedding_backward(duet_tape *t, struct node *n) {
-    return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
-}
-
-static int check_embedding(const duet_tape *t, const duet_tensor *index, int w) {
-    int count = t->step.params ? t->step.params->count : 0;
-    CHECK(tape_operand(t, "embedding", "index", index, DTYPE_I32));
-    if (w < 0 || w >= count)
-        return fail(ERR_USAGE, "embedding: parameter %d: the pass was begun with %d of them", w,
-                    count);
-    const struct tensor *table = &t->step.params->param[w].value;
-    if (table->rank != 2)
-        return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2",
-                    t->step.params->param[w].spec->name, table->rank);
-    if (tensor_count(&index->t) <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
-    return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements",
-                tensor_count(&index->t));
-}
-
-duet_var *duet_embedding(duet_tape *t, const duet_tensor *indices, int table) {
-    const int one = 1;
-    if (!t || t->error || tape_fail(t, check_embedding(t, indices, table))) return NULL;
-    struct param *w = &t->step.params->param[table];
-    const struct tensor *index = &indices->t;
-    int dims[MAX_RANK], rank = index->rank;
-    if (rank < 1 || rank >= MAX_RANK || index->dims[0] != t->segments.n) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "embedding %s: indices of rank %d for %d of %d samples, a table of rank "
-                          "%d: check the model",
-                          w->spec->name, rank, index->dims[0], t->segments.n, w->value.rank));
-        return NULL;
-    }
-    memcpy(dims, index->dims, sizeof dims);
-    dims[rank] = w->value.dims[1];
-    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank + 1, dims);
-    int rows = (int)tensor_count(index);
-    struct op_args args = {.in = {w->value, tensor_seen_as(index, 1, rows, 0, 0)},
-                           .out[0] = tensor_seen_as(&y, 2, rows, dims[rank], 0)};
-    if (t->error || tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &args))) return NULL;
-    struct node node = {.backward = embedding_backward, .w = w, .segment_grads = embedding_segment};
-    node.args.in[1] = *index;
-    node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &one); /* of the bias that there is not */
-    node.y = tape_var(t, y, 1);
-    return tape_node(t, &node) ? NULL : node.y;
 }

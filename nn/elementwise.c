@@ -56,8 +56,14 @@ static int relu_now(duet_tape *t, duet_var *y) {
     return OK;
 }
 
+/* A parameter as a value is no operand of an op that does not know what its gradient needs. */
 int tape_stuck(duet_tape *t, duet_var *x) {
     if (tape_failed(t, x)) return 1;
+    if (x->param)
+        return tape_fail(t, fail(ERR_USAGE,
+                                 "parameter %s: as a value it goes into add, subtract, multiply, "
+                                 "matmul, reshape and expand: expand it first",
+                                 x->param->spec->name));
     return x->relu_of && relu_now(t, x);
 }
 
@@ -109,6 +115,14 @@ static int same_shape(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
+/* A constant or a parameter becomes a copy for each sample of the other operand. */
+static int for_samples(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
+    if (tape_failed(t, *a) || tape_failed(t, *b)) return 0;
+    if ((*a)->common && !(*b)->common) *a = tape_for_samples(t, name, *a, (*b)->value.rank);
+    if (*a && (*b)->common && !(*a)->common) *b = tape_for_samples(t, name, *b, (*a)->value.rank);
+    return *a && *b;
+}
+
 /* Both operands in the shape that they have together. 0: they have none; the tape says why. */
 static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
     int rank, dims[MAX_RANK];
@@ -123,7 +137,7 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
 
 static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
                         node_backward *backward) {
-    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (!for_samples(t, &a, &b, name) || tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
     if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
     if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
     if (a->value.layout != b->value.layout) {
@@ -224,8 +238,28 @@ static int complete_shape(const struct tensor *x, int rank, const int *shape, in
     return open > 0 ? want % known == 0 : want == known;
 }
 
+/* A constant or a parameter keeps no dimension; there is no -1. */
+static duet_var *reshape_common(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int64_t count = shape && rank >= 1 && rank <= MAX_RANK;
+    for (int i = 0; count > 0 && i < rank && count <= INT32_MAX; i++)
+        count *= shape[i];
+    if (count < 1 || count != (int64_t)tensor_count(&x->value)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "reshape: the shape of rank %d is invalid for a constant or parameter of "
+                          "%zu numbers",
+                          rank, tensor_count(&x->value)));
+        return NULL;
+    }
+    const struct tensor seen = tensor_plain(x->value.data, DTYPE_F32, rank, shape);
+    duet_var *y = tape_var(t, seen, x->needs_grad);
+    if (y) y->common = 1, y->param = x->param;
+    return y;
+}
+
 duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
     int dims[MAX_RANK] = {0};
+    if (tape_failed(t, x)) return NULL;
+    if (x->common) return reshape_common(t, x, rank, shape);
     if (tape_stuck(t, x)) return NULL;
     dims[0] = x->value.dims[0];
     if (!complete_shape(&x->value, rank, shape, dims)) {

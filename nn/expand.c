@@ -4,17 +4,20 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to) {
+    int inner = (int)tensor_count(to);
+    struct op_args args = {.in[0] = tensor_seen_as(parts, 3, 1, parts->dims[0], inner),
+                           .out[0] = tensor_seen_as(to, 2, 1, inner, 0),
+                           .p.sum.divide = 1};
+    struct op_args zero = {.out[0] = *to};
+    return parts->dims[0] ? launch(t->stream, OP_SUM, &args) : launch(t->stream, OP_FILL, &zero);
+}
+
 static int sum_segment(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                        const struct tensor *db) {
     struct tensor dy = tensor_segment(&n->y->grad, &t->segments, s);
-    int count = (int)n->w->count, rows = dy.dims[0];
-    struct op_args args = {.in[0] = tensor_seen_as(&dy, 3, 1, rows, count),
-                           .out[0] = tensor_seen_as(dw, 2, 1, count, 0),
-                           .p.sum.divide = 1};
     (void)db;
-    if (rows) return launch(t->stream, OP_SUM, &args);
-    struct op_args zero = {.out[0] = *dw};
-    return launch(t->stream, OP_FILL, &zero);
+    return tape_sum_first(t, &dy, dw);
 }
 
 static int expand_backward(duet_tape *t, struct node *n) {

@@ -62,6 +62,32 @@ duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_va
     return activate(t, x, ACTIVATION_HARDTANH, min_val, max_val);
 }
 
+duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
+    if (tape_failed(t, x)) return NULL;
+    if (!(min <= max)) {
+        tape_fail(t, fail(ERR_USAGE, "clamp: min %g above max %g: give the smaller number first",
+                          min, max));
+        return NULL;
+    }
+    return activate(t, x, ACTIVATION_CLAMP, min, max);
+}
+
+duet_var *duet_pow(duet_tape *t, duet_var *x, double exponent) {
+    return activate(t, x, ACTIVATION_POW, exponent, 0);
+}
+
+duet_var *duet_silu(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SILU, 0, 0);
+}
+
+duet_var *duet_hardswish(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_HARDSWISH, 0, 0);
+}
+
+duet_var *duet_hardsigmoid(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_HARDSIGMOID, 0, 0);
+}
+
 duet_var *duet_relu6(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_HARDTANH, 0, 6);
 }

@@ -120,9 +120,18 @@ static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
 }
 
 duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
+    if (tape_failed(t, a) || tape_failed(t, b)) return NULL;
+    if (b->param && b->value.rank == 2 && !a->common && b->param->value.rank == 2 &&
+        b->value.dims[0] == b->param->value.dims[0])
+        return duet_matmul_add(t, a, (int)(b->param - t->step.params->param), DUET_NO_BIAS);
+    if (a->common && !b->common) a = tape_for_samples(t, "matmul", a, b->value.rank);
+    if (a && b->common && !a->common && (b->param || b->value.rank > 2))
+        b = tape_for_samples(t, "matmul", b, a->value.rank);
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    const int fixed = b->common && b->value.rank < 3 && !a->common;
     /* of two matrices the rows of both are samples */
-    if ((b->value.rank < 3 || a->value.rank != b->value.rank) && tape_mixes_samples(t, "matmul"))
+    if (!fixed && (b->value.rank < 3 || a->value.rank != b->value.rank) &&
+        tape_mixes_samples(t, "matmul"))
         return NULL;
     a = to_plain(t, a);
     b = to_plain(t, b);
@@ -133,5 +142,5 @@ duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
         return NULL;
     }
     if (w->rank > 2) return batched_product(t, a, b);
-    return tape_fail(t, tape_one_segment(t, "matmul")) ? NULL : product(t, a, b);
+    return !fixed && tape_fail(t, tape_one_segment(t, "matmul")) ? NULL : product(t, a, b);
 }

@@ -51,6 +51,8 @@ struct duet_var {
     int reached;         /* 1: the root depends on it */
     struct tensor hits;  /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
+    int common;               /* 1: the same for all samples: it has no dimension of samples */
+    struct param *param;      /* common: the parameter whose value it is, or a view of; else NULL */
     int joins;                /* 1: made by tape_join: it stands for several roots */
     /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
      * NULL: value is there. */
@@ -131,6 +133,11 @@ duet_var *tape_join(duet_tape *tape, duet_var *const *roots, const struct tensor
  * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */
 const char *tape_uses(duet_tape *tape, duet_var *root);
 
+/* PLAIN data that is the same for all samples, of any shape; it lives outside the arena. In a
+ * model's forward too it may be added to samples and the like, as duet/core.h says of
+ * duet_constant. */
+duet_var *tape_constant(duet_tape *tape, const struct tensor *value);
+
 /* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
  * gradient in leaf->grad, PLAIN. */
 duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad);
@@ -139,7 +146,8 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
  *
  * The layers, functions and losses are those of duet/core.h, which says what each computes. nn/
  * implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
- * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, matmul.c, cat.c, loss.c.
+ * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, embedding.c, common.c, matmul.c,
+ * cat.c, loss.c.
  * model_layers.c has the layers that a model has described, by number.
  *
  * Losses. The value of one is F64 (N): the unweighted loss of each sample. In backward DUET_MEAN

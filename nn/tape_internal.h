@@ -189,6 +189,13 @@ duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, co
 duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
                       const int *dims);
 
+/* x with a copy for each sample, where it is common to all: (N, 1.., own dimensions), of this rank.
+ * Others come back as they are. NULL: its rank is too large, or it has samples of its own. */
+duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank);
+
+/* The sum over the first dimension of `parts`, of which `to` has one; 0 where there is none. */
+int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
+
 /* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
  * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
 int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,

@@ -175,6 +175,11 @@ static inline void run_sum(const struct op_args *a, struct grid grid) {
     RUN_BLOCKS(k_sum_over, &sum, struct sum_over_shared, grid);
 }
 
+static inline void run_to_index(const struct op_args *a, struct grid grid) {
+    struct to_index index = to_index_of(a);
+    RUN_THREADS(k_to_index, &index, grid);
+}
+
 /* Any op but products and changes of layout. Kernels whose threads work together take the grid's
  * blocks, with threads of their own number. */
 static inline void run_text(enum op op, const struct op_args *a, struct grid grid) {
@@ -213,6 +218,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case OP_SUM: run_sum(a, grid); break;
     case OP_SPREAD: RUN_MADE(spread, spread, a, grid); break;
     case OP_PERMUTE: RUN_MADE(permute, permute, a, grid); break;
+    case OP_TO_INDEX: run_to_index(a, grid); break;
     case OP_EMBEDDING_BACKWARD: RUN_MADE(embedding_backward, embedding, a, grid); break;
     default: run_elementwise(op, a, grid);
     }

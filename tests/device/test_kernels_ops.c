@@ -83,6 +83,7 @@ static float function_of(int k, float x) {
     switch (k) {
     case ACTIVATION_LEAKY_RELU: return x > 0 ? x : (float)(a * v);
     case ACTIVATION_ELU: return x > 0 ? x : (float)(a * expm1l(v));
+    case ACTIVATION_CLAMP:
     case ACTIVATION_HARDTANH: return (float)(v < a ? a : v > b ? b : v);
     case ACTIVATION_GELU: return (float)(v / 2 * (1 + erfl(v * sqrtl(.5L))));
     case ACTIVATION_SCALE: return (float)(a * v);
@@ -93,6 +94,10 @@ static float function_of(int k, float x) {
     case ACTIVATION_LOG: return (float)logl(v);
     case ACTIVATION_SQRT: return (float)sqrtl(v);
     case ACTIVATION_RECIPROCAL: return (float)(1 / v);
+    case ACTIVATION_SILU: return (float)(v / 2 * (1 + tanhl(v / 2)));
+    case ACTIVATION_HARDSWISH: return (float)(v < -3 ? 0 : v > 3 ? v : v * (v + 3) / 6);
+    case ACTIVATION_HARDSIGMOID: return (float)(v < -3 ? 0 : v > 3 ? 1 : (v + 3) / 6);
+    case ACTIVATION_POW: return (float)powl(v, a);
     default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
     }
 }

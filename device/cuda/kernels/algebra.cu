@@ -14,6 +14,7 @@ static __global__ void __launch_bounds__(tile_threads(TILE))
 BLOCK_KERNEL(sum_over, struct sum_over, struct sum_over_shared, SUM_OVER_THREADS)
 THREAD_KERNEL(spread, struct spread, SIMPLE_THREADS)
 THREAD_KERNEL(permute, struct permute, SIMPLE_THREADS)
+THREAD_KERNEL(to_index, struct to_index, SIMPLE_THREADS)
 THREAD_KERNEL(embedding_backward, struct embedding, SIMPLE_THREADS)
 
 #define TILES_OF(kind)                                                                        \
@@ -31,11 +32,12 @@ static const void *const kernels[MATMUL_KINDS][TILES] = {
 
 const void *algebra_kernel(int i) {
     const void *const others[] = {DUET_KERNEL(sum_over), DUET_KERNEL(spread),
-                                  DUET_KERNEL(embedding_backward), DUET_KERNEL(permute)};
+                                  DUET_KERNEL(embedding_backward), DUET_KERNEL(permute),
+                                  DUET_KERNEL(to_index)};
     for (int kind = 0; kind < MATMUL_KINDS; kind++)
         for (int tile = 0; tile < TILES; tile++)
             if (kernels[kind][tile] && i-- == 0) return kernels[kind][tile];
-    return i < 4 ? others[i] : NULL;
+    return i < 5 ? others[i] : NULL;
 }
 
 static int too_large(enum op op) {
@@ -59,6 +61,7 @@ int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args
     struct spread spread_args;
     struct permute permute_args;
     struct embedding e;
+    struct to_index index;
     switch (op) {
     case OP_MATMUL: return enqueue_matmul(stream, args);
     case OP_SUM:
@@ -74,6 +77,11 @@ int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args
         if (!permute_of(args, &permute_args)) return too_large(op);
         enqueue(stream, DUET_KERNEL(permute), grid_for(permute_args.all, SIMPLE_THREADS),
                 SIMPLE_THREADS, &permute_args);
+        return OK;
+    case OP_TO_INDEX:
+        index = to_index_of(args);
+        enqueue(stream, DUET_KERNEL(to_index), grid_for(index.all, SIMPLE_THREADS), SIMPLE_THREADS,
+                &index);
         return OK;
     default: /* OP_EMBEDDING_BACKWARD */
         if (!embedding_of(args, &e)) return too_large(op);

@@ -195,6 +195,23 @@ DUET_HD void k_permute(const struct permute *p, struct place at) {
 
 /* ---- embeddings ---- */
 
+struct to_index {
+    const float *x;
+    int32_t *y;
+    size_t all;
+};
+
+static inline struct to_index to_index_of(const struct op_args *a) {
+    struct to_index t = ZEROED;
+    t.x = tensor_f32(&a->in[0]), t.y = (int32_t *)a->out[0].data, t.all = tensor_count(&a->in[0]);
+    return t;
+}
+
+DUET_HD void k_to_index(const struct to_index *t, struct place at) {
+    for (size_t i = place_first(at); i < t->all; i += place_stride(at))
+        t->y[i] = index_of_float(t->x[i]);
+}
+
 /* A thread owns one element of dw and looks through all indices: neighbouring threads have the same
  * row, so their loads of an index are one, and the order of the sum is that of the reference. No
  * atomic addition, whose order changes from run to run. */

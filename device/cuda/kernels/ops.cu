@@ -85,6 +85,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_SUM:
     case OP_SPREAD:
     case OP_PERMUTE:
+    case OP_TO_INDEX:
     case OP_EMBEDDING_BACKWARD: return enqueue_algebra(stream, op, args);
     case OP_TO_N16:
     case OP_TO_PLAIN:

@@ -78,6 +78,13 @@ void reference_permute(const struct op_args *p) {
             }
 }
 
+void reference_to_index(const struct op_args *p) {
+    const float *x = tensor_f32(&p->in[0]);
+    int32_t *y = p->out[0].data;
+    for (size_t i = 0, count = tensor_count(&p->in[0]); i < count; i++)
+        y[i] = index_of_float(x[i]);
+}
+
 void reference_embedding_backward(const struct op_args *p) {
     const int32_t *index = p->in[1].data;
     size_t width = (size_t)p->in[0].dims[1];

@@ -1,0 +1,168 @@
+/* duet/functions.h: what a forward pass on a tape (duet/core.h, which includes this) is made of:
+ * parameters and constants as values, layers, functions, arithmetic and losses. Names, defaults and
+ * shapes are PyTorch's; N is the number of samples.
+ *
+ *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
+ *     duet_var *scores = duet_linear(t, duet_flatten(t, h), W2, b2);
+ */
+#ifndef DUET_FUNCTIONS_H
+#define DUET_FUNCTIONS_H
+
+#include "duet/core.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is the same for all samples: a constant, as a mask, and parameter i of the pass as a value,
+ * as a class token or a learned scale. It has no dimension of samples. In add, subtract, multiply
+ * and matmul with a var that has one each sample gets a copy: (D), (1,D) and (L,D), (1,L,D) go with
+ * (N,L,D). reshape gives it any shape. expand is torch's: to `rank` dimensions, of which the first
+ * is that of the samples, or -1; it expands sizes of 1 of other vars too. The constant lives until
+ * backward is done. */
+duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
+duet_var *duet_parameter(duet_tape *tape, int i);
+duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
+
+/* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
+ * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
+ * and matmul_add (N,K) or (N,...,K), of which each run of K numbers is a row.
+ *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
+ *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
+ *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
+ *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
+ *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
+ *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
+ *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
+ *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
+ *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
+ *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
+ *                  int32 (N,...) and must live until backward is done; an index of no row gives NaN.
+ *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
+ *                  constant are
+ * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
+enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
+duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
+duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
+duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
+duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
+                          double momentum);
+duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *normalized_shape,
+                          int w, int b, double eps);
+duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);
+duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
+duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
+
+/* Layers without parameters.
+ *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with PyTorch's defaults
+ *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
+ *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
+ *     multiply_number, add_number        x * number, x + number, of each element
+ *     clamp, pow   torch.clamp, with bounds of -INFINITY and INFINITY for none; x to a number's power
+ *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
+ *                  own is a formula: binary_cross_entropy_with_logits is the mean of
+ *                  softplus(x) - x * y
+ *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded
+ *                  up. Averages count the zeros of the padding, as PyTorch's default does. With
+ *                  padding a padded copy of x is made, and kept until backward
+ *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
+ *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     flatten                            y (N,C*H*W)
+ *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
+ *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
+ *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
+ *                  narrow dim is not 0, that of the samples; -1 is the last one
+ *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
+ *                  dropout2d: each plane
+ *     softmax, log_softmax               over the last dimension */
+duet_var *duet_relu(duet_tape *tape, duet_var *x);
+duet_var *duet_tanh(duet_tape *tape, duet_var *x);
+duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
+duet_var *duet_leaky_relu(duet_tape *tape, duet_var *x, double negative_slope);
+duet_var *duet_elu(duet_tape *tape, duet_var *x, double alpha);
+duet_var *duet_hardtanh(duet_tape *tape, duet_var *x, double min_val, double max_val);
+duet_var *duet_relu6(duet_tape *tape, duet_var *x);
+duet_var *duet_silu(duet_tape *tape, duet_var *x);
+duet_var *duet_hardswish(duet_tape *tape, duet_var *x);
+duet_var *duet_hardsigmoid(duet_tape *tape, duet_var *x);
+duet_var *duet_clamp(duet_tape *tape, duet_var *x, double min, double max);
+duet_var *duet_pow(duet_tape *tape, duet_var *x, double exponent);
+enum duet_gelu { DUET_GELU, DUET_GELU_TANH };
+duet_var *duet_gelu(duet_tape *tape, duet_var *x, enum duet_gelu approximate);
+duet_var *duet_multiply_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_add_number(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_abs(duet_tape *tape, duet_var *x);
+duet_var *duet_exp(duet_tape *tape, duet_var *x);
+duet_var *duet_log(duet_tape *tape, duet_var *x);
+duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
+duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
+duet_var *duet_softplus(duet_tape *tape, duet_var *x);
+duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding);
+duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding,
+                          int ceil_mode);
+duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
+                     double value);
+duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_flatten(duet_tape *tape, duet_var *x);
+duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
+duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int length);
+duet_var *duet_cat(duet_tape *tape, duet_var *const *vars, int count, int dim);
+duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
+duet_var *duet_softmax(duet_tape *tape, duet_var *x);
+duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
+
+/* Arithmetic.
+ *     add, subtract, multiply            a + b, a - b, a * b
+ *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
+ *                  dimensions one product for each of the leading ones, as for attention:
+ *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
+ *                  matrix or vector of the other
+ *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
+ *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
+ *                  it is of shape (1). They are computed in double
+ *     transpose, permute                 two dimensions change places; dimension i of the result is
+ *                  dimension order[i] of x, as many as x has
+ * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
+ * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
+ * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
+ * matmul is used where it lies.
+ * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
+ * sum and mean of all elements or over dimension 0, moving that dimension, operands of different
+ * rank, and matmul with a matrix or a vector as b, are refused there. */
+duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_sum(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_mean(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
+duet_var *duet_transpose(duet_tape *tape, duet_var *x, int dim0, int dim1);
+duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
+
+/* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
+ * int32 (N), each 0 .. M-1; any other label gives NaN. The value of the var is the loss of each
+ * sample, double (N). The reduction says where backward starts: from the mean over the samples of
+ * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
+ * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes. */
+enum duet_reduction {
+    DUET_MEAN,
+    DUET_SUM,
+    DUET_NONE,
+    /* of process groups alone, which take the mean and the sum too */
+    DUET_PRODUCT,
+    DUET_MIN,
+    DUET_MAX
+};
+duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r, double label_smoothing);
+duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r);
+/* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
+duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
+                        enum duet_reduction r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

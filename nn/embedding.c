@@ -1,0 +1,97 @@
+/* nn.Embedding: the rows of a table that indices name. The gradient of a row is the sum of those of
+ * all its uses, in the order of the batch within a segment, and folded over the segments.
+ *
+ * Indices are int32, or a var of whole numbers, as the samples of a data set are: rounded they are
+ * the same. Indices that are common to all samples, as the places of words, are looked up once; each
+ * sample gets a copy of their rows (nn/common.c), and the gradients of the copies are summed. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape_internal.h"
+
+/* Of one segment; there is no bias. args.in[1]: the index; a common one is of no segment, and
+ * in[0] is where the rows' gradients are summed up. */
+static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
+                         const struct tensor *db) {
+    const struct tensor *sum = &n->args.in[0];
+    struct tensor index = n->args.in[1], dy = tensor_segment(&n->y->grad, &t->segments, s);
+    (void)db;
+    if (sum->data) {
+        CHECK(tape_sum_first(t, &dy, sum));
+        dy = *sum;
+    } else
+        index = tensor_segment(&index, &t->segments, s);
+    int rows = (int)tensor_count(&index);
+    struct op_args args = {
+        .in = {tensor_seen_as(&dy, 2, rows, dw->dims[1], 0), tensor_seen_as(&index, 1, rows, 0, 0)},
+        .out[0] = *dw};
+    return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
+}
+
+static int backward(duet_tape *t, struct node *n) {
+    return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
+}
+
+/* The rows of w, (.., D); what is common becomes a copy for each sample. */
+static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w) {
+    const int one = 1, width = w->value.dims[1], rows = (int)tensor_count(index);
+    int dims[MAX_RANK] = {t->segments.n}, rank = 1;
+    for (int i = common && index->dims[0] != 1 ? 0 : 1; i < index->rank; i++)
+        dims[rank++] = index->dims[i];
+    dims[rank++] = width;
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims), found = y;
+    if (common) found = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){rows, width});
+    struct op_args gather = {.in = {w->value, tensor_seen_as(index, 1, rows, 0, 0)},
+                             .out[0] = tensor_seen_as(&found, 2, rows, width, 0)},
+                   copy = {.in[0] = tensor_seen_as(&found, 2, 1, rows * width, 0),
+                           .out[0] = tensor_seen_as(&y, 3, 1, dims[0], rows * width),
+                           .p.sum.divide = 1};
+    if (t->error || tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &gather)) ||
+        (common && dims[0] && tape_fail(t, launch(t->stream, OP_SPREAD, &copy))))
+        return NULL;
+    struct node node = {.backward = backward, .w = w, .segment_grads = segment_grads};
+    if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
+    node.args.in[1] = *index;
+    node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &one); /* of the bias that there is not */
+    node.y = tape_var(t, y, 1);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+static int check(const duet_tape *t, const struct tensor *index, int common,
+                 const struct param *w) {
+    const struct tensor *table = &w->value;
+    int rank = index->rank + (common && index->dims[0] != 1);
+    if (table->rank != 2)
+        return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2", w->spec->name,
+                    table->rank);
+    if (rank < 1 || rank >= MAX_RANK || (!common && index->dims[0] != t->segments.n))
+        return fail(ERR_USAGE,
+                    "embedding %s: indices of rank %d for %d of %d samples, a table of rank %d: "
+                    "check the model",
+                    w->spec->name, index->rank, index->dims[0], t->segments.n, table->rank);
+    size_t rows = tensor_count(index) * (common ? (size_t)t->segments.n : 1);
+    if (rows <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
+    return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements", rows);
+}
+
+static struct param *table_at(duet_tape *t, int w) {
+    return tape_param_at(t, "embedding", w, 0);
+}
+
+duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int table) {
+    if (!t || t->error || tape_fail(t, tape_operand(t, "embedding", "index", index, DTYPE_I32)))
+        return NULL;
+    struct param *w = table_at(t, table);
+    if (!w || tape_fail(t, check(t, &index->t, 0, w))) return NULL;
+    return look_up(t, &index->t, 0, w);
+}
+
+duet_var *duet_embedding_of(duet_tape *t, duet_var *x, int table) {
+    if (tape_stuck(t, x) || !(x = to_plain(t, x))) return NULL;
+    struct param *w = table_at(t, table);
+    if (!w || tape_fail(t, check(t, &x->value, x->common, w))) return NULL;
+    struct op_args args = {.in[0] = x->value};
+    args.out[0] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, launch(t->stream, OP_TO_INDEX, &args))) return NULL;
+    return look_up(t, &args.out[0], x->common, w);
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Writes ops.txt: what PyTorch computes of the functions in tests/nn/test_ops.c, in float64.
+
+    python3 tests/golden/make_ops.py            needs torch, a second
+
+Each line is NAME : numbers. x = value(i, 7919), dy = value(i, 3571), parameter k = value(i, 6007 + 202 k) / 2, a constant
+value(i, 2003), where value(i, a) = ((i a + 13) mod 1000) / 500 - 1; indices are (7 i) mod 5."""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+from formulas import values
+
+lines = []
+
+
+def line(name, t):
+    numbers = [f"{v:.10g}" for v in t.detach().reshape(-1).tolist()]
+    lines.append(f"{name} : " + " ".join(numbers))
+
+
+def tokens(shape):
+    return (torch.arange(torch.Size(shape).numel()) * 7 % 5).reshape(shape)
+
+
+def fact(name, shape, params, function, constant=None):
+    """function(x, *params) of x of this shape, or of indices where it is ("tokens", shape)."""
+    is_index = shape[0] == "tokens"
+    x = tokens(shape[1]) if is_index else values(shape, 7919).requires_grad_()
+    p = [(values(s, 6007 + 202 * k) / 2).requires_grad_() for k, s in enumerate(params)]
+    y = function(x, *p) if constant is None else function(x, constant, *p)
+    y.backward(values(tuple(y.shape), 3571))
+    line(f"{name}_y", y)
+    if not is_index:
+        line(f"{name}_dx", x.grad)
+    for k, w in enumerate(p):
+        line(f"{name}_d{k}", w.grad)
+
+
+fact("token", (3, 4, 5), [(1, 1, 5), (1, 5, 5)], lambda x, a, b: torch.cat((a.expand(3, -1, -1), x), 1) + b)
+fact("scale", (3, 4, 2, 3), [(4, 1, 1)], lambda x, a: x * a - a)
+fact("scale_1d", (3, 4, 5), [(5,)], lambda x, a: a * x * a.reshape(1, 5))
+fact("weight", (3, 4, 5), [(5, 2)], lambda x, a: x @ a)
+fact("mask", (3, 4, 5), [], lambda x, c: (x + c) @ c.reshape(5, 4), values((4, 5), 2003))
+fact("words", ("tokens", (3, 4)), [(5, 6), (5, 6)], lambda x, c, a, b: F.embedding(x, a) + F.embedding(c, b), tokens((4,)))
+fact("tied", ("tokens", (3, 4)), [(5, 6)], lambda x, a: F.linear(F.embedding(x, a), a))
+fact("silu", (3, 4, 5), [], lambda x: F.silu(4 * x))
+fact("hardswish", (3, 4, 5), [], lambda x: F.hardswish(4 * x))
+fact("hardsigmoid", (3, 4, 5), [], lambda x: F.hardsigmoid(4 * x))
+fact("clamp", (3, 4, 5), [], lambda x: torch.clamp(x, -0.3, 0.7))
+fact("pow", (3, 4, 5), [], lambda x: x ** 3)
+
+(pathlib.Path(__file__).resolve().parent / "ops.txt").write_text(
+    f"# Made by make_ops.py with torch {torch.__version__}.\n" + "\n".join(lines) + "\n")
