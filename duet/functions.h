@@ -37,7 +37,7 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
  *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
  *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
- *                  int32 (N,...) and must live until backward is done; an index of no row gives NaN.
+ *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
  *                  constant are
  * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
@@ -54,11 +54,11 @@ duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
 
 /* Layers without parameters.
- *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with PyTorch's defaults
+ *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with its defaults
  *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
  *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
  *     multiply_number, add_number        x * number, x + number, of each element
- *     clamp, pow   torch.clamp, with bounds of -INFINITY and INFINITY for none; x to a number's power
+ *     clamp, pow   torch.clamp, where -INFINITY and INFINITY are no bound; x to a power
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
  *                  own is a formula: binary_cross_entropy_with_logits is the mean of
  *                  softplus(x) - x * y
