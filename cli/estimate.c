@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "cli/beside_pytorch.h"
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
 #include "cli/max_batch.h"
@@ -132,7 +133,7 @@ static int show(const struct run_config *config, struct ways *ways) {
                      &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
                                         way_run(ways, WAY_DDP), config->details});
     show_tables(config, ways, width);
-    return OK;
+    return beside_pytorch(config, ways, width);
 }
 
 int command_estimate(int argc, char **argv, const struct duet_model *own) {

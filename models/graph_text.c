@@ -3,6 +3,7 @@
  *     duet 1
  *     input %x: TYPE [below NUMBER]
  *     parameter NAME: TYPE                buffer NAME: TYPE      constant NAME: TYPE
+ *     saves NUMBER NUMBER
  *     %y: TYPE = OP(OPERAND, ..., SETTING=VALUE, ...)
  *     return %y
  *
@@ -104,8 +105,8 @@ static int read_line(struct graph_reader *r) {
     if (*r->at == '%') return graph_statement(r);
     return graph_wrong(
         r,
-        "'%.*s': a line begins with input, parameter, buffer, constant, return, or the "
-        "name of a value",
+        "'%.*s': a line begins with input, parameter, buffer, constant, saves, return, or "
+        "the name of a value",
         graph_rest(r), r->at);
 }
 

@@ -130,5 +130,5 @@ def elementwise(w, x, op, settings):
     return Turned(w.emit(op, [x.base], x.base.shape, **settings), x.dims)
 
 
-AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze",
-         "transpose", "permute", "t", "select", "dropout", "relu", "tanh", "sigmoid"}
+AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
+         "unsqueeze", "transpose", "permute", "t", "select", "dropout", "relu", "tanh", "sigmoid"}

@@ -12,7 +12,7 @@ import pathlib
 import re
 import struct
 
-from .model import describe
+from .model import describe, saved_bytes
 
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "_assert_tensor_metadata", "to",
@@ -423,7 +423,17 @@ def _otherwise(model, inputs):
         return ""
 
 
-def _text_of(walk, result):
+def _saves(torch, model, inputs):
+    """What autograd keeps, in bytes: of each sample, and of all together."""
+    samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
+    twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
+    four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
+    two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+    each = (more - two) // (2 * samples)
+    return each, max(0, two - 2 * samples * each)
+
+
+def _text_of(walk, result, saves):
     torch, writer = walk.torch, walk.writer
     lines = ["duet 1"]
     for value, dtype in walk.inputs:
@@ -444,6 +454,7 @@ def _text_of(walk, result):
     for name, tensor in writer.constants.items():
         lines.append(f"constant {name}: f32{_text(list(tensor.shape))}")
         tensors[name] = tensor
+    lines.append(f"saves {saves[0]} {saves[1]}")
     return "\n".join([*lines, *writer.lines, f"return {result.name}", ""]), tensors
 
 
@@ -474,7 +485,7 @@ def export(model, example_inputs, path):
     if walk.refusals:
         raise ExportError("duet.export: " + "\n".join(dict.fromkeys(walk.refusals)) +
                           _otherwise(model, example_inputs))
-    text, stored = _text_of(walk, result)
+    text, stored = _text_of(walk, result, _saves(torch, model, example_inputs))
     _write_tensors(path.with_suffix(".safetensors"), stored)
     path.write_text(text)
     return path

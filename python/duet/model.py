@@ -18,22 +18,12 @@ class Numbers(Record):
         return " ".join(f"--{name} {value}" for name, value in self.items())
 
 
-def describe(model, *inputs, **named):
-    """The parameters and buffers of the model, in elements; what a sample leaves on the device for
-    its backward pass beside those and its input, in bytes, as autograd saves it in training; the
-    shape of a sample (of the first input), and how many numbers its output has. Inputs are those of
-    the model, with the samples as the first dimension. Nothing of the model changes."""
-    try:
-        import torch
-        from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
-        from torch.utils import _pytree
-    except ImportError:
-        raise ImportError("duet.describe: there is no torch: pip install torch") from None
-    tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
-    if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
-        raise ValueError("duet.describe: the inputs have no samples: give a tensor whose first "
-                         "dimension counts them")
-    samples = tensors[0].shape[0]
+def saved_bytes(model, inputs, named):
+    """The bytes that autograd keeps for the backward pass of these inputs, beside parameters,
+    buffers, inputs and outputs; and the outputs, which have no memory."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+    from torch.utils import _pytree
     saved = {}  # bytes by storage: what several functions save is there once
 
     def key(tensor):
@@ -54,7 +44,25 @@ def describe(model, *inputs, **named):
     given = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     for tensor in [*double.parameters(), *double.buffers(), *given, *outputs]:
         saved.pop(key(tensor), None)  # estimate counts these apart
-    held = sum(count for count, _ in saved.values())
+    return sum(count for count, _ in saved.values()), outputs
+
+
+def describe(model, *inputs, **named):
+    """The parameters and buffers of the model, in elements; what a sample leaves on the device for
+    its backward pass beside those and its input, in bytes, as autograd saves it in training; the
+    shape of a sample (of the first input), and how many numbers its output has. Inputs are those of
+    the model, with the samples as the first dimension. Nothing of the model changes."""
+    try:
+        import torch
+        from torch.utils import _pytree
+    except ImportError:
+        raise ImportError("duet.describe: there is no torch: pip install torch") from None
+    tensors = [x for x in _pytree.tree_leaves((inputs, named)) if isinstance(x, torch.Tensor)]
+    if not tensors or not tensors[0].ndim or not tensors[0].shape[0]:
+        raise ValueError("duet.describe: the inputs have no samples: give a tensor whose first "
+                         "dimension counts them")
+    samples = tensors[0].shape[0]
+    held, outputs = saved_bytes(model, inputs, named)
     return Numbers(params=sum(p.numel() for p in model.parameters()),
                    buffers=sum(b.numel() for b in model.buffers()),
                    activations=-(-held // samples),
