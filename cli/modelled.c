@@ -2,6 +2,7 @@
  * modelled clock (clock/, train/modelled.h). Every table says that its times are modelled. */
 #include "cli/modelled.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
+#include "cli/results.h"
 #include "cli/ways.h"
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
@@ -50,7 +52,8 @@ struct asked {
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
     const char *path;      /* of --trace; NULL: none */
-    struct atomic_file trace;
+    struct atomic_file trace, json;
+    struct json_writer writer; /* of json, where it is open */
     struct traced traced[MOST_TRACED];
     int traced_count;
 };
@@ -80,13 +83,17 @@ static int read_asked(struct asked *a, const struct words *w) {
             if (a->devices[i] > a->choice.machine[k]->gpus)
                 return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
                             a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
-    if (*a->run.json || *a->run.csv || *a->run.report || *a->run.pictures)
-        return fail(ERR_USAGE,
-                    "--json, --csv, --report, --pictures: modelled times are printed, and "
-                    "written by --trace alone: leave it out");
+    if (*a->run.csv || *a->run.report || *a->run.pictures)
+        return fail(ERR_USAGE, "--csv, --report, --pictures: duet profile --gpu writes them, of a "
+                               "run: leave it out, or give --json or --trace");
     CHECK(estimate_prepare(&a->run));
     a->path = w->trace;
-    return w->trace ? atomic_open(&a->trace, w->trace) : OK;
+    if (w->trace) CHECK(atomic_open(&a->trace, w->trace));
+    if (!*a->run.json) return OK;
+    CHECK(atomic_open(&a->json, a->run.json));
+    CHECK(results_start(&a->writer, a->json.file, "estimate"));
+    json_array(&a->writer, "modelled");
+    return OK;
 }
 
 /* ---- the table ---- */
@@ -103,27 +110,86 @@ static double part(int64_t ns, int64_t of) {
     return of ? 100.0 * (double)ns / (double)of : 0;
 }
 
-static void print_row(const struct modelled *m, const struct clock_config *clock, int way,
-                      const struct clock_result *r, double *single_rate) {
-    double ms = (double)r->step_ns * 1e-6, rate = m->record->batch_size / ms * 1e3;
+static uint64_t peak_of(const struct run_record *r) {
     uint64_t most = 0;
-    int64_t others = 0;
-    int calibrated;
-    char memory[32], speed[16] = "-", busy[16] = "-";
-    for (int d = 0; d < m->record->devices; d++) {
-        uint64_t peak = m->record->device[d].memory.total_peak;
-        if (peak > most) most = peak;
-        if (d) others += r->busy_ns[d];
+    for (int d = 0; d < r->devices; d++)
+        if (r->device[d].memory.total_peak > most) most = r->device[d].memory.total_peak;
+    return most;
+}
+
+/* The largest global batch that fits, from the memory at this batch and at twice as much, between
+ * which it grows evenly (--find-max-batch searches). 0: not even one sample; -1: not known. */
+static int largest_batch(const struct run_config *config, const struct run_record *r, double gib) {
+    struct run_config c = *config;
+    struct modelled m;
+    int largest = -1;
+    c.batch_size *= 2;
+    if (!modelled_open(&m, &c) && peak_of(m.record) > peak_of(r)) {
+        double each = (double)(peak_of(m.record) - peak_of(r)) / config->batch_size;
+        double more = (gib * 0x1p30 - (double)peak_of(r)) / each;
+        double fits = config->batch_size + more;
+        largest = fits < 1 ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits;
+        largest -= largest % r->devices;
     }
-    if (way == WAY_SINGLE) *single_rate = rate;
-    if (*single_rate > 0) snprintf(speed, sizeof speed, "%.2fx", rate / *single_rate);
-    if (r->devices > 1)
-        snprintf(busy, sizeof busy, "%.0f %%", part(others / (r->devices - 1), r->step_ns));
-    printf("%3d %-16s%9.2f +-%2.0f %% %9.0f %8s %5.0f %% %6s %9s%s\n", m->record->devices,
-           way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(way), ms,
-           clock_error(clock, &calibrated), rate, speed, part(r->busy_ns[0], r->step_ns), busy,
-           format_bytes(most, memory, sizeof memory),
-           (double)most > clock->gpu->gib * 0x1p30 ? " too much" : "");
+    modelled_close(&m);
+    return largest;
+}
+
+struct figures {
+    double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
+    double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
+    uint64_t memory;
+    int largest;
+};
+
+static struct figures figures_of(const struct run_config *c, const struct modelled *m,
+                                 const struct clock_config *clock, int way,
+                                 const struct clock_result *r, double *single_rate) {
+    double ms = (double)r->step_ns * 1e-6;
+    int64_t others = 0;
+    int calibrated, passes = m->record->passes > 1 ? m->record->passes : 1;
+    struct figures f = {.ms = ms,
+                        .rate = (double)m->record->batch_size * passes / ms * 1e3,
+                        .error = clock_error(clock, &calibrated),
+                        .busy = part(r->busy_ns[0], r->step_ns),
+                        .busy_others = -1,
+                        .memory = peak_of(m->record),
+                        .largest = largest_batch(c, m->record, clock->gpu->gib)};
+    for (int d = 1; d < r->devices; d++)
+        others += r->busy_ns[d];
+    if (way == WAY_SINGLE) *single_rate = f.rate;
+    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
+    if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
+    return f;
+}
+
+static void print_row(const struct figures *f, int devices, int way, double gib) {
+    char memory[32], speed[16] = "-", busy[16] = "-", largest[16] = "-";
+    if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
+    if (f->busy_others >= 0) snprintf(busy, sizeof busy, "%.0f %%", f->busy_others);
+    if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
+    printf("%3d %-15s%8.2f +-%2.0f %% %8.0f %6s %4.0f %% %5s %8s%s%7s\n", devices,
+           way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(way), f->ms, f->error, f->rate,
+           speed, f->busy, busy, format_bytes(f->memory, memory, sizeof memory),
+           (double)f->memory > gib * 0x1p30 ? "!" : " ", largest);
+}
+
+static void write_row(struct json_writer *w, const struct figures *f, int devices, int way,
+                      const struct clock_config *clock) {
+    json_object(w, NULL);
+    json_string(w, "gpu", clock->gpu->name);
+    json_string(w, "machine", clock->machine->name);
+    json_string(w, "name", way_key(way));
+    json_integer(w, "devices", devices);
+    json_number(w, "ms_a_step", f->ms);
+    json_number(w, "expected_error_percent", f->error);
+    json_number(w, "samples_per_second", f->rate);
+    json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
+    json_number(w, "busy_percent_device_0", f->busy);
+    json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
+    json_integer(w, "memory_peak", (int64_t)f->memory);
+    json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);
+    json_close(w);
 }
 
 static void print_phases(const struct modelled *m, const struct clock_config *clock, int way,
@@ -174,7 +240,11 @@ static int model_way(struct asked *a, struct clock_config *clock, int way, int d
     if (!code) code = modelled_open(&m, &c);
     if (!code) code = modelled_time(&m, clock, result, &spans);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
-    if (!code && !phases) print_row(&m, clock, way, result, single_rate);
+    if (!code && !phases) {
+        struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
+        print_row(&f, m.record->devices, way, clock->gpu->gib);
+        if (a->json.file) write_row(&a->writer, &f, m.record->devices, way, clock);
+    }
     if (!code && phases && a->path && a->traced_count < MOST_TRACED)
         keep(a, &m, clock, way, &spans);
     span_log_free(&spans);
@@ -196,26 +266,40 @@ static int model_all(struct asked *a, struct clock_config *clock, int phases) {
     return OK;
 }
 
-static void print_head(const struct asked *a, const struct clock_config *clock, int width) {
+static void add_names(struct text *text, const struct asked *a) {
+    for (int g = 0; g < a->choice.gpus; g++)
+        text_add(text, "%s%s", g ? ", " : "", a->choice.gpu[g]->name);
+    for (int m = 0; m < a->choice.machines; m++)
+        text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
+}
+
+static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
     char each[48];
-    int calibrated;
+    int calibrated, all = 1;
+    for (int m = 0; m < a->choice.machines; m++)
+        for (int g = 0; g < a->choice.gpus; g++) {
+            struct clock_config clock = clock_chosen(&a->choice, g, m);
+            clock_error(&clock, &calibrated);
+            all &= calibrated;
+        }
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples a GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
+    text_add(&text, "modelled: ");
+    add_names(&text, a);
     text_add(&text,
-             "modelled: %s, %s: %s, %s, host %s: times of the modelled clock "
-             "(docs/clock.md), measured on no GPU",
-             clock->gpu->name, clock->machine->name, c->model, each,
-             clock->host == CLOCK_DUET ? "duet" : "pytorch");
+             ": %s, %s, host %s: times of the modelled clock (docs/clock.md), measured on no GPU",
+             c->model, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch");
     if (c->model_options.params)
         text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
                         "is described by numbers are not known");
-    clock_error(clock, &calibrated);
-    if (!calibrated) text_add(&text, "; not calibrated for this GPU on this machine");
+    if (!all) text_add(&text, "; +-30 %%: not calibrated for this GPU on this machine");
     text_wrap(stdout, width, 0, 2, text.words);
-    printf("%-20s%9s %6s %9s %8s %7s %6s %9s\n", "GPUs", "ms a step", "", "samples/s", "speed-up",
-           "GPU 0", "others", "memory");
+    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "GPUs", "ms/step", "", "samples", "speed-",
+           "GPU 0", "other", "memory", "largest");
+    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "", "modelled", "", "a second", "up", "busy",
+           "busy", "!: full", "batch");
 }
 
 static int write_trace(struct asked *a) {
@@ -225,18 +309,21 @@ static int write_trace(struct asked *a) {
     return chrome_trace_write(&a->trace, a->path, runs, a->traced_count);
 }
 
+/* One table; the phases of a step below it, where it has one kind of hardware. */
 static int show(struct asked *a) {
-    int width = text_width(stdout), first = 1;
+    int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
+    print_head(a, width);
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
-            if (!first) printf("\n");
-            first = 0;
-            print_head(a, &clock, width);
+            if (several) printf("%s, %s\n", clock.gpu->name, clock.machine->name);
             CHECK(model_all(a, &clock, 0));
-            CHECK(model_all(a, &clock, 1));
+            if (!several || a->path) CHECK(model_all(a, &clock, 1));
         }
-    return write_trace(a);
+    CHECK(write_trace(a));
+    if (!a->json.file) return OK;
+    json_close(&a->writer);
+    return results_end(&a->writer, &a->json);
 }
 
 void modelled_help(void) {
@@ -264,6 +351,7 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
     }
 done:
     atomic_abandon(&a->trace);
+    atomic_abandon(&a->json);
     for (int i = 0; i < a->traced_count; i++)
         modelled_close(&a->traced[i].run);
     clock_choice_free(&a->choice);

@@ -28,7 +28,7 @@ Test(modelled, times_are_marked_and_equal, .init = cli_folder_make, .fini = cli_
     cli_run(&a, words);
     cli_run(&b, words);
     cr_assert_eq(a.status, 0, "%s", a.err);
-    cr_expect(strstr(a.out, "modelled: v100, dgx1") && strstr(a.out, "8 DDP"), "%s", a.out);
+    cr_expect(strstr(a.out, "modelled: v100; dgx1") && strstr(a.out, "8 DDP"), "%s", a.out);
     cr_expect_str_eq(a.out, b.out);
     cli_free(&a);
     cli_free(&b);
@@ -41,7 +41,7 @@ Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folde
     cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
                 "link=2x,launch=0");
     cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "modelled: a100-40, mine") && strstr(c.out, "not calibrated"), "%s",
+    cr_expect(strstr(c.out, "modelled: a100-40; mine") && strstr(c.out, "not calibrated"), "%s",
               c.out);
     cli_free(&c);
 }
@@ -54,7 +54,7 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
     cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
     free(text);
     cli_free(&c);
-    expect_refused("estimate --gpu v100 --json x", "--trace alone");
+    expect_refused("estimate --gpu v100 --report x", "--report");
     cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
 }
 
@@ -79,6 +79,26 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
     expect_refused("estimate --gpu v100 --machine ./nothing", "gpu0 has no way to gpu1");
     write_file("itself", "machine m gpus 2\njoin gpu0 gpu0 pcie3\n");
     expect_refused("estimate --gpu v100 --machine ./itself", "two different ends");
+}
+
+/* One table of several GPUs, and the same numbers as JSON. */
+Test(modelled, one_table, .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    cli_run(&c, "estimate --gpu v100,a100-40 --devices 1,2 --json j");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "v100, pc-pcie4\n") && strstr(c.out, "a100-40, pc-pcie4\n"), "%s",
+              c.out);
+    struct json *json = json_of("j");
+    cr_expect_eq(json_at(json, "modelled")->count, 8, "single, DP twice, DDP; of two GPUs");
+    cr_expect_eq(json_double(json, "modelled/0/speed_up"), 1);
+    cr_expect(json_double(json, "modelled/0/ms_a_step") >
+              json_double(json, "modelled/4/ms_a_step"));
+    /* 40 GiB hold more than 16, and two GPUs more than one */
+    int64_t one = json_int(json, "modelled/0/largest_batch");
+    cr_expect(json_int(json, "modelled/4/largest_batch") > 2 * one);
+    cr_expect(llabs(json_int(json, "modelled/3/largest_batch") - 2 * one) < one / 100);
+    json_free(json);
+    cli_free(&c);
 }
 
 /* More GPUs than one machine has: buckets stay hidden where nodes are few, and the broadcast of the
