@@ -3,15 +3,25 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
+
+void *payload_alloc(uint64_t bytes) {
+    enum { HUGE_PAGE = 2 << 20 };
+    if (bytes < 2 * HUGE_PAGE) return malloc(bytes);
+    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *data = aligned_alloc(HUGE_PAGE, whole);
+    if (data) madvise(data, whole, MADV_HUGEPAGE); /* a hint: without it all is as before */
+    return data;
+}
 
 struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
     struct frame *f = calloc(1, sizeof *f);
     if (!f) return NULL;
     f->header = (struct frame_header){
         .magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = kind, .bytes = bytes};
-    if (bytes && !(f->payload = malloc(bytes))) {
+    if (bytes && !(f->payload = payload_alloc(bytes))) {
         free(f);
         return NULL;
     }

@@ -57,6 +57,10 @@ struct hello {
 /* The largest payload: tensors of 2^31 - 1 doubles, and some room. */
 static const uint64_t FRAME_MOST_BYTES = (uint64_t)17 << 30;
 
+/* malloc for a payload, which free() frees. A large one lies in huge pages where the system has
+ * them: fresh memory in small pages costs four times a copy of it. */
+void *payload_alloc(uint64_t bytes);
+
 /* A frame with room for `bytes` bytes; NULL: no host memory. */
 struct frame *frame_new(enum frame_kind kind, uint64_t bytes);
 void frame_free(struct frame *frame); /* NULL is fine */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "rpc/frame.h"
 
 enum { DEEPEST = 16, ALIGN = 64 };
 
@@ -17,11 +18,13 @@ static int make_room(struct wire_out *w, size_t bytes) {
     while (room - w->bytes < bytes)
         room *= 2;
     if (bytes > (size_t)1 << 20) room = w->bytes + bytes + 4096; /* a tensor: not twice of it */
-    uint8_t *data = realloc(w->data, room);
+    uint8_t *data = payload_alloc(room);
     if (!data) {
         w->failed = 1;
         return 0;
     }
+    if (w->bytes) memcpy(data, w->data, w->bytes);
+    free(w->data);
     w->data = data;
     w->room = room;
     return 1;
