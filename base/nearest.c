@@ -56,10 +56,10 @@ const char *nearest_word(const char *word, const char *const *known, int count) 
     return nearest;
 }
 
-int unknown_flag(const char *word, const char *const *known, int count, const char *help) {
+int unknown_option(const char *word, const char *const *known, int count, const char *help) {
     const char *nearest = nearest_word(word, known, count);
-    if (nearest) return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, nearest);
-    return fail(ERR_USAGE, "unknown flag: %s: see %s", word, help);
+    if (nearest) return fail(ERR_USAGE, "unknown option: %s: did you mean %s?", word, nearest);
+    return fail(ERR_USAGE, "unknown option: %s: see %s", word, help);
 }
 
 int unknown_value(const char *what, const char *word, const char *const *known, int count) {

@@ -13,9 +13,9 @@ const char *nearest_word(const char *word, const char *const *known, int count);
 enum { LONGEST_WORD = 40 };
 int edit_distance(const char *a, const char *b);
 
-/* Fails with ERR_USAGE: "unknown flag: WORD: did you mean KNOWN?", or, where no known word is near,
- * "unknown flag: WORD: see HELP". */
-int unknown_flag(const char *word, const char *const *known, int count, const char *help);
+/* Fails with ERR_USAGE: "unknown option: WORD: did you mean KNOWN?", or, where no known word is
+ * near, "unknown option: WORD: see HELP". */
+int unknown_option(const char *word, const char *const *known, int count, const char *help);
 
 /* Fails with ERR_USAGE: "WHAT: 'WORD': there are A, B and C", followed by ": did you mean B?" where
  * a known word is near. `what`: the flag, or what the word names. */

@@ -58,7 +58,7 @@ static const struct option collective_options[] = {
 static int help(void) {
     struct text words = {.used = 0};
     char word[COLLECTIVE_WORD];
-    say_text("usage: duet collective [flags]\n\n"
+    say_text("usage: duet collective [options]\n\n"
              "Draws a collective from the plan that really runs: which chunk goes from which "
              "rank to which in which hop, what is complete where after it, which flags are "
              "awaited and posted, and the bytes of every rank beside the textbook's formula.\n\n");

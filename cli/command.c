@@ -56,7 +56,7 @@ void command_usage(const struct options *options, const struct duet_model *own) 
     const char *help = "";
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, options->command)) help = commands[i].help;
-    printf("usage: %s %s [flags]\n\n%s\n\n", program_name(), options->command, help);
+    printf("usage: %s %s [options]\n\n%s\n\n", program_name(), options->command, help);
     run_options_help(options, own);
 }
 
@@ -65,12 +65,12 @@ static int help(const struct duet_model *own) {
         printf("%s: the model %s, trained by Duet as\n", program_name(), own->name);
     else
         printf("duet: one model, two ways to train it on several devices:\n");
-    printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [flags]\n\n",
+    printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [options]\n\n",
            program_name());
     for (int i = 0; i < COMMAND_COUNT; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     printf("\n");
-    say(stdout, "duet COMMAND --help shows the flags of a command that are used most, and\n"
+    say(stdout, "duet COMMAND --help shows the options of a command that are used most, and\n"
                 "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");
     printf("\nexit status: 0 done, 1 failed at run time, 2 wrong usage, 3 a check of the\n  "
            "result failed, 128+n ended by signal n\n");

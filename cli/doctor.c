@@ -48,7 +48,7 @@ static const struct option doctor_options[] = {
     OPTION_END};
 
 static int help(void) {
-    say_text("usage: duet doctor [flags]\n\n"
+    say_text("usage: duet doctor [options]\n\n"
              "Checks what Duet needs of this machine: memory, streams, copies between devices, the "
              "memory of other processes, every operation and allreduce against its reference, "
              "and a training step of three models.\n\n");

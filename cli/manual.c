@@ -55,14 +55,15 @@ static void man_page(void) {
            name);
     roff("one model, two ways to train it on several devices: DataParallel and "
          "DistributedDataParallel");
-    printf("\n.SH SYNOPSIS\n.B %s\n.I COMMAND\n[\\fIflags\\fR]\n.SH COMMANDS\n", name);
+    printf("\n.SH SYNOPSIS\n.B %s\n.I COMMAND\n[\\fIoptions\\fR]\n.SH COMMANDS\n", name);
     for (int i = 0; (help = command_help(i)); i++)
         paragraph(command_name(i), NULL, help);
     printf(".PP\n");
-    roff("train, compare, profile, demo, scale and estimate take the flags below. A flag that can "
-         "have no effect in what was asked is refused. The flags of the others are in");
-    printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH FLAGS\n", name);
-    roff("As --flag value or --flag=value; an underscore is the same as a dash.");
+    roff("train, compare, profile, demo, scale and estimate take the options below. An option that "
+         "can "
+         "have no effect in what was asked is refused. The options of the others are in");
+    printf("\n.BI \"%s \" COMMAND \" \\-\\-help\" .\n.SH OPTIONS\n", name);
+    roff("As --option value or --option=value; an underscore is the same as a dash.");
     printf("\n");
     for (const struct option *option = run_options; option->help; option++) {
         if (option->name)
@@ -73,7 +74,7 @@ static void man_page(void) {
             printf("\n");
         }
     }
-    printf(".SH FLAGS OF %s RUN\n", name);
+    printf(".SH OPTIONS OF %s RUN\n", name);
     for (const struct option *option = launch_options; option->name; option++)
         if (*option->help) paragraph(option->name, option->value, option->help);
     printf(".PP\n");

@@ -130,12 +130,12 @@ const char *const launch_ignores =
     "and --rdzv-conf are accepted and change nothing: there is one machine, and jobs never meet.";
 
 int run_help(void) {
-    say_text("usage: duet run [flags] PROGRAM [its arguments]\n\n"
+    say_text("usage: duet run [options] PROGRAM [its arguments]\n\n"
              "Starts N copies of a program on this machine as the ranks of one job, with "
              "torchrun's environment (RANK, WORLD_SIZE, ...), and waits for them. If one fails, "
              "the others are ended within a second, and the failure is reported. Two jobs never "
              "meet.\n\n"
-             "flags, with dashes or underscores, and their value with = or as the next word:\n");
+             "options, with dashes or underscores, and their value with = or as the next word:\n");
     options_print(launch_options);
     text_wrap(stdout, TEXT_USUAL, 2, 2, launch_ignores);
     say_text("\nexit status: that of the rank that failed first; 128+n where signal n ended it; "

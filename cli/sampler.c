@@ -31,7 +31,7 @@ static const struct option sampler_options[] = {
 
 static int help(void) {
     say_text(
-        "usage: duet sampler --dataset-size N --world-size W --rank R [flags]\n\n"
+        "usage: duet sampler --dataset-size N --world-size W --rank R [options]\n\n"
         "Prints the indices that torch.utils.data.DistributedSampler gives to rank R of W, one "
         "per line.\n\n");
     options_print(sampler_options);

@@ -56,11 +56,11 @@ static const struct option scale_options[] = {
     OPTION_END};
 
 static int help(const struct options *options, const struct duet_model *own) {
-    say_text("usage: duet scale [flags]\n\n"
+    say_text("usage: duet scale [options]\n\n"
              "Trains the same model on several numbers of devices, one after another, and prints "
              "seconds, speed-up, loss and accuracy of each, and whether the bits are equal.\n\n");
     options_print(scale_options);
-    say_text("\nand the flags of duet train. For convnet, which is the model here where none is "
+    say_text("\nand the options of duet train. For convnet, which is the model here where none is "
              "given, the defaults are --dataset mnist where it is found, --optimizer adadelta "
              "--lr 0.5 --epochs 1 --batch-size 128; for other models those of train. --mode is "
              "dp or ddp (default ddp).\n\n"

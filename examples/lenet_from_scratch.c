@@ -387,7 +387,7 @@ int main(int argc, char **argv) {
     const char *wrong = argc > 1 ? read_options(argv + 1, &o) : NULL;
     if (wrong) {
         fprintf(stderr,
-                "lenet_from_scratch: unknown flag or wrong value: %s: give [--devices 1..64] "
+                "lenet_from_scratch: unknown option or wrong value: %s: give [--devices 1..64] "
                 "[--epochs N] [--batch-size N] [--lr X] [--steps N] "
                 "[--dataset fashion-mnist|mnist|synthetic] [--data-dir DIR] "
                 "[--device auto|cpu|cpu-late|cuda] [--save FILE] [--broken | --sharded]\n",

@@ -41,9 +41,9 @@ static int unknown(const struct options *o, const char *word) {
     const char *nearest = nearest_word(word, known, count);
     for (const struct option_synonym *s = o->synonyms; s && nearest && s->word; s++)
         if (!strcmp(nearest, s->word))
-            return fail(ERR_USAGE, "unknown flag: %s: did you mean %s?", word, s->option);
+            return fail(ERR_USAGE, "unknown option: %s: did you mean %s?", word, s->option);
     if (o->command) snprintf(help, sizeof help, "duet %s --help", o->command);
-    return unknown_flag(word, known, own, help);
+    return unknown_option(word, known, own, help);
 }
 
 static int is_help(const char *word) {

@@ -135,7 +135,7 @@ def _follow(process, progress):
 
 
 def run(subcommand, *, progress=True, **options):
-    """Runs a subcommand and returns its Result. An option that is True is a flag, False is its
+    """Runs a subcommand and returns its Result. An option that is True stands bare, False is its
     --no- form, None is left out, and a list is given with commas. What the command refuses, or
     fails at, is a DuetError with its one line; `code` is its exit status. A check that failed
     (exit status 3) is one too."""

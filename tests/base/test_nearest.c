@@ -67,8 +67,8 @@ Test(nearest, word, .timeout = 30) {
 }
 
 Test(nearest, message, .timeout = 30) {
-    cr_expect_eq(unknown_flag("--seat", KNOWN, COUNT, "duet --help"), ERR_USAGE);
-    cr_expect_str_eq(error_message(), "unknown flag: --seat: see duet --help");
-    cr_expect_eq(unknown_flag("--seeds", KNOWN, COUNT, "duet --help"), ERR_USAGE);
-    cr_expect_str_eq(error_message(), "unknown flag: --seeds: did you mean --seed?");
+    cr_expect_eq(unknown_option("--seat", KNOWN, COUNT, "duet --help"), ERR_USAGE);
+    cr_expect_str_eq(error_message(), "unknown option: --seat: see duet --help");
+    cr_expect_eq(unknown_option("--seeds", KNOWN, COUNT, "duet --help"), ERR_USAGE);
+    cr_expect_str_eq(error_message(), "unknown option: --seeds: did you mean --seed?");
 }

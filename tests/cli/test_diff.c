@@ -141,7 +141,7 @@ Test(cli_diff, wrong_files, .timeout = 120, .init = cli_folder_make, .fini = cli
         {2, "diff: 0 files: give two", ""},
         {2, "diff: 1 file: give two", "a"},
         {2, "third file", "a a a"},
-        {2, "unknown flag: --jsno: did you mean --json?", "a a --jsno x"},
+        {2, "unknown option: --jsno: did you mean --json?", "a a --jsno x"},
         {2, "--json: no value", "a a --json"},
         {1, "none: cannot be read: No such file", "a none"},
         {1, "d: cannot be read: Is a directory", "d a"},

@@ -183,11 +183,11 @@ Test(cli_flags, nearest_words, .timeout = 60, .init = cli_folder_make, .fini = c
     static const struct {
         const char *words, *command;
     } table[] = {
-        {"unknown flag: --epoch: did you mean --epochs?", "train --epoch 3"},
-        {"unknown flag: --lerning-rate: did you mean --lr?", "train --lerning-rate 0.1"},
-        {"unknown flag: --learning_rate=1: did you mean --lr?", "train --learning_rate=1"},
-        {"unknown flag: --num-workers: did you mean --workers?", "compare --num-workers 2"},
-        {"unknown flag: --colour: see", "train --colour red"},
+        {"unknown option: --epoch: did you mean --epochs?", "train --epoch 3"},
+        {"unknown option: --lerning-rate: did you mean --lr?", "train --lerning-rate 0.1"},
+        {"unknown option: --learning_rate=1: did you mean --lr?", "train --learning_rate=1"},
+        {"unknown option: --num-workers: did you mean --workers?", "compare --num-workers 2"},
+        {"unknown option: --colour: see", "train --colour red"},
         {"unknown command: trian: did you mean train?", "trian"},
         {"--optimizer: 'adm': there are sgd, adadelta, adam and adamw: did you mean adam?",
          "train --optimizer adm"},

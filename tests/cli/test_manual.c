@@ -27,7 +27,7 @@ Test(cli_manual, the_page_has_every_command_and_flag, .timeout = 60, .init = cli
     }
     for (const struct option *option = run_options; option->help; option++)
         if (option->name) expect_flag(c.out, option->name);
-    const char *of_run = strstr(c.out, ".SH FLAGS OF duet RUN\n");
+    const char *of_run = strstr(c.out, ".SH OPTIONS OF duet RUN\n");
     cr_assert_not_null(of_run);
     for (const struct option *option = launch_options; option->name; option++)
         if (*option->help) expect_flag(of_run, option->name);

@@ -63,7 +63,7 @@ Test(own_model, a_program_has_its_own_name, .timeout = 60, .init = cli_folder_ma
     cr_expect(strstr(c.out, "mynet (default), lenet, convnet"), "%s", c.out);
     cli_free(&c);
     cli_run(&c, "scale --help");
-    cr_expect(strstr(c.out, "usage: mynet scale [flags]") && !strstr(c.out, "duet scale"), "%s",
+    cr_expect(strstr(c.out, "usage: mynet scale [options]") && !strstr(c.out, "duet scale"), "%s",
               c.out);
     cli_free(&c);
     cli_fails(2, "unknown command: tarin: did you mean train?", "tarin");

@@ -168,7 +168,7 @@ Test(cli_scale, what_is_refused, .timeout = 120, .init = cli_folder_make,
         {"--trace|duet scale|duet train", "--trace t"},
         {"--json and --csv|same file", "--json f --csv f"},
         {"--csv: the value is empty", "--csv="},
-        {"unknown flag|--scale", "--scale-l linear"},
+        {"unknown option|--scale", "--scale-l linear"},
         {"--nesterov|requires a momentum", "--model lenet --nesterov"},
     };
     put_data(PICTURES, 20);

@@ -119,7 +119,7 @@ Test(doctor_cli, wrong_flags, .timeout = 60, .init = cli_folder_make, .fini = cl
                                            {"--quick=1", "--quick: takes no value"},
                                            {"--tf32=yes", "--tf32: takes no value"},
                                            {"--json ''", "--json: the value is empty"},
-                                           {"--slow", "unknown flag: --slow"},
+                                           {"--slow", "unknown option: --slow"},
                                            {"--json nowhere/x.json", "nowhere/x.json"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         cli_fails(strstr(table[i][0], "nowhere") ? 1 : 2, table[i][1], "doctor %s", table[i][0]);

@@ -51,7 +51,7 @@ class Package(unittest.TestCase):
         self.assertIn("loss 2.", errors.getvalue())
 
     def test_errors_have_the_commands_line(self):
-        with self.assertRaisesRegex(duet.DuetError, "^unknown flag: --modle=x: did you mean") as e:
+        with self.assertRaisesRegex(duet.DuetError, "^unknown option: --modle=x: did you") as e:
             duet.train(modle="x")
         self.assertEqual(e.exception.code, 2)
         with self.assertRaisesRegex(duet.DuetError, "no/such/file") as e:
@@ -82,7 +82,7 @@ class Package(unittest.TestCase):
         run = subprocess.run([sys.executable, "-m", "duet", "estimate", "--nonsense"],
                              capture_output=True, text=True)
         self.assertEqual(run.returncode, 2)
-        self.assertIn("unknown flag: --nonsense", run.stderr)
+        self.assertIn("unknown option: --nonsense", run.stderr)
 
     def test_torch_is_asked_for_where_it_is_needed(self):
         hidden = "import sys; sys.modules['torch'] = None; import duet; "
