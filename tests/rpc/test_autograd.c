@@ -194,7 +194,10 @@ static void wrong(struct worker *w) {
         struct duet_rpc_value y;
         GOOD(duet_autograd_context_create(&c[i], w->rpc));
         GOOD(duet_autograd_pass(&t[i], c[i], NULL, ROWS));
-        duet_tensor *x = rows(w, X + i);
+        float turned[ROWS * IN];
+        for (int k = 0; k < ROWS * IN; k++)
+            turned[k] = X[(k + i) % (ROWS * IN)];
+        duet_tensor *x = rows(w, turned);
         GOOD(duet_autograd_keep(t[i], x));
         GOOD(duet_autograd_sync(t[i], "w1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0, &y));
         loss[i] = duet_sum(t[i], y.var, NULL, 0, 0);
