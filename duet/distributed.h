@@ -43,8 +43,8 @@ extern "C" {
  * Calls are collective: all ranks of the group make the same calls in the same order, each with
  * a tensor of the same type and size. The ranks that differ are told so, and a rank that does
  * not come is named when the timeout has passed, and in a warning on stderr after ten seconds. The
- * passes of a duet_ddp count among the calls of the group of all ranks. After any error but DUET_USAGE the job has
- * failed: all that is left is to destroy the group and to end.
+ * passes of a duet_ddp count among the calls of the group of all ranks. After any error but
+ * DUET_USAGE the job has failed: all that is left is to destroy the group and to end.
  *
  * The last argument of a call is its handle. NULL: the call returns when its result is there
  * (async_op=False). Else it returns at once, and *work is to be waited for; until then the
