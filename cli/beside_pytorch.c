@@ -70,11 +70,10 @@ int beside_pytorch(const struct run_config *config, const struct ways *ways, int
     printf("%-16s %14s %14s %14s %14s\n", "", "device 0", "the others", "device 0", "the others");
     if (way_run(ways, WAY_DP)) CHECK(show_way(config, g, ways, WAY_DP));
     if (way_run(ways, WAY_DDP)) CHECK(show_way(config, g, ways, WAY_DDP));
-    text_add(
-        &text,
-        "PyTorch eager: with what autograd saves, as the graph's line `saves` has it, and in "
-        "DDP a second copy of the gradients in its buckets, its default. Without the workspace "
-        "of its kernels and what its allocator rounds up");
+    text_add(&text, "PyTorch eager: with what autograd saves, as the graph's line `saves` has it, "
+                    "and in DDP a second copy of the gradients in its buckets, its default. It "
+                    "takes at least that: gradients on their way back, the workspace of kernels "
+                    "and what its allocator rounds up come on top");
     text_wrap(stdout, width, 0, 2, text.words);
     return OK;
 }

@@ -96,6 +96,10 @@ static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
     return duet_linear(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
 
+static duet_var *run_embedding(struct graph_run *r, const struct graph_node *n) {
+    return duet_embedding_of(r->tape, value(r, n, 0), tensor(r, n, 1));
+}
+
 static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
     return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
@@ -257,6 +261,7 @@ static const struct graph_op ops[] = {
     {"conv2d", "vpp?", "stride=1 padding=0", run_conv2d},
     {"linear", "vpp?", "", run_linear},
     {"matmul_add", "vpp?", "", run_matmul_add},
+    {"embedding", "vp", "", run_embedding},
     {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1", run_batch_norm},
     {"layer_norm", "vp?p?", "shape eps=1e-5", run_layer_norm},
     {"group_norm", "vp?p?", "groups eps=1e-5", run_group_norm},

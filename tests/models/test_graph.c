@@ -14,7 +14,7 @@
     HEAD "parameter c.weight: f32[3, 2, 3, 3]\nparameter n.weight: f32[3]\n"            \
          "parameter n.bias: f32[3]\nparameter s: f32[3, 1, 1]\n"                        \
          "buffer n.running_mean: f32[3]\nbuffer n.running_var: f32[3]\n"                \
-         "buffer n.num_batches_tracked: i64[]\nconstant mask: f32[4]\n\n"               \
+         "buffer n.num_batches_tracked: i64[]\nconstant mask: f32[4]\nsaves 5e3 20\n\n" \
          "%1: f32[N, 3, 4, 4] = conv2d(%x, c.weight, none, padding=1)  # c\n"           \
          "%2: f32[N, 3, 4, 4] = batch_norm(%1, n.weight, n.bias, n.running_mean, "      \
          "n.running_var, n.num_batches_tracked, eps=1e-05)\n"                           \
@@ -45,7 +45,9 @@ Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
     cr_assert_eq(m.params[3].rank, 3);
     cr_assert(m.buffers[2].dtype == DTYPE_I64 && m.buffers[2].rank == 0);
     cr_assert_str_eq(m.buffers[3].name, "mask");
-    cr_assert(graph_of(&g->model) == g && graph_classes(g) == 3);
+    cr_assert(graph_of(&g->model) == g && graph_classes(g) == 3 && !graph_below(g));
+    cr_assert(g->pytorch_sample == 5000 && g->pytorch_shared == 20);
+    cr_assert(graph_elements(g, 1) == 54 + 9 && graph_elements(g, 0) == 3 + 3 + 1 + 4);
     model_free(&m);
     graph_free(g);
 }

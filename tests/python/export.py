@@ -164,6 +164,16 @@ class Refusals(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no samples"):
             duet.export(Frozen(), torch.tensor(1.0), "/nowhere/net.duet")
 
+    def test_estimate_sets_pytorch_beside_duet(self):
+        class Net(nn.Sequential):
+            def __init__(self):
+                super().__init__(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5))
+        with tempfile.TemporaryDirectory() as folder:
+            path = duet.export(Net(), torch.zeros(3, 20), pathlib.Path(folder, "net.duet"))
+            self.assertIn("\nsaves 120 0\n", path.read_text())  # 30 floats behind the ReLU
+            output = duet.estimate(model=path, devices=2).output
+        self.assertRegex(output, r"Duet +PyTorch eager\n.*\nDP +.*B\nDDP +.*B\n")
+
     def test_nothing_of_the_model_changes(self):
         net = nets.NETS["residual"][0]().eval()
         before = {key: value.clone() for key, value in net.state_dict().items()}
