@@ -105,6 +105,7 @@ def op_group_norm(w, a, shape):
 
 def op_embedding(w, a, shape):
     _require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
+    _require(a.get("padding_idx", -1) < 0, "padding_idx: Duet's trains every row: leave it out")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
         w.below[a.indices.name] = min(rows, w.below.get(a.indices.name, rows))

@@ -232,7 +232,7 @@ class GPT2(nn.Module):
 class BERT(nn.Module):
     def __init__(self):
         super().__init__()
-        self.words, self.places = nn.Embedding(20, 16, padding_idx=0), nn.Embedding(12, 16)
+        self.words, self.places = nn.Embedding(20, 16), nn.Embedding(12, 16)
         self.norm = nn.LayerNorm(16, eps=1e-12)
         self.block, self.pool = Block(16, 2), nn.Linear(16, 16)
         self.head = nn.Linear(16, 10)
