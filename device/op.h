@@ -97,7 +97,10 @@ extern "C" {
     OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward") \
     OP(LAYER_NORM_FORWARD,           layer_norm_forward,          "layer norm forward") \
     OP(LAYER_NORM_BACKWARD_DATA,     layer_norm_backward_data,    "layer norm backward data") \
-    OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight")
+    OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight") \
+    OP(GROUPED_CONV_FORWARD,         grouped_conv_forward,        "group conv forward") \
+    OP(GROUPED_CONV_BACKWARD_DATA,   grouped_conv_backward_data,  "group conv backward data") \
+    OP(GROUPED_CONV_BACKWARD_WEIGHT, grouped_conv_backward_weight, "group conv backward weight")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
@@ -135,6 +138,10 @@ struct step_block {
 /* P = (H + 2 * padding - k) / stride + 1, Q alike. */
 struct conv_args {
     int stride, padding;
+};
+/* Of rows, then of columns. P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1, Q alike. */
+struct grouped_conv_args {
+    int stride[2], padding[2], dilation[2], groups;
 };
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
@@ -217,6 +224,7 @@ struct op_args {
     void *scratch;
     union {
         struct conv_args conv;
+        struct grouped_conv_args grouped_conv;
         struct linear_args linear;
         struct pool_args pool;
         struct pad_args pad;

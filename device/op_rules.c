@@ -40,6 +40,35 @@ int rule_conv(enum op op, const struct op_args *a) {
                 width / p->stride + 1);
 }
 
+/* The pixels of a side of y; 0: the window does not fit, or a number is none. */
+static int grouped_side(const struct grouped_conv_args *p, int side, int pixels, int taps) {
+    if (p->stride[side] < 1 || p->padding[side] < 0 || p->dilation[side] < 1) return 0;
+    int64_t rest = (int64_t)pixels + 2 * (int64_t)p->padding[side] -
+                   (int64_t)p->dilation[side] * (taps - 1) - 1;
+    return rest < 0 || rest > INT32_MAX ? 0 : (int)(rest / p->stride[side]) + 1;
+}
+
+int rule_grouped_conv(enum op op, const struct op_args *a) {
+    int forward = op == OP_GROUPED_CONV_FORWARD, weight = op == OP_GROUPED_CONV_BACKWARD_WEIGHT;
+    const struct tensor *x = forward || weight ? &a->in[0] : &a->out[0],
+                        *w = weight ? &a->out[0] : &a->in[1],
+                        *y = forward  ? &a->out[0]
+                             : weight ? &a->in[1]
+                                      : &a->in[0];
+    const struct grouped_conv_args *p = &a->p.grouped_conv;
+    int rows = grouped_side(p, 0, x->dims[2], w->dims[2]),
+        columns = grouped_side(p, 1, x->dims[3], w->dims[3]);
+    if (p->groups < 1 || x->dims[1] != p->groups * (int64_t)w->dims[1] || w->dims[0] % p->groups)
+        return fail(ERR_FAILED, "%s: %d groups, %d channels to %d, %d of a filter: do not divide",
+                    op_name(op), p->groups, x->dims[1], w->dims[0], w->dims[1]);
+    if (!rows || !columns)
+        return fail(ERR_FAILED,
+                    "%s: a window of %d x %d does not suit %d x %d pixels: check stride, "
+                    "padding and dilation",
+                    op_name(op), w->dims[2], w->dims[3], x->dims[2], x->dims[3]);
+    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], w->dims[0], rows, columns);
+}
+
 int turned_linear(const struct op_args *args, int output, int i) {
     (void)output, (void)i;
     return args->p.linear.weight_is_in_out;

@@ -40,6 +40,15 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dw", "f", "OCkk"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_conv,
         .flops = "2 NOPQCkk"},
 
+    /* With groups, dilation and windows of any shape: C = G groups, and O is divided alike. */
+    [OP_GROUPED_CONV_FORWARD] = {.in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
+        .out = {{"y", "fn", "NOPQ"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
+    [OP_GROUPED_CONV_BACKWARD_DATA] = {.in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OGKL"}},
+        .out = {{"dx", "fn", "NCHW"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
+    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = {.in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
+        .out = {{"dw", "f", "OGKL"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_grouped_conv,
+        .flops = "2 NOPQGKL"},
+
     /* With weight_is_in_out w is (K,M). In N16 x (N,K) lies as [group][K][16]. */
     [OP_LINEAR_FORWARD] = {.in = {{"x", "fn", "NK"}, {"w", "f", "MK|KM"}, {"b", "f", "M"}},
         .out = {{"y", "fn", "NM"}}, .turned = turned_linear, .flops = "2 NKM"},

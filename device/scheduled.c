@@ -29,7 +29,10 @@ static void classify(enum op op, const struct op_args *args, struct work *w, int
         w->of = WORK_FREE;
         w->eager = 0;
         break;
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
     case OP_CONV2D_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
+    case OP_GROUPED_CONV_FORWARD:
+    case OP_GROUPED_CONV_BACKWARD_DATA:
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA: w->of = WORK_CONV; break;
     case OP_LINEAR_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */

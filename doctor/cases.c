@@ -330,6 +330,9 @@ int op_cases(struct op_cases *c, enum op op) {
     case OP_CONV2D_BACKWARD_WEIGHT:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
+    case OP_GROUPED_CONV_FORWARD:
+    case OP_GROUPED_CONV_BACKWARD_DATA:
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
     case OP_LINEAR_BACKWARD_WEIGHT: return product_cases(c, op);
     case OP_MATMUL:
     case OP_PERMUTE:

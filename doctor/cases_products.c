@@ -180,6 +180,33 @@ static int linear_cases(struct op_cases *c, enum op op) {
     return OK;
 }
 
+/* Depthwise, several outputs a channel, groups of several, dilation, windows that are no squares,
+ * and one group. n, c, h, w, out, rows and columns of the window, groups, strides, paddings,
+ * dilations. */
+static int grouped_cases(struct op_cases *c, enum op op) {
+    static const int shapes[][14] = {
+        {5, 7, 9, 8, 7, 3, 3, 7, 1, 1, 1, 1, 1, 1},   {17, 4, 11, 7, 8, 3, 3, 4, 2, 2, 1, 1, 1, 1},
+        {2, 6, 7, 9, 4, 5, 1, 2, 1, 2, 2, 0, 1, 1},   {3, 2, 10, 9, 3, 3, 2, 1, 1, 3, 2, 1, 2, 3},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1},   {0, 2, 5, 5, 2, 3, 3, 2, 1, 1, 1, 1, 1, 1},
+        {33, 3, 1, 40, 6, 1, 9, 3, 1, 4, 0, 8, 1, 2}, {2, 2, 3, 3, 2, 7, 7, 2, 1, 1, 3, 3, 1, 1}};
+    for (int i = 0; i < 2 * COUNT(shapes); i++) {
+        const int *s = shapes[i / 2];
+        maker *make = i % 2 ? case_whole : case_random;
+        int p = (s[2] + 2 * s[10] - s[12] * (s[5] - 1) - 1) / s[8] + 1,
+            q = (s[3] + 2 * s[11] - s[13] * (s[6] - 1) - 1) / s[9] + 1;
+        struct layer l = {make(c, 4, s[0], s[1], s[2], s[3]),
+                          make(c, 4, s[4], s[1] / s[7], s[5], s[6]),
+                          make(c, 1, s[4], 1, 1, 1),
+                          case_tensor(c, DTYPE_F32, 4, s[0], s[4], p, q),
+                          {.p.grouped_conv = {{s[8], s[9]}, {s[10], s[11]}, {s[12], s[13]}, s[7]}}};
+        CHECK(run_pass(c, op, (enum pass)(op - OP_GROUPED_CONV_FORWARD), &l, make));
+        case_forget(c);
+    }
+    return OK;
+}
+
 int product_cases(struct op_cases *c, enum op op) {
+    if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
+        return grouped_cases(c, op);
     return op <= OP_CONV2D_BACKWARD_WEIGHT ? conv_cases(c, op) : linear_cases(c, op);
 }

@@ -35,6 +35,9 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_CONV2D_FORWARD:
     case OP_CONV2D_BACKWARD_DATA:
     case OP_CONV2D_BACKWARD_WEIGHT:
+    case OP_GROUPED_CONV_FORWARD:
+    case OP_GROUPED_CONV_BACKWARD_DATA:
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
     case OP_LINEAR_BACKWARD_WEIGHT:

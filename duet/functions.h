@@ -43,6 +43,13 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
+/* F.conv2d of x (N,C,H,W), w (O,C/groups,K,L), and F.conv1d of x (N,C,H), w (O,C/groups,K), with
+ * all their options, of rows and then of columns; a square window with groups and dilation 1 is
+ * conv2d, which is faster. */
+struct duet_conv {
+    int stride[2], padding[2], dilation[2], groups;
+};
+duet_var *duet_conv(duet_tape *tape, duet_var *x, int w, int b, const struct duet_conv *how);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,

@@ -13,6 +13,7 @@
 #include "device/cuda/kernels/algebra.h"
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/gather.h"
+#include "device/cuda/kernels/grouped_conv.h"
 #include "device/cuda/kernels/layer_norm.h"
 #include "device/cuda/kernels/log.h"
 #include "device/cuda/kernels/mse.h"
@@ -180,6 +181,19 @@ static inline void run_to_index(const struct op_args *a, struct grid grid) {
     RUN_THREADS(k_to_index, &index, grid);
 }
 
+static inline void run_grouped_conv(enum op op, const struct op_args *a, struct grid grid) {
+    struct grouped_conv c;
+    cr_assert(grouped_conv_of(op, a, &c));
+    if (op == OP_GROUPED_CONV_FORWARD) {
+        RUN_THREADS(k_grouped_conv_forward, &c, grid);
+    } else if (op == OP_GROUPED_CONV_BACKWARD_DATA) {
+        RUN_THREADS(k_grouped_conv_backward_data, &c, grid);
+    } else {
+        grid.threads = GROUPED_THREADS;
+        RUN_BLOCKS(k_grouped_conv_backward_weight, &c, struct grouped_shared, grid);
+    }
+}
+
 /* Any op but products and changes of layout. Kernels whose threads work together take the grid's
  * blocks, with threads of their own number. */
 static inline void run_text(enum op op, const struct op_args *a, struct grid grid) {
@@ -209,6 +223,9 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case OP_LAYER_NORM_FORWARD:
     case OP_LAYER_NORM_BACKWARD_DATA:
     case OP_LAYER_NORM_BACKWARD_WEIGHT: run_layer_norm(op, a, grid); break;
+    case OP_GROUPED_CONV_FORWARD:
+    case OP_GROUPED_CONV_BACKWARD_DATA:
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT: run_grouped_conv(op, a, grid); break;
     case OP_PAD: RUN_MADE(pad, pad, a, grid); break;
     case OP_CAT: RUN_MADE(cat, cat, a, grid); break;
     case OP_LOSS_SUM: run_loss_sum(a); break;

@@ -49,6 +49,17 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = x4, a.in[1] = conv_y, a.out[0] = F(2, 4, 5, 3, 3, 3),
         a.out[1] = F(3, 1, 5, 0, 0, 0);
         break;
+    case OP_GROUPED_CONV_FORWARD:
+        a.in[0] = x4, a.in[1] = F(2, 4, 6, 1, 3, 2), a.in[2] = F(3, 1, 6, 0, 0, 0),
+        a.out[0] = L(1, 4, N, 6, 5, 6);
+        break;
+    case OP_GROUPED_CONV_BACKWARD_DATA:
+        a.in[0] = L(1, 4, N, 6, 5, 6), a.in[1] = F(2, 4, 6, 1, 3, 2), a.out[0] = x4;
+        break;
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
+        a.in[0] = x4, a.in[1] = L(1, 4, N, 6, 5, 6), a.out[0] = F(2, 4, 6, 1, 3, 2),
+        a.out[1] = F(3, 1, 6, 0, 0, 0);
+        break;
     case OP_LINEAR_FORWARD:
         a.in[0] = x2, a.in[1] = F(2, 2, 11, 7, 0, 0), a.in[2] = F(3, 1, 11, 0, 0, 0),
         a.out[0] = L(1, 2, N, 11, 0, 0);
@@ -215,6 +226,8 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
         a.p.conv = (struct conv_args){2, 1};
+    if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
+        a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){2, 2, 0};
     if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)

@@ -38,6 +38,10 @@ def fact(name, shape, params, function, constant=None):
         line(f"{name}_d{k}", w.grad)
 
 
+fact("depthwise", (3, 4, 6, 5), [(4, 1, 3, 3), (4,)], lambda x, w, b: F.conv2d(x, w, b, 2, 1, 1, 4))
+fact("grouped", (3, 4, 6, 5), [(6, 2, 3, 2)], lambda x, w: F.conv2d(x, w, None, (1, 2), (2, 0), (2, 1), 2))
+fact("conv1d", (3, 4, 9), [(5, 4, 3), (5,)], lambda x, w, b: F.conv1d(x, w, b, 2, 2, 2))
+fact("square", (3, 4, 6, 5), [(2, 4, 3, 3), (2,)], lambda x, w, b: F.conv2d(x, w, b, 2, 1))
 fact("token", (3, 4, 5), [(1, 1, 5), (1, 5, 5)], lambda x, a, b: torch.cat((a.expand(3, -1, -1), x), 1) + b)
 fact("scale", (3, 4, 2, 3), [(4, 1, 1)], lambda x, a: x * a - a)
 fact("scale_1d", (3, 4, 5), [(5,)], lambda x, a: a * x * a.reshape(1, 5))

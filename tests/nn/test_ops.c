@@ -45,7 +45,16 @@ CALL(hardsigmoid, duet_hardsigmoid(t, duet_multiply_number(t, x, 4)))
 CALL(clamp, duet_clamp(t, x, -0.3, 0.7))
 CALL(pow, duet_pow(t, x, 3))
 
+CALL(depthwise, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 4}))
+CALL(grouped, duet_conv(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0}, {2, 1}, 2}))
+CALL(conv1d, duet_conv(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
+CALL(square, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
+
 static const struct function functions[] = {
+    {"depthwise", call_depthwise, {4, {3, 4, 6, 5}}, {{4, {4, 1, 3, 3}}, {1, {4}}}, {0}, 0},
+    {"grouped", call_grouped, {4, {3, 4, 6, 5}}, {{4, {6, 2, 3, 2}}}, {0}, 0},
+    {"conv1d", call_conv1d, {3, {3, 4, 9}}, {{3, {5, 4, 3}}, {1, {5}}}, {0}, 0},
+    {"square", call_square, {4, {3, 4, 6, 5}}, {{4, {2, 4, 3, 3}}, {1, {2}}}, {0}, 0},
     {"token", call_token, {3, {3, 4, 5}}, {{3, {1, 1, 5}}, {3, {1, 5, 5}}}, {0}, 0},
     {"scale", call_scale, {4, {3, 4, 2, 3}}, {{3, {4, 1, 1}}}, {0}, 0},
     {"scale_1d", call_scale_1d, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0},

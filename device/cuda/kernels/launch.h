@@ -43,6 +43,7 @@ int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_
 int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_loss(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
@@ -60,6 +61,7 @@ const void *elementwise_kernel(int i);
 const void *pool_kernel(int i);
 const void *loss_kernel(int i);
 const void *norm_kernel(int i);
+const void *grouped_conv_kernel(int i);
 const void *layer_norm_kernel(int i);
 const void *log_kernel(int i);
 const void *gather_kernel(int i);

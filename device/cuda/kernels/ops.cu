@@ -77,6 +77,9 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case OP_LAYER_NORM_FORWARD:
     case OP_LAYER_NORM_BACKWARD_DATA:
     case OP_LAYER_NORM_BACKWARD_WEIGHT: return enqueue_layer_norm(stream, op, args);
+    case OP_GROUPED_CONV_FORWARD:
+    case OP_GROUPED_CONV_BACKWARD_DATA:
+    case OP_GROUPED_CONV_BACKWARD_WEIGHT: return enqueue_grouped_conv(stream, op, args);
     case OP_LOSS_SUM:
     case OP_HASH: return enqueue_log(stream, op, args);
     case OP_GATHER_SAMPLES: return enqueue_gather(stream, args);
@@ -111,9 +114,10 @@ static int load(struct cuda_device *device, const void *kernel) {
 }
 
 int cuda_load_kernels(struct cuda_device *device) {
-    const void *(*const families[])(int) = {
-        elementwise_kernel, pool_kernel,    loss_kernel, norm_kernel,    log_kernel,
-        gather_kernel,      product_kernel, bias_kernel, algebra_kernel, layer_norm_kernel};
+    const void *(*const families[])(int) = {elementwise_kernel, pool_kernel,        loss_kernel,
+                                            norm_kernel,        log_kernel,         gather_kernel,
+                                            product_kernel,     bias_kernel,        algebra_kernel,
+                                            layer_norm_kernel,  grouped_conv_kernel};
     device->code_version = INT_MAX;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)

@@ -10,6 +10,7 @@
 #include "device/host/kernels/n16_conv_forward.inc.h"
 #include "device/host/kernels/n16_conv_data.inc.h"
 #include "device/host/kernels/n16_conv_weight.inc.h"
+#include "device/host/kernels/n16_grouped_conv.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_matmul.inc.h"
 #include "device/host/kernels/n16_linear_plain.inc.h"
@@ -25,6 +26,9 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_CONV2D_FORWARD] = n16_conv2d_forward,
     [OP_CONV2D_BACKWARD_DATA] = n16_conv2d_backward_data,
     [OP_CONV2D_BACKWARD_WEIGHT] = n16_conv2d_backward_weight,
+    [OP_GROUPED_CONV_FORWARD] = n16_grouped_conv_forward,
+    [OP_GROUPED_CONV_BACKWARD_DATA] = n16_grouped_conv_backward_data,
+    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = n16_grouped_conv_backward_weight,
     [OP_LINEAR_FORWARD] = n16_linear_forward,
     [OP_LINEAR_BACKWARD_DATA] = n16_linear_backward_data,
     [OP_LINEAR_BACKWARD_WEIGHT] = n16_linear_backward_weight,

@@ -1,0 +1,31 @@
+/* The kernels of grouped_conv.h on the GPU, and their launches. */
+#include "device/cuda/kernels/grouped_conv.h"
+#include "device/cuda/kernels/launch.h"
+
+THREAD_KERNEL(grouped_conv_forward, struct grouped_conv, SIMPLE_THREADS)
+THREAD_KERNEL(grouped_conv_backward_data, struct grouped_conv, SIMPLE_THREADS)
+BLOCK_KERNEL(grouped_conv_backward_weight, struct grouped_conv, struct grouped_shared,
+             GROUPED_THREADS)
+
+static const struct op_kernel kernels[] = {
+    {OP_GROUPED_CONV_FORWARD, DUET_KERNEL(grouped_conv_forward)},
+    {OP_GROUPED_CONV_BACKWARD_DATA, DUET_KERNEL(grouped_conv_backward_data)},
+    {OP_GROUPED_CONV_BACKWARD_WEIGHT, DUET_KERNEL(grouped_conv_backward_weight)},
+};
+
+const void *grouped_conv_kernel(int i) {
+    return kernel_at(kernels, i);
+}
+
+int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct grouped_conv c;
+    if (!grouped_conv_of(op, args, &c))
+        return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+    if (op == OP_GROUPED_CONV_BACKWARD_WEIGHT)
+        enqueue(stream, kernel_of(kernels, op), grid_for((size_t)c.count + (size_t)c.outputs, 1),
+                GROUPED_THREADS, &c);
+    else
+        enqueue(stream, kernel_of(kernels, op), grid_for(c.count, SIMPLE_THREADS), SIMPLE_THREADS,
+                &c);
+    return OK;
+}
