@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/demo_modelled.h"
+#include "cli/next.h"
 #include "cli/options/run_options.h"
 #include "cli/lesson.h"
 #include "cli/live.h"
@@ -161,6 +162,7 @@ static int run(struct run_config *config, int chapter) {
     if (chapter && !code) failures_add(&all, demo_modelled(config));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
+    if (chapter && !code) next_commands(config->model_options.own != NULL);
 done:
     run_files_abandon(&files);
     if (comparison) comparison_free(comparison);

@@ -1,0 +1,52 @@
+/* The last words of the demo: how this program is called from here on, and what to call next. */
+#include "cli/next.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/program.h"
+
+/* 1: a shell that is given the name alone finds this very file. */
+static int is_found(const char *name, const char *self) {
+    char path[PATH_MAX], full[PATH_MAX];
+    const char *folders = getenv("PATH");
+    for (const char *at = folders ? folders : ""; *at;) {
+        size_t length = strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s/%s", (int)length, at, name);
+        if (!access(path, X_OK)) return realpath(path, full) && !strcmp(full, self);
+        at += length + (at[length] == ':');
+    }
+    return 0;
+}
+
+/* "duet" where PATH leads to it, else its path, from this folder if it lies below. */
+static const char *call_of_self(char text[PATH_MAX]) {
+    char here[PATH_MAX], self[PATH_MAX] = "";
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0 || is_found(program_name(), self)) return program_name();
+    size_t below = getcwd(here, sizeof here) ? strlen(here) : 0;
+    int is_below = below && !strncmp(self, here, below) && self[below] == '/';
+    snprintf(text, PATH_MAX, "%s", is_below ? self + below + 1 : self);
+    return text;
+}
+
+void next_commands(int own) {
+    char path[PATH_MAX];
+    const char *duet = call_of_self(path);
+    printf("\nNext, each a matter of seconds:\n");
+    if (!own)
+        printf("  the ring, drawn for slides\n"
+               "    %s collective --ranks 4 --pictures pictures\n",
+               duet);
+    printf("  what memory and links would bear: nothing runs\n"
+           "    %s estimate --devices 4%s\n"
+           "  where the time goes, as a page for the browser\n"
+           "    %s profile --steps 20 --report page.html\n",
+           duet, own ? "" : " --model resnet18", duet);
+    if (own || duet == program_name()) return;
+    printf("`make install` makes it `duet` in every shell. `make install PREFIX=FOLDER` needs\n"
+           "PATH=FOLDER/bin:$PATH, and PKG_CONFIG_PATH=FOLDER/lib/pkgconfig for programs.\n");
+}
