@@ -47,6 +47,6 @@ void next_commands(int own) {
            "    %s profile --steps 20 --report page.html\n",
            duet, own ? "" : " --model resnet18", duet);
     if (own || duet == program_name()) return;
-    printf("`make install` makes it `duet` in every shell. `make install PREFIX=FOLDER` needs\n"
+    printf("`make install` makes it `duet` everywhere. `make install PREFIX=FOLDER` needs\n"
            "PATH=FOLDER/bin:$PATH, and PKG_CONFIG_PATH=FOLDER/lib/pkgconfig for programs.\n");
 }
