@@ -10,7 +10,10 @@ static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
         const char *name;
         enum device_kind kind;
-    } kinds[] = {{"cpu", DEVICE_HOST}, {"cpu-late", DEVICE_HOST_LATE}, {"cuda", DEVICE_CUDA}};
+    } kinds[] = {{"cpu", DEVICE_HOST},
+                 {"cpu-async", DEVICE_HOST},
+                 {"cpu-late", DEVICE_HOST_LATE},
+                 {"cuda", DEVICE_CUDA}};
     int count;
     if (name && !strcmp(name, "auto")) {
         *kind = device_probe(DEVICE_CUDA, &count) ? DEVICE_HOST : DEVICE_CUDA;
@@ -21,7 +24,7 @@ static int kind_of(const char *name, enum device_kind *kind) {
         *kind = kinds[i].kind;
         return device_probe(*kind, &count);
     }
-    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-late and cuda",
+    return fail(ERR_USAGE, "kind of device: %s: there are auto, cpu, cpu-async, cpu-late and cuda",
                 name ? name : "none given");
 }
 
@@ -40,6 +43,7 @@ static int open_devices(duet_device **devices, int first, int n, int sharing, co
     struct device_config config = {.memory_bytes = memory_bytes, .devices = sharing};
     CHECK(kind_of(kind, &config.kind));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
+    config.async = !strcmp(kind, "cpu-async");
     /* A GPU has its own default. */
     if (!memory_bytes && config.kind != DEVICE_CUDA)
         config.memory_bytes = device_default_memory(sharing);
@@ -92,6 +96,36 @@ int duet_device_memory(const duet_device *device, uint64_t *now, uint64_t *peak)
     struct ledger ledger = device_ledger(device_of(device));
     if (now) *now = ledger.total;
     if (peak) *peak = ledger.total_peak;
+    return OK;
+}
+
+/* ---- when it computed ---- */
+
+int duet_device_profile(duet_device *device, int on) {
+    if (!device) return fail(ERR_USAGE, "device profile: no device was given");
+    struct stream *stream = device_compute(device_of(device));
+    if (device_config(device_of(device))->kind == DEVICE_CUDA)
+        return fail(ERR_USAGE,
+                    "device profile: %s: of a GPU only the command keeps a timeline: "
+                    "duet train --trace FILE",
+                    duet_device_name(device));
+    CHECK(stream_sync(stream));
+    span_log_free(stream_spans(stream));
+    span_log_init(stream_spans(stream), on);
+    return OK;
+}
+
+int duet_device_spans(duet_device *device, struct duet_span *spans, int most, int *count) {
+    if (!device || !count || most < 0 || (most && !spans))
+        return fail(ERR_USAGE, "device spans: no %s was given",
+                    !device ? "device" : "place for the result");
+    struct stream *stream = device_compute(device_of(device));
+    CHECK(stream_sync(stream));
+    const struct span_log *log = stream_spans(stream);
+    *count = (int)log->count;
+    for (int i = 0; i < most && i < *count; i++)
+        spans[i] = (struct duet_span){log->spans[i].name, (double)log->spans[i].start_ns * 1e-9,
+                                      (double)log->spans[i].end_ns * 1e-9, log->spans[i].waiting};
     return OK;
 }
 

@@ -54,6 +54,7 @@ struct device_config {
     uint64_t memory_bytes; /* rounded up to 2 MiB; cuda: 0 takes the default share of the GPU */
     int check_operands;    /* 1: operands must lie in the device's own memory; new memory is NaN */
     int spans;             /* 1: record spans */
+    int async;             /* host: 1: the compute stream has a thread of its own, as the others */
     int reference_math;    /* host: 1: the plain reference kernels alone, nothing in N16 */
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */

@@ -82,6 +82,7 @@ double duet_time(void);
  *
  * kind   "cpu"       emulated devices: each has its own memory, which can run out, and computes in
  *                    the thread that calls
+ *        "cpu-async" the same, but computes in a thread of its own, as a GPU does
  *        "cpu-late"  emulated devices that do their work as late as the rules allow and check that
  *                    no device touches another's memory: slow, for tests of your program
  *        "cuda"      GPUs; with more devices than GPUs, several devices share one

@@ -1,4 +1,4 @@
-/* duet/parallel.h: DataParallel, for one process with several devices.
+/* duet/parallel.h: DataParallel, for one process with several devices; a model in parts.
  *
  * One process, several devices: each forward cuts the samples among the devices, copies the
  * parameters to all of them, runs your forward function on each in a thread of its own, and gathers
@@ -151,6 +151,36 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
 
 /* The replicas that took part in the last forward; before it: n. */
 int duet_data_parallel_replicas(const duet_data_parallel *dp);
+
+/* ---- model parallelism ---- */
+
+/* x.to(device), for a model in parts on several devices: the value of x, a var of the tape `from`,
+ * on the tape `to`. Each part has a tape and parameters of its own; all passes are begun, alike,
+ * before the first value moves. One duet_backward then goes back through all parts, whatever way
+ * the values took, and each device's parameters get their gradients. The loss stays on its device.
+ *
+ *     h = duet_var_to(t1, t0, duet_relu(t0, duet_linear(t0, duet_input(t0, X), W0, B0)));
+ *     duet_backward(t1, duet_cross_entropy(t1, duet_linear(t1, h, W1, B1), y, DUET_MEAN, 0), NULL);
+ *
+ * The gradients have the bits of the model in one part, unless a value is read three times or more,
+ * whose gradients may then be added in another order. */
+duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x);
+
+/* ---- when a device computed ----
+ *
+ * From duet_device_profile(device, 1) on an emulated device notes when each of its operations and
+ * copies ran; with 0 it forgets them and notes no more. Both wait for the device. DUET_USAGE: the
+ * device is a GPU, of which only the command keeps a timeline (--trace). */
+struct duet_span {
+    const char *name;  /* "linear forward", "copy peer"; the device's, until it notes no more */
+    double start, end; /* by the clock of duet_time */
+    int waiting;       /* 1: the device only waited, for another one */
+};
+int duet_device_profile(duet_device *device, int on);
+
+/* Waits, stores the first `most` of its spans in spans[0 .. most), in the order of their starts,
+ * and their number in *count, which may be larger. spans may be NULL where most is 0. */
+int duet_device_spans(duet_device *device, struct duet_span *spans, int most, int *count);
 
 #ifdef __cplusplus
 }

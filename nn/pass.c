@@ -204,22 +204,47 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
     return OK;
 }
 
-/* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
-static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
-    int last = t->pass_of_update + 1 >= t->passes_of_update;
+static int is_last_pass(const duet_tape *t) {
+    return t->pass_of_update + 1 >= t->passes_of_update;
+}
+
+/* Who sums the gradients over ranks behind this pass; NULL: nobody. */
+static const struct grad_reducer *reducer_of(const duet_tape *t) {
+    return is_last_pass(t) && t->owner ? t->owner->reducer : NULL;
+}
+
+static int begin_backward(duet_tape *t, duet_var *root) {
+    const struct grad_reducer *reducer = reducer_of(t);
     if (t->went_back && (t->passes_of_update > 1 || (t->owner && t->owner->reducer)))
         return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
                                "that are added up take one backward of each pass: begin another");
-    const struct grad_reducer *reducer = last && t->owner ? t->owner->reducer : NULL;
     if (t->step.params) memset(t->fired, 0, (size_t)t->step.params->count);
     t->went_back = 1;
-    if (reducer) CHECK(reducer->before(reducer->context, t, root));
-    CHECK(tape_backward(t, root, grad));
+    return reducer ? reducer->before(reducer->context, t, root) : OK;
+}
+
+/* The gradients of an update are complete behind its last pass, and with a ddp summed then. */
+static int end_backward(duet_tape *t) {
+    const struct grad_reducer *reducer = reducer_of(t);
+    int last = is_last_pass(t);
     if (t->pass_of_update < t->passes_of_update) t->pass_of_update++;
     if (!last || !t->step.params) return OK;
     if (!reducer || !reducer->finds_unused) CHECK(zero_unused(t));
     return reducer ? reducer->finish(reducer->context) : OK;
+}
+
+/* Of all tapes between which values have moved. */
+static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
+    duet_tape *at = t;
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
+    do
+        CHECK(begin_backward(at, root));
+    while ((at = at->next) != t);
+    CHECK(tape_backward(t, root, grad));
+    do
+        CHECK(end_backward(at));
+    while ((at = at->next) != t);
+    return OK;
 }
 
 /* The gradient of a root: the one given, or 1 where the root is a single number, such as the mean

@@ -24,6 +24,7 @@ int tape_init(duet_tape **out, struct device *device) {
     t->device = device;
     t->stream = device_compute(device);
     t->arena = (struct step_arena){.device = device, .cause = MEM_ACTIVATIONS};
+    t->next = t;
     return OK;
 }
 
@@ -34,7 +35,8 @@ void tape_set_cause(duet_tape *t, enum mem_cause cause) {
 void duet_tape_free(duet_tape *t) {
     if (!t) return;
     /* What is enqueued may still use the arena. An earlier call has returned its error. */
-    stream_sync(t->stream);
+    tape_unlink(t);
+    event_destroy(t->moved);
     step_arena_free(&t->arena);
     for (int i = 0; i < t->var_capacity; i++)
         free(t->vars[i]);
@@ -132,6 +134,7 @@ static int check_segments(const struct tape_step *step) {
 
 int tape_begin(duet_tape *t, const struct tape_step *step) {
     int ran_out = t->error == ERR_MEMORY;
+    if (t->next != t || t->torn) tape_unlink(t);
     t->error = OK;
     t->node_count = t->var_count = t->dropout_layers = t->leaf_count = 0;
     CHECK(tape_fail(t, check_segments(step)));
@@ -175,7 +178,8 @@ int tape_node(duet_tape *t, const struct node *node) {
         t->nodes = nodes;
         t->node_capacity = capacity;
     }
-    t->nodes[t->node_count++] = *node;
+    t->nodes[t->node_count] = *node;
+    t->nodes[t->node_count++].clock = ++t->clock;
     return OK;
 }
 
@@ -231,9 +235,8 @@ static void count_use(duet_tape *t, const struct param *p) {
     if (p) t->uses_total[p - t->step.params->param]++;
 }
 
-/* Forgets an earlier walk, marks the vars that the root depends on, and counts how often each
- * parameter was used on the way to it. */
-static void count_uses(duet_tape *t, duet_var *root) {
+/* Forgets what an earlier walk has left in this tape. */
+static void forget_walk(duet_tape *t) {
     int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++)
         t->uses_total[i] = 0;
@@ -241,20 +244,37 @@ static void count_uses(duet_tape *t, duet_var *root) {
         t->vars[i]->reached = t->vars[i]->borrowed = 0;
         t->vars[i]->grad = (struct tensor){0};
     }
-    reach(root);
-    for (int i = t->node_count - 1; i >= 0; i--) {
-        struct node *n = &t->nodes[i];
-        if (!n->y->reached) continue;
-        reach(n->x);
-        reach(n->x2);
-        count_use(t, n->w);
-        count_use(t, n->b);
-    }
+}
+
+static void begin_uses(duet_tape *t) {
+    int params = t->step.params ? t->step.params->count : 0;
     for (int i = 0; i < params; i++) {
         t->uses_left[i] = t->uses_total[i];
         t->segment_grads[i] = NULL;
         if (!t->step.add_grads) t->has_grad[i] = 0;
     }
+}
+
+/* Marks the vars that the root depends on, and counts how often each parameter was used on the way
+ * to it. */
+static void count_uses(duet_tape *t, duet_var *root) {
+    duet_tape *owner = t;
+    do
+        forget_walk(owner);
+    while ((owner = owner->next) != t);
+    reach(root);
+    tape_walk_begin(t);
+    for (struct node *n; (n = tape_walk_next(t, &owner));) {
+        if (!n->y->reached) continue;
+        reach(n->x);
+        reach(n->x2);
+        count_use(owner, n->w);
+        count_use(owner, n->b);
+    }
+    owner = t;
+    do
+        begin_uses(owner);
+    while ((owner = owner->next) != t);
 }
 
 const char *tape_uses(duet_tape *t, duet_var *root) {
@@ -320,16 +340,24 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
 int tape_backward(duet_tape *t, duet_var *root, const struct tensor *root_grad) {
     CHECK(tape_error(t));
     CHECK(check_root(t, root, root_grad));
+    CHECK(tape_check_links(t));
     if (tape_stuck(t, root)) return tape_error(t);
     count_uses(t, root);
     if (root_grad) {
         root->grad = *root_grad;
         root->borrowed = 1;
     }
-    for (int i = t->node_count - 1; i >= 0 && !t->error; i--) {
-        struct node *n = &t->nodes[i];
-        if (n->y->reached) tape_fail(t, n->backward(t, n));
+    duet_tape *owner;
+    tape_walk_begin(t);
+    for (struct node *n; (n = tape_walk_next(t, &owner));) {
+        if (!n->y->reached) continue;
+        tape_fail(owner, n->backward(owner, n));
+        if (owner->error) return tape_fail(t, tape_error(owner));
     }
-    if (!t->error) tape_fail(t, tape_complete_kept(t));
-    return tape_error(t);
+    owner = t;
+    do {
+        tape_fail(owner, tape_complete_kept(owner));
+        if (owner->error) return tape_fail(t, tape_error(owner));
+    } while ((owner = owner->next) != t);
+    return OK;
 }

@@ -28,6 +28,7 @@ struct node {
     struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
     void *context;       /* of a node whose op is not one of device/op.h; borrowed */
+    int64_t clock;       /* of linked.c: when it was appended */
 };
 
 struct duet_tape {
@@ -53,6 +54,13 @@ struct duet_tape {
     char *used;            /* per parameter: what tape_uses returns */
     char *has_grad; /* per parameter: 1 once this pass or one before it has written a gradient */
     int param_capacity;
+
+    /* Tapes of other devices between which values of this pass have moved (linked.c). */
+    duet_tape *next;     /* the next one of the ring; itself: it is alone */
+    int64_t clock;       /* of the last node, or of one that this tape has seen */
+    int torn;            /* 1: a tape with which it was linked has begun another pass */
+    int walked;          /* nodes that a walk has still to come to */
+    struct event *moved; /* a tape that copies from this one waits for it; NULL: none did */
 
     int error;         /* of the first op that failed since tape_begin */
     char message[512]; /* its text */
@@ -83,6 +91,17 @@ struct duet_tape {
     int inside_forward;           /* 1: a function of a duet_data_parallel runs */
     struct autograd_pass *remote; /* the pass of rpc/ that this is the tape of; NULL: none */
 };
+
+/* Takes a tape out of the ring of those that have moved values to and fro: its pass is over. */
+void tape_unlink(duet_tape *t);
+
+/* ERR_USAGE: values came from a tape whose pass is over. */
+int tape_check_links(const duet_tape *t);
+
+/* A walk over the nodes of the whole ring, the last one first: NULL behind the first. *owner: the
+ * tape of the node. */
+void tape_walk_begin(duet_tape *t);
+struct node *tape_walk_next(duet_tape *t, duet_tape **owner);
 
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(duet_tape *t, int code);

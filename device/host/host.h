@@ -4,7 +4,8 @@
  * Streams differ only in when they run a command:
  *
  *     inline   at once, in the caller                              compute stream of `host`
- *     queue    in order, in the stream's own thread                its other two streams
+ *     queue    in order, in the stream's own thread                its other two streams; with
+ *                                                                  config.async the first as well
  *     late     the same, but only as far as somebody demanded      all streams of `host-late`
  *
  * A dry device (device.h) is this device with inline streams and without memory. What differs

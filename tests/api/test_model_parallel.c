@@ -1,0 +1,134 @@
+/* A model in parts on several devices: duet_var_to and its way back, the ring of tapes, and the
+ * example, which compares the bits of a split model with those of a whole one. */
+#include "tests/api/shared.h"
+#include "tests/api/shell.h"
+
+#define EXAMPLE BUILD_DIR "/examples/model_parallel"
+
+enum { N = 3, K = 4 };
+
+struct part {
+    duet_device *device;
+    duet_params *params;
+    duet_tape *tape;
+};
+
+static void open_parts(struct part parts[2], const char *kind) {
+    float weights[2][K * K];
+    duet_rng *rng;
+    cr_assert_eq(duet_rng_create(&rng, 3), 0);
+    for (int d = 0; d < 2; d++) {
+        duet_rng_normal(rng, weights[d], K * K, 0, 1);
+        struct duet_param w = {"w", 2, {K, K}, weights[d]};
+        cr_assert_eq(duet_device_open(&parts[d].device, kind, d, api_memory(kind)), 0, "%s",
+                     duet_error());
+        cr_assert_eq(duet_params_create(&parts[d].params, parts[d].device, &w, 1), 0);
+        cr_assert_eq(duet_tape_create(&parts[d].tape, parts[d].device), 0);
+    }
+    duet_rng_free(rng);
+}
+
+static void close_parts(struct part parts[2]) {
+    for (int d = 0; d < 2; d++) {
+        duet_tape_free(parts[d].tape), duet_params_free(parts[d].params);
+        duet_devices_close(&parts[d].device, 1);
+    }
+}
+
+static void begin(struct part parts[2], enum duet_pass pass) {
+    for (int d = 0; d < 2; d++)
+        cr_assert_eq(duet_tape_begin(parts[d].tape, parts[d].params, N, pass), 0, "%s",
+                     duet_error());
+}
+
+/* To and fro: device 0 computes h, device 1 a and device 0 b of it, and device 1 their sum. As one
+ * model the tapes and parameters are two of the same device. */
+static void gradients(struct part parts[2], float grads[3][K * K]) {
+    static const float x[N * K] = {1, -2, 3, .5f, 2, 1, -1, 0, -.25f, 4, 1, 1};
+    static const int32_t labels[N] = {0, 3, 1};
+    duet_tensor *X, *y, *dx;
+    duet_tape *t0 = parts[0].tape, *t1 = parts[1].tape;
+    cr_assert_eq(duet_tensor_create(&X, parts[0].device, DUET_F32, 2, (int[]){N, K}, x), 0);
+    cr_assert_eq(duet_tensor_create(&y, parts[1].device, DUET_I32, 1, (int[]){N}, labels), 0);
+    for (int step = 0; step < 2; step++) { /* the second has the memory of the first */
+        begin(parts, DUET_TRAIN);
+        duet_var *in = duet_leaf(t0, X), *h = duet_relu(t0, duet_linear(t0, in, 0, DUET_NO_BIAS));
+        duet_var *a = duet_tanh(t1, duet_linear(t1, duet_var_to(t1, t0, h), 0, DUET_NO_BIAS));
+        duet_var *b = duet_sigmoid(t0, duet_multiply(t0, h, duet_var_to(t0, t1, a)));
+        duet_var *sum = duet_add(t1, a, duet_var_to(t1, t0, b));
+        duet_var *loss = duet_cross_entropy(t1, sum, y, DUET_MEAN, 0);
+        cr_assert_eq(duet_backward(t1, loss, NULL), 0, "%s", duet_error());
+        cr_assert_eq(duet_var_grad(&dx, t0, in), 0, "%s", duet_error());
+        cr_assert_eq(duet_tensor_read(dx, grads[2]), 0);
+        duet_tensor_free(dx);
+        for (int d = 0; d < 2; d++)
+            cr_assert_eq(duet_tensor_read(duet_params_grad(parts[d].params, 0), grads[d]), 0);
+    }
+    duet_tensor_free(X), duet_tensor_free(y);
+}
+
+Test(model_parallel, values_go_to_and_fro_with_the_bits_of_one_device, .timeout = 60) {
+    static const char *const kinds[] = {"cpu", "cpu-async", "cpu-late"};
+    static float whole[3][K * K], split[3][K * K];
+    struct part parts[2], both[2];
+    open_parts(parts, "cpu");
+    both[0] = parts[0], both[1] = parts[0];
+    /* The whole model: both tapes and both parameters on device 0. */
+    float w[K * K];
+    cr_assert_eq(duet_tensor_read(duet_params_value(parts[1].params, 0), w), 0);
+    struct duet_param second = {"w", 2, {K, K}, w};
+    cr_assert_eq(duet_params_create(&both[1].params, parts[0].device, &second, 1), 0);
+    cr_assert_eq(duet_tape_create(&both[1].tape, parts[0].device), 0);
+    gradients(both, whole);
+    duet_tape_free(both[1].tape), duet_params_free(both[1].params);
+    close_parts(parts);
+    cr_assert(whole[0][0] != 0 && whole[1][0] != 0 && whole[2][0] != 0);
+    for (int i = 0; i < 3; i++) {
+        open_parts(parts, kinds[i]);
+        gradients(parts, split);
+        cr_expect_arr_eq(split, whole, sizeof whole, "%s", kinds[i]);
+        close_parts(parts);
+    }
+}
+
+/* Each of these is a mistake that says what to do. */
+Test(model_parallel, mistakes_are_told, .timeout = 60) {
+    struct part parts[2];
+    float x[N * K] = {0};
+    duet_tensor *X;
+    open_parts(parts, "cpu");
+    duet_tape *t0 = parts[0].tape, *t1 = parts[1].tape;
+    cr_assert_eq(duet_tensor_create(&X, parts[0].device, DUET_F32, 2, (int[]){N, K}, x), 0);
+    begin(parts, DUET_TRAIN); /* a tape of the ring begins again before backward */
+    duet_var *h = duet_var_to(t1, t0, duet_linear(t0, duet_input(t0, X), 0, DUET_NO_BIAS));
+    cr_assert_eq(duet_tape_begin(t0, parts[0].params, N, DUET_TRAIN), 0);
+    cr_expect_eq(duet_backward(t1, duet_mean(t1, h, NULL, 0, 0), NULL), DUET_USAGE);
+    cr_expect_not_null(strstr(duet_error(), "begin the passes of all tapes first"));
+    begin(parts, DUET_TRAIN);
+    cr_expect_null(duet_var_to(t1, NULL, duet_input(t0, X)));
+    cr_expect_eq(duet_tape_error(t1), DUET_USAGE);
+    begin(parts, DUET_TRAIN); /* one trains, the other does not */
+    cr_assert_eq(duet_tape_begin(t1, parts[1].params, N, DUET_EVALUATE), 0);
+    cr_expect_null(duet_var_to(t1, t0, duet_input(t0, X)));
+    cr_expect_not_null(strstr(duet_error(), "begin both alike"), "%s", duet_error());
+    begin(parts, DUET_TRAIN); /* an error of one tape is that of the next */
+    cr_expect_null(duet_var_to(t1, t0, duet_linear(t0, duet_input(t0, X), 7, DUET_NO_BIAS)));
+    cr_expect_eq(duet_backward(t1, NULL, NULL), DUET_USAGE);
+    cr_expect_not_null(strstr(duet_error(), "parameter 7"), "%s", duet_error());
+    begin(parts, DUET_EVALUATE); /* and an evaluation works */
+    h = duet_var_to(t1, t0, duet_linear(t0, duet_input(t0, X), 0, DUET_NO_BIAS));
+    cr_expect_not_null(h, "%s", duet_error());
+    duet_tensor_free(X);
+    close_parts(parts);
+}
+
+/* The example ends with 3 where the bits differ. */
+Test(model_parallel, a_split_model_has_the_bits_of_the_whole_one, .timeout = 120,
+     .init = scratch_make, .fini = scratch_remove) {
+    RUN(0, EXAMPLE " 4");
+    cr_assert_not_null(strstr(output(), "losses and weights: the same bits"), "%s", output());
+    cr_assert_not_null(strstr(output(), "  device 1 |"), "%s", output());
+    RUN(0, BUILD_DIR "/duet run --nproc-per-node 2 " EXAMPLE " 2");
+    cr_assert_not_null(strstr(output(), "losses and weights: the same bits"), "%s", output());
+    RUN(2, EXAMPLE " 3");
+}
