@@ -122,6 +122,10 @@ int duet_params_count(const duet_params *params) {
     return params ? params->set.count : 0;
 }
 
+int duet_params_has_grad(const duet_params *params, int i) {
+    return params && i >= 0 && i < params->set.count && params->has_grad[i];
+}
+
 duet_tensor *duet_params_value(duet_params *params, int i) {
     return params && i >= 0 && i < params->set.count ? &params->views[i] : NULL;
 }

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "base/system_error.h"
+#include "comm/environment.h"
 #include "comm/launch.h"
 
 struct spawn {
@@ -68,6 +69,11 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
         return fail(ERR_USAGE,
                     "spawn: this process has a device open, or a group: spawn before that, "
                     "and open it in each rank");
+    if (environment_is_of_a_rank()) { /* `duet run` or mpirun has started the ranks */
+        struct place place;
+        CHECK(read_place(&place, "start the program by duet run, torchrun or mpirun"));
+        return work(place.rank, context);
+    }
     size_t bytes = (size_t)n * sizeof *s.outcomes;
     s.outcomes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s.outcomes == MAP_FAILED)

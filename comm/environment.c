@@ -37,6 +37,10 @@ static const char *name_in_use(const char *const *names) {
     return names[0];
 }
 
+int environment_is_of_a_rank(void) {
+    return getenv(name_in_use(RANKS)) && getenv(name_in_use(WORLDS));
+}
+
 int read_place(struct place *out, const char *advice) {
     const char *const rank = name_in_use(RANKS), *const world = name_in_use(WORLDS);
     int local_world;

@@ -18,6 +18,9 @@ struct place {
  * `advice` ends the text of one that is missing: how to start the ranks. */
 int read_place(struct place *out, const char *advice);
 
+/* 1: the environment numbers this process, so another program has started it as a rank. */
+int environment_is_of_a_rank(void);
+
 /* The value of the variable `name`, a number of least .. most. *out stays where it is not set. */
 int environment_number(const char *name, int least, int most, int *out);
 

@@ -54,6 +54,10 @@ duet_tensor *duet_params_value(duet_params *params, int i);
 duet_tensor *duet_params_grad(duet_params *params, int i);
 int duet_params_count(const duet_params *params);
 
+/* 1: parameter i has a gradient, as at first, since the program may write one; 0: it is PyTorch's
+ * grad None, as behind duet_zero_grad (see duet_optimizer_step), or there is no parameter i. */
+int duet_params_has_grad(const duet_params *params, int i);
+
 /* One step of stochastic gradient descent on every parameter:
  *     value -= (lr / batch_size) * gradient
  * where lr / batch_size is rounded to float once. If the loss is a sum over samples, pass the

@@ -1,5 +1,5 @@
-/* The two small demonstrations of "Dive into Deep Learning" 13.5, on two devices of one process:
- * allreduce of [[1, 1]] and [[2, 2]], and nn.parallel.scatter of a batch. */
+/* The three small demonstrations of "Dive into Deep Learning" 13.5, on two devices of one process:
+ * get_params, allreduce of [[1, 1]] and [[2, 2]], and nn.parallel.scatter of a batch. */
 #include <stdio.h>
 
 #include "duet.h"
@@ -20,6 +20,20 @@ static int show(const duet_tensor *x) {
                            : "  [[",
                (double)values[i], i % columns < columns - 1 ? ", " : "]");
     printf("] on %s\n", duet_device_name(duet_tensor_device(x)));
+    return code;
+}
+
+/* new_params = get_params(params, d2l.try_gpu(0)): the biases of the first layer, zeros, as a
+ * parameter on the device. */
+static int show_params(duet_device *device) {
+    const struct duet_param b1 = {"b1", 2, {1, 20}, NULL};
+    duet_params *params;
+    int code = duet_params_create(&params, device, &b1, 1);
+    if (!code) code = duet_zero_grad(params); /* detach().requires_grad_(): it has no gradient */
+    printf("b1 weight:\n");
+    if (!code) code = show(duet_params_value(params, 0));
+    if (!code && !duet_params_has_grad(params, 0)) printf("b1 grad: None\n");
+    duet_params_free(params);
     return code;
 }
 
@@ -46,6 +60,7 @@ int main(void) {
     float numbers[20];
     int code;
     TRY(duet_devices_open(devices, 2, "auto", 128 << 20));
+    TRY(show_params(devices[0]));
     printf("before allreduce:\n");
     for (int i = 0; i < 2; i++) { /* torch.ones((1, 2), device=d2l.try_gpu(i)) * (i + 1) */
         float x[2] = {(float)(i + 1), (float)(i + 1)};

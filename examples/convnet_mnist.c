@@ -3,11 +3,13 @@
  * `duet train --log-loss` writes, to the bit.
  *
  *     ./convnet_mnist >losses.csv              one epoch, alone
+ *     ./convnet_mnist --epochs 2 4             two epochs, by four processes
  *     ./convnet_mnist 4 fashion-mnist          by four processes, with another data set
  *     ./convnet_mnist 4 fashion-mnist 6 plain  six steps without dropout and shuffle, whose losses
  *                              are the same, but for rounding, on any number of processes */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "duet.h"
 
@@ -16,7 +18,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { RANKS, DATASET, STEPS, PLAIN, WORDS }; /* of the command line */
+enum { RANKS, DATASET, STEPS, PLAIN, EPOCHS, WORDS }; /* of the command line */
 enum { CN1, CN2, DP1, FC1, DP2, FC2, BATCH = 128 };
 
 /* class ConvNet(nn.Module): def __init__(self) */
@@ -75,11 +77,13 @@ static int work(int rank, void *context) {
                                .world_size = n,
                                .mean = {0.1302},
                                .std = {0.3069}})); /* transforms.Normalize((0.1302,), (0.3069,)) */
-    TRY(duet_loader_start(loader, 0));             /* sampler.set_epoch(0) */
     TRY(duet_tensor_create(&sum, device, DUET_F64, 1, (int[]){1}, NULL));
-    steps = words[STEPS] ? atoi(words[STEPS]) : duet_loader_steps(loader);
+    const int steps_of_epoch = duet_loader_steps(loader);
+    steps = words[STEPS] ? atoi(words[STEPS]) : atoi(words[EPOCHS]) * steps_of_epoch;
     if (rank == 0) printf("step,epoch,loss\n");
     for (int i = 0; i < steps; i++) {
+        int epoch = i / steps_of_epoch;
+        if (i % steps_of_epoch == 0) TRY(duet_loader_start(loader, epoch)); /* set_epoch(epoch) */
         TRY(duet_loader_next(loader, &b));
         duet_tensor_free(X), duet_tensor_free(y), y = NULL; /* those of the step before */
         TRY(duet_tensor_create(&X, device, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
@@ -93,7 +97,7 @@ static int work(int rank, void *context) {
         TRY(duet_tensor_write(sum, &loss));
         TRY(duet_all_reduce(group, sum, DUET_SUM, NULL)); /* PyTorch's prints that of each rank */
         TRY(duet_tensor_read(sum, &loss));
-        if (rank == 0) printf("%d,0,%.9g\n", i, loss / (b.n * n)); /* print(loss.item()) */
+        if (rank == 0) printf("%d,%d,%.9g\n", i, epoch, loss / (b.n * n)); /* print(loss.item()) */
     }
     if (rank == 0) fprintf(stderr, "Finished training in %.1f secs\n", duet_time() - start);
 out:
@@ -105,8 +109,10 @@ out:
 }
 
 int main(int argc, char **argv) {
-    const char *words[] = {"1", "mnist", NULL, NULL}; /* unless others are given */
-    for (int i = 1; i < argc && i <= WORDS; i++)
+    const char *words[WORDS] = {"1", "mnist", NULL, NULL, "1"}; /* unless others are given */
+    int with_epochs = argc > 2 && !strcmp(argv[1], "--epochs");
+    if (with_epochs) words[EPOCHS] = argv[2], argc -= 2, argv += 2;
+    for (int i = 1; i < argc && i <= PLAIN + 1; i++)
         words[i - 1] = argv[i];
     int code = duet_spawn(atoi(words[RANKS]), work, words);
     if (code) fprintf(stderr, "convnet_mnist: %s\n", duet_error());

@@ -32,8 +32,8 @@ static const struct duet_param simple[] = {{"fc.weight", 2, {OUT, 10}, NULL},
                                            {"fc.bias", 1, {OUT}, NULL}};
 
 /* nn.Conv2d(3, 64, kernel_size=3, padding=1), relu, nn.Linear(64 * 32 * 32, 10) */
-static const struct duet_param complex[] = {{"conv.weight", 4, {64, 3, 3, 3}, NULL},
-                                            {"conv.bias", 1, {64}, NULL},
+static const struct duet_param complex[] = {{"conv1.weight", 4, {64, 3, 3, 3}, NULL},
+                                            {"conv1.bias", 1, {64}, NULL},
                                             {"fc.weight", 2, {OUT, 65536}, NULL},
                                             {"fc.bias", 1, {OUT}, NULL}};
 

@@ -119,7 +119,7 @@ out:
 
 int main(int argc, char **argv) {
     if (argc < 3) return fprintf(stderr, "ddp_train DATASET EPOCHS [FILE]\n"), 2;
-    int code = getenv("RANK") ? work(0, argv) : duet_spawn(2, work, argv);
+    int code = duet_spawn(2, work, argv);
     if (code) fprintf(stderr, "ddp_train: %s\n", duet_error());
     return duet_exit_status(code);
 }

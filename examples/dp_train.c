@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
     if (argc < 4) return fprintf(stderr, "dp_train DEVICES DATASET EPOCHS [FILE]\n"), 2;
     int code, n = atoi(argv[1]);
     TRY(duet_devices_open(devices, n, "auto", 128 << 20));
-    printf("Let's use %d devices!\n", n);
+    if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_params_create_model(&params, devices[0], &net, 10, 0)); /* model.to("cuda:0") */
     /* nn.DataParallel(model, device_ids=[0, ..., n - 1], output_device=0) */
     TRY(duet_data_parallel_create(&model, devices, n, params, forward, NULL, NULL));

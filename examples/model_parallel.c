@@ -211,28 +211,34 @@ out:
     return code;
 }
 
-int main(int argc, char **argv) {
+static int work(int rank, void *context) {
     static struct run run;
-    int code, parts = argc > 1 ? atoi(argv[1]) : 0, local_rank = 0;
-    const char *kind = argc > 2 ? argv[2] : "cpu-async";
-    if (parts < 2 || parts > MOST_PARTS || BATCH % parts)
-        return fprintf(stderr, "model_parallel PARTS [KIND]: 2, 4, 8 or 16 micro-batches\n"), 2;
-    if (getenv("RANK")) {
-        TRY(duet_group_init(&run.group, 0));
-        local_rank = duet_group_local_rank(run.group);
-    }
+    char *const *words = context;
+    const char *kind = words[2] ? words[2] : "cpu-async";
+    duet_group *group = NULL;
+    int code, parts = atoi(words[1]);
+    TRY(duet_group_init(&group, 0));
+    if (duet_group_size(group) > 1) run.group = group;
     run.profiled = !run.group && strcmp(kind, "cuda") != 0;
     for (int d = 0; d < 2; d++) /* dev0 = rank * 2, dev1 = rank * 2 + 1 */
-        TRY(duet_device_open(&run.devices[d], kind, 2 * local_rank + d, 256 << 20));
+        TRY(duet_device_open(&run.devices[d], kind, 2 * rank + d, 256 << 20));
     TRY(compare(&run, 1));
     TRY(compare(&run, parts));
 out:
-    if (code) fprintf(stderr, "model_parallel: %s\n", duet_error());
     for (int n = 0; n < 2; n++)
         for (int i = 0; i < MOST_PARTS; i++)
             duet_tensor_free(run.X[n][i]), duet_tensor_free(run.y[n][i]);
     for (int d = 0; d < 2; d++)
         duet_devices_close(&run.devices[d], 1);
-    duet_group_destroy(&run.group);
+    duet_group_destroy(&group);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    int parts = argc > 1 ? atoi(argv[1]) : 0;
+    if (parts < 2 || parts > MOST_PARTS || BATCH % parts)
+        return fprintf(stderr, "model_parallel PARTS [KIND]: 2, 4, 8 or 16 micro-batches\n"), 2;
+    int code = duet_spawn(1, work, argv);
+    if (code) fprintf(stderr, "model_parallel: %s\n", duet_error());
     return duet_exit_status(code);
 }

@@ -43,7 +43,7 @@ static int work(int rank, void *context) {
 }
 
 int main(void) {
-    int code = getenv("RANK") ? work(0, NULL) : duet_spawn(4, work, NULL);
+    int code = duet_spawn(4, work, NULL);
     if (code) fprintf(stderr, "scatter: %s\n", duet_error());
     return duet_exit_status(code);
 }

@@ -114,7 +114,7 @@ out:
 
 int main(int argc, char **argv) {
     if (argc < 2) return fprintf(stderr, "transformer STEPS [FILE]\n"), 2;
-    int code = getenv("RANK") ? work(0, argv) : duet_spawn(1, work, argv);
+    int code = duet_spawn(1, work, argv);
     if (code) fprintf(stderr, "transformer: %s\n", duet_error());
     return duet_exit_status(code);
 }

@@ -15,6 +15,16 @@ $(B)/examples/%: examples/%.c $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB
 	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) $< $(B)/libduet.a \
 	    $(EMULATION_LIB) $(LIBS) -o $@
 
+# One model, three programs: examples/mlp/.
+MLP := $(addprefix $(B)/examples/mlp/,single data_parallel ddp)
+EXAMPLES += $(MLP)
+$(MLP): $(B)/examples/mlp/%: examples/mlp/%.c $(wildcard examples/mlp/m*.? examples/mlp/data.c) \
+        $(B)/include/duet.h $(B)/libduet.a $(EMULATION_LIB)
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "cc $<")
+	$(Q)$(CC) $(filter-out -I.,$(FLAGS)) -I$(B)/include -O2 $(CFLAGS) \
+	    $(filter %.c %.a,$^) $(EMULATION_LIB) $(LIBS) -o $@
+
 bench: found $(BENCHES)
 examples: $(EXAMPLES)
 .PHONY: bench examples

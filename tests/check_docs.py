@@ -12,8 +12,9 @@ command of bash, and the lines below it, up to the next such line, are its outpu
     3
     ```
 
-All commands of a page run one after another in one empty folder, with the build folder on PATH. In
-a block `console exact` the output must be equal. Otherwise numbers, their units and runs of spaces
+All commands of a page run one after another in one folder, which has nothing but links to the
+build folder and to examples/, with the build folder on PATH. In a block `console exact` the output
+must be equal. Otherwise numbers, their units and runs of spaces
 may differ, since times do; words, bytes and the number of lines must be equal. A command whose
 output on the page has a line `duet: ...` must fail, and every other one must end with 0. A block
 `console shown` is not run: it needs what a machine may lack. In a block `console short` the demo
@@ -131,6 +132,8 @@ def check_page(page, build, write):
     name = os.path.relpath(page, ROOT)
     out, done = [], 0
     with tempfile.TemporaryDirectory() as folder:
+        os.symlink(build, os.path.join(folder, "build"))
+        os.symlink(os.path.join(ROOT, "examples"), os.path.join(folder, "examples"))
         for kind, start, end in blocks(lines):
             words = kind.split()
             if not words or words[0] != "console" or "shown" in words:

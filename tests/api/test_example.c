@@ -115,7 +115,8 @@ Test(api_chapter_example, sums_and_scatters_as_the_chapter, .timeout = 60, .init
     RUN(0, BUILD_DIR "/examples/chapter_demos | sed s/cuda/cpu/g");
     cr_expect_str_eq(
         output(),
-        "before allreduce:\n  [[1, 1]] on cpu(0)\n  [[2, 2]] on cpu(1)\n"
+        "b1 weight:\n  [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]] on cpu(0)\n"
+        "b1 grad: None\nbefore allreduce:\n  [[1, 1]] on cpu(0)\n  [[2, 2]] on cpu(1)\n"
         "after allreduce:\n  [[3, 3]] on cpu(0)\n  [[3, 3]] on cpu(1)\n"
         "input:\n  [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14], [15, 16, 17, 18, 19]] "
         "on cpu(0)\nload into [cpu(0), cpu(1)]\n"

@@ -132,3 +132,18 @@ Test(model_parallel, a_split_model_has_the_bits_of_the_whole_one, .timeout = 120
     cr_assert_not_null(strstr(output(), "losses and weights: the same bits"), "%s", output());
     RUN(2, EXAMPLE " 3");
 }
+
+Test(model_parallel, alexnet_has_the_same_bits_on_one_device_and_on_two, .timeout = 120,
+     .init = scratch_make, .fini = scratch_remove) {
+    RUN(0, BUILD_DIR "/examples/alexnet 16");
+    cr_assert_not_null(strstr(output(), "one device and two: the same bits"), "%s", output());
+    RUN(2, BUILD_DIR "/examples/alexnet 3");
+}
+
+Test(model_parallel, layers_are_cut_inside, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, BUILD_DIR "/examples/tensor_parallel");
+    cr_assert_not_null(strstr(output(), "columns, put together: the same bits\n"
+                                        "sums in parts, and gradients: within 1e-5"),
+                       "%s", output());
+}

@@ -1,0 +1,29 @@
+/* One device. data_parallel.c and ddp.c are this program for several; `diff` shows what changes. */
+#include "mlp.h"
+
+int main(void) {
+    duet_device *devices[1] = {NULL};
+    duet_params *params = NULL;
+    duet_tape *tape = NULL;
+    duet_tensor *X = NULL, *y = NULL;
+    double loss;
+    int code, n = 1;
+    TRY(duet_devices_open(devices, n, "auto", 64 << 20));
+    TRY(duet_params_create_model(&params, devices[0], &mlp, CLASSES, 0));
+    TRY(duet_tape_create(&tape, devices[0]));
+    TRY(mlp_batch(devices[0], 0, BATCH, &X, &y));
+    for (int step = 0; step < STEPS; step++) {
+        TRY(duet_tape_begin(tape, params, BATCH, DUET_TRAIN));
+        duet_var *scores = mlp.forward(tape, duet_input(tape, X), NULL);
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+        TRY(duet_backward(tape, l, NULL));
+        TRY(duet_sgd(params, 0.5, 1));
+        TRY(duet_loss_read(tape, l, &loss, NULL));
+        printf("step %d: loss %.6f\n", step, loss / BATCH);
+    }
+out:
+    if (code) fprintf(stderr, "%s\n", duet_error());
+    duet_tensor_free(X), duet_tensor_free(y), duet_tape_free(tape), duet_params_free(params);
+    if (devices[0]) duet_devices_close(devices, n);
+    return duet_exit_status(code);
+}

@@ -1,0 +1,48 @@
+/* The programs that follow the texts: what they print beside each other, and that a program is
+ * started as ranks by whoever starts ranks. */
+#include "tests/api/shell.h"
+
+#define EXAMPLES BUILD_DIR "/examples/"
+
+/* One model, one batch, three programs: the same losses, and DataParallel and
+ * DistributedDataParallel on two and four devices. */
+Test(texts, three_programs_print_the_same_losses, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, EXAMPLES "mlp/single >{}/single && test $(wc -l <{}/single) = 5");
+    for (int n = 1; n <= 4; n *= 2) {
+        char line[300];
+        snprintf(line, sizeof line,
+                 EXAMPLES
+                 "mlp/data_parallel %d >{}/dp && grep -v \"^Let's use %d devices!$\" {}/dp "
+                 ">{}/losses; cmp {}/losses {}/single && test $(wc -l <{}/dp) = %d",
+                 n, n, n == 1 ? 5 : 6);
+        RUN(0, line);
+        snprintf(line, sizeof line,
+                 BUILD_DIR "/duet run --nproc-per-node %d " EXAMPLES "mlp/ddp >{}/ddp && "
+                           "cmp {}/ddp {}/single",
+                 n);
+        RUN(0, line);
+    }
+    RUN(0, EXAMPLES "mlp/ddp | cmp - {}/single");
+}
+
+/* The numbers are those of torch.manual_seed(0) here, so they are the same on every device count
+ * as printed. */
+Test(texts, ten_epochs_say_their_loss, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, EXAMPLES "epochs 1 >{}/one && " EXAMPLES "epochs 4 >{}/four && tail -n +2 {}/four | "
+                    "cmp - {}/one && head -1 {}/four && tail -1 {}/one");
+    cr_expect_not_null(strstr(output(), "Let's use 4 devices!\nEpoch [10/10], Loss: 1."), "%s",
+                       output());
+    RUN(0, EXAMPLES "epochs 2 complex | grep -c '^Epoch \\[[0-9]*/10\\], Loss: [0-9.]*$'");
+    cr_expect_str_eq(output(), "10\n");
+}
+
+/* As Open MPI's mpirun numbers its ranks: the program joins them and starts none itself. */
+Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, "rank() { env -u RANK -u WORLD_SIZE OMPI_COMM_WORLD_RANK=$1 OMPI_COMM_WORLD_SIZE=3 "
+           "OMPI_COMM_WORLD_LOCAL_RANK=$1 OMPI_COMM_WORLD_LOCAL_SIZE=3 MASTER_PORT=$$ " EXAMPLES
+           "all_reduce; }; rank 0 >{}/0 & rank 1 >{}/1 & rank 2 >{}/2; wait; cat {}/0 {}/1 {}/2");
+    cr_expect_str_eq(output(), "rank 0: [[6, 6]]\nrank 1: [[6, 6]]\nrank 2: [[6, 6]]\n");
+}
