@@ -56,20 +56,37 @@ static void set_environment(const struct run_words *w, int attempt) {
 
 /* ---- one attempt ---- */
 
+/* The program's words and --local_rank=N behind them, as long as the rank lives. NULL: there is no
+ * memory. All ranks are on this machine, so the local rank is the rank. */
+static char **add_local_rank(char **program, int rank) {
+    static const char form[] = "--local_rank=%d";
+    size_t count = 0;
+    while (program[count])
+        count++;
+    char **words = calloc(count + 2, sizeof *words);
+    if (!words || !(words[count] = malloc(sizeof form + 8))) return free(words), NULL;
+    memcpy(words, program, count * sizeof *words);
+    snprintf(words[count], sizeof form + 8, form, rank);
+    return words;
+}
+
 /* In the rank. This command's own settings of signals are not for the program. */
 static int become_program(void *context) {
     const struct run_words *w = context;
+    char **words = w->program;
     const char *number = getenv("RANK");
     int rank = number ? atoi(number) : 0, error = run_output_enter(&w->output, rank);
     if (error) {
         fprintf(stderr, "%s: rank %d: its output: %s\n", program_name(), rank, strerror(error));
         return 126;
     }
+    if (w->local_rank && !(words = add_local_rank(w->program, rank))) return 126;
+    if (w->address) setenv("MASTER_ADDR", w->address, 1);
     signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
-    execvp(w->program[0], w->program);
+    execvp(words[0], words);
     fprintf(stderr, "%s: %s: %s\n", program_name(), w->program[0], strerror(errno));
     return errno == ENOENT ? 127 : 126;
 }

@@ -52,14 +52,29 @@ static int refuse_machines(const char *name, const char *text) {
                 strcmp(name, "--nnodes") ? "leave it out" : "give 1");
 }
 
+/* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
+static int read_address(const struct option *option, const char *text, void *target) {
+    struct run_words *w = target;
+    int a, b, c, used = 0;
+    int is_loopback = sscanf(text, "127.%3d.%3d.%3d%n", &a, &b, &c, &used) == 3 && !text[used];
+    if (is_loopback) w->address = text;
+    return is_loopback || !strcmp(text, "::1") || !strcmp(text, "localhost")
+               ? OK
+               : refuse_machines(option->name, text);
+}
+
+static int read_use_env(const struct option *option, const char *text, void *target) {
+    (void)text, (void)target;
+    return fail(ERR_USAGE,
+                "%s: the local rank is in the environment, as LOCAL_RANK, in any case: leave it "
+                "out; --local-rank also gives it as an argument",
+                option->name);
+}
+
 /* What torchrun needs where a job has several machines: taken where it says that there is one. */
 static int read_one_machine(const struct option *option, const char *text, void *target) {
-    static const char *const ONE[][2] = {{"--nnodes", "1"},
-                                         {"--nnodes", "1:1"},
-                                         {"--node-rank", "0"},
-                                         {"--master-addr", "::1"},
-                                         {"--master-addr", "127.0.0.1"},
-                                         {"--master-addr", "localhost"}};
+    static const char *const ONE[][2] = {
+        {"--nnodes", "1"}, {"--nnodes", "1:1"}, {"--node-rank", "0"}};
     (void)target;
     for (size_t i = 0; i < sizeof ONE / sizeof *ONE; i++)
         if (!strcmp(option->name, ONE[i][0]) && !strcmp(text, ONE[i][1])) return OK;
@@ -103,6 +118,12 @@ const struct option launch_options[] = {
      read_word, AT(role), NO_LIMITS, ALWAYS},
     {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)", read_int,
      AT(port), 0, 65535, ALWAYS},
+    {"--master-addr", "127.0.0.2",
+     "MASTER_ADDR of the ranks, one of this machine (default 127.0.0.1)", read_address, NO_MEMBER,
+     NO_LIMITS, ALWAYS},
+    {"--local-rank", NULL,
+     "the last argument of each rank is --local_rank=N, which torch.distributed.launch gave it",
+     read_on, AT(local_rank), NO_LIMITS, ALWAYS},
     {"--shutdown-timeout", "S",
      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
      "seconds, or at a second signal, are killed (default 30)",
@@ -112,7 +133,7 @@ const struct option launch_options[] = {
     {"--no-python", NULL, "", read_nothing, NO_MEMBER, NO_LIMITS, ALWAYS},
     {"--nnodes", "1", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
     {"--node-rank", "0", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
-    {"--master-addr", "127.0.0.1", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
+    {"--use-env", NULL, "", read_use_env, NO_MEMBER, NO_LIMITS, ALWAYS},
     {"--monitor-interval", "S", "", read_number, AT(ignored), 0, 1e9, ALWAYS},
     {"--rdzv-backend", "NAME", "", read_rendezvous, NO_MEMBER, NO_LIMITS, ALWAYS},
     {"--rdzv-endpoint", "HOST:PORT", "", read_rendezvous, NO_MEMBER, NO_LIMITS, ALWAYS},
@@ -125,8 +146,8 @@ const struct option launch_options[] = {
     OPTION_END};
 
 const char *const launch_ignores =
-    "torchrun's --standalone, --no-python, --monitor-interval S, --nnodes 1, --node-rank 0, "
-    "--master-addr 127.0.0.1 and, with --standalone, --rdzv-backend, --rdzv-endpoint, --rdzv-id "
+    "torchrun's --standalone, --no-python, --monitor-interval S, --nnodes 1, --node-rank 0 "
+    "and, with --standalone, --rdzv-backend, --rdzv-endpoint, --rdzv-id "
     "and --rdzv-conf are accepted and change nothing: there is one machine, and jobs never meet.";
 
 int run_help(void) {

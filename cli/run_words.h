@@ -14,7 +14,9 @@ struct run_words {
     struct run_output output;
     char **program; /* and its arguments, ended by NULL */
     const char *role;
-    int help; /* asked for: nothing else counts */
+    const char *address; /* MASTER_ADDR of the ranks; NULL: the launcher's own */
+    int local_rank;      /* 1: --local_rank=N is the last argument of local rank N */
+    int help;            /* asked for: nothing else counts */
 
     /* the last option of --rdzv- and its value, NULL: none was given */
     const char *rendezvous[2];

@@ -211,7 +211,12 @@ void duet_tape_seed(duet_tape *tape, uint64_t seed);
 /* Begins a pass over `samples` samples, which may be 0, with these parameters, or with none where
  * params is NULL. The parameters are on the same device as the tape and live until the pass ends.
  * In a pass of DUET_EVALUATE nothing is kept for backward, and dropout does nothing. */
-enum duet_pass { DUET_EVALUATE, DUET_TRAIN };
+enum duet_pass {
+    DUET_EVALUATE,
+    DUET_TRAIN,
+    DUET_EVALUATE_MODULE /* ddp.module(x): as DUET_EVALUATE, but a duet_ddp sends no buffers first, so
+                            one rank may evaluate alone */
+};
 int duet_tape_begin(duet_tape *tape, duet_params *params, int samples, enum duet_pass pass);
 
 /* From the next pass on, the gradients of each `passes` training passes are added up. Each pass

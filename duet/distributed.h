@@ -78,6 +78,17 @@ int duet_group_init(duet_group **out, double timeout_s);
  * A failure of one job leaves the others as they are. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
+/* init_process_group(backend, init_method, world_size, rank, timeout) with PyTorch's values. backend:
+ * "gloo", "nccl" or "mpi", in whose place Duet's collectives work, or NULL. init_method says where
+ * the ranks meet:
+ *     "env://" or NULL           as the environment says; with -1 for world_size and rank these are
+ *                                the environment's, too, as of duet_group_init
+ *     "tcp://127.0.0.1:29500"    at this address, which is only a name here: no port is opened
+ *     "file:///tmp/job"          at this path, which is only a name here: no file is made
+ * Each job that runs at the same time needs an address or a path of its own. */
+int duet_init_process_group(duet_group **out, const char *backend, const char *init_method,
+                            int world_size, int rank, double timeout_s);
+
 /* new_group: a group of n ranks of `world`, the group of all ranks, which numbers them 0 .. n-1 in
  * the order of the list. All ranks of `world` call it with the same arguments; on those that are
  * not in the list *out becomes NULL. timeout_s 0: that of `world`. It may outlive `world`. */
@@ -231,7 +242,8 @@ struct duet_ddp_options {
  *
  * From then on rank 0's buffers go to all ranks before each forward that follows one whose
  * gradients were averaged, be it in training or in evaluation. So where there are buffers, all
- * ranks must evaluate, as in PyTorch; a rank that does so alone waits until the timeout. */
+ * ranks must evaluate, as in PyTorch; a rank that does so alone waits until the timeout, unless its
+ * pass is of DUET_EVALUATE_MODULE. */
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
                     const struct duet_ddp_options *options);
 void duet_ddp_free(duet_ddp *ddp); /* collective, unless the job has failed */

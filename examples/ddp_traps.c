@@ -3,7 +3,8 @@
  *     ./ddp_traps set_epoch      every epoch has the samples in the same order
  *     ./ddp_traps evaluate       rank 0 evaluates alone, and waits for ranks that do not come
  *     ./ddp_traps prepare        rank 1 reads the data that rank 0 has not prepared yet
- *     ./ddp_traps ... mended     the same without the mistake */
+ *     ./ddp_traps ... mended     the same without the mistake
+ *     ./ddp_traps evaluate module     rank 0 evaluates alone, by the module that DDP wraps */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +49,9 @@ static void describe(duet_module *m, void *context) {
 
 static const struct duet_model model = {"net", .sample = {K, 1, 1}, .describe = describe};
 
-static int pass(duet_tape *tape, duet_params *params, const duet_tensor *x, const duet_tensor *y) {
-    int code = duet_tape_begin(tape, params, SAMPLES, y ? DUET_TRAIN : DUET_EVALUATE);
+static int pass(duet_tape *tape, duet_params *params, const duet_tensor *x, const duet_tensor *y,
+                enum duet_pass kind) {
+    int code = duet_tape_begin(tape, params, SAMPLES, kind);
     if (code) return code;
     duet_var *scores = duet_layer(tape, 1, duet_layer(tape, 0, duet_input(tape, x)));
     return y ? duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL)
@@ -57,8 +59,9 @@ static int pass(duet_tape *tape, duet_params *params, const duet_tensor *x, cons
 }
 
 /* A forward of DDP is collective where there is a BatchNorm, since rank 0's running statistics go
- * to all ranks first. So all ranks evaluate, or one does with the parameters of no duet_ddp. */
-static int evaluate(duet_group *group, int mended) {
+ * to all ranks first. So all ranks evaluate, or one evaluates the module that DDP wraps. */
+static int evaluate(duet_group *group, const char *way) {
+    int mended = way && !strcmp(way, "mended"), module = way && !strcmp(way, "module");
     duet_device *device = NULL;
     duet_params *params = NULL;
     duet_tape *tape = NULL;
@@ -71,9 +74,10 @@ static int evaluate(duet_group *group, int mended) {
     TRY(duet_tape_create(&tape, device));
     TRY(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){SAMPLES, K}, NULL));
     TRY(duet_tensor_create(&y, device, DUET_I32, 1, (int[]){SAMPLES}, NULL));
-    TRY(pass(tape, params, x, y));
-    if (rank == 0 || mended) TRY(pass(tape, params, x, NULL));
-    if (rank != 0 && !mended) sleep(60); /* it has other work */
+    TRY(pass(tape, params, x, y, DUET_TRAIN));
+    if (rank == 0 || mended)
+        TRY(pass(tape, params, x, NULL, module ? DUET_EVALUATE_MODULE : DUET_EVALUATE));
+    if (rank != 0 && !way) sleep(60); /* it has other work */
     if (rank == 0) printf("evaluated\n");
 out:
     duet_tensor_free(x), duet_tensor_free(y), duet_ddp_free(ddp), duet_tape_free(tape);
@@ -103,7 +107,7 @@ static int work(int rank, void *context) {
     int mended = words[2] != NULL, waits = !strcmp(words[1], "evaluate");
     int code = duet_group_init(&group, waits && !mended ? TIMEOUT_S : 0);
     if (!code)
-        code = waits                            ? evaluate(group, mended)
+        code = waits                            ? evaluate(group, words[2])
                : !strcmp(words[1], "set_epoch") ? set_epoch(group, mended)
                                                 : prepare(group, rank, mended);
     duet_group_destroy(&group);

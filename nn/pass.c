@@ -93,8 +93,10 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
                        enum duet_pass pass) {
     if (samples < 0 || samples > MOST_SAMPLES)
         return fail(ERR_USAGE, "tape: %d samples: give 0 to %d", samples, MOST_SAMPLES);
-    if (pass != DUET_TRAIN && pass != DUET_EVALUATE)
-        return fail(ERR_USAGE, "tape: pass %d: there are DUET_EVALUATE and DUET_TRAIN", (int)pass);
+    if (pass != DUET_TRAIN && pass != DUET_EVALUATE && pass != DUET_EVALUATE_MODULE)
+        return fail(ERR_USAGE,
+                    "tape: pass %d: there are DUET_EVALUATE, DUET_TRAIN and DUET_EVALUATE_MODULE",
+                    (int)pass);
     if (params && params->set.device != t->device)
         return fail(ERR_USAGE,
                     "tape: the parameters lie on %s, the tape on %s: each device has its own",
@@ -146,7 +148,7 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         step.add_grads = t->pass_of_update > 0;
         step.more_passes = t->pass_of_update + 1 < t->passes_of_update;
     }
-    if (!code && params && params->reducer)
+    if (!code && params && params->reducer && pass != DUET_EVALUATE_MODULE)
         code = params->reducer->enter(params->reducer->context, step.training && !step.add_grads,
                                       step.training && !step.more_passes);
     t->passes += pass == DUET_TRAIN;

@@ -46,3 +46,16 @@ Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 60, .init = 
            "all_reduce; }; rank 0 >{}/0 & rank 1 >{}/1 & rank 2 >{}/2; wait; cat {}/0 {}/1 {}/2");
     cr_expect_str_eq(output(), "rank 0: [[6, 6]]\nrank 1: [[6, 6]]\nrank 2: [[6, 6]]\n");
 }
+
+/* docs/texts.md promises for each heading a program or command, and a test. Each row has three
+ * cells, the programs were built, and the tests are there. */
+Test(texts, every_row_of_the_table_has_a_program_and_a_test, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, "grep '^| ' docs/texts.md | grep -v '^| heading' >{}/rows && test $(wc -l <{}/rows) -gt "
+           "30 && ! grep -vE '^\\| [^|]+ \\| `[^|]*` ?[^|]* \\| (`[a-z_]+/test_[a-z0-9_]+\\.c`(, "
+           ")?)+ \\|$' {}/rows");
+    RUN(0, "for f in $(grep -o '[a-z_]*/test_[a-z0-9_]*\\.c' {}/rows | sort -u); do test -f "
+           "tests/$f || echo $f; done; for p in $(grep -o 'build/examples/[a-z0-9_/]*' {}/rows | "
+           "sort -u); do test -x " BUILD_DIR "/${p#build/} || echo $p; done");
+    cr_expect_str_eq(output(), "");
+}

@@ -168,6 +168,8 @@ Test(scripts, evaluation_on_rank_0_alone_ends_at_the_deadline, .timeout = 60, .i
     SAYS("no word from rank 1 after 2 s");
     RUN(0, EXAMPLES "ddp_traps evaluate mended");
     SAYS("evaluated\n");
+    RUN(0, EXAMPLES "ddp_traps evaluate module");
+    SAYS("evaluated\n");
 }
 
 Test(scripts, the_first_process_prepares_the_data_while_the_others_wait, .timeout = 60,

@@ -46,6 +46,20 @@ Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder
     cli_free(&c);
 }
 
+/* A second job beside the first by the second line of PyTorch's texts; and the argument of the older
+ * launcher, behind all others. */
+Test(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, .timeout = 60,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    struct cli c;
+    script("show", "echo \"$MASTER_ADDR:$MASTER_PORT $*\"");
+    cli_run(&c, "run --nproc_per_node=2 --master_addr=127.0.0.2 --master_port=29502 --local_rank "
+                "./show --lr 1");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    HAS(c.out, "127.0.0.2:29502 --lr 1 --local_rank=0\n");
+    HAS(c.out, "127.0.0.2:29502 --lr 1 --local_rank=1\n");
+    cli_free(&c);
+}
+
 /* Programs of process groups, found along PATH or by a path. */
 Test(cli_run, process_groups_meet, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
@@ -271,6 +285,9 @@ Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
     cli_fails(2, "--nnodes: 2: several machines come later: give 1", "run --nnodes 2 true");
     cli_fails(2, "--node-rank: 1: several machines come later", "run --node_rank=1 true");
     cli_fails(2, "--master-addr: far: several machines come later", "run --master-addr far true");
+    cli_fails(2, "--master-addr: 127.0.0.2.5: several", "run --master-addr=127.0.0.2.5 true");
+    cli_fails(2, "--use-env: the local rank is in the environment, as LOCAL_RANK|leave it out",
+              "run --use_env true");
     cli_fails(2, "--rdzv-endpoint: host:1: several machines come later",
               "run --rdzv-backend c10d --rdzv_endpoint host:1 true");
     cli_fails(2, "Unsupported nproc_per_node value: two", "run --nproc-per-node two true");
