@@ -172,7 +172,7 @@ duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x);
  * copies ran; with 0 it forgets them and notes no more. Both wait for the device. DUET_USAGE: the
  * device is a GPU, of which only the command keeps a timeline (--trace). */
 struct duet_span {
-    const char *name;  /* "linear forward", "copy peer"; the device's, until it notes no more */
+    const char *name;  /* "linear forward", "copy peer"; the device's, until its next operation */
     double start, end; /* by the clock of duet_time */
     int waiting;       /* 1: the device only waited, for another one */
 };

@@ -47,6 +47,16 @@ Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 60, .init = 
     cr_expect_str_eq(output(), "rank 0: [[6, 6]]\nrank 1: [[6, 6]]\nrank 2: [[6, 6]]\n");
 }
 
+/* One file a sample: what a loader's workers read is what the loop would have read itself. */
+Test(texts, workers_read_the_same_files, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(0, EXAMPLES "files {}/samples 0 1 3 | sed 's/.*last loss //' | sort -u | wc -l && ls "
+                    "{}/samples | wc -l");
+    cr_expect_str_eq(output(), "1\n1024\n");
+    RUN(0, "rm {}/samples/7.txt && ! " EXAMPLES "files {}/samples 2");
+    RUN(2, EXAMPLES "files {}/samples");
+}
+
 /* docs/texts.md promises for each heading a program or command, and a test. Each row has three
  * cells, the programs were built, and the tests are there. */
 Test(texts, every_row_of_the_table_has_a_program_and_a_test, .timeout = 60, .init = scratch_make,
