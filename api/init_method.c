@@ -1,5 +1,5 @@
 /* init_process_group with PyTorch's arguments: where the ranks meet is an address or a file. Both
- * are no more than a name here, since all ranks are on one machine: no port and no file is opened. */
+ * are no more than a name here, since all ranks are on one machine: nothing is opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -78,9 +78,9 @@ int duet_group_init(duet_group **out, double timeout_s);
  * A failure of one job leaves the others as they are. */
 int duet_group_join(duet_group **out, const char *name, int rank, int world_size, double timeout_s);
 
-/* init_process_group(backend, init_method, world_size, rank, timeout) with PyTorch's values. backend:
- * "gloo", "nccl" or "mpi", in whose place Duet's collectives work, or NULL. init_method says where
- * the ranks meet:
+/* init_process_group(backend, init_method, world_size, rank, timeout) with PyTorch's values.
+ * backend: "gloo", "nccl" or "mpi", in whose place Duet's collectives work, or NULL. init_method
+ * says where the ranks meet:
  *     "env://" or NULL           as the environment says; with -1 for world_size and rank these are
  *                                the environment's, too, as of duet_group_init
  *     "tcp://127.0.0.1:29500"    at this address, which is only a name here: no port is opened

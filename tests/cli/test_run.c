@@ -46,8 +46,8 @@ Test(cli_run, ranks_get_torchruns_environment, .timeout = 60, .init = cli_folder
     cli_free(&c);
 }
 
-/* A second job beside the first by the second line of PyTorch's texts; and the argument of the older
- * launcher, behind all others. */
+/* A second job beside the first by the second line of PyTorch's texts; and the argument of the
+ * older launcher, behind all others. */
 Test(cli_run, a_second_job_has_an_address_and_a_port_of_its_own, .timeout = 60,
      .init = cli_folder_make, .fini = cli_folder_remove) {
     struct cli c;
