@@ -23,11 +23,23 @@ struct duet_dataset {
 struct duet_optimizer {
     struct duet_params *params;
     struct optimizer optimizer;
-    struct step_block *step; /* in device memory */
     double lr;
     int64_t updates; /* so far */
     int left_out;    /* 1: a parameter had no gradient in one of them */
 };
+
+/* Parameters and buffers from the lists that a model keeps, whose names are copied. values[count]:
+ * host arrays to start from; NULL: zeros. segments: of the batches whose gradients may be added up
+ * over several passes; a program's are one. */
+int api_params_create(duet_params **out, struct device *device, const struct param_spec *specs,
+                      int count, float *const *values, int segments);
+int api_params_register(duet_params *params, const struct buffer_spec *specs, int count);
+
+/* An optimizer, and its update with the step block that lies in params->step; `now` is its host
+ * copy. Parameters without a gradient are left alone. */
+int api_optimizer_create(duet_optimizer **out, duet_params *params,
+                         const struct optimizer_config *config);
+int api_optimizer_update(duet_optimizer *optimizer, const struct step_block *now);
 
 /* ERR_USAGE: a file could not have a parameter, a buffer or a layer of this name, or would not find
  * it there again. The error text begins with `what`. */

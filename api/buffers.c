@@ -32,26 +32,27 @@ static int check_names_differ(const duet_params *params, const struct duet_buffe
     return code;
 }
 
-static int copy_spec(struct buffer_spec *spec, const struct duet_buffer *b) {
-    *spec = (struct buffer_spec){
-        .dtype = b->type == DUET_I64 ? DTYPE_I64 : DTYPE_F32, .rank = b->rank, .initial = b->value};
-    memcpy(spec->dims, b->shape, sizeof spec->dims);
-    spec->name = strdup(b->name);
-    return spec->name ? OK : fail(ERR_MEMORY, "buffers: no host memory for a name");
-}
-
-static int build(duet_params *p, const struct duet_buffer *buffers, int count) {
+static int build(duet_params *p, const struct buffer_spec *specs, int count) {
     p->buffer_specs = calloc((size_t)count, sizeof *p->buffer_specs);
     p->buffer_views = calloc((size_t)count, sizeof *p->buffer_views);
     if (!p->buffer_specs || !p->buffer_views)
         return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
-    for (int i = 0; i < count; i++)
-        CHECK(copy_spec(&p->buffer_specs[i], &buffers[i]));
+    for (int i = 0; i < count; i++) {
+        p->buffer_specs[i] = specs[i];
+        p->buffer_specs[i].name = strdup(specs[i].name);
+        if (!p->buffer_specs[i].name) return fail(ERR_MEMORY, "buffers: no host memory for a name");
+    }
     CHECK(buffer_set_init(&p->buffers, p->set.device, p->buffer_specs, count));
     for (int i = 0; i < count; i++)
         p->buffer_views[i] = (struct duet_tensor){
             .device = p->set.device, .t = p->buffers.buffer[i].value, .borrowed = 1};
     return OK;
+}
+
+int api_params_register(duet_params *params, const struct buffer_spec *specs, int count) {
+    int code = count ? build(params, specs, count) : OK;
+    if (code) api_free_buffers(params, count);
+    return code;
 }
 
 void api_free_buffers(duet_params *p, int count) {
@@ -83,8 +84,18 @@ int duet_params_register_buffers(duet_params *params, const struct duet_buffer *
         CHECK(check_buffer(&buffers[i]));
     }
     CHECK(check_names_differ(params, buffers, count));
-    int code = build(params, buffers, count);
-    if (code) api_free_buffers(params, count);
+    struct buffer_spec *specs = calloc((size_t)count, sizeof *specs);
+    if (!specs) return fail(ERR_MEMORY, "buffers: no host memory for %d of them", count);
+    for (int i = 0; i < count; i++) {
+        const struct duet_buffer *b = &buffers[i];
+        specs[i] = (struct buffer_spec){.name = b->name,
+                                        .dtype = b->type == DUET_I64 ? DTYPE_I64 : DTYPE_F32,
+                                        .rank = b->rank,
+                                        .initial = b->value};
+        memcpy(specs[i].dims, b->shape, sizeof specs[i].dims);
+    }
+    int code = api_params_register(params, specs, count);
+    free(specs);
     return code;
 }
 

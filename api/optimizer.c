@@ -55,11 +55,18 @@ static int config_of(const struct duet_optimizer_options *options, struct optimi
     return optimizer_check(c);
 }
 
-static int build(struct duet_optimizer *o, const struct optimizer_config *config) {
-    struct device *device = o->params->set.device;
-    CHECK(optimizer_init(&o->optimizer, &o->params->set, config));
-    CHECK(device_alloc(device, (void **)&o->step, sizeof *o->step, MEM_WORKSPACE));
-    return stream_sync(device_compute(device));
+int api_optimizer_create(duet_optimizer **out, duet_params *params,
+                         const struct optimizer_config *config) {
+    struct duet_optimizer *o = calloc(1, sizeof *o);
+    *out = NULL;
+    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
+    o->params = params;
+    int code = optimizer_init(&o->optimizer, &params->set, config);
+    if (code)
+        duet_optimizer_free(o);
+    else
+        *out = o;
+    return code;
 }
 
 int duet_optimizer_create(duet_optimizer **out, duet_params *params,
@@ -69,23 +76,14 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
     if (!params) return fail(ERR_USAGE, "optimizer: no parameters were given");
     if (!options) return fail(ERR_USAGE, "optimizer: no options were given");
     CHECK(config_of(options, &config));
-    struct duet_optimizer *o = calloc(1, sizeof *o);
-    if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
-    o->params = params;
-    o->lr = options->lr;
-    int code = build(o, &config);
-    if (code)
-        duet_optimizer_free(o);
-    else
-        *out = o;
-    return code;
+    CHECK(api_optimizer_create(out, params, &config));
+    (*out)->lr = options->lr;
+    return stream_sync(device_compute(params->set.device));
 }
 
 void duet_optimizer_free(duet_optimizer *o) {
     if (!o) return;
-    struct device *device = o->params->set.device;
-    stream_sync(device_compute(device));
-    device_free(device, o->step);
+    stream_sync(device_compute(o->params->set.device));
     optimizer_free(&o->optimizer);
     free(o);
 }
@@ -97,15 +95,19 @@ int duet_optimizer_set_lr(duet_optimizer *o, double lr) {
     return OK;
 }
 
+int api_optimizer_update(duet_optimizer *o, const struct step_block *now) {
+    struct duet_params *p = o->params;
+    o->left_out |= memchr(p->has_grad, 0, (size_t)p->set.count) != NULL;
+    return o->left_out ? optimizer_step_used(&o->optimizer, &p->set, p->step, p->has_grad, now)
+                       : optimizer_step(&o->optimizer, &p->set, p->step);
+}
+
 int duet_optimizer_step(duet_optimizer *o) {
     if (!o) return fail(ERR_USAGE, "optimizer: none was given");
     struct step_block step = {.slot = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
-    CHECK(stream_write(device_compute(o->params->set.device), o->step, &step, sizeof step));
-    o->left_out |= memchr(o->params->has_grad, 0, (size_t)o->params->set.count) != NULL;
-    CHECK(o->left_out ? optimizer_step_used(&o->optimizer, &o->params->set, o->step,
-                                            o->params->has_grad, &step)
-                      : optimizer_step(&o->optimizer, &o->params->set, o->step));
+    CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));
+    CHECK(api_optimizer_update(o, &step));
     o->updates++;
     return OK;
 }

@@ -32,47 +32,66 @@ static int check_names_differ(const struct param_spec *specs, int count) {
     return code;
 }
 
-static int copy_specs(struct param_spec **out, const struct duet_param *params, int count) {
+static int copy_specs(struct param_spec **out, const struct param_spec *from, int count) {
     struct param_spec *specs = *out = calloc((size_t)count + 1, sizeof *specs);
     if (!specs) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     for (int i = 0; i < count; i++) {
-        CHECK(check_name(i, params[i].name));
-        CHECK(tensor_check_shape(params[i].name, params[i].rank, params[i].shape));
-        if (params[i].shape[0] == 0)
-            return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
-        specs[i].name = strdup(params[i].name);
+        specs[i] = from[i];
+        specs[i].name = strdup(from[i].name);
         if (!specs[i].name)
             return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-        specs[i].rank = params[i].rank;
-        memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
     }
-    return check_names_differ(specs, count);
+    return OK;
 }
 
 static struct duet_tensor borrowed(struct device *device, const struct tensor *t) {
     return (struct duet_tensor){.device = device, .t = *t, .borrowed = 1};
 }
 
-static int build(struct duet_params *p, struct device *device, const struct duet_param *params,
-                 int count) {
-    CHECK(copy_specs(&p->specs, params, count));
+static int build(struct duet_params *p, struct device *device, const struct param_spec *specs,
+                 int count, float *const *values, int segments) {
+    CHECK(copy_specs(&p->specs, specs, count));
     CHECK(param_set_init(&p->set, device, p->specs, count));
-    CHECK(
-        param_set_keep_segments(&p->set, 1)); /* for duet_tape_accumulate: a pass is one segment */
+    CHECK(param_set_keep_segments(&p->set, segments));
     CHECK(optimizer_init(&p->sgd, &p->set, &(struct optimizer_config){.kind = OPTIMIZER_SGD}));
     CHECK(device_alloc(device, (void **)&p->step, sizeof *p->step, MEM_WORKSPACE));
     p->views = calloc(2 * (size_t)count + 1, sizeof *p->views);
-    p->has_grad = malloc((size_t)count);
+    p->has_grad = malloc((size_t)count + 1);
     if (!p->views || !p->has_grad)
         return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-    memset(p->has_grad, 1, (size_t)count); /* the program may fill them by itself */
+    memset(p->has_grad, 1, (size_t)count + 1); /* the program may fill them by itself */
     for (int i = 0; i < count; i++) {
         p->views[i] = borrowed(device, &p->set.param[i].value);
         p->views[count + i] = borrowed(device, &p->set.param[i].grad);
         p->views[count + i].has_grad = &p->has_grad[i];
-        if (params[i].values) CHECK(param_write_value(&p->set, i, params[i].values));
+        if (values && values[i]) CHECK(param_write_value(&p->set, i, values[i]));
     }
     return stream_sync(device_compute(device));
+}
+
+int api_params_create(duet_params **out, struct device *device, const struct param_spec *specs,
+                      int count, float *const *values, int segments) {
+    struct duet_params *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
+    int code = build(p, device, specs, count, values, segments);
+    if (code) {
+        p->set.count = count; /* param_set_init may not have set it; it frees the names */
+        duet_params_free(p);
+    } else {
+        *out = p;
+    }
+    return code;
+}
+
+static int check_params(const struct duet_param *params, int count) {
+    for (int i = 0; i < count; i++) {
+        CHECK(check_name(i, params[i].name));
+        CHECK(tensor_check_shape(params[i].name, params[i].rank, params[i].shape));
+        if (params[i].shape[0] == 0)
+            return fail(ERR_USAGE, "%s: dimension 0 is 0: give at least 1", params[i].name);
+    }
+    return OK;
 }
 
 int duet_params_create(duet_params **out, duet_device *device, const struct duet_param *params,
@@ -82,15 +101,20 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
     if (!params) return fail(ERR_USAGE, "parameters: no description was given");
     if (count < 1 || count > MOST_PARAMS)
         return fail(ERR_USAGE, "parameters: %d of them: give 1 to %d", count, MOST_PARAMS);
-    struct duet_params *p = calloc(1, sizeof *p);
-    if (!p) return fail(ERR_MEMORY, "parameters: no host memory");
-    int code = build(p, device_of(device), params, count);
-    if (code) {
-        p->set.count = count; /* param_set_init may not have set it; it frees the names */
-        duet_params_free(p);
-    } else {
-        *out = p;
+    CHECK(check_params(params, count));
+    struct param_spec *specs = calloc((size_t)count, sizeof *specs);
+    float **values = calloc((size_t)count, sizeof *values);
+    int code =
+        specs && values ? OK : fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
+    for (int i = 0; i < count && !code; i++) {
+        specs[i] = (struct param_spec){.name = params[i].name, .rank = params[i].rank};
+        memcpy(specs[i].dims, params[i].shape, sizeof specs[i].dims);
+        values[i] = (float *)params[i].values;
     }
+    if (!code) code = check_names_differ(specs, count);
+    if (!code) code = api_params_create(out, device_of(device), specs, count, values, 1);
+    free(specs);
+    free(values);
     return code;
 }
 

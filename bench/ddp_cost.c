@@ -180,8 +180,9 @@ static int run_rounds(struct bench *b) {
 
 static int judge(struct bench *b) {
     for (int i = W1; i <= B4; i++)
-        if (memcmp(b->replica.params.param[i].value.data, duet_params_value(b->params, i)->t.data,
-                   b->replica.params.param[i].count * sizeof(float)))
+        if (memcmp(b->replica.params->set.param[i].value.data,
+                   duet_params_value(b->params, i)->t.data,
+                   b->replica.params->set.param[i].count * sizeof(float)))
             return fail(ERR_CHECK, "%s: other bits in the program than in the command",
                         b->model.params[i].name);
     return OK;

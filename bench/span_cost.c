@@ -151,8 +151,8 @@ static int judge(struct bench *b) {
     for (int64_t number = 0; number < (b->rounds + WARM_UP) * WAYS; number++)
         CHECK(train(b, &b->replica[JUDGE], number));
     for (int p = 0; p < b->model.param_count; p++)
-        if (memcmp(b->replica[TIMED].params.param[p].value.data,
-                   b->replica[JUDGE].params.param[p].value.data,
+        if (memcmp(b->replica[TIMED].params->set.param[p].value.data,
+                   b->replica[JUDGE].params->set.param[p].value.data,
                    param_spec_count(&b->model.params[p]) * sizeof(float)))
             return fail(ERR_CHECK, "parameter %s: other bits with spans than without",
                         b->model.params[p].name);

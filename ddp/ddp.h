@@ -84,21 +84,18 @@ struct ddp_config ddp_config_default(void);
 /* What a ddp is made around. Borrowed: all of it must outlive the ddp, which may give the gradients
  * other places. */
 struct ddp_model {
-    struct device *device;
-    struct param_set *params;
-    struct buffer_set *buffers;
-    /* The trainer's, to which the others belong: ddp_step and ddp_shadow run its forward and
-     * backward. NULL: a program runs them. Between ddp_begin and ddp_finish it calls
-     * ddp_gradient_ready for each parameter once the last kernel of its gradient is enqueued on the
-     * device's compute stream; with find_unused it calls ddp_set_used and fills the gradients of
-     * the others with zeros before. Before a forward it calls ddp_broadcast_buffers; rank 0's
-     * buffers have come once already. */
+    duet_params *params;
+    /* The trainer's, to which they belong: ddp_step and ddp_shadow run its forward and backward.
+     * NULL: a program runs them. Between ddp_begin and ddp_finish it calls ddp_gradient_ready for
+     * each parameter once the last kernel of its gradient is enqueued on the device's compute
+     * stream; with find_unused it calls ddp_set_used and fills the gradients of the others with
+     * zeros before. Before a forward it calls ddp_broadcast_buffers; rank 0's buffers have come
+     * once already. */
     struct replica *replica;
-    struct duet_params *owner; /* the program's, whose tapes are to call the ddp; or NULL */
-    duet_group *group;         /* of the program's communication hooks */
+    duet_group *group; /* of the program's communication hooks */
 };
 static inline struct ddp_model ddp_model_of(struct replica *r) {
-    const struct ddp_model model = {r->device, &r->params, &r->buffers, r, NULL, NULL};
+    const struct ddp_model model = {r->params, r, NULL};
     return model;
 }
 

@@ -74,17 +74,17 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *m
         return code;
     }
     *ddp = (struct duet_ddp){.comm = comm,
-                             .device = model->device,
-                             .params = model->params,
-                             .used = model->replica ? model->replica->used : NULL,
+                             .device = model->params->set.device,
+                             .params = &model->params->set,
+                             .used = model->replica ? model->replica->params->has_grad : NULL,
                              .replica = model->replica,
-                             .owner = model->owner,
-                             .hooks = {.group = model->group, .device = model->device},
+                             .owner = model->params,
+                             .hooks = {.group = model->group, .device = model->params->set.device},
                              .step = -1,
                              .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    int code = ddp_ended(ddp, init(ddp, model->buffers));
+    int code = ddp_ended(ddp, init(ddp, &model->params->buffers));
     if (code) {
         struct failures first = {0};
         failures_add(&first, code); /* freeing may fail in its own words */
@@ -104,7 +104,7 @@ static void detach(struct replica *r) {
 void duet_ddp_free(struct duet_ddp *ddp) {
     if (!ddp) return;
     if (ddp->replica) detach(ddp->replica);
-    if (ddp->owner) ddp->owner->reducer = NULL;
+    ddp->owner->reducer = NULL;
     hooks_free(&ddp->hooks);
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(ddp->device));

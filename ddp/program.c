@@ -121,8 +121,7 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK(check(group, params));
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
-    const struct ddp_model model = {
-        params->set.device, &params->set, &params->buffers, NULL, params, group};
+    const struct ddp_model model = {params, NULL, group};
     int code = agree(comm, &config);
     if (code) {
         comm_abort(comm, code, error_message());

@@ -10,7 +10,8 @@
 struct duet_ddp {
     struct comm *comm;
     struct device *device;
-    struct param_set *params;
+    struct duet_params *owner; /* whose tapes call it, unless there is a replica */
+    struct param_set *params;  /* of the owner */
     char *used; /* [parameters] 1: it has a part in the loss of this step; with find_unused */
     struct replica *replica; /* of the trainer; NULL: a program runs forward and backward itself */
     struct ddp_config config;
@@ -38,7 +39,6 @@ struct duet_ddp {
     int found_unused; /* 1: some rank has left out some parameter in some step */
 
     /* Of a program. */
-    struct duet_params *owner;   /* those of `params`; NULL: they are a replica's */
     struct grad_reducer reducer; /* what the owner's tapes call */
     struct hooks hooks;
     int sync_buffers; /* 1: the next pass begins with rank 0's buffers */

@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "doctor/sample.h"
 
-enum { STEPS = 7, LEAST_REPLAYED = 2, MOST_PARAMS = 16 };
+enum { STEPS = 7, LEAST_REPLAYED = 2, PARAMS_KEPT = 16 };
 
 struct outcome {
     double losses[2 * STEPS]; /* [STEPS][2]: by row of the log and by segment */
     /* [STEPS][2 * parameters]: by row of the log, the parameters' values, then their gradients */
-    uint64_t hashes[STEPS * 2 * MOST_PARAMS];
+    uint64_t hashes[STEPS * 2 * PARAMS_KEPT];
     int replayed; /* how many steps were replayed completely */
 };
 
@@ -60,9 +60,9 @@ static int train_on(struct sample *s, struct device *device, int graph, struct o
                                     .update.momentum = 0.9,
                                     .graph = graph};
     struct replica r;
-    if (s->model.param_count > MOST_PARAMS)
+    if (s->model.param_count > PARAMS_KEPT)
         return fail(ERR_FAILED, "doctor: model %s has more than %d parameters", s->model.name,
-                    MOST_PARAMS);
+                    PARAMS_KEPT);
     CHECK(replica_init(&r, device, &s->model, &config, s->values));
     int code = train(&r, s, out);
     replica_free(&r);

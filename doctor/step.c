@@ -91,8 +91,8 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
     CHECK(replica_backward(r, loss, NULL));
     CHECK(replica_update(r));
     CHECK(replica_read_logs(r, 1, out->loss, NULL, NULL));
-    for (int i = 0; i < r->params.count; at += r->params.param[i++].count)
-        CHECK(param_read_grad(&r->params, i, out->grads + at));
+    for (int i = 0; i < r->params->set.count; at += r->params->set.param[i++].count)
+        CHECK(param_read_grad(&r->params->set, i, out->grads + at));
     return OK;
 }
 

@@ -99,26 +99,31 @@ int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part) {
 /* ---- the parts on device 0's thread ---- */
 
 /* The words of PyTorch, because users search for them. */
-int dp_check_module(const struct device *first, const struct param_set *params,
-                    const struct buffer_set *buffers) {
-    const struct device *found = params->device;
-    if (found == first && buffers && buffers->count) found = buffers->device;
-    if (found == first) return OK;
-    return fail(
-        ERR_USAGE,
-        "module must have its parameters and buffers on device %s (device_ids[0]) but found "
-        "one of them on device: %s",
-        device_name(first), device_name(found));
+int dp_check_module(const duet_params *params, const struct device *first) {
+    const struct device *found = params->set.device;
+    if (found == first && params->buffers.count) found = params->buffers.device;
+    if (found != first)
+        return fail(ERR_USAGE,
+                    "module must have its parameters and buffers on device %s (device_ids[0]) but "
+                    "found one of them on device: %s",
+                    device_name(first), device_name(found));
+    if (params->reducer)
+        return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
+    if (params->sync)
+        return fail(ERR_USAGE, "SyncBatchNorm is only supported within "
+                               "torch.nn.parallel.DistributedDataParallel: make parameters that "
+                               "are not converted");
+    return OK;
 }
 
 /* PyTorch asks it before every forward, and so does this: whoever moves them is told. */
 int dp_begin(struct dp *dp, int32_t step, int training) {
     CHECK(caught(dp, workers_lost(dp->workers)));
-    CHECK(dp_check_module(dp->group.device[0], dp->params[0], dp->buffers[0]));
-    if (dp->params[0]->layout_version != dp->layout_version)
+    CHECK(dp_check_module(dp->params[0], dp->group.device[0]));
+    if (dp->params[0]->set.layout_version != dp->layout_version)
         return fail(ERR_USAGE, "DataParallel: a duet_ddp has moved the gradients: make new "
                                "parameters");
-    if (dp->buffers[0]->bytes != dp->buffer_bytes)
+    if (dp->params[0]->buffers.bytes != dp->buffer_bytes)
         return fail(ERR_USAGE, "DataParallel: buffers were registered after it was made: register "
                                "them before");
     dp->step = step;
@@ -133,14 +138,14 @@ static int replicate_buffers(struct dp *dp) {
     struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};
     if (!whole.count) return OK;
     for (int r = 0; r < dp->count; r++)
-        buffers[r] = dp->buffers[r]->arena;
+        buffers[r] = dp->params[r]->buffers.arena;
     return broadcast_coalesced(&dp->group, buffers, &whole, 1);
 }
 
 int dp_replicate(struct dp *dp, enum phase phase) {
     float *values[MAX_DEVICES];
     for (int r = 0; r < dp->count; r++)
-        values[r] = dp->params[r]->values;
+        values[r] = dp->params[r]->set.values;
     dp_enter(dp, phase);
     CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
     return replicate_buffers(dp);

@@ -20,11 +20,9 @@ extern "C" {
 enum { DP_TIMEOUT_S = 300 };
 
 struct dp_config {
-    int devices;                  /* W */
-    struct device *const *device; /* borrowed; device[0] leads; DP uses their compute streams */
-    /* [W], borrowed: one model each, of which device 0's counts */
-    struct param_set *const *params;
-    struct buffer_set *const *buffers;
+    int devices;                     /* W */
+    struct device *const *device;    /* borrowed; device[0] leads; DP uses their compute streams */
+    duet_params *const *params;      /* [W], borrowed: those of device 0 count */
     int output_device;               /* PyTorch's: outputs are gathered there; 0 .. W-1 */
     int sharded_reduce;              /* 1: device d adds up shard d of the gradients (shards.h) */
     worker_task *forward, *backward; /* of one device, on its thread; they get `context` */
@@ -38,10 +36,9 @@ struct dp {
     int output_device;
     struct device_group group;
     struct workers *workers;
-    struct param_set *params[MAX_DEVICES];
-    struct buffer_set *buffers[MAX_DEVICES];
+    duet_params *params[MAX_DEVICES];
     uint64_t layout_version; /* of params[0], as it was at the beginning */
-    size_t buffer_bytes;     /* of buffers[0], as they were at the beginning */
+    size_t buffer_bytes;     /* of its buffers, as they were at the beginning */
     /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
     struct param_range *groups;
     int group_count;
@@ -100,10 +97,9 @@ int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
 /* The spans of what the leading device moves next carry this phase. */
 void dp_enter(struct dp *dp, enum phase phase);
 
-/* ERR_USAGE, in PyTorch's words: they do not lie on the first device. buffers NULL: there are none.
- */
-int dp_check_module(const struct device *first, const struct param_set *params,
-                    const struct buffer_set *buffers);
+/* ERR_USAGE, in PyTorch's words: the parameters do not lie on the first device, or they have a ddp
+ * or a SyncBatchNorm. */
+int dp_check_module(const duet_params *params, const struct device *first);
 
 #ifdef __cplusplus
 }

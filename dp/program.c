@@ -105,12 +105,6 @@ static int check_input(const struct duet_data_parallel *m, const char *what, con
     return OK;
 }
 
-/* Before anything is touched: a thread that is lost may still use it. */
-static int begin(struct duet_data_parallel *m, int training) {
-    CHECK(dp_begin(&m->dp, NO_STEP, training));
-    return data_parallel_check_params(m->params[0], m->dp.group.device[0]);
-}
-
 static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                         int outputs) {
     char what[16] = "x";
@@ -139,7 +133,7 @@ int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const
     m->roots = NO_ROOTS;
     m->output[0].on_tape = NULL;
     m->has_input_grad = 0;
-    CHECK(begin(m, pass == DUET_TRAIN));
+    CHECK(dp_begin(&m->dp, NO_STEP, pass == DUET_TRAIN));
     CHECK(check_inputs(m, x, inputs, outputs));
     data_parallel_cut(m, x, inputs);
     m->inputs = inputs;
@@ -259,7 +253,7 @@ int duet_data_parallel_backward_multi(duet_data_parallel *m, const duet_tensor *
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
     if (m->roots == NO_ROOTS)
         return fail(ERR_USAGE, "DataParallel: backward without a forward in DUET_TRAIN before it");
-    CHECK(begin(m, 1));
+    CHECK(dp_begin(&m->dp, NO_STEP, 1));
     if (m->roots == LOSSES && grads && grads[0])
         return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
     if (m->roots == OUTPUTS) CHECK(bring_grads(m, grads, count));

@@ -83,9 +83,6 @@ int data_parallel_backward_on(void *m, int r);
 /* Gives a warning, a line of text, to the program. */
 void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
 
-/* ERR_USAGE, in PyTorch's words: the parameters are not on the first device, or a ddp has them. */
-int data_parallel_check_params(const struct duet_params *params, const struct device *first);
-
 /* ---- program_rows.c ---- */
 
 /* Cuts the inputs among the devices, as torch.chunk does with each of them, and finds out how many

@@ -14,17 +14,6 @@ void data_parallel_warn(const struct duet_data_parallel *m, const char *text) {
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
 }
 
-int data_parallel_check_params(const struct duet_params *params, const struct device *first) {
-    CHECK(dp_check_module(first, &params->set, &params->buffers));
-    if (params->reducer)
-        return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
-    if (params->sync)
-        return fail(ERR_USAGE, "SyncBatchNorm is only supported within "
-                               "torch.nn.parallel.DistributedDataParallel: make parameters that "
-                               "are not converted");
-    return OK;
-}
-
 /* ---- what is given ---- */
 
 static int check_devices(duet_device *const *devices, int n) {
@@ -68,41 +57,13 @@ static void warn_of_imbalance(struct duet_data_parallel *m) {
 
 /* ---- its life ---- */
 
-static int copy_buffers(struct duet_params *to, const struct duet_params *params) {
-    int count = params->buffers.count;
-    if (!count) return OK;
-    struct duet_buffer *like = calloc((size_t)count, sizeof *like);
-    if (!like) return fail(ERR_MEMORY, "DataParallel: no host memory for %d buffers", count);
-    for (int i = 0; i < count; i++) {
-        const struct buffer_spec *spec = params->buffers.buffer[i].spec;
-        like[i].name = spec->name;
-        like[i].type = spec->dtype == DTYPE_I64 ? DUET_I64 : DUET_F32;
-        like[i].rank = spec->rank;
-        memcpy(like[i].shape, spec->dims, sizeof like[i].shape);
-    }
-    int code = duet_params_register_buffers(to, like, count);
-    free(like);
-    return code;
-}
-
 /* The same parameters, buffers and layers on another device; each forward brings the values. */
 static int copy_params(struct duet_params **out, struct device *device,
                        const struct duet_params *params) {
-    int count = params->set.count;
-    struct duet_param *like = calloc((size_t)count, sizeof *like);
-    if (!like) return fail(ERR_MEMORY, "DataParallel: no host memory for %d parameters", count);
-    for (int i = 0; i < count; i++) {
-        const struct param_spec *spec = params->set.param[i].spec;
-        like[i].name = spec->name;
-        like[i].rank = spec->rank;
-        memcpy(like[i].shape, spec->dims, sizeof like[i].shape);
-    }
-    int code = duet_params_create(out, (duet_device *)device, like, count);
-    free(like);
-    if (code) return code;
+    CHECK(api_params_create(out, device, params->specs, params->set.count, NULL, 1));
     (*out)->layers = params->layers;
     (*out)->layer_count = params->layer_count;
-    return copy_buffers(*out, params);
+    return api_params_register(*out, params->buffer_specs, params->buffers.count);
 }
 
 /* One line, also where several pairs of GPUs are at fault. */
@@ -115,21 +76,16 @@ static void warn_of_p2p(struct duet_data_parallel *m, struct device *const *devi
 
 static int build(struct duet_data_parallel *m, struct device *const *devices, int n,
                  const struct duet_data_parallel_options *o) {
-    struct param_set *sets[MAX_DEVICES];
-    struct buffer_set *buffers[MAX_DEVICES];
     for (int r = 0; r < n; r++) {
         if (r > 0) CHECK(copy_params(&m->params[r], devices[r], m->params[0]));
         CHECK(duet_tape_create(&m->tape[r], (duet_device *)devices[r]));
         duet_tape_seed(m->tape[r], o->seed);
-        sets[r] = &m->params[r]->set;
-        buffers[r] = &m->params[r]->buffers;
     }
     m->passes.has_grad = calloc((size_t)m->params[0]->set.count, 1);
     if (!m->passes.has_grad) return fail(ERR_MEMORY, "DataParallel: no host memory");
     const struct dp_config config = {.devices = n,
                                      .device = devices,
-                                     .params = sets,
-                                     .buffers = buffers,
+                                     .params = m->params,
                                      .output_device = o->output_device,
                                      .forward = data_parallel_forward_on,
                                      .backward = data_parallel_backward_on,
@@ -164,7 +120,7 @@ static int create(duet_data_parallel **out, duet_device *const *devices, int n, 
                     params ? "forward function was" : "parameters were");
     for (int r = 0; r < n; r++)
         device[r] = device_of(devices[r]);
-    CHECK(data_parallel_check_params(params, device[0]));
+    CHECK(dp_check_module(params, device[0]));
     struct duet_data_parallel *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
     m->used = n;

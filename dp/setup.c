@@ -7,13 +7,13 @@
 
 /* The ranges of the values are those of the gradients too, unless a ddp has moved the latter. */
 static int find_groups(struct dp *dp) {
-    const struct param_set *set = dp->params[0];
+    const struct param_set *set = &dp->params[0]->set;
     for (int i = 0; i < set->count; i++)
         if (set->param[i].grad_offset != set->param[i].value_offset)
             return fail(ERR_USAGE, "DataParallel: the parameters had a duet_ddp, which has moved "
                                    "their gradients: make new ones");
     dp->layout_version = set->layout_version;
-    dp->buffer_bytes = dp->buffers[0]->bytes;
+    dp->buffer_bytes = dp->params[0]->buffers.bytes;
     dp->groups = malloc(((size_t)set->count + 1) * sizeof *dp->groups);
     if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
     return coalesce_params(set, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
@@ -23,7 +23,7 @@ static int init_reduce(struct dp *dp) {
     float *grads[MAX_DEVICES];
     size_t most = 0;
     for (int r = 0; r < dp->count; r++)
-        grads[r] = dp->params[r]->grads;
+        grads[r] = dp->params[r]->set.grads;
     for (int g = 0; g < dp->group_count; g++)
         if (most < dp->groups[g].count) most = dp->groups[g].count;
     if (dp->sharded)
@@ -49,7 +49,6 @@ int dp_init(struct dp *dp, const struct dp_config *c) {
     dp->backward = c->backward;
     dp->context = c->context;
     memcpy(dp->params, c->params, (size_t)c->devices * sizeof *dp->params);
-    memcpy(dp->buffers, c->buffers, (size_t)c->devices * sizeof *dp->buffers);
     span_log_init(&dp->waits, c->spans);
     int code = build(dp, c);
     if (code) dp_free(dp);

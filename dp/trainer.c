@@ -163,7 +163,7 @@ int dp_trainer_step(struct dp_trainer *t, const struct step_block *step,
     if (step->more_passes) return OK; /* each device keeps its own sums until the last pass */
     CHECK(dp_reduce(&t->dp));
     for (int r = 1; r < t->dp.count; r++)
-        replica_add_used(&t->replica[0], t->replica[r].used);
+        replica_add_used(&t->replica[0], &t->replica[r]);
     return replica_update(&t->replica[0]);
 }
 

@@ -64,17 +64,13 @@ static int init_loss(struct dp_trainer *t, const struct dp_trainer_config *c) {
 
 /* The waits inside a replica end before the wait for it, so that the error says which it was. */
 static int init_engine(struct dp_trainer *t, const struct dp_trainer_config *c) {
-    struct param_set *params[MAX_DEVICES];
-    struct buffer_set *buffers[MAX_DEVICES];
-    for (int r = 0; r < c->devices; r++) {
-        params[r] = &t->replica[r].params;
-        buffers[r] = &t->replica[r].buffers;
-    }
+    duet_params *params[MAX_DEVICES];
+    for (int r = 0; r < c->devices; r++)
+        params[r] = t->replica[r].params;
     const struct dp_config config = {
         .devices = c->devices,
         .device = c->device,
         .params = params,
-        .buffers = buffers,
         .output_device = c->output_device,
         .sharded_reduce = c->sharded_reduce,
         .forward = dp_trainer_forward,

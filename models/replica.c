@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/error.h"
 #include "models/replica_internal.h"
 
@@ -14,18 +15,16 @@ static int alloc_log(struct replica *r, struct tensor *log, enum dtype dtype, in
     return device_alloc(r->device, &log->data, tensor_bytes(log), MEM_WORKSPACE);
 }
 
-static int alloc_all(struct replica *r) {
+static int alloc_all(struct replica *r, float *const *values) {
     struct device *d = r->device;
     const struct model *m = r->model;
-    CHECK(param_set_init(&r->params, d, m->params, m->param_count));
-    if (r->config.passes > 1) CHECK(param_set_keep_segments(&r->params, r->config.pass_segments));
-    CHECK(buffer_set_init(&r->buffers, d, m->buffers, m->buffer_count));
-    if (r->config.optimizer) CHECK(optimizer_init(&r->optimizer, &r->params, &r->config.update));
+    CHECK(api_params_create(&r->params, d, m->params, m->param_count, values,
+                            r->config.passes > 1 ? r->config.pass_segments : 1));
+    CHECK(api_params_register(r->params, m->buffers, m->buffer_count));
+    if (r->config.optimizer)
+        CHECK(api_optimizer_create(&r->optimizer, r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
-    r->used = malloc((size_t)m->param_count + 1);
-    if (!r->used) return fail(ERR_MEMORY, "replica: no host memory");
-    memset(r->used, 1, (size_t)m->param_count + 1);
-    CHECK(device_alloc(d, (void **)&r->step, sizeof *r->step, MEM_WORKSPACE));
+    r->step = r->params->step;
     CHECK(replica_make_input(r));
     CHECK(alloc_log(r, &r->losses, DTYPE_F64, r->config.log_segments));
     CHECK(alloc_log(r, &r->hits, DTYPE_I64, r->config.log_segments));
@@ -39,12 +38,10 @@ int replica_init(struct replica *r, struct device *device, const struct model *m
     r->model = model;
     r->config = *config;
     r->input = PHASE_INPUT;
-    int code = alloc_all(r);
+    int code = alloc_all(r, values);
     if (!code)
-        recorded_init(&r->recorded, device, r->tape, &r->params,
+        recorded_init(&r->recorded, device, r->tape, &r->params->set,
                       config->graph && !model->collective_inside && !model->graph_changes);
-    for (int i = 0; values && !code && i < model->param_count; i++)
-        code = param_write_value(&r->params, i, values[i]);
     if (!code) code = stream_sync(device_compute(device));
     if (code) replica_free(r);
     return code;
@@ -56,12 +53,9 @@ void replica_free(struct replica *r) {
     stream_sync(device_copy(r->device));
     stream_sync(device_compute(r->device));
     recorded_free(&r->recorded);
-    param_set_free(&r->params);
-    buffer_set_free(&r->buffers);
-    optimizer_free(&r->optimizer);
+    duet_optimizer_free(r->optimizer);
+    duet_params_free(r->params);
     duet_tape_free(r->tape);
-    free(r->used);
-    device_free(r->device, r->step);
     replica_free_input(r);
     device_free(r->device, r->losses.data);
     device_free(r->device, r->hits.data);
@@ -132,18 +126,18 @@ static int hash(struct replica *r, const struct tensor *x, int column) {
 
 /* A buffer's bytes count as floats, whatever its elements are. */
 static int hash_buffer(struct replica *r, int i) {
-    const struct buffer *b = &r->buffers.buffer[i];
+    const struct buffer *b = &r->params->buffers.buffer[i];
     int count = (int)(buffer_spec_bytes(b->spec) / sizeof(float));
     struct tensor bytes = tensor_plain(b->value.data, DTYPE_F32, 1, &count);
-    return hash(r, &bytes, 2 * r->params.count + i);
+    return hash(r, &bytes, 2 * r->params->set.count + i);
 }
 
 int replica_hash_values(struct replica *r) {
     if (!r->config.hashes) return OK;
     replica_phase(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++)
-        CHECK(hash(r, &r->params.param[i].value, i));
-    for (int i = 0; i < r->buffers.count; i++)
+    for (int i = 0; i < r->params->set.count; i++)
+        CHECK(hash(r, &r->params->set.param[i].value, i));
+    for (int i = 0; i < r->params->buffers.count; i++)
         CHECK(hash_buffer(r, i));
     return OK;
 }
@@ -151,8 +145,8 @@ int replica_hash_values(struct replica *r) {
 static int hash_grads(struct replica *r) {
     if (!r->config.hashes) return OK;
     replica_phase(r, PHASE_PROOF);
-    for (int i = 0; i < r->params.count; i++)
-        CHECK(hash(r, &r->params.param[i].grad, r->params.count + i));
+    for (int i = 0; i < r->params->set.count; i++)
+        CHECK(hash(r, &r->params->set.param[i].grad, r->params->set.count + i));
     return OK;
 }
 
@@ -165,7 +159,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     if (training && !r->more_passes) CHECK(replica_hash_values(r));
     replica_phase(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
     struct tape_step step = {.segments = segments,
-                             .params = &r->params,
+                             .params = &r->params->set,
                              .step = r->step,
                              .training = training,
                              .add_grads = training && r->add_grads,
@@ -175,7 +169,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
-    *output = model_forward(m, r->tape, &r->buffers, tape_leaf(r->tape, &pixels, 0));
+    *output = model_forward(m, r->tape, &r->params->buffers, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
 }
 
@@ -205,19 +199,19 @@ int replica_log_nothing(struct replica *r) {
 static int clear_unused(struct replica *r, duet_var *root) {
     CHECK(tape_error(r->tape));
     if (r->more_passes || !root) return OK; /* tape_backward refuses a missing root */
-    memcpy(r->used, tape_uses(r->tape, root), (size_t)r->params.count);
-    for (int i = 0; i < r->params.count; i++) {
-        struct op_args args = {.out[0] = r->params.param[i].grad};
-        if (r->used[i]) continue;
+    memcpy(r->params->has_grad, tape_uses(r->tape, root), (size_t)r->params->set.count);
+    for (int i = 0; i < r->params->set.count; i++) {
+        struct op_args args = {.out[0] = r->params->set.param[i].grad};
+        if (r->params->has_grad[i]) continue;
         CHECK(launch(device_compute(r->device), OP_FILL, &args));
         if (r->unused_hook) CHECK(r->unused_hook(r->unused_context, i));
     }
     return OK;
 }
 
-void replica_add_used(struct replica *r, const char *used) {
-    for (int i = 0; i < r->params.count; i++)
-        r->used[i] |= used[i];
+void replica_add_used(struct replica *r, const struct replica *other) {
+    for (int i = 0; i < r->params->set.count; i++)
+        r->params->has_grad[i] |= other->params->has_grad[i];
 }
 
 int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad) {
@@ -229,19 +223,17 @@ int replica_backward(struct replica *r, duet_var *root, const struct tensor *roo
 static int update(struct replica *r) {
     CHECK(hash_grads(r));
     replica_phase(r, PHASE_OPTIMIZER);
-    if (r->left_out)
-        return optimizer_step_used(&r->optimizer, &r->params, r->step, r->used, &r->now);
-    return optimizer_step(&r->optimizer, &r->params, r->step);
+    return api_optimizer_update(r->optimizer, &r->now);
 }
 
 static void look_for_left_out(struct replica *r) {
-    r->left_out |= memchr(r->used, 0, (size_t)r->params.count) != NULL;
+    r->optimizer->left_out |= memchr(r->params->has_grad, 0, (size_t)r->params->set.count) != NULL;
 }
 
 int replica_update(struct replica *r) {
     int code = OK;
     look_for_left_out(r);
-    if (r->left_out) return update(r); /* what is enqueued differs from step to step */
+    if (r->optimizer->left_out) return update(r); /* what is enqueued differs from step to step */
     if (replica_enter(r, WORK_UPDATE, NULL)) code = update(r);
     return replica_leave(r, code);
 }
@@ -259,7 +251,7 @@ static int whole_step(struct replica *r, const struct segments *segments, int up
 }
 
 int replica_step(struct replica *r, const struct segments *segments) {
-    int code = OK, updates = !r->more_passes && !r->left_out;
+    int code = OK, updates = !r->more_passes && !r->optimizer->left_out;
     if (replica_enter(r, updates ? WORK_STEP : WORK_TRAIN, segments))
         code = whole_step(r, segments, updates);
     CHECK(replica_leave(r, code));

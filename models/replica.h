@@ -32,6 +32,7 @@
 #include "models/model.h"
 #include "models/recorded.h"
 #include "nn/optimizer.h"
+#include "nn/params.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,18 +66,15 @@ struct replica {
     struct device *device;     /* borrowed */
     const struct model *model; /* borrowed */
     struct replica_config config;
-    struct param_set params;
-    struct buffer_set buffers;
-    struct optimizer optimizer;
-    /* [parameters] 1: it had a part in the loss of the step under way. The gradient of one that had
-     * none is zero (PyTorch: None), and its update is left out. */
-    char *used;
-    int left_out;           /* 1: some parameter has been left out of an update */
-    grad_hook *unused_hook; /* NULL: none; called for each such parameter before a backward */
+    /* As a program has them, owned. params->has_grad: 1: the parameter had a part in the loss of
+     * the step under way. The gradient of one that had none is zero, and its update is left out. */
+    duet_params *params;
+    duet_optimizer *optimizer; /* NULL: its parameters are replicated to it (DP) */
+    grad_hook *unused_hook;    /* NULL: none; called for each such parameter before a backward */
     void *unused_context;
     struct step_block now; /* a host copy of *step */
     duet_tape *tape;
-    struct step_block *step;
+    struct step_block *step; /* that of params */
     struct batch_place place[2];
     int place_now; /* the place that the step reads; pixels and labels are its own */
     float *pixels; /* (max_samples, C, H, W), MEM_INPUT */
@@ -164,7 +162,7 @@ int replica_log_nothing(struct replica *r);
 int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad);
 
 /* Adds to r's list of used parameters that of another replica of the same step. */
-void replica_add_used(struct replica *r, const char *used);
+void replica_add_used(struct replica *r, const struct replica *other);
 
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
  * config.hashes says so. Recorded and replayed by itself. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/atomic_file.h"
 #include "base/program.h"
 #include "base/worker.h"
@@ -68,8 +69,8 @@ static void describe(struct checkpoint *c) {
 
 /* The tensors of the optimizer: their data lies in the copy. */
 static void list_items(struct checkpoint *c) {
-    const struct param_set *set = &c->replica->params;
-    const struct optimizer *o = &c->replica->optimizer;
+    const struct param_set *set = &c->replica->params->set;
+    const struct optimizer *o = &c->replica->optimizer->optimizer;
     float *part = c->part;
     c->items[c->item_count++] = (struct safetensors_item){.name = "optimizer.step",
                                                           .dims = 1,
@@ -92,15 +93,15 @@ static void list_items(struct checkpoint *c) {
 }
 
 static int allocate(struct checkpoint *c) {
-    const struct param_set *set = &c->replica->params;
-    size_t each = (size_t)c->replica->optimizer.each, count = (size_t)set->count;
+    const struct param_set *set = &c->replica->params->set;
+    size_t each = (size_t)c->replica->optimizer->optimizer.each, count = (size_t)set->count;
     c->values = malloc(set->arena_count * sizeof(float) + 1);
-    c->state = malloc(optimizer_state_bytes(&c->replica->optimizer, set) + 1);
+    c->state = malloc(optimizer_state_bytes(&c->replica->optimizer->optimizer, set) + 1);
     c->part = malloc(set->total_count * each * sizeof(float) + 1);
     c->value = calloc(count + 1, sizeof *c->value);
     c->updates = calloc(count + 1, sizeof *c->updates);
     c->items = calloc(count * each + 1, sizeof *c->items);
-    c->buffers = malloc(c->replica->buffers.bytes + 1);
+    c->buffers = malloc(c->replica->params->buffers.bytes + 1);
     if (!c->values || !c->state || !c->part || !c->value || !c->updates || !c->items || !c->buffers)
         return fail(ERR_MEMORY, "--checkpoint: no host memory for a copy of %zu parameters",
                     set->total_count);
@@ -121,9 +122,10 @@ static int write_file(void *argument) {
                                       .about = c->about,
                                       .pairs = c->pairs};
     float *part = c->part;
-    for (int k = 0; k < r->optimizer.each; k++)
-        for (int i = 0; i < r->params.count; part += r->params.param[i++].count)
-            optimizer_part_get(&r->optimizer, &r->params.param[i], k, c->state, part);
+    for (int k = 0; k < r->optimizer->optimizer.each; k++)
+        for (int i = 0; i < r->params->set.count; part += r->params->set.param[i++].count)
+            optimizer_part_get(&r->optimizer->optimizer, &r->params->set.param[i], k, c->state,
+                               part);
     int code = atomic_open_again(&file, c->s->config->checkpoint);
     file.disposable = !c->last;
     if (!code) code = model_state_save(&c->s->model, &file, &state);
@@ -182,12 +184,13 @@ int checkpoint_take(struct checkpoint *c, int step, int last) {
     /* a copy of the state is no part of training, and neither is the evaluation before the last */
     if (!last) measure_count(c->s);
     stream_set_phase(stream, PHASE_NONE, step);
-    CHECK(copy_to_host(stream, c->values, r->params.values, r->params.arena_count * sizeof(float)));
-    CHECK(buffer_set_read(&r->buffers, c->buffers));
-    CHECK(optimizer_state_read(&r->optimizer, &r->params, c->state));
+    CHECK(copy_to_host(stream, c->values, r->params->set.values,
+                       r->params->set.arena_count * sizeof(float)));
+    CHECK(buffer_set_read(&r->params->buffers, c->buffers));
+    CHECK(optimizer_state_read(&r->optimizer->optimizer, &r->params->set, c->state));
     measure_mark(c->s);
-    for (int i = 0; i < r->params.count; i++)
-        c->updates[i] = step - r->optimizer.missed[i];
+    for (int i = 0; i < r->params->set.count; i++)
+        c->updates[i] = step - r->optimizer->optimizer.missed[i];
     c->step = step;
     c->last = last;
     c->taken++;

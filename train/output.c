@@ -43,8 +43,8 @@ static int save_weights(struct outputs *o, struct session *s) {
     int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->save);
     if (!code) code = model_values_alloc(&s->model, &values);
     for (int i = 0; !code && i < s->model.param_count; i++)
-        code = param_read_value(&s->replicas[0]->params, i, values[i]);
-    if (!code) code = buffer_set_read(&s->replicas[0]->buffers, buffers);
+        code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
+    if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
     if (!code)
         code = model_values_save(&s->model, &o->weights, values, buffers,
                                  s->config->module_prefix ? "module." : NULL);

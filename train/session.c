@@ -333,7 +333,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->strategy = strategies[config->mode];
     CHECK(s->strategy->open(s));
     for (int i = 0; s->buffers && i < s->device_count; i++)
-        CHECK(buffer_set_write(&s->replicas[i]->buffers, s->buffers));
+        CHECK(buffer_set_write(&s->replicas[i]->params->buffers, s->buffers));
     return *config->resume ? resume_state(s) : OK;
 }
 

@@ -18,8 +18,8 @@ int snapshot_if_due(struct session *s, int step, int *index) {
     r->snapshots[k] = to;
     r->snapshot_step[k] = step;
     for (int i = 0; i < s->model.param_count; i++) {
-        CHECK(param_read_value(&s->replicas[0]->params, i, to));
-        to += s->replicas[0]->params.param[i].count;
+        CHECK(param_read_value(&s->replicas[0]->params->set, i, to));
+        to += s->replicas[0]->params->set.param[i].count;
     }
     measure_mark(s);
     return OK;
@@ -31,8 +31,8 @@ int snapshot_grads(struct session *s) {
     float *to = r->grads = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "run record: no host memory");
     for (int i = 0; i < s->model.param_count; i++) {
-        CHECK(param_read_grad(&s->replicas[0]->params, i, to));
-        to += s->replicas[0]->params.param[i].count;
+        CHECK(param_read_grad(&s->replicas[0]->params->set, i, to));
+        to += s->replicas[0]->params->set.param[i].count;
     }
     return OK;
 }

@@ -187,8 +187,9 @@ static inline void worker_close(struct worker *w) {
 
 /* All values or all gradients, parameter by parameter in registration order. */
 static inline int read_all(struct replica *r, int grads, float *to) {
-    for (int i = 0; i < r->params.count; to += r->params.param[i++].count)
-        CHECK(grads ? param_read_grad(&r->params, i, to) : param_read_value(&r->params, i, to));
+    for (int i = 0; i < r->params->set.count; to += r->params->set.param[i++].count)
+        CHECK(grads ? param_read_grad(&r->params->set, i, to)
+                    : param_read_value(&r->params->set, i, to));
     return OK;
 }
 

@@ -36,13 +36,13 @@ static int rank_main(void *context) {
     struct worker w;
     unsigned char mine[64], want[64], got[64];
     int code = worker_open(&w, job), rank = code ? 0 : comm_rank(w.comm);
-    size_t bytes = w.replica.buffers.bytes;
+    size_t bytes = w.replica.params->buffers.bytes;
     fill(mine, bytes, rank);
     fill(want, bytes, job->config.own_buffers ? rank : 0);
     for (int step = 0; !code && step < 3; step++) {
-        code = buffer_set_write(&w.replica.buffers, mine);
+        code = buffer_set_write(&w.replica.params->buffers, mine);
         if (!code) code = ddp_broadcast_buffers(w.ddp, step);
-        if (!code) code = buffer_set_read(&w.replica.buffers, got);
+        if (!code) code = buffer_set_read(&w.replica.params->buffers, got);
         if (!code && memcmp(got, want, bytes))
             code = fail(ERR_FAILED, "step %d, rank %d: not the buffers of rank %d", step, rank,
                         job->config.own_buffers ? rank : 0);

@@ -52,9 +52,9 @@ static int judge_steps(struct judge *judge, const struct job *job, struct worker
         }
         fold_terms(judge, job, s);
         const float *sum = judge->grads + (size_t)s * judge->elements;
-        for (int i = 0; i < r->params.count; sum += r->params.param[i++].count)
-            CHECK(copy_to_device(device_compute(w->device), r->params.param[i].grad.data, sum,
-                                 r->params.param[i].count * sizeof *sum));
+        for (int i = 0; i < r->params->set.count; sum += r->params->set.param[i++].count)
+            CHECK(copy_to_device(device_compute(w->device), r->params->set.param[i].grad.data, sum,
+                                 r->params->set.param[i].count * sizeof *sum));
         CHECK(replica_update(r));
     }
     return stream_sync(device_compute(w->device));

@@ -257,7 +257,7 @@ static void die(const struct doomed *doomed, const struct worker *w, int when) {
  * and then the rank dies. */
 static duet_var *first_bucket_only(struct worker *w, struct tensor *grad) {
     duet_tape *t = w->replica.tape;
-    int dims[2] = {1, w->replica.params.param[4].spec->dims[1]};
+    int dims[2] = {1, w->replica.params->set.param[4].spec->dims[1]};
     struct tensor x = tensor_plain(w->replica.pixels, DTYPE_F32, 2, dims);
     duet_var *y = to_plain(t, duet_linear(t, tape_leaf(t, &x, 0), 4, 5));
     *grad = tensor_plain(w->replica.pixels, DTYPE_F32, 2, (int[2]){1, 10});
@@ -272,8 +272,10 @@ static int doomed_step(const struct doomed *doomed, struct worker *w, int step_n
     if (doomed->when == DIES_BEHIND_A_BUCKET && comm_rank(w->comm) == VICTIM) {
         struct tensor grad;
         struct segments one = {.count = 1, .n = 1, .seg = {{VICTIM, 1}}};
-        struct tape_step step = {
-            .segments = &one, .params = &w->replica.params, .step = w->replica.step, .training = 1};
+        struct tape_step step = {.segments = &one,
+                                 .params = &w->replica.params->set,
+                                 .step = w->replica.step,
+                                 .training = 1};
         CHECK(tape_begin(w->replica.tape, &step));
         CHECK(tape_backward(w->replica.tape, first_bucket_only(w, &grad), &grad));
         die(doomed, w, DIES_BEHIND_A_BUCKET);

@@ -15,16 +15,17 @@ struct record {
 };
 
 static inline void record_replica(struct record *record, struct replica *r) {
-    record->params = r->params.count;
-    record->count = r->params.total_count;
+    record->params = r->params->set.count;
+    record->count = r->params->set.total_count;
     record->values = malloc(record->count * sizeof(float));
     record->grads = malloc(record->count * sizeof(float));
-    record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params.count);
+    record->hashes = malloc(sizeof(uint64_t) * RIG_ROWS * 2 * (size_t)r->params->set.count);
     size_t at = 0;
-    for (int p = 0; p < r->params.count; at += r->params.param[p++].count) {
-        cr_assert_eq(param_read_value(&r->params, p, record->values + at), OK, "%s",
+    for (int p = 0; p < r->params->set.count; at += r->params->set.param[p++].count) {
+        cr_assert_eq(param_read_value(&r->params->set, p, record->values + at), OK, "%s",
                      error_message());
-        cr_assert_eq(param_read_grad(&r->params, p, record->grads + at), OK, "%s", error_message());
+        cr_assert_eq(param_read_grad(&r->params->set, p, record->grads + at), OK, "%s",
+                     error_message());
     }
     cr_assert_eq(replica_read_logs(r, RIG_ROWS, record->losses, record->hits, record->hashes), OK,
                  "%s", error_message());

@@ -63,8 +63,8 @@ Test(dp_costs, every_link_carries_exactly_this, .timeout = 60) {
             struct param_range groups[32];
             int group_count;
             uint64_t model_bytes = 0;
-            cr_assert_eq(coalesce_params(&dp_trainer_replica(rig.dp, 0)->params, 0, COALESCE_BYTES,
-                                         groups, &group_count),
+            cr_assert_eq(coalesce_params(&dp_trainer_replica(rig.dp, 0)->params->set, 0,
+                                         COALESCE_BYTES, groups, &group_count),
                          OK);
             for (int g = 0; g < group_count; g++)
                 model_bytes += groups[g].count * sizeof(float);

@@ -155,8 +155,8 @@ Test(dp_failures, a_module_that_lies_elsewhere, .timeout = 60) {
     rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);
     struct dp_trainer_config config = rig_config(&rig, 0);
     cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s", error_message());
-    struct param_set *first = &dp_trainer_replica(rig.dp, 0)->params, kept = *first;
-    *first = dp_trainer_replica(rig.dp, 1)->params; /* as module.to(device 1) */
+    struct param_set *first = &dp_trainer_replica(rig.dp, 0)->params->set, kept = *first;
+    *first = dp_trainer_replica(rig.dp, 1)->params->set; /* as module.to(device 1) */
     cr_assert_eq(rig_run(&rig, 0, 8, 1), ERR_USAGE);
     cr_assert_str_eq(error_message(),
                      "module must have its parameters and buffers on device cpu(0) (device_ids[0]) "

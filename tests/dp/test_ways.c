@@ -130,7 +130,7 @@ Test(dp_ways, every_link_carries_exactly_this, .timeout = 60) {
             uint64_t got[4][4], into_0 = 0, gradients = 0;
             open_way(&rig, "lenet", devices, devices, DEVICE_HOST, 0, output, sharded);
             step_traffic(&rig, got);
-            uint64_t model_bytes = moved_bytes(&dp_trainer_replica(rig.dp, 0)->params);
+            uint64_t model_bytes = moved_bytes(&dp_trainer_replica(rig.dp, 0)->params->set);
             for (int a = 0; a < devices; a++)
                 for (int b = 0; b < devices; b++) {
                     uint64_t want = expected(a, b, devices, output, sharded, model_bytes);

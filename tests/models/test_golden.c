@@ -88,11 +88,11 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
 
 /* Relative L2 distance of the gradient of parameter i from PyTorch's at that point. */
 static double gradient_distance(struct trial *t, int i, int point) {
-    size_t count = t->replica.params.param[i].count;
+    size_t count = t->replica.params->set.param[i].count;
     float *got = malloc(count * sizeof *got);
     double *x = malloc(count * sizeof *x), square;
     char key[64];
-    MUST(param_read_grad(&t->replica.params, i, got));
+    MUST(param_read_grad(&t->replica.params->set, i, got));
     for (size_t k = 0; k < count; k++)
         x[k] = got[k];
     snprintf(key, sizeof key, "grad %d %s", point, t->model.params[i].name);
@@ -165,10 +165,10 @@ static void convnet_as_pytorch(struct trial *t, int math) {
     show("convnet loss", 0, math, 1, far);
     cr_assert(far < LOSS_TOLERANCE, "convnet: loss %.9g", got);
     for (int i = 0; i < m.param_count; i++) {
-        size_t count = t->replica.params.param[i].count;
+        size_t count = t->replica.params->set.param[i].count;
         float *grad = malloc(count * sizeof *grad);
         double norm = 0;
-        MUST(param_read_grad(&t->replica.params, i, grad));
+        MUST(param_read_grad(&t->replica.params->set, i, grad));
         for (size_t k = 0; k < count; k++)
             norm += (double)grad[k] * grad[k];
         norm = sqrt(norm);

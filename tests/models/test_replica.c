@@ -137,7 +137,7 @@ Test(replica, the_ledger_is_exact, .timeout = 30) {
     l = device_ledger(device);
     cr_assert(l.now[MEM_OPTIMIZER] == 0 && l.now[MEM_WORKSPACE] == 256);
     float value[4704], zero[4704] = {0};
-    MUST(param_read_value(&r.params, 0, value));
+    MUST(param_read_value(&r.params->set, 0, value));
     cr_assert_arr_eq(value, zero, sizeof zero);
     MUST(replica_hash_values(&r)); /* config.hashes is 0: nothing happens */
     replica_free(&r);
@@ -166,13 +166,13 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
     for (uint64_t s = 0; s < 5; s++) {
         make_batch(s);
         /* as DDP does once */
-        if (s == 2) MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
+        if (s == 2) MUST(param_set_relayout_grads(&r.params->set, (int[]){2, 0, 3, 1}));
         train(&r, s, 0, lr);
-        for (int i = 0, at = 0; i < m.param_count; at += (int)r.params.param[i++].count) {
+        for (int i = 0, at = 0; i < m.param_count; at += (int)r.params->set.param[i++].count) {
             double far = 0;
-            MUST(param_read_grad(&r.params, i, grad));
-            MUST(param_read_value(&r.params, i, got));
-            for (size_t k = 0; k < r.params.param[i].count; k++) {
+            MUST(param_read_grad(&r.params->set, i, grad));
+            MUST(param_read_value(&r.params->set, i, got));
+            for (size_t k = 0; k < r.params->set.param[i].count; k++) {
                 double g = grad[k] + (double)wd * v[(size_t)at + k], *buffer = &b[(size_t)at + k];
                 *buffer = s == 0 ? g : mu * *buffer + g;
                 v[(size_t)at + k] -= (double)lr * *buffer;
@@ -180,7 +180,7 @@ static void check_optimizer(double momentum, double decay, int reference_math) {
             }
             cr_assert(far < OPTIMIZER_TOLERANCE, "momentum %g, decay %g, step %d: %s is off by %g",
                       momentum, decay, (int)s, m.params[i].name, far);
-            cr_assert(memcmp(got, values[i], r.params.param[i].count * sizeof(float)) != 0,
+            cr_assert(memcmp(got, values[i], r.params->set.param[i].count * sizeof(float)) != 0,
                       "nothing was learnt");
         }
     }
@@ -210,11 +210,11 @@ Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
     make_batch(2);
     for (int moved = 0; moved < 2; moved++) {
         if (moved) {
-            struct op_args junk = {.out[0] =
-                                       tensor_plain(r.params.grads, DTYPE_F32, 1, (int[1]){4928}),
-                                   .p.fill = {1}};
+            struct op_args junk = {
+                .out[0] = tensor_plain(r.params->set.grads, DTYPE_F32, 1, (int[1]){4928}),
+                .p.fill = {1}};
             MUST(launch(device_compute(device), OP_FILL, &junk));
-            MUST(param_set_relayout_grads(&r.params, (int[]){2, 0, 3, 1}));
+            MUST(param_set_relayout_grads(&r.params->set, (int[]){2, 0, 3, 1}));
         }
         for (uint64_t s = 0; s < 3; s++)
             train(&r, s, 0, 0.1f);
@@ -222,14 +222,14 @@ Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
         for (int which = 0; which < 2; which++) {
             int pads = 0;
             MUST(copy_to_host(device_compute(device), arena,
-                              which ? r.params.grads : r.params.values, sizeof arena));
+                              which ? r.params->set.grads : r.params->set.values, sizeof arena));
             MUST(stream_sync(device_compute(device)));
-            for (size_t k = 0; k < r.params.arena_count; k++) {
+            for (size_t k = 0; k < r.params->set.arena_count; k++) {
                 int inside = 0;
                 for (int i = 0; i < 4; i++) {
-                    size_t at =
-                        which ? r.params.param[i].grad_offset : r.params.param[i].value_offset;
-                    inside |= k >= at && k < at + r.params.param[i].count;
+                    size_t at = which ? r.params->set.param[i].grad_offset
+                                      : r.params->set.param[i].value_offset;
+                    inside |= k >= at && k < at + r.params->set.param[i].count;
                 }
                 if (inside) continue;
                 cr_assert(arena[k] == 0, "element %zu of arena %d", k, which);
@@ -237,7 +237,7 @@ Test(replica, pads_of_the_arenas_stay_zero, .timeout = 30) {
             }
             cr_assert_eq(pads, 4928 - 4780);
         }
-        cr_assert_eq(r.params.param[2].grad_offset, moved ? 0 : 64);
+        cr_assert_eq(r.params->set.param[2].grad_offset, moved ? 0 : 64);
     }
     replica_free(&r);
     model_values_free(values);
@@ -316,10 +316,10 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
         for (int k = 0; k < i; k++)
             cr_assert_neq(before[i], before[k], "hashes %d and %d are equal", i, k);
     for (int i = 0; i < 4; i++) {
-        size_t last = r.params.param[i].count - 1;
+        size_t last = r.params->set.param[i].count - 1;
         float keep = values[i][last];
         values[i][last] = nextafterf(keep, 9); /* the least change there is */
-        MUST(param_write_value(&r.params, i, values[i]));
+        MUST(param_write_value(&r.params->set, i, values[i]));
         MUST(replica_hash_values(&r));
         read_hashes(&r, after);
         for (int k = 0; k < 8; k++)
@@ -327,13 +327,13 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
         float other = values[i][0]; /* and two exchanged elements are another tensor */
         values[i][last] = other;
         values[i][0] = keep;
-        MUST(param_write_value(&r.params, i, values[i]));
+        MUST(param_write_value(&r.params->set, i, values[i]));
         MUST(replica_hash_values(&r));
         read_hashes(&r, after);
         cr_assert_neq(before[i], after[i]);
         values[i][0] = other;
         values[i][last] = keep;
-        MUST(param_write_value(&r.params, i, values[i]));
+        MUST(param_write_value(&r.params->set, i, values[i]));
     }
     train(&r, 0, 0, 0);
     read_hashes(&r, after);
@@ -344,7 +344,7 @@ Test(replica, a_hash_changes_with_its_parameter_alone, .timeout = 30) {
     cr_assert_arr_eq(before, after, sizeof before / 2);
     cr_assert_neq(before[7], after[7]);
     /* a hash does not depend on the address of a gradient */
-    MUST(param_set_relayout_grads(&r.params, (int[]){1, 3, 0, 2}));
+    MUST(param_set_relayout_grads(&r.params->set, (int[]){1, 3, 0, 2}));
     train(&r, 0, 0, 0);
     uint64_t moved[8];
     read_hashes(&r, moved);

@@ -34,12 +34,12 @@ static void check_initial(const struct model *m, float *const *values) {
 }
 
 static void check_grads(struct replica *r) {
-    for (int i = 0; i < r->params.count; i++) {
-        const struct param *p = &r->params.param[i];
+    for (int i = 0; i < r->params->set.count; i++) {
+        const struct param *p = &r->params->set.param[i];
         float *grad = malloc(p->count * sizeof *grad);
         double norm = 0;
         char key[64];
-        MUST(param_read_grad(&r->params, i, grad));
+        MUST(param_read_grad(&r->params->set, i, grad));
         for (size_t k = 0; k < p->count; k++)
             norm += (double)grad[k] * grad[k];
         free(grad);

@@ -133,9 +133,9 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
                      error_message());
         cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
-            size_t count = s.replicas[0]->params.param[p].count;
+            size_t count = s.replicas[0]->params->set.param[p].count;
             float *got = malloc(count * sizeof *got);
-            cr_assert_eq(param_read_value(&s.replicas[0]->params, p, got), OK, "%s",
+            cr_assert_eq(param_read_value(&s.replicas[0]->params->set, p, got), OK, "%s",
                          error_message());
             cr_assert(!memcmp(got, want[p], count * sizeof *got), "%s: %s", mode_name(modes[i]),
                       s.model.params[p].name);
