@@ -12,8 +12,8 @@ struct node_counts {
     int count;
 };
 
-/* Reads the list of --devices. *asked 1: some number is beyond the machine of run->clock. ERR_USAGE:
- * the list or the hardware is wrong. */
+/* Reads the list of --devices. *asked 1: some number is beyond the machine of run->clock.
+ * ERR_USAGE: the list or the hardware is wrong. */
 int nodes_asked(const struct run_config *run, const char *devices, struct node_counts *counts,
                 int *asked);
 
