@@ -97,7 +97,7 @@ static void write_all(void) {
     fclose(file);
     cli_well("train --model net.txt --dataset random --samples 32 --batch-size 16 --steps 2 --lr "
              "0.125 --log-loss m");
-    cli_well("estimate --model net.txt --devices 2 --link 1.5,2.5 --json e");
+    cli_well("estimate --model net.txt --devices 2 --gpu v100 --link 1.5,2.5 --json e");
     cli_well("train --mode single --resume c --steps 4 --batch-size 12 --lr 0.05 --log-loss n "
              "--devices 1 --virtual-devices 2");
 }
