@@ -270,6 +270,6 @@ int duet_var_grad(duet_tensor **out, duet_tape *tape, duet_var *leaf);
 }
 #endif
 
-#include "duet/functions.h"
+#include "functions.h"
 
 #endif

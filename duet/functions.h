@@ -8,7 +8,7 @@
 #ifndef DUET_FUNCTIONS_H
 #define DUET_FUNCTIONS_H
 
-#include "duet/core.h"
+#include "core.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -205,7 +205,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     MUST_FAIL(duet_tape_begin(t, elsewhere, N, DUET_TRAIN), DUET_USAGE, "cpu(1)");
     cr_assert_null(duet_input(t, w.X), "the pass did not begin");
     MUST_FAIL(duet_tape_begin(t, w.net.params, -1, DUET_TRAIN), DUET_USAGE, "-1 samples");
-    MUST_FAIL(duet_tape_begin(t, w.net.params, N, (enum duet_pass)2), DUET_USAGE, "pass 2");
+    MUST_FAIL(duet_tape_begin(t, w.net.params, N, (enum duet_pass)3), DUET_USAGE, "pass 3");
     MUST_FAIL(duet_tape_begin(NULL, NULL, N, DUET_TRAIN), DUET_USAGE, "none was given");
     MUST_FAIL(duet_tape_error(NULL), DUET_USAGE, "none was given");
     MUST(duet_tape_begin(t, w.net.params, N + 1, DUET_TRAIN));

@@ -42,7 +42,8 @@ static void spoils(struct device_ops *ops) {
 }
 
 static int has_output(enum op op, int output) {
-    return output == 0 || op == OP_CONV2D_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT ||
+    return output == 0 || op == OP_CONV2D_BACKWARD_WEIGHT ||
+           op == OP_GROUPED_CONV_BACKWARD_WEIGHT || op == OP_LINEAR_BACKWARD_WEIGHT ||
            op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD ||
            op == OP_LOSS_SUM || op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM ||
            op == OP_GATHER_SAMPLES || op == OP_BATCH_NORM_TRACK ||
