@@ -45,7 +45,11 @@ static void check_rows(const char *out, int devices) {
             snprintf(row, sizeof row, "%s", ROWS[i]);
         cr_expect(matches(out, row), "no line like '%s' in:\n%s", row, out);
     }
-    cr_expect(plain_lines(out));
+    /* The last lines call this program by its path, which may be long. */
+    char *text = strdup(out), *next = strstr(text, "\nNext, ");
+    if (next) *next = 0;
+    cr_expect(plain_lines(text));
+    free(text);
 }
 
 /* The JSON: equal losses in all modes, every device described, the verdict as it was printed. */
