@@ -74,6 +74,16 @@ ACTIVATION_FUNCTION double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
+/* x to the power of e, a finite number, through exp and log: a GPU's own pow is a function that it
+ * calls, and those of two libraries differ in more cases. */
+ACTIVATION_FUNCTION double activation_power(double x, double e) {
+    if (e == 0 || x == 1) return 1;
+    double size = exp(e * log(fabs(x)));
+    if (x > 0 || !(x < 0 || 1 / x < 0)) return size; /* above 0, +0, NaN */
+    if (e != floor(e)) return x < 0 ? NAN : size;
+    return e / 2 != floor(e / 2) ? -size : size;
+}
+
 /* A whole number as an index; what is none, or lies outside of int32, becomes -1. */
 ACTIVATION_FUNCTION int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
@@ -99,7 +109,7 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     case ACTIVATION_HARDSWISH: return (float)(v * activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_HARDSIGMOID: return (float)(activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_CLAMP: return x < p.a ? p.a : x > p.b ? p.b : x;
-    case ACTIVATION_POW: return (float)pow(v, p.a);
+    case ACTIVATION_POW: return (float)activation_power(v, p.a);
     default:
         return (float)(0.5 * v *
                        (1 + tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v))));
@@ -132,7 +142,8 @@ ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x,
     case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
     case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
     case ACTIVATION_CLAMP: return x >= p.a && x <= p.b ? dy : 0;
-    case ACTIVATION_POW: return p.a == 0 ? 0 : (float)(dy * (p.a * pow(v, (double)p.a - 1)));
+    case ACTIVATION_POW:
+        return p.a == 0 ? 0 : (float)(dy * (p.a * activation_power(v, (double)p.a - 1)));
     default: {
         double t = tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v)),
                inner = ACTIVATION_TANH_SCALE * (1 + 3 * ACTIVATION_CUBE * v * v);

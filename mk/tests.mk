@@ -66,16 +66,20 @@ $(if $(PLAIN),$(TESTS),$(RPC_TESTS)): $(RUNNER)
 # of the library is copied into them, whose size may change without them.
 # A test that stands in for the CUDA runtime takes the archive, in which its functions come first.
 LINK_TEST = $(LINK) $(if $(filter %.a,$^),,-L$(B) -Wl,-rpath,'$$ORIGIN/../..' -l:libinternal.so)
+STATIC_LINK := $(filter -static,$(LDFLAGS))
 STAND_IN_TESTS := $(patsubst %.c,$(B)/%,$(shell grep -l cuda_stand_in.h tests/*/test_*.c))
-$(STAND_IN_TESTS): $(B)/libinternal.a $(EMULATION_LIB)
-$(TESTS): $(B)/%: $(B)/%.o | $(B)/libinternal.so
+# So does a program that is linked with -static.
+$(if $(STATIC_LINK),$(TESTS) $(HELPERS),$(STAND_IN_TESTS)): $(B)/libinternal.a \
+    $(EMULATION_LIB)
+$(TESTS) $(HELPERS): | $(if $(STATIC_LINK),,$(B)/libinternal.so)
+$(TESTS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion \
 	    $(filter-out $(NNG_LIBS),$(LIBS))) -o $@
-$(RPC_TESTS): $(RPC_OBJ)
+$(RPC_TESTS): $(if $(STATIC_LINK),,$(RPC_OBJ))
 
-$(HELPERS): $(B)/%: $(B)/%.o | $(B)/libinternal.so
+$(HELPERS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(LIBS) -o $@
-$(filter $(B)/tests/rpc/%,$(HELPERS)): $(RPC_OBJ)
+$(filter $(B)/tests/rpc/%,$(HELPERS)): $(if $(STATIC_LINK),,$(RPC_OBJ))
 
 check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)

@@ -89,6 +89,14 @@ UNARY(f64_of_u32, f64, u32, a)
 UNARY(f64_of_s64, f64, s64, a)
 UNARY(f64_of_u64, f64, u64, a)
 UNARY(rounded, f32, f32, rintf(a))
+UNARY(floor_f64, f64, f64, floor(a))
+UNARY(trunc_f64, f64, f64, trunc(a))
+/* to the nearest number that there is; NaN gives 0 */
+UNARY(s32_of_f32, s32, f32,
+      isnan(a)            ? 0
+      : a >= 2147483648.f ? INT32_MAX
+      : a < -2147483648.f ? INT32_MIN
+                          : (s32)a)
 /* to 10 bits of mantissa, ties away from zero */
 UNARY(tf32_of_f32, u32, u32, (a & 0x7f800000u) == 0x7f800000u ? a : (a + 0x1000u) & ~0x1fffu)
 
@@ -119,14 +127,27 @@ const struct ptx_form ptx_float_forms[] = {
 };
 
 const struct ptx_form ptx_convert_forms[] = {
-    {"cvt.u16.u32", u16_of_u32, "hw"},       {"cvt.u16.u64", u16_of_u64, "hd"},
-    {"cvt.u32.u16", u32_of_u16, "wh"},       {"cvt.s32.s16", s32_of_s16, "wh"},
-    {"cvt.u64.u16", u64_of_u16, "dh"},       {"cvt.u64.u32", u64_of_u32, "dw"},
-    {"cvt.u32.u64", u32_of_u64, "wd"},       {"cvt.s64.s32", s64_of_s32, "dw"},
-    {"cvt.f64.f32", f64_of_f32, "dw"},       {"cvt.rn.f32.f64", f32_of_f64, "wd"},
-    {"cvt.rn.f32.u16", f32_of_u16, "wh"},    {"cvt.rn.f32.s32", f32_of_s32, "ww"},
-    {"cvt.rn.f32.u32", f32_of_u32, "ww"},    {"cvt.rn.f64.s32", f64_of_s32, "dw"},
-    {"cvt.rn.f64.u32", f64_of_u32, "dw"},    {"cvt.rn.f64.s64", f64_of_s64, "dd"},
-    {"cvt.rn.f64.u64", f64_of_u64, "dd"},    {"cvt.rni.f32.f32", rounded, "ww"},
-    {"cvt.rna.tf32.f32", tf32_of_f32, "ww"}, {NULL, NULL, NULL},
+    {"cvt.u16.u32", u16_of_u32, "hw"},
+    {"cvt.u16.u64", u16_of_u64, "hd"},
+    {"cvt.u32.u16", u32_of_u16, "wh"},
+    {"cvt.s32.s16", s32_of_s16, "wh"},
+    {"cvt.u64.u16", u64_of_u16, "dh"},
+    {"cvt.u64.u32", u64_of_u32, "dw"},
+    {"cvt.u32.u64", u32_of_u64, "wd"},
+    {"cvt.s64.s32", s64_of_s32, "dw"},
+    {"cvt.f64.f32", f64_of_f32, "dw"},
+    {"cvt.rn.f32.f64", f32_of_f64, "wd"},
+    {"cvt.rn.f32.u16", f32_of_u16, "wh"},
+    {"cvt.rn.f32.s32", f32_of_s32, "ww"},
+    {"cvt.rn.f32.u32", f32_of_u32, "ww"},
+    {"cvt.rn.f64.s32", f64_of_s32, "dw"},
+    {"cvt.rn.f64.u32", f64_of_u32, "dw"},
+    {"cvt.rn.f64.s64", f64_of_s64, "dd"},
+    {"cvt.rn.f64.u64", f64_of_u64, "dd"},
+    {"cvt.rni.f32.f32", rounded, "ww"},
+    {"cvt.rna.tf32.f32", tf32_of_f32, "ww"},
+    {"cvt.rmi.f64.f64", floor_f64, "dd"},
+    {"cvt.rzi.f64.f64", trunc_f64, "dd"},
+    {"cvt.rzi.s32.f32", s32_of_f32, "ww"},
+    {NULL, NULL, NULL},
 };
