@@ -33,7 +33,7 @@ SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allredu
                cli/test_golden_resnet cli/test_profile_counts cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
                cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
-               api/test_scripts rpc/test_cartpole rpc/test_rnn rpc/test_programs
+               api/test_scripts rpc/test_cartpole rpc/test_programs
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 

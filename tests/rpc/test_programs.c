@@ -1,5 +1,8 @@
-/* The things for which people come to remote calls: a pipeline over two workers, and a parameter
- * server with several trainers. */
+/* Programs of remote calls: the text's recurrent model with a parameter server, and the things for
+ * which people come to remote calls, a pipeline over two workers and a parameter server with several
+ * trainers. */
+#include <math.h>
+
 #include "tests/harness/harness.h"
 
 static void output_of(const char *words, char *out, size_t bytes) {
@@ -30,4 +33,30 @@ Test(programs, a_server_updates_in_batches_or_one_by_one, .timeout = 60) {
     cr_expect(strstr(first, "12 updates\ntrainer 0: loss 0.0"), "%s", first);
     output_of("rpc_parameter_server --trainers 4 --steps 12 --async", again, sizeof again);
     cr_expect(strstr(again, "48 updates\n"), "%s", again);
+}
+
+/* Nine digits are all bits of a float; the masks of dropout are drawn alike. */
+Test(programs, remote_parts_have_the_bits_of_one_tape, .timeout = 60) {
+    char remote[4096], local[4096];
+    output_of("rpc_rnn --mend --lr 2 --epochs 4", remote, sizeof remote);
+    output_of("rpc_rnn --mend --lr 2 --epochs 4 --local", local, sizeof local);
+    cr_expect_str_eq(remote, local);
+    cr_expect(strstr(remote, "Training epoch 3, loss "), "%s", remote);
+}
+
+/* tests/golden/make_rpc_rnn.py; after that the last bits have grown. */
+Test(programs, losses_are_those_of_pytorch, .timeout = 60) {
+    enum { EPOCHS = 6 };
+    char out[4096], line[256];
+    output_of("rpc_rnn --mend --lr 2 --dropout 0 --epochs 6", out, sizeof out);
+    FILE *f = fopen("tests/golden/rpc_rnn.txt", "r");
+    cr_assert(f && fgets(line, sizeof line, f));
+    const char *at = out;
+    for (int i = 0; i < EPOCHS; i++) {
+        at = strstr(at + 1, "loss ");
+        cr_assert(at && fgets(line, sizeof line, f), "epoch %d: %s", i, out);
+        double loss = atof(at + 5), theirs = atof(line);
+        cr_expect(fabs(loss - theirs) < 2e-6, "epoch %d: %.9g, PyTorch %.9g", i, loss, theirs);
+    }
+    fclose(f);
 }
