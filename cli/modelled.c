@@ -71,7 +71,6 @@ int modelled_is_asked(int argc, char **argv) {
 
 static int read_asked(struct asked *a, const struct words *w) {
     int64_t counts[MOST_COUNTS];
-    if (!strcmp(a->run.device, "cuda")) return retime_check(&a->run);
     CHECK(clock_choose(&a->choice, &a->run.clock));
     *a->run.clock.gpu = 0; /* estimates themselves have no times */
     CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
@@ -86,6 +85,9 @@ static int read_asked(struct asked *a, const struct words *w) {
     if (*a->run.csv || *a->run.report || *a->run.pictures)
         return fail(ERR_USAGE, "--csv, --report, --pictures: duet profile --gpu writes them, of a "
                                "run: leave it out, or give --json or --trace");
+    if (w->trace && 2 * a->choice.gpus * a->choice.machines > MOST_TRACED)
+        return fail(ERR_USAGE, "--trace: %d pairs of GPU and machine: a file has room for %d",
+                    a->choice.gpus * a->choice.machines, MOST_TRACED / 2);
     CHECK(estimate_prepare(&a->run));
     a->path = w->trace;
     if (w->trace) CHECK(atomic_open(&a->trace, w->trace));
@@ -111,10 +113,7 @@ static double part(int64_t ns, int64_t of) {
 }
 
 static uint64_t peak_of(const struct run_record *r) {
-    uint64_t most = 0;
-    for (int d = 0; d < r->devices; d++)
-        if (r->device[d].memory.total_peak > most) most = r->device[d].memory.total_peak;
-    return most;
+    return record_peak(r, 0, r->devices - 1);
 }
 
 /* The largest global batch that fits, from the memory at this batch and at twice as much, between

@@ -12,10 +12,6 @@
 
 static const double UNCALIBRATED_ERROR = 30; /* docs/clock.md */
 
-int clock_asked(const struct clock_words *w) {
-    return *w->gpu || *w->machine || *w->link || *w->what_if || w->host != CLOCK_PYTORCH;
-}
-
 /* ---- hardware ---- */
 
 /* The parts of a list; `each` reads one. */
@@ -79,14 +75,22 @@ static int add_link(struct clock_choice *c, const char *text) {
 /* A file of the user's own adds to the table; its last machine is taken. */
 static int read_machines(struct clock_choice *c, const struct clock_words *w) {
     const char *text = *w->machine ? w->machine : *w->link ? "" : "pc-pcie4";
-    int is_file = strchr(text, '/') || strchr(text, '.') || (*text && !access(text, R_OK));
+    struct hardware *own = NULL;
+    int known = 0,
+        is_file = strchr(text, '/') || strchr(text, '.') || (*text && !access(text, R_OK));
     CHECK(hardware_open(&c->hardware, is_file ? text : NULL));
     if (*w->machine && *w->link)
         return fail(ERR_USAGE, "--link: --machine %s has its own links: give one of the two", text);
     if (*w->link) return add_link(c, w->link);
     if (!is_file) return read_list(c, text, add_machine);
-    for (int i = 0; hardware_machine(c->hardware, i); i++)
+    CHECK(hardware_open(&own, NULL));
+    while (hardware_machine(own, known))
+        known++;
+    hardware_free(own);
+    for (int i = known; hardware_machine(c->hardware, i); i++)
         c->machine[0] = hardware_machine(c->hardware, i);
+    if (!c->machine[0])
+        return fail(ERR_USAGE, "--machine: %s: the file has no machine: add a line of one", text);
     c->machines = 1;
     return OK;
 }

@@ -23,9 +23,6 @@ struct clock_choice {
     enum clock_host host;
 };
 
-/* 1: some word asks for modelled times. */
-int clock_asked(const struct clock_words *words);
-
 /* Finds what the words name; machine "" is pc-pcie4. clock_choice_free it, also after an error.
  * ERR_USAGE: a name is unknown (the text has the nearest), a number or a file is wrong, --gpu is
  * missing. */

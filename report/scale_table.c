@@ -80,7 +80,7 @@ void scale_best_rates(FILE *file, const struct scale_line *lines, int count) {
 
 void scale_csv(FILE *file, const struct scale_line *lines, int count) {
     fprintf(file, "devices,batch_per_device,batch_size,lr,seconds,images_per_second,speed_up,"
-                  "final_loss,test_accuracy,bits,published_seconds\n");
+                  "final_loss,test_accuracy,bits,published_seconds,modelled\n");
     locale_t before = numbers_of_c();
     for (int i = 0; i < count; i++) {
         const struct run_record *r = lines[i].run;
@@ -91,7 +91,7 @@ void scale_csv(FILE *file, const struct scale_line *lines, int count) {
         if (accuracy >= 0) fprintf(file, "%.9g", accuracy);
         fprintf(file, ",%s,", lines[i].bits);
         if (lines[i].published) fprintf(file, "%g", lines[i].published);
-        fprintf(file, "\n");
+        fprintf(file, *r->modelled ? ",\"%s\"\n" : ",%s\n", r->modelled);
     }
     numbers_end(before);
 }

@@ -1,6 +1,7 @@
 /* See modelled.h. */
 #include "train/modelled.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -18,6 +19,11 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     c.drop_last = 1;
     int made = !strcmp(c.dataset, "random") || !strcmp(c.dataset, "synthetic");
     int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.passes;
+    if (!made && !*c.data_dir) { /* a named set: its pictures are those of the synthetic one */
+        snprintf(c.dataset, sizeof c.dataset, "synthetic");
+        c.samples = 0;
+        made = 1;
+    }
     if (made && c.samples < enough) c.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
     m->pageable = c.no_pin_memory;
     return estimate_run(&c, m->record);

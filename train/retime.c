@@ -11,6 +11,8 @@
 #include "train/need.h"
 #include "train/session.h"
 
+_Static_assert(sizeof((struct run_record *)0)->modelled == CLOCK_MARK, "a mark fits the record");
+
 static int check_one(const struct run_config *config, const struct clock_choice *choice) {
     if (choice->gpus > 1 || choice->machines > 1)
         return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
@@ -126,11 +128,12 @@ static int put_times(struct run_record *r, const struct modelled *m, struct cloc
 }
 
 int retime_record(const struct run_config *config, struct run_record *record) {
-    struct clock_choice choice;
+    struct clock_choice choice = {.gpus = 0};
     struct modelled m = {.record = NULL};
     struct run_config outline;
     int can;
     int code = need_outline(config, &outline, &can);
+    if (!code && !can) code = ERR_USAGE; /* estimate_prepare has said why */
     if (!code) code = clock_choose(&choice, &config->clock);
     if (!code) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);

@@ -149,10 +149,10 @@ int run_writes_results(const struct run_config *config);
  * the global batch, as with SyncBatchNorm. */
 int run_buffers_apart(const struct run_config *config);
 
-/* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 /* The file that parameters and buffers start from: --init-from, or that of a graph; NULL: none. */
 const char *run_weights(const struct run_config *config);
 
+/* W and V in force: 1 device for single; V is VIRTUAL_OFF, or a number. */
 int run_devices(const struct run_config *config);
 int run_virtual_devices(const struct run_config *config);
 

@@ -16,6 +16,7 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     struct run_config c;
     int forward = s->way == SERIES_DP_FORWARD, dp = forward || s->way == SERIES_DP,
         own = !strcmp(s->model, "resnet18-d2l");
+    memset(m, 0, sizeof *m); /* it is closed also after an error */
     run_config_default(&c);
     c.dry = 1;
     snprintf(c.model, sizeof c.model, "%s",

@@ -102,10 +102,11 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "in wall time. Below a device's work lie its communication and its "
                   "copies of the next batch.",
                   REPORT_STEPS);
-    CHECK(
-        put_figure(file, page, "timeline", draw_timeline, 0,
-                   "Each box is measured by a span. Grey at the foot of a box is the share of its "
-                   "time in which another process had the core."));
+    CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
+                     *first_run(page)->modelled
+                         ? "Each box is a span of the modelled clock."
+                         : "Each box is measured by a span. Grey at the foot of a box is the share "
+                           "of its time in which another process had the core."));
     if (devices_in_detail(page) < most_devices(page))
         put_paragraph(file, "",
                       "So that the page stays small, only devices 0 to %d can be shown kernel by "
@@ -159,9 +160,11 @@ static int put_phases(FILE *file, const struct page *page) {
     open_section(file, "phases", "Time by phase");
     if (has_phases(page)) {
         put_paragraph(file, "", "The mean time of a step over the whole run. Busy times are %s.",
-                      first_run(page)->gpus ? "wall times of the GPU"
-                                            : "CPU times of emulated devices; where these share "
-                                              "cores, the time without a core stands beside them");
+                      *first_run(page)->modelled ? "those of the modelled clock"
+                      : first_run(page)->gpus
+                          ? "wall times of the GPU"
+                          : "CPU times of emulated devices; where these share "
+                            "cores, the time without a core stands beside them");
         CHECK(put_figure(file, page, NULL, draw_phases, 0, "Milliseconds a step, by phase."));
         phase_table(file, page);
     } else {

@@ -63,7 +63,8 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
         if (!r || !r->timed || !r->steps) continue;
         char text[32];
         picture_head(p, 0, top + 1.4 * f, "%s", page->run[i].title);
-        picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "a step: %s",
+        picture_text(p, p->width - 2, top + 1.4 * f, ANCHOR_END, SHADE_QUIET, "a %sstep: %s",
+                     *r->modelled ? "modelled " : "",
                      time_words(record_per_step(r, r->training_seconds * 1e9), text));
         for (top += 2 * f; n < r->devices; n++, top += row + gap) {
             draw_bar(p, r, n, gutter, top, row, width / most, !small);

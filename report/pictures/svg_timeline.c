@@ -144,12 +144,13 @@ static double draw_run(struct picture *p, const struct layout *l, const struct p
     char text[32];
     picture_head(p, 0, y + 1.35 * p->font, "%s", page->run[i].title);
     time_words((double)(w->end_ns - w->start_ns), text);
+    const char *clock = *r->modelled ? "modelled " : "";
     if (w->steps > 1)
         picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET,
-                     "steps %d and %d: %s", w->first_step, w->first_step + 1, text);
+                     "%ssteps %d and %d: %s", clock, w->first_step, w->first_step + 1, text);
     else
-        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "step %d: %s",
-                     w->first_step, text);
+        picture_text(p, p->width - 2, y + 1.35 * p->font, ANCHOR_END, SHADE_QUIET, "%sstep %d: %s",
+                     clock, w->first_step, text);
     for (int d = 0; d < r->devices; d++) {
         picture_box(p, l->gutter, top + d * each, l->width, each - l->gap, SHADE_RAISED, NULL);
         if (d % every) continue;

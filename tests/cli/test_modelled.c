@@ -1,5 +1,8 @@
 /* --gpu: modelled times are marked, and the same at each call; what is wrong gets one
  * line. */
+#include <math.h>
+
+#include "tests/cli/data.h"
 #include "tests/cli/run.h"
 
 #include "tests/cli/trace.h"
@@ -64,7 +67,7 @@ Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_fol
     expect_refused("estimate --gpu v100 --machine dgx-1", "did you mean dgx1?");
     expect_refused("estimate --gpu v100 --machine dgx1 --devices 9", "machine dgx1 has 8 GPUs");
     expect_refused("estimate --gpu v100 --what-if links=2", "did you mean link?");
-    expect_refused("estimate --gpu v100 --device cuda", "--device cuda are measured");
+    expect_refused("estimate --gpu v100 --device cuda", "emulated devices are counted");
     expect_refused("train --gpu v100 --device cuda", "--device cuda are measured");
     expect_refused("compare --gpu v100 --machine nvlink-4 --devices 8", "nvlink-4 has 4 GPUs");
     expect_refused("train --gpu v100,t4", "give one of each");
@@ -188,6 +191,47 @@ static void expect_same(const char *words) {
     json_free(b);
     free(want);
     free(got);
+}
+
+/* The milliseconds of a step that the clock gives to way `name`, by the estimate. */
+static double estimated_ms(const char *name) {
+    struct json *estimate = json_of("e.json");
+    double ms = -1;
+    for (const struct json *w = json_at(estimate, "modelled")->child; w; w = w->next)
+        if (!strcmp(json_text(w, "name"), name)) ms = json_double(w, "ms_a_step");
+    json_free(estimate);
+    return ms;
+}
+
+/* What a run of 20 steps says of its times: they are the clock's, to the last digit, and marked. */
+static void expect_modelled_times(const char *mode) {
+    char words[160];
+    snprintf(words, sizeof words,
+             "train --quiet --mode %s --devices 2 --dataset random --steps 20 --gpu v100 --machine "
+             "dgx1 --json t.json --report t.html --pictures p",
+             mode);
+    cli_well(words);
+    struct json *root = json_of("t.json");
+    const struct json *run = json_at(root, "runs")->child;
+    double want = 20e-3 * estimated_ms(mode), got = json_double(run, "training_seconds");
+    cr_expect(fabs(got - want) < 1e-9 * want, "%s: %.12g s, the clock says %.12g", mode, got, want);
+    cr_expect(strstr(json_text(run, "modelled"), "2 x v100, dgx1"));
+    cr_expect_eq(system("grep -q 'times on this page are modelled: 2 x v100, dgx1' t.html"), 0);
+    cr_expect_eq(system("grep -q modelled p/timeline.svg && grep -q modelled p/phases.svg"), 0);
+    cr_expect_neq(system("grep -q 'measured by a span\\|had the core' t.html"), 0);
+    json_free(root);
+}
+
+Test(modelled, times_of_a_run_are_those_of_the_estimate, .init = cli_folder_make,
+     .fini = cli_folder_remove, .timeout = 60) {
+    cli_well("estimate --quiet --dataset random --gpu v100 --machine dgx1 --devices 2 --json "
+             "e.json");
+    expect_modelled_times("dp");
+    expect_modelled_times("ddp");
+    /* more samples a batch than the set has */
+    if (has_fashion_mnist())
+        cli_well("train --quiet --model mlp --mlp-hidden 2 --mode single --batch-size 60001 "
+                 "--steps 1 --device-memory 4G --gpu v100");
 }
 
 Test(modelled, a_run_keeps_its_spans_and_bits, .init = cli_folder_make, .fini = cli_folder_remove,
