@@ -26,20 +26,12 @@ static struct run_config as_pytorch(const struct run_config *config, const struc
     return c;
 }
 
-/* What device `first` to `last` hold at their peak, at most. */
-static uint64_t peak_of(const struct run_record *r, int first, int last) {
-    uint64_t most = 0;
-    for (int d = first; d <= last && d < r->devices; d++)
-        if (r->device[d].memory.total_peak > most) most = r->device[d].memory.total_peak;
-    return most;
-}
-
 static void print_way(const char *name, const struct run_record *duet, uint64_t more,
                       const struct run_record *pytorch) {
     char text[4][32];
     int last = duet->devices - 1;
-    uint64_t sizes[4] = {peak_of(duet, 0, 0), peak_of(duet, 1, last), peak_of(pytorch, 0, 0) + more,
-                         peak_of(pytorch, 1, last) + more};
+    uint64_t sizes[4] = {record_peak(duet, 0, 0), record_peak(duet, 1, last),
+                         record_peak(pytorch, 0, 0) + more, record_peak(pytorch, 1, last) + more};
     for (int i = 0; i < 4; i++)
         format_bytes(sizes[i], text[i], sizeof text[i]);
     if (last < 1) snprintf(text[1], sizeof text[1], "-"), snprintf(text[3], sizeof text[3], "-");

@@ -162,7 +162,7 @@ static int run(struct run_config *config, int chapter) {
     if (chapter && !code) failures_add(&all, demo_modelled(config));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
-    if (chapter && !code) next_commands(config->model_options.own != NULL);
+    if (chapter && !code) next_commands(config->model_options.own);
 done:
     run_files_abandon(&files);
     if (comparison) comparison_free(comparison);

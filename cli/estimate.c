@@ -79,9 +79,7 @@ static void show_needs(const struct ways *ways, int width) {
     text_add(&text, "At its peak a device holds at most");
     for (int i = 0; i < WAYS; i++) {
         const struct run_record *r = way_run(ways, i);
-        uint64_t most = 0;
-        for (int d = 0; r && d < r->devices; d++)
-            if (r->device[d].memory.total_peak > most) most = r->device[d].memory.total_peak;
+        uint64_t most = r ? record_peak(r, 0, r->devices - 1) : 0;
         if (r)
             text_add(&text, "%s %s %s", n++ ? ";" : "", way_name(i),
                      format_bytes(most, peak, sizeof peak));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/program.h"
+#include "models/model_file.h"
 
 /* 1: a shell that is given the name alone finds this very file. */
 static int is_found(const char *name, const char *self) {
@@ -33,7 +34,9 @@ static const char *call_of_self(char text[PATH_MAX]) {
     return text;
 }
 
-void next_commands(int own) {
+void next_commands(const struct duet_model *own) {
+    const struct model_file *file = model_file_of(own);
+    const char *option = own && !file ? "" : " --model ", *name = own ? "" : "resnet18";
     char path[PATH_MAX];
     const char *duet = call_of_self(path);
     printf("\nNext, each a matter of seconds:\n");
@@ -41,12 +44,13 @@ void next_commands(int own) {
         printf("  the ring, drawn for slides\n"
                "    %s collective --ranks 4 --pictures pictures\n",
                duet);
-    printf("  what memory and links would bear: nothing runs\n"
-           "    %s estimate --devices 4%s\n"
+    if (file) name = file->path;
+    printf("  what each device would hold and move: nothing runs\n"
+           "    %s estimate --devices 4%s%s\n"
            "  where the time goes, as a page for the browser\n"
-           "    %s profile --steps 20 --report page.html\n",
-           duet, own ? "" : " --model resnet18", duet);
-    if (own || duet == program_name()) return;
+           "    %s profile --steps 20%s%s --report page.html\n",
+           duet, option, name, duet, file ? option : "", file ? name : "");
+    if ((own && !file) || duet == program_name()) return;
     printf("`make install` makes it `duet` everywhere. `make install PREFIX=FOLDER` needs\n"
            "PATH=FOLDER/bin:$PATH, and PKG_CONFIG_PATH=FOLDER/lib/pkgconfig for programs.\n");
 }

@@ -2,8 +2,11 @@
 #ifndef CLI_NEXT_H
 #define CLI_NEXT_H
 
-/* Prints three commands, for a teacher, an engineer and a reader, as they work from this folder,
- * and how the program gets onto PATH where it is not yet. own 1: the model is the program's own. */
-void next_commands(int own);
+struct duet_model;
+
+/* Prints two or three commands as they work from this folder, and how the program gets onto PATH
+ * where it is not yet. own: the model of the run, a program's or that of a file; NULL: one of
+ * Duet's. */
+void next_commands(const struct duet_model *own);
 
 #endif

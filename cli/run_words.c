@@ -2,6 +2,7 @@
  * machines is refused in one line. */
 #include "cli/run_words.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <sched.h>
 #include <stdio.h>
@@ -55,9 +56,9 @@ static int refuse_machines(const char *name, const char *text) {
 /* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
 static int read_address(const struct option *option, const char *text, void *target) {
     struct run_words *w = target;
-    int a, b, c, used = 0;
-    int is_loopback = sscanf(text, "127.%3d.%3d.%3d%n", &a, &b, &c, &used) == 3 && !text[used];
-    if (is_loopback) w->address = text;
+    struct in_addr a;
+    int is_loopback = inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127;
+    w->address = is_loopback ? text : NULL;
     return is_loopback || !strcmp(text, "::1") || !strcmp(text, "localhost")
                ? OK
                : refuse_machines(option->name, text);

@@ -103,8 +103,7 @@ static int deadline_passed(struct wait *wait, const char *where) {
         snprintf(
             text, sizeof text,
             "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not, and may "
-            "be stopped or far behind: see %s output, or give a longer "
-            "timeout",
+            "be stopped or far behind: see %s output, or give a longer timeout",
             wait->comm->rank, where, many ? "s" : "", ranks, seconds,
             many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
             more ? "their" : "its");
@@ -112,14 +111,12 @@ static int deadline_passed(struct wait *wait, const char *where) {
         snprintf(
             text, sizeof text,
             "rank %d: %s: no word from rank%s %s after %g s: it may be stopped or far behind: see "
-            "its output, or give a longer "
-            "timeout",
+            "its output, or give a longer timeout",
             wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds);
     else
         snprintf(text, sizeof text,
                  "rank %d: %s: nothing came within %g s: a rank or the launcher may be stopped: "
-                 "see their output, or give a longer "
-                 "timeout",
+                 "see their output, or give a longer timeout",
                  wait->comm->rank, where, seconds);
     size_t used = strlen(text);
     whereabouts_of_others(wait->comm, text + used, sizeof text - used);

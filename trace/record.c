@@ -114,6 +114,13 @@ const char *not_finite_advice(int step) {
     return step ? "try a smaller --lr" : "look at the data and at the first weights";
 }
 
+uint64_t record_peak(const struct run_record *record, int first, int last) {
+    uint64_t most = 0;
+    for (int d = first; d <= last && d < record->devices; d++)
+        if (record->device[d].memory.total_peak > most) most = record->device[d].memory.total_peak;
+    return most;
+}
+
 double record_last_accuracy(const struct run_record *record) {
     return record->epoch_count ? record->accuracy[record->epoch_count - 1] : -1;
 }

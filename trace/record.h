@@ -197,6 +197,8 @@ int record_shared(const struct run_record *record);
 int record_not_finite(const struct run_record *record, int *count);
 /* What may help where `step` was the first. Step 0 has taken no update yet. */
 const char *not_finite_advice(int step);
+/* What the devices from `first` to `last` held at their peak, at most; in bytes. */
+uint64_t record_peak(const struct run_record *record, int first, int last);
 double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
 
 /* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).
