@@ -1,6 +1,6 @@
 /* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
  * statistics of one step; and the losses of five steps, of two where BatchNorm is by device.
- * tests/golden/make_resnet18.py says who made the facts, and how gradients are told by a few sums. */
+ * tests/golden/make_resnet18.py says who made the facts, and how a few sums tell the gradients. */
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "models/model.h"

@@ -1,6 +1,6 @@
 /* Programs of remote calls: the text's recurrent model with a parameter server, and the things for
- * which people come to remote calls, a pipeline over two workers and a parameter server with several
- * trainers. */
+ * which people come to remote calls: a pipeline over two workers, and a parameter server with
+ * several trainers. */
 #include <math.h>
 
 #include "tests/harness/harness.h"
