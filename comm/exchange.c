@@ -98,12 +98,12 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
 
     int code = OK;
     uint64_t k = ++comm->exchanges;
+    struct wait wait;
+    wait_start(&wait, comm, NULL);
     struct comm_call call = {.collective = "EXCHANGE", .bucket = -1, .step = -1};
     CHECK_GOTO(announce(comm, &call), code, out);
     struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes,
                                  fd >= 0};
-    struct wait wait;
-    wait_start(&wait, comm, NULL);
     wait.reason.collective = k == 1 ? "rendezvous" : "exchange";
     wait.counter = COUNT_EXCHANGES;
     wait.target = k;
@@ -112,6 +112,7 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
     code = announced_by_all(comm);
 out:
+    whereabouts_end(&wait);
     for (int r = 0; code && fds && r < comm->world; r++) {
         if (fds[r] >= 0) close(fds[r]);
         fds[r] = -1;

@@ -27,7 +27,8 @@ enum kind {
     OTHER_LIST,
     ALL_ROOTS,
     ALL_ROOTS_AND_ON,
-    SHORT_AND_LONG
+    SHORT_AND_LONG,
+    LATE_AND_ABSENT
 };
 
 static int call_of(struct group *g, enum collective what, size_t count, int root,
@@ -68,7 +69,7 @@ static int without_memory(struct group *g) {
 
 /* Three calls that are right, then the fault of rank 1. */
 static int faulty(struct group *g, struct fault *f) {
-    int odd = group_rank(g) == 1, ranks[] = {0, odd ? 2 : 1};
+    int odd = group_rank(g) == 1, ranks[] = {0, odd ? 2 : 1}, all[] = {0, 1, 2};
     struct arithmetic floats = {0}, other = {ELEMENT_I32, ELEMENT_SUM},
                       largest = {ELEMENT_F32, ELEMENT_MAX};
     struct group *sub;
@@ -112,6 +113,13 @@ static int faulty(struct group *g, struct fault *f) {
     case SHORT_AND_LONG: /* one rank waits for windows, the others show and go on */
         return call_of(g, COLLECTIVE_BROADCAST, odd ? 2000 : 8, 0, floats);
     case OTHER_LIST: return group_new(&sub, g, ranks, 2, 0);
+    case LATE_AND_ABSENT: /* the others wait for it in an exchange, and then in something else */
+        if (odd) usleep(200000);
+        CHECK(group_new(&sub, g, all, 3, 0));
+        group_close(sub);
+        while (odd && !group_check(g))
+            usleep(1000);
+        return message(g, 1, 1, 5);
     }
     return OK;
 }
@@ -157,6 +165,7 @@ Test(group_fail, a_rank_that_does_not_come_is_named, .timeout = 60) {
     must_say(KILLED, 20, "rank 1 (pid", "signal 9");
     must_say(LEAVES, 20, "gather #4: rank 1 has left", "rank ");
     must_say(NO_MESSAGE, 0.5, "#", "0.5 s");
+    must_say(LATE_AND_ABSENT, 0.5, "no word from rank 1", " s in recv #1");
 }
 
 Test(group_fail, messages_must_fit, .timeout = 60) {
