@@ -3,7 +3,7 @@ and (N * heads, L, D). No line of a graph has such a shape. A Turned value keeps
 and says for each of PyTorch's dimensions which of the line's dimensions it is made of, in order; so
 transpose, view and the like write nothing, until an op brings the samples to the front again."""
 
-from .export import N, Refused
+from ._export_graph import N, Refused
 
 
 def _product(sizes):

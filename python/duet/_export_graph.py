@@ -1,0 +1,137 @@
+"""The text of a graph under way, and what its lines are made of: see export.py."""
+
+
+class ExportError(ValueError):
+    """What of a model cannot be exported: a line for each op, and how to estimate it anyway."""
+
+
+class Refused(Exception):
+    """One op cannot be written; the text says why."""
+
+
+class N(int):
+    """A dimension that grows with the samples: N(8) is 8N."""
+
+    def __str__(self):
+        return "N" if int(self) == 1 else f"{int(self)}N"
+
+
+class Value:
+    """What a line makes. Of a `lifted` one each sample has the whole tensor that PyTorch has, so
+    its shape here is [N, *shape]."""
+
+    def __init__(self, name, shape, lifted=False):
+        self.name, self.shape, self.lifted = name, shape, lifted
+
+
+class Stored:
+    """A tensor of the file of weights, which no line has used as a value yet. Its shape may have
+    been changed by a view; `transposed`: it stands for its transpose."""
+
+    def __init__(self, name, shape, of, transposed=False):
+        self.name, self.shape, self.of, self.transposed = name, list(shape), of, transposed
+
+    @property
+    def whole(self):
+        return self.shape == list(self.of.shape) and not self.transposed
+
+
+class Filled:
+    """A tensor with one number everywhere and the samples somewhere among its dimensions."""
+
+    def __init__(self, number, shape):
+        self.number, self.shape = number, shape
+
+
+class Stacked(list):
+    """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
+
+
+def text_of(value):
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+class Writer:
+    """The text under way, and what the functions of _export_ops.py write it with."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.lines, self.stored, self.constants = [], {}, {}
+        self.expanded = {}
+        self.below = {}  # of inputs of whole numbers, by name
+        self.module = ""
+
+    def emit(self, op, operands, shape, lifted=False, /, **settings):
+        words = ["none" if x is None else x if isinstance(x, str) else x.name for x in operands]
+        words += [f"{key}={text_of(value)}" for key, value in settings.items()]
+        dims = [N(1), *shape] if lifted else list(shape)
+        if not dims or not isinstance(dims[0], N):
+            raise Refused("its result has no dimension of samples in front")
+        if any(isinstance(d, N) for d in dims[1:]) or dims[0] != 1:
+            raise Refused("its result mixes samples: the first dimension alone may be that of the "
+                          "samples")
+        name = f"%{len(self.lines) + 1}"
+        comment = f"  # {self.module}" if self.module else ""
+        self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
+        return Value(name, list(shape), lifted)
+
+    def constant(self, tensor):
+        """A tensor of this run as one of the file."""
+        tensor = tensor.detach().to(self.torch.float32).contiguous()
+        if self.torch.isnan(tensor).any():
+            raise Refused("a constant of the model has NaN")
+        for name, other in self.constants.items():
+            if other.shape == tensor.shape and self.torch.equal(other, tensor):
+                return Stored(name, tensor.shape, other)
+        name = f"constant.{len(self.constants)}"
+        self.constants[name] = tensor
+        return Stored(name, tensor.shape, tensor)
+
+    def expand(self, stored, shape, lifted):
+        """A stored tensor as a value, with this shape as PyTorch sees it."""
+        if stored.transposed:
+            shape, original = list(stored.of.shape), stored
+            value = self.expand(Stored(stored.name, shape, stored.of), shape, True)
+            return self.emit("transpose", [value], original.shape, True, dim0=1, dim1=2)
+        key = stored.name, tuple(map(str, shape)), lifted
+        if key not in self.expanded:
+            self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
+        return self.expanded[key]
+
+    def value(self, x):
+        """An operand that must be a value: a stored tensor and a constant are lifted."""
+        if isinstance(x, self.torch.Tensor):
+            if x.dim() == 0:
+                x = x.reshape(1)
+            x = self.constant(x)
+        if isinstance(x, Stored):
+            return self.expand(x, x.shape, True)
+        if not isinstance(x, Value):
+            raise Refused("it takes a tensor in which the samples are not in front"
+                          if hasattr(x, "dims") else "it takes what is no tensor of the samples")
+        return x
+
+    def aligned(self, x, rank):
+        """The same beside a value of the samples with `rank` dimensions."""
+        if isinstance(x, Value) and not x.lifted:
+            if len(x.shape) == rank:
+                return x
+            raise Refused("two values of the samples have different numbers of dimensions")
+        if isinstance(x, self.torch.Tensor):
+            x = self.constant(x if x.dim() else x.reshape(1))
+        shape = [1] * (rank - len(x.shape)) + list(x.shape)
+        if len(shape) > rank or shape[0] != 1:
+            raise Refused("a tensor without samples is broadcast against the samples' dimension")
+        if isinstance(x, Stored) and not x.transposed:
+            return self.expand(x, [N(1), *shape[1:]], False)
+        return self.emit("reshape", [self.value(x)], [N(1), *shape[1:]])
+
+    def parameter(self, x, what):
+        """An operand that must be a parameter as it is; None stays None."""
+        if x is None:
+            return None
+        if isinstance(x, Stored) and x.whole and x.name in self.stored:
+            return x.name
+        raise Refused(f"its {what} is computed, not a parameter as it is")
