@@ -27,6 +27,12 @@ void stream_set_phase(struct stream *stream, enum phase phase, int32_t step) {
     stream->step = step;
 }
 
+enum phase stream_swap_phase(struct stream *stream, enum phase phase) {
+    enum phase before = stream->phase;
+    stream->phase = phase;
+    return before;
+}
+
 void stream_set_ends(struct stream *stream, const struct span_ends *ends) {
     stream->ends = ends ? *ends : (struct span_ends){0, 0, 0};
 }

@@ -54,6 +54,14 @@ duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
     return rows(t, x, OP_LOG_SOFTMAX_FORWARD, log_softmax_backward);
 }
 
+/* dL/dy is of the phase `loss` in every mode, as in DP, where device 0 computes both. */
+static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) {
+    enum phase before = stream_swap_phase(t->stream, PHASE_LOSS);
+    int code = launch(t->stream, op, args);
+    stream_swap_phase(t->stream, before);
+    return code;
+}
+
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
  * NONE a gradient is given for each row, and so it is where a root's gradient was given. */
 static int loss_backward(duet_tape *t, struct node *n, enum op op) {
@@ -68,7 +76,7 @@ static int loss_backward(duet_tape *t, struct node *n, enum op op) {
         return fail(
             ERR_USAGE,
             "loss: reduction none leaves a loss a sample: give backward a gradient for each");
-    CHECK(launch(t->stream, op, &args));
+    CHECK(launch_as_loss(t, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 

@@ -80,11 +80,15 @@ static void row_phase(FILE *file, const struct columns *c, int phase) {
     if (any) table_row(file, c->width, name, text, c->count);
 }
 
-/* Time beside the phases of the compute lane. In DDP the communication lane works beside it, and
- * the compute lane may wait for it. In DP device 0's thread waits for the other threads when its
+/* Time beside the phases of the compute lane. In DDP the communication lane works beside it, hidden
+ * as long as the compute lane is busy, and the compute lane may wait for it. In DP device 0's thread waits for the other threads when its
  * own share is done. */
-static double comm_ms(const struct run_record *r, const struct device_record *d) {
-    return record_per_step(r, (double)d->comm_ns) * 1e-6;
+static double hidden_ms(const struct run_record *r, const struct device_record *d) {
+    return record_per_step(r, (double)(d->comm_ns - d->exposed_ns)) * 1e-6;
+}
+
+static double exposed_ms(const struct run_record *r, const struct device_record *d) {
+    return record_per_step(r, (double)d->exposed_ns) * 1e-6;
 }
 
 static double copy_ms(const struct run_record *r, const struct device_record *d) {
@@ -187,7 +191,8 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     for (int p = PHASE_LOADER; p < PHASE_COUNT; p++)
         if (p != PHASE_EVALUATE && p != PHASE_ALLREDUCE) row_phase(file, c, p);
     row_lane(file, "  copy of the next batch, beside", c, copy_ms);
-    row_lane(file, "  allreduce, beside backward", c, comm_ms);
+    row_lane(file, "  allreduce, hidden", c, hidden_ms);
+    row_lane(file, "  allreduce, exposed", c, exposed_ms);
     row_lane(file, "  waiting for the others", c, waiting_ms);
     row_lane(file, "  without a core", c, no_core_ms);
     row_lane(file, "  idle", c, idle_ms);

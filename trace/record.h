@@ -39,6 +39,7 @@ struct device_record {
     uint64_t phase_bytes[PHASE_COUNT];
     int64_t phase_moves[PHASE_COUNT]; /* spans of them; not in JSON */
     int64_t comm_ns;                  /* communication lane: busy */
+    int64_t exposed_ns;               /* of comm_ns: the compute lane was not busy meanwhile */
     int64_t copy_ns;                  /* copy lane: batches brought in beside the kernels */
     int64_t host_ns, pinned_ns;       /* the loader's stages (data/prepare.h), in its own threads */
     /* The compute lane waits for the communication lane or the copy lane. In DP, device 0 only: its

@@ -87,6 +87,7 @@ static const struct field time_fields[] = {
     {"step_p90_ns", &FIELD_INT64, AT(step_p90_ns)},
     {"step_spread_ns", &FIELD_INT64, AT(step_spread_ns)},
     {"comm_ns", &FIELD_INT64, AT(comm_ns)},
+    {"comm_exposed_ns", &FIELD_INT64, AT(exposed_ns)},
     {"copy_ns", &FIELD_INT64, AT(copy_ns)},
     {"loader_host_ns", &FIELD_INT64, AT(host_ns)},
     {"loader_pinned_ns", &FIELD_INT64, AT(pinned_ns)},

@@ -23,7 +23,7 @@ enum phase {
     PHASE_REPLICATE, /* DP: device 0 sends each device the parameters */
     PHASE_FORWARD,
     PHASE_GATHER, /* DP: device 0 collects every device's output */
-    PHASE_LOSS,
+    PHASE_LOSS,         /* and its gradient by the outputs, dL/dy */
     PHASE_SCATTER_GRAD, /* DP: device 0 sends each device its share of dL/dy */
     PHASE_BACKWARD,
     PHASE_REDUCE,    /* DP: device 0 sums every device's gradients */

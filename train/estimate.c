@@ -68,7 +68,8 @@ static void forget_outcome(struct run_record *r) {
     r->gathered_count = r->epoch_count = 0;
     for (int d = 0; d < r->devices; d++) {
         struct device_record *x = &r->device[d];
-        x->busy_ns = x->no_core_ns = x->comm_ns = x->copy_ns = x->wait_ns = 0;
+        x->busy_ns = x->no_core_ns = x->copy_ns = x->wait_ns = 0;
+        x->comm_ns = x->exposed_ns = 0;
         x->host_ns = x->pinned_ns = x->step_median_ns = x->step_spread_ns = 0;
         memset(x->phase_ns, 0, sizeof x->phase_ns);
         memset(x->phase_median_ns, 0, sizeof x->phase_median_ns);

@@ -48,6 +48,39 @@ void measure_add_span(struct device_record *d, const struct span *span) {
     d->kernels += !span->bytes;
 }
 
+/* The next span in which the lane worked; NULL: there is none. */
+static const struct span *next_of(const struct span_log *log, size_t *at, int device,
+                                  enum lane lane) {
+    while (*at < log->count) {
+        const struct span *span = &log->spans[(*at)++];
+        if (span->device == device && span->lane == lane && !span->waiting) return span;
+    }
+    return NULL;
+}
+
+static int64_t overlap_ns(const struct span *a, const struct span *b) {
+    int64_t start = a->start_ns > b->start_ns ? a->start_ns : b->start_ns;
+    int64_t end = a->end_ns < b->end_ns ? a->end_ns : b->end_ns;
+    return end > start ? end - start : 0;
+}
+
+int64_t measure_exposed(const struct span_log *comm, const struct span_log *compute, int device,
+                        int32_t step) {
+    size_t at = 0, at_kernel = 0;
+    int64_t ns = 0;
+    const struct span *kernel = next_of(compute, &at_kernel, device, LANE_COMPUTE), *sum;
+    while ((sum = next_of(comm, &at, device, LANE_COMM))) {
+        if (step >= 0 && sum->step != step) continue;
+        ns += sum->end_ns - sum->start_ns;
+        while (kernel && kernel->start_ns < sum->end_ns) {
+            ns -= overlap_ns(sum, kernel);
+            if (kernel->end_ns > sum->end_ns) break; /* it may reach into the next sum */
+            kernel = next_of(compute, &at_kernel, device, LANE_COMPUTE);
+        }
+    }
+    return ns;
+}
+
 static void empty_log(struct session *s, struct span_log *log, int device, int into_record) {
     struct run_record *r = s->record;
     for (size_t i = 0; into_record && i < log->count; i++) {
@@ -62,10 +95,15 @@ static void empty_log(struct session *s, struct span_log *log, int device, int i
 /* Empties the span logs of this process's devices; into_record 0: their spans are discarded. */
 static void empty_logs(struct session *s, int into_record) {
     for (int i = 0; i < s->device_count; i++) {
-        empty_log(s, stream_spans(device_compute(s->device[i])), s->first_device + i, into_record);
-        empty_log(s, stream_spans(device_comm(s->device[i])), s->first_device + i, into_record);
-        empty_log(s, stream_spans(device_copy(s->device[i])), s->first_device + i, into_record);
-        empty_log(s, device_launch_spans(s->device[i]), s->first_device + i, into_record);
+        const int device = s->first_device + i;
+        if (into_record)
+            s->record->device[device].exposed_ns +=
+                measure_exposed(stream_spans(device_comm(s->device[i])),
+                                stream_spans(device_compute(s->device[i])), device, -1);
+        empty_log(s, stream_spans(device_compute(s->device[i])), device, into_record);
+        empty_log(s, stream_spans(device_comm(s->device[i])), device, into_record);
+        empty_log(s, stream_spans(device_copy(s->device[i])), device, into_record);
+        empty_log(s, device_launch_spans(s->device[i]), device, into_record);
     }
     empty_log(s, &s->loads, s->first_device, into_record);
     if (s->strategy->waits) empty_log(s, s->strategy->waits(s), 0, into_record);

@@ -60,6 +60,7 @@ static void set_times(struct device_record *to, const struct device_record *one,
     to->step_median_ns = to->step_p90_ns = step_ns;
     to->busy_ns = times(one->busy_ns, steps);
     to->comm_ns = times(one->comm_ns, steps);
+    to->exposed_ns = times(one->exposed_ns, steps);
     to->copy_ns = times(one->copy_ns, steps);
     to->wait_ns = times(one->wait_ns, steps);
     to->step_spread_ns = to->no_core_ns = to->host_ns = to->pinned_ns = to->clock_error_ns = 0;
@@ -72,6 +73,8 @@ static int set_devices(struct run_record *r, const struct span_log *spans,
     for (size_t i = 0; i < spans->count; i++)
         if (spans->spans[i].step == result->step)
             measure_add_span(&one[spans->spans[i].device], &spans->spans[i]);
+    for (int d = 0; d < r->devices; d++)
+        one[d].exposed_ns = measure_exposed(spans, spans, d, result->step);
     for (int d = 0; d < r->devices; d++)
         if (r->timed) set_times(&r->device[d], &one[d], r->steps, result->step_ns);
     free(one);

@@ -141,6 +141,11 @@ void measure_start(struct session *s);
 void measure_spans(struct session *s);
 /* Adds one span to what its device did. */
 void measure_add_span(struct device_record *device, const struct span *span);
+/* How long the communication lane of a device was busy while its compute lane was not: what
+ * overlap has not hidden. The logs may be one, and have spans of other devices and lanes; those of
+ * a lane come in the order of time. step -1: of all steps. */
+int64_t measure_exposed(const struct span_log *comm, const struct span_log *compute, int device,
+                        int32_t step);
 /* At the end: completes record->device[] on rank 0. Collective. */
 int measure_finish(struct session *s);
 

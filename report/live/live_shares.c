@@ -86,7 +86,7 @@ const char *share_name(int share) {
     switch (share) {
     case PHASE_HOST_LAUNCH: return "host launch";
     case PHASE_HOST_SERIAL: return "host serial";
-    case SHARE_COMM: return "allreduce beside";
+    case SHARE_COMM: return "allreduce, all";
     case SHARE_WAIT: return "waiting";
     case SHARE_NO_CORE: return "without a core";
     case SHARE_IDLE: return "idle";

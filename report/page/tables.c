@@ -210,7 +210,7 @@ void phase_table(FILE *file, const struct page *page) {
     for (int k = 0; k < PHASE_COUNT; k++)
         if (any_time(page, k))
             snprintf(head + strlen(head), sizeof head - strlen(head), "|%s", time_name(k));
-    strcat(head, "|waiting|without a core|allreduce, beside|copies, beside");
+    strcat(head, "|waiting|without a core|allreduce, all|allreduce, exposed|copies, beside");
     open_table(file, "milliseconds a step", head);
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
@@ -223,6 +223,7 @@ void phase_table(FILE *file, const struct page *page) {
             put_ms(file, r, r->device[d].wait_ns, i, d, "wait_ns", "");
             put_ms(file, r, r->device[d].no_core_ns, i, d, "no_core_ns", "");
             put_ms(file, r, r->device[d].comm_ns, i, d, "comm_ns", "");
+            put_ms(file, r, r->device[d].exposed_ns, i, d, "comm_exposed_ns", "");
             put_ms(file, r, r->device[d].copy_ns, i, d, "copy_ns", "");
             fprintf(file, "</tr>\n");
         }

@@ -33,7 +33,8 @@ static const char *const ROWS[] = {
     "^  replicate",
     "^  loss",
     "^  optimizer",
-    "^  allreduce, beside backward +- +- +[0-9.]+ \\| [0-9.]+$",
+    "^  allreduce, hidden +- +- +(-|[0-9.]+ \\| [0-9.]+)$", /* lenet has one bucket */
+    "^  allreduce, exposed +- +- +[0-9.]+ \\| [0-9.]+$",
     "^  waiting for the others +(-|[0-9.]+) +[0-9.]+ \\| - +[0-9.]+ \\| [0-9.]+$"};
 
 static void check_rows(const char *out, int devices) {

@@ -129,7 +129,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     /* DDP's ranks do the same work, and each has memory for collectives. */
     cr_expect(matches(table[2], "^ +devices 0-2$") &&
                   matches(table[2], "^  memory at peak: nothing$") &&
-                  strstr(table[2], "(allreduce beside)"),
+                  strstr(table[2], "(allreduce, exposed)"),
               "%s", table[2]);
     cr_expect_gt(json_int(device(root, 2, 1), "comm_ns"), 0);
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),

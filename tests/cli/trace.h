@@ -102,6 +102,35 @@ static inline int64_t sum_slices(const struct json *trace, int pid, int tid, con
     return sum;
 }
 
+static inline int works_on(const struct json *event, int pid, int tid) {
+    return is_slice(event, pid, tid) && strcmp(json_text(event, "cat"), "waiting") != 0;
+}
+
+/* How long collectives ran beside no kernel of their device, by all pairs of slices. */
+static inline int64_t sum_exposed(const struct json *trace, int pid) {
+    int64_t ns = 0;
+    for (const struct json *c = first_event(trace); c; c = c->next) {
+        if (!works_on(c, pid, TRACK_COMM)) continue;
+        int64_t from = ns_of(c, "ts"), to = from + ns_of(c, "dur");
+        ns += to - from;
+        for (const struct json *k = first_event(trace); k; k = k->next) {
+            if (!works_on(k, pid, TRACK_COMPUTE)) continue;
+            int64_t start = ns_of(k, "ts"), end = start + ns_of(k, "dur");
+            if (start < to && end > from)
+                ns -= (end < to ? end : to) - (start > from ? start : from);
+        }
+    }
+    return ns;
+}
+
+/* Both kernels of the loss are of its phase, on whichever device they run. */
+static inline void check_loss(const struct json *trace, int pid) {
+    for (const struct json *e = first_event(trace); e; e = e->next)
+        if (works_on(e, pid, TRACK_COMPUTE) && strstr(json_text(e, "name"), "cross entropy") &&
+            strcmp(json_text(e, "args/phase"), "evaluate") != 0)
+            cr_expect_str_eq(json_text(e, "args/phase"), "loss", "%s", json_text(e, "name"));
+}
+
 /* Checks that every step has one slice, and that what was computed in the step lies inside. */
 static inline void check_steps(const struct json *trace, int pid, int steps) {
     int64_t *from = calloc((size_t)steps, sizeof *from), *to = calloc((size_t)steps, sizeof *to);
@@ -154,6 +183,8 @@ static inline void check_traced_run(const struct json *trace, const char *title,
                      name);
         cr_expect_eq(sum_slices(trace, pid, TRACK_COMM, "allreduce", 0), json_int(x, "comm_ns"),
                      "%s", name);
+        cr_expect_eq(sum_exposed(trace, pid), json_int(x, "comm_exposed_ns"), "%s", name);
+        check_loss(trace, pid);
         cr_expect_eq(sum_slices(trace, pid, TRACK_COMPUTE, NULL, 1) +
                          sum_slices(trace, pid, TRACK_HOST, NULL, 1),
                      json_int(x, "wait_ns"), "%s", name);

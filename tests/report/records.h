@@ -42,6 +42,7 @@ static inline struct run_record make(enum run_mode mode, int devices) {
         x->phase_ns[PHASE_PROOF] = d ? 0 : 7000000; /* neither is part of a training step */
         x->busy_ns = x->phase_ns[PHASE_FORWARD] + x->phase_ns[PHASE_OPTIMIZER];
         x->comm_ns = mode == MODE_DDP ? 30000000 : 0;
+        x->exposed_ns = x->comm_ns / 3;
         x->no_core_ns = 2000000 + 1000000 * d;
         x->wait_ns = mode == MODE_DDP ? 15000000 : mode == MODE_DP && d == 0 ? 5000000 : 0;
     }

@@ -84,7 +84,8 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^bytes out of each other +- +512 KiB +512 KiB$");
     has(text, "^  forward +4.00 +4.00 \\| 4.10 +4.00 \\| 4.15$");
     has(text, "^  optimizer +2.00 +2.00 \\| 0.00 +2.00 \\| 0.00$");
-    has(text, "^  allreduce, beside backward +- +- +3.00 \\| 3.00$");
+    has(text, "^  allreduce, hidden +- +- +2.00 \\| 2.00$");
+    has(text, "^  allreduce, exposed +- +- +1.00 \\| 1.00$");
     has(text, "^  waiting for the others +- +0.50 \\| - +1.50 \\| 1.50$");
     has(text, "^  without a core +0.20 +0.20 \\| 0.30 +0.20 \\| 0.35$");
     /* idle: the rest of a step's wall time */

@@ -91,7 +91,7 @@ static struct run_record make(void) {
         x->step_median_ns = d + 11, x->step_spread_ns = d + 12, x->no_core_ns = d + 13,
         x->step_p90_ns = d + 15, x->kernels = d + 14;
         x->bytes_in = (1ull << 60) + (uint64_t)d, x->bytes_out = (uint64_t)d + 7,
-        x->comm_ns = d + 1, x->wait_ns = d + 2, x->busy_ns = d + 3;
+        x->comm_ns = d + 1, x->exposed_ns = d + 16, x->wait_ns = d + 2, x->busy_ns = d + 3;
         x->flops = 1e12 + d;
         if (d == 1) continue; /* not hashed */
         fill(r.hashes[d] = malloc(STEPS * 2 * PARAMETERS * 8), STEPS * 2 * PARAMETERS * 8,
@@ -140,7 +140,8 @@ static float *floats_of(const struct run_record *r, size_t *count) {
 static void same_device(const struct device_record *a, const struct device_record *b) {
     cr_assert(a->device == b->device && a->bytes_in == b->bytes_in &&
               a->bytes_out == b->bytes_out && a->comm_ns == b->comm_ns &&
-              a->wait_ns == b->wait_ns && a->busy_ns == b->busy_ns && a->flops == b->flops);
+              a->exposed_ns == b->exposed_ns && a->wait_ns == b->wait_ns &&
+              a->busy_ns == b->busy_ns && a->flops == b->flops);
     cr_assert(a->step_median_ns == b->step_median_ns && a->step_spread_ns == b->step_spread_ns &&
               a->no_core_ns == b->no_core_ns && a->kernels == b->kernels);
     cr_assert_arr_eq(a->phase_median_ns, b->phase_median_ns, sizeof a->phase_median_ns);
