@@ -2,6 +2,7 @@
 # make demo       installs what is missing, builds, trains LeNet as single, DP and DDP side by side
 # make test       installs what is missing, builds, runs every test
 # make check      the same, but installs nothing
+# make lint       the rules of the house: layers, lengths, format; before each commit
 # make fuzz T=60  every parser on bytes that may be anything, for T seconds
 # make soak T=600 ranks and commands are killed at random moments, for T seconds
 # make gpu-check [PARTS="build doctor"] [OUT=DIR]     everything that needs a GPU, in 18 minutes

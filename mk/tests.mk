@@ -84,6 +84,10 @@ $(filter $(B)/tests/rpc/%,$(HELPERS)): $(if $(STATIC_LINK),,$(RPC_OBJ))
 check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
+# The rules of the house, for which the library must be built. It compiles nothing by nvcc.
+lint: $(patsubst %.c,$(B)/%.o,$(filter %.c,$(LIB_C) $(CUDA_SOURCES)))
+	@tests/check_layers.sh $(B)
+
 # Everything that needs a GPU, in at most 18 minutes: scripts/gpu_check.sh says what.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
@@ -95,7 +99,7 @@ programs: all $(TESTS) $(HELPERS) $(BENCHES) $(EXAMPLES) $(FAKE_LIBRARIES)
 # Pages that are made, not kept: two of --report, and the lesson as a sheet to print.
 docs: $(B)/duet
 	@scripts/make_docs.sh $(B)
-.PHONY: docs check gpu-check gpu-check-programs programs
+.PHONY: docs check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
 soak: $(B)/duet $(patsubst %,$(B)/tests/cli/test_%,random_kills run_kills stop)

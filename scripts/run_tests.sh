@@ -3,7 +3,8 @@
 #
 # TEST_JOBS programs run side by side (default 4, since many wait more than they compute). Each runs
 # its tests one after another. Long programs start first, since the one that starts last decides
-# when all are done. One line is printed for each program when it ends.
+# when all are done. One line is printed for each program when it ends, with its time and the CPU
+# time of its processes.
 #
 # A program's output goes to a file beside it and is shown only if something failed; skipped tests
 # are always named. A program that crashes, hangs, runs no test or gets a sanitizer's report counts
@@ -26,7 +27,7 @@ sanitizer_report='ERROR: (Address|Leak|Thread)Sanitizer|WARNING: ThreadSanitizer
 # "passed failed skipped" to PROGRAM.counts; then prints its name.
 run_one() { # PROGRAM
     local program=$1 name=${1##*/tests/} log=$1.log prefix=()
-    local start status ms plain numbers ok bad skip note=
+    local start status ms cpu plain numbers ok bad skip note=
     if [[ -n ${TESTS_END-} ]]; then
         limit=$((TESTS_END - $(date +%s)))
         ((limit > 0)) || limit=1
@@ -44,6 +45,8 @@ run_one() { # PROGRAM
     timeout -k 5 $limit "${prefix[@]}" "$program" -j1 >"$log" 2>&1 </dev/null
     status=$?
     ms=$((($(date +%s%N) - start) / 1000000))
+    times >"$program.counts" # its second line is of the processes that have ended
+    cpu=$(awk -F'[ms ]+' 'NR == 2 { printf "%.1f", 60 * ($1 + $3) + $2 + $4 }' "$program.counts")
     # Criterion may print colours.
     plain=$(sed 's/\x1b\[[0-9;]*m//g' "$log")
     numbers=$(sed -nE 's/.*Synthesis: .* Passing: ([0-9]+) \| Failing: ([0-9]+) .*/\1 \2/p' \
@@ -63,8 +66,8 @@ run_one() { # PROGRAM
     fi
     [[ -n $note ]] && bad=$((bad + 1))
     {
-        printf '%-28s %4d passed, %d failed%s  (%d.%d s)%s\n' "$name" "$ok" "$bad" \
-            "$( ((skip)) && echo ", $skip skipped")" $((ms / 1000)) $((ms % 1000 / 100)) \
+        printf '%-28s %4d passed, %d failed%s  (%d.%d s, CPU %s s)%s\n' "$name" "$ok" "$bad" \
+            "$( ((skip)) && echo ", $skip skipped")" $((ms / 1000)) $((ms % 1000 / 100)) "$cpu" \
             "${note:+  $note}"
         if ((bad > 0)); then
             printf '%s\n' "$plain"
