@@ -122,7 +122,8 @@ static int announce_call(struct allreduce *ar, struct stream *stream, size_t off
                              .step = q->step,
                              .count = q->count,
                              .offset = offset,
-                             .what = sum ? allreduce_algorithm_name(algorithm) : NULL};
+                             .what = sum ? allreduce_algorithm_name(algorithm) : NULL,
+                             .group = ar->config.group};
     if (comm_debug(ar->comm)) CHECK(stream_sync(stream));
     return comm_announce(ar->comm, &call);
 }

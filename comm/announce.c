@@ -79,9 +79,6 @@ static void describe(const struct announcer *a, uint64_t number, const union wor
     if (*call->what)
         used += (size_t)snprintf(text + used, bytes - used,
                                  call->count || a->numbered ? ", %s" : " (%s)", call->what);
-    if (call->behind)
-        snprintf(text + used, bytes - used, ", behind call #%llu of the group",
-                 (unsigned long long)call->behind);
 }
 
 static int rank_of(const struct announcer *a, int k) {
@@ -188,43 +185,8 @@ int announcer_compare(struct announcer *a) {
 }
 
 int announce(struct comm *comm, const struct comm_call *call) {
-    struct announcer *a = &comm->announcer;
-    struct slot *slot = &comm->board->slots[comm->rank];
-    struct announced_call told;
-    announced_fill(&told, call);
-    told.behind = __atomic_load_n(&slot->group_calls, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->announced, a->number + 1, __ATOMIC_SEQ_CST);
-    return announce_filled(a, &told);
-}
-
-/* ---- across the two sequences ---- */
-
-void announcer_count_group_call(struct comm *comm, uint64_t number) {
-    __atomic_store_n(&comm->board->slots[comm->rank].group_calls, number, __ATOMIC_RELAXED);
-}
-
-/* This rank's next call of the job comes behind call `number` of the group, in which it waits. The
- * number is read first: calls that other threads begin meanwhile come behind it all the more. */
-int announcer_look_across(struct comm *comm, uint64_t number, const char *collective) {
-    struct announcer *a = &comm->announcer;
-    uint64_t next =
-        __atomic_load_n(&comm->board->slots[comm->rank].announced, __ATOMIC_SEQ_CST) + 1;
-    union words theirs;
-    char text[BOARD_TEXT], their_call[192];
-    if (board_aborted(comm->board)) return OK;
-    for (int k = 0; k < a->n; k++) {
-        if (k == a->me || !read_one(place(a, k, next), next, &theirs)) continue;
-        if (theirs.call.behind >= number) continue;
-        describe(a, next, &theirs, their_call, sizeof their_call);
-        snprintf(text, sizeof text,
-                 "Detected mismatch between collectives on ranks. Rank %d is running collective: "
-                 "#%llu %s, but Rank %d is running collective: %s: all ranks must make the same "
-                 "calls in the same order",
-                 comm->rank, (unsigned long long)number, collective, k, their_call);
-        comm_abort(comm, ERR_FAILED, text);
-        return fail(ERR_FAILED, "%s", text);
-    }
-    return OK;
+    CHECK(announcer_announce(&comm->announcer, call));
+    return call->group ? announcer_announce(call->group, call) : OK;
 }
 
 int announced_by_all(struct comm *comm) {

@@ -1,6 +1,7 @@
 /* Sequences of calls that several ranks make in the same order, shown to each other: what
  * announce.c compares. The job has one such sequence (comm_announce); each process group has one of
- * its own, in memory that its ranks share. */
+ * its own, in memory that its ranks share. A call of the job that belongs to a group, as those of
+ * DDP do, stands in both. */
 #ifndef COMM_ANNOUNCE_H
 #define COMM_ANNOUNCE_H
 
@@ -16,7 +17,6 @@ struct announced_call {
     char collective[24], what[48];
     int64_t bucket, step;
     uint64_t count, offset;
-    uint64_t behind; /* of the job's sequence: calls of the group of all ranks before it */
 };
 struct announcement {
     uint64_t number; /* counted from 1; 0: none, or being written */
@@ -53,14 +53,6 @@ void announcer_show_all(struct announcer *announcer);
 /* Compares all calls up to `number` that this rank and a peer still show. ERR_FAILED as above. Of
  * the announcer it reads only what never changes: any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);
-
-/* The group of all ranks has begun its call `number`. Calls of this group and those of the job, as
- * allreduces of DDP, are one order, which all ranks keep. */
-void announcer_count_group_call(struct comm *comm, uint64_t number);
-
-/* For a wait in call `number` of that group, whose ranks are called `ranks`: ERR_FAILED as above if
- * a peer has begun a call of the job, which this rank has not, before its own call `number`. */
-int announcer_look_across(struct comm *comm, uint64_t number, const char *collective);
 
 /* Compares the last call once more, with those of all peers that have announced it since. */
 int announcer_compare(struct announcer *announcer);

@@ -55,9 +55,6 @@ struct slot {
     uint32_t shows;
     int64_t since_ns;
     char waits_in[BOARD_WHERE];
-    /* announce.c: how many calls of the job's sequence, and of its group of all ranks, the rank has
-     * begun */
-    uint64_t announced, group_calls;
 } __attribute__((aligned(128)));
 
 struct board {

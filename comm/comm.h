@@ -30,6 +30,7 @@ extern "C" {
 #define COMM_BLOB_BYTES 65536 /* the most that one rank brings to comm_exchange */
 
 struct comm;
+struct announcer; /* comm/announce.h */
 
 struct comm_options {
     double timeout_s; /* deadline of every single wait; 0: 300 s */
@@ -110,6 +111,7 @@ struct comm_call {
     long step;              /* -1: none */
     size_t count, offset; /* elements, and where they begin in the buffer that is shared; 0: none */
     const char *what;     /* the algorithm, or what a barrier is for; NULL: nothing */
+    struct announcer *group; /* the process group among whose calls it counts, too; NULL: none */
 };
 int comm_announce(struct comm *comm, const struct comm_call *call);
 int comm_debug(const struct comm *comm); /* 1: with comm_options.debug */

@@ -27,21 +27,23 @@ int ddp_buffers_check(struct comm *comm, const struct buffer_set *set) {
 }
 
 /* A broadcast needs no scratch; any algorithm by name has an executor that runs plans. */
-static int init(struct ddp_buffers *b, struct comm *comm) {
+static int init(struct ddp_buffers *b, struct comm *comm, struct announcer *group) {
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ALLREDUCE_DIRECT;
+    config.group = group;
     CHECK(allreduce_init(&b->collectives, comm, b->set->device, &config));
     return allreduce_register(b->collectives, b->set->arena, b->set->bytes / sizeof(float));
 }
 
-int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct buffer_set *set) {
+int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
+                     struct buffer_set *set) {
     *out = NULL;
     if (!set->count) return OK;
     struct ddp_buffers *b = calloc(1, sizeof *b);
     if (!b) return fail(ERR_MEMORY, "ddp: buffers: the host is out of memory");
     b->set = set;
     *out = b; /* the caller frees it, also after a failure */
-    return init(b, comm);
+    return init(b, comm, group);
 }
 
 int ddp_buffers_broadcast(struct ddp_buffers *b, int32_t step) {

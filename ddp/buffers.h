@@ -18,8 +18,9 @@ struct ddp_buffers;
 int ddp_buffers_check(struct comm *comm, const struct buffer_set *set);
 
 /* Collective. Shares the arena of `set` with all ranks. *out is NULL where the model has no
- * buffers. comm and set are borrowed and must outlive the object. */
-int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct buffer_set *set);
+ * buffers. `group`: comm_call.group. All are borrowed and must outlive the object. */
+int ddp_buffers_init(struct ddp_buffers **out, struct comm *comm, struct announcer *group,
+                     struct buffer_set *set);
 
 /* Collective; on the compute stream, in the stream's phase. What is enqueued later reads rank 0's
  * buffers. NULL: nothing is done. */

@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
+#include "group/group.h"
 
 struct ddp_config ddp_config_default(void) {
     struct ddp_config config = {
@@ -84,6 +85,7 @@ int ddp_plan_first_step(struct duet_ddp *ddp) {
 static int rebuild(struct duet_ddp *ddp) {
     struct param_set *params = ddp->params;
     CHECK(stream_sync(device_compute(ddp->device)));
+    CHECK(group_announce(ddp->group, "DDP: order of buckets"));
     CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
     CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
     CHECK(ddp_make_events(ddp));
@@ -124,8 +126,10 @@ int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *cont
 /* The calls of a hook are its own affair, and a rank without one waits in an allreduce for ranks
  * that never come to it. So each step with a hook says so in the place of the first allreduce. */
 static int announce_hook(const struct duet_ddp *ddp) {
-    const struct comm_call call = {
-        .collective = "communication hook", .bucket = 0, .step = ddp->step};
+    const struct comm_call call = {.collective = "communication hook",
+                                   .bucket = 0,
+                                   .step = ddp->step,
+                                   .group = group_order(ddp->group)};
     return comm_announce(ddp->comm, &call);
 }
 

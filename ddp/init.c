@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
+#include "group/group.h"
 
 static int make_counters(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->params->count;
@@ -26,7 +27,7 @@ static int make_counters(struct duet_ddp *ddp) {
 static int share_buffers(struct duet_ddp *ddp, struct buffer_set *set) {
     if (ddp->config.own_buffers) return OK;
     CHECK(ddp_buffers_check(ddp->comm, set));
-    CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, set));
+    CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, group_order(ddp->group), set));
     return ddp->replica ? OK : ddp_broadcast_buffers(ddp, -1);
 }
 
@@ -58,6 +59,7 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     struct allreduce_config config = allreduce_config_default();
     config.algorithm = ddp->config.algorithm;
     config.any_order = ddp->config.any_order;
+    config.group = group_order(ddp->group);
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
     CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->arena_count));
     CHECK(share_buffers(ddp, buffers));
@@ -74,6 +76,7 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *m
         return code;
     }
     *ddp = (struct duet_ddp){.comm = comm,
+                             .group = (struct group *)model->group,
                              .device = model->params->set.device,
                              .params = &model->params->set,
                              .used = model->replica ? model->replica->params->has_grad : NULL,
@@ -105,6 +108,7 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     if (!ddp) return;
     if (ddp->replica) detach(ddp->replica);
     ddp->owner->reducer = NULL;
+    group_announce(ddp->group, "DDP: end"); /* it can only fail with the job */
     hooks_free(&ddp->hooks);
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(ddp->device));

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ddp/state.h"
+#include "group/group.h"
 
 /* PyTorch's words, by which users search. The rank that ran out is to blame. */
 static int thrown(const struct duet_ddp *ddp, int mine) {
@@ -18,6 +19,7 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
     *active = world;
     if (ddp->config.join == DUET_JOIN_OFF) return OK;
     CHECK(stream_sync(device_compute(ddp->device)));
+    CHECK(group_announce(ddp->group, "DDP: join"));
     CHECK(comm_gather(ddp->comm, &mine, sizeof mine, all));
     *active = 0;
     for (int r = 0; r < world; r++) {
@@ -37,6 +39,7 @@ int ddp_agree_on_used(struct duet_ddp *ddp) {
     size_t count = (size_t)ddp->plan.param_count;
     if (!ddp->config.find_unused) return OK;
     CHECK(stream_sync(device_compute(ddp->device)));
+    CHECK(group_announce(ddp->group, "DDP: used parameters"));
     CHECK(comm_gather(ddp->comm, ddp->used, count, ddp->all_used));
     for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
         const char *used = ddp->all_used + (size_t)rank * count;

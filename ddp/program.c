@@ -75,12 +75,13 @@ static int config_of(const struct duet_ddp_options *options, struct ddp_config *
 enum { AGREED = 4 };
 
 /* The options that all ranks must give alike; allreduce/ compares the algorithm. */
-static int agree(struct comm *comm, const struct ddp_config *config) {
+static int agree(struct group *group, struct comm *comm, const struct ddp_config *config) {
     static const char *const names[AGREED] = {"bucket_cap_mb", "join", "find_unused_parameters",
                                               "no_broadcast_buffers"};
     const double mine[AGREED] = {config->bucket_cap_mb > 0 ? config->bucket_cap_mb : 0,
                                  config->join, !!config->find_unused, !!config->own_buffers};
     double all[MAX_DEVICES][AGREED];
+    CHECK(group_announce(group, "DDP: setup"));
     CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
     for (int r = 0; r < comm_world_size(comm); r++)
         for (int i = 0; i < AGREED; i++)
@@ -122,7 +123,7 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
     const struct ddp_model model = {params, NULL, group};
-    int code = agree(comm, &config);
+    int code = agree((struct group *)group, comm, &config);
     if (code) {
         comm_abort(comm, code, error_message());
         return code;

@@ -9,6 +9,7 @@
 
 struct duet_ddp {
     struct comm *comm;
+    struct group *group; /* among whose calls its own are; NULL: the trainer's */
     struct device *device;
     struct duet_params *owner; /* whose tapes call it, unless there is a replica */
     struct param_set *params;  /* of the owner */

@@ -42,9 +42,12 @@ extern "C" {
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with
  * a tensor of the same type and size. The ranks that differ are told so, and a rank that does
- * not come is named when the timeout has passed, and in a warning on stderr after ten seconds. The
- * passes of a duet_ddp count among the calls of the group of all ranks. After any error but
- * DUET_USAGE the job has failed: all that is left is to destroy the group and to end.
+ * not come is named when the timeout has passed, and in a warning on stderr after ten seconds.
+ * What a duet_ddp or SyncBatchNorm does together stands in the order of the calls of its group.
+ * The calls of two groups are two orders: of a call of each, which one begins first may differ from
+ * rank to rank where the first one does not wait. So it may between a call and duet_group_new.
+ * After any error but DUET_USAGE the job has failed: all that is left is to destroy the group and
+ * to end.
  *
  * The last argument of a call is its handle. NULL: the call returns when its result is there
  * (async_op=False). Else it returns at once, and *work is to be waited for; until then the

@@ -59,7 +59,6 @@ static int announce(struct work *work) {
     struct comm_call told;
     tell(&work->call, &told, what);
     work->number = g->announcer.number + 1;
-    if (g->is_world) announcer_count_group_call(g->job->comm, work->number);
     return g->n > 1 ? announcer_announce(&g->announcer, &told) : (g->announcer.number++, OK);
 }
 

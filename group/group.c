@@ -144,7 +144,6 @@ static int open_job(struct group **out, const struct comm_options *options,
         all.ranks[r] = r;
     job->users = 1; /* until the group is made: a failure must be told before the rank leaves */
     code = make_group(out, job, &all);
-    if (!code) (*out)->is_world = 1;
     if (code) comm_abort(job->comm, code, error_message());
     release_job(job);
     return code;
@@ -220,6 +219,16 @@ int group_check(const struct group *group) {
 
 int group_world_rank(const struct group *group, int rank) {
     return rank >= 0 && rank < group->n ? group->ranks[rank] : -1;
+}
+
+struct announcer *group_order(struct group *group) {
+    return group && group->n > 1 ? &group->announcer : NULL;
+}
+
+int group_announce(struct group *group, const char *what) {
+    const struct comm_call call = {.collective = what, .bucket = -1, .step = -1};
+    struct announcer *order = group_order(group);
+    return order ? announcer_announce(order, &call) : OK;
 }
 
 struct comm *group_comm(const struct group *group) {

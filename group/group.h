@@ -80,6 +80,12 @@ int group_check(const struct group *group);
  * numbers the ranks otherwise. Borrowed from the group. */
 struct comm *group_comm(const struct group *group);
 
+/* What the ranks do in the group's name by other means, as DDP, stands among its calls: for
+ * comm_call.group, borrowed from the group (NULL: none is given, or it has one rank); and of what
+ * has no comm_call, in at most 23 letters. */
+struct announcer *group_order(struct group *group);
+int group_announce(struct group *group, const char *what);
+
 int group_world_rank(const struct group *group,
                      int rank); /* in the job; -1: there is no such rank */
 

@@ -15,14 +15,13 @@
  * which the other one would fall asleep, too. */
 static const int64_t CALLER_SPIN_NS = 100000;
 
-/* A wait that goes on for long: has a peer called something else, in this group or beside it? */
+/* A wait that goes on for long: has a peer called something else? A call that is not short has
+ * looked when it began. */
 static int look_at_peers(void *context) {
     const struct runner *runner = context;
     struct group *g = runner->group;
     const struct work *work = runner->now;
-    if (work->brief) CHECK(announcer_look_back(&g->announcer, work->number));
-    if (!g->is_world || work->call.receive || work->call.what == COLLECTIVE_SEND) return OK;
-    return announcer_look_across(g->job->comm, work->number, window_name(work->call.what));
+    return work->brief ? announcer_look_back(&g->announcer, work->number) : OK;
 }
 
 /* A slot was shown by another call. */

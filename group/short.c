@@ -118,7 +118,6 @@ int begin_short(struct work *work) {
     work->tally = (struct tally){g->announcer.tally, g->announcer.number};
     announcer_note(&g->announcer, &brief->told, brief->signature);
     work->number = g->announcer.number;
-    if (g->is_world) announcer_count_group_call(g->job->comm, work->number);
     work->base = g->short_calls++;
     return OK;
 }

@@ -154,7 +154,6 @@ int check_job(struct runner *runner);
 
 struct group {
     struct membership *job;
-    int is_world;                    /* 1: the group of all ranks that was made first */
     int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: in the job */
     double timeout_s;                /* 0: the job's */
     struct shared_memory memory;

@@ -29,8 +29,10 @@ static int most_channels(const struct param_set *set) {
 }
 
 /* All ranks share memory of one size. */
-static int check_same(struct comm *comm, int channels) {
+static int check_same(struct group *group, int channels) {
+    struct comm *comm = group_comm(group);
     int all[MAX_DEVICES];
+    CHECK(group_announce(group, "SyncBatchNorm: setup"));
     CHECK(comm_exchange(comm, &channels, sizeof channels, -1, all, NULL));
     for (int r = 0; r < comm_world_size(comm); r++)
         if (all[r] != channels)
@@ -41,11 +43,13 @@ static int check_same(struct comm *comm, int channels) {
     return OK;
 }
 
-static int make(struct program_sync *s, struct comm *comm, struct duet_params *params) {
+static int make(struct program_sync *s, struct group *group, struct duet_params *params) {
+    struct comm *comm = group_comm(group);
     int channels = most_channels(&params->set);
-    CHECK(check_same(comm, channels));
+    CHECK(check_same(group, channels));
     if (comm_world_size(comm) == 1 || !channels) return OK;
-    return syncbn_init_alone(&s->syncbn, comm, params->set.device, channels, &s->api.exchange);
+    return syncbn_init_alone(&s->syncbn, comm, group_order(group), params->set.device, channels,
+                             &s->api.exchange);
 }
 
 static int check(const duet_params *params, const duet_group *group) {
@@ -65,15 +69,15 @@ static int check(const duet_params *params, const duet_group *group) {
 
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group) {
     CHECK(check(params, group));
-    struct comm *comm = group_comm((struct group *)group);
     struct program_sync *s = calloc(1, sizeof *s);
-    int code = s ? make(s, comm, params) : fail(ERR_MEMORY, "SyncBatchNorm: no host memory");
+    int code = s ? make(s, (struct group *)group, params)
+                 : fail(ERR_MEMORY, "SyncBatchNorm: no host memory");
     if (!code) {
         s->api.free = free_sync;
         params->sync = &s->api;
         return OK;
     }
-    comm_abort(comm, code, error_message());
+    comm_abort(group_comm((struct group *)group), code, error_message());
     free(s);
     return code;
 }

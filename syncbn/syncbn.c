@@ -37,7 +37,8 @@ enum { MOST_ROWS = 3 }; /* mean, M2, count */
 
 struct syncbn {
     struct device *device;
-    duet_tape *tape; /* NULL: a program's tapes */
+    struct announcer *group; /* comm_call.group of its calls; NULL: of the trainer */
+    duet_tape *tape;         /* NULL: a program's tapes */
     struct allreduce *collectives;
     int segments, channels;
     double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
@@ -68,6 +69,7 @@ static int gather(void *context, const struct tensor *parts) {
 static int init(struct syncbn *s, struct comm *comm, struct tape_exchange *exchange) {
     size_t count = 2 * (size_t)s->segments * MOST_ROWS * (size_t)s->channels; /* floats */
     struct allreduce_config config = allreduce_config_default();
+    config.group = s->group;
     config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
     CHECK(device_alloc(s->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
     CHECK(allreduce_init(&s->collectives, comm, s->device, &config));
@@ -104,10 +106,10 @@ int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, d
     return create(out, comm, &parts, &exchange);
 }
 
-int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct device *device, int channels,
-                      struct tape_exchange *exchange) {
+int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct announcer *group,
+                      struct device *device, int channels, struct tape_exchange *exchange) {
     const struct syncbn parts = {
-        .device = device, .segments = comm_world_size(comm), .channels = channels};
+        .device = device, .group = group, .segments = comm_world_size(comm), .channels = channels};
     return create(out, comm, &parts, exchange);
 }
 

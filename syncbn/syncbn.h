@@ -21,8 +21,8 @@ int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, d
 
 /* The same for a program, whose tapes come and go: each of them holds the one segment of its rank.
  * *exchange is to be given to all of them, and is valid until syncbn_free. */
-int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct device *device, int channels,
-                      struct tape_exchange *exchange);
+int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct announcer *group,
+                      struct device *device, int channels, struct tape_exchange *exchange);
 
 /* Collective, unless the job has failed. NULL is fine. */
 void syncbn_free(struct syncbn *syncbn);

@@ -73,6 +73,72 @@ Test(api_guilty, fifty_of_fifty_name_the_rank, .timeout = 300) {
     }
 }
 
+/* ---- a call under way, begun before something on rank 0 and behind it on the others ---- */
+
+enum between { A_PASS, A_PASS_OF_ANOTHER_GROUP, A_NEW_GROUP, A_MONITORED_BARRIER };
+
+static int do_between(struct rank *r, enum between what, int step) {
+    duet_group *made = NULL;
+    if (what == A_MONITORED_BARRIER && r->rank) return duet_monitored_barrier(r->group, 20, 0);
+    if (what != A_NEW_GROUP) return pass(r, r->ours, step, 0);
+    int code = duet_group_new(&made, r->group, (int[]){1, 0}, 2, 0);
+    duet_group_destroy(&made);
+    return code;
+}
+
+static int cross(int number, void *context) {
+    const enum between what = *(const enum between *)context;
+    struct rank r;
+    duet_group *other = NULL;
+    (void)number;
+    int code = open_rank(&r, "cpu", NULL, EXTRA);
+    if (!code) code = pass(&r, r.alone, 0, 0);
+    if (!code) code = duet_group_new(&other, r.group, (int[]){0, 1}, 2, 0);
+    if (!code && what == A_PASS_OF_ANOTHER_GROUP) {
+        duet_ddp_free(r.ddp);
+        code = duet_ddp_create(&r.ddp, other, r.ours, NULL);
+    }
+    for (int step = 0; step < STEPS && !code; step++) {
+        duet_tensor *loss = duet_params_grad(r.alone, 1);
+        duet_work *sum = NULL;
+        int early = r.rank == 0 && what != A_MONITORED_BARRIER;
+        if (early) code = duet_all_reduce(r.group, loss, DUET_SUM, &sum);
+        if (!code) code = do_between(&r, what, step);
+        if (!code && what == A_MONITORED_BARRIER)
+            code = r.rank ? pass(&r, r.ours, step, 0) : duet_monitored_barrier(r.group, 20, 0);
+        else if (!code && !early)
+            code = duet_all_reduce(r.group, loss, DUET_SUM, &sum);
+        if (!code && sum) code = duet_work_wait(sum);
+        duet_work_free(sum);
+    }
+    close_rank(&r);
+    duet_group_destroy(&other);
+    return code;
+}
+
+static void must_differ(enum between what, const char *call) {
+    int64_t start = now_ns();
+    int code = duet_spawn(2, cross, &what);
+    double seconds = (double)(now_ns() - start) * 1e-9;
+    cr_expect(code && seconds < 10 && strstr(duet_error(), "is running collective: #") &&
+                  strstr(duet_error(), call),
+              "%d, %.1f s: %s", what, seconds, duet_error());
+}
+
+static void must_run(enum between what) {
+    int code = duet_spawn(2, cross, &what);
+    cr_expect(code == DUET_OK, "%d: %s", what, duet_error());
+}
+
+/* As over gloo: what the ranks do in another order is refused within a group, and may be done
+ * between two groups. */
+Test(api_guilty, calls_of_one_group_alone_are_one_order, .timeout = 60) {
+    must_differ(A_PASS, "ALLREDUCE bucket 0 step 0");
+    must_differ(A_MONITORED_BARRIER, "MONITORED_BARRIER");
+    must_run(A_PASS_OF_ANOTHER_GROUP);
+    must_run(A_NEW_GROUP);
+}
+
 /* Rank 1 is late for a step. That is no failure. */
 static int be_late(int number, void *context) {
     struct rank r;
