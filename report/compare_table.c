@@ -81,8 +81,8 @@ static void row_phase(FILE *file, const struct columns *c, int phase) {
 }
 
 /* Time beside the phases of the compute lane. In DDP the communication lane works beside it, hidden
- * as long as the compute lane is busy, and the compute lane may wait for it. In DP device 0's thread waits for the other threads when its
- * own share is done. */
+ * as long as the compute lane is busy, and the compute lane may wait for it. In DP device 0's
+ * thread waits for the other threads when its own share is done. */
 static double hidden_ms(const struct run_record *r, const struct device_record *d) {
     return record_per_step(r, (double)(d->comm_ns - d->exposed_ns)) * 1e-6;
 }
