@@ -52,17 +52,19 @@ static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
 }
 
 /* dist_autograd.context(): what belongs to one backward, or to several. free ends it on all
- * workers: tapes, vars and gradients are gone. There may be many at once. */
+ * workers: tapes, vars and gradients are gone. There may be many at once. Free them before
+ * duet_rpc_shutdown. */
 int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc);
 void duet_autograd_context_free(duet_autograd_context *context);
 uint64_t duet_autograd_context_id(const duet_autograd_context *context);
 
 /* ---- forward ---- */
 
-/* Begins a training pass over `samples` samples with these parameters, or none, as duet_tape_begin
- * does. The tape lies on the device of `params`, or of the worker, and belongs to the context;
- * params must outlive it. Dropout draws from seed 0 and a number that the context and the place of
- * the call make. */
+/* At the worker that has created the context: begins a training pass over `samples` samples with
+ * these parameters, or none, as duet_tape_begin does. The tape lies on the device of `params`, or
+ * of the worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and
+ * a number that the context and the place of the call make. duet_tape_begin, duet_tape_seed and
+ * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context. */
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
                        int samples);
 
@@ -111,7 +113,8 @@ int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *context, d
 /* ---- DistributedOptimizer ----
  *
  * One optimizer at each distinct owner of the parameters, which duet_rref_create_param refers to.
- * All must live as long as it. */
+ * At each step all must be there. Free optimizers before duet_rpc_shutdown; the parameters may go
+ * before or after. */
 
 typedef struct duet_distributed_optimizer duet_distributed_optimizer;
 int duet_distributed_optimizer_create(duet_distributed_optimizer **out, duet_rpc *rpc,

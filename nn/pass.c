@@ -43,10 +43,6 @@ int duet_tape_create(duet_tape **out, duet_device *device) {
     return code;
 }
 
-void duet_tape_seed(duet_tape *t, uint64_t seed) {
-    if (t) t->seed = seed;
-}
-
 /* ---- errors ---- */
 
 int duet_tape_error(duet_tape *t) {
@@ -78,6 +74,10 @@ static int refuse_remote(const duet_tape *t, const char *function) {
                             "it ends with duet_autograd_backward",
                             function)
                      : OK;
+}
+
+void duet_tape_seed(duet_tape *t, uint64_t seed) {
+    if (t && !tape_fail(t, refuse_remote(t, "duet_tape_seed"))) t->seed = seed;
 }
 
 static int refuse_inside(duet_tape *t, const char *function) {
@@ -200,6 +200,7 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
     enum { MOST = 1 << 20 };
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_accumulate");
+    CHECK(refuse_remote(t, "duet_tape_accumulate"));
     if (passes < 1 || passes > MOST)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
     t->passes_of_next = passes; /* the pass under way, if there is one, was begun as it is */
@@ -249,20 +250,25 @@ static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     return OK;
 }
 
+/* What is wrong with a root and the gradient given; to be known before anything is walked. */
+static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *given) {
+    enum reduction r;
+    if (given) return tape_operand(t, "backward", "gradient", given, DTYPE_F32);
+    if (root->value.dtype != DTYPE_F32 || !tape_loss_reduction(root, &r) ||
+        tensor_count(&root->value) == 1)
+        return OK;
+    return fail(ERR_USAGE,
+                "backward: grad can be implicitly created only for scalar outputs, and this var "
+                "is no loss: use duet_mean, duet_sum or give a gradient");
+}
+
 /* The gradient of a root: the one given, or 1 where the root is a single number, such as the mean
  * of all. A loss has its own: *grad is of rank 0. *root becomes the plain one. */
 static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, struct tensor *grad) {
     enum reduction r;
     *grad = (struct tensor){0};
-    if (given)
-        CHECK(tape_operand(t, "backward", "gradient", given, DTYPE_F32));
-    else if ((*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r))
-        return OK;
-    else if (tensor_count(&(*root)->value) != 1)
-        return fail(
-            ERR_USAGE,
-            "backward: grad can be implicitly created only for scalar outputs, and this var "
-            "is no loss: use duet_mean, duet_sum or give a gradient");
+    CHECK(check_start(t, *root, given));
+    if (!given && ((*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r))) return OK;
     *root = to_plain(t, *root);
     CHECK(tape_error(t));
     if (given) {
@@ -300,12 +306,8 @@ int duet_backward_all(duet_tape *t, duet_var *const *roots, const duet_tensor *c
     return pass_backward(t, roots, grads, count);
 }
 
-int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
-                  int count) {
-    duet_var *root[MOST_ROOTS];
-    struct tensor grad[MOST_ROOTS];
-    CHECK(duet_tape_error(t));
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward_all");
+int pass_check_roots(const duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                     int count) {
     if (count < 1 || count > MOST_ROOTS || !roots || !grads)
         return fail(ERR_USAGE, "backward: %d vars: give 1 to %d, and the gradient of each, or NULL",
                     count, MOST_ROOTS);
@@ -314,6 +316,19 @@ int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const
         for (int k = 0; k < i; k++)
             if (roots[k] == roots[i])
                 return fail(ERR_USAGE, "backward: vars %d and %d are one: give it once", k, i);
+        CHECK(check_start(t, roots[i], grads[i]));
+    }
+    return OK;
+}
+
+int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                  int count) {
+    duet_var *root[MOST_ROOTS];
+    struct tensor grad[MOST_ROOTS];
+    CHECK(duet_tape_error(t));
+    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward_all");
+    CHECK(pass_check_roots(t, roots, grads, count));
+    for (int i = 0; i < count; i++) {
         root[i] = roots[i];
         CHECK(start_of(t, &root[i], grads[i], &grad[i]));
     }

@@ -154,8 +154,10 @@ int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
  * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
 int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
 
-/* duet_backward_all, for a tape of rpc/ too. */
+/* duet_backward_all, for a tape of rpc/ too; and what it refuses before anything is walked. */
 int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads, int count);
+int pass_check_roots(const duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                     int count);
 
 /* 1 if gradients are accumulated over several passes. */
 static inline int tape_accumulates(const duet_tape *t) {

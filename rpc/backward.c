@@ -6,15 +6,19 @@
 
 #include "rpc/autograd.h"
 
+static int check_again(const struct autograd_pass *p) {
+    return p->turn && !p->retain
+               ? fail(ERR_USAGE, "Trying to backward through the graph a second time: give "
+                                 "retain_graph 1 to all but the last")
+               : OK;
+}
+
 static int check_walk(struct autograd_pass *p) {
-    int again = p->turn && !p->retain;
+    CHECK(check_again(p));
     pthread_mutex_lock(&p->rpc->lock);
     int walking = p->walking;
-    if (!again) p->walking = 1;
+    p->walking = 1;
     pthread_mutex_unlock(&p->rpc->lock);
-    if (again)
-        return fail(ERR_USAGE, "Trying to backward through the graph a second time: give "
-                               "retain_graph 1 to all but the last");
     return walking ? fail(ERR_USAGE, "autograd: backward: another one is under way") : OK;
 }
 
@@ -119,16 +123,18 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
                     i);
     CHECK(duet_tape_error(p->tape));
     if (!root->needs_grad) return fail(ERR_USAGE, "requires_grad not set on root %d", i);
-    return OK;
+    return check_again(p);
 }
 
-/* The passes of the roots one after another, the first made first. */
+/* The passes of the roots one after another, the first made first. What is refused is refused before
+ * the first of them, whose graph is then as it was. */
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
-    struct autograd_pass *of[MOST_ROOTS];
+    struct autograd_pass *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};
     char done[MOST_ROOTS] = {0};
     for (int i = 0; i < count; i++)
         CHECK(pass_of_root(c, roots[i], i, &of[i]));
+    CHECK(pass_check_roots(of[0]->tape, roots, none, count));
     for (int left = count; left;) {
         struct autograd_pass *first = NULL;
         duet_var *here[MOST_ROOTS];

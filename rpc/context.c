@@ -2,9 +2,10 @@
  * first call on that carries their id, and end everywhere.
  *
  * The end follows the calls: the creator tells the workers that it has called in the context, and
- * each tells those that it has called. A call and the word of the end go in one stream, so the end
- * never overtakes a call, and a worker forgets the context for good. A context whose creator or
- * caller has died ends as well. While a call still runs in it, it stays. */
+ * each tells those that it has called. A call and the word of the end go in one stream, and where a
+ * context has ended while a call was being written, the word goes again behind the call
+ * (remote_op.c). So each call has an end behind it, and a worker forgets the context for good. A
+ * context whose creator or caller has died ends as well. While a call still runs in it, it stays. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,21 +33,34 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 
 /* ---- the end ---- */
 
-static struct autograd_pass *take_pass(duet_autograd_context *c, const duet_device *device) {
-    struct autograd_pass **at = &c->passes, *pass;
-    pthread_mutex_lock(&c->rpc->lock);
-    while (*at && device && (*at)->device != device)
-        at = &(*at)->next;
-    if ((pass = *at)) *at = pass->next;
-    pthread_mutex_unlock(&c->rpc->lock);
-    return pass;
+/* Under the lock: the passes on the device, or all, out of the list. */
+static struct autograd_pass *take_passes(duet_autograd_context *c, const duet_device *device) {
+    struct autograd_pass *taken = NULL, *pass;
+    for (struct autograd_pass **at = &c->passes; (pass = *at);) {
+        if (device && pass->device != device) {
+            at = &pass->next;
+            continue;
+        }
+        *at = pass->next;
+        pass->next = taken;
+        taken = pass;
+    }
+    return taken;
+}
+
+static void free_passes(struct autograd_pass *passes) {
+    for (struct autograd_pass *next; passes; passes = next) {
+        next = passes->next;
+        pass_free(passes);
+    }
 }
 
 /* Frees what lies on the device, or all. Nobody uses it any more. */
 static void free_on(duet_autograd_context *c, duet_device *device) {
-    struct autograd_pass *pass;
-    while ((pass = take_pass(c, device)))
-        pass_free(pass);
+    pthread_mutex_lock(&c->rpc->lock);
+    struct autograd_pass *passes = take_passes(c, device);
+    pthread_mutex_unlock(&c->rpc->lock);
+    free_passes(passes);
     sums_free(c, device);
 }
 
@@ -80,16 +94,18 @@ static void free_unused(duet_autograd_context *c) {
     c->users = 1;
 }
 
-static void end(duet_autograd_context *c) {
+void context_send_end(duet_autograd_context *c, int to) {
     duet_rpc *rpc = c->rpc;
-    for (int r = 0; r < rpc->world && !c->ended; r++) {
-        struct frame *f = c->called & bit(r) && r != rpc->rank && rpc->peers[r].link
-                              ? frame_new(FRAME_CONTEXT_END, 0)
-                              : NULL;
-        if (!f) continue;
-        f->header.call = c->id;
-        rpc->transport->send(rpc->peers[r].link, f);
-    }
+    struct link *link = to == rpc->rank ? NULL : rpc->peers[to].link;
+    struct frame *f = link ? frame_new(FRAME_CONTEXT_END, 0) : NULL;
+    if (!f) return;
+    f->header.call = c->id;
+    rpc->transport->send(link, f);
+}
+
+static void end(duet_autograd_context *c) {
+    for (int r = 0; r < c->rpc->world && !c->ended; r++)
+        if (c->called & bit(r)) context_send_end(c, r);
     c->ended = 1;
     free_unused(c);
 }
@@ -153,7 +169,8 @@ uint64_t duet_autograd_context_id(const duet_autograd_context *c) {
     return c ? c->id : 0;
 }
 
-/* What lies on the device of this thread goes at once, so that the next context has its memory. */
+/* What lies on the device of this thread goes at once, so that the next context has its memory. A
+ * call that comes in meanwhile finds no pass any more, and never one that is being freed. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     duet_rpc *rpc = c->rpc;
@@ -161,9 +178,11 @@ void duet_autograd_context_free(duet_autograd_context *c) {
     for (int i = 0; i < rpc->lock_count && !mine; i++)
         if (device_lock_is_mine(&rpc->locks[i])) mine = rpc->locks[i].device;
     pthread_mutex_lock(&rpc->lock);
-    int alone = c->users == 1;
+    int alone = c->users == 1 && mine;
+    struct autograd_pass *passes = alone ? take_passes(c, mine) : NULL;
     pthread_mutex_unlock(&rpc->lock);
-    if (alone && mine) free_on(c, mine);
+    free_passes(passes);
+    if (alone) sums_free(c, mine);
     pthread_mutex_lock(&rpc->lock);
     c->users--;
     end(c);

@@ -25,8 +25,10 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     peer->state = state;
     snprintf(peer->why, sizeof peer->why, "is gone: %s", why);
     futures_of_dead(rpc, peer->rank);
-    life_gone(&rpc->life, peer->rank);
-    contexts_of_dead(rpc, peer->rank);
+    if (!rpc->stop) { /* all of it ends then, and the pool may be gone before the links */
+        life_gone(&rpc->life, peer->rank);
+        contexts_of_dead(rpc, peer->rank);
+    }
     pthread_cond_broadcast(&rpc->changed);
 }
 

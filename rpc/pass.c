@@ -158,6 +158,11 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
     CHECK_OUT(out);
     if (!c) return fail(ERR_USAGE, "autograd: pass: no context was given");
     duet_rpc *rpc = c->rpc;
+    if (c->creator != rpc->rank) /* the order of sums and the masks need one who counts */
+        return fail(ERR_USAGE,
+                    "autograd: pass: worker '%s' has created this context: use "
+                    "duet_autograd_call_pass in a function",
+                    rpc->peers[c->creator].name);
     pthread_mutex_lock(&rpc->lock);
     const struct path path = {1, {c->own_passes++}};
     pthread_mutex_unlock(&rpc->lock);

@@ -145,6 +145,15 @@ static int hold_context(duet_autograd_context *c, int to) {
     return ended ? fail(ERR_USAGE, "autograd: the context has ended") : OK;
 }
 
+/* The context may have ended while the message was being written: that word has then overtaken the
+ * call, which makes the context anew at the callee, and so it goes again. */
+static void end_behind_call(duet_autograd_context *c, int to) {
+    if (!c) return;
+    pthread_mutex_lock(&c->rpc->lock);
+    if (c->ended) context_send_end(c, to);
+    pthread_mutex_unlock(&c->rpc->lock);
+}
+
 static void let_go(duet_autograd_context *c) {
     if (!c) return;
     pthread_mutex_lock(&c->rpc->lock);
@@ -178,7 +187,13 @@ static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
     }
     (*out)->context = p->context;
     op->call = (*out)->id;
-    return record_sent(op);
+    end_behind_call(p->context, o->to);
+    code = record_sent(op);
+    if (code) {
+        duet_future_free(*out);
+        *out = NULL;
+    }
+    return code;
 }
 
 /* ---- in the hands of the program ---- */

@@ -153,7 +153,10 @@ static int find_pass(duet_rpc_call *call, const struct request *r) {
     call->path = r->path;
     call->context = r->frame->context;
     call->device = call->function->device;
-    if (!r->head.pass) return OK;
+    if (!r->head.pass) {
+        if (!r->head.context || call->context) return OK;
+        return fail(ERR_MEMORY, "autograd: no host memory for a context");
+    }
     pthread_mutex_lock(&call->rpc->lock);
     call->back = call->context ? pass_find(call->context, r->head.pass) : NULL;
     pthread_mutex_unlock(&call->rpc->lock);
@@ -204,7 +207,11 @@ static int keep_result(duet_rpc_call *call, uint64_t rref) {
 
 static int run(duet_rpc_call *call, const struct request *r) {
     int code = make_args(call, r);
-    if (!code) code = call->function->run(call, call->function->context);
+    if (!code) {
+        fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
+        code = call->function->run(call, call->function->context);
+        if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
+    }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
     if (call->code) code = fail(call->code, "%s", call->text); /* it may have gone on regardless */
     if (!code && r->head.rref) code = keep_result(call, r->head.rref);

@@ -59,6 +59,28 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
     return OK;
 }
 
+static size_t value_room(const struct duet_rpc_value *v) {
+    enum { HEADS = 128 }; /* types and sizes, and what comes before the elements of a tensor */
+    const duet_tensor *x = v->type == DUET_RPC_TENSOR ? v->tensor : NULL;
+    const duet_var *var = v->type == DUET_RPC_VAR ? v->var : NULL;
+    if (x) return HEADS + duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
+    if (var) return HEADS + tensor_count(&var->value) * sizeof(float);
+    switch (v->type) {
+    case DUET_RPC_TEXT: return HEADS + (v->text ? strlen(v->text) : 0);
+    case DUET_RPC_BYTES: return HEADS + v->bytes;
+    case DUET_RPC_RREF: return HEADS + NAME_BYTES;
+    case DUET_RPC_LIST: return HEADS + (v->items ? values_room(v->items, v->count) : 0);
+    default: return 16;
+    }
+}
+
+size_t values_room(const struct duet_rpc_value *v, int count) {
+    size_t room = 0;
+    for (int i = 0; i < count; i++)
+        room += value_room(&v[i]);
+    return room;
+}
+
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {
     switch (v->type) {
     case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, -1);

@@ -11,14 +11,14 @@ enum { DEEPEST = 16, ALIGN = 64 };
 
 /* ---- writing ---- */
 
+/* At least half is added, so that a message of many parts is not copied for each of them; what is
+ * missing may be more, as for a tensor, and then not twice of it. */
 static int make_room(struct wire_out *w, size_t bytes) {
     if (w->failed) return 0;
     if (w->room - w->bytes >= bytes) return 1;
-    size_t room = w->room ? 2 * w->room : 256;
-    while (room - w->bytes < bytes)
-        room *= 2;
-    if (bytes > (size_t)1 << 20) room = w->bytes + bytes + 4096; /* a tensor: not twice of it */
-    uint8_t *data = payload_alloc(room);
+    size_t room = w->room + w->room / 2, wanted = w->bytes + bytes + 256;
+    if (room < wanted) room = wanted;
+    uint8_t *data = bytes < SIZE_MAX / 4 ? payload_alloc(room) : NULL;
     if (!data) {
         w->failed = 1;
         return 0;
@@ -28,6 +28,10 @@ static int make_room(struct wire_out *w, size_t bytes) {
     w->data = data;
     w->room = room;
     return 1;
+}
+
+void wire_reserve(struct wire_out *w, size_t bytes) {
+    if (bytes) make_room(w, bytes);
 }
 
 void wire_put(struct wire_out *w, const void *data, size_t bytes) {

@@ -30,6 +30,8 @@ struct wire_out {
     int failed;            /* 1: no host memory */
     struct var_list *vars; /* rpc/autograd.h: the vars of the message; NULL: none may be */
 };
+/* That many bytes will follow, more or less: they get their room at once. */
+void wire_reserve(struct wire_out *w, size_t bytes);
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 void wire_put_u8(struct wire_out *w, unsigned value);
 void wire_put_u32(struct wire_out *w, uint32_t value);

@@ -125,7 +125,7 @@ Test(autograd, results_are_lists_arguments_or_unused, .timeout = 60) {
 /* Many calls at once to two workers; some come back here by way of the other. Each adds to the same
  * gradient numbers that cancel out, so another order has other bits. */
 static void sum_once(struct worker *w, unsigned seed, float *w0, float *w1) {
-    enum { CALLS = 10 };
+    enum { CALLS = 12 }; /* sums of three parts, and of nine */
     duet_autograd_context *c;
     duet_tape *t;
     duet_future *f[CALLS];
@@ -238,4 +238,166 @@ static void wrong_or_wait(struct worker *w) {
 Test(autograd, says_what_is_wrong, .timeout = 60) {
     worker_abrupt = 1;
     WORKERS(2, wrong_or_wait, functions);
+}
+
+/* ---- what is refused leaves all as it was ---- */
+
+static duet_var *through_w1(struct worker *w, duet_tape *t) {
+    struct duet_rpc_value y;
+    duet_tensor *x = rows(w, X);
+    GOOD(duet_autograd_keep(t, x));
+    GOOD(duet_autograd_sync(t, "w1", "forward", DUET_ARGS(duet_rpc_var(duet_leaf(t, x))), 0, &y));
+    return y.var;
+}
+
+static void refused(struct worker *w) {
+    duet_autograd_context *c;
+    duet_tape *t[2];
+    duet_var *y[2], *root[2];
+    float once[OUT * IN], twice[OUT * IN];
+    if (w->rank) return;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    for (int i = 0; i < 2; i++) {
+        GOOD(duet_autograd_pass(&t[i], c, NULL, ROWS));
+        y[i] = through_w1(w, t[i]);
+        root[i] = duet_sum(t[i], y[i], NULL, 0, 0);
+    }
+    FAILS(DUET_USAGE, duet_autograd_backward(c, y, 1, 0), "only for scalar outputs");
+    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], y[1]}, 2, 0), "scalar");
+    FAILS(DUET_USAGE, duet_autograd_backward(c, (duet_var *[]){root[0], root[0]}, 2, 0), "are one");
+    GOOD(duet_autograd_backward(c, root + 1, 1, 0));
+    GOOD(read_gradient(t[0], "w1", once));
+    FAILS(DUET_USAGE, duet_autograd_backward(c, root, 2, 0), "a second time");
+    GOOD(duet_autograd_backward(c, root, 1, 0));
+    GOOD(read_gradient(t[0], "w1", twice));
+    for (int i = 0; i < OUT * IN; i++)
+        MUST(twice[i] == once[i] + once[i]);
+    duet_autograd_context_free(c);
+    none_left(w);
+    all_bye(w);
+}
+
+Test(autograd, a_refused_backward_leaves_the_graph, .timeout = 60) {
+    WORKERS(2, refused, functions);
+}
+
+/* ---- the masks of dropout ---- */
+
+static void read_mask(duet_tape *t, duet_tensor *ones, float *out) {
+    duet_tensor *value;
+    GOOD(duet_var_value(&value, t, duet_dropout(t, duet_leaf(t, ones), 0.5)));
+    GOOD(duet_tensor_read(value, out));
+    duet_tensor_free(value);
+}
+
+/* A tape that was used before has the masks of a new one. */
+static void masks(struct worker *w) {
+    duet_autograd_context *c;
+    duet_tape *first, *t, *plain;
+    float ones[ROWS * IN], wanted[ROWS * IN], is[ROWS * IN];
+    for (int i = 0; i < ROWS * IN; i++)
+        ones[i] = 1;
+    duet_tensor *x = rows(w, ones);
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&first, c, NULL, ROWS));
+    FAILS(DUET_USAGE, duet_tape_accumulate(first, 2), "duet_tape_accumulate: this tape is of");
+    duet_tape_seed(first, 99);
+    FAILS(DUET_USAGE, duet_tape_error(first), "duet_tape_seed: this tape is of");
+    duet_autograd_context_free(c);
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    MUST(t == first);
+    GOOD(duet_tape_create(&plain, w->device));
+    plain->passes = t->passes - 1;
+    GOOD(duet_tape_begin(plain, NULL, ROWS, DUET_TRAIN));
+    read_mask(plain, x, wanted);
+    read_mask(t, x, is);
+    MUST(!memcmp(is, wanted, sizeof is) && memcmp(is, ones, sizeof is));
+    duet_tape_free(plain);
+    duet_autograd_context_free(c);
+    duet_tensor_free(x);
+}
+
+Test(autograd, tapes_are_as_new_when_used_again, .timeout = 30) {
+    WORKERS(1, masks, functions);
+}
+
+/* ---- ends that come at a bad time ---- */
+
+static void pass_of_another(duet_rpc_call *call) {
+    duet_tape *t;
+    FAILS(DUET_USAGE, duet_autograd_pass(&t, duet_autograd_context_of(call), NULL, ROWS),
+          "worker 'w0' has created this context");
+}
+
+/* As soon as the context notes that it calls w2, its creator's word comes that it has ended. */
+static void *end_it(void *context) {
+    duet_autograd_context *c = context;
+    duet_rpc *rpc = c->rpc;
+    struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
+    f->header.call = c->id;
+    for (int called = 0; !called;) {
+        pthread_mutex_lock(&rpc->lock);
+        called = c->called != 0;
+        pthread_mutex_unlock(&rpc->lock);
+    }
+    on_frame(rpc, &rpc->peers[0], f);
+    return NULL;
+}
+
+/* The call to w2 takes long to write. */
+static int overtaken(duet_rpc_call *call, void *context) {
+    (void)context;
+    enum { BYTES = 16 << 20 };
+    duet_tape *t;
+    pthread_t thread;
+    char *bytes = calloc(BYTES, 1);
+    pass_of_another(call);
+    GOOD(duet_autograd_call_pass(&t, call, NULL, ROWS));
+    MUST(!pthread_create(&thread, NULL, end_it, duet_autograd_context_of(call)));
+    int code =
+        duet_autograd_sync(t, "w2", "contexts", DUET_ARGS(duet_rpc_bytes(bytes, BYTES)), 0, NULL);
+    pthread_join(thread, NULL);
+    free(bytes);
+    return code;
+}
+
+static const struct duet_rpc_function ends[] = {{"overtaken", overtaken, NULL, NULL},
+                                                {"contexts", contexts, NULL, NULL}};
+
+static void overtake(struct worker *w) {
+    if (w->rank) return;
+    for (int i = 0; i < 4; i++) {
+        duet_autograd_context *c;
+        duet_tape *t;
+        GOOD(duet_autograd_context_create(&c, w->rpc));
+        GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+        GOOD(duet_autograd_sync(t, "w1", "overtaken", DUET_NO_ARGS, 0, NULL));
+        duet_autograd_context_free(c);
+    }
+    none_left(w);
+}
+
+Test(autograd, an_end_that_overtakes_a_call_comes_again, .timeout = 60) {
+    WORKERS(3, overtake, ends);
+}
+
+/* A stream that ends behind the end of the pool, as the transport closes: no job is given to it. */
+static void stopped(struct worker *w) {
+    duet_rpc *rpc = w->rpc;
+    struct peer *other = &rpc->peers[1];
+    uint64_t id = (uint64_t)other->rank << ID_BITS | 1;
+    pthread_mutex_lock(&rpc->lock);
+    other->state = PEER_HERE;
+    context_leave(context_enter(rpc, id, other->rank, 0));
+    rpc->stop = 1;
+    peer_ends(rpc, other, PEER_GONE, "the test says so");
+    MUST(context_find(rpc, id));
+    pthread_mutex_unlock(&rpc->lock);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(autograd, a_worker_that_stops_starts_nothing, .timeout = 30) {
+    worker_abrupt = 1;
+    WORKERS(1, stopped, functions);
 }

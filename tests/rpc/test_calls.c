@@ -1,5 +1,6 @@
 /* Calls: values there and back, nested calls to any depth, futures, deadlines, and the words of
  * what goes wrong. */
+#include "rpc/wire.h"
 #include "tests/rpc/workers.h"
 
 static int echo(duet_rpc_call *call, void *context) {
@@ -44,6 +45,11 @@ static int refuse(duet_rpc_call *call, void *context) {
     return code < 0 ? (int)code : fail((int)code, "the cat sat on it");
 }
 
+static int silent(duet_rpc_call *call, void *context) {
+    (void)call, (void)context;
+    return DUET_FAILED;
+}
+
 static int twice(duet_rpc_call *call, void *context) {
     (void)context;
     duet_rpc_return(call, duet_rpc_int(1));
@@ -51,9 +57,9 @@ static int twice(duet_rpc_call *call, void *context) {
 }
 
 static const struct duet_rpc_function functions[] = {
-    {"echo", echo, NULL, NULL},       {"add", add, NULL, NULL}, {"scale", scale, NULL, NULL},
-    {"descend", descend, NULL, NULL}, {"nap", nap, NULL, NULL}, {"refuse", refuse, NULL, NULL},
-    {"twice", twice, NULL, NULL}};
+    {"echo", echo, NULL, NULL},       {"add", add, NULL, NULL},      {"scale", scale, NULL, NULL},
+    {"descend", descend, NULL, NULL}, {"nap", nap, NULL, NULL},      {"refuse", refuse, NULL, NULL},
+    {"twice", twice, NULL, NULL},     {"silent", silent, NULL, NULL}};
 
 static void values(struct worker *w) {
     float x[3] = {1, 2, 3}, back[3];
@@ -160,8 +166,14 @@ static void wrong(struct worker *w) {
     FAILS(DUET_USAGE,
           duet_rpc_sync(r, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_text("2")), 0, &got),
           "argument 1 is a text: it must be an integer");
-    FAILS(DUET_MEMORY, duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(4)), 0, &got),
-          "rpc: worker 'w1': refuse: the cat sat on it");
+    for (int i = 0; i < 12; i++) /* the threads there have the text of an earlier call */
+        if (i % 3 == 2)
+            FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "silent", DUET_NO_ARGS, 0, &got),
+                  "rpc: worker 'w1': silent: it returned 1, and has not said why");
+        else
+            FAILS(DUET_MEMORY,
+                  duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(4)), 0, &got),
+                  "rpc: worker 'w1': refuse: the cat sat on it");
     FAILS(DUET_FAILED, duet_rpc_sync(r, "w1", "refuse", DUET_ARGS(duet_rpc_int(-3)), 0, &got),
           "it returned -3");
     FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "twice", DUET_NO_ARGS, 0, &got), "returns twice");
@@ -181,5 +193,27 @@ static void wrong(struct worker *w) {
 }
 
 Test(calls, say_what_is_wrong, .timeout = 30) {
+    worker_threads = 1;
     WORKERS(2, wrong, functions);
+}
+
+/* ---- long messages ---- */
+
+/* Many large parts are not copied for each of them. */
+Test(wire, grows_by_half, .timeout = 30) {
+    enum { PARTS = 64, BYTES = (1 << 20) + 1 };
+    struct wire_out w = {0};
+    int moves = 0;
+    for (int i = 0; i < PARTS; i++) {
+        const uint8_t *before = w.data;
+        cr_assert(wire_put_room(&w, BYTES));
+        moves += w.data != before;
+    }
+    cr_expect(moves < 16, "%d moves", moves);
+    const uint8_t *data = w.data;
+    wire_reserve(&w, (size_t)PARTS * BYTES);
+    cr_expect(w.data != data && w.room - w.bytes < (size_t)PARTS * BYTES + 512);
+    wire_reserve(&w, SIZE_MAX - 100);
+    cr_expect(w.failed && !wire_put_room(&w, 1));
+    free(w.data);
 }
