@@ -178,10 +178,12 @@ Test(autograd, sums_have_the_same_bits_in_every_order, .timeout = 60) {
 
 /* ---- several contexts, and what goes wrong ---- */
 
-static void doubled_end(struct worker *w, uint64_t id) {
+/* As if `from` had sent the end of a context. */
+static void end_comes(duet_rpc *rpc, int from, uint64_t id) {
     struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
     f->header.call = id;
-    on_frame(w->rpc, &w->rpc->peers[1], f);
+    f->came = now_ns();
+    on_frame(rpc, &rpc->peers[from], f);
 }
 
 static void wrong(struct worker *w) {
@@ -211,8 +213,8 @@ static void wrong(struct worker *w) {
     MUST(dw[0][0] == X[0] + X[4] + X[8] && dw[1][0] == X[1] + X[5] + X[9]);
     uint64_t id = duet_autograd_context_id(c[0]);
     duet_autograd_context_free(c[0]);
-    doubled_end(w, id); /* of a context that has ended; and one that was never heard of */
-    doubled_end(w, id + 1000);
+    end_comes(w->rpc, 1, id); /* of a context that has ended; and one that was never heard of */
+    end_comes(w->rpc, 1, id + 1000);
     duet_tensor *x = rows(w, X);
     FAILS(DUET_USAGE,
           duet_autograd_sync(t[1], "w1", "forward",
@@ -334,14 +336,12 @@ static void pass_of_another(duet_rpc_call *call) {
 static void *end_it(void *context) {
     duet_autograd_context *c = context;
     duet_rpc *rpc = c->rpc;
-    struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
-    f->header.call = c->id;
     for (int called = 0; !called;) {
         pthread_mutex_lock(&rpc->lock);
         called = c->called != 0;
         pthread_mutex_unlock(&rpc->lock);
     }
-    on_frame(rpc, &rpc->peers[0], f);
+    end_comes(rpc, 0, c->id);
     return NULL;
 }
 
