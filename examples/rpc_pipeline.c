@@ -145,7 +145,8 @@ static int step(duet_autograd_context *c, duet_device *device, const struct batc
     TRY(duet_autograd_pass(&t, c, NULL, n));
     for (int i = 0; i < split && !code; i++) { /* all are under way at once */
         duet_tensor *x;
-        TRY(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){n, INPUT}, b->x + i * n * INPUT));
+        code = duet_tensor_create(&x, device, DUET_F32, 2, (int[]){n, INPUT}, b->x + i * n * INPUT);
+        if (code) break;
         code = duet_autograd_async(&f[i], t, "stage1", "forward", DUET_ARGS(duet_rpc_tensor(x)), 0);
         duet_tensor_free(x);
     }
@@ -207,19 +208,29 @@ static int be_master(duet_device *device, const struct settings *s) {
 
 /* ---- --local: the gradients of the micro-batches are those of several passes ---- */
 
+static int local_pass(duet_tape *t, duet_params *params, duet_device *device, duet_tensor *x,
+                      const int32_t *y, double *loss) {
+    duet_tensor *chosen = NULL;
+    int n = duet_tensor_dim(x, 0);
+    TRY(duet_tape_begin(t, params, n, DUET_TRAIN));
+    duet_var *scores = run_stage(t, 2, run_stage(t, 1, duet_input(t, x), 0), 2);
+    duet_var *root = loss_of(t, device, scores, y, n, &chosen);
+    int code = duet_backward(t, root, NULL);
+    if (!code) code = add_number(t, root, loss);
+    duet_tensor_free(chosen);
+    return code;
+}
+
 static int local_step(duet_tape *t, duet_params *params, duet_device *device, const struct batch *b,
                       int split, double *loss) {
     int n = BATCH / split;
     TRY(duet_tape_accumulate(t, split));
     for (int i = 0; i < split; i++) {
-        duet_tensor *x, *chosen = NULL;
+        duet_tensor *x;
         TRY(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){n, INPUT}, b->x + i * n * INPUT));
-        TRY(duet_tape_begin(t, params, n, DUET_TRAIN));
-        duet_var *y = run_stage(t, 2, run_stage(t, 1, duet_input(t, x), 0), 2);
-        duet_var *root = loss_of(t, device, y, b->y + i * n, n, &chosen);
-        TRY(duet_backward(t, root, NULL));
-        TRY(add_number(t, root, loss));
-        duet_tensor_free(x), duet_tensor_free(chosen);
+        int code = local_pass(t, params, device, x, b->y + i * n, loss);
+        duet_tensor_free(x);
+        TRY(code);
     }
     return duet_sgd(params, 0.5, 1);
 }
@@ -228,24 +239,24 @@ static int train_locally(duet_device *device, const struct settings *s) {
     float w[2][WIDE * INPUT], bias[2][WIDE];
     struct duet_param params[4];
     struct batch b;
-    duet_params *all;
-    duet_tape *t;
-    duet_rng *rng;
+    duet_params *all = NULL;
+    duet_tape *t = NULL;
+    duet_rng *rng = NULL;
     TRY(describe(1, w[0], bias[0], params));
     TRY(describe(2, w[1], bias[1], params + 2));
-    TRY(duet_params_create(&all, device, params, 4));
-    TRY(duet_tape_create(&t, device));
-    TRY(duet_rng_create(&rng, 3));
-    for (int i = 0; i < s->steps; i++) {
+    int code = duet_params_create(&all, device, params, 4);
+    if (!code) code = duet_tape_create(&t, device);
+    if (!code) code = duet_rng_create(&rng, 3);
+    for (int i = 0; i < s->steps && !code; i++) {
         double loss = 0;
         draw(rng, &b);
-        TRY(local_step(t, all, device, &b, s->split, &loss));
-        printf("step %d: loss %.9g\n", i, loss);
+        code = local_step(t, all, device, &b, s->split, &loss);
+        if (!code) printf("step %d: loss %.9g\n", i, loss);
     }
     duet_rng_free(rng);
     duet_tape_free(t);
     duet_params_free(all);
-    return DUET_OK;
+    return code;
 }
 
 static int work(int rank, void *context) {

@@ -126,8 +126,8 @@ static int pass_of_root(duet_autograd_context *c, const duet_var *root, int i,
     return check_again(p);
 }
 
-/* The passes of the roots one after another, the first made first. What is refused is refused before
- * the first of them, whose graph is then as it was. */
+/* The passes of the roots one after another, the first made first. What is refused is refused
+ * before the first of them, so that all graphs stay as they were. */
 static int walk_all(duet_autograd_context *c, duet_var *const *roots, int count, int retain) {
     struct autograd_pass *of[MOST_ROOTS] = {NULL};
     const duet_tensor *none[MOST_ROOTS] = {NULL};

@@ -5,7 +5,7 @@
  * each tells those that it has called. A call and the word of the end go in one stream, and where a
  * context has ended while a call was being written, the word goes again behind the call
  * (remote_op.c). So each call has an end behind it, and a worker forgets the context for good. A
- * context whose creator or caller has died ends as well. While a call still runs in it, it stays. */
+ * context whose creator or caller has died ends as well. While a call runs in it, it stays. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -100,17 +100,17 @@ static const struct duet_rpc_function functions[] = {
     {"contexts", contexts, NULL, NULL}, {"parameter", parameter, NULL, NULL},
     {"leave", leave, NULL, NULL},       {"bye", bye, NULL, NULL}};
 
-static duet_tensor *rows(struct worker *w, const float *values) {
+static inline duet_tensor *rows(struct worker *w, const float *values) {
     duet_tensor *t;
     GOOD(duet_tensor_create(&t, w->device, DUET_F32, 2, (int[]){ROWS, IN}, values));
     return t;
 }
 
-static duet_var *mean_of_squares(duet_tape *t, duet_var *y) {
+static inline duet_var *mean_of_squares(duet_tape *t, duet_var *y) {
     return duet_mean(t, duet_multiply(t, y, y), NULL, 0, 0);
 }
 
-static void all_bye(struct worker *w) {
+static inline void all_bye(struct worker *w) {
     for (int r = 0; r < w->n; r++)
         GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, r), "bye", DUET_NO_ARGS, 0, NULL));
 }
@@ -128,8 +128,16 @@ static void none_left(struct worker *w) {
     }
 }
 
+/* As if `from` had sent the end of a context. */
+static inline void end_comes(duet_rpc *rpc, int from, uint64_t id) {
+    struct frame *f = frame_new(FRAME_CONTEXT_END, 0);
+    f->header.call = id;
+    f->came = now_ns();
+    on_frame(rpc, &rpc->peers[from], f);
+}
+
 /* What the context has at a worker; the tape belongs to the context. */
-static int read_gradient(duet_tape *t, const char *worker, float *out) {
+static inline int read_gradient(duet_tape *t, const char *worker, float *out) {
     struct duet_rpc_value g = {0};
     int code = duet_autograd_sync(t, worker, "gradient", DUET_NO_ARGS, 0, &g);
     if (code) return code;

@@ -52,10 +52,127 @@ static void steps(struct worker *w) {
     duet_rpc_value_free(&r[0]), duet_rpc_value_free(&r[1]);
     FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, NULL, 0, &options), "give a");
     none_left(w);
-    usleep(100000); /* the optimizers end before the parameters */
     all_bye(w);
 }
 
 Test(optimizer, distributed_ones_step_at_the_owners, .timeout = 60) {
     WORKERS(2, steps, functions);
+}
+
+/* ---- several parameters: a subset of them, and gradients that are missing ---- */
+
+static float bias[OUT] = {0.5f, -0.25f}, factor[OUT] = {2, -3};
+static const struct duet_param three_params[] = {
+    {"w", 2, {OUT, IN}, &weight[0][0]}, {"b", 1, {OUT}, bias}, {"factor", 1, {OUT}, factor}};
+
+static duet_params *three(duet_rpc_call *call) {
+    static duet_params *params;
+    if (params || !call) return params;
+    GOOD(duet_params_create(&params, worker_here.device, three_params, 3));
+    return params;
+}
+
+static int three_bye(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_params_free(three(call));
+    return DUET_OK;
+}
+
+/* factor * linear(x), with the bias or without. */
+static int scaled(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_tape *t;
+    int code = duet_autograd_call_pass(&t, call, three(call), ROWS);
+    if (code) return code;
+    duet_var *y = duet_linear(t, duet_autograd_arg(t, call, 0), 0,
+                              duet_rpc_arg_int(call, 1) ? 1 : DUET_NO_BIAS);
+    return duet_rpc_return(call, duet_rpc_var(duet_multiply(t, duet_parameter(t, 2), y)));
+}
+
+static int one_of_three(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_rref *r;
+    int code = duet_rref_create_param(&r, duet_rpc_of_call(call), three(call),
+                                      (int)duet_rpc_arg_int(call, 0));
+    if (code) return code;
+    code = duet_rpc_return(call, duet_rpc_rref(r));
+    duet_rref_free(r);
+    return code;
+}
+
+static const struct duet_rpc_function of_three[] = {{"scaled", scaled, NULL, NULL},
+                                                    {"param", one_of_three, NULL, NULL},
+                                                    {"contexts", contexts, NULL, NULL},
+                                                    {"bye", three_bye, NULL, NULL}};
+
+static void step_there(struct worker *w, duet_distributed_optimizer *o, int with_bias) {
+    duet_autograd_context *c;
+    duet_tape *t;
+    struct duet_rpc_value y;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
+    duet_tensor *x = rows(w, X);
+    GOOD(duet_autograd_keep(t, x));
+    GOOD(duet_autograd_sync(t, "w1", "scaled",
+                            DUET_ARGS(duet_rpc_tensor(x), duet_rpc_int(with_bias)), 0, &y));
+    duet_var *loss = mean_of_squares(t, y.var);
+    GOOD(duet_autograd_backward(c, &loss, 1, 0));
+    GOOD(duet_distributed_optimizer_step(o, c));
+    duet_autograd_context_free(c);
+}
+
+/* Here the factor is no parameter at all. */
+static void step_here(struct worker *w, duet_tape *t, duet_params *params, duet_optimizer *o,
+                      int with_bias) {
+    duet_tensor *x = rows(w, X), *f = tensor_of(w, OUT, factor);
+    GOOD(duet_tape_begin(t, params, ROWS, DUET_TRAIN));
+    duet_var *y = duet_linear(t, duet_input(t, x), 0, with_bias ? 1 : DUET_NO_BIAS);
+    GOOD(duet_backward(t, mean_of_squares(t, duet_multiply(t, duet_constant(t, f), y)), NULL));
+    GOOD(duet_optimizer_step(o));
+    duet_tensor_free(x), duet_tensor_free(f);
+}
+
+static void subset(struct worker *w) {
+    static const int with_bias[] = {1, 0, 0, 1, 1};
+    struct duet_rpc_value r[3], got;
+    struct duet_optimizer_options options;
+    duet_distributed_optimizer *o;
+    duet_params *params;
+    duet_optimizer *here;
+    duet_tape *t;
+    float want[OUT * IN], is[OUT * IN];
+    if (w->rank) return;
+    for (int i = 0; i < 3; i++)
+        GOOD(duet_rpc_sync(w->rpc, "w1", "param", DUET_ARGS(duet_rpc_int(i)), 0, &r[i]));
+    GOOD(duet_optimizer_defaults(&options, "adam"));
+    options.lr = 0.05;
+    GOOD(duet_distributed_optimizer_create(&o, w->rpc, (duet_rref *[]){r[1].rref, r[0].rref}, 2,
+                                           &options));
+    GOOD(duet_params_create(&params, w->device, three_params, 2));
+    GOOD(duet_optimizer_create(&here, params, &options));
+    GOOD(duet_tape_create(&t, w->device));
+    for (int i = 0; i < 5; i++) {
+        step_there(w, o, with_bias[i]);
+        step_here(w, t, params, here, with_bias[i]);
+        for (int k = 0; k < 3; k++) {
+            GOOD(duet_rref_to_here(r[k].rref, 0, &got));
+            GOOD(duet_tensor_read(got.tensor, is));
+            if (k < 2) GOOD(duet_tensor_read(duet_params_value(params, k), want));
+            MUST(!memcmp(is, k < 2 ? want : factor, (k ? OUT : OUT * IN) * sizeof *is),
+                 "step %d, parameter %d", i, k);
+            duet_rpc_value_free(&got);
+        }
+    }
+    duet_tape_free(t);
+    duet_optimizer_free(here);
+    duet_params_free(params);
+    for (int i = 0; i < 3; i++)
+        duet_rpc_value_free(&r[i]);
+    duet_distributed_optimizer_free(o);
+    none_left(w);
+    GOOD(duet_rpc_sync(w->rpc, "w1", "bye", DUET_NO_ARGS, 0, NULL));
+}
+
+Test(optimizer, adam_steps_a_subset_and_leaves_what_has_no_gradient, .timeout = 60) {
+    WORKERS(2, subset, of_three);
 }
