@@ -4,15 +4,15 @@
  *
  *     LEAKY_RELU  x > 0 ? x : a x                        nn.LeakyReLU(negative_slope=a)
  *     ELU         x > 0 ? x : a (exp(x) - 1)             nn.ELU(alpha=a)
- *     HARDTANH    x below a: a, above b: b, else x       nn.Hardtanh(a, b); nn.ReLU6 is (0, 6)
+ *     HARDTANH    x below a: a, above b: b, else x       nn.Hardtanh(a, b), torch.clamp;
+ *                                                        nn.ReLU6 is (0, 6)
  *     GELU        x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2, the normal distribution's
  *     GELU_TANH   x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
-
+ *
  *     SCALE       a x                    SHIFT  x + a
  *     ABS         |x|
  *     SILU        x / (1 + exp(-x))
  *     HARDSWISH   x min(max(x + 3, 0), 6) / 6            HARDSIGMOID  the same without the x before
- *     CLAMP       x below a: a, above b: b, else x       torch.clamp: its gradient at a and b is 1
  *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
@@ -43,7 +43,6 @@ enum activation {
     ACTIVATION_SILU,
     ACTIVATION_HARDSWISH,
     ACTIVATION_HARDSIGMOID,
-    ACTIVATION_CLAMP,
     ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
@@ -54,7 +53,7 @@ enum activation {
 
 struct activation_args {
     enum activation kind;
-    float a, b; /* b: of HARDTANH and CLAMP, not below a */
+    float a, b; /* b: of HARDTANH, not below a */
 };
 
 /* 1: a finite x may have no finite value or derivative. The unused lanes of N16 must not meet such
@@ -74,13 +73,23 @@ ACTIVATION_FUNCTION double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
-/* x to the power of e, a finite number, through exp and log: a GPU's own pow is a function that it
- * calls, and those of two libraries differ in more cases. */
+/* x to the power of e, a whole number of at most 64 either way, by squaring: the square of a float
+ * is exact in double. */
+ACTIVATION_FUNCTION double activation_whole_power(double x, double e) {
+    double y = 1;
+    for (double left = fabs(e); left >= 1; left = floor(left / 2), x *= x)
+        if (left / 2 != floor(left / 2)) y *= x;
+    return e < 0 ? 1 / y : y;
+}
+
+/* x, a float, to the power of e, a finite number. Others go through exp and log: a GPU's own pow is
+ * a function that it calls, and those of two libraries differ in more cases. */
 ACTIVATION_FUNCTION double activation_power(double x, double e) {
-    if (e == 0 || x == 1) return 1;
+    if (fabs(e) <= 64 && e == floor(e)) return activation_whole_power(x, e);
+    if (x == 1) return 1;
     double size = exp(e * log(fabs(x)));
-    if (x > 0 || !(x < 0 || 1 / x < 0)) return size; /* above 0, +0, NaN */
-    if (e != floor(e)) return x < 0 ? NAN : size;
+    if (x > 0 || !(x < 0 || 1 / x < 0)) return size;           /* above 0, +0, NaN */
+    if (e != floor(e)) return 1 / x < 0 && x < 0 ? NAN : size; /* of -infinity: size */
     return e / 2 != floor(e / 2) ? -size : size;
 }
 
@@ -108,7 +117,6 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     case ACTIVATION_SILU: return (float)(v / (1 + exp(-v)));
     case ACTIVATION_HARDSWISH: return (float)(v * activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_HARDSIGMOID: return (float)(activation_cut(v + 3, 0, 6) / 6);
-    case ACTIVATION_CLAMP: return x < p.a ? p.a : x > p.b ? p.b : x;
     case ACTIVATION_POW: return (float)activation_power(v, p.a);
     default:
         return (float)(0.5 * v *
@@ -141,7 +149,6 @@ ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x,
     }
     case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
     case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
-    case ACTIVATION_CLAMP: return x >= p.a && x <= p.b ? dy : 0;
     case ACTIVATION_POW:
         return p.a == 0 ? 0 : (float)(dy * (p.a * activation_power(v, (double)p.a - 1)));
     default: {

@@ -17,9 +17,11 @@ extern "C" {
 /* What is the same for all samples: a constant, as a mask, and parameter i of the pass as a value,
  * as a class token or a learned scale. It has no dimension of samples. In add, subtract, multiply
  * and matmul with a var that has one each sample gets a copy: (D), (1,D) and (L,D), (1,L,D) go with
- * (N,L,D). reshape gives it any shape. expand is torch's: to `rank` dimensions, of which the first
- * is that of the samples, or -1; it expands sizes of 1 of other vars too. The constant lives until
- * backward is done. */
+ * (N,L,D). In matmul a vector is a row as a and a column as b; as a it goes with 3 dimensions or
+ * more, for it must not sum over samples. reshape gives a constant or parameter any shape; what
+ * every other function returns counts as a var of samples. expand is torch's: to `rank` dimensions,
+ * of which the first is that of the samples, or -1; it expands sizes of 1 of other vars too. The
+ * constant lives until backward is done. */
 duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_parameter(duet_tape *tape, int i);
 duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
@@ -65,7 +67,8 @@ duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
  *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
  *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
  *     multiply_number, add_number        x * number, x + number, of each element
- *     clamp, pow   torch.clamp, where -INFINITY and INFINITY are no bound; x to a power
+ *     clamp, pow   torch.clamp, where -INFINITY and INFINITY are no bound; x to a power, which is
+ *                  finite
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
  *                  own is a formula: binary_cross_entropy_with_logits is the mean of
  *                  softplus(x) - x * y
@@ -136,8 +139,9 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of
  * matmul is used where it lies.
  * In a model's forward (struct duet_model) the samples of a batch may lie on several devices. So
- * sum and mean of all elements or over dimension 0, moving that dimension, operands of different
- * rank, and matmul with a matrix or a vector as b, are refused there. */
+ * sum and mean of all elements or over dimension 0, moving that dimension, vars of different rank
+ * as operands, and matmul with a var of samples that is a matrix or a vector as b, are refused
+ * there. A constant or a parameter is no var of samples, and may be either. */
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);

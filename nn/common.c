@@ -14,10 +14,6 @@ static duet_var *common(duet_tape *t, const struct tensor *value, struct param *
     return x;
 }
 
-duet_var *tape_constant(duet_tape *t, const struct tensor *value) {
-    return common(t, value, NULL);
-}
-
 duet_var *duet_constant(duet_tape *t, const duet_tensor *x) {
     if (!t || t->error || tape_fail(t, tape_operand(t, "constant", "x", x, DTYPE_F32))) return NULL;
     return common(t, &x->t, NULL);

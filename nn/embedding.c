@@ -32,11 +32,17 @@ static int backward(duet_tape *t, struct node *n) {
     return tape_weight_grads(t, OP_EMBEDDING_BACKWARD, n);
 }
 
+/* The first dimension of an index that is of one sample: behind that of the samples, or a 1 that a
+ * common index of rank 2 or more has in its place. */
+static int first_own(const struct tensor *index, int common) {
+    return !common || (index->rank > 1 && index->dims[0] == 1);
+}
+
 /* The rows of w, (.., D); what is common becomes a copy for each sample. */
 static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w) {
     const int one = 1, width = w->value.dims[1], rows = (int)tensor_count(index);
     int dims[MAX_RANK] = {t->segments.n}, rank = 1;
-    for (int i = common && index->dims[0] != 1 ? 0 : 1; i < index->rank; i++)
+    for (int i = first_own(index, common); i < index->rank; i++)
         dims[rank++] = index->dims[i];
     dims[rank++] = width;
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims), found = y;
@@ -60,7 +66,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
 static int check(const duet_tape *t, const struct tensor *index, int common,
                  const struct param *w) {
     const struct tensor *table = &w->value;
-    int rank = index->rank + (common && index->dims[0] != 1);
+    int rank = index->rank + 1 - first_own(index, common);
     if (table->rank != 2)
         return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2", w->spec->name,
                     table->rank);

@@ -1,5 +1,6 @@
 /* The activations and the norms that look at one sample at a time: each checks its settings and
  * calls the internal op. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -69,10 +70,15 @@ duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
                           min, max));
         return NULL;
     }
-    return activate(t, x, ACTIVATION_CLAMP, min, max);
+    return activate(t, x, ACTIVATION_HARDTANH, min, max);
 }
 
 duet_var *duet_pow(duet_tape *t, duet_var *x, double exponent) {
+    if (tape_failed(t, x)) return NULL;
+    if (!isfinite((float)exponent)) {
+        tape_fail(t, fail(ERR_USAGE, "pow: an exponent of %g: must be a finite float", exponent));
+        return NULL;
+    }
     return activate(t, x, ACTIVATION_POW, exponent, 0);
 }
 

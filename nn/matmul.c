@@ -103,8 +103,16 @@ static duet_var *align(duet_tape *t, duet_var *x, int rank, const int *leading) 
     return tape_broadcast(t, "matmul", x, rank, dims);
 }
 
+/* y of a vector as `a`, without the row that it was. */
+static duet_var *without_row(duet_tape *t, duet_var *y) {
+    int dims[MAX_RANK], rank = y->value.rank;
+    memcpy(dims, y->value.dims, sizeof dims);
+    dims[rank - 2] = dims[rank - 1];
+    return tape_view(t, y, rank - 1, dims);
+}
+
 /* b has several matrices: both operands are spread to the same leading dimensions. A vector as `a`
- * is a row of one, and the row goes afterwards. */
+ * is a row of one. */
 static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
     int is_vector = a->value.rank == 1, rank, dims[MAX_RANK];
     if (is_vector) a = tape_view(t, a, 2, (int[]){1, a->value.dims[0]});
@@ -113,10 +121,47 @@ static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
     a = align(t, a, rank, dims);
     b = a ? align(t, b, rank, dims) : NULL;
     duet_var *y = b ? product(t, a, b) : NULL;
-    if (!y || !is_vector) return y;
-    memcpy(dims, y->value.dims, sizeof dims);
-    dims[rank - 2] = dims[rank - 1];
-    return tape_view(t, y, rank - 1, dims);
+    return y && is_vector ? without_row(t, y) : y;
+}
+
+/* ---- what is common to all samples as an operand ---- */
+
+static duet_var *sums_over_samples(duet_tape *t, const duet_var *a, const duet_var *b) {
+    tape_fail(t, fail(ERR_USAGE,
+                      "matmul: rank %d times rank %d would sum over the samples: multiply by a "
+                      "constant or parameter within each of them",
+                      a->value.rank, b->value.rank));
+    return NULL;
+}
+
+/* b, a parameter of rank 1 or 2, of which a vector is a column: all rows of a sample of `a` are one
+ * matrix, and that meets the sample's copy of b. */
+static duet_var *times_parameter(duet_tape *t, duet_var *a, const duet_var *b) {
+    const struct tensor *w = &b->value;
+    int rank = a->value.rank, depth = w->dims[0], columns = w->rank == 1 ? 1 : w->dims[1];
+    int dims[MAX_RANK];
+    if (rank == 1) return sums_over_samples(t, a, b);
+    if (tape_stuck(t, a) || !(a = to_plain(t, a))) return NULL;
+    memcpy(dims, a->value.dims, sizeof dims);
+    if (dims[rank - 1] != depth) {
+        tape_fail(t, mismatch(&a->value, w));
+        return NULL;
+    }
+    int rows = (int)tensor_sample_count(&a->value) / depth;
+    duet_var *copies = tape_expand(t, w, b->param, 3, (int[]){dims[0], depth, columns});
+    a = tape_view(t, a, 3, (int[]){dims[0], rows, depth});
+    duet_var *y = a && copies ? product(t, a, copies) : NULL;
+    dims[rank - 1] = columns;
+    return y ? tape_view(t, y, rank - (w->rank == 1), dims) : NULL;
+}
+
+/* A constant or parameter `a`, of which a vector is a row, times the matrices of each sample. */
+static duet_var *common_times(duet_tape *t, duet_var *a, duet_var *b) {
+    int is_vector = a->value.rank == 1;
+    if (b->value.rank < 3) return sums_over_samples(t, a, b);
+    if (is_vector) a = duet_reshape(t, a, 2, (int[]){1, a->value.dims[0]});
+    duet_var *y = duet_matmul(t, tape_for_samples(t, "matmul", a, b->value.rank), b);
+    return y && is_vector ? without_row(t, y) : y;
 }
 
 duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
@@ -124,11 +169,11 @@ duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
     if (b->param && b->value.rank == 2 && !a->common && b->param->value.rank == 2 &&
         b->value.dims[0] == b->param->value.dims[0])
         return duet_matmul_add(t, a, (int)(b->param - t->step.params->param), DUET_NO_BIAS);
-    if (a->common && !b->common) a = tape_for_samples(t, "matmul", a, b->value.rank);
-    if (a && b->common && !a->common && (b->param || b->value.rank > 2))
-        b = tape_for_samples(t, "matmul", b, a->value.rank);
+    if (b->param && b->value.rank < 3 && !a->common) return times_parameter(t, a, b);
+    if (a->common && !b->common) return common_times(t, a, b);
+    if (!a->common && b->value.rank > 2) b = tape_for_samples(t, "matmul", b, a->value.rank);
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
-    const int fixed = b->common && b->value.rank < 3 && !a->common;
+    const int fixed = b->common && b->value.rank < 3 && !a->common && a->value.rank > 1;
     /* of two matrices the rows of both are samples */
     if (!fixed && (b->value.rank < 3 || a->value.rank != b->value.rank) &&
         tape_mixes_samples(t, "matmul"))

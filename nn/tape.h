@@ -133,19 +133,14 @@ duet_var *tape_join(duet_tape *tape, duet_var *const *roots, const struct tensor
  * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */
 const char *tape_uses(duet_tape *tape, duet_var *root);
 
-/* PLAIN data that is the same for all samples, of any shape; it lives outside the arena. In a
- * model's forward too it may be added to samples and the like, as duet/core.h says of
- * duet_constant. */
-duet_var *tape_constant(duet_tape *tape, const struct tensor *value);
-
 /* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
  * gradient in leaf->grad, PLAIN. */
 duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad);
 
 /* ---- ops ----
  *
- * The layers, functions and losses are those of duet/core.h, which says what each computes. nn/
- * implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
+ * The layers, functions and losses are those of duet/functions.h, which says what each computes.
+ * nn/ implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
  * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, embedding.c, common.c, matmul.c,
  * cat.c, loss.c.
  * model_layers.c has the layers that a model has described, by number.
@@ -159,7 +154,7 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
  * are numbered from 0 in order of call, including those that return x. Of dropout2d the element is
  * sample * C + channel.
  *
- * What follows has no function in duet/core.h, or one with parameters by number in place of
+ * What follows has no function in duet/functions.h, or one with parameters by number in place of
  * struct param. */
 
 /* What a batch_norm layer is told. running and batches are its buffers, in device memory: the

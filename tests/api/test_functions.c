@@ -179,7 +179,7 @@ Test(api_functions, what_is_refused, .timeout = 30) {
     struct bed b = {0};
     MUST(duet_devices_open(&b.device, 1, "cpu", API_MEMORY));
     MUST(duet_tape_create(&b.tape, b.device));
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 25; i++) {
         duet_tape *t = b.tape;
         duet_var *x = begin(&b, 3, (int[]){2, 3, 4}, 1, params, 2);
         switch (i) {
@@ -208,6 +208,12 @@ Test(api_functions, what_is_refused, .timeout = 30) {
         case 18: refused(t, duet_permute(t, x, NULL), "no order"); break;
         case 19: refused(t, duet_permute(t, x, twice), "dim 0 appears multiple"); break;
         case 20: refused(t, duet_transpose(t, x, 0, 3), range); break;
+        case 21: refused(t, duet_pow(t, x, -1e39), "pow: an exponent of -1e+39"); break;
+        case 22: refused(t, duet_pow(t, x, NAN), "must be a finite float"); break;
+        case 23:
+            refused(t, duet_matmul(t, duet_parameter(t, 0), duet_flatten(t, x)),
+                    "matmul: rank 1 times rank 2 would sum over the samples");
+            break;
         default: refused(t, duet_transpose(t, x, INT32_MIN, 0), range); break;
         }
         cr_assert_null(duet_relu6(t, x)); /* the error stays */

@@ -83,7 +83,6 @@ static float function_of(int k, float x) {
     switch (k) {
     case ACTIVATION_LEAKY_RELU: return x > 0 ? x : (float)(a * v);
     case ACTIVATION_ELU: return x > 0 ? x : (float)(a * expm1l(v));
-    case ACTIVATION_CLAMP:
     case ACTIVATION_HARDTANH: return (float)(v < a ? a : v > b ? b : v);
     case ACTIVATION_GELU: return (float)(v / 2 * (1 + erfl(v * sqrtl(.5L))));
     case ACTIVATION_SCALE: return (float)(a * v);
@@ -103,7 +102,7 @@ static float function_of(int k, float x) {
 }
 
 /* The formulas' rounding is another where a long double lies near the middle of two floats.
- * (Gradients: tests/nn/test_elementwise.c.) */
+ * (Gradients: tests/api/test_functions.c and tests/nn/test_ops.c.) */
 Test(math_ops, activations, .timeout = 60) {
     for (int k = 0; k < ACTIVATION_COUNT; k++) {
         struct heap heap = {0};
@@ -122,6 +121,17 @@ Test(math_ops, activations, .timeout = 60) {
                       (double)want);
         }
         heap_free(&heap);
+    }
+}
+
+/* The square of a float is exact in double, so it is rounded once: 4097 x 4097 is the middle of two
+ * floats. */
+Test(math_ops, a_square_is_rounded_once, .timeout = 60) {
+    for (int k = -4100; k <= 4100; k++) {
+        float x = (float)k, square = x * x;
+        struct activation_args pow = {ACTIVATION_POW, 2, 0};
+        cr_assert_eq(activation_value(pow, x), square, "%d^2 is %.9g, not %.9g", k,
+                     (double)activation_value(pow, x), (double)square);
     }
 }
 

@@ -3,31 +3,32 @@
 
     python3 tests/golden/make_ops.py            needs torch, a second
 
-Each line is NAME : numbers. x = value(i, 7919), dy = value(i, 3571), parameter k = value(i, 6007 + 202 k) / 2, a constant
-value(i, 2003), where value(i, a) = ((i a + 13) mod 1000) / 500 - 1; indices are (7 i) mod 5."""
-import pathlib
-
+Each line is NAME DIMS : numbers. x = value(i, 7919), dy = value(i, 3571), parameter k = value(i, 6007 + 202 k) / 2, a constant
+value(i, 2003), where value(i, a) = ((i a + 13) mod 1000) / 500 - 1; indices are (7 i) mod 5. Rows with numbers of
+their own keep them as NAME_x."""
 import torch
 import torch.nn.functional as F
 
-from formulas import values
+from formulas import as_line, values, write
 
 lines = []
 
 
 def line(name, t):
-    numbers = [f"{v:.10g}" for v in t.detach().reshape(-1).tolist()]
-    lines.append(f"{name} : " + " ".join(numbers))
+    lines.append(as_line(name, t))
 
 
 def tokens(shape):
     return (torch.arange(torch.Size(shape).numel()) * 7 % 5).reshape(shape)
 
 
-def fact(name, shape, params, function, constant=None):
+def fact(name, shape, params, function, constant=None, own=None):
     """function(x, *params) of x of this shape, or of indices where it is ("tokens", shape)."""
     is_index = shape[0] == "tokens"
     x = tokens(shape[1]) if is_index else values(shape, 7919).requires_grad_()
+    if own:
+        x = torch.tensor(own, dtype=torch.float64).reshape(shape).requires_grad_()
+        line(f"{name}_x", x)
     p = [(values(s, 6007 + 202 * k) / 2).requires_grad_() for k, s in enumerate(params)]
     y = function(x, *p) if constant is None else function(x, constant, *p)
     y.backward(values(tuple(y.shape), 3571))
@@ -46,8 +47,19 @@ fact("token", (3, 4, 5), [(1, 1, 5), (1, 5, 5)], lambda x, a, b: torch.cat((a.ex
 fact("scale", (3, 4, 2, 3), [(4, 1, 1)], lambda x, a: x * a - a)
 fact("scale_1d", (3, 4, 5), [(5,)], lambda x, a: a * x * a.reshape(1, 5))
 fact("weight", (3, 4, 5), [(5, 2)], lambda x, a: x @ a)
+fact("vector", (3, 4, 5), [(5,)], lambda x, a: x @ a)
+fact("vector_2d", (5, 5), [(5,)], lambda x, a: x @ a)
+fact("vector_4d", (3, 2, 4, 5), [(5,)], lambda x, a: x @ a)
+fact("left_vector", (3, 4, 5), [(4,)], lambda x, a: a @ x)
+fact("left_vector_4d", (3, 2, 4, 5), [(4,)], lambda x, a: a @ x)
+fact("view", (3, 4, 5), [(10,)], lambda x, a: x @ a.reshape(5, 2))
+fact("view_2d", (5, 5), [(10,)], lambda x, a: x @ a.reshape(5, 2))
+fact("constant_left", (3, 4, 5), [], lambda x, c: c @ x, values((4,), 2003))
+fact("constant_right", (5, 5), [], lambda x, c: x @ c, values((5,), 2003))
 fact("mask", (3, 4, 5), [], lambda x, c: (x + c) @ c.reshape(5, 4), values((4, 5), 2003))
 fact("words", ("tokens", (3, 4)), [(5, 6), (5, 6)], lambda x, c, a, b: F.embedding(x, a) + F.embedding(c, b), tokens((4,)))
+fact("word", ("tokens", (3, 1)), [(5, 6), (5, 6)], lambda x, c, a, b: F.embedding(x, a) + F.embedding(c, b), tokens((1,)))
+fact("word_row", ("tokens", (3, 4)), [(5, 6), (5, 6)], lambda x, c, a, b: F.embedding(x, a) + F.embedding(c, b), tokens((1, 4)))
 fact("tied", ("tokens", (3, 4)), [(5, 6)], lambda x, a: F.linear(F.embedding(x, a), a))
 fact("silu", (3, 4, 5), [], lambda x: F.silu(4 * x))
 fact("hardswish", (3, 4, 5), [], lambda x: F.hardswish(4 * x))
@@ -55,5 +67,18 @@ fact("hardsigmoid", (3, 4, 5), [], lambda x: F.hardsigmoid(4 * x))
 fact("clamp", (3, 4, 5), [], lambda x: torch.clamp(x, -0.3, 0.7))
 fact("pow", (3, 4, 5), [], lambda x: x ** 3)
 
-(pathlib.Path(__file__).resolve().parent / "ops.txt").write_text(
-    f"# Made by make_ops.py with torch {torch.__version__}.\n" + "\n".join(lines) + "\n")
+inf = float("inf")
+bounds = [-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1e30]
+fact("clamp_below", (2, 4), [], lambda x: torch.clamp(x, -0.5, inf), own=bounds)
+fact("clamp_above", (2, 4), [], lambda x: torch.clamp(x, -inf, 0.5), own=bounds)
+signs, roots = [0, -2, 3, 4097, -4097, 0.5, -0.5, -1], [0.25, 1, 2, 9, 4097, 0.0625, 1e-8, 1e8]
+fact("pow_minus_1", (2, 4), [], lambda x: x ** -1, own=[8] + signs[1:])
+fact("pow_minus_2", (2, 4), [], lambda x: x ** -2, own=[8] + signs[1:])
+fact("pow_0", (2, 4), [], lambda x: x ** 0, own=signs)
+fact("pow_1", (2, 4), [], lambda x: x ** 1, own=signs)
+fact("pow_2", (2, 4), [], lambda x: x ** 2, own=signs)
+fact("pow_3", (2, 4), [], lambda x: x ** 3, own=signs)
+fact("pow_half", (2, 4), [], lambda x: x ** 0.5, own=roots)
+fact("pow_three_halves", (2, 4), [], lambda x: x ** 1.5, own=[0] + roots[1:])
+fact("pow_65", (2, 4), [], lambda x: x ** 65, own=[0, 1, -1, 1.25, -1.25, 0.75, -0.75, 2])
+write(__file__, "the functions that a model out of PyTorch is made of, float64", "".join(lines))

@@ -93,7 +93,7 @@ static void fast_activation_forward(const struct op_args *a) {
             vec v = load(x + i);
             store(y + i, select_vec(v > 0, v, splat(p.a) * v));
         }
-    if (p.kind == ACTIVATION_HARDTANH || p.kind == ACTIVATION_CLAMP)
+    if (p.kind == ACTIVATION_HARDTANH)
         for (; i + LANES <= count; i += LANES) {
             vec v = load(x + i);
             store(y + i, select_vec(v < p.a, splat(p.a), select_vec(v > p.b, splat(p.b), v)));
