@@ -93,6 +93,14 @@ static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
                        whole(n, 1));
 }
 
+static duet_var *run_conv(struct graph_run *r, const struct graph_node *n) {
+    struct duet_conv how = {.groups = whole(n, 3)};
+    list(n, 0, 2, how.stride);
+    list(n, 1, 2, how.padding);
+    list(n, 2, 2, how.dilation);
+    return duet_conv(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
+}
+
 static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
     return duet_linear(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
@@ -260,6 +268,7 @@ static duet_var *run_mean(struct graph_run *r, const struct graph_node *n) {
 
 static const struct graph_op ops[] = {
     {"conv2d", "vpp?", "stride=1 padding=0", run_conv2d},
+    {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
     {"linear", "vpp?", "", run_linear},
     {"matmul_add", "vpp?", "", run_matmul_add},
     {"embedding", "vp", "", run_embedding},

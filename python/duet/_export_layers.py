@@ -8,26 +8,31 @@ from ._export_ops import Bound, binary, number_of, pair, pair_of, require, same,
 # ---- layers with parameters
 
 def op_conv2d(w, a, shape):
-    x = w.value(a.input)
-    if isinstance(a.padding, str):
-        require(a.padding == "valid" or all(s == 1 for s in pair(a.stride)), "padding=same")
-        kernel, dilation = a.weight.of.shape[2:], pair(a.dilation)
-        total = [d * (k - 1) for k, d in zip(kernel, dilation)] if a.padding == "same" else [0, 0]
-        sides = [total[1] // 2, total[1] - total[1] // 2, total[0] // 2, total[0] - total[0] // 2]
-    else:
-        p, q = pair(a.padding)
-        sides = [q, q, p, p]
-    require(a.groups == 1, f"groups={a.groups}: Duet's conv2d has 1")
-    require(all(d == 1 for d in pair(a.dilation)), "dilation: Duet's conv2d has 1")
-    square(a.weight.of.shape[2:], "a kernel of")
-    padding = sides[0]
-    if len(set(sides)) > 1:
-        h, v = x.shape[-2:]
-        x = w.emit("pad2d", [x], [*x.shape[:2], h + sides[2] + sides[3], v + sides[0] + sides[1]],
-                   sides=sides)
-        padding = 0
-    return w.emit("conv2d", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")],
-                  shape, stride=square(a.stride, "a stride of"), padding=padding)
+    """conv1d too, whose windows have one side."""
+    kernel = list(a.weight.of.shape[2:])
+    stride, dilation = pair(a.stride)[:len(kernel)], pair(a.dilation)[:len(kernel)]
+    x, padding = w.value(a.input), a.padding
+    if isinstance(padding, str):
+        total = [d * (k - 1) * (padding == "same") for k, d in zip(kernel, dilation)]
+        padding = [t // 2 for t in total]
+        odd = [t % 2 for t in total]
+        if any(odd):
+            require(len(kernel) == 2, "padding=same of sequences to an odd number of zeros")
+            h, v = x.shape[-2:]
+            x = w.emit("pad2d", [x], [*x.shape[:2], h + odd[0], v + odd[1]],
+                       sides=[0, odd[1], 0, odd[0]])
+    operands = [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
+    settings = {"stride": stride, "padding": pair(padding)[:len(kernel)], "dilation": dilation}
+    settings = {key: y[0] if len(set(y)) == 1 else y for key, y in settings.items()}
+    is_square = len(kernel) == 2 and len(set(kernel)) == 1 and all(
+        isinstance(y, int) for y in settings.values())
+    if is_square and a.groups == settings["dilation"] == 1:
+        return w.emit("conv2d", operands, shape, stride=settings["stride"],
+                      padding=settings["padding"])
+    return w.emit("conv", operands, shape, **settings, groups=a.groups)
+
+
+op_conv1d = op_conv2d
 
 
 def op_linear(w, a, shape):

@@ -97,17 +97,8 @@ class Export(unittest.TestCase):
             self.assertIn("identical to the bit", result.output)
 
 
-# Those for which Duet still lacks an op: they are refused by its name.
-WAITING = {"mobilenet_v2": "conv2d.*groups=24", "efficientnet_b0": "conv2d.*groups=8",
-           "convnext_tiny": "conv2d.*groups=8", "shufflenet_v2": "conv2d.*groups=4"}
-
-
 def _add(name):
     def test(self):
-        if name in WAITING:
-            with self.assertRaisesRegex(duet.ExportError, WAITING[name]):
-                self.write(name)
-            return
         self.losses_as_pytorch(name)
         self.bits_are_equal(name)
     setattr(Export, f"test_{name}", test)

@@ -1,4 +1,4 @@
-"""Twelve models at small widths, each of the structure that its name says, for tests of
+"""Models at small widths, each of the structure that its name says, for tests of
 duet.export."""
 
 import torch
@@ -172,6 +172,24 @@ class ShuffleNetV2(nn.Module):
         return self.head(x.mean([2, 3]))
 
 
+class Convolutions(nn.Module):
+    """Windows of two sizes, dilation, strides and zeros that differ by side, and sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Conv2d(3, 4, (1, 3), padding=(0, 1), bias=False)
+        self.columns = nn.Conv2d(4, 6, (3, 2), (2, 1), dilation=(2, 3), groups=2)
+        self.even = nn.Conv2d(6, 6, 4, padding="same", groups=3)
+        self.wide = nn.Conv1d(6, 4, 3, padding="same", dilation=2)
+        self.narrow = nn.Conv1d(4, 8, 2, 3, 1, groups=4, bias=False)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = torch.tanh(self.columns(torch.tanh(self.rows(x))))
+        x = torch.tanh(self.even(x)).flatten(2)
+        return self.head(torch.tanh(self.narrow(torch.tanh(self.wide(x)))).mean(2))
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads, causal):
         super().__init__()
@@ -272,6 +290,7 @@ NETS = {  # how it is made, and a sample
     "densenet121": (DenseNet, PICTURE), "mobilenet_v2": (MobileNetV2, PICTURE),
     "efficientnet_b0": (EfficientNet, PICTURE), "convnext_tiny": (ConvNeXt, PICTURE),
     "shufflenet_v2": (ShuffleNetV2, PICTURE), "vit_b_16": (ViT, PICTURE),
+    "convolutions": (Convolutions, PICTURE),
     "gpt2": (GPT2, WORDS), "bert": (BERT, WORDS), "transformer": (TransformerEncoder, ROWS),
     "lstm": (LSTM, WORDS)}
 
