@@ -1,5 +1,7 @@
 """The text of a graph under way, and what its lines are made of: see export.py."""
 
+import itertools
+
 
 class ExportError(ValueError):
     """What of a model cannot be exported: a line for each op, and how to estimate it anyway."""
@@ -56,11 +58,13 @@ def text_of(value):
 class Writer:
     """The text under way, and what the functions of _export_ops.py write it with."""
 
-    def __init__(self, torch):
-        self.torch = torch
+    def __init__(self, torch, names):
+        self.torch, self.names = torch, set(names)
         self.lines, self.stored, self.constants = [], {}, {}
         self.expanded = {}
+        self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
+        self.infinite = {}  # by the name of a value: -1: it may have -inf; 1: inf too
         self.module = ""
 
     def emit(self, op, operands, shape, lifted=False, /, **settings):
@@ -73,19 +77,26 @@ class Writer:
             raise Refused("its result mixes samples: the first dimension alone may be that of the "
                           "samples")
         name = f"%{len(self.lines) + 1}"
-        comment = f"  # {self.module}" if self.module else ""
+        comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
+        moves = op in ("reshape", "narrow", "cat", "transpose", "permute")
+        if moves:
+            self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in words))
+        infinite = max((self.infinite[x] for x in words if x in self.infinite), default=None)
+        if infinite and op != "softmax":
+            self.infinite[name] = infinite if moves or op == "add" else 1
         return Value(name, list(shape), lifted)
 
     def constant(self, tensor):
         """A tensor of this run as one of the file."""
-        tensor = tensor.detach().to(self.torch.float32).contiguous()
+        tensor = tensor.detach().to(self.torch.float32, copy=True).contiguous()
         if self.torch.isnan(tensor).any():
             raise Refused("a constant of the model has NaN")
         for name, other in self.constants.items():
             if other.shape == tensor.shape and self.torch.equal(other, tensor):
                 return Stored(name, tensor.shape, other)
-        name = f"constant.{len(self.constants)}"
+        name = next(name for i in itertools.count()
+                    if (name := f"constant.{i}") not in self.names | self.constants.keys())
         self.constants[name] = tensor
         return Stored(name, tensor.shape, tensor)
 
@@ -97,7 +108,9 @@ class Writer:
             return self.emit("transpose", [value], original.shape, True, dim0=1, dim1=2)
         key = stored.name, tuple(map(str, shape)), lifted
         if key not in self.expanded:
-            self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
+            value = self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
+            if self.torch.isinf(stored.of).any():
+                self.infinite[value.name] = 1 if self.torch.isposinf(stored.of).any() else -1
         return self.expanded[key]
 
     def value(self, x):

@@ -76,7 +76,9 @@ def op_embedding(w, a, shape):
     require(a.get("padding_idx", -1) < 0, "padding_idx: Duet's trains every row: leave it out")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
-        w.below[a.indices.name] = min(rows, w.below.get(a.indices.name, rows))
+        require(a.indices.name in w.tokens, "its tokens are computed, not an input's as they are")
+        for name in w.tokens[a.indices.name]:
+            w.below[name] = min(rows, w.below.get(name, rows))
     index = w.value(a.indices)
     return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted)
 
@@ -102,7 +104,8 @@ op_bmm = op_mm = op_matmul
 def op_addmm(w, a, shape):
     y = a.mat2
     require(a.alpha == 1 and a.beta == 1, "addmm with factors")
-    require(isinstance(y, Stored) and isinstance(a.self, Stored), "addmm of what is no parameter")
+    require(isinstance(y, Stored) and y.name in w.stored and (y.whole or y.transposed),
+            "addmm of what is no parameter")
     op = "linear" if y.transposed else "matmul_add"
     return w.emit(op, [w.value(a.mat1), y.name, w.parameter(a.self, "bias")], shape)
 
@@ -114,6 +117,7 @@ def op_baddbmm(w, a, shape):
 
 
 def op_scaled_dot_product_attention(w, a, shape):
+    require(not a.get("enable_gqa"), "enable_gqa")
     q, k, v = (w.value(x) for x in (a.query, a.key, a.value))
     width, keys = q.shape[-1], k.shape[-2]
     scale = a.scale if a.scale is not None else width ** -0.5

@@ -3,6 +3,8 @@ aten::NAME with the arguments `a`, whose result has this shape, and returns its 
 those that compute element by element, and sums; others are in _export_layers.py,
 _export_recurrent.py and _export_shapes.py."""
 
+import math
+
 from . import _export_turned as turning
 from ._export_graph import N, Refused, Value
 
@@ -118,8 +120,11 @@ def op_pow(w, a, shape):
 
 def _dropout(op):
     def run(w, a, shape):
-        require(a.train, "dropout that does nothing in training")
-        return same(w, op, a.input, shape, p=a.p) if a.p else w.value(a.input)
+        if not a.train or not a.p:
+            return a.input
+        x = a.input if isinstance(a.input, turning.Turned) else w.value(a.input)
+        require(not x.lifted, "dropout of a tensor without samples: each sample would draw its own")
+        return same(w, op, x, shape, p=a.p)
     return run
 
 
@@ -215,9 +220,12 @@ def op_masked_fill(w, a, shape):
     require(isinstance(a.mask, w.torch.Tensor), "its mask is computed from the samples")
     value = number_of(w, a.value)
     require(value is not None, "its value is no number")
-    fill = w.torch.zeros(a.mask.shape).masked_fill(a.mask, value)
-    kept = binary(w, "multiply", a.self, (~a.mask).float(), shape)
-    return binary(w, "add", kept, fill, shape)
+    fill, x = w.torch.zeros(a.mask.shape).masked_fill(a.mask, value), w.value(a.self)
+    infinite = w.infinite.get(x.name)
+    if value == -math.inf and infinite != 1:
+        return binary(w, "add", x, fill, shape)  # which hides what x has, -inf too
+    require(infinite is None, "it fills what may be infinite, and 0 times that is NaN")
+    return binary(w, "add", binary(w, "multiply", x, (~a.mask).float(), shape), fill, shape)
 
 # ---- sums
 

@@ -64,8 +64,8 @@ def viewed(w, x, shape):
             i, size = rest.pop(0)
             batch, left = isinstance(size, N), int(want) // have
             if not batch and int(size) > left:
-                if left < 1 or int(size) % left:
-                    raise Refused("its view cuts dimensions unevenly")
+                if left < 2 or int(size) % left:
+                    raise Refused("its view mixes samples, or cuts dimensions unevenly")
                 rest.insert(0, (i, int(size) // left))
                 size = left
             pieces[i].append(size)

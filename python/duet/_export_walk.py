@@ -8,24 +8,22 @@ from ._export_graph import Filled, N, Refused, Stacked, Stored, Value, Writer, t
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
-    "alias", "clone", "contiguous", "lift_fresh_copy", "_assert_tensor_metadata", "to",
-    "_to_copy", "type_as"}
+    "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
 _OPS = _export_ops, _export_layers, _export_recurrent, _export_shapes
 
 
-def _symbols(torch, dims):
-    """Sizes of torch.export: whole numbers, and multiples of the number of samples."""
-    out = []
-    for d in dims:
-        if isinstance(d, torch.SymInt):
-            symbols = list(d.node.expr.free_symbols)
-            factor = d.node.expr / symbols[0] if len(symbols) == 1 else None
-            if factor is None or not factor.is_Integer:
-                raise Refused(f"its shape is {d.node.expr}, no multiple of the samples")
-            out.append(N(int(factor)))
-        else:
-            out.append(int(d))
-    return out
+_OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
+_NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
+
+
+def _written(target):
+    """The arguments that an op writes into."""
+    return [a.name for a in target._schema.arguments if a.alias_info and a.alias_info.is_write]
+
+
+def _place(fake):
+    """Which elements of its storage a tensor has."""
+    return str(fake.storage_offset()), [*map(str, fake.shape)], [*map(str, fake.stride())]
 
 
 class Walk:
@@ -33,46 +31,76 @@ class Walk:
 
     def __init__(self, torch, model, program):
         self.torch, self.model, self.program = torch, model, program
-        self.writer, self.env, self.refusals = Writer(torch), {}, []
-        # Tied parameters are one; they have the name that named_parameters gives them.
-        self.names = {id(p): name for name, p in model.named_parameters()}
-        self.inputs, self.buffers = [], {}
+        # What is tied has one name, which named_parameters and named_buffers give it.
+        self.names = {id(x): name for name, x in (*model.named_parameters(),
+                                                  *model.named_buffers())}
+        self.writer, self.env, self.refusals = Writer(torch, self.names.values()), {}, []
+        self.inputs, self.buffers, self.samples = [], set(), None
+        self.owned = set()  # where the model's own tensors lie that are constants here
 
     # -- tensors that are there from the start
-
-    def _tensor(self, target):
-        for table in (self.program.state_dict, self.program.constants):
-            if target in table:
-                return table[target]
-        raise KeyError(target)
 
     def placeholder(self, node, spec):
         kind = spec.kind.name
         if kind == "USER_INPUT":
-            self.input(node)
-        elif kind == "PARAMETER":
-            parameter = self.model.get_parameter(spec.target)
-            name = self.names[id(parameter)]
-            if not parameter.requires_grad:
-                self.refuse(node, f"parameter {name}: requires_grad is False: Duet trains all")
-            self.env[node] = Stored(name, parameter.shape, parameter)
-            self.writer.stored[name] = parameter
-        elif kind == "BUFFER" and re.search(r"(^|\.)(running_mean|running_var|"
-                                            r"num_batches_tracked)$", spec.target):
-            tensor = self._tensor(spec.target)
-            self.env[node] = Stored(spec.target, tensor.shape, tensor)
-            self.buffers[spec.target] = tensor
-        else:
-            self.env[node] = self._tensor(spec.target)
+            return self.input(node)
+        if kind == "PARAMETER":
+            return self.parameter(self.model.get_parameter(spec.target))
+        if kind == "BUFFER" and _OF_NORM.search(spec.target):
+            tensor = self.model.get_buffer(spec.target)
+            name = self.name_of(tensor)
+            self.buffers.add(name)
+            return Stored(name, tensor.shape, tensor)
+        tables = self.program.state_dict, self.program.constants
+        tensor = next(table[spec.target] for table in tables if spec.target in table)
+        if isinstance(tensor, self.torch.Tensor):
+            tensor = tensor.detach().clone()  # nothing of the model changes
+            self.owned.add(tensor.untyped_storage().data_ptr())
+        return tensor
+
+    def name_of(self, tensor):
+        name = self.names[id(tensor)]
+        if not _NAME.fullmatch(name) or name == "none":
+            raise Refused(f"'{name}' is no name in the text: rename what it is of")
+        return name
+
+    def parameter(self, parameter):
+        name = self.name_of(parameter)
+        if not parameter.requires_grad:
+            raise Refused(f"parameter {name}: requires_grad is False: Duet trains all")
+        if parameter.dtype != self.torch.float32:
+            raise Refused(f"parameter {name} is {parameter.dtype}: Duet computes in float32: "
+                          "model.float() makes it so")
+        self.writer.stored[name] = parameter
+        return Stored(name, parameter.shape, parameter)
 
     def input(self, node):
         torch, fake = self.torch, node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
-            self.env[node] = fake
-            return
-        value = Value(f"%{node.name}", _symbols(torch, fake.shape))
-        self.env[node] = value
-        self.inputs.append((value, fake.dtype))
+            return fake
+        if fake.dtype not in (torch.float32, torch.int32, torch.int64):
+            raise Refused(f"an input of {fake.dtype}: Duet takes float32 and whole numbers")
+        value = Value(f"%{node.name}", self.sizes(fake.shape))
+        self.inputs.append(value)
+        self.writer.tokens[value.name] = {value.name}
+        return value
+
+    def sizes(self, dims):
+        """Sizes of torch.export: whole numbers, and multiples of the number of samples."""
+        out = []
+        for d in dims:
+            if not isinstance(d, self.torch.SymInt):
+                out.append(int(d))
+                continue
+            expression = d.node.expr
+            symbols = list(expression.free_symbols)
+            self.samples = self.samples or symbols[0]
+            factor = expression / self.samples
+            if not factor.is_Integer:
+                raise Refused(f"its shape has {expression}, no multiple of the samples of the "
+                              "first input")
+            out.append(N(int(factor)))
+        return out
 
     # -- nodes
 
@@ -106,7 +134,10 @@ class Walk:
         torch, tree_map = self.torch, self.torch.utils._pytree.tree_map
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers: only dropout may")
-        if not self.depends((args, kwargs))[1]:
+        writes, counts = _written(target), self.depends((args, kwargs))[1]
+        if writes and (counts or args[0].untyped_storage().data_ptr() in self.owned):
+            raise Refused("it writes into a tensor of the model, which would change in each step")
+        if not counts:
             return target(*args, **kwargs)
 
         def of(samples):
@@ -132,21 +163,26 @@ class Walk:
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
                 not isinstance(node.meta.get("val"), torch.Tensor):
             value = node.meta["val"]
-            return _symbols(torch, [value])[0] if isinstance(value, torch.SymInt) else value
+            return self.sizes([value])[0] if isinstance(value, torch.SymInt) else value
         if not isinstance(target, torch._ops.OpOverload):
             raise Refused("Duet has no such op")
         name = target._schema.name.split("::")[-1]
         args, kwargs = self.look_up(node.args), self.look_up(node.kwargs)
-        if name in ("sym_size", "_assert_scalar", "sym_constrain_range_for_size") or \
-                (name == "add_" and isinstance(args[0], Stored) and
-                 args[0].name.endswith("num_batches_tracked")):
-            return None  # batch_norm counts by itself
+        if name in ("sym_size", "_assert_scalar", "_assert_tensor_metadata",
+                    "sym_constrain_range_for_size"):
+            return None
+        if name == "add_" and isinstance(args[0], Stored) and \
+                args[0].name.endswith("num_batches_tracked"):
+            return args[0]  # batch_norm counts by itself
+        written = _written(target)
+        if written not in ([], [target._schema.arguments[0].name]):
+            raise Refused(f"it writes into {', '.join(written)}")
         if not self.depends((args, kwargs))[0]:
             return self.fold(target, args, kwargs)
-        inplace = name.endswith("_") and not name.endswith("__")
-        name = name.rstrip("_") if inplace else name
+        name = name.rstrip("_") if written else name
         if name in _KEEPS:
-            return self.keep(args[0], node)
+            self.check_types(node, args[0])
+            return args[0]
         run = next((getattr(m, f"op_{name}") for m in _OPS if hasattr(m, f"op_{name}")), None)
         if not run:
             raise Refused("Duet has no such op")
@@ -159,22 +195,30 @@ class Walk:
         bound.update(kwargs)
         val = node.meta["val"]
         many = isinstance(val, (list, tuple))
-        shape = [_symbols(torch, v.shape) for v in val] if many else _symbols(torch, val.shape)
+        shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
         result = run(self.writer, _export_ops.Bound(bound), shape)
-        if inplace:
+        self.check_types(node, result)
+        if written:
             self.overwrite(node, result)
         return result
 
-    def keep(self, x, node):
-        kind = node.meta["val"].dtype if "val" in node.meta and hasattr(
-            node.meta["val"], "dtype") else self.torch.float32
-        if isinstance(x, Value) and not (kind.is_floating_point or kind == self.torch.int64):
-            raise Refused(f"it makes {kind} of a value: Duet computes in float32")
-        return x
+    def check_types(self, node, result):
+        """Values are float32, whole numbers too; what other types would round is refused."""
+        torch, val = self.torch, node.meta["val"]
+        many = isinstance(val, (list, tuple))
+        given = [x.meta["val"].dtype for x in node.all_input_nodes
+                 if isinstance(self.env[x], self.kinds) and
+                 isinstance(x.meta.get("val"), torch.Tensor)]
+        allowed = [torch.float32]
+        if not any(kind.is_floating_point for kind in given):
+            allowed += [torch.int32, torch.int64]
+        for made, fake in zip(result, val) if many else [(result, val)]:
+            if made is not None and fake.dtype not in allowed:
+                raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def overwrite(self, node, result):
-        """What was written in place has the new value from now on. A view of it would too, which
-        no line can say."""
+        """What was written in place has the new value from now on. A view of other elements would
+        too, which no line can say."""
         target = node.args[0]
         storage = target.meta["val"].untyped_storage()._cdata
         for other in list(self.env):
@@ -184,8 +228,7 @@ class Walk:
                 continue
             if not isinstance(self.env[other], Value):
                 raise Refused("it writes into a tensor that is no value")
-            if tuple(map(str, fake.shape)) == tuple(map(str, target.meta["val"].shape)) and \
-                    fake.stride() == target.meta["val"].stride():
+            if _place(fake) == _place(target.meta["val"]):
                 self.env[other] = result
             elif any(user not in self.env and user is not node for user in other.users):
                 raise Refused("it writes in place into a tensor of which there are views")
@@ -199,18 +242,20 @@ class Walk:
                                                         {}).values()] or [""])[-1]
             if "_empty_nn" in self.writer.module:
                 self.writer.module = ""
-            if node.op == "placeholder":
-                self.placeholder(node, specs[node.name])
-            elif node.op == "output":
+            if node.op == "output":
                 result = node.args[0]
-            elif any(self.env.get(x, 0) is Refused for x in node.all_input_nodes):
-                self.env[node] = Refused  # what it takes has been refused already
-            else:
-                try:
-                    self.env[node] = self.call(node)
-                except Refused as why:
-                    self.refuse(node, why)
-                    self.env[node] = Refused
+                continue
+            made = Refused  # as is what takes something that has been refused
+            try:
+                if node.op == "placeholder":
+                    made = self.placeholder(node, specs[node.name])
+                elif not any(self.env[x] is Refused for x in node.all_input_nodes):
+                    made = self.call(node)
+            except Refused as why:
+                self.refuse(node, why)
+            except Exception as error:  # of an op given what its function does not expect
+                self.refuse(node, f"it cannot be written: {type(error).__name__}: {error}")
+            self.env[node] = made
         return self.result(result)
 
     def result(self, result):

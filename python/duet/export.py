@@ -10,9 +10,12 @@ becomes a constant. Parameters, buffers and constants go into net.safetensors be
 import json
 import pathlib
 import struct
+import tempfile
 
 from ._export_graph import ExportError, text_of
 from ._export_walk import Walk
+from ._library import DuetError
+from .command import estimate
 from .model import describe, saved_bytes
 
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
@@ -44,7 +47,8 @@ def _trace(torch, model, inputs):
                     else None for x in pairs)
     modes = {module: module.training for module in model.modules()}
     kept = {name: b.clone() for name, b in model.named_buffers()}
-    model.train()
+    if not model.training:  # else its layers stay as they are: what is frozen is seen
+        model.train()
     try:
         return torch.export.export(model, tuple(pairs), dynamic_shapes=(dynamic,) if
                                    _takes_varargs(model) else dynamic, strict=False)
@@ -70,28 +74,49 @@ def _otherwise(model, inputs):
 
 
 def _saves(torch, model, inputs):
-    """What autograd keeps, in bytes: of each sample, and of all together."""
+    """The line that says what autograd keeps, in bytes: of each sample, and of all together. None
+    where it cannot be told, as of a model that deepcopy does not take."""
     samples = next(x.shape[0] for x in inputs if isinstance(x, torch.Tensor))
     twice = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in inputs]
     four = [torch.cat([x, x]) if isinstance(x, torch.Tensor) else x for x in twice]
-    two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+    try:
+        two, more = (saved_bytes(model, tuple(x), {})[0] for x in (twice, four))
+    except Exception:
+        return []
     each = (more - two) // (2 * samples)
-    return each, max(0, two - 2 * samples * each)
+    return [f"saves {each} {max(0, two - 2 * samples * each)}"]
 
 
-def _text_of(walk, result, saves):
+def _weights_of(path):
+    """Where the command looks for the weights of a text."""
+    return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
+
+
+def _check(path, text):
+    """The command reads the text before anything is written where it was asked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder, path.name)
+        copy.write_text(text, encoding="utf-8")
+        try:
+            estimate(model=copy, devices=1)
+        except DuetError as error:
+            why = str(error).replace(str(copy), str(path))
+            raise ExportError(f"duet.export: {why}") from None
+
+
+def _text_of(walk, result, examples, saves):
     torch, writer = walk.torch, walk.writer
     lines = ["duet 1"]
-    for value, dtype in walk.inputs:
-        if dtype.is_floating_point:
+    for value, x in zip(walk.inputs, examples):
+        if x.is_floating_point():
             lines.append(f"input {value.name}: f32{text_of(value.shape)}")
-        else:
-            lines.append(f"input {value.name}: i64{text_of(value.shape)} below "
-                         f"{writer.below.get(value.name, 2)}")
+        else:  # what no embedding looks up is as large as in the example
+            below = writer.below.get(value.name, int(x.max()) + 1)
+            lines.append(f"input {value.name}: i64{text_of(value.shape)} below {below}")
     tensors = {}
-    for name, parameter in walk.model.named_parameters():
-        lines.append(f"parameter {name}: f32{text_of(list(parameter.shape))}")
-        tensors[name] = parameter.to(torch.float32)
+    for name, parameter in walk.model.named_parameters():  # a number is a list of one here
+        tensors[name] = parameter.reshape(tuple(parameter.shape) or 1)
+        lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}")
     for name, buffer in walk.model.named_buffers():
         if name in walk.buffers:
             wide = not buffer.dtype.is_floating_point
@@ -100,13 +125,13 @@ def _text_of(walk, result, saves):
     for name, tensor in writer.constants.items():
         lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
         tensors[name] = tensor
-    lines.append(f"saves {saves[0]} {saves[1]}")
-    return "\n".join([*lines, *writer.lines, f"return {result.name}", ""]), tensors
+    return "\n".join([*lines, *saves, *writer.lines, f"return {result.name}", ""]), tensors
 
 
 def export(model, example_inputs, path):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
-    example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
+    A model in eval mode is traced in training mode; of one in training mode the layers in eval
+    mode stay so, which Duet has not for BatchNorm. example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
     names every op that Duet has not, with its module and the line of your source. Returns `path`.
     Nothing of the model changes."""
     try:
@@ -116,9 +141,10 @@ def export(model, example_inputs, path):
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
-    if not tensors or any(not x.dim() or not x.shape[0] for x in tensors):
+    if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
+            len({x.shape[0] for x in tensors}) > 1:
         raise ValueError("duet.export: the inputs have no samples: give tensors whose first "
-                         "dimension counts them")
+                         "dimension counts them, the same number in each")
     path = pathlib.Path(path)
     try:
         program = _trace(torch, model, example_inputs)
@@ -131,7 +157,8 @@ def export(model, example_inputs, path):
     if walk.refusals:
         raise ExportError("duet.export: " + "\n".join(dict.fromkeys(walk.refusals)) +
                           _otherwise(model, example_inputs))
-    text, stored = _text_of(walk, result, _saves(torch, model, example_inputs))
-    _write_tensors(path.with_suffix(".safetensors"), stored)
-    path.write_text(text)
+    text, stored = _text_of(walk, result, tensors, _saves(torch, model, example_inputs))
+    _check(path, text)
+    _write_tensors(_weights_of(path), stored)
+    path.write_text(text, encoding="utf-8")
     return path

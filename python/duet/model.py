@@ -36,7 +36,8 @@ def saved_bytes(model, inputs, named):
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with FakeCopyMode(fake):
         double, (args, kwargs) = copy.deepcopy((model, (inputs, named)))
-    double.train()
+    if not double.training:
+        double.train()
     with fake, torch.enable_grad():
         with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
             output = double(*args, **kwargs)

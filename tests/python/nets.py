@@ -283,6 +283,68 @@ class LSTM(nn.Module):
         return self.head(self.lstm(self.words(tokens))[0][:, -1])
 
 
+class GRU(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru, self.head = nn.GRU(16, 12, batch_first=True), nn.Linear(12, 10)
+
+    def forward(self, x):
+        return self.head(self.gru(x)[1][-1])
+
+
+class BothWays(nn.Module):
+    """Two layers of an LSTM, each in both directions."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(16, 6, num_layers=2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, 10)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0].mean(1))
+
+
+class Masked(nn.Module):
+    """Scores that two masks hide; tokens that are cut and turned before they are looked up."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 16), nn.Linear(16, 10)
+        self.register_buffer("short", torch.arange(6) > 3)
+
+    def forward(self, tokens):
+        x = self.words(tokens.to(torch.int32)[:, 3:9].reshape(-1, 2, 3).transpose(1, 2).flatten(1))
+        scores = (x @ x.transpose(1, 2)).masked_fill(torch.ones(6, 6).triu(1).bool(), -torch.inf)
+        scores = scores.masked_fill(self.short, -torch.inf)
+        return self.head((scores.softmax(2).masked_fill(self.short, 0.0) @ x).mean(1))
+
+
+class Tensors(nn.Module):
+    """A constant written in place between its uses, a name that a constant might have, a number as
+    a parameter, a norm under two names, and casts."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(48, 12), nn.Linear(12, 10)
+        self.norm = nn.BatchNorm1d(12)
+        self.again = self.norm
+        self.scale, self.constant = nn.Parameter(torch.tensor(1.5)), nn.ParameterList([
+            nn.Parameter(torch.linspace(0, 1, 12))])
+        self.twice = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        x = torch.tanh(self.norm(self.first(x.flatten(1))) + self.constant[0])
+        shift = torch.zeros(12)
+        shift[3:] = 0.25
+        y = self.again(x) + shift
+        shift.mul_(2)
+        y = y * (self.scale * self.twice) - shift * x.float().type_as(y)
+        part = y[:, :6]
+        part = part.clone()
+        part.mul_(torch.arange(6).long() / 4)
+        return self.head(torch.cat((part, y[:, 6:]), 1))
+
+
 PICTURE, WORDS, ROWS = (3, 16, 16), (12,), (12, 16)
 NETS = {  # how it is made, and a sample
     "residual": (ResidualNet, PICTURE), "tied": (TiedPerceptron, (3, 4, 4)),
@@ -292,7 +354,8 @@ NETS = {  # how it is made, and a sample
     "shufflenet_v2": (ShuffleNetV2, PICTURE), "vit_b_16": (ViT, PICTURE),
     "convolutions": (Convolutions, PICTURE),
     "gpt2": (GPT2, WORDS), "bert": (BERT, WORDS), "transformer": (TransformerEncoder, ROWS),
-    "lstm": (LSTM, WORDS)}
+    "lstm": (LSTM, WORDS), "gru": (GRU, ROWS), "both_ways": (BothWays, ROWS),
+    "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4))}
 
 
 VOCABULARY = 20

@@ -35,6 +35,10 @@ Test(python, any_model_exported_and_trained, .timeout = 300) {
     run("torch", PYTHON "tests/python/export.py 2>&1");
 }
 
+Test(python, what_no_graph_says_is_refused, .timeout = 300) {
+    run("torch", PYTHON "tests/python/refusals.py 2>&1");
+}
+
 /* The launcher's ranks find each other through PyTorch's store. */
 Test(python, ranks_of_duet_run_and_of_torchrun, .timeout = 120) {
     run("torch",

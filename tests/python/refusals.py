@@ -1,0 +1,139 @@
+"""What duet.export must refuse, because no line of a graph says it: each would train other numbers
+than PyTorch does. Needs torch."""
+
+import pathlib
+import tempfile
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import duet
+
+
+class Net(nn.Module):
+    """A layer before and one behind what is tried."""
+
+    def __init__(self, tried, **modules):
+        super().__init__()
+        self.first, self.head, self.tried = nn.Linear(4, 4), nn.Linear(4, 3), tried
+        self.register_buffer("seen", torch.zeros(4))
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, *x):
+        return self.head(self.tried(self, self.first(x[0]), *x[1:]))
+
+
+def into_a_view(net, x):
+    x[:, :2].add_(1)
+    return x
+
+
+def beside_a_view(net, x):
+    a, b = x[:, :2], x[:, 2:]
+    a.add_(1)
+    return torch.cat((b, a), 1)
+
+
+def into_a_buffer(net, x):
+    net.seen.add_(1)
+    return x + net.seen
+
+
+def into_a_parameter(net, x):
+    net.first.bias.detach().clamp_(-1, 1)
+    return x
+
+
+def into_out(net, x):
+    y = torch.empty(4)
+    torch.mul(net.seen, 2, out=y)
+    return x + y
+
+
+def twice_into(net, x):
+    x = x.masked_fill(torch.tensor([True, False, False, False]), -torch.inf)
+    return x.masked_fill(torch.tensor([False, True, False, False]), 0.0)
+
+
+def samples_joined(net, x):
+    return x.view(-1, 2, 2).permute(1, 0, 2).reshape(-1, 4)
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name, "net.duet")
+
+    def refused(self, net, says, *inputs):
+        before = {key: value.clone() for key, value in net.state_dict().items()}
+        with self.assertRaisesRegex(duet.ExportError, says):
+            duet.export(net, inputs or (torch.randn(3, 4),), self.path)
+        self.assertEqual(list(self.path.parent.iterdir()), [])
+        for key, value in net.state_dict().items():
+            self.assertTrue(torch.equal(value, before[key]), key)
+
+    def test_writing_in_place_where_others_look(self):
+        self.refused(Net(into_a_view), "views")
+        self.refused(Net(beside_a_view), "views")
+        self.refused(Net(into_a_buffer), "writes into a tensor of the model")
+        self.refused(Net(into_a_parameter), "no such op|no value")
+        self.refused(Net(into_out), "writes into out")
+
+    def test_types_that_round(self):
+        for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool):
+            self.refused(Net(lambda net, x: x.to(kind).float()), f"makes {kind}")
+        self.refused(Net(lambda net, x: x.softmax(1, dtype=torch.float64).float()), "float64")
+        self.refused(Net(lambda net, x: x).half(), "float16", torch.randn(3, 4).half())
+        self.refused(Net(lambda net, x, y: x + y), "input of torch.bool", torch.randn(3, 4),
+                     torch.ones(3, 4) > 0)
+
+    def test_what_each_sample_would_do_for_itself(self):
+        self.refused(Net(lambda net, x: x + F.dropout(net.first.bias, 0.5)), "without samples")
+        self.refused(Net(samples_joined), "mixes samples")
+
+    def test_a_layer_in_eval_mode(self):
+        net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm1d(4))
+        net.norm.eval()
+        self.refused(net, "eval mode")
+        duet.export(net.eval(), torch.randn(3, 4), self.path)  # all of it: traced in training mode
+        net = Net(lambda net, x: net.drop(x), drop=nn.Dropout(0.5))
+        net.drop.eval()
+        duet.export(net, torch.randn(3, 4), self.path)
+        self.assertNotIn("dropout", self.path.read_text())
+
+    def test_masks_that_would_make_nan(self):
+        self.refused(Net(twice_into), "may be infinite")
+
+    def test_tokens_that_are_computed(self):
+        net = Net(lambda net, x, y: x + net.words(y + 1), words=nn.Embedding(9, 4))
+        self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, dtype=int))
+
+    def test_names_that_the_text_cannot_have(self):
+        for name in ("a b", "none", "a=b", "%a"):
+            net = Net(lambda net, x: x * getattr(net, name))
+            setattr(net, name, nn.Parameter(torch.ones(4)))
+            self.refused(net, "is no name")
+
+    def test_what_python_raises_is_a_refusal(self):
+        net = Net(lambda net, x: F.conv2d(x.view(-1, 1, 2, 2), 2 * net.kernel).view(-1, 4))
+        net.kernel = nn.Parameter(torch.ones(1, 1, 1, 1))
+        self.refused(net, r"aten.conv2d.* \(Net\), .*refusals.py:\d+: it")
+
+    def test_what_the_command_cannot_read_is_not_written(self):
+        self.refused(Net(lambda net, x: x.reshape(-1, *[1] * 8, 4).reshape(-1, 4)), "dimensions")
+
+    def test_weights_lie_where_the_command_looks(self):
+        for name in ("net", "net.v1", "net.v1.duet"):
+            path = duet.export(Net(lambda net, x: x), torch.randn(3, 4),
+                               self.path.with_name(name))
+            result = duet.train(model=path, dataset="random", samples=8, steps=1, progress=False,
+                                virtual_devices=1, mode="single")
+            self.assertEqual(len(result.runs[0].losses), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
