@@ -16,6 +16,8 @@
 #include "cli/modelled.h"
 #include "train/validation.h"
 
+enum { FITTED, HELD_OUT, HEADLINE, SCORES };
+
 struct score {
     int rows, within[3];         /* of the clock, N0, N1 */
     double sum[3], clock_sum[3]; /* clock_sum, clock_within: of the clock on the rows of each */
@@ -32,9 +34,9 @@ static double at_gpus(const struct series *s, int gpus) {
     return 0;
 }
 
-static int is_fitted_at(const struct series *s, int gpus) {
+static char at_role(const struct series *s, int gpus) {
     for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
-        if (s->point[i].gpus == gpus) return s->point[i].role == 'f';
+        if (s->point[i].gpus == gpus) return s->point[i].role;
     return 0;
 }
 
@@ -48,9 +50,9 @@ static double nearest_says(const struct series *s, const struct series_point *p)
         int alike = !strcmp(other->table, s->table) && !strcmp(other->machine, s->machine) &&
                     other->way == s->way && other != s;
         double one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
-        if (!alike || one <= 0 || many <= 0 || !is_fitted_at(other, 1)) continue;
+        if (!alike || one <= 0 || many <= 0 || at_role(other, 1) == 't') continue;
         double far = fabs(log(one / own)) + (strncmp(other->model, s->model, FAMILY) ? 10 : 0);
-        if (!is_fitted_at(other, p->gpus) || far >= best) continue;
+        if (at_role(other, p->gpus) != 'f' || far >= best) continue;
         best = far;
         says = own * many / one;
     }
@@ -114,10 +116,11 @@ static int show_point(const struct hardware *h, const struct series *s,
     char null[2][16] = {"-", "-"};
     for (int i = 0; i < 2; i++)
         if (has[i + 1]) snprintf(null[i], sizeof null[i], "%+.1f", error[i + 1]);
-    printf("%-3s %-15s %-13s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
+    printf("%-3s %-16s %-15s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
-    if (p->role != 'g') count(&scores[p->role == 'f' ? 0 : 1], error, has);
+    if (p->role != 'g') count(&scores[p->role == 'f' ? FITTED : HELD_OUT], error, has);
+    if (p->role == 'h') count(&scores[HEADLINE], error, has);
     return OK;
 }
 
@@ -134,26 +137,19 @@ static void show_score(const char *what, const struct score *s) {
 }
 
 static int show_all(const struct hardware *h) {
-    struct score scores[2] = {{.rows = 0}, {.rows = 0}};
+    struct score scores[SCORES] = {{.rows = 0}};
     const struct series *s;
-    int missing = 0;
-    printf("modelled times beside published ones: ms a step; f fit, t held out, g given; errors in "
-           "%%\n%-3s %-15s %-13s %3s %2s %9s %9s %6s %6s %6s\n",
+    printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
+           "headlines of these, g given; errors in %%\n"
+           "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (int i = 0; (s = series_at(i)); i++)
-        for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++) {
-            const char *why = validation_missing(s);
-            missing += why != NULL;
-            if (why)
-                printf("%-3s %-15s %-13s %3d  %c %9.2f  not modelled: %s\n", s->table, s->machine,
-                       s->model, s->point[k].gpus, s->point[k].role, s->point[k].ms, why);
-            else
-                CHECK(show_point(h, s, &s->point[k], scores));
-        }
+        for (int k = 0; k < SERIES_POINTS && s->point[k].ms > 0; k++)
+            CHECK(show_point(h, s, &s->point[k], scores));
     printf("\n");
-    show_score("fitted", &scores[0]);
-    show_score("held out", &scores[1]);
-    printf("not modelled: %d rows\n", missing);
+    show_score("fitted", &scores[FITTED]);
+    show_score("held out", &scores[HELD_OUT]);
+    show_score("the ten headline rows of these", &scores[HEADLINE]);
     return OK;
 }
 

@@ -6,6 +6,7 @@
  *
  *     f  fit        parameters of clock/hardware.c may be fitted to it
  *     t  test       held out: it is only ever compared
+ *     h  headline   the same, one of ten that were named before, each of another kind
  *     g  given      the time of one GPU from which the others of the series are predicted
  *
  * A number that its source says, or shows, to be disturbed is not here at all. */
@@ -19,14 +20,15 @@ enum series_way {
     SERIES_DP,         /* nn.DataParallel, forward, loss and backward; no optimizer */
     SERIES_DP_FORWARD, /* nn.DataParallel, forward alone */
     SERIES_DP_TRAIN,   /* nn.DataParallel, whole steps */
-    SERIES_DDP         /* DistributedDataParallel, whole steps */
+    SERIES_DDP,        /* DistributedDataParallel, whole steps */
+    SERIES_DDP_AFTER   /* the same, with all sums after backward */
 };
 
 struct series_point {
     int gpus;
     int batch; /* samples of each GPU */
     double ms; /* a step; 0 ends the list */
-    char role; /* f, t or g */
+    char role; /* f, t, h or g */
 };
 
 struct series {

@@ -16,14 +16,21 @@ static const struct duet_model *const known[] = {
 /* The last one is for estimates alone and is not offered. */
 enum { KNOWN = sizeof known / sizeof *known, OFFERED = KNOWN - 1, DEFAULT_CLASSES = 10 };
 
+/* NULL: there is none. */
+static const struct duet_model *find_outline(const char *name) {
+    for (int i = 0; i < TORCHVISION_MODELS; i++)
+        if (!strcmp(torchvision_models[i].name, name)) return &torchvision_models[i];
+    for (int i = 0; i < TRANSFORMER_MODELS; i++)
+        if (!strcmp(transformer_models[i].name, name)) return &transformer_models[i];
+    return NULL;
+}
+
 /* The program's own model goes before one of Duet's that has its name. NULL: there is none. */
 static const struct duet_model *find(const char *name, const struct model_options *options) {
     if (options->own && !strcmp(options->own->name, name)) return options->own;
     for (int i = 0; i < KNOWN; i++)
         if (!strcmp(known[i]->name, name)) return known[i];
-    for (int i = 0; i < TORCHVISION_MODELS; i++)
-        if (!strcmp(torchvision_models[i].name, name)) return &torchvision_models[i];
-    return NULL;
+    return find_outline(name);
 }
 
 int model_is_known(const char *name) {
@@ -31,9 +38,7 @@ int model_is_known(const char *name) {
 }
 
 int model_is_outline(const char *name) {
-    for (int i = 0; i < TORCHVISION_MODELS; i++)
-        if (!strcmp(torchvision_models[i].name, name)) return 1;
-    return 0;
+    return find_outline(name) != NULL;
 }
 
 static int unknown_model(const char *name, const struct model_options *options) {

@@ -90,7 +90,7 @@ enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_COUNT = 100000000 };
  * cannot take; a number beyond the limits above. */
 int model_open(struct model *model, const char *name, const struct model_options *options);
 int model_is_known(const char *name); /* 1: a model of this name comes with Duet */
-/* 1: and it is there for estimates alone (models/torchvision.c). */
+/* 1: and it is there for estimates alone (torchvision.c, transformer.c). */
 int model_is_outline(const char *name);
 /* The samples that a model is made for: 1x28x28 of an unknown one. */
 struct sample_shape model_sample(const char *name, const struct model_options *options);

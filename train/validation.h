@@ -6,9 +6,6 @@
 #include "clock/validation.h"
 #include "train/modelled.h"
 
-/* Why a series has no run here; NULL: it has one. */
-const char *validation_missing(const struct series *series);
-
 /* Runs what the point was measured on, and sets what the clock needs to know beside the GPU and
  * the machine, of which one node is run.
  * modelled_close it, also after an error. */

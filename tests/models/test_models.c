@@ -34,6 +34,26 @@ static void describe(const struct model *m, char *text) {
     }
 }
 
+/* Those of transformers' GPT2LMHeadModel. BERT's pooler and sentence pairs are left out. */
+Test(models, transformers_have_the_originals_parameters) {
+    static const struct {
+        const char *name;
+        size_t count;
+    } known[] = {{"gpt2-small", 124439808},
+                 {"gpt2-medium", 354823168},
+                 {"gpt2-large", 774030080},
+                 {"bert-base", 110106428 - (768 * 768 + 768) - (2 * 768 + 2) - 2 * 768}};
+    for (int i = 0; i < 4; i++) {
+        struct model m;
+        open_model(&m, known[i].name);
+        cr_expect_eq(model_count(&m), known[i].count, "%s: %zu", m.name, model_count(&m));
+        model_free(&m);
+    }
+    struct model_options long_text = {.dropout = -1, .sample = {1025, 1, 1}};
+    struct model m;
+    expect(model_open(&m, "gpt2-small", &long_text), ERR_USAGE, "fewer positions");
+}
+
 Test(models, parameters_are_those_of_the_originals, .timeout = 30) {
     static const struct {
         const char *name, *params;
