@@ -11,6 +11,7 @@
 #include "cli/lesson.h"
 #include "cli/live.h"
 #include "cli/run_files.h"
+#include "cli/what_if.h"
 #include "report/compare_table.h"
 #include "report/machine.h"
 #include "report/table.h"
@@ -143,6 +144,7 @@ static int run(struct run_config *config, int chapter) {
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
     if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
+    CHECK_GOTO(what_if_of_run(config, text_width(stdout)), code, done);
     CHECK_GOTO(live_screen_open(&live, config), code, done);
     code = compare_run(comparison, config, &result);
     live_screen_close(&live);

@@ -15,6 +15,7 @@
 #include "cli/options/run_options.h"
 #include "cli/results.h"
 #include "cli/ways.h"
+#include "cli/what_if.h"
 #include "report/chrome/chrome_trace.h"
 #include "report/text.h"
 #include "train/compare.h"
@@ -295,6 +296,9 @@ static void print_head(const struct asked *a, int width) {
                         "is described by numbers are not known");
     if (!all) text_add(&text, "; +-30 %%: not calibrated for this GPU on this machine");
     text_wrap(stdout, width, 0, 2, text.words);
+}
+
+static void print_columns(void) {
     printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "GPUs", "ms/step", "", "samples", "speed-",
            "GPU 0", "other", "memory", "largest");
     printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "", "modelled", "", "a second", "up", "busy",
@@ -311,11 +315,18 @@ static int write_trace(struct asked *a) {
 /* One table; the phases of a step below it, where it has one kind of hardware. */
 static int show(struct asked *a) {
     int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
+    struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
+    struct clock_config first = clock_chosen(&a->choice, 0, 0);
     print_head(a, width);
+    if (!several) CHECK(what_if_show(&last, &first, width));
+    print_columns();
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
             struct clock_config clock = clock_chosen(&a->choice, g, m);
-            if (several) printf("%s, %s\n", clock.gpu->name, clock.machine->name);
+            if (several) {
+                printf("%s, %s\n", clock.gpu->name, clock.machine->name);
+                CHECK(what_if_show(&last, &clock, width));
+            }
             CHECK(model_all(a, &clock, 0));
             if (!several || a->path) CHECK(model_all(a, &clock, 1));
         }

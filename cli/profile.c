@@ -10,6 +10,7 @@
 #include "cli/max_batch.h"
 #include "cli/run_files.h"
 #include "cli/ways.h"
+#include "cli/what_if.h"
 #include "report/findings.h"
 #include "report/machine.h"
 #include "report/profile_table.h"
@@ -143,6 +144,7 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     CHECK_GOTO(run_files_open(&files, &config), code, done);
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
+    CHECK_GOTO(what_if_of_run(&config, width), code, done);
     CHECK_GOTO(live_screen_open(&live, &config), code, done);
     code = profile(&config, ways, width, &files.results.json, &result);
     live_screen_close(&live);

@@ -147,9 +147,31 @@ double clock_error(const struct clock_config *clock, int *calibrated) {
     return *calibrated ? m->error : UNCALIBRATED_ERROR;
 }
 
+/* ", if link=2,launch=0"; nothing where nothing is changed. */
+static void add_what_if(const struct what_if *w, char *text, size_t bytes) {
+    const struct {
+        const char *key;
+        double value;
+    } list[] = {{"link", w->link},
+                {"launch", w->launch},
+                {"compute", w->compute},
+                {"memory", w->memory},
+                {"gil", w->no_gil ? 0 : 1}};
+    size_t used = strlen(text);
+    const char *before = ", if ";
+    for (int i = 0; i < 5 && used < bytes; i++) {
+        if (list[i].value == 1) continue;
+        used += i < 4 ? (size_t)snprintf(text + used, bytes - used, "%s%s=%.4g", before,
+                                         list[i].key, list[i].value)
+                      : (size_t)snprintf(text + used, bytes - used, "%sgil=off", before);
+        before = ",";
+    }
+}
+
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]) {
     int calibrated;
     double error = clock_error(clock, &calibrated);
     snprintf(mark, CLOCK_MARK, "%d x %s, %s, host %s, +-%.0f %%", devices, clock->gpu->name,
              clock->machine->name, clock->host == CLOCK_DUET ? "duet" : "pytorch", error);
+    add_what_if(&clock->what_if, mark, CLOCK_MARK);
 }

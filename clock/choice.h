@@ -36,7 +36,8 @@ struct clock_config clock_chosen(const struct clock_choice *choice, int gpu, int
  * none for this GPU (*calibrated 0) that of the bare formulas. */
 double clock_error(const struct clock_config *clock, int *calibrated);
 
-/* The mark that stands beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %". */
+/* The mark that stands beside every modelled time: "4 x v100, pc-pcie3, host pytorch, +-30 %", and
+ * behind it what --what-if changes: ", if link=2". */
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
 

@@ -140,6 +140,7 @@ int retime_record(const struct run_config *config, struct run_record *record) {
     if (!code) code = clock_choose(&choice, &config->clock);
     if (!code) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);
+        if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
         code = modelled_open(&m, &outline);
         if (!code) code = put_times(record, &m, &clock);
     }

@@ -14,8 +14,9 @@
  * more GPUs than the machine has, of several machines at once, of what no dry run can follow. */
 int retime_check(const struct run_config *config);
 
-/* Replaces all times of the record, which is that of a run of config. Nothing else changes. What
- * the clock does not model is 0: the loader's threads, evaluation, hashes. */
+/* Replaces all times of the record, which is that of a run of config. Nothing else changes. One GPU
+ * alone computes a batch in one piece, without the virtual devices of equal bits. What the clock
+ * does not model is 0: the loader's threads, evaluation, hashes. */
 int retime_record(const struct run_config *config, struct run_record *record);
 
 #endif

@@ -46,6 +46,11 @@ Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folde
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "modelled: a100-40; mine") && strstr(c.out, "not calibrated"), "%s",
               c.out);
+    const char *answer = strstr(c.out, "what if, modelled, on 2 x a100-40, mine: with links 2x");
+    cr_expect(answer && strstr(answer, "with no launch") && strstr(answer, "with all of this DP"));
+    double gain = 0; /* links of 1 GB/s bound everything */
+    cr_expect(answer && sscanf(strstr(answer, "DP gains"), "DP gains %lf", &gain) == 1);
+    cr_expect(gain > 20 && gain <= 100, "%g: %s", gain, c.out);
     cli_free(&c);
 }
 
