@@ -32,7 +32,6 @@ enum {
     GRAPH_RANK = 8,
     GRAPH_OPERANDS = 64,
     GRAPH_LINES = 1 << 18,   /* of a text */
-    GRAPH_BYTES = 64 << 20,  /* of a text */
     GRAPH_NONE = -(1 << 30), /* an operand that is left out */
 };
 
@@ -142,6 +141,9 @@ struct graph_run {
     duet_var **vars; /* [value_count] */
     int samples;     /* N */
 };
+
+/* Dimension i for so many samples. */
+double graph_size(const struct graph_shape *s, int i, int samples);
 
 /* Fills in g->model; the text is read. */
 void graph_make_model(struct graph *g);

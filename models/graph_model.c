@@ -13,9 +13,10 @@
 
 /* ---- samples and classes ---- */
 
-static int64_t numbers_of(const struct graph_shape *s) {
-    int64_t count = 1;
-    for (int i = 1; i < s->rank && count <= INT32_MAX; i++)
+/* The reader has seen to it that all together are an int. */
+static int numbers_of(const struct graph_shape *s) {
+    int count = 1;
+    for (int i = 1; i < s->rank; i++)
         count *= s->size[i];
     return count;
 }
@@ -23,10 +24,9 @@ static int64_t numbers_of(const struct graph_shape *s) {
 /* A sample as the data has it: channels, height, width. Several inputs lie one behind the other. */
 static void sample_of(const struct graph *g, int sample[3]) {
     const struct graph_shape *s = &g->values[g->inputs[0].y].shape;
-    int64_t count = 0;
+    sample[0] = 0;
     for (int i = 0; i < g->input_count; i++)
-        count += numbers_of(&g->values[g->inputs[i].y].shape);
-    sample[0] = count <= INT32_MAX ? (int)count : INT32_MAX;
+        sample[0] += numbers_of(&g->values[g->inputs[i].y].shape);
     sample[1] = sample[2] = 1;
     for (int i = 1; g->input_count == 1 && s->rank <= 4 && i < s->rank; i++)
         sample[i - 1] = s->size[i];
@@ -99,12 +99,16 @@ static void name_line(duet_tape *t, const struct graph *g, const struct graph_no
     snprintf(t->message, sizeof t->message, "%s", error_message());
 }
 
+double graph_size(const struct graph_shape *s, int i, int samples) {
+    return (double)s->size[i] * (s->batch[i] ? samples : 1);
+}
+
 static int shape_is(const struct graph_run *r, int y) {
     const struct graph_shape *s = &r->graph->values[y].shape;
     const struct tensor *v = &r->vars[y]->value;
     int same = v->rank == s->rank;
     for (int i = 0; same && i < s->rank; i++)
-        same = v->dims[i] == (s->batch[i] ? s->size[i] * r->samples : s->size[i]);
+        same = v->dims[i] == graph_size(s, i, r->samples);
     return same;
 }
 
@@ -139,7 +143,7 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
     duet_var *flat = g->input_count > 1 ? duet_flatten(r->tape, x) : x;
     for (int i = 0; i < g->input_count; i++) {
         const struct graph_shape *s = &g->values[g->inputs[i].y].shape;
-        int dims[GRAPH_RANK], count = (int)numbers_of(s), rank = dims_of(s, dims);
+        int dims[GRAPH_RANK], count = numbers_of(s), rank = dims_of(s, dims);
         duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
         dims[0] = r->samples;
         if (rank == 1) rank = 2, dims[1] = 1;
@@ -183,7 +187,7 @@ int64_t graph_elements(const struct graph *g, int parameters) {
     for (int i = 0; i < g->tensor_count; i++) {
         const struct graph_tensor *t = &g->tensors[i];
         int64_t count = 1;
-        for (int d = 0; d < t->shape.rank && count <= INT32_MAX; d++)
+        for (int d = 0; d < t->shape.rank; d++)
             count *= t->shape.size[d];
         if ((t->kind == GRAPH_PARAMETER) == parameters) total += count;
     }

@@ -11,6 +11,7 @@ struct graph_reader {
     const char *at, *begin; /* of the line */
     int line;
     int returned;                /* 1: the return has been read */
+    double numbers;              /* of a sample: of all inputs */
     void *names;                 /* a tree of names, and what each stands for */
     char unknown[GRAPH_UNKNOWN]; /* the ops that there are not, with their lines */
     int unknown_count;

@@ -41,6 +41,9 @@ static int check_operand(struct graph_reader *r, const struct graph_op *op, int 
     if (letter != 'v' && what >= 0)
         return graph_wrong(r, "operand %d of %s is a %s", i + 1, op->name,
                            letter == 'b' ? "buffer" : "parameter");
+    if (letter == 't' && g->tensors[~what].is_i64)
+        return graph_wrong(r, "operand %d of %s is f32: %.80s is i64", i + 1, op->name,
+                           g->tensors[~what].name);
     if ((letter == 'p' && g->tensors[~what].kind != GRAPH_PARAMETER) ||
         (letter == 'b' && g->tensors[~what].kind != GRAPH_BUFFER))
         return graph_wrong(r, "operand %d of %s is a %s: %.80s is none", i + 1, op->name,

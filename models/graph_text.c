@@ -42,6 +42,11 @@ static int input(struct graph_reader *r) {
     if (graph_is_word(r, "below")) CHECK(graph_number(r, &below, &batch));
     if (is_i64 && !(below >= 1 && below <= 1 << 24 && below == floor(below)))
         return graph_wrong(r, "whole numbers are below something: below 1 to below %d", 1 << 24);
+    double numbers = 1;
+    for (int i = 1; i < s.rank; i++)
+        numbers *= s.size[i];
+    if ((r->numbers += numbers) > INT32_MAX)
+        return graph_wrong(r, "a sample of more than %d numbers", INT32_MAX);
     CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
     CHECK(graph_add_value(r, name, &s, &new.y));
     new.below = is_i64 ? (int)below : 0;
@@ -54,7 +59,8 @@ static int declare(struct graph_reader *r, enum graph_kind kind) {
     struct graph_tensor t = {.kind = kind, .line = r->line};
     char name[GRAPH_WORD];
     CHECK(graph_word(r, "a name", name));
-    if (*name == '%') return graph_wrong(r, "'%.80s': the name of a tensor has no %%", name);
+    if (*name == '%' || !strcmp(name, "none"))
+        return graph_wrong(r, "'%.80s': the name of a tensor has no %%, and is not none", name);
     CHECK(graph_type(r, &t.shape, &t.is_i64));
     if (has_batch(&t.shape)) return graph_wrong(r, "a tensor has no dimension of samples");
     if (t.is_i64 && (kind != GRAPH_BUFFER || t.shape.rank))

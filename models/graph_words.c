@@ -164,6 +164,7 @@ static int shape(struct graph_reader *r, struct graph_shape *s) {
     *s = (struct graph_shape){0};
     CHECK(graph_expect(r, "["));
     if (graph_take(r, "]")) return OK;
+    double numbers = 1;
     do {
         double size;
         if (s->rank == GRAPH_RANK) return graph_wrong(r, "more than %d dimensions", GRAPH_RANK);
@@ -171,6 +172,8 @@ static int shape(struct graph_reader *r, struct graph_shape *s) {
         if (!(size >= 1 && size <= INT32_MAX && size == floor(size)))
             return graph_wrong(r, "a dimension of %g: must be a whole number from 1 on", size);
         s->size[s->rank++] = (int)size;
+        numbers *= size;
+        if (numbers > INT32_MAX) return graph_wrong(r, "more than %d numbers", INT32_MAX);
     } while (graph_take(r, ","));
     return graph_expect(r, "]");
 }

@@ -131,9 +131,9 @@ def _text_of(walk, result, examples, saves):
 def export(model, example_inputs, path):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
-    mode stay so, which Duet has not for BatchNorm. example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
-    names every op that Duet has not, with its module and the line of your source. Returns `path`.
-    Nothing of the model changes."""
+    mode stay so, which Duet has not for BatchNorm. example_inputs: a tensor or a tuple of them,
+    whose first dimension is the samples. ExportError names every op that Duet has not, with its
+    module and the line of your source. Returns `path`. Nothing of the model changes."""
     try:
         import torch
     except ImportError:

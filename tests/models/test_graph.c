@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "nn/tape_internal.h"
 #include "tests/harness/harness.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
@@ -76,6 +77,11 @@ static const struct {
     {"duet 1\ninput %x: f32[2, 2]\n", "the first dimension of an input is N"},
     {"duet 1\ninput %x: f32[N, 0]\n", "a dimension of 0"},
     {"duet 1\ninput %x: i64[N, 2]\n", "whole numbers are below something"},
+    {"duet 1\ninput %x: f32[N, 65536, 32768]\n", "more than 2147483647 numbers"},
+    {"duet 1\ninput %x: f32[N, 2000000000]\ninput %y: f32[N, 2000000000]\n",
+     "line 3, column 29: a sample of more than 2147483647 numbers"},
+    {HEAD "parameter none: f32[2]\n", "'none': the name of a tensor"},
+    {HEAD "buffer n: i64[]\n%1: f32[N, 2] = expand(n)\n", "operand 1 of expand is f32: n is i64"},
     {HEAD "parameter w: f32[N, 2]\n", "line 3, column 23: a tensor has no dimension of samples"},
     {HEAD "%1: f32[N, 2, 4, 4] = relu(%2)\n",
      "line 3, column 28: %2: no line above this one makes"},
@@ -117,6 +123,11 @@ Test(graph, names_line_and_column_of_what_cannot_be_read, .timeout = 30) {
     cr_assert(strstr(error_message(), "zero byte"));
 }
 
+#define NORM(buffers)                                                                          \
+    HEAD "parameter w: f32[2]\nbuffer m: f32[2]\nbuffer v: f32[2]\nbuffer t: i64[]\n"          \
+         "%0: f32[N, 2, 4, 4] = relu(%x)\n%1: f32[N, 2, 4, 4] = batch_norm(%0, w, w, " buffers \
+         ")\n%2: f32[N, 32] = flatten(%1)\nreturn %2\n"
+
 /* Shapes are the ops' own business, so they are checked when the model is made. */
 static const struct {
     const char *text, *says;
@@ -138,6 +149,14 @@ static const struct {
           "return %2\n",
      "line 4: transpose"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\n", "it has no parameters"},
+    {NORM("m, none, t"), "line 8: batch_norm: its buffers must be running_mean and running_var"},
+    {NORM("none, v, none"), "line 8: batch_norm: its buffers"},
+    {NORM("v, m, t"), "line 8: batch_norm: its buffers"},
+    {NORM("m, t, v"), "line 8: batch_norm: its buffers"},
+    {NORM("v, t, t"), "line 8: batch_norm: its buffers"},
+    {HEAD "parameter w: f32[1]\n%1: f32[1073741824N] = reshape(%x)\n%2: f32[N, 32] = flatten(%x)\n"
+          "return %2\n",
+     "line 4: reshape"},
 };
 
 Test(graph, names_the_line_whose_shape_does_not_fit, .timeout = 30) {
@@ -149,6 +168,54 @@ Test(graph, names_the_line_whose_shape_does_not_fit, .timeout = 30) {
                   i, error_message(), misfits[i].says);
         graph_free(g);
     }
+}
+
+/* How many nodes the tape of a training step of two samples has. */
+static int count_nodes(const char *text) {
+    const struct segments segments = {1, 2, {{0, 2}}};
+    const struct device_config config = {.kind = DEVICE_DRY, .memory_bytes = 1 << 24};
+    const int dims[4] = {2, 2, 4, 4};
+    struct graph *g = read_graph(text);
+    struct model m;
+    struct device *device = NULL;
+    struct param_set params = {0};
+    struct buffer_set buffers = {0};
+    duet_tape *tape = NULL;
+    void *memory = NULL, *block = NULL;
+    MUST(open_graph(&m, g));
+    MUST(device_open(&device, &config));
+    MUST(tape_init(&tape, device));
+    MUST(param_set_init(&params, device, m.params, m.param_count));
+    MUST(buffer_set_init(&buffers, device, m.buffers, m.buffer_count));
+    MUST(device_alloc(device, &memory, 64 * sizeof(float), MEM_INPUT));
+    MUST(device_alloc(device, &block, sizeof(struct step_block), MEM_WORKSPACE));
+    struct tape_step step = {
+        .segments = &segments, .params = &params, .step = block, .training = 1};
+    struct tensor x = tensor_plain(memory, DTYPE_F32, 4, dims);
+    MUST(tape_begin(tape, &step));
+    cr_assert(model_forward(&m, tape, &buffers, tape_leaf(tape, &x, 0)), "%s", error_message());
+    int count = tape->node_count;
+    duet_tape_free(tape);
+    buffer_set_free(&buffers);
+    param_set_free(&params);
+    device_close(device);
+    model_free(&m);
+    graph_free(g);
+    return count;
+}
+
+/* A norm, an addition and a relu are one node, unless the addition broadcasts. */
+#define NORM_ADD_RELU(other)                                                          \
+    HEAD "parameter w: f32[2]\n%0: f32[N, 2, 4, 4] = relu(%x)\n"                      \
+         "%a: f32[N, 2, 1, 1] = mean(%0, dims=[2, 3], keepdim=1)\n"                   \
+         "%1: f32[N, 2, 4, 4] = batch_norm(%0, w, w, none, none, none)\n"             \
+         "%2: f32[N, 2, 4, 4] = add(%1, " other ")\n%3: f32[N, 2, 4, 4] = relu(%2)\n" \
+         "%4: f32[N, 2, 1, 1] = mean(%3, dims=[2, 3], keepdim=1)\n"                   \
+         "%5: f32[N, 2, 1, 1] = add(%4, %a)\n%6: f32[N, 2] = flatten(%5)\nreturn %6\n"
+
+Test(graph, runs_a_norm_with_what_follows_it, .timeout = 30) {
+    int fused = count_nodes(NORM_ADD_RELU("%0"));
+    cr_assert_eq(count_nodes(NORM_ADD_RELU("%a")), fused + 2);
 }
 
 /* As many lines as nobody writes are read in a moment; one line more is refused. */
