@@ -11,22 +11,22 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/modelled_steps.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "cli/what_if.h"
-#include "report/chrome/chrome_trace.h"
 #include "report/text.h"
 #include "train/compare.h"
 #include "train/estimate.h"
 #include "train/modelled.h"
-#include "train/retime.h"
 
-enum { MOST_COUNTS = 8, MOST_TRACED = 8 };
+enum { MOST_COUNTS = 8 };
 
 struct words {
-    const char *devices, *trace; /* NULL: not given */
+    const char *devices; /* NULL: not given */
+    struct modelled_files files;
     int validate;
 };
 
@@ -37,26 +37,23 @@ static const struct option modelled_options[] = {
      OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
     {"--trace", "FILE",
      "a timeline of DP and DDP on the last number of GPUs, which ui.perfetto.dev opens", read_word,
-     OPTION_AT(struct words, trace), NO_LIMITS, ALWAYS},
+     OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
+    {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
+     read_word, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "the pictures of that page as SVG files", read_word,
+     OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
     OPTION_HEADING("without a run"),
     {"--validate", NULL, "published measurements beside what the clock says", read_on,
      OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
     OPTION_END};
 
-struct traced {
-    struct modelled run;
-    char title[96];
-};
-
 struct asked {
     struct clock_choice choice;
     int counts, devices[MOST_COUNTS];
     struct run_config run; /* without the words of the clock */
-    const char *path;      /* of --trace; NULL: none */
-    struct atomic_file trace, json;
+    struct modelled_steps steps;
+    struct atomic_file json;
     struct json_writer writer; /* of json, where it is open */
-    struct traced traced[MOST_TRACED];
-    int traced_count;
 };
 
 int modelled_is_asked(int argc, char **argv) {
@@ -83,15 +80,11 @@ static int read_asked(struct asked *a, const struct words *w) {
             if (a->devices[i] > a->choice.machine[k]->gpus)
                 return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
                             a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
-    if (*a->run.csv || *a->run.report || *a->run.pictures)
-        return fail(ERR_USAGE, "--csv, --report, --pictures: duet profile --gpu writes them, of a "
-                               "run: leave it out, or give --json or --trace");
-    if (w->trace && 2 * a->choice.gpus * a->choice.machines > MOST_TRACED)
-        return fail(ERR_USAGE, "--trace: %d pairs of GPU and machine: a file has room for %d",
-                    a->choice.gpus * a->choice.machines, MOST_TRACED / 2);
+    if (*a->run.csv)
+        return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
+                               "give --json");
+    CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
     CHECK(estimate_prepare(&a->run));
-    a->path = w->trace;
-    if (w->trace) CHECK(atomic_open(&a->trace, w->trace));
     if (!*a->run.json) return OK;
     CHECK(atomic_open(&a->json, a->run.json));
     CHECK(results_start(&a->writer, a->json.file, "estimate"));
@@ -216,38 +209,22 @@ static void print_phases(const struct modelled *m, const struct clock_config *cl
     text_wrap(stdout, width, 2, 4, text.words);
 }
 
-/* Keeps a run for --trace, with its modelled spans. */
-static void keep(struct asked *a, struct modelled *m, const struct clock_config *clock, int way,
-                 struct span_log *spans) {
-    struct traced *t = &a->traced[a->traced_count++];
-    span_log_free(&m->record->kept);
-    m->record->kept = *spans;
-    t->run = *m;
-    snprintf(t->title, sizeof t->title, "%s, modelled: %d x %s, %s", way_name(way),
-             m->record->devices, clock->gpu->name, clock->machine->name);
-    *m = (struct modelled){.record = NULL};
-    *spans = (struct span_log){.on = 0};
-}
-
 static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,
                      double *single_rate, int phases) {
     struct run_config c = config_of(a, way, devices);
     struct modelled m = {.record = NULL};
-    struct span_log spans;
     struct clock_result *result = calloc(1, sizeof *result);
     int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
-    span_log_init(&spans, 1);
     if (!code) code = modelled_open(&m, &c);
-    if (!code) code = modelled_time(&m, clock, result, &spans);
+    if (!code) code = modelled_time(&m, clock, result, NULL);
     if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
     if (!code && !phases) {
         struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
         print_row(&f, m.record->devices, way, clock->gpu->gib);
         if (a->json.file) write_row(&a->writer, &f, m.record->devices, way, clock);
     }
-    if (!code && phases && a->path && a->traced_count < MOST_TRACED)
-        keep(a, &m, clock, way, &spans);
-    span_log_free(&spans);
+    if (!code && phases && modelled_steps_asked(&a->steps))
+        code = modelled_steps_keep(&a->steps, &m, clock, way_name(way));
     modelled_close(&m);
     free(result);
     return code;
@@ -305,13 +282,6 @@ static void print_columns(void) {
            "busy", "!: full", "batch");
 }
 
-static int write_trace(struct asked *a) {
-    struct trace_run runs[MOST_TRACED];
-    for (int i = 0; i < a->traced_count; i++)
-        runs[i] = (struct trace_run){a->traced[i].title, a->traced[i].run.record};
-    return chrome_trace_write(&a->trace, a->path, runs, a->traced_count);
-}
-
 /* One table; the phases of a step below it, where it has one kind of hardware. */
 static int show(struct asked *a) {
     int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
@@ -328,9 +298,9 @@ static int show(struct asked *a) {
                 CHECK(what_if_show(&last, &clock, width));
             }
             CHECK(model_all(a, &clock, 0));
-            if (!several || a->path) CHECK(model_all(a, &clock, 1));
+            if (!several) CHECK(model_all(a, &clock, 1));
         }
-    CHECK(write_trace(a));
+    CHECK(modelled_steps_write(&a->steps));
     if (!a->json.file) return OK;
     json_close(&a->writer);
     return results_end(&a->writer, &a->json);
@@ -360,10 +330,8 @@ int command_modelled(int argc, char **argv, const struct duet_model *own) {
         code = show(a);
     }
 done:
-    atomic_abandon(&a->trace);
+    modelled_steps_free(&a->steps);
     atomic_abandon(&a->json);
-    for (int i = 0; i < a->traced_count; i++)
-        modelled_close(&a->traced[i].run);
     clock_choice_free(&a->choice);
     free(a);
     return report_error(code);

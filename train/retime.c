@@ -112,7 +112,8 @@ static void keep_spans(struct run_record *r, const struct span_log *spans) {
     r->kept = kept;
 }
 
-static int put_times(struct run_record *r, const struct modelled *m, struct clock_config *clock) {
+int retime_put(struct run_record *r, const struct modelled *m, struct clock_config *clock,
+               int keeps) {
     struct span_log spans;
     struct clock_result *result = calloc(1, sizeof *result);
     if (!result) return fail(ERR_MEMORY, "modelled times: no host memory");
@@ -120,7 +121,6 @@ static int put_times(struct run_record *r, const struct modelled *m, struct cloc
     int code = modelled_time(m, clock, result, &spans);
     if (!code) code = set_devices(r, &spans, result);
     if (!code) {
-        int keeps = r->kept.count > 0;
         set_epochs(r, (double)result->step_ns * 1e-9);
         clock_mark(clock, r->devices, r->modelled);
         if (keeps) keep_spans(r, &spans);
@@ -142,7 +142,7 @@ int retime_record(const struct run_config *config, struct run_record *record) {
         struct clock_config clock = clock_chosen(&choice, 0, 0);
         if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
         code = modelled_open(&m, &outline);
-        if (!code) code = put_times(record, &m, &clock);
+        if (!code) code = retime_put(record, &m, &clock, record->kept.count > 0);
     }
     modelled_close(&m);
     clock_choice_free(&choice);

@@ -8,6 +8,7 @@
 
 #include "clock/choice.h"
 #include "trace/record.h"
+#include "train/modelled.h"
 #include "train/run.h"
 
 /* ERR_USAGE: config asks for modelled times that there cannot be: of a GPU that is measured, of
@@ -18,5 +19,10 @@ int retime_check(const struct run_config *config);
  * alone computes a batch in one piece, without the virtual devices of equal bits. What the clock
  * does not model is 0: the loader's threads, evaluation, hashes. */
 int retime_record(const struct run_config *config, struct run_record *record);
+
+/* The same from a run against the clock that is there, of whose times *clock has the hardware.
+ * keeps: the record gets the spans, too. It may be m->record. */
+int retime_put(struct run_record *record, const struct modelled *m, struct clock_config *clock,
+               int keeps);
 
 #endif

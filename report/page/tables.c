@@ -133,7 +133,7 @@ void summary_table(FILE *file, const struct page *page) {
     cells(file, "steps", page, put_steps);
     cells(file, "time of a step", page, put_step_time);
     cells(file, "images per second", page, put_speed);
-    cells(file, "last loss", page, put_loss);
+    if (!first_run(page)->computed) cells(file, "last loss", page, put_loss);
     if (has_curves(page, 1)) cells(file, "test accuracy", page, put_accuracy);
     cells(file, "peak memory of device 0", page, put_peak);
     cells(file, "largest peak of others", page, put_others_peak);

@@ -184,7 +184,9 @@ static void put_run_facts(FILE *file, const struct run_record *r) {
     fact(file, "optimizer", "%s, learning rate %g", r->optimizer, r->lr);
     fact(file, "seed", "%" PRIu64, r->seed);
     if (r->virtual_devices) fact(file, "virtual devices", "%d", r->virtual_devices);
-    if (r->gpus)
+    if (r->computed)
+        fact(file, "devices", "none: they were imagined, and nothing was computed");
+    else if (r->gpus)
         fact(file, "devices", "%s, on %d GPU%s", r->kind, r->gpus, r->gpus > 1 ? "s" : "");
     else
         fact(file, "devices", "%s: emulated on %d core%s of the host", r->kind, r->cores,

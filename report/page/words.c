@@ -39,6 +39,13 @@ static int count_judged(const struct page *page, enum page_judgement judged) {
 
 static void say_training(struct text *text, const struct run_record *r) {
     double accuracy = record_last_accuracy(r);
+    if (r->computed) {
+        text_add(text,
+                 "Nothing was trained: a step of the model %s on the data set %s was followed on "
+                 "devices that compute nothing.",
+                 r->model, r->dataset);
+        return;
+    }
     text_add(text, "The model %s was trained on the data set %s for %d step%s", r->model,
              r->dataset, r->steps, r->steps == 1 ? "" : "s");
     if (r->steps) text_add(text, ", to a loss of %.4g", r->losses[r->steps - 1]);
@@ -123,10 +130,12 @@ static void say_time(struct text *text, const struct page *page) {
         text_add(text, "No step was done, so there are no times.");
         return;
     }
-    if (*first->modelled)
+    if (*first->modelled) {
         text_add(text, " (all times on this page are modelled: %s)", first->modelled);
-    say_sharing(text, page);
-    say_busy(text, page);
+    } else {
+        say_sharing(text, page);
+        say_busy(text, page);
+    }
     text_add(text, ".");
 }
 

@@ -52,6 +52,11 @@ enum axis_unit { AXIS_TIME, AXIS_BYTES, AXIS_STEPS };
 void draw_axis(struct picture *p, double x, double y, double width, double height, double most,
                enum axis_unit unit);
 
+/* Modelled times say so in the picture, in a line at its foot: "modelled: 4 x v100, pc-pcie3".
+ * The room that it takes, to be added to p->height; and the line, once the height is set. */
+double mark_height(const struct picture *p, const struct page *page);
+void draw_mark(struct picture *p, const struct page *page);
+
 /* What device_label says beside a row. */
 void device_label(const struct picture *p, int device, char text[32]);
 /* Labels of many devices: every how-manieth is said. */

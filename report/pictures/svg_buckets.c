@@ -28,7 +28,7 @@ int draw_buckets(struct picture *p, const struct page *page, int index) {
             most = times[b].overlapped_ns + times[b].exposed_ns;
     }
     double y = picture_key(p, 0, items, 2, 0) + 0.6 * f, bottom = y + seen * (row + gap);
-    p->height = bottom + 2 * f;
+    p->height = bottom + 2 * f + mark_height(p, page);
     picture_open(p, "buckets", "Buckets of gradients",
                  "Time of each bucket's allreduce, beside work of its device and beside none.");
     picture_key(p, 0, items, 2, 1);
@@ -50,6 +50,7 @@ int draw_buckets(struct picture *p, const struct page *page, int index) {
                      time_words(times[b].overlapped_ns + times[b].exposed_ns, text));
         y += row + gap;
     }
+    draw_mark(p, page);
     picture_close(p);
     return OK;
 }

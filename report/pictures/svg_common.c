@@ -101,6 +101,19 @@ void draw_axis(struct picture *p, double x, double y, double width, double heigh
     }
 }
 
+double mark_height(const struct picture *p, const struct page *page) {
+    const struct run_record *first = first_run(page);
+    return first && *first->modelled ? 1.7 * p->font : 0;
+}
+
+/* The hardware alone: the page has the rest. */
+void draw_mark(struct picture *p, const struct page *page) {
+    if (!mark_height(p, page)) return;
+    const char *mark = first_run(page)->modelled, *host = strstr(mark, ", host");
+    picture_text(p, 0, p->height - 0.4 * p->font, ANCHOR_START, SHADE_QUIET, "modelled: %.*s",
+                 (int)(host ? host - mark : (ptrdiff_t)strlen(mark)), mark);
+}
+
 void device_label(const struct picture *p, int device, char text[32]) {
     snprintf(text, 32, p->form == PICTURE_NARROW ? "%d" : "device %d", device);
 }

@@ -14,7 +14,7 @@ struct frame {
 };
 
 static const double *values_of(const struct run_record *r, int accuracy, int *count) {
-    *count = accuracy ? r->epoch_count : r->steps;
+    *count = r->computed ? 0 : accuracy ? r->epoch_count : r->steps; /* nothing was trained */
     return accuracy ? r->accuracy : r->losses;
 }
 

@@ -53,7 +53,7 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
         }
     }
     double bottom = y + 0.3 * f;
-    p->height = bottom + 1.7 * f;
+    p->height = bottom + 1.7 * f + mark_height(p, page);
     picture_open(p, "phases", "Time by phase",
                  "Mean time of a step by phase, for each device of each run.");
     picture_key(p, 0, items, count, 1);
@@ -74,6 +74,7 @@ int draw_phases(struct picture *p, const struct page *page, int index) {
                          SHADE_QUIET, "%s", text);
         }
     }
+    draw_mark(p, page);
     picture_close(p);
     return OK;
 }

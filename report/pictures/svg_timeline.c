@@ -180,7 +180,7 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
     for (int i = 0; i < page->count; i++)
         if (windows[i].steps)
             y += l.head + page->run[i].run->devices * device_height(&l, &windows[i]);
-    p->height = y + 2 * p->font;
+    p->height = y + 2 * p->font + mark_height(p, page);
     picture_open(p, "timeline", "Timeline",
                  "What each device did in a typical step, all runs on one time axis.");
     picture_key(p, 0, items, count, 1);
@@ -190,13 +190,14 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
         tops[i] = top + l.head;
         top = draw_run(p, &l, page, i, top);
     }
-    picture_stretch_begin(p, l.gutter, first, l.width, p->height - first);
+    picture_stretch_begin(p, l.gutter, first, l.width, p->height - mark_height(p, page) - first);
     draw_axis(p, l.gutter, y, l.width, y - first - 1.5 * p->font, l.axis_ns, AXIS_TIME);
     for (int i = 0; i < page->count; i++)
         if (windows[i].steps) draw_spans(p, &l, &windows[i], devices_in_detail(page), tops[i]);
     for (int i = 0; i < page->count; i++)
         if (windows[i].steps) mark_lanes(p, &l, &windows[i], tops[i]);
     picture_stretch_end(p);
+    draw_mark(p, page);
     picture_close(p);
     close_windows(windows);
     return OK;

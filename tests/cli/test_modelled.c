@@ -62,8 +62,22 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
     cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
     free(text);
     cli_free(&c);
-    expect_refused("estimate --gpu v100 --report x", "--report");
+    expect_refused("estimate --gpu v100 --csv x", "--csv");
+    expect_refused("estimate --gpu v100,t4 --report x", "give one of each");
     cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
+    /* a page and pictures of what could not be computed here */
+    cli_run(&c, "estimate --gpu v100 --machine dgx1 --model resnet50 --dataset random --shape "
+                "3x224x224 --batch-per-device 64 --devices 8 --report r.html --pictures p");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    static const char *const written[] = {"r.html", "p/timeline.svg", "p/phases.svg",
+                                          "p/buckets.svg"};
+    for (int i = 0; i < 4; i++) {
+        text = cli_read(written[i], NULL);
+        cr_expect(strstr(text, "modelled: 8 x v100, dgx1"), "%s", written[i]);
+        cr_expect(i || (strstr(text, "Nothing was trained") && !strstr(text, "last loss")));
+        free(text);
+    }
+    cli_free(&c);
 }
 
 Test(modelled, bad_input_gets_one_line, .init = cli_folder_make, .fini = cli_folder_remove) {
