@@ -22,6 +22,9 @@ comma   := ,
 Q       := $(if $(V),,@)
 SAN_NAME := san-$(subst $(comma),-,$(SAN))
 B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$(SAN_NAME))
+# Where the objects are that know nothing of CUDA: the emulated build takes those of the build
+# beside it.
+H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base trace clock device device/host device/host/kernels data nn models comm \
@@ -31,8 +34,9 @@ FOLDERS := base trace clock device device/host device/host/kernels data nn model
 LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c \
              rpc/transport_$(if $(HAVE_NNG),absent,nng).c,\
            $(wildcard $(FOLDERS:=/*.c)))
-LIB_OBJ  = $(patsubst %,$(B)/%.o,$(basename $(LIB_C) $(CUDA_SOURCES)))
-RPC_OBJ  = $(filter $(B)/rpc/%,$(LIB_OBJ))
+CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
+LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
+RPC_OBJ  = $(filter $(H)/rpc/%,$(LIB_OBJ))
 
 # zlib is optional. `make HAVE_ZLIB=` builds as if it were absent.
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
@@ -57,7 +61,7 @@ OPT := -O2
 OPT_device/host/kernels := -O3
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
-FRAME = $(if $(SAN)$(filter $(B)/tests/% $(B)/bench/% $(B)/examples/%,$@),,$(COMMAND_FRAME))
+FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))
 # One set of objects for libduet.a and libduet.so. Debian's compilers make position-independent
 # programs anyway, and without interposition a call inside the library stays direct and may be
 # inlined.
@@ -85,22 +89,27 @@ found:
 	@echo "criterion: $(CRITERION_USE)"
 
 # Every object depends on the words of its command, so that other flags never meet old objects.
-ALL_FLAGS = $(CC) $(FLAGS) $(CFLAGS) $(CUDA_ALL_FLAGS) $(if $(HAVE_NCURSES),ncurses) \
-            $(if $(HAVE_NNG),nng)
-$(B)/flags: FORCE
+FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(if $(HAVE_NCURSES),ncurses) $(if $(HAVE_NNG),nng) $(PIC)
+$(H)/flags: words = $(FLAGS_OF_C)
+$(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
+$(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(ALL_FLAGS) $(PIC)' > $@.new
+	@echo '$(subst ',,$(words))' > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-$(B)/%.o: %.c $(B)/flags
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "cc $<")
-	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+define compile_c
+$(1)/%.o: %.c $(H)/flags
+	@mkdir -p $$(@D)
+	$(if $(Q),@echo "cc $$<")
+	$(Q)$$(COMPILE) -MMD -MP -c $$< -o $$@
+endef
+$(foreach folder,$(sort $(B) $(H)),$(eval $(call compile_c,$(folder))))
+$(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
-$(B)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
+$(H)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
 
-$(B)/cli/command.o $(B)/cli/manual.o $(B)/report/origin.o: COMPILE += \
+$(H)/cli/command.o $(H)/cli/manual.o $(H)/report/origin.o: COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'
 
 # The command, tests and benches see every name inside; a user's program sees duet_* alone.
@@ -128,7 +137,7 @@ $(B)/libduet.so: $(LIB_OBJ) mk/libduet.map
 	    -Wl,--version-script=mk/libduet.map $(LIB_OBJ) $(LIBS) -o $@
 	@ln -sf libduet.so $(B)/$(SONAME)
 
-$(B)/duet: $(B)/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
+$(B)/duet: $(H)/cli/main.o $(B)/libinternal.a $(EMULATION_LIB)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 clean:
@@ -138,5 +147,5 @@ FORCE:
 .PHONY: all found clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(B)/cli/main.o)
--include $(wildcard $(B)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(H)/cli/main.o)
+-include $(wildcard $(H)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)

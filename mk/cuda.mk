@@ -56,7 +56,7 @@ CUDA_ALL_FLAGS = $(COMPILE_CU)
 # The half that calls CUDA is C like the rest; kernels are nvcc's.
 $(patsubst %.c,$(B)/%.o,$(filter %.c,$(CUDA_SOURCES))): COMPILE += $(CUDA_FLAGS)
 
-$(B)/%.o: %.cu $(B)/flags
+$(B)/%.o: %.cu $(B)/cuda_flags
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "$(if $(EMULATION),c++,nvcc) $<")
 	$(Q)$(COMPILE_CU) -MMD -MP -MF $(@:.o=.d) -c $< -o $@

@@ -2,7 +2,8 @@
 BENCHES  := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 
-$(BENCHES): $(B)/%: $(B)/%.o $(B)/libinternal.a $(EMULATION_LIB)
+$(BENCHES): $(B)/%: $(H)/%.o $(B)/libinternal.a $(EMULATION_LIB)
+	@mkdir -p $(@D)
 	$(Q)$(LINK) $(LIBS) -o $@
 
 # Examples are compiled as a user would: duet.h and its parts in a folder of their own, libduet.a,

@@ -7,6 +7,7 @@ FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DD
 # Such a build takes half the time of one with -O2 -g. -g1 keeps the lines of reports. The ranges of
 # numbers, which a warning looks at, are known from -O2 on: the plain build has that warning.
 OPT   := -O1
+FLAGS += $(if $(filter -g%,$(CFLAGS)),,-g1)
 FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only the first
 
 # Under a sanitizer the kernels take minutes to compile and run 20 to 70 times slower. Hence
@@ -15,11 +16,23 @@ FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only 
 # kernels' operands instead: device/host/race.c. Tests of CUDA's indices compute as much.
 OPT_cuda := -O2 # tests/cuda
 OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O2)
-WIDE_KERNELS := $(B)/device/host/kernels/n16_avx2.o $(B)/device/host/kernels/n16_avx512.o
-$(WIDE_KERNELS): COMPILE += -O3 -fno-sanitize=all
+ifeq ($(findstring fuzzer,$(SAN)),)
+# Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
+PLAIN_KERNELS := $(patsubst %,device/host/kernels/n16_%.o,\
+                   avx2 avx512 $(if $(filter thread,$(SAN)),generic))
+plain-kernels:
+	+@$(MAKE) --no-print-directory SAN= EMULATION= H=build B=build $(PLAIN_KERNELS:%=build/%)
+$(PLAIN_KERNELS:%=$(H)/%): $(H)/%: plain-kernels
+	@mkdir -p $(@D)
+	@cmp -s build/$* $@ || cp build/$* $@
+.PHONY: plain-kernels
+endif
 
-# Parsers run no kernel.
+# Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
-$(B)/device/host/kernels/%.o: COMPILE += -O0
+OPT := -O0
+$(foreach folder,base cli/options comm data models report rpc trace fuzz,\
+    $(eval OPT_$(folder) := -O1))
+OPT_device/host/kernels := -O0 -fno-sanitize=all
 endif
 endif

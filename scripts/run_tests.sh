@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs test programs and adds up their results: scripts/run_tests.sh BUILD_DIR PROGRAM...
 #
-# TEST_JOBS programs run side by side (default 4, since many wait more than they compute). Each runs
-# its tests one after another. Long programs start first, since the one that starts last decides
-# when all are done. One line is printed for each program when it ends, with its time and the CPU
-# time of its processes.
+# TEST_JOBS programs run side by side (default: four more than there are cores, since many wait more
+# than they compute). Each runs its tests one after another. Long programs start first, since the
+# one that starts last decides when all are done. One line is printed for each program when it ends,
+# with its time and the CPU time of its processes.
 #
 # A program's output goes to a file beside it and is shown only if something failed; skipped tests
 # are always named. A program that crashes, hangs, runs no test or gets a sanitizer's report counts
@@ -119,5 +119,5 @@ order='{ class = 3 }
 printf '%s\n' "$@" |
     awk "$order" |
     sort -n -k1,1 -k2,2 | cut -d' ' -f3- |
-    xargs -P "${TEST_JOBS:-4}" -I{} "$0" --one {} |
+    xargs -P "${TEST_JOBS:-$(($(nproc) + 4))}" -I{} "$0" --one {} |
     sum_up $#

@@ -13,7 +13,8 @@ command of bash, and the lines below it, up to the next such line, are its outpu
     ```
 
 All commands of a page run one after another in one folder, which has nothing but links to the
-build folder and to examples/, with the build folder on PATH. In a block `console exact` the output
+build folder and to examples/, with the build folder on PATH; as many pages are worked on side by
+side as there are cores. In a block `console exact` the output
 must be equal. Otherwise numbers, their units and runs of spaces
 may differ, since times do; words, bytes and the number of lines must be equal. A command whose
 output on the page has a line `duet: ...` must fail, and every other one must end with 0. A block
@@ -33,6 +34,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FASHION = "/usr/share/datasets/fashion-mnist"
@@ -124,9 +126,10 @@ def compare_parts(same, want, got):
 
 
 def check_page(page, build, write):
-    """Returns (commands that did as the page says, the others, blocks that were skipped)."""
+    """Returns (commands that did as the page says, the others, blocks that were skipped), text."""
     with open(page, encoding="utf-8") as file:
         lines = file.read().split("\n")
+    said = []
     good = bad = skipped = 0
     name = os.path.relpath(page, ROOT)
     out, done = [], 0
@@ -141,7 +144,7 @@ def check_page(page, build, write):
             done = end
             # What takes the default data set needs its files.
             if "fashion" in words and not os.path.isdir(FASHION):
-                print(f"[SKIP] {name}:{start}: dataset-fashion-mnist is not installed")
+                said.append(f"[SKIP] {name}:{start}: dataset-fashion-mnist is not installed")
                 skipped += 1
                 out += lines[start:end]
                 continue
@@ -156,11 +159,11 @@ def check_page(page, build, write):
                 out += ["$ " + command] + (want if "..." in want else got)
                 good, bad = good + (not wrong), bad + bool(wrong)
                 if wrong:
-                    print(f"{name}:{start}: $ {command}\n    {wrong}")
+                    said.append(f"{name}:{start}: $ {command}\n    {wrong}")
     if write:
         with open(page, "w", encoding="utf-8") as file:
             file.write("\n".join(out + lines[done:]))
-    return good, bad, skipped
+    return (good, bad, skipped), said
 
 
 def mentions(text):
@@ -207,6 +210,7 @@ def made_short(command):
 def check_mentions(pages, build):
     """As check_page; none is skipped."""
     good = bad = 0
+    said = []
     seen = set(NOT_RUN)
     with tempfile.TemporaryDirectory() as folder:
         put_pictures(folder + "/pictures")
@@ -224,15 +228,16 @@ def check_mentions(pages, build):
                     there = os.path.exists(f"{ROOT}/{example[1]}.c")
                     good, bad = good + there, bad + (not there)
                     if not there:
-                        print(f"{os.path.relpath(page, ROOT)}: {command}\n    no {example[1]}.c")
+                        said.append(f"{os.path.relpath(page, ROOT)}: {command}\n"
+                                    f"    no {example[1]}.c")
                     continue
                 status, got = run(made_short(command), folder, build)
                 right = (status != 0) == (command in FAILS)
                 good, bad = good + right, bad + (not right)
                 if not right:
-                    print(f"{os.path.relpath(page, ROOT)}: {command}\n    its status is {status}: "
-                          f"{got[-1]}")
-    return good, bad, 0
+                    said.append(f"{os.path.relpath(page, ROOT)}: {command}\n"
+                                f"    its status is {status}: {got[-1]}")
+    return (good, bad, 0), said
 
 
 def main():
@@ -244,10 +249,13 @@ def main():
         for folder, _, files in sorted(os.walk(os.path.join(ROOT, "docs"))):
             pages += [os.path.join(folder, f) for f in sorted(files) if f.endswith(".md")]
     sums = [0, 0, 0]
-    for page in pages:
-        result = check_page(page, build, "--write" in sys.argv)
-        sums = [a + b for a, b in zip(sums, result)]
-    sums = [a + b for a, b in zip(sums, check_mentions(pages, build))]
+    with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
+        mentioned = side_by_side.submit(check_mentions, pages, build)  # first: it takes longest
+        checked = [side_by_side.submit(check_page, page, build, "--write" in sys.argv)
+                   for page in pages]
+        for result, said in (done.result() for done in [*checked, mentioned]):
+            sums = [a + b for a, b in zip(sums, result)]
+            print(*said, sep="\n", end="\n" if said else "")
     print(f"{sums[0]} passed, {sums[1]} failed" + (f", {sums[2]} skipped" if sums[2] else ""))
     return 1 if sums[1] or not sums[0] else 0
 

@@ -43,6 +43,7 @@ static int run_counts(struct rank *r, enum allreduce_algorithm algorithm, const 
     if (!code) code = allreduce_register(ar, r->data, r->count);
     for (int c = 0; c < how_many && !code; c++) {
         for (int integers = 0; integers < 2 && !code; integers++) {
+            if (test_short() && integers != c % 2) continue;
             struct cell cell = {.algorithm = allreduce_algorithm_for(ar, counts[c], NULL, 0),
                                 .count = counts[c],
                                 .integers = integers,
@@ -58,7 +59,7 @@ static int run_counts(struct rank *r, enum allreduce_algorithm algorithm, const 
 static int grid_entry(void *context) {
     struct job *job = context;
     struct rank r;
-    size_t large = test_short() ? 70001 : (1 << 20) + 3;
+    size_t large = test_short() ? 70001 : (1 << 20) + 3; /* the short form has it in `counts` */
     float *host = malloc((large + 2) * sizeof *host);
     int code = host ? rank_open(&r, job, large + 16) : ERR_MEMORY;
     size_t n = (size_t)r.n, counts[] = {0, 1, n - 1, n, n + 1, 1000, 4099, 70001};
@@ -67,7 +68,8 @@ static int grid_entry(void *context) {
         if (a != ALLREDUCE_AUTO && !allreduce_has_plan((enum allreduce_algorithm)a)) continue;
         code = run_counts(&r, (enum allreduce_algorithm)a, counts, 8, &whole, host);
         if (!code) code = run_counts(&r, (enum allreduce_algorithm)a, counts, 6, &small, host);
-        if (!code) code = run_counts(&r, (enum allreduce_algorithm)a, &large, 1, &whole, host);
+        if (!code && !test_short())
+            code = run_counts(&r, (enum allreduce_algorithm)a, &large, 1, &whole, host);
     }
     free(host);
     return rank_close(&r, code);

@@ -200,6 +200,7 @@ static void write_page(const char *path, int devices) {
 /* All that can only be seen in a browser: tests/report/check_page.py. */
 Test(cli_report, in_a_browser, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     char command[PATH_MAX + 200];
+    if (test_short()) cr_skip_test("short form: a browser shows the same page");
     put_data(64, 16);
     cli_well("compare " TINY "--devices 4 --steps 4 --allreduce ring --quiet --report r --json j");
     cli_well("train " TINY "--steps 1 --quiet --report one");

@@ -13,10 +13,16 @@ static struct json *run_real(const char *part, int status) {
     return json_of(result("", "json"));
 }
 
+/* Skips a test of the scripts alone, which are the same beside every build. */
+static void skip_where_short(void) {
+    if (test_short()) cr_skip_test("short form: the script is tried beside the plain build");
+}
+
 /* What step_perf has measured when it is cut off is not lost: figures with a target, and its JSON.
  */
 Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 60, .init = make_place,
      .fini = cli_folder_remove) {
+    skip_where_short();
     unlink("b/bench");
     cr_assert_eq(mkdir("b/bench", 0777), 0);
     put_script("b/bench/make_data", "#!/usr/bin/env bash\nmkdir -p $1\n");
@@ -55,11 +61,6 @@ static void wrap(const char *text) {
     setenv("DUET", real, 1);
     snprintf(script, sizeof script, "#!/usr/bin/env bash\n%s\n", text);
     put_script("b/duet", script);
-}
-
-/* Skips a test of the scripts alone, which are the same beside every build. */
-static void skip_where_short(void) {
-    if (test_short()) cr_skip_test("short form: the script is tried beside the plain build");
 }
 
 /* On a machine without a data set the demo trains on synthetic pictures and says so. The part runs
@@ -151,6 +152,7 @@ Test(gpu_check, sanitizers_words_are_read, .timeout = 120, .init = make_place,
                   "1 hazard", 2},
                  {"[[ $* == *'mode dp'* ]] && sleep 100; echo '========= ERROR SUMMARY: 0 errors'",
                   "not done after ", -1}};
+    skip_where_short();
     tools_first();
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         char text[512];
@@ -242,6 +244,7 @@ Test(gpu_check, a_test_that_hangs_is_named, .timeout = 60, .init = make_place,
      .fini = cli_folder_remove) {
     static const char good[] = "#!/usr/bin/env bash\necho '[====] Synthesis: Tested: 2 | Passing: "
                                "2 | Failing: 0 | Crashing: 0'\n";
+    skip_where_short();
     cr_assert_eq(mkdir("b/tests", 0777), 0);
     put_script("b/tests/test_good", good);
     put_script("b/tests/test_hangs", "#!/usr/bin/env bash\nsleep 100\n");
@@ -271,6 +274,7 @@ Test(gpu_check, gpu_memory_that_stays_is_noticed, .timeout = 240, .init = make_p
 /* Where a GPU is partitioned the driver gives no number for its memory. */
 Test(gpu_check, without_a_number_of_the_driver_memory_is_asked_elsewhere, .timeout = 60,
      .init = make_place, .fini = cli_folder_remove) {
+    skip_where_short();
     put_script("p/nvidia-smi", "#!/usr/bin/env bash\necho '[N/A]'\n");
     tools_first();
     setenv("GPU_CHECK_KILLS", "single", 1);
