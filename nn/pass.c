@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/op_table.h"
 #include "nn/tape_internal.h"
@@ -113,6 +114,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
 /* A new update begins behind the last pass of another, or where their number changes. */
 static void begin_update(duet_tape *t) {
     if (t->pass_of_update == t->passes_of_update || t->passes_of_next) t->pass_of_update = 0;
+    if (!t->pass_of_update) t->update = now_ns();
     if (t->passes_of_next) t->passes_of_update = t->passes_of_next;
     t->passes_of_next = 0;
 }
@@ -216,13 +218,15 @@ static const struct grad_reducer *reducer_of(const duet_tape *t) {
     return is_last_pass(t) && t->owner ? t->owner->reducer : NULL;
 }
 
+static int check_backward(const duet_tape *t) {
+    if (!t->went_back || (t->passes_of_update == 1 && !(t->owner && t->owner->reducer))) return OK;
+    return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
+                           "that are added up take one backward of each pass: begin another");
+}
+
 static int begin_backward(duet_tape *t, duet_var *root) {
     const struct grad_reducer *reducer = reducer_of(t);
-    if (t->went_back && (t->passes_of_update > 1 || (t->owner && t->owner->reducer)))
-        return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
-                               "that are added up take one backward of each pass: begin another");
     if (t->step.params) memset(t->fired, 0, (size_t)t->step.params->count);
-    t->went_back = 1;
     return reducer ? reducer->before(reducer->context, t, root) : OK;
 }
 
@@ -230,16 +234,22 @@ static int begin_backward(duet_tape *t, duet_var *root) {
 static int end_backward(duet_tape *t) {
     const struct grad_reducer *reducer = reducer_of(t);
     int last = is_last_pass(t);
+    t->went_back = 1;
     if (t->pass_of_update < t->passes_of_update) t->pass_of_update++;
     if (!last || !t->step.params) return OK;
     if (!reducer || !reducer->finds_unused) CHECK(zero_unused(t));
     return reducer ? reducer->finish(reducer->context) : OK;
 }
 
-/* Of all tapes between which values have moved. */
+/* Of all tapes between which values have moved. The links come first: begin_backward may walk, and
+ * would come to the memory of a tape that was freed. */
 static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     duet_tape *at = t;
     if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
+    CHECK(tape_check_links(t));
+    do
+        CHECK(check_backward(at));
+    while ((at = at->next) != t);
     do
         CHECK(begin_backward(at, root));
     while ((at = at->next) != t);

@@ -69,6 +69,7 @@ struct duet_tape {
     struct duet_params *owner;     /* the parameters of this pass; NULL: none, or a model's */
     int passes_of_update;          /* training passes whose gradients are added up; 1: none */
     int pass_of_update;            /* of this one among them, from 0 */
+    int64_t update;                /* when the first of them began, ns: tells updates apart */
     int passes_of_next;            /* what the next pass makes of passes_of_update; 0: nothing */
     int went_back;                 /* 1: this pass has had its backward */
     struct step_block *block;      /* in device memory; NULL: the tape of a replica has another's */

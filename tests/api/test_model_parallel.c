@@ -1,5 +1,7 @@
 /* A model in parts on several devices: duet_var_to and its way back, the ring of tapes, and the
  * example, which compares the bits of a split model with those of a whole one. */
+#include <unistd.h>
+
 #include "tests/api/shared.h"
 #include "tests/api/shell.h"
 
@@ -13,19 +15,24 @@ struct part {
     duet_tape *tape;
 };
 
+static void draw_weights(float weights[2][K * K]) {
+    duet_rng *rng;
+    MUST(duet_rng_create(&rng, 3));
+    for (int d = 0; d < 2; d++)
+        duet_rng_normal(rng, weights[d], K * K, 0, 1);
+    duet_rng_free(rng);
+}
+
 static void open_parts(struct part parts[2], const char *kind) {
     float weights[2][K * K];
-    duet_rng *rng;
-    cr_assert_eq(duet_rng_create(&rng, 3), 0);
+    draw_weights(weights);
     for (int d = 0; d < 2; d++) {
-        duet_rng_normal(rng, weights[d], K * K, 0, 1);
         struct duet_param w = {"w", 2, {K, K}, weights[d]};
         cr_assert_eq(duet_device_open(&parts[d].device, kind, d, api_memory(kind)), 0, "%s",
                      duet_error());
         cr_assert_eq(duet_params_create(&parts[d].params, parts[d].device, &w, 1), 0);
         cr_assert_eq(duet_tape_create(&parts[d].tape, parts[d].device), 0);
     }
-    duet_rng_free(rng);
 }
 
 static void close_parts(struct part parts[2]) {
@@ -36,59 +43,113 @@ static void close_parts(struct part parts[2]) {
 }
 
 static void begin(struct part parts[2], enum duet_pass pass) {
-    for (int d = 0; d < 2; d++)
+    for (int d = 0; d < 1 + (parts[0].tape != parts[1].tape); d++)
         cr_assert_eq(duet_tape_begin(parts[d].tape, parts[d].params, N, pass), 0, "%s",
                      duet_error());
 }
 
-/* To and fro: device 0 computes h, device 1 a and device 0 b of it, and device 1 their sum. As one
- * model the tapes and parameters are two of the same device. */
-static void gradients(struct part parts[2], float grads[3][K * K]) {
+static duet_var *move(duet_tape *to, duet_tape *from, duet_var *x) {
+    return to == from ? x : duet_var_to(to, from, x);
+}
+
+/* To and fro: device 0 computes h, device 1 a and device 0 b of it, and device 1 their sum. Part 1
+ * has parameter `second`. As one model the parts are one, and nothing moves. */
+static void gradients(struct part parts[2], int second, float grads[3][K * K]) {
     static const float x[N * K] = {1, -2, 3, .5f, 2, 1, -1, 0, -.25f, 4, 1, 1};
     static const int32_t labels[N] = {0, 3, 1};
     duet_tensor *X, *y, *dx;
     duet_tape *t0 = parts[0].tape, *t1 = parts[1].tape;
-    cr_assert_eq(duet_tensor_create(&X, parts[0].device, DUET_F32, 2, (int[]){N, K}, x), 0);
-    cr_assert_eq(duet_tensor_create(&y, parts[1].device, DUET_I32, 1, (int[]){N}, labels), 0);
+    MUST(duet_tensor_create(&X, parts[0].device, DUET_F32, 2, (int[]){N, K}, x));
+    MUST(duet_tensor_create(&y, parts[1].device, DUET_I32, 1, (int[]){N}, labels));
     for (int step = 0; step < 2; step++) { /* the second has the memory of the first */
         begin(parts, DUET_TRAIN);
         duet_var *in = duet_leaf(t0, X), *h = duet_relu(t0, duet_linear(t0, in, 0, DUET_NO_BIAS));
-        duet_var *a = duet_tanh(t1, duet_linear(t1, duet_var_to(t1, t0, h), 0, DUET_NO_BIAS));
-        duet_var *b = duet_sigmoid(t0, duet_multiply(t0, h, duet_var_to(t0, t1, a)));
-        duet_var *sum = duet_add(t1, a, duet_var_to(t1, t0, b));
+        duet_var *a = duet_tanh(t1, duet_linear(t1, move(t1, t0, h), second, DUET_NO_BIAS));
+        duet_var *b = duet_sigmoid(t0, duet_multiply(t0, h, move(t0, t1, a)));
+        duet_var *sum = duet_add(t1, a, move(t1, t0, b));
         duet_var *loss = duet_cross_entropy(t1, sum, y, DUET_MEAN, 0);
-        cr_assert_eq(duet_backward(t1, loss, NULL), 0, "%s", duet_error());
-        cr_assert_eq(duet_var_grad(&dx, t0, in), 0, "%s", duet_error());
-        cr_assert_eq(duet_tensor_read(dx, grads[2]), 0);
+        MUST(duet_backward(t1, loss, NULL));
+        MUST(duet_var_grad(&dx, t0, in));
+        MUST(duet_tensor_read(dx, grads[2]));
         duet_tensor_free(dx);
-        for (int d = 0; d < 2; d++)
-            cr_assert_eq(duet_tensor_read(duet_params_grad(parts[d].params, 0), grads[d]), 0);
+        MUST(duet_tensor_read(duet_params_grad(parts[0].params, 0), grads[0]));
+        MUST(duet_tensor_read(duet_params_grad(parts[1].params, second), grads[1]));
     }
     duet_tensor_free(X), duet_tensor_free(y);
+}
+
+/* The whole model: one tape and one set of both parameters. */
+static void whole_gradients(float grads[3][K * K]) {
+    float weights[2][K * K];
+    struct part parts[2];
+    draw_weights(weights);
+    const struct duet_param both[2] = {{"w0", 2, {K, K}, weights[0]},
+                                       {"w1", 2, {K, K}, weights[1]}};
+    MUST(duet_device_open(&parts[0].device, "cpu", 0, api_memory("cpu")));
+    MUST(duet_params_create(&parts[0].params, parts[0].device, both, 2));
+    MUST(duet_tape_create(&parts[0].tape, parts[0].device));
+    parts[1] = parts[0];
+    gradients(parts, 1, grads);
+    duet_tape_free(parts[0].tape), duet_params_free(parts[0].params);
+    duet_devices_close(&parts[0].device, 1);
 }
 
 Test(model_parallel, values_go_to_and_fro_with_the_bits_of_one_device, .timeout = 60) {
     static const char *const kinds[] = {"cpu", "cpu-async", "cpu-late"};
     static float whole[3][K * K], split[3][K * K];
-    struct part parts[2], both[2];
-    open_parts(parts, "cpu");
-    both[0] = parts[0], both[1] = parts[0];
-    /* The whole model: both tapes and both parameters on device 0. */
-    float w[K * K];
-    cr_assert_eq(duet_tensor_read(duet_params_value(parts[1].params, 0), w), 0);
-    struct duet_param second = {"w", 2, {K, K}, w};
-    cr_assert_eq(duet_params_create(&both[1].params, parts[0].device, &second, 1), 0);
-    cr_assert_eq(duet_tape_create(&both[1].tape, parts[0].device), 0);
-    gradients(both, whole);
-    duet_tape_free(both[1].tape), duet_params_free(both[1].params);
-    close_parts(parts);
+    struct part parts[2];
+    whole_gradients(whole);
     cr_assert(whole[0][0] != 0 && whole[1][0] != 0 && whole[2][0] != 0);
     for (int i = 0; i < 3; i++) {
         open_parts(parts, kinds[i]);
-        gradients(parts, split);
+        gradients(parts, 0, split);
         cr_expect_arr_eq(split, whole, sizeof whole, "%s", kinds[i]);
         close_parts(parts);
     }
+}
+
+/* A ddp looks which parameters the loss uses before anything else is done. A refused backward must
+ * leave that, the gradients of before and the pass as they are. */
+Test(model_parallel, a_freed_tape_is_told_before_anything_is_walked, .timeout = 60) {
+    const struct duet_ddp_options options = {.find_unused_parameters = 1};
+    float weights[2][K * K], x[N * K] = {1, 2, 3, 4}, before[K * K], after[K * K];
+    char name[64];
+    struct part parts[2];
+    duet_tensor *X;
+    duet_group *group;
+    duet_params *params;
+    duet_ddp *ddp;
+    open_parts(parts, "cpu");
+    draw_weights(weights);
+    const struct duet_param both[2] = {{"w0", 2, {K, K}, weights[0]},
+                                       {"w1", 2, {K, K}, weights[1]}};
+    duet_tape *t0 = parts[0].tape, *t1 = parts[1].tape;
+    MUST(duet_params_create(&params, parts[1].device, both, 2));
+    snprintf(name, sizeof name, "freed-tape-%d", (int)getpid());
+    MUST(duet_group_join(&group, name, 0, 1, 60));
+    MUST(duet_ddp_create(&ddp, group, params, &options));
+    MUST(duet_tensor_create(&X, parts[1].device, DUET_F32, 2, (int[]){N, K}, x));
+    MUST(duet_tape_begin(t1, params, N, DUET_TRAIN));
+    duet_var *h = duet_linear(t1, duet_input(t1, X), 1, DUET_NO_BIAS);
+    MUST(duet_backward(t1, duet_mean(t1, h, NULL, 0, 0), NULL));
+    MUST(duet_tensor_read(duet_params_grad(params, 1), before));
+    cr_assert_neq(before[0], 0);
+    duet_tensor_free(X);
+    MUST(duet_tensor_create(&X, parts[0].device, DUET_F32, 2, (int[]){N, K}, x));
+    MUST(duet_tape_begin(t0, parts[0].params, N, DUET_TRAIN));
+    MUST(duet_tape_begin(t1, params, N, DUET_TRAIN));
+    h = duet_var_to(t1, t0, duet_linear(t0, duet_input(t0, X), 0, DUET_NO_BIAS));
+    duet_var *loss = duet_mean(t1, duet_linear(t1, h, 0, DUET_NO_BIAS), NULL, 0, 0);
+    MUST(duet_tape_error(t1));
+    duet_tape_free(t0);
+    for (int again = 0; again < 2; again++)
+        MUST_FAIL(duet_backward(t1, loss, NULL), DUET_USAGE, "begin the passes of all tapes first");
+    MUST(duet_tensor_read(duet_params_grad(params, 1), after));
+    cr_expect_arr_eq(after, before, sizeof before);
+    MUST(duet_tape_create(&parts[0].tape, parts[0].device)); /* for close_parts */
+    duet_tensor_free(X);
+    duet_ddp_free(ddp), duet_params_free(params), duet_group_destroy(&group);
+    close_parts(parts);
 }
 
 /* Each of these is a mistake that says what to do. */
