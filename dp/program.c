@@ -248,9 +248,8 @@ static int bring_grads(struct duet_data_parallel *m, const duet_tensor *const *g
     return dp_at_output(&m->dp, scatter_grads, m);
 }
 
-int duet_data_parallel_backward_multi(duet_data_parallel *m, const duet_tensor *const *grads,
-                                      int count) {
-    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
+int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
+                           const char *kept) {
     if (m->roots == NO_ROOTS)
         return fail(ERR_USAGE, "DataParallel: backward without a forward in DUET_TRAIN before it");
     CHECK(dp_begin(&m->dp, NO_STEP, 1));
@@ -258,11 +257,18 @@ int duet_data_parallel_backward_multi(duet_data_parallel *m, const duet_tensor *
         return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
     if (m->roots == OUTPUTS) CHECK(bring_grads(m, grads, count));
     m->roots = NO_ROOTS;
+    CHECK(data_parallel_save_sums(m, kept));
     CHECK(dp_backward(&m->dp));
     CHECK(dp_reduce(&m->dp));
     if (m->in_forward) CHECK(divide(m));
     m->has_input_grad = m->input_grad;
-    return data_parallel_end_pass(m);
+    return data_parallel_add_sums(m, kept);
+}
+
+int duet_data_parallel_backward_multi(duet_data_parallel *m, const duet_tensor *const *grads,
+                                      int count) {
+    if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
+    return data_parallel_backward(m, grads, count, data_parallel_kept(m));
 }
 
 int duet_data_parallel_backward(duet_data_parallel *m, const duet_tensor *grad) {

@@ -42,8 +42,10 @@ struct output {
 
 /* Backward passes whose gradients are added up. */
 struct passes {
-    int of_update, done, of_next; /* as in struct duet_tape */
-    float *sums;                  /* of the passes done, on device 0, owned; NULL: never needed */
+    int of_update, done, of_next; /* as in struct duet_tape, where no tape counts them */
+    const duet_tape *tape;        /* that counted the last one done; NULL: none */
+    int64_t update;               /* as in struct duet_tape: the update of that one */
+    float *sums;                  /* of the passes before, on device 0, owned; NULL: never needed */
     unsigned zeroed;              /* as in struct duet_params, when the last of them was done */
     char *has_grad;               /* [parameters] 1: it had a part in one of them; owned */
 };
@@ -123,10 +125,20 @@ void data_parallel_warn_of_scalars(struct duet_data_parallel *m);
 /* A forward in training begins. */
 void data_parallel_begin_pass(struct duet_data_parallel *m);
 
-/* The same where a tape counts the passes: this is number `done` of the `of_update`, from 0. */
-int data_parallel_pass_of(struct duet_data_parallel *m, int done, int of_update);
+/* Which gradients on device 0 are of passes before this one of its update, and stay in the sum:
+ * [parameters] 1: this one is; NULL: none. */
+const char *data_parallel_kept(const struct duet_data_parallel *m);
 
-/* The gradients of a pass have come to device 0: they become the sum over the passes so far. */
-int data_parallel_end_pass(struct duet_data_parallel *m);
+/* The same where the tape t counts the passes. */
+const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t);
+
+/* Around a backward, which overwrites the gradients on device 0: saves those that are kept, and
+ * adds them again. */
+int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept);
+int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept);
+
+/* The backward of a pass from the gradients of its outputs, which are added to those kept. */
+int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
+                           const char *kept);
 
 #endif

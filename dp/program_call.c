@@ -18,7 +18,7 @@ static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct ten
     return data_parallel_gather_into(m, &m->output[0], whole);
 }
 
-/* The gradients of the replicas overwrite all those of the parameters. */
+/* The gradients of the replicas overwrite all those that this backward has. */
 static int check_params_are_the_replicas(const duet_tape *t, const struct duet_params *params) {
     for (int i = 0; i < params->set.count; i++)
         if (t->uses_total[i])
@@ -29,6 +29,12 @@ static int check_params_are_the_replicas(const duet_tape *t, const struct duet_p
     return OK;
 }
 
+/* What has a gradient keeps it, even if the last pass of the update is one without this node. */
+static void mark_on_tape(duet_tape *t, const struct duet_params *params) {
+    for (int i = 0; i < params->set.count; i++)
+        if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
+}
+
 static int backward(duet_tape *t, struct node *n) {
     struct duet_data_parallel *m = n->context;
     struct duet_params *params = m->params[0];
@@ -37,10 +43,11 @@ static int backward(duet_tape *t, struct node *n) {
         return fail(ERR_USAGE, "DataParallel: another forward has come between this one and its "
                                "backward: go back from each output before the next forward");
     if (t->owner == params) CHECK(check_params_are_the_replicas(t, params));
-    const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1};
-    CHECK(duet_data_parallel_backward(m, &dy));
-    for (int i = 0; t->owner == params && i < params->set.count; i++)
-        t->fired[i] = (unsigned char)params->has_grad[i];
+    const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1}, *grad = &dy;
+    CHECK(data_parallel_backward(m, &grad, 1, data_parallel_kept_of(m, t)));
+    m->passes.tape = t;
+    m->passes.update = t->update;
+    if (t->owner == params) mark_on_tape(t, params);
     return OK;
 }
 
@@ -65,7 +72,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     CHECK(gather_to_tape(m, t, &whole));
     m->output[0].on_tape = *y = tape_var(t, whole, 1);
     if (pass == DUET_EVALUATE) return OK;
-    CHECK(data_parallel_pass_of(m, t->pass_of_update, t->passes_of_update));
+    m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
     m->roots = OUTPUTS;
     const struct node node = {.backward = backward, .y = *y, .context = m};
     return tape_node(t, &node);

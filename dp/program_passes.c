@@ -2,12 +2,12 @@
  * and the gradient of the input. Both are on the first device.
  *
  *     pass      each replica            device 0
- *     0         backward -- reduce -->  gradients                       -- copy --> sums
- *     1         backward -- reduce -->  gradients, += sums              -- copy --> sums
- *     last      backward -- reduce -->  gradients, += sums: complete
+ *     0                                                       backward -- reduce --> gradients
+ *     1, ..     gradients -- copy --> sums;  backward -- reduce --> gradients, += sums
  *
  * So there is a reduce in every pass, as in PyTorch, where each backward adds to .grad: the passes
- * of an update may have different numbers of samples, and so of replicas. */
+ * of an update may have different numbers of samples, and so of replicas. What .grad has is read
+ * only when a backward is about to overwrite it: whoever wrote it before, the sum has it. */
 #include <string.h>
 
 #include "dp/program.h"
@@ -16,10 +16,10 @@ enum { MOST_PASSES = 1 << 20 };
 
 /* ---- several passes ---- */
 
-/* Where the sums of several passes lie between them. */
-static int make_sums(struct duet_data_parallel *m, int passes) {
+/* Where the sums lie during a backward. */
+static int make_sums(struct duet_data_parallel *m) {
     struct param_set *set = &m->params[0]->set;
-    if (passes == 1 || m->passes.sums) return OK;
+    if (m->passes.sums) return OK;
     return device_alloc(set->device, (void **)&m->passes.sums, set->arena_count * sizeof(float),
                         MEM_GRADS);
 }
@@ -28,18 +28,13 @@ int duet_data_parallel_accumulate(duet_data_parallel *m, int passes) {
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
     if (passes < 1 || passes > MOST_PASSES)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST_PASSES);
-    CHECK(make_sums(m, passes));
+    if (passes > 1) CHECK(make_sums(m));
     m->passes.of_next = passes;
     return OK;
 }
 
-int data_parallel_pass_of(struct duet_data_parallel *m, int done, int of_update) {
-    m->passes.done = done;
-    m->passes.of_update = of_update;
-    m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
-    return make_sums(m, of_update);
-}
-
+/* The passes of the tape need not use this model each, so what it has done in this update says
+ * whose the sums are, and not the number of the pass. */
 void data_parallel_begin_pass(struct duet_data_parallel *m) {
     struct passes *p = &m->passes;
     if (p->done == p->of_update || p->of_next) p->done = 0;
@@ -47,35 +42,65 @@ void data_parallel_begin_pass(struct duet_data_parallel *m) {
     p->of_next = 0;
 }
 
+static int is_zeroed(const struct duet_data_parallel *m) {
+    return m->passes.zeroed != m->params[0]->zeroed;
+}
+
+const char *data_parallel_kept(const struct duet_data_parallel *m) {
+    return m->passes.done && !is_zeroed(m) ? m->passes.has_grad : NULL;
+}
+
+/* A tape that was begun with the parameters knows what all its passes have left in them. Of others
+ * this model knows its own passes. */
+const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
+    const struct passes *p = &m->passes;
+    if (t->owner == m->params[0] && memchr(t->has_grad, 1, (size_t)t->owner->set.count))
+        return t->has_grad;
+    return p->tape == t && p->update == t->update && !is_zeroed(m) ? p->has_grad : NULL;
+}
+
 static struct tensor whole(const struct duet_data_parallel *m, float *arena) {
     const int count = (int)m->params[0]->set.arena_count;
     return tensor_plain(arena, DTYPE_F32, 1, &count);
 }
 
+/* A gradient that is not kept is still that of an earlier update. */
+int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept) {
+    struct param_set *set = &m->params[0]->set;
+    char *has_grad = m->passes.has_grad;
+    if (!kept) {
+        memset(has_grad, 0, (size_t)set->count);
+        return OK;
+    }
+    CHECK(make_sums(m));
+    memmove(has_grad, kept, (size_t)set->count);
+    for (int i = 0; i < set->count; i++)
+        if (!kept[i]) CHECK(tensor_zero(set->device, &set->param[i].grad));
+    struct tensor grads = whole(m, set->grads);
+    return copy_peer(device_compute(set->device), set->device, m->passes.sums, set->device,
+                     grads.data, tensor_bytes(&grads));
+}
+
 /* A parameter has a gradient where a replica, in this pass or in one before it, has used it. */
-static void mark_used(struct duet_data_parallel *m, int adds) {
+static void mark_used(struct duet_data_parallel *m) {
     int count = m->params[0]->set.count;
     char *has_grad = m->passes.has_grad;
-    if (!adds) memset(has_grad, 0, (size_t)count);
     for (int r = 0; r < m->used; r++)
         for (int i = 0; i < count; i++)
             has_grad[i] |= m->params[r]->has_grad[i];
     memcpy(m->params[0]->has_grad, has_grad, (size_t)count);
 }
 
-int data_parallel_end_pass(struct duet_data_parallel *m) {
+int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept) {
     struct param_set *set = &m->params[0]->set;
     struct passes *p = &m->passes;
-    int adds = p->done && p->zeroed == m->params[0]->zeroed;
-    struct stream *stream = device_compute(set->device);
-    struct tensor grads = whole(m, set->grads), sums = whole(m, p->sums);
-    struct op_args add = {.in[0] = sums, .out[0] = grads};
-    if (adds) CHECK(launch(stream, OP_ADD, &add));
-    mark_used(m, adds);
+    struct op_args add = {.in[0] = whole(m, p->sums), .out[0] = whole(m, set->grads)};
+    if (kept) CHECK(launch(device_compute(set->device), OP_ADD, &add));
+    mark_used(m);
     p->zeroed = m->params[0]->zeroed;
     p->done++;
-    if (p->done == p->of_update) return OK;
-    return copy_peer(stream, set->device, sums.data, set->device, grads.data, tensor_bytes(&sums));
+    p->tape = NULL;
+    return OK;
 }
 
 /* ---- the gradient of the input ---- */

@@ -67,8 +67,8 @@ void duet_data_parallel_free(duet_data_parallel *dp);
  * it failed, and the tape then has the error. duet_backward from what follows goes back through
  * all replicas and leaves the gradients in params: zeros for a parameter that took no part. The
  * tape may be begun with params, where it is on devices[0], or with others, or without; only the
- * replicas may use params then. One backward, before the next forward of dp. Passes are added up as
- * the tape's are (duet_tape_accumulate). */
+ * replicas may use params in that pass. One backward, before the next forward of dp. Passes are
+ * added up as the tape's are (duet_tape_accumulate), and each of them may use dp, or not. */
 duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
 
 /* The same without a tape, for a caller that has the gradient of the output from elsewhere.

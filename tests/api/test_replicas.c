@@ -211,6 +211,107 @@ Test(api_replicas, gradients_are_added_up, .timeout = 60) {
     }
 }
 
+/* ---- passes of one update that do not all use the model ---- */
+
+enum { A, OTHER, TWO, SQUARE = 2, SAMPLES = 4 };
+
+struct mixed {
+    duet_device *devices[DEVICES];
+    duet_params *params[2]; /* [0] of the model, [1] equal and used directly */
+    duet_tape *tape;
+    duet_data_parallel *dp;
+};
+
+static duet_var *apply_a(duet_tape *t, duet_var *x, void *context) {
+    (void)context;
+    return duet_linear(t, x, A, DUET_NO_BIAS);
+}
+
+/* Small whole numbers, so that all sums are exact. */
+static void open_mixed(struct mixed *w, const char *kind) {
+    static const float a[] = {1, 2, 3, 4}, b[] = {-1, 0, 2, 1};
+    const struct duet_param all[TWO] = {{"a", 2, {SQUARE, SQUARE}, a},
+                                        {"b", 2, {SQUARE, SQUARE}, b}};
+    MUST(duet_devices_open(w->devices, DEVICES, kind, api_memory(kind)));
+    for (int i = 0; i < 2; i++)
+        MUST(duet_params_create(&w->params[i], w->devices[0], all, TWO));
+    MUST(duet_tape_create(&w->tape, w->devices[0]));
+    MUST(duet_data_parallel_create(&w->dp, w->devices, DEVICES, w->params[0], apply_a, NULL, NULL));
+}
+
+static void close_mixed(struct mixed *w) {
+    duet_data_parallel_free(w->dp);
+    duet_tape_free(w->tape);
+    for (int i = 0; i < 2; i++)
+        duet_params_free(w->params[i]);
+    duet_devices_close(w->devices, DEVICES);
+}
+
+/* One pass: 'm' the model, which uses a; 'a', 'b' that parameter itself; '-' none of them. */
+static void mixed_pass(struct mixed *w, duet_params *owner, int number, char how, int direct) {
+    float x[SAMPLES * SQUARE], zeros[SAMPLES * SQUARE] = {0};
+    const int dims[] = {SAMPLES, SQUARE};
+    duet_tensor *in, *goal;
+    for (int i = 0; i < SAMPLES * SQUARE; i++)
+        x[i] = (float)((i + 1) * (number + 1));
+    MUST(duet_tensor_create(&in, w->devices[0], DUET_F32, 2, dims, x));
+    MUST(duet_tensor_create(&goal, w->devices[0], DUET_F32, 2, dims, zeros));
+    MUST(duet_tape_begin(w->tape, owner, SAMPLES, DUET_TRAIN));
+    duet_var *y = duet_leaf(w->tape, in);
+    if (how == 'm' && !direct)
+        y = duet_data_parallel_call(w->tape, w->dp, in);
+    else if (how != '-')
+        y = duet_linear(w->tape, y, how == 'b' ? OTHER : A, DUET_NO_BIAS);
+    MUST(duet_backward(w->tape, duet_mse_loss(w->tape, y, goal, DUET_SUM), NULL));
+    duet_tensor_free(in), duet_tensor_free(goal);
+}
+
+static void mixed_update(struct mixed *w, duet_params *owner, const char *passes, int direct) {
+    MUST(duet_tape_accumulate(w->tape, (int)strlen(passes)));
+    for (int p = 0; passes[p]; p++)
+        mixed_pass(w, owner, p, passes[p], direct);
+}
+
+/* The next tape may lie where this one was. */
+static void leave_an_update(struct mixed *w, duet_params *owner) {
+    MUST(duet_tape_accumulate(w->tape, 2));
+    mixed_pass(w, owner, 0, 'm', 0);
+    duet_tape_free(w->tape);
+    MUST(duet_tape_create(&w->tape, w->devices[0]));
+}
+
+static void expect_equal_grads(struct mixed *w, const char *passes) {
+    for (int i = 0; i < TWO; i++) {
+        float got[SQUARE * SQUARE], want[SQUARE * SQUARE];
+        MUST(duet_tensor_read(duet_params_grad(w->params[0], i), got));
+        MUST(duet_tensor_read(duet_params_grad(w->params[1], i), want));
+        for (int k = 0; k < SQUARE * SQUARE; k++)
+            cr_expect_eq(got[k], want[k], "%s: parameter %d: %g for %g", passes, i, got[k],
+                         want[k]);
+        cr_expect_eq(duet_params_has_grad(w->params[0], i), duet_params_has_grad(w->params[1], i),
+                     "%s: parameter %d", passes, i);
+    }
+}
+
+Test(api_replicas, passes_need_not_all_use_the_model, .timeout = 60) {
+    static const char *const updates[] = {"m",  "-m", "mm", "-m", "m-",  "m-m", "-m-",
+                                          "am", "ma", "bm", "mb", "mam", "bmb", "--"};
+    for (int kind = 0; kind < API_KINDS; kind++) {
+        struct mixed w;
+        open_mixed(&w, api_kinds[kind]);
+        for (int own = 1; own >= 0; own--)
+            for (size_t u = 0; u < sizeof updates / sizeof *updates; u++) {
+                if (!own && strpbrk(updates[u], "ab")) continue; /* the tape cannot find them */
+                if (!own && !strchr(updates[u], 'm')) continue;  /* nobody changes them */
+                leave_an_update(&w, own ? w.params[0] : NULL);
+                mixed_update(&w, own ? w.params[0] : NULL, updates[u], 0);
+                mixed_update(&w, w.params[1], updates[u], 1);
+                expect_equal_grads(&w, updates[u]);
+            }
+        close_mixed(&w);
+    }
+}
+
 /* Each would change the pass that forward runs in, or those after it. */
 static duet_var *meddles(duet_tape *t, duet_var *x, void *context) {
     switch (*(const int *)context) {
