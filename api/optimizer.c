@@ -78,7 +78,12 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
     CHECK(config_of(options, &config));
     CHECK(api_optimizer_create(out, params, &config));
     (*out)->lr = options->lr;
-    return stream_sync(device_compute(params->set.device));
+    int code = stream_sync(device_compute(params->set.device));
+    if (code) {
+        duet_optimizer_free(*out);
+        *out = NULL;
+    }
+    return code;
 }
 
 void duet_optimizer_free(duet_optimizer *o) {

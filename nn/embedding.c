@@ -40,7 +40,7 @@ static int first_own(const struct tensor *index, int common) {
 
 /* The rows of w, (.., D); what is common becomes a copy for each sample. */
 static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w) {
-    const int one = 1, width = w->value.dims[1], rows = (int)tensor_count(index);
+    const int width = w->value.dims[1], rows = (int)tensor_count(index);
     int dims[MAX_RANK] = {t->segments.n}, rank = 1;
     for (int i = first_own(index, common); i < index->rank; i++)
         dims[rank++] = index->dims[i];
@@ -58,7 +58,6 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
     struct node node = {.backward = backward, .w = w, .segment_grads = segment_grads};
     if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
     node.args.in[1] = *index;
-    node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &one); /* of the bias that there is not */
     node.y = tape_var(t, y, 1);
     return tape_node(t, &node) ? NULL : node.y;
 }

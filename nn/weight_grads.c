@@ -35,10 +35,13 @@ static struct tensor like(duet_tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
-/* Room for the gradient of a bias. The kernels write one for a layer without bias too, which nobody
- * reads. */
+/* Room for the gradient of a bias. The kernels of layers that may have one write it without a bias
+ * too, and nobody reads it; its shape is that of args.in[2]. An op that knows no bias has none
+ * there. */
 static struct tensor like_bias(duet_tape *t, const struct node *n) {
-    return like(t, n->b ? &n->b->grad : &n->args.in[2]);
+    const struct tensor *absent = &n->args.in[2];
+    if (n->b) return like(t, &n->b->grad);
+    return absent->rank ? like(t, absent) : *absent;
 }
 
 /* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
