@@ -22,7 +22,7 @@ enum phase {
     PHASE_SCATTER,   /* DP: device 0 sends each device its share of the batch */
     PHASE_REPLICATE, /* DP: device 0 sends each device the parameters */
     PHASE_FORWARD,
-    PHASE_GATHER, /* DP: device 0 collects every device's output */
+    PHASE_GATHER,       /* DP: device 0 collects every device's output */
     PHASE_LOSS,         /* and its gradient by the outputs, dL/dy */
     PHASE_SCATTER_GRAD, /* DP: device 0 sends each device its share of dL/dy */
     PHASE_BACKWARD,
