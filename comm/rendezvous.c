@@ -94,9 +94,9 @@ static int receive(int socket, int64_t deadline, struct wire_header *header, voi
 }
 
 /* What a timeout adds where MASTER_ADDR names another machine: an address of this one is one that a
- * socket can be bound to. Of a name that is not known here nothing is said. */
+ * socket can be bound to. Of a name nothing is said: to ask a name server could take long. */
 static const char *elsewhere(const struct spot *spot) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all;
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *all;
     int here = 0;
     if (getaddrinfo(spot->address, NULL, &hints, &all)) return "";
     for (const struct addrinfo *a = all; a && !here; a = a->ai_next) {

@@ -23,7 +23,8 @@ takes one epoch. A line `...` stands for lines that the page leaves out.
 
 A command of duet that stands elsewhere, indented by four spaces (with a remark behind two spaces or
 more) or in backticks with a flag, is run once as well and must end with 0. It gets one step and few
-pictures where it names neither, for only its words are checked.
+pictures where it names neither, for only its words are checked. Of an example, build/examples/NAME
+anywhere in a page, there must be a source; tests run the examples.
 
 --write puts the real outputs into the pages. Blocks that need Fashion-MNIST are skipped, with a
 line that says so, where it is not installed."""
@@ -41,6 +42,7 @@ FASHION = "/usr/share/datasets/fashion-mnist"
 SECONDS = 300  # the longest command is a short training run
 NUMBER = re.compile(
     r"[-+]?\d[\d.]*(e[-+]\d+)?( ?(ns|us|ms|s|%|images/s|GB/s)\b)?|\bnothing\b")
+EXAMPLE = re.compile(r"build/(examples/[\w/]*\w)")
 BYTES = re.compile(r"([-+]?\d[\d.]*) ?(B|bytes|KiB|MiB|GiB)\b")
 
 
@@ -218,18 +220,17 @@ def check_mentions(pages, build):
             run(made_short(f"duet train --json {name}.json"), folder, build)
         for page in pages:
             with open(page, encoding="utf-8") as file:
-                commands_of_page = list(mentions(file.read()))
-            for command in commands_of_page:
+                text = file.read()
+            for example in sorted(set(EXAMPLE.findall(text))):
+                there = os.path.exists(f"{ROOT}/{example}.c")
+                good, bad = good + there, bad + (not there)
+                if not there:
+                    print(f"{os.path.relpath(page, ROOT)}: build/{example}: no {example}.c")
+            for command in mentions(text):
                 if command in seen:
                     continue
                 seen.add(command)
-                example = re.search(r"build/(examples/\w+)", command)
-                if example:  # tests run the examples: here they need only exist
-                    there = os.path.exists(f"{ROOT}/{example[1]}.c")
-                    good, bad = good + there, bad + (not there)
-                    if not there:
-                        said.append(f"{os.path.relpath(page, ROOT)}: {command}\n"
-                                    f"    no {example[1]}.c")
+                if EXAMPLE.search(command):  # tests run the examples
                     continue
                 status, got = run(made_short(command), folder, build)
                 right = (status != 0) == (command in FAILS)

@@ -59,20 +59,21 @@ Test(foreign, a_tensor_over_the_callers_memory_is_that_memory) {
 /* Two jobs at once: in the second one the ranks have changed places. By their names, or by the
  * arguments of init_process_group. */
 static int two_jobs(int rank, int methods) {
-    char names[2][40];
+    char names[3][40];
     double x = rank + 1, y[2] = {-1, -1};
     duet_group *one = NULL, *two = NULL;
     duet_device *device = NULL;
     duet_tensor *sum = NULL, *all = NULL;
     int code = DUET_OK, parent = (int)getppid();
-    static const char *const forms[] = {"test-%d-0", "test-%d-1", "tcp://127.0.0.2:%d",
+    static const char *const forms[] = {"test-%d-0", "test-%d-1", "tcp://127.0.0.1:%d",
                                         "file:///tmp/test-%d"};
     for (int i = 0; i < 2; i++)
         snprintf(names[i], sizeof names[i], forms[2 * methods + i],
                  methods && !i ? 1 + parent % 65535 : parent);
+    snprintf(names[2], sizeof names[2], "tcp://localhost:%d", 1 + parent % 65535); /* the same */
     TRY(duet_device_open(&device, "cpu", 0, API_MEMORY));
     if (methods) {
-        TRY(duet_init_process_group(&one, "nccl", names[0], 2, rank, 20));
+        TRY(duet_init_process_group(&one, "nccl", names[rank ? 2 : 0], 2, rank, 20));
         TRY(duet_init_process_group(&two, "gloo", names[1], 2, 1 - rank, 20));
     } else {
         TRY(duet_group_join(&one, names[0], rank, 2, 20));
@@ -127,6 +128,22 @@ Test(foreign, init_process_group_takes_pytorchs_arguments, .timeout = 60) {
               "several machines come later");
     MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://localhost", 1, 0, 1), DUET_USAGE,
               "an address and a port");
+    static const char *const odd[] = {"tcp://:29500",      "tcp://127.0.0.1: 29500",
+                                      "tcp://127.0.0.1:0", "tcp://127.0.0.1:65536",
+                                      "tcp://127.0.0.1:",  "tcp://127.0.0.1:+2950"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        MUST_FAIL(duet_init_process_group(&group, NULL, odd[i], 1, 0, 1), DUET_USAGE,
+                  "an address and a port");
+    MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://127.0.0.1.org:29500", 1, 0, 1),
+              DUET_USAGE, "several machines come later");
+    static const char *const variables[][2] = {
+        {"MASTER_ADDR", ""}, {"MASTER_ADDR", "a b"}, {"MASTER_PORT", "x"}, {"MASTER_PORT", "0"}};
+    for (int i = 0; i < 4; i++) {
+        setenv(variables[i][0], variables[i][1], 1);
+        MUST_FAIL(duet_init_process_group(&group, NULL, "env://", 1, 0, 1), DUET_USAGE,
+                  variables[i][0]);
+        unsetenv(variables[i][0]);
+    }
     MUST_FAIL(duet_init_process_group(&group, NULL, "file://job", 1, 0, 1), DUET_USAGE,
               "file:///PATH");
     MUST_FAIL(duet_init_process_group(&group, NULL, "tcp://127.0.0.1:1", 1, -1, 1), DUET_USAGE,
