@@ -1,7 +1,8 @@
 /* Numbers in files have a decimal point. printf and strtod follow the locale instead, and a program
- * that uses the library may have set one with a comma (setlocale(LC_ALL, "") in German). So whoever
- * writes or reads a file does that between these two calls, which change this thread alone. Below
- * duet_command no code needs them: it changes the locale of the whole process. */
+ * that uses the library may have set one with a comma (setlocale(LC_ALL, "") in German). So what a
+ * program reaches by duet.h reads and writes files, and error texts, between these two calls, which
+ * change this thread alone. What runs below duet_command alone (cli/, train/, report/) does not
+ * need them, since duet_command changes the locale of the whole process. */
 #ifndef BASE_NUMBER_H
 #define BASE_NUMBER_H
 

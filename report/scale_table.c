@@ -1,8 +1,6 @@
 /* The table of duet scale: see scale_table.h. */
 #include "report/scale_table.h"
 
-#include "base/number.h"
-
 enum { WIDTH = 72, PUBLISHED_WIDTH = 6 };
 
 void scale_table_head(FILE *file, int published) {
@@ -81,7 +79,6 @@ void scale_best_rates(FILE *file, const struct scale_line *lines, int count) {
 void scale_csv(FILE *file, const struct scale_line *lines, int count) {
     fprintf(file, "devices,batch_per_device,batch_size,lr,seconds,images_per_second,speed_up,"
                   "final_loss,test_accuracy,bits,published_seconds,modelled\n");
-    locale_t before = numbers_of_c();
     for (int i = 0; i < count; i++) {
         const struct run_record *r = lines[i].run;
         double accuracy = record_last_accuracy(r);
@@ -93,5 +90,4 @@ void scale_csv(FILE *file, const struct scale_line *lines, int count) {
         if (lines[i].published) fprintf(file, "%g", lines[i].published);
         fprintf(file, *r->modelled ? ",\"%s\"\n" : ",%s\n", r->modelled);
     }
-    numbers_end(before);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
 
 /* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
 int outputs_try_checkpoint(const char *path) {
@@ -29,10 +28,8 @@ int outputs_open(struct outputs *o, const struct run_config *config) {
 
 void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch) {
     if (!o->losses.file) return;
-    locale_t before = numbers_of_c();
     for (int i = first; i < record->steps; i++)
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
-    numbers_end(before);
     /* the error of the first write that failed: atomic_commit reports it */
     if (ferror(o->losses.file) && !o->losses.error) o->losses.error = errno;
 }

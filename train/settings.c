@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "models/model_file.h"
-#include "base/number.h"
 #include "train/bits.h"
 
 struct list {
@@ -33,12 +32,10 @@ __attribute__((format(printf, 3, 4))) static void put(struct list *l, const char
 /* The shortest text that stands for this double and no other. */
 static void add_number(struct list *l, const char *name, double value) {
     char text[40];
-    locale_t before = numbers_of_c();
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
-    numbers_end(before);
     put(l, name, "%s", text);
 }
 
