@@ -110,22 +110,28 @@ static uint64_t peak_of(const struct run_record *r) {
     return record_peak(r, 0, r->devices - 1);
 }
 
-/* The largest global batch that fits, from the memory at this batch and at twice as much, between
- * which it grows evenly (--find-max-batch searches). 0: not even one sample; -1: not known. */
-static int largest_batch(const struct run_config *config, const struct run_record *r, double gib) {
+static int peak_with(const struct run_config *config, int batch, double *peak) {
     struct run_config c = *config;
     struct modelled m;
-    int largest = -1;
-    c.batch_size *= 2;
-    if (!modelled_open(&m, &c) && peak_of(m.record) > peak_of(r)) {
-        double each = (double)(peak_of(m.record) - peak_of(r)) / config->batch_size;
-        double more = (gib * 0x1p30 - (double)peak_of(r)) / each;
-        double fits = config->batch_size + more;
-        largest = fits < 1 ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits;
-        largest -= largest % r->devices;
-    }
+    c.batch_size = batch;
+    int code = modelled_open(&m, &c);
+    *peak = code ? 0 : (double)peak_of(m.record);
     modelled_close(&m);
-    return largest;
+    return code;
+}
+
+/* The largest global batch that fits, from the memory at about this batch and at twice as much,
+ * between which it grows evenly (--find-max-batch searches). Emulated devices hold samples in groups
+ * of 16. 0: not even one sample; -1: not known. */
+static int largest_batch(const struct run_config *config, int devices, double gib) {
+    enum { GROUP = 16 };
+    int whole = (config->batch_size + GROUP * devices - 1) / (GROUP * devices) * GROUP * devices;
+    double one, two;
+    if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
+        return -1;
+    double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
+    int largest = fits < 1 ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits;
+    return largest - largest % devices;
 }
 
 struct figures {
@@ -147,7 +153,7 @@ static struct figures figures_of(const struct run_config *c, const struct modell
                         .busy = part(r->busy_ns[0], r->step_ns),
                         .busy_others = -1,
                         .memory = peak_of(m->record),
-                        .largest = largest_batch(c, m->record, clock->gpu->gib)};
+                        .largest = largest_batch(c, r->devices, clock->gpu->gib)};
     for (int d = 1; d < r->devices; d++)
         others += r->busy_ns[d];
     if (way == WAY_SINGLE) *single_rate = f.rate;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the pictures of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
-# Times in them are those of the machine. The commands run in an empty folder, because a page shows
+# Times in them are those of the machine, but for the modelled ones. The commands run in an empty folder, because a page shows
 # its command line, which should name no path. screenshots.py takes the pictures of a page.
 # sampler.py draws what `duet sampler` prints. three_splits.svg and dp_and_ddp.svg are drawn by
 # hand.
@@ -33,4 +33,7 @@ pictures wide_head memory phases -- \
 pictures batch_norm loss -- \
     compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \
     --devices 4 --epochs 1 --lr 0.05 --sync-bn --quiet
+pictures modelled timeline -- \
+    estimate --gpu titan-rtx --machine titan-rtx-x4 --model resnet50 --dataset random \
+    --shape 3x224x224 --classes 1000 --batch-per-device 12 --devices 4
 python3 "$docs/pictures/sampler.py" "$duet"
