@@ -121,8 +121,8 @@ static int peak_with(const struct run_config *config, int batch, double *peak) {
 }
 
 /* The largest global batch that fits, from the memory at about this batch and at twice as much,
- * between which it grows evenly (--find-max-batch searches). Emulated devices hold samples in groups
- * of 16. 0: not even one sample; -1: not known. */
+ * between which it grows evenly (--find-max-batch searches). Emulated devices hold samples in
+ * groups of 16. 0: not even one sample; -1: not known. */
 static int largest_batch(const struct run_config *config, int devices, double gib) {
     enum { GROUP = 16 };
     int whole = (config->batch_size + GROUP * devices - 1) / (GROUP * devices) * GROUP * devices;
