@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes the pictures of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
-# Times in them are those of the machine, but for modelled ones. The commands run in an empty folder,
-# because a page shows its command line, which should name no path. screenshots.py takes the pictures
-# of a page. sampler.py draws what `duet sampler` prints. three_splits.svg and dp_and_ddp.svg are
-# drawn by hand.
+# Times in them are those of the machine, but for modelled ones. The commands run in an empty
+# folder, because a page shows its command line, which should name no path. screenshots.py takes
+# the pictures of a page. sampler.py draws what `duet sampler` prints. three_splits.svg and
+# dp_and_ddp.svg are drawn by hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
 docs=$(realpath "$(dirname "$0")/..")
