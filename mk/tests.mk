@@ -89,7 +89,7 @@ check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
 # The rules of the house, for which the library must be built.
-lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ))
+lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/cli/main.o
 	@tests/check_layers.sh $(B)
 
 # Everything that needs a GPU, in at most 18 minutes: scripts/gpu_check.sh says what.
