@@ -33,8 +33,6 @@ int duet_data_parallel_accumulate(duet_data_parallel *m, int passes) {
     return OK;
 }
 
-/* The passes of the tape need not use this model each, so what it has done in this update says
- * whose the sums are, and not the number of the pass. */
 void data_parallel_begin_pass(struct duet_data_parallel *m) {
     struct passes *p = &m->passes;
     if (p->done == p->of_update || p->of_next) p->done = 0;
@@ -51,7 +49,8 @@ const char *data_parallel_kept(const struct duet_data_parallel *m) {
 }
 
 /* A tape that was begun with the parameters knows what all its passes have left in them. Of others
- * this model knows its own passes. */
+ * this model knows its own passes: not each pass of an update needs to use it, so the number of the
+ * pass does not tell whose gradients lie there. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
     const struct passes *p = &m->passes;
     if (t->owner == m->params[0] && memchr(t->has_grad, 1, (size_t)t->owner->set.count))

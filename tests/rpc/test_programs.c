@@ -15,12 +15,17 @@ static void output_of(const char *words, char *out, size_t bytes) {
 }
 
 /* Nine digits are all bits of a float; the loss is a sum of floats in double. */
-Test(programs, a_pipeline_has_the_bits_of_one_tape, .timeout = 60) {
-    char remote[4096], local[4096];
-    output_of("rpc_pipeline --split 8 --steps 4", remote, sizeof remote);
-    output_of("rpc_pipeline --split 8 --steps 4 --local", local, sizeof local);
+static void same_in_one_process(const char *words, const char *has) {
+    char with_local[128], remote[4096], local[4096];
+    snprintf(with_local, sizeof with_local, "%s --local", words);
+    output_of(words, remote, sizeof remote);
+    output_of(with_local, local, sizeof local);
     cr_expect_str_eq(remote, local);
-    cr_expect(strstr(remote, "step 3: loss 1.9"), "%s", remote);
+    cr_expect(strstr(remote, has), "%s", remote);
+}
+
+Test(programs, a_pipeline_has_the_bits_of_one_tape, .timeout = 60) {
+    same_in_one_process("rpc_pipeline --split 8 --steps 4", "step 3: loss 1.9");
 }
 
 /* Batched updates: as many as steps, and the same bits in every run. One by one: as many as
@@ -35,13 +40,9 @@ Test(programs, a_server_updates_in_batches_or_one_by_one, .timeout = 60) {
     cr_expect(strstr(again, "48 updates\n"), "%s", again);
 }
 
-/* Nine digits are all bits of a float; the masks of dropout are drawn alike. */
+/* The masks of dropout are drawn alike, too. */
 Test(programs, remote_parts_have_the_bits_of_one_tape, .timeout = 60) {
-    char remote[4096], local[4096];
-    output_of("rpc_rnn --mend --lr 2 --epochs 4", remote, sizeof remote);
-    output_of("rpc_rnn --mend --lr 2 --epochs 4 --local", local, sizeof local);
-    cr_expect_str_eq(remote, local);
-    cr_expect(strstr(remote, "Training epoch 3, loss "), "%s", remote);
+    same_in_one_process("rpc_rnn --mend --lr 2 --epochs 4", "Training epoch 3, loss ");
 }
 
 /* tests/golden/make_rpc_rnn.py; after that the last bits have grown. */
