@@ -49,7 +49,7 @@ static void hangs(struct device_ops *ops) {
 
 Test(doctor_guard, a_hang_is_stopped_in_time, .timeout = 200) {
     struct doctor_config config = faulty_config();
-    config.timeout = test_short() ? 9 : 6;
+    config.timeout = test_short() ? 40 : 20; /* no other op may take as long on a busy machine */
     plant = hangs;
     int64_t start = now_ns();
     struct findings *f = examine(check_ops, &config);
