@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/worker.h"
+#include "device/visible.h"
 
 static int kind_of(const char *name, enum device_kind *kind) {
     static const struct {
@@ -33,7 +34,7 @@ int duet_device_count(const char *kind) {
     int count;
     if (kind && !strcmp(kind, "cuda")) return device_probe(DEVICE_CUDA, &count) ? 0 : count;
     if (kind_of(kind, &of)) return 0;
-    return of == DEVICE_CUDA && !device_probe(of, &count) ? count : MAX_DEVICES;
+    return device_probe(of, &count) ? 0 : count;
 }
 
 /* Opens the devices first .. first+n-1 of a job; memory for `sharing` devices where none is given.
@@ -42,6 +43,7 @@ static int open_devices(duet_device **devices, int first, int n, int sharing, co
                         uint64_t memory_bytes) {
     struct device_config config = {.memory_bytes = memory_bytes, .devices = sharing};
     CHECK(kind_of(kind, &config.kind));
+    if (config.kind != DEVICE_CUDA) CHECK(visible_check("devices", first + n));
     config.check_operands = config.kind == DEVICE_HOST_LATE;
     config.async = !strcmp(kind, "cpu-async");
     /* A GPU has its own default. */

@@ -45,7 +45,7 @@ static int n16_operands(enum op op) {
     case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_BATCH_NORM_FORWARD:
     case OP_ADD:
-    case OP_DROPOUT_FORWARD: return 1 | 4;
+    case OP_DROPOUT2D_FORWARD: return 1 | 4;
     case OP_BATCH_NORM_MOMENTS: return 1;
     case OP_BATCH_NORM_SUMS:
     case OP_CONV2D_BACKWARD_WEIGHT:
@@ -176,7 +176,7 @@ static struct op_args operands(const struct work *w, int batch) {
         a.p.linear.weight_is_in_out = w->k;
     else if (window)
         a.p.pool = (struct pool_args){w->k, w->stride, relu};
-    else if (w->op == OP_DROPOUT_FORWARD)
+    else if (w->op == OP_DROPOUT2D_FORWARD)
         a.p.dropout = (struct dropout_args){.25f, 0, 0};
     return a;
 }

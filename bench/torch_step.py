@@ -49,7 +49,7 @@ def lenet(x, p, dropout):
 def convnet(x, p, dropout):
     x = F.relu(F.conv2d(x, p["cn1.weight"], p["cn1.bias"]))
     x = F.max_pool2d(F.relu(F.conv2d(x, p["cn2.weight"], p["cn2.bias"])), 2)
-    x = F.dropout(x, 0.10) if dropout else x
+    x = F.dropout2d(x, 0.10) if dropout else x
     x = F.relu(F.linear(x.flatten(1), p["fc1.weight"], p["fc1.bias"]))
     x = F.dropout(x, 0.25) if dropout else x
     return F.log_softmax(F.linear(x, p["fc2.weight"], p["fc2.bias"]), 1)

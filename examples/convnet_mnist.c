@@ -26,9 +26,9 @@ static void describe(duet_module *m, void *context) {
     (void)context;
     duet_module_conv2d(m, "cn1", 1, 16, 3, 1, 0, 1); /* nn.Conv2d(1, 16, 3, 1) */
     duet_module_conv2d(m, "cn2", 16, 32, 3, 1, 0, 1);
-    duet_module_dropout(m, "dp1", 0.10);
+    duet_module_dropout2d(m, "dp1", 0.10);     /* nn.Dropout2d(0.10): whole planes */
     duet_module_linear(m, "fc1", 4608, 64, 1); /* nn.Linear(4608, 64) */
-    duet_module_dropout(m, "dp2", 0.25);
+    duet_module_dropout(m, "dp2", 0.25);       /* Dropout2d of rows drops single numbers, too */
     duet_module_linear(m, "fc2", 64, 10, 1);
 }
 

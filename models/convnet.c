@@ -1,9 +1,12 @@
 /* ConvNet: the small MNIST network of PyTorch's examples, in its thinner form, with dropout.
  *
  *     (N,1,28,28) cn1 3x3 -> (16,26,26) relu
- *                 cn2 3x3 -> (32,24,24) relu, max 2x2 -> (32,12,12), dropout 0.10
+ *                 cn2 3x3 -> (32,24,24) relu, max 2x2 -> (32,12,12), Dropout2d(0.10)
  *                 flatten 4608, fc1 -> 64 relu, dropout 0.25
  *                 fc2 -> 10, log-softmax; the loss is nll
+ *
+ * Where PyTorch's text has Dropout2d(0.25) behind fc1, PyTorch drops single numbers with a warning,
+ * because rows of numbers have no planes. So this is dropout here.
  *
  * Parameters have PyTorch's shapes, order and default initialisation. Pixels are normalised with
  * mean 0.1302 and standard deviation 0.3069. For other samples cn1 follows the channels, fc1 the
@@ -20,7 +23,7 @@ static void describe(duet_module *m, void *context) {
     duet_module_needs_pixels(m, SMALLEST);
     duet_module_conv2d(m, "cn1", in[0], 16, 3, 1, 0, 1);
     duet_module_conv2d(m, "cn2", 16, 32, 3, 1, 0, 1);
-    duet_module_dropout(m, "dp1", 0.10);
+    duet_module_dropout2d(m, "dp1", 0.10);
     duet_module_linear(m, "fc1", 32 * ((in[1] - 4) / 2) * ((in[2] - 4) / 2), 64, 1);
     duet_module_dropout(m, "dp2", 0.25);
     duet_module_linear(m, "fc2", 64, duet_module_classes(m), 1);

@@ -11,6 +11,7 @@
 #include "models/graph.h"
 #include "models/model_file.h"
 #include "base/nearest.h"
+#include "device/visible.h"
 #include "train/retime.h"
 
 void run_config_default(struct run_config *config) {
@@ -128,11 +129,12 @@ int run_evaluates(const struct run_config *config) {
 
 int run_device_kind(const struct run_config *config, enum device_kind *kind, int *count) {
     enum device_kind emulated = config->late ? DEVICE_HOST_LATE : DEVICE_HOST;
-    *kind = DEVICE_DRY;
-    if (config->dry) return device_probe(*kind, count);
+    *kind = DEVICE_DRY, *count = MAX_DEVICES;
+    if (config->dry) return OK;
     *kind = strcmp(config->device, "cpu") ? DEVICE_CUDA : emulated;
     if (!strcmp(config->device, "auto") && device_probe(DEVICE_CUDA, count)) *kind = emulated;
     CHECK(device_probe(*kind, count));
+    if (*kind != DEVICE_CUDA) CHECK(visible_check("--devices", run_devices(config)));
     if (*kind != DEVICE_CUDA && config->cuda_math == DEVICE_MATH_LIBRARY)
         return fail(ERR_USAGE,
                     "--cuda-math: library: emulated devices have only Duet's own kernels: give "

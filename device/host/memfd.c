@@ -17,11 +17,12 @@
 #include "base/system_error.h"
 #include "device/host/host.h"
 
-static int open_memory(struct host_memfd *memory, int device) {
-    char size[32], what[80];
+static int open_memory(struct host_memfd *memory, int device, int number) {
+    char size[32], what[80], name[32];
     format_bytes(memory->bytes, size, sizeof size);
     snprintf(what, sizeof what, "memory of device %d: %s", device, size);
-    memory->fd = above_streams(memfd_create("duet-device", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    snprintf(name, sizeof name, "duet-device-%d", number); /* to be seen in /proc/PID/fd */
+    memory->fd = above_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (file_resize(memory->fd, memory->bytes))
         return fail(ERR_MEMORY, "%s: %s: give a smaller --device-memory", what, strerror(errno));
@@ -38,11 +39,11 @@ static int open_memory(struct host_memfd *memory, int device) {
     return OK;
 }
 
-int host_memfd_init(struct host_memfd *memory, int device, size_t bytes) {
+int host_memfd_init(struct host_memfd *memory, int device, int number, size_t bytes) {
     memset(memory, 0, sizeof *memory);
     memory->fd = -1;
     memory->bytes = bytes;
-    return open_memory(memory, device);
+    return open_memory(memory, device, number);
 }
 
 void host_memfd_release(struct host_memfd *memory) {

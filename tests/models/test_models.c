@@ -212,9 +212,13 @@ static void run_forward(const char *name, double dropout, int training, float ou
     MUST(replica_forward(&r, &segments, training, &output));
     cr_assert(output->value.rank == 2 && output->value.dims[0] == 5 && output->value.dims[1] == 10);
     cr_assert_eq(output->value.layout, LAYOUT_PLAIN);
-    /* only dropout reads the step block in forward */
-    for (int i = 0; rates && i < r.tape->node_count; i++)
-        if (r.tape->nodes[i].args.step) *rates++ = r.tape->nodes[i].args.p.dropout.p;
+    /* only dropout reads the step block in forward; the first of ConvNet's has 12 x 12 planes */
+    for (int i = 0, planes = 1; rates && i < r.tape->node_count; i++) {
+        const struct op_args *args = &r.tape->nodes[i].args;
+        if (!args->step) continue;
+        cr_assert_eq(args->in[0].rank, planes ? 4 : 2);
+        *rates++ = args->p.dropout.p, planes = 0;
+    }
     MUST(copy_to_host(device_compute(device), out, output->value.data, 50 * sizeof *out));
     MUST(stream_sync(device_compute(device)));
     replica_free(&r);
