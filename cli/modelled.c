@@ -98,6 +98,7 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     struct run_config c = a->run;
     way_apply(way, &c);
     c.devices = devices;
+    if (way == WAY_SINGLE) c.output_device = c.sharded_reduce = 0; /* of DP alone */
     if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
     return c;
 }
@@ -196,16 +197,9 @@ static void print_phases(const struct modelled *m, const struct clock_config *cl
     struct text text = {.used = 0};
     text_add(&text, "%d %s, ms on GPU 0:", m->record->devices, way_name(way));
     for (int p = 1; p < PHASE_COUNT; p++) {
-        struct modelled_bounds b = modelled_bounds(m, clock, (enum phase)p);
         if (r->phase_ns[0][p] < 1000) continue;
-        text_add(&text, " %s %.2f", phase_name((enum phase)p), (double)r->phase_ns[0][p] * 1e-6);
-        if (b.flops + b.memory + b.launches > 0)
-            text_add(&text, " (%s),",
-                     b.flops > b.memory && b.flops > b.launches ? "flops"
-                     : b.memory > b.launches                    ? "memory"
-                                                                : "launches");
-        else
-            text_add(&text, " (link),");
+        text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
+                 (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
     }
     if (r->comm_ns[0])
         text_add(&text, " sums %.2f, of which backward does not hide %.2f,",

@@ -1,6 +1,7 @@
 /* Reads the table of hardware and files like it: see hardware.h. */
 #include "clock/hardware.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +28,18 @@ struct line {
     char text[LINE_BYTES], *word[MOST_WORDS];
 };
 
+enum { WHERE = 320 };
+
+/* What an error begins with: the option, the file and the line. */
+static const char *where(const struct line *l, const char *key, char text[WHERE]) {
+    snprintf(text, WHERE, "--machine: %.200s:%d%s%s", l->file ? l->file : "the table", l->number,
+             *key ? ": " : "", key);
+    return text;
+}
+
 static int refuse(const struct line *l, const char *word, const char *why) {
-    return fail(ERR_USAGE, "--machine: %.200s:%d: '%.60s': %s", l->file ? l->file : "the table",
-                l->number, word, why);
+    char text[WHERE];
+    return fail(ERR_USAGE, "%s: '%.60s': %s", where(l, "", text), word, why);
 }
 
 static void cut(struct line *l) {
@@ -51,11 +61,10 @@ struct key {
 };
 
 static int read_number(const struct line *l, const struct key *k, const char *text) {
-    char what[320];
-    snprintf(what, sizeof what, "--machine: %.200s:%d: %s", l->file ? l->file : "the table",
-             l->number, k->name);
+    char what[WHERE];
     double value = 0;
-    CHECK(parse_number(what, text, k->lowest, k->highest, &value));
+    CHECK(parse_number(where(l, k->name, what), text, k->lowest, k->highest, &value));
+    if (k->whole && value != floor(value)) return refuse(l, text, "give a whole number");
     if (k->whole) *k->whole = (int)value;
     if (k->number) *k->number = value;
     return OK;
@@ -122,9 +131,10 @@ static int read_link(struct hardware *h, const struct line *l) {
 /* like NAME: what is not said is as of that machine, its links too. */
 static int copy_like(const struct hardware *h, const struct line *l, struct machine *m) {
     const struct machine *from = NULL;
+    char what[WHERE];
     for (int w = 2; w + 1 < l->words; w += 2)
         if (!strcmp(l->word[w], "like")) {
-            CHECK(hardware_find_machine(h, "--machine: like", l->word[w + 1], &from));
+            CHECK(hardware_find_machine(h, where(l, "like", what), l->word[w + 1], &from));
             *m = *from;
         }
     return OK;
@@ -141,7 +151,7 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
                                             .hook_us = 10,
                                             .scale = 1};
     struct machine *m = calloc(1, sizeof *m);
-    char network[HARDWARE_NAME] = "", like[HARDWARE_NAME] = "";
+    char network[HARDWARE_NAME] = "", like[HARDWARE_NAME] = "", what[WHERE];
     if (!m) return fail(ERR_MEMORY, "machine: no host memory");
     *m = defaults;
     int code = copy_like(h, l, m);
@@ -166,10 +176,10 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
     if (!code) code = read_keys(l, keys, sizeof keys / sizeof *keys, m->name);
     if (!code && !m->gpus) code = refuse(l, m->name, "a machine needs gpus N");
     if (!code && *network) {
-        code = hardware_find_link(h, "--machine: network", network, &link);
+        code = hardware_find_link(h, where(l, "network", what), network, &link);
         if (!code) m->network = *link;
     }
-    if (!code && *m->gpu) code = hardware_find_gpu(h, "--machine: gpu", m->gpu, &gpu);
+    if (!code && *m->gpu) code = hardware_find_gpu(h, where(l, "gpu", what), m->gpu, &gpu);
     if (!code) code = place(l, h->machine, sizeof *m, &h->machines, MOST_MACHINES, m, (void **)out);
     free(m);
     h->nodes = 0;
@@ -181,11 +191,11 @@ static int read_machine(struct hardware *h, const struct line *l, struct machine
 /* "gpu0", "gpu0-3", "host", or a name, which makes a switch. */
 static int read_nodes(struct hardware *h, const struct machine *m, const struct line *l,
                       const char *word, int *first, int *last) {
-    char rest;
-    int n = sscanf(word, "gpu%d-%d%c", first, last, &rest);
-    if (n == 1 || n == 2) {
+    int one = 0, range = 0, n = sscanf(word, "gpu%d%n-%d%n", first, &one, last, &range);
+    if (n >= 1) { /* all of the word is read: "gpu0x" is no GPU */
         if (n == 1) *last = *first;
-        if (*first >= 0 && *first <= *last && *last < m->gpus) return OK;
+        int all = (size_t)(n == 1 ? one : range) == strlen(word);
+        if (all && *first >= 0 && *first <= *last && *last < m->gpus) return OK;
         return refuse(l, word, "the machine has no such GPU");
     }
     if (!strcmp(word, "host")) return *first = *last = NET_HOST, OK;
@@ -200,15 +210,14 @@ static int read_nodes(struct hardware *h, const struct machine *m, const struct 
 
 static int read_join(struct hardware *h, const struct line *l, struct machine *m) {
     int a[2], b[2];
-    char what[300];
+    char what[WHERE];
     const struct link_spec *link = NULL;
     if (!m) return refuse(l, l->word[0], "it belongs to no machine: put a machine above it");
     if (l->words != 4)
         return refuse(l, l->word[0], "give two ends and a link: join gpu0 gpu1 LINK");
     CHECK(read_nodes(h, m, l, l->word[1], &a[0], &a[1]));
     CHECK(read_nodes(h, m, l, l->word[2], &b[0], &b[1]));
-    snprintf(what, sizeof what, "--machine: %.200s:%d", l->file ? l->file : "the table", l->number);
-    CHECK(hardware_find_link(h, what, l->word[3], &link));
+    CHECK(hardware_find_link(h, where(l, "", what), l->word[3], &link));
     for (int i = a[0]; i <= a[1]; i++)
         for (int j = b[0]; j <= b[1]; j++) {
             if (i == j) return refuse(l, l->word[2], "a link joins two different ends");
@@ -239,8 +248,8 @@ static int check_machine(const struct machine *m) {
         for (int to = -1; to < m->gpus; to++)
             if (to != g && !net_way(&m->net, g, to, &way))
                 return fail(ERR_USAGE,
-                            "--machine: %s: gpu%d has no way to %s%.0d: join them, or both to a "
-                            "switch",
+                            "--machine: %s: gpu%d has no way to %s%.0d of at most 8 links: join "
+                            "them, or both to a switch",
                             m->name, g,
                             to < 0 ? "host"
                             : to   ? "gpu"

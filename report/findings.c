@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "report/excess.h"
+#include "report/machine.h"
 #include "report/text.h"
 
 struct page {
@@ -227,6 +228,15 @@ static void ddp_does_not_save(const struct page *page, const struct run_record *
     sentence(page, &text);
 }
 
+/* ---- how busy the GPUs are ---- */
+
+static void modelled_load(const struct page *page, const struct run_record *dp,
+                          const struct run_record *ddp) {
+    struct text text = {.used = 0};
+    add_load(&text, dp, ddp);
+    if (text.used) sentence(page, &text);
+}
+
 /* ---- which is faster ---- */
 
 /* Device 0's work while the other devices sleep. */
@@ -277,7 +287,8 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
     double spread = hypot((double)a->step_spread_ns, (double)b->step_spread_ns);
     double gain = (double)(a->step_median_ns - b->step_median_ns);
     struct text text = {.used = 0};
-    if (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE) return;
+    int modelled = *dp->modelled != 0; /* every step takes as long as the next */
+    if (!modelled && (dp->steps < STEPS_TO_JUDGE || ddp->steps < STEPS_TO_JUDGE)) return;
     if (!a->step_median_ns || !b->step_median_ns) return; /* no times were measured */
     if (fabs(gain) <= spread)
         text_add(&text,
@@ -285,11 +296,12 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
                  "the steps spread by %.2f.",
                  (double)a->step_median_ns * 1e-6, (double)b->step_median_ns * 1e-6, spread * 1e-6);
     else
-        text_add(&text,
-                 "%s is faster: its median step takes %.2f ms, that of %s %.2f (spread %.2f).",
-                 gain > 0 ? "DDP" : "DP", (double)(gain > 0 ? b : a)->step_median_ns * 1e-6,
-                 gain > 0 ? "DP" : "DDP", (double)(gain > 0 ? a : b)->step_median_ns * 1e-6,
-                 spread * 1e-6);
+        text_add(&text, "%s is faster: its %s step takes %.2f ms, that of %s %.2f",
+                 gain > 0 ? "DDP" : "DP", modelled ? "modelled" : "median",
+                 (double)(gain > 0 ? b : a)->step_median_ns * 1e-6, gain > 0 ? "DP" : "DDP",
+                 (double)(gain > 0 ? a : b)->step_median_ns * 1e-6);
+    if (fabs(gain) > spread && modelled) text_add(&text, ".");
+    if (fabs(gain) > spread && !modelled) text_add(&text, " (spread %.2f).", spread * 1e-6);
     int shared = record_shared(dp), is_shared = shared && dp->devices > shared;
     if (page->details || !is_shared) why(&text, dp, ddp);
     sentence(page, &text);
@@ -330,6 +342,7 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
     if ((dp ? dp : ddp ? ddp : &(struct run_record){.devices = 1})->devices < 2) return;
     if (!runs->details) {
         if (dp && ddp) which_is_faster(&page, dp, ddp);
+        modelled_load(&page, dp, ddp);
         if (dp) memory_excess(&page, dp);
         if (dp) excess_in_pytorch(&page, dp);
         if (dp && ddp) ddp_saves(&page, dp, ddp);
@@ -348,5 +361,6 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
     if (dp && ddp) ddp_saves(&page, dp, ddp);
     if (ddp) ddp_does_not_save(&page, dp, ddp);
     if (dp && ddp) which_is_faster(&page, dp, ddp);
+    modelled_load(&page, dp, ddp);
     if (dp) launch_lock(&page, dp);
 }

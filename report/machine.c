@@ -1,6 +1,8 @@
 /* The machine of a run in words: see machine.h. */
 #include "report/machine.h"
 
+#include "report/excess.h"
+
 /* Two runs of the same training differ in speed by a few parts in a hundred also where nobody else
  * is at work. A share above that is worth a word. */
 static const double BUSY = 0.05;
@@ -22,4 +24,29 @@ int add_busy(struct text *text, int before, const char *title, const struct run_
                     : "the machine was busy: %s was without a core for %.0f %% of its time",
              title, 100 * share);
     return 1;
+}
+
+static double busy_percent(const struct run_record *r, int first, int last) {
+    double busy = 0;
+    for (int d = first; d <= last; d++)
+        busy += (double)r->device[d].busy_ns / (last - first + 1);
+    return 100 * busy * 1e-9 / r->training_seconds;
+}
+
+enum { MOST_CAUSES = 4 };
+static const double WORTH_A_WORD = 0.003; /* of the step */
+
+void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp) {
+    struct excess list[EXCESS_MAX];
+    if (!dp || !*dp->modelled || dp->devices < 2 || dp->training_seconds <= 0) return;
+    int n = profile_excess(dp, EXCESS_TIME, list);
+    double step_ns = record_per_step(dp, dp->training_seconds * 1e9);
+    text_add(text, "GPU 0 is busy %.0f %% of a step of DP, the others %.0f %%",
+             busy_percent(dp, 0, 0), busy_percent(dp, 1, dp->devices - 1));
+    for (int i = 0; i < n && i < MOST_CAUSES && list[i].amount > WORTH_A_WORD * step_ns; i++)
+        text_add(text, "%s %s %.*f ms", i ? "," : ":", list[i].name, step_ns < 10e6 ? 3 : 1,
+                 list[i].amount * 1e-6);
+    if (ddp && *ddp->modelled && ddp->training_seconds > 0)
+        text_add(text, "; in DDP they are busy %.0f %%", busy_percent(ddp, 0, ddp->devices - 1));
+    text_add(text, ".");
 }

@@ -1,4 +1,5 @@
-/* What a run had of its machine, in words: its devices, and whether something else kept it busy. */
+/* What a run had of its machine, in words: its devices, whether something else kept it busy, and
+ * how busy modelled GPUs were. */
 #ifndef REPORT_MACHINE_H
 #define REPORT_MACHINE_H
 
@@ -13,5 +14,10 @@ void add_devices(struct text *text, const struct run_record *run);
  * busy: DP was without a core for 31 % of its time"; where `before` runs stand there already,
  * ", DDP for 8 %". Returns 1 where something was added. */
 int add_busy(struct text *text, int before, const char *title, const struct run_record *run);
+
+/* Of runs with modelled times: how busy GPU 0 and the others are in DP, what GPU 0 is busy with
+ * that the others are not, and how busy they are in DDP (NULL: it did not run). Nothing where the
+ * times of dp were measured or it ran on one device. */
+void add_load(struct text *text, const struct run_record *dp, const struct run_record *ddp);
 
 #endif

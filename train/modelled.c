@@ -58,21 +58,25 @@ int modelled_time(const struct modelled *m, struct clock_config *clock, struct c
     return code;
 }
 
-struct modelled_bounds modelled_bounds(const struct modelled *m, const struct clock_config *clock,
-                                       enum phase phase) {
-    struct modelled_bounds b = {0, 0, 0};
+const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
+                           const struct clock_result *result, enum phase phase) {
+    static const char *const names[] = {"flops", "memory", "launches", "link"};
+    enum { LINK = 3 };
+    double ns[] = {0, 0, 0, (double)result->phase_ns[0][phase]};
     const struct program *programs;
-    int count;
-    if (schedule_programs(m->schedule, &programs, &count)) return b;
+    int count, most = LINK;
+    if (schedule_programs(m->schedule, &programs, &count)) return names[LINK];
     for (int p = 0; p < count; p++)
         for (int i = 0; i < programs[p].count; i++) {
             const struct scheduled *e = &programs[p].list[i];
             if (e->kind != SCHEDULED_KERNEL || e->facts.phase != phase) continue;
+            if (e->facts.device || e->facts.step != result->step) continue;
             const char *by = cost_bound(clock, e);
-            double ns = (double)cost_kernel_ns(clock, e);
-            *(*by == 'f' ? &b.flops : *by == 'm' ? &b.memory : &b.launches) += ns;
+            double one = (double)cost_kernel_ns(clock, e);
+            ns[*by == 'f' ? 0 : *by == 'm' ? 1 : 2] += one;
+            ns[LINK] -= one;
         }
-    double all = b.flops + b.memory + b.launches;
-    if (all > 0) b = (struct modelled_bounds){b.flops / all, b.memory / all, b.launches / all};
-    return b;
+    for (int i = 0; i < LINK; i++)
+        if (ns[i] > ns[most]) most = i;
+    return names[most];
 }

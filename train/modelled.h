@@ -29,12 +29,9 @@ void modelled_close(struct modelled *m);
 int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,
                   struct span_log *spans);
 
-/* What bounds a phase: the part of its kernels' time that is bound by flops, memory and launches,
- * on all devices together. */
-struct modelled_bounds {
-    double flops, memory, launches;
-};
-struct modelled_bounds modelled_bounds(const struct modelled *m, const struct clock_config *clock,
-                                       enum phase phase);
+/* What bounds most of a phase's time on device 0 in the step of *result: "flops", "memory",
+ * "launches", or what no kernel takes: "link". Static storage. */
+const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
+                           const struct clock_result *result, enum phase phase);
 
 #endif

@@ -111,6 +111,15 @@ static void say_busy(struct text *text, const struct page *page) {
     if (count) text_add(text, "; %s", busy.words);
 }
 
+/* The run in that mode, not the one with the loss in forward; NULL: there is none. */
+static const struct run_record *plain(const struct page *page, enum run_mode mode) {
+    for (int i = 0; i < page->count; i++) {
+        const struct run_record *r = page->run[i].run;
+        if (r && r->steps && r->mode == mode && !r->loss_in_forward) return r;
+    }
+    return NULL;
+}
+
 static void say_time(struct text *text, const struct page *page) {
     const struct run_record *first = first_run(page);
     double one = record_images_per_second(first);
@@ -131,12 +140,15 @@ static void say_time(struct text *text, const struct page *page) {
         return;
     }
     if (*first->modelled) {
-        text_add(text, " (all times on this page are modelled: %s)", first->modelled);
+        struct text load = {.used = 0};
+        add_load(&load, plain(page, MODE_DP), plain(page, MODE_DDP));
+        text_add(text, " (all times on this page are modelled: %s).%s%s", first->modelled,
+                 load.used ? " " : "", load.words);
     } else {
         say_sharing(text, page);
         say_busy(text, page);
+        text_add(text, ".");
     }
-    text_add(text, ".");
 }
 
 /* ---- the memory ---- */

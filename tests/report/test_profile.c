@@ -255,6 +255,17 @@ Test(profile, findings, .timeout = 30) {
     has(text, "^Neither is faster: the median step of DP takes 8.40 ms and that of DDP 8.00");
     has(text, "with adam every device of DDP would hold 7.81 KiB more");
     free(text);
+    /* modelled: steps have no spread, and GPU 0 and the others are compared */
+    snprintf(dp.modelled, sizeof dp.modelled, "4 x v100");
+    snprintf(ddp.modelled, sizeof ddp.modelled, "4 x v100");
+    first->step_spread_ns = ddp.device[0].step_spread_ns = 0;
+    for (runs.details = 0; runs.details < 2; runs.details++) {
+        text = one_line(text_of(findings, NULL));
+        has(text, "is faster: its modelled step takes 8.00 ms, that of D?P 8.40\\. ");
+        has(text, "^GPU 0 is busy [34] % of a step of DP, the others 2 %: optimizer 2.0 ms, gather "
+                  "1.0 ms; in DDP they are busy 2 %\\.$");
+        free(text);
+    }
     runs = (struct profiled){NULL, NULL, &ddp, 1};
     text = text_of(findings, NULL);
     cr_expect(!strstr(text, "DP holds") && !strstr(text, "faster"), "%s", text);
