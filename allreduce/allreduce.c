@@ -31,7 +31,12 @@ int allreduce_meet(struct comm *comm, struct device *device) {
 
 /* ---- the end ---- */
 
-int allreduce_release(struct allreduce *ar) {
+/* After a failure of the job (a code from comm_check, a sync or a call): whatever waits for a peer
+ * on this rank's streams goes on at once, so that the streams run empty and the process can end.
+ * The sums are worthless. Waits for that a second or two at most, and returns 1 if nothing of this
+ * object is under way any more. Only allreduce_free may follow, which does the same by itself
+ * where the job has failed. NULL is fine. */
+static int allreduce_release(struct allreduce *ar) {
     return !ar || !ar->executor || !ar->ops->release || ar->ops->release(ar->executor);
 }
 

@@ -90,13 +90,6 @@ int allreduce_shares_device(const struct allreduce *ar);
  * ("NCCL 2.28.9"), or why one cannot be used. "" where there are none. Loads them. */
 void allreduce_libraries(enum device_kind kind, char *text, size_t bytes);
 
-/* After a failure of the job (a code from comm_check, a sync or a call): whatever waits for a peer
- * on this rank's streams goes on at once, so that the streams run empty and the process can end.
- * The sums are worthless. Waits for that a second or two at most, and returns 1 if nothing of this
- * object is under way any more. Only allreduce_free may follow, which does the same by itself
- * where the job has failed. NULL is fine. */
-int allreduce_release(struct allreduce *ar);
-
 /* Collective, unless the job has failed: then it waits for no peer, since that may be dead. NULL
  * is fine. */
 void allreduce_free(struct allreduce *ar);

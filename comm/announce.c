@@ -178,7 +178,8 @@ int announcer_look_back(struct announcer *a, uint64_t number) {
     return OK;
 }
 
-int announcer_compare(struct announcer *a) {
+/* Compares the last call once more, with those of all peers that have announced it since. */
+static int announcer_compare(struct announcer *a) {
     union words mine;
     read_one(place(a, a->me, a->number), a->number, &mine);
     return compare(a, a->number, &mine);

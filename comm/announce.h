@@ -54,9 +54,6 @@ void announcer_show_all(struct announcer *announcer);
  * the announcer it reads only what never changes: any thread may call it. */
 int announcer_look_back(struct announcer *announcer, uint64_t number);
 
-/* Compares the last call once more, with those of all peers that have announced it since. */
-int announcer_compare(struct announcer *announcer);
-
 #ifdef __cplusplus
 }
 #endif

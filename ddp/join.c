@@ -28,8 +28,11 @@ static int bring_zeros(struct duet_ddp *ddp) {
     return OK;
 }
 
-int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
-                    void *context, int *active) {
+/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
+ * order of the buckets. `forward` is what it does in place of a forward pass, which the others
+ * begin. *active 0: no rank has input, and nothing was done. */
+static int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                           void *context, int *active) {
     CHECK(ddp_count_active(ddp, 0, active));
     if (!*active) return OK;
     CHECK(ddp_open_step(ddp, step));

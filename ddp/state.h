@@ -71,12 +71,6 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 
 /* ---- join.c ---- */
 
-/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
- * order of the buckets. `forward` is what it does in place of a forward pass, which the others
- * begin. *active 0: no rank has input, and nothing was done. */
-int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
-                    void *context, int *active);
-
 /* Collective, of a program with join: all ranks get the buffers of the highest rank that has
  * batches, not those of rank 0. */
 int program_join_buffers(struct duet_ddp *ddp);

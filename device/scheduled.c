@@ -87,7 +87,8 @@ static void unfuse(enum op op, const struct op_args *args, struct work *w) {
     }
 }
 
-struct work op_work(enum op op, const struct op_args *args) {
+/* What a kernel has to do, from its operands alone. */
+static struct work op_work(enum op op, const struct op_args *args) {
     struct work w = {.flops = op_flops(op, args)};
     int passes = 1;
     classify(op, args, &w, &passes);

@@ -6,9 +6,6 @@
 #include "clock/schedule.h"
 #include "device/device.h"
 
-/* What a kernel has to do, from its operands alone. */
-struct work op_work(enum op op, const struct op_args *args);
-
 void scheduled_launch(struct stream *stream, enum op op, const struct op_args *args);
 /* A NULL device is the host. */
 void scheduled_copy(struct stream *stream, const char *name, const struct device *from,

@@ -6,7 +6,8 @@
 
 #include "base/text.h"
 
-const char *finding_state_name(enum finding_state state) {
+/* As tables and --json write it. */
+static const char *finding_state_name(enum finding_state state) {
     static const char *const names[] = {"ok", "off", "not here"};
     return names[state];
 }

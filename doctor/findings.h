@@ -18,7 +18,6 @@ enum finding_state {
     FINDING_OFF,      /* the bound is exceeded, or the check could not be finished */
     FINDING_NOT_HERE, /* this machine or this program does not have it, which is no failure */
 };
-const char *finding_state_name(enum finding_state state); /* "ok", "off", "not here" */
 
 enum { FINDINGS_MOST = 1024, CHECK_NAME_BYTES = 48 };
 

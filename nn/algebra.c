@@ -65,7 +65,9 @@ static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mea
     return tape_node(t, &node) ? NULL : node.y;
 }
 
-int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at) {
+/* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
+ * ERR_USAGE, in PyTorch's words: there is none. */
+static int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at) {
     *at = dim < 0 && dim >= -x->rank ? dim + x->rank : dim;
     if (*at >= 0 && *at < x->rank) return OK;
     return fail(ERR_USAGE,
@@ -83,8 +85,10 @@ int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at
                 op);
 }
 
-int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
-                   unsigned *chosen) {
+/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
+ * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
+static int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
+                          unsigned *chosen) {
     *chosen = count ? 0 : (1u << x->rank) - 1;
     for (int i = 0, at; i < count; i++) {
         CHECK(tape_find_dim(op, x, dims[i], &at));

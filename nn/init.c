@@ -7,7 +7,9 @@
 
 #include <math.h>
 
-void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope) {
+/* Uniform in +-sqrt(3) gain / sqrt(fan_in) with gain = sqrt(2 / (1 + slope^2)), after He et al.
+ * 2015; slope is that of the leaky relu. fan_in: how many inputs one output sums. */
+static void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope) {
     double gain = sqrt(2.0 / (1.0 + slope * slope));
     double bound = sqrt(3.0) * (gain / sqrt((double)fan_in));
     rng_uniform(r, x, count, -bound, bound);

@@ -13,10 +13,6 @@
 extern "C" {
 #endif
 
-/* Uniform in +-sqrt(3) gain / sqrt(fan_in) with gain = sqrt(2 / (1 + slope^2)), after He et al.
- * 2015; slope is that of the leaky relu. fan_in: how many inputs one output sums. */
-void init_kaiming_uniform(struct rng *r, float *x, size_t count, int fan_in, double slope);
-
 /* The weight of torch.nn.Linear and torch.nn.Conv2d: kaiming uniform with slope sqrt(5). fan_in is
  * in, or in / groups * kh * kw. */
 void init_weight(struct rng *r, float *x, size_t count, int fan_in);

@@ -218,11 +218,6 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank);
 /* The sum over the first dimension of `parts`, of which `to` has one; 0 where there is none. */
 int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
 
-/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
- * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
-int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
-                   unsigned *chosen);
-
 /* In a model's forward function the batch may be that of several devices, so nothing may mix its
  * samples: the bits would depend on how many devices there are. 1: refused. */
 int tape_mixes_samples(duet_tape *t, const char *op);
@@ -232,10 +227,6 @@ int tape_one_segment(const duet_tape *t, const char *op);
 
 /* ERR_USAGE: the operands of `op` ("add") differ in shape. */
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
-
-/* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
- * ERR_USAGE, in PyTorch's words: there is none. */
-int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at);
 
 /* The same for what joins or cuts within samples: not dimension 0, which is theirs. */
 int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at);

@@ -18,9 +18,4 @@ struct profiled {
  * that were computed and not measured there are no times. */
 void profile_findings(FILE *file, int width, const struct profiled *runs);
 
-/* The time of a step if every device had a core of its own and never waited, in ns; computed from
- * busy times. DP: device 0's work while the others sleep, and behind it the longest forward and
- * backward of any device. Otherwise: the busiest device. */
-double step_of_own_cores(const struct run_record *run);
-
 #endif

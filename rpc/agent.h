@@ -223,12 +223,10 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
 int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
 /* Waits, and takes the result, its tensors on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
-void future_fail(struct duet_future *f, int code, const char *text); /* under the lock */
 void future_answer(duet_rpc *rpc, struct frame *frame);
 void future_drop(struct duet_future *f); /* one of the two lets go; under the lock */
 void futures_of_dead(duet_rpc *rpc, int rank);
-int64_t futures_expire(duet_rpc *rpc, int64_t now);           /* the next deadline */
-int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns); /* 0: none */
+int64_t futures_expire(duet_rpc *rpc, int64_t now); /* the next deadline */
 /* A method of the reference's object: `name` has room for NAME_BYTES. */
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
               double timeout_s, char *name, struct outgoing *o);

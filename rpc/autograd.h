@@ -29,8 +29,6 @@
 #include "nn/tape_internal.h"
 #include "rpc/agent.h"
 
-int path_compare(const struct path *a, const struct path *b);
-
 /* The vars of a message, in the order in which they are written. */
 struct var_list {
     duet_tape *tape;
@@ -114,8 +112,6 @@ void contexts_of_dead(duet_rpc *rpc, int rank);
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- pass.c ---- */
-int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
-             const struct path *path, duet_device *device, duet_params *params, int samples);
 void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
 int pass_keep(struct autograd_pass *pass, duet_tensor *tensor);
 /* The function of a call has ended: its pass stays in the context or goes. */

@@ -11,7 +11,8 @@
 
 /* ---- sending ---- */
 
-int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
+/* *ns: the timeout of a call; 0: it has none. */
+static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
     if (isnan(timeout_s)) return fail(ERR_USAGE, "rpc: timeout: it is not a number");
     *ns = timeout_s == 0                     ? rpc->timeout_ns
           : timeout_s < 0 || timeout_s > 1e9 ? 0
@@ -183,7 +184,8 @@ static void finish(struct duet_future *f, int code) {
     if (held) rref_drop(held);
 }
 
-void future_fail(struct duet_future *f, int code, const char *text) {
+/* The caller has the lock. */
+static void future_fail(struct duet_future *f, int code, const char *text) {
     snprintf(f->text, sizeof f->text, "%s", text);
     finish(f, code);
 }

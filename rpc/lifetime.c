@@ -86,10 +86,6 @@ void life_let_go(struct life *l, uint64_t rref) {
     end_object(l, rref);
 }
 
-int life_owns(const struct life *l, uint64_t rref) {
-    return owned_of(l, rref) != NULL;
-}
-
 void life_know(struct life *l, uint64_t rref, uint64_t fork, int holder) {
     struct life_owned *o = owned_of(l, rref);
     FIND(l->forks, i, l->forks.item[i].fork == fork);

@@ -104,7 +104,6 @@ void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is
 void life_let_go(struct life *l, uint64_t rref);
 /* A fork elsewhere that this worker knows of without FORK. */
 void life_know(struct life *l, uint64_t rref, uint64_t fork, int holder);
-int life_owns(const struct life *l, uint64_t rref);
 
 /* ---- forks of this worker ---- */
 /* The fork that a remote call of this worker makes; life_confirm when the call has come. */

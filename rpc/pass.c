@@ -61,8 +61,9 @@ static int take_tape(duet_rpc *rpc, duet_device *device, duet_tape **out) {
     return OK;
 }
 
-int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
-             const struct path *path, duet_device *device, duet_params *params, int samples) {
+static int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c,
+                    uint64_t call, const struct path *path, duet_device *device,
+                    duet_params *params, int samples) {
     if (params) device = (duet_device *)params->set.device;
     if (!device) return fail(ERR_USAGE, "autograd: pass: the worker has no device");
     struct autograd_pass *p = calloc(1, sizeof *p);

@@ -88,13 +88,6 @@ void pool_resume(struct pool *p) {
     pthread_mutex_unlock(&p->lock);
 }
 
-int pool_is_idle(struct pool *p) {
-    pthread_mutex_lock(&p->lock);
-    int idle = !p->queued && p->idle == p->count;
-    pthread_mutex_unlock(&p->lock);
-    return idle;
-}
-
 void pool_close(struct pool *p) {
     pthread_mutex_lock(&p->lock);
     p->stop = 1;

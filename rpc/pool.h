@@ -35,7 +35,6 @@ void pool_open(struct pool *pool, int limit);
 int pool_run(struct pool *pool, void (*run)(void *context), void *context);
 void pool_pause(struct pool *pool); /* by a thread of the pool */
 void pool_resume(struct pool *pool);
-int pool_is_idle(struct pool *pool);
 void pool_close(struct pool *pool); /* waits for the jobs under way and runs the others itself */
 
 struct device_lock {

@@ -6,7 +6,7 @@
 
 #include "rpc/autograd.h"
 
-int path_compare(const struct path *a, const struct path *b) {
+static int path_compare(const struct path *a, const struct path *b) {
     for (uint32_t i = 0; i < a->depth && i < b->depth; i++)
         if (a->step[i] != b->step[i]) return a->step[i] < b->step[i] ? -1 : 1;
     return (a->depth > b->depth) - (a->depth < b->depth);

@@ -46,7 +46,9 @@ static double quantile(const int64_t *sorted, int count, double share) {
     return (double)sorted[below] + (place - below) * (double)(sorted[above] - sorted[below]);
 }
 
-int64_t sorted_quantile(const int64_t *sorted, int count, double share) {
+/* The value below which `share` of the sorted values lies, interpolated between two of them; 0
+ * where count is 0. */
+static int64_t sorted_quantile(const int64_t *sorted, int count, double share) {
     return count < 1 ? 0 : (int64_t)quantile(sorted, count, share);
 }
 

@@ -31,8 +31,4 @@ void step_times_sum_up(const struct step_times *times, struct device_record *dev
 /* The median of values[0..count) and the spread; sorts them. Both are 0 where count is 0. */
 void median_and_spread(int64_t *values, int count, int64_t *median, int64_t *spread);
 
-/* The value below which `share` of the sorted values lies, interpolated between two of them; 0
- * where count is 0. */
-int64_t sorted_quantile(const int64_t *sorted, int count, double share);
-
 #endif

@@ -237,7 +237,9 @@ static int write_spans(int fd, const struct span_log *log) {
     return write_all(fd, log->spans, log->count * sizeof *log->spans);
 }
 
-_Noreturn void job_leave(int status) {
+/* Ends the process after trainer_run has left something in use. Output is flushed, but the exit
+ * handlers of libraries do not run: a driver may wait there for its GPU without a deadline. */
+static _Noreturn void job_leave(int status) {
     fflush(NULL);
     _exit(status);
 }

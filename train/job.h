@@ -39,8 +39,4 @@ int job_try_nccl(const struct run_config *config, struct job_result *result);
  * own: the program's own model, which is the same in all its processes, or NULL. */
 int job_main(int argc, char **argv, const struct duet_model *own);
 
-/* Ends the process after trainer_run has left something in use. Output is flushed, but the exit
- * handlers of libraries do not run: a driver may wait there for its GPU without a deadline. */
-_Noreturn void job_leave(int status);
-
 #endif

@@ -151,7 +151,7 @@ uint64_t run_device_memory(const struct run_config *config, int index) {
 }
 
 /* A number was most likely meant for --devices. */
-int run_check_device_word(const char *word) {
+static int run_check_device_word(const char *word) {
     static const char *const words[] = {"auto", "cpu", "cuda"};
     for (int i = 0; i < 3; i++)
         if (!strcmp(word, words[i])) return OK;

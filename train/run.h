@@ -133,9 +133,6 @@ int run_config_of_several(struct run_config *config, const struct run_config *ba
  * here: only the command knows what was given (cli/options/effects.h). */
 int run_config_check(const struct run_config *config);
 
-/* ERR_USAGE: `word` is none of auto, cpu and cuda, as --device takes them. */
-int run_check_device_word(const char *word);
-
 /* The memory that was asked for device `index`, in bytes; 0: not given. */
 uint64_t run_device_memory(const struct run_config *config, int index);
 

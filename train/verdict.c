@@ -29,7 +29,8 @@ static int values_of(const struct run_record *r, int device) {
     return r->parameters + (device && r->buffers_apart ? 0 : r->buffers);
 }
 
-const char *verdict_name(const struct run_record *r, int p) {
+/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
+static const char *verdict_name(const struct run_record *r, int p) {
     return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
 }
 

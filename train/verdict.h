@@ -48,9 +48,6 @@ enum { VERDICT_WORDS = 256 };
 char *verdict_difference(const struct verdict *v, const struct run_record *run,
                          char text[VERDICT_WORDS]);
 
-/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
-const char *verdict_name(const struct run_record *run, int parameter);
-
 /* Prints the verdict in one to four lines. */
 void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
                    const struct run_record *b);

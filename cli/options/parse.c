@@ -9,7 +9,8 @@
 
 enum { PARTS = 2, MOST_KNOWN = PARTS * MOST_OPTIONS + 32 };
 
-int option_is(const char *name, const char *word) {
+/* 1 if `word`, up to its '=' or its end, names this option. */
+static int option_is(const char *name, const char *word) {
     for (; *word && *word != '='; name++, word++)
         if (*name != (*word == '_' ? '-' : *word)) return 0;
     return !*name;

@@ -42,9 +42,6 @@ struct options {
  * unknown, and which one is near, and which has no value or a wrong one. */
 int options_read(struct options *o, int argc, char **argv);
 
-/* 1 if `word`, up to its '=' or its end, names this option. */
-int option_is(const char *name, const char *word);
-
 /* The row of the option that `word` names, and in *part its table; NULL: there is none. */
 const struct option *options_find(const struct options *o, const char *word, int *part);
 

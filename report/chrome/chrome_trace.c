@@ -39,7 +39,7 @@ static void open_slice(struct writer *w, int track, const char *name, const char
     json_object(&w->json, "args");
 }
 
-void close_event(struct writer *w) {
+static void close_event(struct writer *w) {
     json_close(&w->json);
     json_close(&w->json);
 }

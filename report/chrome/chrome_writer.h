@@ -29,7 +29,6 @@ struct writer {
 /* Writes an event up to its own members, which the caller adds; close_event ends it. */
 void open_event(struct writer *w, const char *kind, int track, const char *name);
 void write_time(struct writer *w, const char *key, int64_t ns);
-void close_event(struct writer *w);
 
 /* Arrows from who sends to who receives (chrome_flows.c). ERR_MEMORY. */
 int write_flows(struct writer *w);

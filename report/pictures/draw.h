@@ -37,7 +37,6 @@ int has_phases(const struct page *page);
 enum shade shade_of_run(const struct page *page, int index);
 /* The run that is judged against, or the first with a record; NULL: no run has one. */
 const struct run_record *first_run(const struct page *page);
-int runs_there(const struct page *page);
 int most_devices(const struct page *page);
 
 /* Steps in a timeline: two, or one where two have more spans than a page should hold. */

@@ -12,13 +12,6 @@ const struct run_record *first_run(const struct page *page) {
     return NULL;
 }
 
-int runs_there(const struct page *page) {
-    int n = 0;
-    for (int i = 0; i < page->count; i++)
-        n += page->run[i].run != NULL;
-    return n;
-}
-
 int most_devices(const struct page *page) {
     int most = 0;
     for (int i = 0; i < page->count; i++)
