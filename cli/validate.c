@@ -16,7 +16,7 @@
 #include "cli/modelled.h"
 #include "train/validation.h"
 
-enum { FITTED, HELD_OUT, HEADLINE, SCORES };
+enum { FITTED, HELD_OUT, HEADLINE, BLIND, SCORES };
 
 struct score {
     int rows, within[3];         /* of the clock, N0, N1 */
@@ -119,14 +119,16 @@ static int show_point(const struct hardware *h, const struct series *s,
     printf("%-3s %-16s %-15s %3d  %c %9.2f %9.2f %+6.1f %6s %6s%s\n", s->table, s->machine,
            s->model, p->gpus, p->role, p->ms, ms, error[0], null[0], null[1],
            fabs(error[0]) > 10 ? "  miss" : "");
-    if (p->role != 'g') count(&scores[p->role == 'f' ? FITTED : HELD_OUT], error, has);
+    if (p->role == 'f') count(&scores[FITTED], error, has);
+    if (p->role == 't' || p->role == 'h') count(&scores[HELD_OUT], error, has);
     if (p->role == 'h') count(&scores[HEADLINE], error, has);
+    if (p->role == 'b') count(&scores[BLIND], error, has);
     return OK;
 }
 
 static void show_score(const char *what, const struct score *s) {
-    printf("%s: %d rows, clock: %d within 10 %%, mean error %.1f %%\n", what, s->rows, s->within[0],
-           s->rows ? s->sum[0] / s->rows : 0);
+    printf("%s: %d row%s, clock: %d within 10 %%, mean error %.1f %%\n", what, s->rows,
+           s->rows == 1 ? "" : "s", s->within[0], s->rows ? s->sum[0] / s->rows : 0);
     for (int i = 1; i < 3; i++)
         if (s->with[i])
             printf(
@@ -140,7 +142,7 @@ static int show_all(const struct hardware *h) {
     struct score scores[SCORES] = {{.rows = 0}};
     const struct series *s;
     printf("modelled times beside published ones: ms a step; f fit, t held out, h the ten\n"
-           "headlines of these, g given; errors in %%\n"
+           "headlines of these, g given, b held back until the model stood; errors in %%\n"
            "%-3s %-16s %-15s %3s %2s %9s %9s %6s %6s %6s\n",
            "", "machine", "model", "GPU", "", "measured", "modelled", "error", "N0", "N1");
     for (int i = 0; (s = series_at(i)); i++)
@@ -150,6 +152,7 @@ static int show_all(const struct hardware *h) {
     show_score("fitted", &scores[FITTED]);
     show_score("held out", &scores[HELD_OUT]);
     show_score("the ten headline rows of these", &scores[HEADLINE]);
+    show_score("held back until the model stood", &scores[BLIND]);
     return OK;
 }
 

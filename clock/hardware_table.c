@@ -105,7 +105,6 @@ static const char *const table[] = {
     "machine dgx-station like nvlink-4 error 8 gpu v100 forward 39.2 replicate 24.5 scale 0.826"
     " pageable 25.1",
     "machine v100-edr like dgx1 error 5 gpu v100 cards 1 scale 1.1 exposed 0.254",
-    "machine v100-edr-bert like v100-edr error 5 gpu v100 scale 1.41",
     /* no peer-to-peer: NCCL goes through the host's memory, 2.2 GB/s measured */
     "machine 4090-x4 gpus 4 error 5 gpu rtx4090 sum 2.2 scale 1.58 exposed 0.7",
     "  join gpu0-1 root0 pcie4", "  join gpu2-3 root1 pcie4", "  join root0 root1 socket",

@@ -8,6 +8,7 @@
  *     t  test       held out: it is only ever compared
  *     h  headline   the same, one of ten that were named before, each of another kind
  *     g  given      the time of one GPU from which the others of the series are predicted
+ *     b  blind      held back until the model stood, compared once, and never fitted since
  *
  * A number that its source says, or shows, to be disturbed is not here at all. */
 #ifndef CLOCK_VALIDATION_H
@@ -28,7 +29,7 @@ struct series_point {
     int gpus;
     int batch; /* samples of each GPU */
     double ms; /* a step; 0 ends the list */
-    char role; /* f, t, h or g */
+    char role; /* f, t, h, g or b */
 };
 
 struct series {
