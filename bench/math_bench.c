@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "bench/math_peak.h"
 #include "bench/math_works.h"
-#include "device/op.h"
+#include "device/op_table.h"
 
 enum { CHECKED_BATCH = 33, RUNS = 15 };
 static const double ERROR_MOST = 1e-4;
@@ -28,39 +28,9 @@ static const double RUN_SECONDS = 1.0; /* a line is not repeated any more after 
 
 /* Which operands the tape keeps in N16: the sum of 1 for in[0], 2 for in[1] and 4 for out[0]. */
 static int n16_operands(enum op op) {
-    switch (op) {
-    case OP_TO_N16: return 4;
-    case OP_TO_PLAIN: return 1;
-    case OP_CONV2D_FORWARD:
-    case OP_CONV2D_BACKWARD_DATA:
-    case OP_LINEAR_FORWARD:
-    case OP_LINEAR_BACKWARD_DATA:
-    case OP_RELU_FORWARD:
-    case OP_NEGATE:
-    case OP_TANH_FORWARD:
-    case OP_SIGMOID_FORWARD:
-    case OP_AVG_POOL_FORWARD:
-    case OP_MAX_POOL_FORWARD:
-    case OP_ADAPTIVE_AVG_POOL_FORWARD:
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_ADD:
-    case OP_DROPOUT2D_FORWARD: return 1 | 4;
-    case OP_BATCH_NORM_MOMENTS: return 1;
-    case OP_BATCH_NORM_SUMS:
-    case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_LINEAR_BACKWARD_WEIGHT: return 1 | 2;
-    case OP_SUBTRACT_FORWARD:
-    case OP_MULTIPLY_FORWARD:
-    case OP_TANH_BACKWARD:
-    case OP_SIGMOID_BACKWARD:
-    case OP_ADD_FORWARD:
-    case OP_BATCH_NORM_BACKWARD_DATA:
-    case OP_RELU_BACKWARD:
-    case OP_AVG_POOL_BACKWARD:
-    case OP_MAX_POOL_BACKWARD: return 1 | 2 | 4;
-    default: return 0;
-    }
+    const struct op_row *row = &op_table[op];
+    return operand_may_be_n16(&row->in[0]) | operand_may_be_n16(&row->in[1]) << 1 |
+           operand_may_be_n16(&row->out[0]) << 2;
 }
 
 static void *must(void *p) {

@@ -24,138 +24,148 @@
 // clang-format off
 const struct op_row op_table[OP_COUNT] = {
     /* Changes of layout. TO_N16 writes zeros into the lanes past the last sample. */
-    [OP_TO_N16] = {.in = {{"x", "f", "."}}, .out = {{"y", "fn", "."}}, .segment = 1,
+    [OP_TO_N16] = {LAYOUT, .in = {{"x", "f", "."}}, .out = {{"y", "fn", "."}}, .segment = 1,
         .rule = rule_to_n16},
-    [OP_TO_PLAIN] = {.in = {{"x", "fn", "."}}, .out = {{"y", "f", "."}}, .segment = 1,
+    [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "f", "."}}, .segment = 1,
         .rule = rule_to_plain},
 
     /* P = (H + 2 padding - k) / stride + 1, Q alike. One multiply-add for each output pixel and
      * each weight that contributes to it: the forward pass and both gradients consist of the
      * same products. */
-    [OP_CONV2D_FORWARD] = {.in = {{"x", "fn", "NCHW"}, {"w", "f", "OCkk"}, {"b", "f", "O"}},
+    [OP_CONV2D_FORWARD] = {PRODUCT,
+        .in = {{"x", "fn", "NCHW"}, {"w", "f", "OCkk"}, {"b", "f", "O"}},
         .out = {{"y", "fn", "NOPQ"}}, .rule = rule_conv, .flops = "2 NOPQCkk"},
-    [OP_CONV2D_BACKWARD_DATA] = {.in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OCkk"}},
+    [OP_CONV2D_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OCkk"}},
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_conv, .flops = "2 NOPQCkk"},
-    [OP_CONV2D_BACKWARD_WEIGHT] = {.in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
+    [OP_CONV2D_BACKWARD_WEIGHT] = {PRODUCT, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
         .out = {{"dw", "f", "OCkk"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_conv,
         .flops = "2 NOPQCkk"},
 
     /* With groups, dilation and windows of any shape: C = G groups, and O is divided alike. */
-    [OP_GROUPED_CONV_FORWARD] = {.in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
+    [OP_GROUPED_CONV_FORWARD] = {GROUPED,
+        .in = {{"x", "fn", "NCHW"}, {"w", "f", "OGKL"}, {"b", "f", "O"}},
         .out = {{"y", "fn", "NOPQ"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
-    [OP_GROUPED_CONV_BACKWARD_DATA] = {.in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OGKL"}},
+    [OP_GROUPED_CONV_BACKWARD_DATA] = {GROUPED, .in = {{"dy", "fn", "NOPQ"}, {"w", "f", "OGKL"}},
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_grouped_conv, .flops = "2 NOPQGKL"},
-    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = {.in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
+    [OP_GROUPED_CONV_BACKWARD_WEIGHT] = {GROUPED, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NOPQ"}},
         .out = {{"dw", "f", "OGKL"}, {"db", "f", "O"}}, .segment = 1, .rule = rule_grouped_conv,
         .flops = "2 NOPQGKL"},
 
     /* With weight_is_in_out w is (K,M). In N16 x (N,K) lies as [group][K][16]. */
-    [OP_LINEAR_FORWARD] = {.in = {{"x", "fn", "NK"}, {"w", "f", "MK|KM"}, {"b", "f", "M"}},
+    [OP_LINEAR_FORWARD] = {PRODUCT, .in = {{"x", "fn", "NK"}, {"w", "f", "MK|KM"}, {"b", "f", "M"}},
         .out = {{"y", "fn", "NM"}}, .turned = turned_linear, .flops = "2 NKM"},
-    [OP_LINEAR_BACKWARD_DATA] = {.in = {{"dy", "fn", "NM"}, {"w", "f", "MK|KM"}},
+    [OP_LINEAR_BACKWARD_DATA] = {PRODUCT, .in = {{"dy", "fn", "NM"}, {"w", "f", "MK|KM"}},
         .out = {{"dx", "fn", "NK"}}, .turned = turned_linear, .flops = "2 NKM"},
-    [OP_LINEAR_BACKWARD_WEIGHT] = {.in = {{"x", "fn", "NK"}, {"dy", "fn", "NM"}},
+    [OP_LINEAR_BACKWARD_WEIGHT] = {PRODUCT, .in = {{"x", "fn", "NK"}, {"dy", "fn", "NM"}},
         .out = {{"dw", "f", "MK|KM"}, {"db", "f", "M"}}, .segment = 1, .turned = turned_linear,
         .flops = "2 NKM"},
 
     /* dx = y > 0 ? dy : 0. */
-    [OP_RELU_FORWARD] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
-    [OP_RELU_BACKWARD] = {.in = {{"y", "fn", "."}, {"dy", "fn=", "."}}, .out = {{"dx", "fn", "."}},
+    [OP_RELU_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .flops = "1 ."},
-    [OP_ADD_FORWARD] = {.in = {{"a", "fn", "."}, {"b", "fn", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "1 ."},
-    [OP_SUBTRACT_FORWARD] = {.in = {{"a", "fn", "."}, {"b", "fn", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "1 ."},
-    [OP_MULTIPLY_FORWARD] = {.in = {{"a", "fn", "."}, {"b", "fn", "."}}, .out = {{"y", "fn", "."}},
-        .flops = "1 ."},
-    [OP_NEGATE] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_RELU_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
+        .out = {{"dx", "fn", "."}}, .flops = "1 ."},
+    [OP_ADD_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
+        .out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_SUBTRACT_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
+        .out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_MULTIPLY_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
+        .out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_NEGATE] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* In double, rounded once. Backward: dx = dy (1 - y y), of SIGMOID dx = dy (1 - y) y, each
      * product and difference rounded to float. A sigmoid is exp, add, divide. */
-    [OP_TANH_FORWARD] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
-    [OP_TANH_BACKWARD] = {.in = {{"y", "fn", "."}, {"dy", "fn=", "."}}, .out = {{"dx", "fn", "."}},
+    [OP_TANH_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
+        .flops = "1 ."},
+    [OP_TANH_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
+        .out = {{"dx", "fn", "."}}, .flops = "3 ."},
+    [OP_SIGMOID_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .flops = "3 ."},
-    [OP_SIGMOID_FORWARD] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "3 ."},
-    [OP_SIGMOID_BACKWARD] = {.in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
+    [OP_SIGMOID_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
         .out = {{"dx", "fn", "."}}, .flops = "3 ."},
 
     /* One of the functions of activation.h, of which some take PLAIN alone. Flops are those of
      * the dearest: two products, erfc counts as 3. */
-    [OP_ACTIVATION_FORWARD] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
+    [OP_ACTIVATION_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .rule = rule_activation, .flops = "5 ."},
-    [OP_ACTIVATION_BACKWARD] = {.in = {{"x", "fn", "."}, {"dy", "fn=", "."}},
+    [OP_ACTIVATION_BACKWARD] = {POINTWISE, .in = {{"x", "fn", "."}, {"dy", "fn=", "."}},
         .out = {{"dx", "fn", "."}}, .rule = rule_activation, .flops = "12 ."},
 
     /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are
      * pools of the relu of x, and gradients go back through both, to the bit what the two ops
      * give: then the gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets
      * dy. */
-    [OP_AVG_POOL_FORWARD] = {.in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
+    [OP_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
-    [OP_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", "NCPQ"}, {"x", "fn?", "NCHW"}},
+    [OP_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}, {"x", "fn?", "NCHW"}},
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_pool, .cost = cost_pool},
-    [OP_MAX_POOL_FORWARD] = {.in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
+    [OP_MAX_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
-    [OP_MAX_POOL_BACKWARD] = {.in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NCPQ"}},
+    [OP_MAX_POOL_BACKWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}, {"dy", "fn", "NCPQ"}},
         .out = {{"dx", "fn", "NCHW"}}, .rule = rule_pool, .cost = cost_pool},
 
     /* Row p of y is the mean of the rows floor(p H / P) to ceil((p+1) H / P) - 1 of x, columns
      * alike; so windows may overlap, and any P and Q from 1 will do. Flops as where they lie
      * side by side: an addition a pixel. */
-    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
-        .flops = "1 NCHW"},
-    [OP_ADAPTIVE_AVG_POOL_BACKWARD] = {.in = {{"dy", "fn", "NCPQ"}}, .out = {{"dx", "fn", "NCHW"}},
-        .flops = "1 NCHW"},
+    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}},
+        .out = {{"y", "fn", "NCPQ"}}, .flops = "1 NCHW"},
+    [OP_ADAPTIVE_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}},
+        .out = {{"dx", "fn", "NCHW"}}, .flops = "1 NCHW"},
 
     /* y[h][w] is x[h - top][w - left], or p.pad.value where x has no such pixel. So negative
      * sides cut off, and the gradient of a pad is the pad with -top, -left and value 0. */
-    [OP_PAD] = {.in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}}, .rule = rule_pad},
+    [OP_PAD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
+        .rule = rule_pad},
 
     /* S = K + L: y[n][o] is a[n][o] with b[n][o] behind it; its gradients are pads that cut off. */
-    [OP_CAT] = {.in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}}, .out = {{"y", "fn", "NOSI"}},
-        .rule = rule_cat},
+    [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
+        .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 
     /* Backward makes the mask of the forward pass again. DROPOUT2D drops whole planes. */
-    [OP_DROPOUT_FORWARD] = {.in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .step = 1,
-        .segment = 1, .rule = rule_dropout, .flops = "1 ."},
-    [OP_DROPOUT_BACKWARD] = {.in = {{"dy", "fn=", "."}}, .out = {{"dx", "fn", "."}}, .step = 1,
-        .segment = 1, .rule = rule_dropout, .flops = "1 ."},
-    [OP_DROPOUT2D_FORWARD] = {.in = {{"x", "fn=", "NCHW"}}, .out = {{"y", "fn", "NCHW"}}, .step = 1,
-        .segment = 1, .rule = rule_dropout, .flops = "1 NCHW"},
-    [OP_DROPOUT2D_BACKWARD] = {.in = {{"dy", "fn=", "NCHW"}}, .out = {{"dx", "fn", "NCHW"}},
+    [OP_DROPOUT_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
+        .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
+    [OP_DROPOUT_BACKWARD] = {POINTWISE, .in = {{"dy", "fn=", "."}}, .out = {{"dx", "fn", "."}},
+        .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
+    [OP_DROPOUT2D_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "NCHW"}}, .out = {{"y", "fn", "NCHW"}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 NCHW"},
+    [OP_DROPOUT2D_BACKWARD] = {POINTWISE, .in = {{"dy", "fn=", "NCHW"}},
+        .out = {{"dx", "fn", "NCHW"}}, .step = 1, .segment = 1, .rule = rule_dropout,
+        .flops = "1 NCHW"},
 
     /* A logarithm of softmax: max, subtract, exp, add, subtract; backward: add, exp, multiply,
      * subtract. */
-    [OP_SOFTMAX_FORWARD] = {.in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}}, .flops = "4 NM"},
-    [OP_SOFTMAX_BACKWARD] = {.in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
+    [OP_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
+        .flops = "4 NM"},
+    [OP_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
-    [OP_LOG_SOFTMAX_FORWARD] = {.in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
+    [OP_LOG_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
         .flops = "5 NM"},
-    [OP_LOG_SOFTMAX_BACKWARD] = {.in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
+    [OP_LOG_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
     /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss
      * of a row in MSE is the mean of its (x - target)^2, and has no hits: they are 0. dloss:
      * enum reduction. */
-    [OP_NLL_FORWARD] = {.in = {{"logp", "f", "NM"}, {"labels", "i", "N"}},
+    [OP_NLL_FORWARD] = {LOSS, .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward},
-    [OP_NLL_BACKWARD] = {.in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}},
+    [OP_NLL_BACKWARD] = {LOSS,
+        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}},
         .out = {{"dlogp", "f", "NM"}}, .rule = rule_loss_backward, .flops = "1 N"},
-    [OP_CROSS_ENTROPY_FORWARD] = {.in = {{"x", "f", "NM"}, {"labels", "i", "N"}},
+    [OP_CROSS_ENTROPY_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}, {"labels", "i", "N"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
         .flops = "5 NM"},
-    [OP_CROSS_ENTROPY_BACKWARD] = {
+    [OP_CROSS_ENTROPY_BACKWARD] = {LOSS, 
         .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}},
         .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .flops = "6 NM"},
-    [OP_MSE_FORWARD] = {.in = {{"x", "f", "NM"}, {"targets", "f", "NM"}},
+    [OP_MSE_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}, {"targets", "f", "NM"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
         .flops = "3 NM"},
-    [OP_MSE_BACKWARD] = {.in = {{"x", "f", "NM"}, {"targets", "f", "NM"}, {"dloss", "f?", "N"}},
+    [OP_MSE_BACKWARD] = {LOSS,
+        .in = {{"x", "f", "NM"}, {"targets", "f", "NM"}, {"dloss", "f?", "N"}},
         .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .flops = "3 NM"},
 
     /* Writes one number into logs of R rows: row step->slot, column p.loss.column. */
-    [OP_LOSS_SUM] = {.in = {{"loss", "d", "N"}, {"hits", "i", "N"}},
+    [OP_LOSS_SUM] = {LOG, .in = {{"loss", "d", "N"}, {"hits", "i", "N"}},
         .out = {{"losses", "d", "RS"}, {"hits", "l", "RS"}}, .step = 1, .rule = rule_loss_sum,
         .flops = "1 N"},
 
@@ -163,47 +173,52 @@ const struct op_row op_table[OP_COUNT] = {
      * running: mean and variance of each channel; TRACK updates it, counts the batch and needs a
      * count of 2 at least. MERGE and TOTAL go in the order of S. FORWARD adds the residual and
      * with p.norm.relu takes the relu of all, each rounded as by ADD_FORWARD and RELU_FORWARD. */
-    [OP_BATCH_NORM_MOMENTS] = {.in = {{"x", "fn", "NC."}}, .out = {{"moments", "d", "3C"}},
+    [OP_BATCH_NORM_MOMENTS] = {NORM, .in = {{"x", "fn", "NC."}}, .out = {{"moments", "d", "3C"}},
         .segment = 1, .flops = "4 NC."},
-    [OP_BATCH_NORM_MERGE] = {.in = {{"parts", "d", "S3C"}}, .out = {{"moments", "d", "3C"}}},
-    [OP_BATCH_NORM_OF_RUNNING] = {.in = {{"running", "f", "2C"}}, .out = {{"moments", "d", "3C"}}},
-    [OP_BATCH_NORM_TRACK] = {.in = {{"moments", "d", "3C"}},
+    [OP_BATCH_NORM_MERGE] = {NORM, .in = {{"parts", "d", "S3C"}}, .out = {{"moments", "d", "3C"}}},
+    [OP_BATCH_NORM_OF_RUNNING] = {NORM, .in = {{"running", "f", "2C"}},
+        .out = {{"moments", "d", "3C"}}},
+    [OP_BATCH_NORM_TRACK] = {NORM, .in = {{"moments", "d", "3C"}},
         .out = {{"running", "f", "2C"}, {"batches", "l", "1"}}},
-    [OP_BATCH_NORM_FACTORS] = {.in = {{"moments", "d", "3C"}, {"w", "f", "C"}, {"b", "f", "C"}},
+    [OP_BATCH_NORM_FACTORS] = {NORM,
+        .in = {{"moments", "d", "3C"}, {"w", "f", "C"}, {"b", "f", "C"}},
         .out = {{"factors", "f", "2C"}}},
-    [OP_BATCH_NORM_FORWARD] = {
+    [OP_BATCH_NORM_FORWARD] = {NORM, 
         .in = {{"x", "fn=", "NC."}, {"factors", "f", "2C"}, {"residual", "fn?", "NC."}},
         .out = {{"y", "fn", "NC."}}, .segment = 1, .flops = "2 NC."},
-    [OP_BATCH_NORM_SUMS] = {.in = {{"x", "fn", "NC."}, {"dy", "fn", "NC."}, {"moments", "d", "3C"}},
+    [OP_BATCH_NORM_SUMS] = {NORM,
+        .in = {{"x", "fn", "NC."}, {"dy", "fn", "NC."}, {"moments", "d", "3C"}},
         .out = {{"sums", "d", "2C"}}, .segment = 1, .flops = "4 NC."},
-    [OP_BATCH_NORM_TOTAL] = {.in = {{"sums", "d", "S2C"}}, .out = {{"total", "d", "2C"}}},
-    [OP_BATCH_NORM_BACKWARD_WEIGHT] = {.in = {{"sums", "d", "2C"}, {"moments", "d", "3C"}},
+    [OP_BATCH_NORM_TOTAL] = {NORM, .in = {{"sums", "d", "S2C"}}, .out = {{"total", "d", "2C"}}},
+    [OP_BATCH_NORM_BACKWARD_WEIGHT] = {NORM, .in = {{"sums", "d", "2C"}, {"moments", "d", "3C"}},
         .out = {{"dw", "f", "C"}, {"db", "f", "C"}}},
-    [OP_BATCH_NORM_BACKWARD_FACTORS] = {
+    [OP_BATCH_NORM_BACKWARD_FACTORS] = {NORM, 
         .in = {{"sums", "d", "2C"}, {"moments", "d", "3C"}, {"w", "f", "C"}},
         .out = {{"factors", "f", "4C"}}},
-    [OP_BATCH_NORM_BACKWARD_DATA] = {
+    [OP_BATCH_NORM_BACKWARD_DATA] = {NORM, 
         .in = {{"x", "fn", "NC."}, {"dy", "fn=", "NC."}, {"factors", "f", "4C"}},
         .out = {{"dx", "fn", "NC."}}, .segment = 1, .flops = "5 NC."},
 
     /* y = value; y += x; y *= value. */
-    [OP_FILL] = {.out = {{"y", "fn", "."}}},
-    [OP_ADD] = {.in = {{"x", "fn", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
-    [OP_SCALE] = {.out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
+    [OP_ADD] = {POINTWISE, .in = {{"x", "fn", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
+    [OP_SCALE] = {POINTWISE, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* The optimizers. moments: two running means of each of the n elements side by side, zero
      * before the first update. ADADELTA keeps those of g^2 and d^2, d being the change before
      * the learning rate; ADAM, which is AdamW too, those of g and g^2. */
-    [OP_SGD] = {.in = {{"grad", "f", "."}}, .out = {{"value", "f", "."}, {"momentum", "f?", "."}},
-        .step = 1, .rule = rule_sgd, .cost = cost_sgd},
-    [OP_ADADELTA] = {.in = {{"grad", "f", "."}},
+    [OP_SGD] = {POINTWISE, .in = {{"grad", "f", "."}},
+        .out = {{"value", "f", "."}, {"momentum", "f?", "."}}, .step = 1, .rule = rule_sgd,
+        .cost = cost_sgd},
+    [OP_ADADELTA] = {POINTWISE, .in = {{"grad", "f", "."}},
         .out = {{"value", "f", "."}, {"moments", "f", "n2"}}, .step = 1, .rule = rule_two_moments,
         .cost = cost_adadelta},
-    [OP_ADAM] = {.in = {{"grad", "f", "."}}, .out = {{"value", "f", "."}, {"moments", "f", "n2"}},
-        .step = 1, .rule = rule_two_moments, .cost = cost_adam},
+    [OP_ADAM] = {POINTWISE, .in = {{"grad", "f", "."}},
+        .out = {{"value", "f", "."}, {"moments", "f", "n2"}}, .step = 1, .rule = rule_two_moments,
+        .cost = cost_adam},
 
     /* Writes one number into a log of R rows: row step->slot, column p.hash.column. */
-    [OP_HASH] = {.in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
+    [OP_HASH] = {LOG, .in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
         .rule = rule_hash},
 
     /* A batch from a data set that lies on the device: row n of x holds the pixels of picture
@@ -212,38 +227,40 @@ const struct op_row op_table[OP_COUNT] = {
      * of F32 or I32 in the same way. Without a step block there are N indices. With one the
      * index is that of many batches, of N elements or more: row n takes number step->first + n
      * of it, and a place outside the index is treated as an index outside 0..R-1. */
-    [OP_GATHER_SAMPLES] = {
+    [OP_GATHER_SAMPLES] = {GATHER, 
         .in = {{"images", "b", "RCHW"}, {"labels", "b", "R"}, {"index", "i", "I"}},
         .out = {{"x", "f", "NCHW"}, {"labels of x", "i", "N"}}, .rule = rule_gather_samples,
         .cost = cost_gather_samples},
-    [OP_GATHER_ROWS] = {.in = {{"x", "w", "R."}, {"index", "i", "I"}}, .out = {{"y", "w", "N."}},
-        .rule = rule_gather_rows},
+    [OP_GATHER_ROWS] = {GATHER, .in = {{"x", "w", "R."}, {"index", "i", "I"}},
+        .out = {{"y", "w", "N."}}, .rule = rule_gather_rows},
 
     /* B products. With turn_a each a is stored as (K,I), with turn_b each b as (J,K); both at
      * once are refused, since no gradient needs them. */
-    [OP_MATMUL] = {.in = {{"a", "f", "BIK|BKI"}, {"b", "f", "BKJ|BJK"}}, .out = {{"y", "f", "BIJ"}},
-        .turned = turned_matmul, .rule = rule_matmul, .flops = "2 BIJK"},
+    [OP_MATMUL] = {ALGEBRA, .in = {{"a", "f", "BIK|BKI"}, {"b", "f", "BKJ|BJK"}},
+        .out = {{"y", "f", "BIJ"}}, .turned = turned_matmul, .rule = rule_matmul,
+        .flops = "2 BIJK"},
 
     /* y[o][i] is the sum of x[o][..][i], taken in double, over p.sum.divide: 1 for a sum, L for
      * a mean. SPREAD is its gradient: every x[o][..][i] gets dy[o][i] / p.sum.divide, in float. */
-    [OP_SUM] = {.in = {{"x", "f", "OLI"}}, .out = {{"y", "f", "OI"}}, .rule = rule_sum,
+    [OP_SUM] = {ALGEBRA, .in = {{"x", "f", "OLI"}}, .out = {{"y", "f", "OI"}}, .rule = rule_sum,
         .flops = "1 OLI"},
-    [OP_SPREAD] = {.in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}}, .rule = rule_sum,
-        .flops = "1 OLI"},
+    [OP_SPREAD] = {ALGEBRA, .in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}},
+        .rule = rule_sum, .flops = "1 OLI"},
 
     /* Dimension i of y is dimension order[i] of x. */
-    [OP_PERMUTE] = {.in = {{"x", "f", "."}}, .out = {{"y", "f", "?"}}, .rule = rule_permute},
+    [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "f", "?"}},
+        .rule = rule_permute},
 
     /* Whole numbers as indices: what is none, or lies outside of int32, becomes -1. */
-    [OP_TO_INDEX] = {.in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
+    [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where
      * there are none. An index outside 0..R-1 adds nothing. */
-    [OP_EMBEDDING_BACKWARD] = {.in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
+    [OP_EMBEDDING_BACKWARD] = {ALGEBRA, .in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
         .out = {{"dw", "f", "RD"}}, .flops = "1 ND"},
-    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {.in = {{"x", "f", "NCHW"}}, .out = {{"y", "f", "NCPQ"}},
-        .flops = "1 NCHW"},
-    [OP_ADAPTIVE_MAX_POOL_BACKWARD] = {.in = {{"x", "f", "NCHW"}, {"dy", "f", "NCPQ"}},
+    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {PICTURE, .in = {{"x", "f", "NCHW"}},
+        .out = {{"y", "f", "NCPQ"}}, .flops = "1 NCHW"},
+    [OP_ADAPTIVE_MAX_POOL_BACKWARD] = {PICTURE, .in = {{"x", "f", "NCHW"}, {"dy", "f", "NCPQ"}},
         .out = {{"dx", "f", "NCHW"}}, .flops = "1 NCHW"},
 
     /* y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; moments
@@ -251,12 +268,14 @@ const struct op_row op_table[OP_COUNT] = {
      * r is group r % groups of a sample, and `inner` neighbours share a weight: element i has
      * weight (r % groups) L / inner + i / inner of K. LayerNorm has 1 and 1, others are
      * GroupNorm. */
-    [OP_LAYER_NORM_FORWARD] = {.in = {{"x", "f", "RL"}, {"w", "f?", "K"}, {"b", "f?", "K"}},
+    [OP_LAYER_NORM_FORWARD] = {LAYER_NORM,
+        .in = {{"x", "f", "RL"}, {"w", "f?", "K"}, {"b", "f?", "K"}},
         .out = {{"y", "f", "RL"}, {"moments", "d", "R2"}}, .rule = rule_layer_norm,
         .flops = "8 RL"},
-    [OP_LAYER_NORM_BACKWARD_DATA] = {.in = {{"x", "f", "RL"}, {"dy", "f", "RL"}, {"w", "f?", "K"}},
-        .out = {{"dx", "f", "RL"}}, .rule = rule_layer_norm, .flops = "16 RL"},
-    [OP_LAYER_NORM_BACKWARD_WEIGHT] = {
+    [OP_LAYER_NORM_BACKWARD_DATA] = {LAYER_NORM,
+        .in = {{"x", "f", "RL"}, {"dy", "f", "RL"}, {"w", "f?", "K"}}, .out = {{"dx", "f", "RL"}},
+        .rule = rule_layer_norm, .flops = "16 RL"},
+    [OP_LAYER_NORM_BACKWARD_WEIGHT] = {LAYER_NORM, 
         .in = {{"x", "f", "RL"}, {"dy", "f", "RL"}, {"moments", "d", "R2"}},
         .out = {{"dw", "f", "K"}, {"db", "f", "K"}}, .rule = rule_layer_norm, .flops = "5 RL"},
 };

@@ -20,7 +20,23 @@ typedef int op_rule(enum op op, const struct op_args *args);
 
 typedef double op_cost(const struct op_args *args);
 
+/* Who has the kernels of an op, its cases and its launches: a file of that name in each place. */
+enum op_family {
+    LAYOUT = 1, /* changes between plain and N16 */
+    PRODUCT,    /* matrix products: linear and convolution */
+    GROUPED,    /* convolution with groups and dilation */
+    POINTWISE,  /* each element by itself; updates */
+    PICTURE,    /* pools, pad, cat */
+    LOSS,       /* rows: softmax and losses */
+    NORM,       /* batch norm */
+    LAYER_NORM,
+    LOG,    /* what a step writes down */
+    GATHER, /* batches of a data set */
+    ALGEBRA,
+};
+
 struct op_row {
+    enum op_family family;
     struct operand in[3], out[2];
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "device/op_table.h"
 #include "doctor/cases.h"
 #include "nn/optimizer.h"
 
@@ -284,67 +285,29 @@ static int gather(struct op_cases *c) {
     return OK;
 }
 
-int op_cases(struct op_cases *c, enum op op) {
+static int pointwise(struct op_cases *c, enum op op) {
     switch (op) {
-    case OP_TO_N16:
-    case OP_TO_PLAIN: return layout(c, op);
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD: return activations(c, op);
-    case OP_AVG_POOL_FORWARD:
-    case OP_AVG_POOL_BACKWARD:
-    case OP_MAX_POOL_FORWARD:
-    case OP_MAX_POOL_BACKWARD:
-    case OP_ADAPTIVE_AVG_POOL_FORWARD:
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
-    case OP_ADAPTIVE_MAX_POOL_FORWARD:
-    case OP_ADAPTIVE_MAX_POOL_BACKWARD:
-    case OP_PAD:
-    case OP_CAT: return picture_cases(c, op);
     case OP_DROPOUT2D_FORWARD:
     case OP_DROPOUT2D_BACKWARD: return planes(c, op);
-    case OP_SOFTMAX_FORWARD:
-    case OP_SOFTMAX_BACKWARD:
-    case OP_LOG_SOFTMAX_FORWARD:
-    case OP_LOG_SOFTMAX_BACKWARD:
-    case OP_NLL_FORWARD:
-    case OP_NLL_BACKWARD:
-    case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD:
-    case OP_MSE_FORWARD:
-    case OP_MSE_BACKWARD: return rows(c, op);
-    case OP_BATCH_NORM_MOMENTS:
-    case OP_BATCH_NORM_MERGE:
-    case OP_BATCH_NORM_OF_RUNNING:
-    case OP_BATCH_NORM_TRACK:
-    case OP_BATCH_NORM_FACTORS:
-    case OP_BATCH_NORM_FORWARD:
-    case OP_BATCH_NORM_SUMS:
-    case OP_BATCH_NORM_TOTAL:
-    case OP_BATCH_NORM_BACKWARD_WEIGHT:
-    case OP_BATCH_NORM_BACKWARD_FACTORS:
-    case OP_BATCH_NORM_BACKWARD_DATA: return norm_cases(c, op);
-    case OP_LAYER_NORM_FORWARD:
-    case OP_LAYER_NORM_BACKWARD_DATA:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT: return layer_norm_cases(c, op);
-    case OP_CONV2D_FORWARD:
-    case OP_CONV2D_BACKWARD_DATA:
-    case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_LINEAR_FORWARD:
-    case OP_LINEAR_BACKWARD_DATA:
-    case OP_GROUPED_CONV_FORWARD:
-    case OP_GROUPED_CONV_BACKWARD_DATA:
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
-    case OP_LINEAR_BACKWARD_WEIGHT: return product_cases(c, op);
-    case OP_MATMUL:
-    case OP_PERMUTE:
-    case OP_TO_INDEX:
-    case OP_SUM:
-    case OP_SPREAD:
-    case OP_EMBEDDING_BACKWARD: return algebra_cases(c, op);
-    case OP_LOSS_SUM: return loss_sum(c);
-    case OP_HASH: return hash(c);
-    case OP_GATHER_SAMPLES: return gather(c);
-    case OP_GATHER_ROWS: return gather_rows(c);
     default: return elementwise(c, op);
     }
+}
+
+int op_cases(struct op_cases *c, enum op op) {
+    switch (op_table[op].family) {
+    case LAYOUT: return layout(c, op);
+    case PRODUCT:
+    case GROUPED: return product_cases(c, op);
+    case POINTWISE: return pointwise(c, op);
+    case PICTURE: return picture_cases(c, op);
+    case LOSS: return rows(c, op);
+    case NORM: return norm_cases(c, op);
+    case LAYER_NORM: return layer_norm_cases(c, op);
+    case LOG: return op == OP_HASH ? hash(c) : loss_sum(c);
+    case GATHER: return op == OP_GATHER_ROWS ? gather_rows(c) : gather(c);
+    case ALGEBRA: return algebra_cases(c, op);
+    }
+    return fail(ERR_FAILED, "%s: it is of no family: device/op_table.c", op_name(op));
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/op_table.h"
 #include "doctor/ops.h"
 
 /* Half a unit in the last place of a float and of a double, relative. */
@@ -31,25 +32,19 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     static const struct tolerance table[] = {
         {JUDGE_EQUAL, equal},   {JUDGE_PRODUCT, product},      {JUDGE_SOFTMAX, softmax},
         {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums}};
+    switch (op_table[op].family) {
+    case PRODUCT:
+    case GROUPED: return &table[tf32 ? 4 : 1];
+    case LAYER_NORM: return &table[2];
+    default: break;
+    }
     switch (op) {
-    case OP_CONV2D_FORWARD:
-    case OP_CONV2D_BACKWARD_DATA:
-    case OP_CONV2D_BACKWARD_WEIGHT:
-    case OP_GROUPED_CONV_FORWARD:
-    case OP_GROUPED_CONV_BACKWARD_DATA:
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT:
-    case OP_LINEAR_FORWARD:
-    case OP_LINEAR_BACKWARD_DATA:
-    case OP_LINEAR_BACKWARD_WEIGHT:
     case OP_MATMUL: return &table[tf32 ? 4 : 1];
     case OP_SUM:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD:
-    case OP_LAYER_NORM_FORWARD:
-    case OP_LAYER_NORM_BACKWARD_DATA:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT:
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
     case OP_LOG_SOFTMAX_FORWARD:

@@ -22,6 +22,7 @@
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/pool.h"
+#include "device/op_table.h"
 #include "tests/device/kernels_common.h"
 
 /* A kernel takes a pointer to its struct, and is called through a type that takes a pointer to
@@ -197,35 +198,15 @@ static inline void run_grouped_conv(enum op op, const struct op_args *a, struct 
 /* Any op but products and changes of layout. Kernels whose threads work together take the grid's
  * blocks, with threads of their own number. */
 static inline void run_text(enum op op, const struct op_args *a, struct grid grid) {
-    if (op >= OP_BATCH_NORM_MOMENTS && op <= OP_BATCH_NORM_BACKWARD_DATA) {
-        run_batch_norm(op, a, grid);
-        return;
+    switch (op_table[op].family) {
+    case NORM: run_batch_norm(op, a, grid); return;
+    case LOSS: run_rows(op, a, grid.blocks); return;
+    case LAYER_NORM: run_layer_norm(op, a, grid); return;
+    case GROUPED: run_grouped_conv(op, a, grid); return;
+    case POINTWISE: run_elementwise(op, a, grid); return;
+    default: break;
     }
     switch (op) {
-    case OP_AVG_POOL_FORWARD:
-    case OP_AVG_POOL_BACKWARD:
-    case OP_MAX_POOL_FORWARD:
-    case OP_MAX_POOL_BACKWARD:
-    case OP_ADAPTIVE_AVG_POOL_FORWARD:
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
-    case OP_ADAPTIVE_MAX_POOL_FORWARD:
-    case OP_ADAPTIVE_MAX_POOL_BACKWARD: run_pool(op, a, grid); break;
-    case OP_SOFTMAX_FORWARD:
-    case OP_SOFTMAX_BACKWARD:
-    case OP_LOG_SOFTMAX_FORWARD:
-    case OP_LOG_SOFTMAX_BACKWARD:
-    case OP_NLL_FORWARD:
-    case OP_NLL_BACKWARD:
-    case OP_CROSS_ENTROPY_FORWARD:
-    case OP_CROSS_ENTROPY_BACKWARD:
-    case OP_MSE_FORWARD:
-    case OP_MSE_BACKWARD: run_rows(op, a, grid.blocks); break;
-    case OP_LAYER_NORM_FORWARD:
-    case OP_LAYER_NORM_BACKWARD_DATA:
-    case OP_LAYER_NORM_BACKWARD_WEIGHT: run_layer_norm(op, a, grid); break;
-    case OP_GROUPED_CONV_FORWARD:
-    case OP_GROUPED_CONV_BACKWARD_DATA:
-    case OP_GROUPED_CONV_BACKWARD_WEIGHT: run_grouped_conv(op, a, grid); break;
     case OP_PAD: RUN_MADE(pad, pad, a, grid); break;
     case OP_CAT: RUN_MADE(cat, cat, a, grid); break;
     case OP_LOSS_SUM: run_loss_sum(a); break;
@@ -237,7 +218,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case OP_PERMUTE: RUN_MADE(permute, permute, a, grid); break;
     case OP_TO_INDEX: run_to_index(a, grid); break;
     case OP_EMBEDDING_BACKWARD: RUN_MADE(embedding_backward, embedding, a, grid); break;
-    default: run_elementwise(op, a, grid);
+    default: run_pool(op, a, grid);
     }
 }
 
