@@ -40,8 +40,8 @@ static void describe(const struct run_config *config) {
     fflush(stdout);
 }
 
-/* The result in one line: the last loss and accuracy, how long the whole command took, as a user
- * waits for it, and the part of it that was training. */
+/* The result: the last losses and accuracy, how long the whole command took, as a user waits for
+ * it, and the part of it that was training. */
 static void say_result(const struct run_config *config, const struct run_record *record) {
     double accuracy = record_last_accuracy(record);
     if (config->quiet) return;
@@ -49,7 +49,9 @@ static void say_result(const struct run_config *config, const struct run_record 
     if (record->steps)
         printf("step %d  loss %.4f  ", record->first_step + record->steps,
                record->losses[record->steps - 1]);
-    if (accuracy >= 0) printf("test acc %.4f  ", accuracy);
+    if (accuracy >= 0)
+        printf("valid_loss %.4f  test acc %.4f\n%-6s ", record_last_valid_loss(record), accuracy,
+               mode_title(config->mode));
     if (*record->modelled)
         printf("training %.4g s, modelled: %s\n", record->training_seconds, record->modelled);
     else

@@ -33,16 +33,19 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 static const struct duet_model model = {"net", .describe = describe, .forward = forward};
 
-/* An epoch of this rank's samples; without an optimizer it evaluates. Counts the samples with the
- * right answer, and all. */
+enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
+
+/* An epoch of this rank's samples; without an optimizer it evaluates. Adds up the samples with the
+ * right answer, all samples, and their losses. */
 static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_optimizer *optimizer,
-               duet_loader *loader, int epoch, int64_t counts[2]) {
+               duet_loader *loader, int epoch, double sums[SUMS]) {
     duet_tensor *X = NULL, *y = NULL;
     int code = duet_loader_start(loader, epoch); /* sampler.set_epoch(epoch) */
-    counts[0] = counts[1] = 0;
+    sums[RIGHT] = sums[SAMPLES] = sums[LOSS] = 0;
     while (!code) {
         struct duet_batch b;
         int64_t right;
+        double loss;
         TRY(duet_loader_next(loader, &b));
         if (!b.n) break;
         duet_tensor_free(X), duet_tensor_free(y), y = NULL; /* those of the step before */
@@ -54,8 +57,8 @@ static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_o
         if (optimizer)
             TRY(duet_backward(tape, l, NULL)); /* loss.backward(): averaged over the ranks */
         if (optimizer) TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
-        TRY(duet_loss_read(tape, l, NULL, &right));
-        counts[0] += right, counts[1] += b.n;
+        TRY(duet_loss_read(tape, l, &loss, &right));        /* sums over the batch */
+        sums[RIGHT] += (double)right, sums[SAMPLES] += b.n, sums[LOSS] += loss;
     }
 out:
     duet_tensor_free(X), duet_tensor_free(y);
@@ -75,7 +78,7 @@ static int work(int rank, void *context) {
     duet_dataset *sets[2] = {NULL}; /* for evaluation and for training */
     duet_loader *loaders[2] = {NULL};
     duet_tensor *total = NULL;
-    int64_t counts[2];
+    double sums[SUMS];
     int code, local_rank;
     TRY(duet_group_init(&group, 0)); /* dist.init_process_group("nccl") */
     rank = duet_group_rank(group), local_rank = duet_group_local_rank(group);
@@ -85,7 +88,7 @@ static int work(int rank, void *context) {
     TRY(duet_ddp_create(&ddp, group, params, &options)); /* DDP(model, device_ids=[local_rank]) */
     TRY(duet_tape_create(&tape, device));
     TRY(duet_optimizer_create(&optimizer, params, &sgd));
-    TRY(duet_tensor_create(&total, device, DUET_I64, 1, (int[]){2}, NULL));
+    TRY(duet_tensor_create(&total, device, DUET_F64, 1, (int[]){SUMS}, NULL));
     for (int train = 0; train < 2; train++) {
         TRY(duet_dataset_open(&sets[train], words[1], NULL, train));
         /* DataLoader(set, 32, sampler=DistributedSampler(set, shuffle=train)) */
@@ -98,12 +101,14 @@ static int work(int rank, void *context) {
                                           .world_size = duet_group_size(group)}));
     }
     for (int epoch = 0; epoch < atoi(words[2]); epoch++) {
-        TRY(run(tape, device, params, optimizer, loaders[1], epoch, counts));
-        TRY(run(tape, device, params, NULL, loaders[0], 0, counts)); /* on all ranks */
-        TRY(duet_tensor_write(total, counts));
+        TRY(run(tape, device, params, optimizer, loaders[1], epoch, sums));
+        TRY(run(tape, device, params, NULL, loaders[0], 0, sums)); /* on all ranks */
+        TRY(duet_tensor_write(total, sums));
         TRY(duet_all_reduce(group, total, DUET_SUM, NULL)); /* dist.all_reduce(correct) */
-        TRY(duet_tensor_read(total, counts));
-        if (rank == 0) printf("epoch %d: test acc %.4f\n", epoch, 1. * counts[0] / counts[1]);
+        TRY(duet_tensor_read(total, sums));
+        if (rank == 0)
+            printf("epoch %d: valid_loss %.4f  test acc %.4f\n", epoch, sums[LOSS] / sums[SAMPLES],
+                   sums[RIGHT] / sums[SAMPLES]);
     }
     if (words[3] && rank == 0) TRY(duet_params_save(params, words[3])); /* torch.save on rank 0 */
     TRY(duet_barrier(group, NULL)); /* nobody loads before the file is there */

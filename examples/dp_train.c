@@ -31,16 +31,20 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 static const struct duet_model net = {"net", .describe = describe, .forward = forward};
 
-/* Without an optimizer it evaluates. Counts the samples with the right answer, and all. */
+enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
+
+/* Without an optimizer it evaluates. Adds up the samples with the right answer, all samples, and
+ * their losses. */
 static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
-               duet_optimizer *optimizer, duet_loader *loader, int epoch, int64_t counts[2]) {
+               duet_optimizer *optimizer, duet_loader *loader, int epoch, double sums[SUMS]) {
     duet_tensor *X = NULL, *y = NULL, *output = NULL, *grad = NULL;
     enum duet_pass pass = optimizer ? DUET_TRAIN : DUET_EVALUATE;
     int code = duet_loader_start(loader, epoch); /* for X, y in loader: */
-    counts[0] = counts[1] = 0;
+    sums[RIGHT] = sums[SAMPLES] = sums[LOSS] = 0;
     while (!code) {
         struct duet_batch b;
         int64_t right;
+        double sum;
         TRY(duet_loader_next(loader, &b));
         if (!b.n) break;
         TRY(duet_tensor_create(&X, first, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
@@ -49,14 +53,14 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
         TRY(duet_tape_begin(tape, NULL, b.n, pass));
         duet_var *scores = duet_leaf(tape, output); /* the loss is computed on device 0 alone */
         duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
-        TRY(duet_loss_read(tape, loss, NULL, &right));
+        TRY(duet_loss_read(tape, loss, &sum, &right)); /* of the batch */
         if (optimizer) {
             TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
             TRY(duet_var_grad(&grad, tape, scores));
             TRY(duet_data_parallel_backward(model, grad)); /* sums the gradients on device 0 */
             TRY(duet_optimizer_step(optimizer));           /* optimizer.step() */
         }
-        counts[0] += right, counts[1] += b.n;
+        sums[RIGHT] += (double)right, sums[SAMPLES] += b.n, sums[LOSS] += sum;
         duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
         X = y = output = grad = NULL;
     }
@@ -74,7 +78,7 @@ int main(int argc, char **argv) {
     duet_optimizer *optimizer = NULL;
     duet_dataset *sets[2] = {NULL}; /* for evaluation and for training */
     duet_loader *loaders[2] = {NULL};
-    int64_t counts[2];
+    double sums[SUMS];
     if (argc < 4) return fprintf(stderr, "dp_train DEVICES DATASET EPOCHS [FILE]\n"), 2;
     int code, n = atoi(argv[1]);
     TRY(duet_devices_open(devices, n, "auto", 128 << 20));
@@ -93,9 +97,10 @@ int main(int argc, char **argv) {
                                           .workers = 1}));
     }
     for (int epoch = 0; epoch < atoi(argv[3]); epoch++) {
-        TRY(run(model, tape, devices[0], optimizer, loaders[1], epoch, counts));
-        TRY(run(model, tape, devices[0], NULL, loaders[0], 0, counts)); /* model.eval() */
-        printf("epoch %d: test acc %.4f\n", epoch, 1. * counts[0] / counts[1]);
+        TRY(run(model, tape, devices[0], optimizer, loaders[1], epoch, sums));
+        TRY(run(model, tape, devices[0], NULL, loaders[0], 0, sums)); /* model.eval() */
+        printf("epoch %d: valid_loss %.4f  test acc %.4f\n", epoch, sums[LOSS] / sums[SAMPLES],
+               sums[RIGHT] / sums[SAMPLES]);
     }
     if (argv[4]) TRY(duet_params_save(params, argv[4])); /* torch.save(model.module.state_dict()) */
 out:

@@ -159,6 +159,18 @@ static void accuracy_row(FILE *file, const struct columns *c) {
     table_row(file, c->width, "test accuracy", text, c->count);
 }
 
+static void valid_loss_row(FILE *file, const struct columns *c) {
+    char text[RUNS][TABLE_CELL];
+    for (int i = 0; i < c->count; i++) {
+        double loss = record_last_valid_loss(c->run[i]);
+        if (record_last_accuracy(c->run[i]) < 0)
+            snprintf(text[i], sizeof text[i], "-");
+        else
+            snprintf(text[i], sizeof text[i], "%.9g", loss);
+    }
+    table_row(file, c->width, "valid_loss", text, c->count);
+}
+
 /* first: the images/s of the first run of all. */
 static void some_columns(FILE *file, const struct columns *c, const char *over, double first) {
     char head[RUNS][TABLE_CELL];
@@ -177,6 +189,7 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
     ROW("images/s", "%.0f", record_images_per_second(r));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
+    valid_loss_row(file, c);
     ROW("last loss", "%.9g", r->steps ? r->losses[r->steps - 1] : 0);
     row_bytes(file, "peak memory, device 0", c, peak, 0, 0);
     row_bytes(file, "peak memory, each other", c, peak, 1, 0);

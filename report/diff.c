@@ -51,6 +51,8 @@ static int is_result(const char *key) {
                                        "seconds_per_epoch",
                                        "seconds_per_epoch_extrapolated",
                                        "accuracy",
+                                       "valid_loss",
+                                       "final_valid_loss",
                                        "images_per_second",
                                        "losses_not_finite",
                                        "epoch_seconds",

@@ -218,6 +218,9 @@ static void print_losses(FILE *file, int width, const struct diff_pair *pair) {
     double x = record_last_accuracy(a), y = record_last_accuracy(b);
     if (x >= 0 && y >= 0)
         fprintf(file, "test accuracy at the end: %.4f and %.4f%s\n", x, y, x == y ? ": equal" : "");
+    x = record_last_valid_loss(a), y = record_last_valid_loss(b);
+    if (!isnan(x) && !isnan(y))
+        fprintf(file, "valid_loss at the end: %.9g and %.9g%s\n", x, y, x == y ? ": equal" : "");
     const char *va = results_text(pair->a->item, "verdict/verdict"),
                *vb = results_text(pair->b->item, "verdict/verdict");
     if (*va && *vb) fprintf(file, "verdict against single: %s and %s\n", va, vb);

@@ -52,6 +52,7 @@ struct live_progress {
     int64_t images;
     double seconds;                  /* of training, in which those images were trained on */
     double last_loss, last_accuracy; /* accuracy -1: none yet */
+    double last_valid_loss;          /* of that evaluation */
 };
 
 struct live_run {

@@ -15,6 +15,7 @@ void record_free(struct run_record *record) {
     free(record->gathered_losses);
     free(record->epoch_seconds);
     free(record->accuracy);
+    free(record->valid_loss);
     free(record->epoch_lr);
     for (int d = 0; d < MAX_DEVICES; d++) {
         free(record->hashes[d]);
@@ -123,4 +124,9 @@ uint64_t record_peak(const struct run_record *record, int first, int last) {
 
 double record_last_accuracy(const struct run_record *record) {
     return record->epoch_count ? record->accuracy[record->epoch_count - 1] : -1;
+}
+
+double record_last_valid_loss(const struct run_record *record) {
+    int n = record->epoch_count;
+    return n && record->valid_loss ? record->valid_loss[n - 1] : NAN;
 }

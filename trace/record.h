@@ -131,6 +131,7 @@ struct run_record {
     int epoch_count;         /* epochs timed */
     double *epoch_seconds;   /* [epoch_count] training only; --steps may have cut the last one */
     double *accuracy;        /* [epoch_count] on the test set; -1: not evaluated */
+    double *valid_loss;      /* [epoch_count] mean over the test set; NaN: not evaluated */
     double *epoch_lr;        /* [epoch_count] the learning rate of its steps */
     double training_seconds;
     /* From the command's start to the end of the first step: processes, devices, data, parameters.
@@ -200,7 +201,8 @@ int record_not_finite(const struct run_record *record, int *count);
 const char *not_finite_advice(int step);
 /* What the devices from `first` to `last` held at their peak, at most; in bytes. */
 uint64_t record_peak(const struct run_record *record, int first, int last);
-double record_last_accuracy(const struct run_record *record); /* -1: never evaluated */
+double record_last_accuracy(const struct run_record *record);   /* -1: never evaluated */
+double record_last_valid_loss(const struct run_record *record); /* NaN: likewise */
 
 /* Writes the record as an object under `key` (NULL: as the outermost value or an array's item).
  * proof 1: with what only the verdict needs, but for the floats (record_proof.h). */

@@ -206,6 +206,11 @@ static void write_final_accuracy(const struct field *f, const void *object, stru
     json_number(w, f->key, accuracy < 0 ? NAN : accuracy);
 }
 
+static void write_final_valid_loss(const struct field *f, const void *object,
+                                   struct json_writer *w) {
+    json_number(w, f->key, record_last_valid_loss(object));
+}
+
 static void write_not_finite(const struct field *f, const void *object, struct json_writer *w) {
     int count;
     record_not_finite(object, &count);
@@ -245,6 +250,7 @@ static const struct field_type EPOCH_TIME = {write_epoch_time, NULL};
 static const struct field_type EXTRAPOLATED = {write_extrapolated, NULL};
 static const struct field_type FINAL_LOSS = {write_final_loss, NULL};
 static const struct field_type FINAL_ACCURACY = {write_final_accuracy, NULL};
+static const struct field_type FINAL_VALID_LOSS = {write_final_valid_loss, NULL};
 static const struct field_type SPEED = {write_speed, NULL};
 static const struct field_type NOT_FINITE = {write_not_finite, NULL};
 static const struct field_type ACCURACY = {write_accuracy, read_accuracy};
@@ -329,10 +335,12 @@ static const struct field outcome_fields[] = {
     {"images_per_second",              &SPEED,        0, 0, 0},
     {"final_loss",                     &FINAL_LOSS,   0, 0, 0},
     {"final_accuracy",                 &FINAL_ACCURACY, 0, 0, 0},
+    {"final_valid_loss",               &FINAL_VALID_LOSS, 0, 0, 0},
     {"losses_not_finite",              &NOT_FINITE,       0, 0, 0},
     {"losses_not_finite_since_step",   &NOT_FINITE_SINCE, 0, 0, 0},
     {"epoch_seconds", &FIELD_NUMBERS_COUNTED, ARRAY_AT(epoch_seconds, epoch_count)},
     {"accuracy",      &ACCURACY,              ARRAY_AT(accuracy, epoch_count)},
+    {"valid_loss",    &FIELD_NUMBERS,         ARRAY_AT(valid_loss, epoch_count)},
     {"epoch_lr",      &FIELD_NUMBERS,         ARRAY_AT(epoch_lr, epoch_count)},
     {"losses",        &FIELD_NUMBERS,         ARRAY_AT(losses, steps)},
     {"gathered_losses", &FIELD_NUMBERS_COUNTED, ARRAY_AT(gathered_losses, gathered_count)},

@@ -38,8 +38,10 @@ static void add_epoch(struct curves *c, const struct run_record *r, const struct
         sum += r->losses[i];
     if (steps) event_file_scalar(&c->file, now, step, "Loss/train_epoch", sum / steps);
     c->epoch_start = r->steps;
-    if (record_last_accuracy(r) >= 0)
+    if (record_last_accuracy(r) >= 0) {
         event_file_scalar(&c->file, now, step, "Accuracy/test", record_last_accuracy(r));
+        event_file_scalar(&c->file, now, step, "Loss/valid", record_last_valid_loss(r));
+    }
     event_file_scalar(&c->file, now, step, "Learning_rate", r->epoch_lr[r->epoch_count - 1]);
     for (int d = 0; d < r->devices; d++) {
         add_memory(c, now, step, d, memory[d].total, "");

@@ -25,8 +25,8 @@ struct curves {
  * Does nothing on zeroed curves. */
 void curves_steps(struct curves *c, const struct run_record *record, int first, double seconds);
 
-/* After an epoch, whose accuracy and learning rate are the record's last. Collective where the
- * session's configuration has --tensorboard; rank 0 writes what every device holds. */
+/* After an epoch, whose losses, accuracy and learning rate are the record's last. Collective where
+ * the session's configuration has --tensorboard; rank 0 writes what every device holds. */
 int curves_epoch(struct curves *c, struct session *s);
 
 #endif

@@ -102,7 +102,7 @@ void live_state(struct session *s, enum live_state state) {
     live_write_end(&s->live->progress.version);
 }
 
-void live_epoch(struct session *s, double accuracy) {
+void live_epoch(struct session *s, double accuracy, double valid_loss) {
     const struct run_record *r = s->record;
     if (!s->live) return;
     put_devices(s, r->training_seconds);
@@ -115,6 +115,7 @@ void live_epoch(struct session *s, double accuracy) {
     PUT(p->epochs, n + 1);
     put_number(&p->seconds, r->training_seconds);
     put_number(&p->last_accuracy, accuracy);
+    put_number(&p->last_valid_loss, valid_loss);
     live_write_end(&p->version);
 }
 

@@ -25,7 +25,7 @@ void live_measured(struct session *s, double epoch_seconds);
 void live_state(struct session *s, enum live_state state);
 /* All ranks: an epoch has been evaluated (accuracy -1: it was not), and its training added to
  * record->training_seconds. */
-void live_epoch(struct session *s, double accuracy);
+void live_epoch(struct session *s, double accuracy, double valid_loss);
 
 /* After how many steps the losses are to be read next, so that the page shows a few readings a
  * second: the same number on all ranks, since reading is collective. seconds: what the last `steps`

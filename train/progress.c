@@ -71,17 +71,20 @@ void progress_step(struct progress *p, int epoch, int step, double loss, int64_t
 }
 
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
-                    int64_t images, double seconds) {
+                    double valid_loss, int64_t images, double seconds) {
     if (!p->shown) return;
-    char text[240], tested[32] = "", warning[112] = "", times[64] = "";
+    char text[240], warning[112] = "", times[64] = "";
     if (!p->untimed)
         snprintf(times, sizeof times, "  %.0f images/s  %.1f s",
                  seconds > 0 ? (double)images / seconds : 0, seconds);
-    if (accuracy >= 0) snprintf(tested, sizeof tested, "  test acc %.4f", accuracy);
     if (p->not_finite >= 0)
         snprintf(warning, sizeof warning, "  loss not finite since step %d: %s", p->not_finite,
                  not_finite_advice(p->not_finite));
-    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s%s%s", p->title,
-                         epoch + 1, p->epochs, step, loss, tested, times, warning);
+    int width = snprintf(text, sizeof text, "%-6s epoch %d/%d  step %d  loss %.4f%s%s", p->title,
+                         epoch + 1, p->epochs, step, loss, times, warning);
+    show(p, text, width, 1);
+    if (accuracy < 0) return;
+    width = snprintf(text, sizeof text, "%-6s epoch %d/%d  valid_loss %.4f  test acc %.4f",
+                     p->title, epoch + 1, p->epochs, valid_loss, accuracy);
     show(p, text, width, 1);
 }

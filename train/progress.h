@@ -34,8 +34,8 @@ void progress_loss(struct progress *p, int step, double loss);
 void progress_step(struct progress *p, int epoch, int step, double loss, int64_t images,
                    double seconds);
 
-/* Called after each epoch. accuracy below 0: not evaluated. */
+/* Called after each epoch. accuracy below 0: not evaluated. Otherwise there is a second line. */
 void progress_epoch(struct progress *p, int epoch, int step, double loss, double accuracy,
-                    int64_t images, double seconds);
+                    double valid_loss, int64_t images, double seconds);
 
 #endif

@@ -217,11 +217,11 @@ static int open_train_loader(struct session *s) {
     return loader_init(&s->train_loader, &config);
 }
 
-/* Evaluation counts every test sample once, so nothing is padded; each device gets a contiguous
- * piece. */
+/* Evaluation counts every test sample once, so nothing is padded. Batches are cut as those of
+ * training, so that valid_loss has the same bits in all modes. */
 static int open_test_loader(struct session *s) {
     struct loader_config config = common_loader(s, &s->test_set, &s->test_data);
-    config.split = (struct split){.kind = SPLIT_CHUNKED, .devices = s->devices};
+    config.split = s->split;
     config.end = ORDER_EXACT;
     return s->test_set.count ? loader_init(&s->test_loader, &config) : OK;
 }

@@ -84,14 +84,22 @@ static int gathered_losses(struct session *s, const double *row) {
     return OK;
 }
 
+/* The losses in the first `rows` rows of all processes, for step_loss; the caller frees *all. */
+static int gather_losses(struct session *s, int rows, double **all) {
+    size_t count = (size_t)rows * (size_t)columns(s);
+    double *mine = malloc(count * sizeof *mine);
+    *all = malloc((size_t)s->ranks * count * sizeof **all);
+    int code = mine && *all ? OK : fail(ERR_MEMORY, "step log: no host memory");
+    if (!code) code = replica_read_logs(s->replicas[s->output_device], rows, mine, NULL, NULL);
+    if (!code) code = gather(s, mine, count * sizeof *mine, *all);
+    free(mine);
+    return code;
+}
+
 static int read_losses(struct session *s, const struct logged_step *steps, int steps_count) {
     int passes = s->config->passes, rows = steps_count * passes;
-    size_t count = (size_t)rows * (size_t)columns(s);
-    double *mine = malloc(count * sizeof *mine),
-           *all = malloc((size_t)s->ranks * count * sizeof *all);
-    int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");
-    if (!code) code = replica_read_logs(s->replicas[s->output_device], rows, mine, NULL, NULL);
-    if (!code) code = gather(s, mine, count * sizeof *mine, all);
+    double *all;
+    int code = gather_losses(s, rows, &all);
     if (!code) code = grow_losses(s->record, steps_count);
     for (int i = 0; !code && i < steps_count; i++) {
         double loss = step_loss(s, all, rows, i * passes, &steps[i]) / steps[i].samples;
@@ -100,12 +108,13 @@ static int read_losses(struct session *s, const struct logged_step *steps, int s
     }
     int last = (steps_count - 1) * passes + steps[steps_count - 1].passes - 1; /* row */
     if (!code) code = gathered_losses(s, all + (size_t)last * (size_t)columns(s));
-    free(mine);
     free(all);
     return code;
 }
 
-int step_log_hits(struct session *s, int rows, int64_t *hits) {
+int step_log_tests(struct session *s, int rows, int64_t *hits, double *loss) {
+    const struct logged_step batch = {.passes = 1};
+    double *losses;
     int64_t mine = 0, all[MAX_DEVICES], log[LOG_ROWS * MAX_DEVICES];
     struct replica *logged = s->replicas[s->output_device];
     int width = logged->config.log_segments;
@@ -116,7 +125,11 @@ int step_log_hits(struct session *s, int rows, int64_t *hits) {
     CHECK(gather(s, &mine, sizeof mine, all));
     for (int k = 0; k < s->ranks; k++)
         *hits += all[k];
-    return OK;
+    int code = gather_losses(s, rows, &losses);
+    for (int row = 0; !code && row < rows; row++)
+        *loss += step_loss(s, losses, rows, row, &batch);
+    free(losses);
+    return code;
 }
 
 /* ---- hashes ---- */

@@ -15,8 +15,9 @@ struct logged_step {
  * The devices must be idle. Collective: all ranks call it after the same step. */
 int step_log_read(struct session *s, const struct logged_step *steps, int count);
 
-/* Adds the hits in the first `rows` rows of all devices to *hits. Collective. */
-int step_log_hits(struct session *s, int rows, int64_t *hits);
+/* Adds the hits and the losses in the first `rows` rows of all devices to *hits and *loss. Each row
+ * is a batch of samples, and its loss is their sum. Collective. */
+int step_log_tests(struct session *s, int rows, int64_t *hits, double *loss);
 
 /* Hashes the values as they are now into record->final_hashes. Collective. */
 int step_log_final(struct session *s);

@@ -178,19 +178,6 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-/* A test batch has one segment for each device, but the logs and DP have a fixed number of them:
- * the others are empty. */
-static void spread_segments(const struct session *s, struct segments *segments) {
-    int each = s->segments_per_device;
-    for (int d = s->device_count - 1; d >= 0; d--) {
-        struct segment whole = segments->seg[d];
-        for (int i = each - 1; i >= 0; i--)
-            segments->seg[d * each + i] =
-                (struct segment){.v = whole.v + i * s->devices, .n = i ? 0 : whole.n};
-    }
-    segments->count = s->device_count * each;
-}
-
 static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
     struct step_block step = {.seed = s->config->seed,
@@ -198,19 +185,20 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
                               .weight = 1,
                               .first = batch->first,
                               .slot = row};
-    spread_segments(s, &batch->segments);
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = feed_hold(&l->feed, s->test_loader, batch);
     if (code) feed_drop(&l->feed, s->test_loader, batch);
     return code;
 }
 
-static int evaluate(struct loop *l, double *accuracy) {
+/* With the current parameters on the whole test set, by all ranks together. */
+static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     struct session *s = l->s;
     int64_t hits = 0;
     int rows = 0;
+    double loss = 0;
     struct batch *batch;
-    *accuracy = -1;
+    *accuracy = -1, *valid_loss = NAN;
     if (!s->test_loader) return OK;
     if (l->stopped) return OK;
     live_state(s, LIVE_EVALUATING);
@@ -221,7 +209,7 @@ static int evaluate(struct loop *l, double *accuracy) {
         CHECK(feed_next(&l->feed, s->test_loader, 0, &batch));
         if (batch) CHECK(evaluate_batch(l, batch, rows++));
         if (rows && (!batch || rows == LOG_ROWS)) {
-            CHECK(step_log_hits(s, rows, &hits));
+            CHECK(step_log_tests(s, rows, &hits, &loss));
             rows = 0;
         }
         if (!batch) break;
@@ -229,7 +217,9 @@ static int evaluate(struct loop *l, double *accuracy) {
     CHECK(feed_finish(&l->feed));
     CHECK(sync_devices(s));
     measure_spans(s);
-    if (!l->stopped) *accuracy = (double)hits / s->test_set.count;
+    if (l->stopped) return OK;
+    *accuracy = (double)hits / s->test_set.count;
+    *valid_loss = isfinite(loss) ? loss / s->test_set.count : NAN; /* as JSON has it */
     return OK;
 }
 
@@ -237,26 +227,28 @@ static int evaluate(struct loop *l, double *accuracy) {
 
 static int add_epoch(struct loop *l, int epoch) {
     struct run_record *r = l->s->record;
-    double seconds = (double)(now_ns() - l->epoch_start_ns) * 1e-9, accuracy;
+    double seconds = (double)(now_ns() - l->epoch_start_ns) * 1e-9, accuracy, valid_loss;
     int n = r->epoch_count;
     double *times = realloc(r->epoch_seconds, (size_t)(n + 1) * sizeof *times);
     if (times) r->epoch_seconds = times;
     double *tests = realloc(r->accuracy, (size_t)(n + 1) * sizeof *tests);
     if (tests) r->accuracy = tests;
+    double *valid = realloc(r->valid_loss, (size_t)(n + 1) * sizeof *valid);
+    if (valid) r->valid_loss = valid;
     double *rates = realloc(r->epoch_lr, (size_t)(n + 1) * sizeof *rates);
     if (rates) r->epoch_lr = rates;
-    if (!times || !tests || !rates) return fail(ERR_MEMORY, "run record: no host memory");
+    if (!times || !tests || !valid || !rates) return fail(ERR_MEMORY, "run record: no host memory");
     r->training_seconds += seconds;
-    CHECK(evaluate(l, &accuracy));
+    CHECK(evaluate(l, &accuracy, &valid_loss));
     times[n] = seconds;
-    tests[n] = accuracy;
+    tests[n] = accuracy, valid[n] = valid_loss;
     rates[n] = l->learning_rate;
     r->epoch_count = n + 1;
-    live_epoch(l->s, accuracy);
+    live_epoch(l->s, accuracy, valid_loss);
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
-                       accuracy, r->images, r->training_seconds);
+                       accuracy, valid_loss, r->images, r->training_seconds);
     return OK;
 }
 

@@ -121,6 +121,12 @@ static int results_differ(const struct run_record *a, const struct run_record *b
             v->step = i, v->values[0] = a->accuracy[i], v->values[1] = b->accuracy[i];
             return 1;
         }
+    for (int i = 0; i < epochs && a->valid_loss && b->valid_loss && !b->buffers_apart; i++)
+        if (gap(a->valid_loss[i], b->valid_loss[i])) {
+            v->result = "valid_loss";
+            v->step = i, v->values[0] = a->valid_loss[i], v->values[1] = b->valid_loss[i];
+            return 1;
+        }
     return 0;
 }
 

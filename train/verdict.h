@@ -22,8 +22,8 @@ struct verdict {
     int step, parameter, device;
     /* DIFFERENT: 1: the reduced gradient differs, 0: the value before the step differs */
     int in_gradient;
-    /* DIFFERENT: the hashes agree and "loss" of the step, or "test accuracy" after epoch `step`,
-     * does not: values[0] in the other mode, values[1] here. NULL: a hash differs. */
+    /* DIFFERENT: the hashes agree and "loss" of the step, or "test accuracy" or "valid_loss" after
+     * epoch `step`, does not: values[0] in the other mode, values[1] here. NULL: a hash differs. */
     const char *result;
     double values[2];
     /* DIFFERENT: 1: a replica differs from device 0 of its own run, 0: from the other mode */

@@ -34,12 +34,13 @@ static int draw_finished(const struct live_view *v, struct canvas *c, int row) {
     for (int i = 0; i < v->current; i++) {
         const struct seen_run *run = &v->run[i];
         const struct live_progress *p = &run->progress;
-        char accuracy[32] = "";
+        char tested[64] = "";
         if (!run->begun) continue;
         if (p->last_accuracy >= 0)
-            snprintf(accuracy, sizeof accuracy, "  test acc %.4f", p->last_accuracy);
+            snprintf(tested, sizeof tested, "  valid_loss %.4f  test acc %.4f", p->last_valid_loss,
+                     p->last_accuracy);
         canvas_text(c, row++, 0, STYLE_FAINT, "%s: step %d  loss %.4f%s  %.0f images/s  %.1f s",
-                    run->facts.title, p->step, p->last_loss, accuracy, images_a_second(p),
+                    run->facts.title, p->step, p->last_loss, tested, images_a_second(p),
                     p->seconds);
     }
     return row;
@@ -118,7 +119,8 @@ static int draw_chart(const struct seen_run *run, struct canvas *c, int row, int
     if (p->step > run->facts.first_step)
         column = canvas_text(c, row, column, STYLE_LOSS, " %.4f", p->last_loss);
     if (p->last_accuracy >= 0)
-        canvas_text(c, row, column + 3, STYLE_ACCURACY, "o test acc %.4f", p->last_accuracy);
+        canvas_text(c, row, column + 3, STYLE_ACCURACY, "o test acc %.4f   valid_loss %.4f",
+                    p->last_accuracy, p->last_valid_loss);
     for (int i = 0; i < run->bins; i++)
         loss[i] = run->count[i] ? run->sum[i] / run->count[i] : NAN;
     snprintf(first, sizeof first, "step %d", run->facts.first_step);

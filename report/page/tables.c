@@ -1,6 +1,7 @@
 /* The tables of a page: each number of a picture, and the place of each in the JSON. */
 #include "report/page/tables.h"
 
+#include <math.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -91,6 +92,18 @@ static void put_accuracy(FILE *file, const struct page *page, int i) {
     put_number(file, accuracy, words, i, "accuracy.%d", r->epoch_count - 1);
 }
 
+static void put_valid_loss(FILE *file, const struct page *page, int i) {
+    const struct run_record *r = page->run[i].run;
+    double loss = record_last_valid_loss(r);
+    char words[32];
+    if (isnan(loss)) {
+        fprintf(file, "\xe2\x80\x93");
+        return;
+    }
+    snprintf(words, sizeof words, "%.6g", loss);
+    put_number(file, loss, words, i, "valid_loss.%d", r->epoch_count - 1);
+}
+
 static void put_peak(FILE *file, const struct page *page, int i) {
     char words[32];
     uint64_t peak = page->run[i].run->device[0].memory.total_peak;
@@ -134,7 +147,10 @@ void summary_table(FILE *file, const struct page *page) {
     cells(file, "time of a step", page, put_step_time);
     cells(file, "images per second", page, put_speed);
     if (!first_run(page)->computed) cells(file, "last loss", page, put_loss);
-    if (has_curves(page, 1)) cells(file, "test accuracy", page, put_accuracy);
+    if (has_curves(page, 1)) {
+        cells(file, "test accuracy", page, put_accuracy);
+        cells(file, "valid_loss", page, put_valid_loss);
+    }
     cells(file, "peak memory of device 0", page, put_peak);
     cells(file, "largest peak of others", page, put_others_peak);
     fprintf(file, "</tbody></table></div>\n");

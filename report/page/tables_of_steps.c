@@ -63,17 +63,21 @@ static void loss_rows(FILE *file, const struct page *page, int steps) {
     }
 }
 
-static void accuracy_rows(FILE *file, const struct page *page, int epochs) {
+/* What each epoch ended with: "accuracy" or "valid_loss", which are also their keys in the results.
+ */
+static void epoch_rows(FILE *file, const struct page *page, int epochs, const char *what) {
+    int of_loss = !strcmp(what, "valid_loss");
     for (int k = 0; k < epochs; k++) {
-        fprintf(file, "<tr><th scope=\"row\">after epoch %d</th>", k + 1);
+        fprintf(file, "<tr><th scope=\"row\">%s after epoch %d</th>", what, k + 1);
         for (int i = 0; i < page->count; i++) {
             const struct run_record *r = page->run[i].run;
             char words[32];
             if (!r) continue;
             fprintf(file, "<td>");
-            if (k < r->epoch_count && r->accuracy[k] >= 0) {
-                snprintf(words, sizeof words, "%.4f", r->accuracy[k]);
-                put_number(file, r->accuracy[k], words, i, "accuracy.%d", k);
+            if (k < r->epoch_count && r->accuracy[k] >= 0 && (!of_loss || r->valid_loss)) {
+                double value = of_loss ? r->valid_loss[k] : r->accuracy[k];
+                snprintf(words, sizeof words, of_loss ? "%.6g" : "%.4f", value);
+                put_number(file, value, words, i, "%s.%d", what, k);
             }
             fprintf(file, "</td>");
         }
@@ -95,7 +99,9 @@ void curve_table(FILE *file, const struct page *page) {
                steps > LOSS_ROWS ? "losses of some steps, and accuracies" : "losses and accuracies",
                head);
     loss_rows(file, page, steps);
-    if (has_curves(page, 1)) accuracy_rows(file, page, epochs < 100 ? epochs : 100);
+    if (epochs > 100) epochs = 100;
+    if (has_curves(page, 1)) epoch_rows(file, page, epochs, "accuracy");
+    if (has_curves(page, 1)) epoch_rows(file, page, epochs, "valid_loss");
     close_table(file);
 }
 

@@ -95,7 +95,8 @@ static inline void says_what_json_says(const struct session *s, const char *path
     double loss = json_double(root, want);
     snprintf(want, sizeof want, "loss %.4f", loss);
     has(screen, want);
-    snprintf(want, sizeof want, "o test acc %.4f", json_double(root, "accuracy/1"));
+    snprintf(want, sizeof want, "o test acc %.4f   valid_loss %.4f",
+             json_double(root, "accuracy/1"), json_double(root, "valid_loss/1"));
     has(screen, want);
     for (int d = 0; d < (int)json_int(root, "devices"); d++) {
         char key[64], name[24], held[32], all[32];

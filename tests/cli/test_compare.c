@@ -18,6 +18,7 @@ static const char *const ROWS[] = {
     "^images/s( +[0-9]+){3}$",
     "^speed-up over single +1.00( +[0-9.]+){2}$",
     "^test accuracy( +[01]\\.[0-9]{4}){3}$",
+    "^valid_loss( +[0-9.]+){3}$",
     "^last loss( +[0-9.]+){3}$",
     "^peak memory, device 0( +[0-9.]+ [KM]iB){3}$",
     "^peak memory, each other +-( +[0-9.]+ [KM]iB){2}$",
@@ -75,7 +76,9 @@ static void check_json(const char *path, int devices) {
         double first = json_double(run, "first_step_seconds");
         cr_assert(first > 0 && first < CLI_SECONDS, "%g s to the first step", first);
         cr_assert(json_at(run, "accuracy")->count == 1 &&
-                  json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0"));
+                  json_double(run, "accuracy/0") == json_double(root, "single/accuracy/0") &&
+                  json_double(run, "valid_loss/0") == json_double(root, "single/valid_loss/0") &&
+                  json_double(run, "final_valid_loss") == json_double(run, "valid_loss/0"));
         for (int s = 0; s < 6; s++) {
             char one[32];
             snprintf(one, sizeof one, "losses/%d", s);

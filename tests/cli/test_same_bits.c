@@ -315,6 +315,8 @@ Test(cli_same_bits, data_set_on_the_device, .timeout = 300, .init = cli_folder_m
         struct json *j = json_of("j");
         cr_expect(json_double(j, "accuracy/1") == json_double(staged, "accuracy/1"),
                   "%s: another accuracy", ways[i]);
+        cr_expect(json_double(j, "valid_loss/1") == json_double(staged, "valid_loss/1"),
+                  "%s: another valid_loss", ways[i]);
         cr_expect(json_at(j, "data_on_device")->integer &&
                   !json_at(staged, "data_on_device")->integer);
         cr_expect_eq(json_int(j, "per_device/0/memory_now_by_cause/data_set"),

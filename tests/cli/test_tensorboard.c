@@ -26,6 +26,7 @@ static void check_run(const char *folder, const struct json *run) {
     cr_expect_eq(all.rest, 0);
     same_list(&all, "Loss/train", json_at(run, "losses"), 0, 1);
     same_list(&all, "Accuracy/test", json_at(run, "accuracy"), per_epoch, per_epoch);
+    same_list(&all, "Loss/valid", json_at(run, "valid_loss"), per_epoch, per_epoch);
     same_list(&all, "Learning_rate", json_at(run, "epoch_lr"), per_epoch, per_epoch);
     cr_expect_eq(events_count(&all, "Loss/train_epoch"), 2);
     cr_expect_geq(events_count(&all, "Speed/images_per_second"), 2);
@@ -109,7 +110,7 @@ static void check_page(const struct events *all) {
         cr_expect(written > 0, "%s is not written", tag);
         known += written;
     }
-    cr_expect_eq(named, 7);
+    cr_expect_eq(named, 8);
     for (int i = 0; i < all->count; i++) /* of the other devices; and the version */
         known += strstr(all->event[i].tag, "device_1") != NULL || !*all->event[i].tag;
     cr_expect_eq(known, all->count, "%d events of %d have a tag of the page", known, all->count);

@@ -24,24 +24,23 @@ Test(cli_train, plain_lines, .timeout = 120, .init = cli_folder_make, .fini = cl
         cli_run(&c, "train --mode %s %s --data-dir d --batch-size 20 --epochs 4", MODES[m],
                 of_mode(MODES[m], "--devices 3"));
         cr_assert(c.status == 0 && !*c.err, "%s: status %d: %s", MODES[m], c.status, c.err);
-        cr_expect(lines(c.out) == 3 && plain_lines(c.out), "%s", c.out);
-        cr_expect(lines(c.progress) == 4 && plain_lines(c.progress), "%s", c.progress);
+        cr_expect(lines(c.out) == 4 && plain_lines(c.out), "%s", c.out);
+        cr_expect(lines(c.progress) == 8 && plain_lines(c.progress), "%s", c.progress);
         snprintf(line, sizeof line,
                  "^%s: lenet on fashion-mnist, batch global 20 = (20|6 or 7) per device x %d, "
                  "sgd[ \n]+lr[ \n]+0.2,[ \n]+virtual devices %d$",
                  TITLES[m], m ? 3 : 1, m ? 3 : 1);
         cr_expect(matches(c.out, line), "%s", c.out);
         snprintf(line, sizeof line,
-                 "^%s +step 12  loss [0-9.]+  test acc [01]\\.[0-9]{4}  wall [0-9.]+ s, "
-                 "training [0-9.]+ s$",
-                 TITLES[m]);
+                 "^%s +step 12  loss [0-9.]+  valid_loss [0-9.]+  test acc [01]\\.[0-9]{4}\n"
+                 "%s +wall [0-9.]+ s, training [0-9.]+ s$",
+                 TITLES[m], TITLES[m]);
         cr_expect(matches(c.out, line), "%s", c.out);
         for (int epoch = 1; epoch <= 4; epoch++) {
             snprintf(line, sizeof line,
-                     "^%s +epoch %d/4  step %d  loss [0-9.]+  test acc [01]\\.[0-9]{4}  [0-9]+ "
-                     "images/s  "
-                     "[0-9.]+ s$",
-                     TITLES[m], epoch, epoch * 3);
+                     "^%s +epoch %d/4  step %d  loss [0-9.]+  [0-9]+ images/s  [0-9.]+ s\n"
+                     "%s +epoch %d/4  valid_loss [0-9.]+  test acc [01]\\.[0-9]{4}$",
+                     TITLES[m], epoch, epoch * 3, TITLES[m], epoch);
             cr_expect(matches(c.progress, line), "no '%s' in %s", line, c.progress);
         }
         cli_free(&c);
@@ -74,7 +73,7 @@ Test(cli_train, remarks, .timeout = 120, .init = cli_folder_make, .fini = cli_fo
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         struct cli c;
         cli_run(&c, "train --data-dir d --batch-size 20 --epochs 1 %s", with[i].words);
-        cr_expect(c.status == 0 && lines(c.out) <= 5 && matches(c.out, with[i].remark), "%s: %s",
+        cr_expect(c.status == 0 && lines(c.out) <= 6 && matches(c.out, with[i].remark), "%s: %s",
                   with[i].words, c.out);
         cli_free(&c);
     }
@@ -100,7 +99,7 @@ Test(cli_train, terminal, .timeout = 120, .init = cli_folder_make, .fini = cli_f
                           "\r(single|DP|DDP) +epoch 1/2  step 1/6  loss [0-9.]+  [0-9]+ images/s  "
                           "[0-9]+:[0-9]{2} left"),
                   "%s", c.shown);
-        cr_expect(matches(c.shown, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  test acc"),
+        cr_expect(matches(c.shown, "\r(single|DP|DDP) +epoch 2/2  step 6  loss [0-9.]+  [0-9]+ im"),
                   "%s", c.shown);
         cr_expect(!strchr(c.shown, '\033') && c.shown[strlen(c.shown) - 1] == '\n');
         cli_free(&c);

@@ -23,8 +23,9 @@ static inline struct run_record make(enum run_mode mode, int devices) {
     strcpy(r.kind, "cpu"), strcpy(r.optimizer, "adam");
     r.losses = calloc(STEPS, sizeof *r.losses);
     r.accuracy = calloc(1, sizeof *r.accuracy);
+    r.valid_loss = calloc(1, sizeof *r.valid_loss);
     r.losses[STEPS - 1] = 0.123456789;
-    r.accuracy[0] = 0.84321;
+    r.accuracy[0] = 0.84321, r.valid_loss[0] = 0.5;
     for (int d = 0; d < devices; d++) {
         struct device_record *x = &r.device[d];
         x->memory.now[MEM_PARAMS] = x->memory.peak[MEM_PARAMS] = x->memory.at_peak[MEM_PARAMS] =

@@ -153,6 +153,7 @@ Test(live_view, what_a_page_says, .timeout = 10) {
     write_losses(run, 19000, 1);
     run->progress.state = LIVE_DONE;
     run->progress.last_accuracy = run->epoch[0].accuracy = 0.5;
+    run->progress.last_valid_loss = 1.5;
     run->epoch[0].step = 10000;
     run->progress.epochs = 1;
     live_view_read(view, page);
@@ -160,7 +161,7 @@ Test(live_view, what_a_page_says, .timeout = 10) {
     live_view_draw(view, &c, NULL);
     has(&c, "done, epoch 2/2\n");
     has(&c, "busy  50 %");
-    has(&c, "loss 1.0000   o test acc 0.5000\n");
+    has(&c, "loss 1.0000   o test acc 0.5000   valid_loss 1.5000\n");
     has(&c, " 100 %  ");
     /* of the next run, with more devices than rows, the one before stands above it */
     run = begin_run(page, 1, 64, 10);
@@ -169,7 +170,7 @@ Test(live_view, what_a_page_says, .timeout = 10) {
     live_view_read(view, page);
     cr_assert_eq(canvas_resize(&c, 24, 80), OK);
     live_view_draw(view, &c, NULL);
-    has(&c, "DDP: step 20000  loss 1.0000  test acc 0.5000  51200 images/s  5.0 s\n");
+    has(&c, "DDP: step 20000  loss 1.0000  valid_loss 1.5000  test acc 0.5000  51200 images/s");
     has(&c, "DDP x 64: lenet");
     has(&c, " more\n");
     for (int rows = 1; rows < 40; rows++) /* every size of a window will do */

@@ -75,6 +75,7 @@ Test(report, compare_table, .timeout = 30) {
     has(text, "^images/s +1250 +2500 +625$");
     has(text, "^speed-up over single +1.00 +2.00 +0.50$");
     has(text, "^test accuracy( +0.8432){3}$");
+    has(text, "^valid_loss( +0.5){3}$");
     has(text, "^last loss( +0.123456789){3}$");
     has(text, "^peak memory, device 0( +9 MiB){3}$");
     has(text, "^peak memory, each other +- +4 MiB +4.5 MiB$");
@@ -101,6 +102,7 @@ Test(report, compare_table, .timeout = 30) {
     text = text_of(usual_table, run);
     has(text, "^seconds an epoch +1.00 +0.50 +2.00$");
     has(text, "^test accuracy +0.8432 +- +0.8432$");
+    has(text, "^valid_loss +0.5 +- +0.5$");
     free(text);
     for (int i = 0; i < 3; i++)
         record_free(&run[i]);

@@ -73,6 +73,7 @@ static struct run_record make(void) {
     memcpy(r.losses, losses, sizeof losses);
     r.epoch_seconds = malloc(2 * sizeof(double)), r.accuracy = malloc(2 * sizeof(double));
     r.epoch_seconds[0] = 6, r.epoch_seconds[1] = 6.25, r.accuracy[0] = 0.5, r.accuracy[1] = -1;
+    r.valid_loss = malloc(2 * sizeof(double)), r.valid_loss[0] = 0.7, r.valid_loss[1] = NAN;
     r.epoch_lr = malloc(2 * sizeof(double)), r.epoch_lr[0] = 0.1, r.epoch_lr[1] = 0.04;
     r.names = calloc(PARAMETERS, sizeof *r.names);
     r.names[0] = strdup("cn1.weight"), r.names[1] = strdup("b\xc3\xa9");
@@ -186,6 +187,8 @@ Test(record, round_trip, .timeout = 30) {
     cr_assert(b.snapshot_count == 2 && b.snapshot_step[0] == 3 && b.snapshot_step[1] == 8);
     cr_assert(b.epoch_seconds[1] == 6.25 && b.accuracy[0] == 0.5 && b.accuracy[1] == -1 &&
               b.epoch_count == 2 && b.epoch_lr[0] == 0.1 && b.epoch_lr[1] == 0.04);
+    cr_assert(b.valid_loss[0] == 0.7 && isnan(b.valid_loss[1]) &&
+              isnan(record_last_valid_loss(&b)));
     cr_assert(b.seed == a.seed && b.images == a.images && b.lr == a.lr &&
               b.momentum == a.momentum && !strcmp(b.optimizer, a.optimizer) && b.spans_lost == 12 &&
               *a.optimizer && b.weight_decay == a.weight_decay);

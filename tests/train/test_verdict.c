@@ -185,6 +185,8 @@ Test(verdict, results_differ, .timeout = 30) {
         runs[i]->epoch_count = 2;
         runs[i]->accuracy = calloc(2, sizeof(double));
         runs[i]->accuracy[1] = 0.25;
+        runs[i]->valid_loss = calloc(2, sizeof(double));
+        runs[i]->valid_loss[1] = 1.5;
     }
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
     ddp.accuracy[1] *= 2; /* hits that are counted twice */
@@ -194,6 +196,9 @@ Test(verdict, results_differ, .timeout = 30) {
     cr_assert(strstr(text, "DDP != single: first difference: the test accuracy after epoch 1 is "
                            "0.5, not\n  0.25"),
               "%s", text);
+    ddp.accuracy[1] = 0.25, ddp.valid_loss[1] = 1.75; /* losses that are counted twice */
+    v = judge(&single, &ddp);
+    cr_assert(v.kind == VERDICT_DIFFERENT && !strcmp(v.result, "valid_loss") && v.step == 1);
     ddp.buffers_apart = 1;
     cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL, "each rank evaluates with its own");
     for (int s = 0; s < STEPS; s++)
