@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
+#include "comm/environment.h"
 #include "doctor/doctor.h"
 #include "models/model_file.h"
 #include "train/job.h"
@@ -163,6 +164,22 @@ static int check_own(const struct duet_model *own) {
     return own->test ? api_dataset_of(own->test, &set) : OK;
 }
 
+/* What trains starts its ranks itself. As ranks of mpirun, n copies would train n times side by
+ * side, and nothing would say so. */
+static int check_not_a_rank(const char *command) {
+    static const char *const training[] = {"demo", "train", "compare", "profile", "scale"};
+    struct place place;
+    int trains = 0;
+    for (size_t i = 0; i < sizeof training / sizeof *training; i++)
+        trains |= !strcmp(command, training[i]);
+    if (!trains || !environment_is_of_a_rank() || read_place(&place, "") || place.world == 1)
+        return OK;
+    return fail(ERR_USAGE,
+                "%s %s: it is rank %d of %d that another program started, and starts ranks itself: "
+                "start it alone, with --devices %d",
+                program_name(), command, place.rank, place.world, place.world);
+}
+
 static int run_command(int argc, char **argv, const struct duet_model *own) {
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (!strcmp(commands[i].name, argv[1]))
@@ -183,6 +200,7 @@ static int command(int argc, char **argv, const struct duet_model *own) {
     if (!strcmp(command, "--version")) return printf("duet %s\n", DUET_VERSION), flushed(0);
     if (!strcmp(command, "job")) return job_main(argc - 2, argv + 2, own);
     if (!strcmp(command, "doctor-rank")) return doctor_rank_main(argc - 2, argv + 2);
+    if ((code = check_not_a_rank(command))) return report_error(code);
     const char *path = find_model_file(argc, argv, own);
     if (path && (code = model_file_open(&file, path))) return report_error(code);
     int status = run_command(argc, argv, file ? file->model : own);

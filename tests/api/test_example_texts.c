@@ -38,13 +38,30 @@ Test(texts, ten_epochs_say_their_loss, .timeout = 60, .init = scratch_make,
     cr_expect_str_eq(output(), "10\n");
 }
 
-/* As Open MPI's mpirun numbers its ranks: the program joins them and starts none itself. */
-Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 60, .init = scratch_make,
+/* Starts two ranks as Open MPI's mpirun numbers them, and shows what each printed. */
+#define MPIRUN(program)                                                                  \
+    "rank() { env -u RANK -u WORLD_SIZE OMPI_COMM_WORLD_RANK=$1 OMPI_COMM_WORLD_SIZE=2 " \
+    "OMPI_COMM_WORLD_LOCAL_RANK=$1 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=$$ " program \
+    "; }; rank 0 >{}/0 2>&1 & rank 1 >{}/1 2>&1; wait; cat {}/0 {}/1"
+
+/* A program joins the ranks and starts none itself. Of most of them rank 0 alone prints: rank 1
+ * would print the same if it were a job of its own. */
+Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 120, .init = scratch_make,
      .fini = scratch_remove) {
-    RUN(0, "rank() { env -u RANK -u WORLD_SIZE OMPI_COMM_WORLD_RANK=$1 OMPI_COMM_WORLD_SIZE=3 "
-           "OMPI_COMM_WORLD_LOCAL_RANK=$1 OMPI_COMM_WORLD_LOCAL_SIZE=3 MASTER_PORT=$$ " EXAMPLES
-           "all_reduce; }; rank 0 >{}/0 & rank 1 >{}/1 & rank 2 >{}/2; wait; cat {}/0 {}/1 {}/2");
-    cr_expect_str_eq(output(), "rank 0: [[6, 6]]\nrank 1: [[6, 6]]\nrank 2: [[6, 6]]\n");
+    static const char *const programs[] = {
+        MPIRUN(EXAMPLES "mlp/ddp"), MPIRUN(EXAMPLES "model_parallel 4"),
+        MPIRUN(EXAMPLES "ddp_traps set_epoch"), MPIRUN(EXAMPLES "rpc_rnn")};
+    RUN(0, MPIRUN(EXAMPLES "all_reduce"));
+    cr_expect_str_eq(output(), "rank 0: [[3, 3]]\nrank 1: [[3, 3]]\n");
+    for (int i = 0; i < 4; i++) {
+        RUN(0, programs[i]);
+        RUN(0, "test -s {}/0 && ! test -s {}/1 || head {}/0 {}/1");
+        cr_expect_str_eq(output(), "", "%s: %s", programs[i], output());
+    }
+    RUN(0, MPIRUN(BUILD_DIR "/duet train --steps 1"));
+    cr_expect_not_null(strstr(output(), "duet train: it is rank 1 of 2 that another program "
+                                        "started, and starts ranks itself"),
+                       "%s", output());
 }
 
 /* One file a sample: what a loader's workers read is what the loop would have read itself. */
