@@ -36,6 +36,7 @@ static const struct {
      command_estimate},
     {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
     {"diff", "what changed between two runs, from two files of --json", command_diff},
+    {"report", "who waited for whom in a job that ran with DUET_TRACE", command_report},
     {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
     {"collective", "draw a collective from its plan, hop by hop", command_collective},
     {"run", "start N copies of a program as the ranks of a job, as torchrun does", command_run},

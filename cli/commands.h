@@ -9,8 +9,8 @@
 /* own: the program's own model, NULL in `duet` itself. */
 typedef int subcommand(int argc, char **argv, const struct duet_model *own);
 subcommand command_demo, command_train, command_compare, command_profile, command_estimate,
-    command_scale, command_diff, command_sampler, command_collective, command_devices,
-    command_doctor, command_manual, command_run;
+    command_scale, command_diff, command_report, command_sampler, command_collective,
+    command_devices, command_doctor, command_manual, command_run;
 
 /* Prints what --help says of a command whose options are those of runs: its usage, what it does and
  * its options (run_options_help). */

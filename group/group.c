@@ -1,6 +1,7 @@
 /* The beginning and the end of a group, and groups made of some ranks of another. */
 #include "group/group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ static void free_group(struct group *g) {
         runner_close(g->sends[r]);
     free_lanes(g);
     if (opened) look_back(g);
+    call_trace_close(g->trace);
     for (int i = 0; i < KEPT_SHORTS; i++)
         release_short(g->shorts[i]);
     while (g->plans) {
@@ -110,7 +112,8 @@ static int open_group(struct group *g, const struct agreement *a) {
 static int make_group(struct group **out, struct membership *job, const struct agreement *a) {
     struct group *g = new_group(job, a);
     if (!g) return fail(ERR_MEMORY, "process group: no host memory: free some");
-    int code = open_group(g, a);
+    int code = open_group(g, a), made = job->made++;
+    if (!code && g->rank >= 0) g->trace = call_trace_open(job->name, made, g->rank, g->n);
     if (code || g->rank < 0)
         free_group(g);
     else
@@ -137,6 +140,7 @@ static int open_job(struct group **out, const struct comm_options *options,
         free(job);
         return code;
     }
+    snprintf(job->name, sizeof job->name, "%s", options->name ? options->name : "world");
     job->local_rank = comm_rank(job->comm);
     if (!options->name && !read_place(&place, "")) job->local_rank = place.local_rank;
     all.n = comm_world_size(job->comm);

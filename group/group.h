@@ -11,6 +11,7 @@
  *     objects.c   calls that move bytes of any length, which only the sender knows
  *     mail.c      messages: send
  *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
+ *     call_trace.c what each call took: DUET_TRACE
  *     monitored.c the barrier that names who is missing
  *     typed.c     how elements of any type are moved
  *     plans/      the plans: who shows what, who takes it

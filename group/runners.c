@@ -7,8 +7,9 @@
  * receive first. */
 #include <stdlib.h>
 
-#include "group/typed.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "group/typed.h"
 #include "group/state.h"
 
 /* Two ranks that answer each other must not fall asleep in turns: a wake-up takes some 10 us, in
@@ -102,8 +103,12 @@ int runner_open(struct runner **out, struct group *g, enum runner_kind kind) {
 
 static int run_work(void *argument) {
     struct work *work = argument;
+    struct call_trace *trace = work->group->trace;
+    int64_t start_ns = trace ? now_ns() : 0;
     work->runner->now = work;
-    return work->run(work->runner, work);
+    int code = work->run(work->runner, work);
+    call_trace_add(trace, work, start_ns);
+    return code;
 }
 
 /* Only the thread that makes calls of the group gives a runner its worker, so no lock is needed. */

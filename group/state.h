@@ -8,6 +8,7 @@
 #include "base/worker.h"
 #include "comm/announce.h"
 #include "comm/comm.h"
+#include "group/call_trace.h"
 #include "group/group.h"
 
 /* The job that a world and the groups made of it belong to. */
@@ -15,6 +16,8 @@ struct membership {
     struct comm *comm;
     int users; /* groups; atomic, since different threads may end them */
     int local_rank;
+    char name[48]; /* of the job */
+    int made;      /* groups made of it so far, on all ranks the same */
 };
 
 /* What goes with each piece of a message: executor_call.signature and .more. */
@@ -178,8 +181,9 @@ struct group {
     struct stashed *stash;          /* oldest first */
     struct mail_lane *lanes;
     struct runner *collectives, *sends[MAX_DEVICES];
-    struct work here; /* of a call that is waited for */
-    int used;         /* 1: a thread is inside; atomic */
+    struct work here;         /* of a call that is waited for */
+    int used;                 /* 1: a thread is inside; atomic */
+    struct call_trace *trace; /* NULL: the calls are not noted */
 };
 
 /* calls.c: one thread at a time. */

@@ -31,8 +31,8 @@ const struct results_run *results_find(const struct results *r, const char *name
     return NULL;
 }
 
-/* A pipe has no size, so the text grows as it comes. *text is the caller's even after a failure. */
-static int read_all(const char *path, char **text, size_t *bytes) {
+/* A pipe has no size, so the text grows as it comes. */
+int read_whole_file(const char *path, char **text, size_t *bytes) {
     FILE *file = fopen(path, "r");
     size_t capacity = 0, n = 0;
     int code = OK;
@@ -53,7 +53,7 @@ static int read_all(const char *path, char **text, size_t *bytes) {
 static int read_root(struct results *r) {
     char *text = NULL;
     size_t bytes = 0;
-    int code = read_all(r->path, &text, &bytes);
+    int code = read_whole_file(r->path, &text, &bytes);
     if (!code) code = json_parse(r->path, text, bytes, &r->root);
     free(text);
     return code;

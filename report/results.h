@@ -26,6 +26,10 @@ struct results {
 int results_read(struct results *r, const char *path);
 void results_free(struct results *r);
 
+/* The text of a file, or of a pipe; *text and *bytes begin as NULL and 0, and *text is the caller's
+ * to free even after a failure. */
+int read_whole_file(const char *path, char **text, size_t *bytes);
+
 /* The run of that name; NULL: there is none. */
 const struct results_run *results_find(const struct results *r, const char *name);
 

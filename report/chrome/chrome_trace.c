@@ -229,6 +229,7 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
         snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s",
                  r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
                  r->steps, lost);
+        if (!*r->model) snprintf(text, sizeof text, "calls of %d ranks%s", r->devices, lost);
         json_string(w, runs[i].title, text);
         write_clock(w, runs[i].title, r);
     }

@@ -1,0 +1,58 @@
+/* duet report: who waited for whom in a job of process groups, PyTorch's or one's own, from the
+ * files of DUET_TRACE. */
+#include <stdio.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/options/help.h"
+#include "cli/options/parse.h"
+#include "report/calls/calls.h"
+#include "report/text.h"
+
+struct words {
+    const char *trace; /* NULL: not given */
+};
+
+static const struct option calls_options[] = {
+    {"--trace", "FILE", "write a timeline for ui.perfetto.dev, a row a rank", read_word,
+     OPTION_AT(struct words, trace), NO_LIMITS, ALWAYS},
+    OPTION_END};
+
+static int help(void) {
+    say_text(
+        "usage: duet report FILE [--trace OUT]\n\n"
+        "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
+        "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
+        "FILE.GROUP.RANK at its end, and all of them are read. A rank that begins a collective "
+        "before the last rank of its group waits for that one.\n\n"
+        "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
+        "    duet report calls --trace timeline.json\n\n");
+    options_print(calls_options);
+    return 0;
+}
+
+static int report(const char *path, const struct words *words, struct traced_job *job,
+                  struct atomic_file *file) {
+    CHECK(calls_read(job, path));
+    if (words->trace) CHECK(atomic_open(file, words->trace));
+    calls_print(stdout, text_width(stdout), job);
+    return words->trace ? calls_write_trace(job, file, words->trace) : OK;
+}
+
+int command_report(int argc, char **argv, const struct duet_model *own) {
+    (void)own;
+    struct words words = {.trace = NULL};
+    struct traced_job job = {.groups = 0};
+    struct atomic_file file = {0};
+    struct options options = {
+        .command = "report", .part = {{calls_options, &words}}, .form = OPTIONS_AND_WORDS};
+    int code = options_read(&options, argc, argv);
+    if (!code && options.help) return help();
+    if (!code && options.words != 1)
+        code = fail(ERR_USAGE, "report: %d files: give one, which DUET_TRACE named", options.words);
+    if (!code) code = report(options.word[0], &words, &job, &file);
+    atomic_abandon(&file);
+    calls_free(&job);
+    return report_error(code);
+}

@@ -1,0 +1,137 @@
+/* The calls of a group, with their times: see call_trace.h. */
+#include "group/call_trace.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic_file.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/program.h"
+#include "group/state.h"
+
+enum { MOST_CALLS = 1 << 20 }; /* 40 MiB; further ones are counted */
+
+struct noted_call {
+    uint64_t number, bytes;
+    int64_t start_ns, end_ns;
+    uint8_t what, receive, waited;
+};
+
+struct call_trace {
+    pthread_mutex_t lock; /* collectives and messages have threads of their own */
+    struct noted_call *calls;
+    size_t count, room, lost;
+    char *path, group[64];
+    int rank, n;
+};
+
+/* Letters that a file name may have on every system. The name may be drawn at random, 32 digits of
+ * a UUID, of which the first eight tell groups apart. */
+static void name_group(struct call_trace *t, const char *name, int made) {
+    int most = strlen(name) < 32 ? 32 : 8;
+    char *p = t->group;
+    snprintf(t->group, sizeof t->group, made ? "%.*s-%d" : "%.*s", most, name, made);
+    for (; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '-') *p = '_';
+}
+
+struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
+    const char *file = getenv("DUET_TRACE");
+    struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
+    if (!t) return NULL;
+    name_group(t, name, made);
+    size_t bytes = strlen(file) + sizeof t->group + 16;
+    t->rank = rank;
+    t->n = n;
+    t->path = malloc(bytes);
+    pthread_mutex_init(&t->lock, NULL);
+    if (t->path) snprintf(t->path, bytes, "%s.%s.%d", file, t->group, rank);
+    return t;
+}
+
+static int has_room(struct call_trace *t) {
+    size_t room = t->room ? 2 * t->room : 1024;
+    if (t->count < t->room) return 1;
+    if (room > MOST_CALLS) return 0;
+    struct noted_call *grown = realloc(t->calls, room * sizeof *grown);
+    if (!grown) return 0;
+    t->calls = grown;
+    t->room = room;
+    return 1;
+}
+
+void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
+    if (!t) return;
+    const struct group_call *c = &work->call;
+    struct noted_call noted = {.number = work->number,
+                               .bytes = c->count * element_bytes(c->how.type),
+                               .start_ns = start_ns,
+                               .end_ns = now_ns(),
+                               .what = (uint8_t)c->what,
+                               .receive = (uint8_t)c->receive,
+                               .waited = (uint8_t)work->waited};
+    pthread_mutex_lock(&t->lock);
+    if (has_room(t))
+        t->calls[t->count++] = noted;
+    else
+        t->lost++;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* The names that torch.distributed has for them. */
+static const char *name_of(const struct noted_call *c) {
+    if (c->receive) return "recv";
+    return c->what == COLLECTIVE_ALL_REDUCE ? "all_reduce" : collective_name(c->what);
+}
+
+static int write_calls(const struct call_trace *t, FILE *file) {
+    struct json_writer w;
+    json_start(&w, file);
+    json_object(&w, NULL);
+    json_integer(&w, "duet_calls", 1);
+    json_string(&w, "group", t->group);
+    json_integer(&w, "rank", t->rank);
+    json_integer(&w, "ranks", t->n);
+    json_natural(&w, "lost", t->lost);
+    json_array(&w, "calls");
+    for (size_t i = 0; i < t->count; i++) {
+        const struct noted_call *c = &t->calls[i];
+        fputc('\n', file);
+        json_array(&w, NULL);
+        json_natural(&w, NULL, c->number);
+        json_string(&w, NULL, name_of(c));
+        json_natural(&w, NULL, c->bytes);
+        json_integer(&w, NULL, c->start_ns);
+        json_integer(&w, NULL, c->end_ns);
+        json_boolean(&w, NULL, c->waited);
+        json_close(&w);
+    }
+    json_close(&w);
+    json_close(&w);
+    return json_finish(&w, t->path);
+}
+
+static int write_file(const struct call_trace *t) {
+    struct atomic_file file = {0};
+    if (!t->path) return fail(ERR_MEMORY, "no host memory");
+    CHECK(atomic_open(&file, t->path));
+    int code = write_calls(t, file.file);
+    if (!code) code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code;
+}
+
+void call_trace_close(struct call_trace *t) {
+    if (!t) return;
+    if (write_file(t))
+        fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
+                error_message());
+    pthread_mutex_destroy(&t->lock);
+    free(t->path);
+    free(t->calls);
+    free(t);
+}
