@@ -300,7 +300,7 @@ static int run_doomed(void *context) {
     return note_end(&doomed->job, &w, code);
 }
 
-static struct doomed doom(int world, int when, int signal, double timeout_s) {
+static struct doomed doom_once(int world, int when, int signal, double timeout_s) {
     struct doomed doomed = {
         .job = job_default(), .when = when, .signal = signal, .killed_ns = share(sizeof(int64_t))};
     struct launch_result result;
@@ -315,6 +315,24 @@ static struct doomed doom(int world, int when, int signal, double timeout_s) {
     return doomed;
 }
 
+static void forget(struct doomed *doomed) {
+    munmap(doomed->killed_ns, sizeof(int64_t));
+    job_end(&doomed->job);
+}
+
+/* The launcher gives the others 0.75 s to end by themselves. Where the machine is too busy for that
+ * the job runs again. */
+static struct doomed doom(int world, int when, int signal, double timeout_s) {
+    for (int tries = 1;; tries++) {
+        struct doomed doomed = doom_once(world, when, signal, timeout_s);
+        int silent = 0;
+        for (int r = 0; r < world; r++)
+            silent += r != VICTIM && !doomed.job.out[r].ended_ns;
+        if (!silent || tries == 4) return doomed;
+        forget(&doomed);
+    }
+}
+
 static void expect_survivors(struct doomed *doomed, int code, double within_s) {
     for (int r = 0; r < doomed->job.world; r++) {
         const struct rank_out *out = &doomed->job.out[r];
@@ -325,8 +343,7 @@ static void expect_survivors(struct doomed *doomed, int code, double within_s) {
         cr_assert_lt(heard, within_s, "case %d, rank %d heard of it after %.1f s", doomed->when, r,
                      heard);
     }
-    munmap(doomed->killed_ns, sizeof(int64_t));
-    job_end(&doomed->job);
+    forget(doomed);
 }
 
 Test(ddp_failure, a_rank_is_killed_in_the_middle_of_a_step, .timeout = 60) {

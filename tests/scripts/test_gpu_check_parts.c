@@ -43,7 +43,7 @@ Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 60, .init =
     json_free(root), json_free(during);
 }
 
-Test(gpu_check, demo_and_steps_on_this_machine, .timeout = 240, .init = make_place,
+Test(gpu_check, demo_and_steps_on_this_machine, .timeout = 400, .init = make_place,
      .fini = cli_folder_remove) {
     struct json *root = run_real("step demo", 0);
     const struct json *run = json_at(root, "parts/0/results/own/runs/0");
