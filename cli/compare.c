@@ -84,7 +84,8 @@ static void show_need(const struct comparison *c, enum run_mode mode) {
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
 }
 
-/* Prints the results of the three runs, whatever the verdict is. */
+/* Prints the results of the three runs, whatever the verdict is: the answer first, then the table,
+ * then how it was come by. */
 static void show(const struct comparison *c) {
     const struct run_record *first = &c->run[c->reference];
     struct text devices = {.used = 0}, head = {.used = 0};
@@ -95,12 +96,6 @@ static void show(const struct comparison *c) {
              devices.words, first->steps, first->epoch_count, first->epoch_count > 1 ? "s" : "");
     printf("\n");
     text_wrap(stdout, text_width(stdout), 0, 2, head.words);
-    batch_line(stdout, c->run);
-    allreduce_lines(stdout, &c->run[MODE_DDP]);
-    printf("\n");
-    compare_table(stdout, text_width(stdout), c->run);
-    busy_line(stdout, c->run);
-    printf("\n");
     const char *why = compare_leaves_out(&c->config, MODE_DP);
     struct text left_out = {.used = 0};
     text_add(&left_out, "DP was left out: %s", why ? why : "");
@@ -111,6 +106,12 @@ static void show(const struct comparison *c) {
     }
     if (*c->full[MODE_SINGLE] && c->reference == MODE_DDP)
         printf("there is no other run to compare DDP with\n");
+    printf("\n");
+    compare_table(stdout, text_width(stdout), c->run);
+    busy_line(stdout, c->run);
+    printf("\n");
+    batch_line(stdout, c->run);
+    allreduce_lines(stdout, &c->run[MODE_DDP]);
     fflush(stdout);
 }
 

@@ -1,17 +1,22 @@
 /* MLP: linear layers of any width with relu between them. Its gradients can be made as large as one
  * likes (--mlp-hidden 4096,4096 has 2e7 parameters), to see what communication costs.
  *
+ * Wide, the model of the lessons, is the same with two hidden layers of 512 and, on random data,
+ * 2000 classes. On it all can be seen that LeNet is too small to show: outputs that weigh on device
+ * 0 and a loss that takes long there, several buckets, and a backward that hides some of them.
+ *
  *     (N,1,28,28) flatten 784 -> fc1 relu -> fc2 relu -> ... -> 10 scores; cross entropy
  *
  * It takes samples of any shape, and any number of classes.
  *
  * Parameters are fc1.weight (out, in), fc1.bias, ... with PyTorch's default initialisation. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "models/models.h"
 
-enum { DEFAULT_HIDDEN = 256 };
+enum { DEFAULT_HIDDEN = 256, WIDE_HIDDEN = 512 };
 
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
@@ -24,12 +29,12 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 /* Sets the widths of the hidden layers. */
 static int choose_hidden(struct model *model, const struct model_options *options) {
-    int count = options->hidden_count;
+    int count = options->hidden_count, wide = !strcmp(model->name, wide_model.name);
     if (count < 0 || count >= MODEL_MAX_LAYERS)
         return fail(ERR_USAGE, "--mlp-hidden: %d widths: give 1 to %d", count,
                     MODEL_MAX_LAYERS - 1);
-    model->hidden_count = count ? count : 1;
-    model->hidden[0] = DEFAULT_HIDDEN;
+    model->hidden_count = count ? count : wide ? 2 : 1;
+    model->hidden[0] = model->hidden[1] = wide ? WIDE_HIDDEN : DEFAULT_HIDDEN;
     for (int i = 0; i < count; i++) {
         model->hidden[i] = options->hidden[i];
         if (model->hidden[i] < 1)
@@ -68,3 +73,4 @@ static void describe(duet_module *m, void *context) {
 }
 
 const struct duet_model mlp_model = {.name = "mlp", .describe = describe, .forward = forward};
+const struct duet_model wide_model = {.name = "wide", .describe = describe, .forward = forward};

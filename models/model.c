@@ -10,11 +10,16 @@
 #include "models/graph.h"
 
 static const struct duet_model *const known[] = {
-    &lenet_model,  &convnet_model, &mlp_model,      &resnet18_model,
-    &simple_model, &complex_model, &branches_model, &described_model,
+    &lenet_model,   &convnet_model, &mlp_model,      &resnet18_model,  &simple_model,
+    &complex_model, &wide_model,    &branches_model, &described_model,
 };
 /* The last one is for estimates alone and is not offered. */
-enum { KNOWN = sizeof known / sizeof *known, OFFERED = KNOWN - 1, DEFAULT_CLASSES = 10 };
+enum {
+    KNOWN = sizeof known / sizeof *known,
+    OFFERED = KNOWN - 1,
+    DEFAULT_CLASSES = 10,
+    WIDE_CLASSES = 2000
+};
 
 /* NULL: there is none. */
 static const struct duet_model *find_outline(const char *name) {
@@ -54,6 +59,12 @@ struct sample_shape model_sample(const char *name, const struct model_options *o
     const struct duet_model *from = find(name, options);
     if (!from || !from->sample[0]) return (struct sample_shape){1, 28, 28};
     return (struct sample_shape){from->sample[0], from->sample[1], from->sample[2]};
+}
+
+int model_classes(const char *name, const struct model_options *options) {
+    const struct duet_model *from = find(name, options);
+    const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
+    return graph ? graph_classes(graph) : from == &wide_model ? WIDE_CLASSES : 0;
 }
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes) {

@@ -94,6 +94,8 @@ int model_is_known(const char *name); /* 1: a model of this name comes with Duet
 int model_is_outline(const char *name);
 /* The samples that a model is made for: 1x28x28 of an unknown one. */
 struct sample_shape model_sample(const char *name, const struct model_options *options);
+/* The classes of random data for it; 0: any. */
+int model_classes(const char *name, const struct model_options *options);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
 /* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and

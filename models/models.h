@@ -8,7 +8,7 @@
 enum { MODEL_MAX_LAYERS = MODEL_HIDDEN_MAX + 1 }; /* linear layers of an mlp */
 
 extern const struct duet_model lenet_model, convnet_model, mlp_model, resnet18_model, simple_model,
-    complex_model, branches_model, described_model;
+    complex_model, wide_model, branches_model, described_model;
 
 /* For dry runs alone. */
 enum { TORCHVISION_MODELS = 9, TRANSFORMER_MODELS = 5 };

@@ -149,26 +149,42 @@ static void row_lane(FILE *file, const char *name, const struct columns *c,
 
 static void accuracy_row(FILE *file, const struct columns *c) {
     char text[RUNS][TABLE_CELL];
+    int any = 0;
     for (int i = 0; i < c->count; i++) {
         double accuracy = record_last_accuracy(c->run[i]);
         if (accuracy < 0)
             snprintf(text[i], sizeof text[i], "-");
         else
-            snprintf(text[i], sizeof text[i], "%.4f", accuracy);
+            snprintf(text[i], sizeof text[i], "%.4f", accuracy), any = 1;
     }
-    table_row(file, c->width, "test accuracy", text, c->count);
+    if (any) table_row(file, c->width, "test accuracy", text, c->count);
+}
+
+/* "speed-up over single, 2 cores": one that is measured on devices which share cores never stands
+ * without them. */
+static void name_speed_up(const struct columns *all, char name[64]) {
+    int used = snprintf(name, 64, "speed-up over %s", mode_title(all->run[0]->mode));
+    for (int i = 0; i < all->count; i++) {
+        const struct run_record *r = all->run[i];
+        int shared = record_shared(r);
+        if (!shared || r->devices <= shared) continue;
+        snprintf(name + used, 64 - (size_t)used, ", %d %s%s", shared, r->gpus ? "GPU" : "core",
+                 shared > 1 ? "s" : "");
+        return;
+    }
 }
 
 static void valid_loss_row(FILE *file, const struct columns *c) {
     char text[RUNS][TABLE_CELL];
+    int any = 0;
     for (int i = 0; i < c->count; i++) {
         double loss = record_last_valid_loss(c->run[i]);
         if (record_last_accuracy(c->run[i]) < 0)
             snprintf(text[i], sizeof text[i], "-");
         else
-            snprintf(text[i], sizeof text[i], "%.9g", loss);
+            snprintf(text[i], sizeof text[i], "%.9g", loss), any = 1;
     }
-    table_row(file, c->width, "valid_loss", text, c->count);
+    if (any) table_row(file, c->width, "valid_loss", text, c->count);
 }
 
 /* first: the images/s of the first run of all. */
@@ -214,8 +230,8 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
 void compare_table(FILE *file, int width, const struct run_record *run) {
     const struct columns all = columns_of(run);
     double first = record_images_per_second(all.run[0]); /* single, where it fits */
-    char over[32];
-    snprintf(over, sizeof over, "speed-up over %s", mode_title(all.run[0]->mode));
+    char over[64];
+    name_speed_up(&all, over);
     for (int i = 0, n = table_columns(width); i < all.count; i += n) {
         struct columns some = {.width = width};
         while (some.count < n && i + some.count < all.count) {

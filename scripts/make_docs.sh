@@ -3,7 +3,7 @@
 #
 # Makes in BUILD_DIR/docs what is made from the program or from a page and is therefore not kept:
 #
-#     wide_head.html, resnet18.html   two pages of --report, whose times are those of this machine
+#     wide.html, resnet18.html        two pages of --report, whose times are those of this machine
 #     lesson.html, answers.html       the lesson and its answers, to print on A4
 #
 # Says what came out, and ends as a stage of .ci/run does.
@@ -58,8 +58,8 @@ END
     keep "$1.html"
 }
 
-report wide_head.html compare --model simple --dataset random --classes 20000 --devices 4 \
-    --device-memory 96M --steps 20 || failed=$((failed + 1))
+report wide.html compare --model wide --devices 4 --device-memory 48M --steps 20 ||
+    failed=$((failed + 1))
 report resnet18.html compare --model resnet18 --dataset synthetic --samples 512 --batch-size 64 \
     --devices 4 --steps 4 || failed=$((failed + 1))
 if command -v cmark-gfm >/dev/null; then

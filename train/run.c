@@ -110,7 +110,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .name = config->dataset,
         .folder = *config->data_dir ? config->data_dir : NULL,
         .shape = !o->sample.channels && follows ? model_sample(config->model, o) : o->sample,
-        .classes = o->classes || !graph || !follows ? o->classes : graph_classes(graph),
+        .classes = o->classes || !follows ? o->classes : model_classes(config->model, o),
         .samples = config->samples,
         .targets = o->loss == LOSS_MSE,
         .below = graph ? graph_below(graph) : 0,

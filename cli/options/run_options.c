@@ -111,6 +111,26 @@ static enum loss_kind own_loss(const struct run_config *config) {
     return is_own && own->loss == DUET_MSE ? LOSS_MSE : LOSS_CROSS_ENTROPY;
 }
 
+/* LeNet has one bucket, no outputs to speak of, and no overlap. So what shows where memory and time
+ * go does it on the model of the lessons, unless a model or data are named. */
+enum { SHOWN_DEVICES = 4 };
+static const char shown_model[] = "wide";
+
+static void choose_model(const struct options *o, struct run_config *config) {
+    int any_data = options_have(o, "--dataset") || options_have(o, "--data-dir"),
+        any_model =
+            options_have(o, "--model") || config->model_options.own || config->model_options.params;
+    if ((command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE)) && !any_model && !any_data) {
+        snprintf(config->model, sizeof config->model, "%s", shown_model);
+        if (!options_have(o, "--devices") && strcmp(config->device, "cuda") != 0)
+            config->devices = SHOWN_DEVICES;
+    }
+    const struct duet_model *own = config->model_options.own;
+    if (strcmp(config->model, shown_model) || (own && !strcmp(own->name, shown_model))) return;
+    if (!any_data) snprintf(config->dataset, sizeof config->dataset, "random");
+    if (!options_have(o, "--bucket-cap-mb")) config->bucket_cap_mb = 1; /* or there are but two */
+}
+
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config) {
     int batch_size = config->batch_size, own = o->part[0].rows && o->part[0].rows != run_options;
     config->batch_size = 0; /* not given */
@@ -120,6 +140,7 @@ int run_options_read(struct options *o, int argc, char **argv, struct run_config
     o->part[own].target = config;
     CHECK(options_read(o, argc, argv));
     if (o->help) return OK;
+    choose_model(o, config);
     if (!options_have(o, "--loss")) config->model_options.loss = own_loss(config);
     if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
     config->warned = config->quiet;

@@ -48,8 +48,9 @@ const struct option run_options[] = {
 
     OPTION_HEADING("model"),
     {"--model", "NAME|FILE",
-     "lenet (default), convnet, mlp, resnet18, simple, complex or branches; or a file: any model "
-     "of PyTorch, written by duet.export, or what print(model) says of an nn.Sequential",
+     "lenet (default), convnet, mlp, resnet18, simple, complex, wide or branches; or a file: any "
+     "model of PyTorch, written by duet.export, or what print(model) says of an nn.Sequential. "
+     "profile, estimate: where neither model nor data are given, wide on 4 devices",
      read_model, AT(model), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--params", "N",
@@ -67,14 +68,14 @@ const struct option run_options[] = {
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
-     "label, at least 10; of synthetic and random data 10)",
+     "label, at least 10; of synthetic and random data 10, with model wide 2000)",
      read_int, AT(model_options.classes), 1, MODEL_MAX_CLASSES,
      OFTEN | EVERYWHERE},
     {"--loss", "cross-entropy|mse",
      "mse: the mean squared error from random targets (default cross-entropy)",
      read_choice, AT(model_options.loss), NO_LIMITS, EVERYWHERE},
-    {"--mlp-hidden", "H1,H2,...", "the widths of the hidden layers of mlp (default 256)",
-     read_hidden, NO_MEMBER, NO_LIMITS,
+    {"--mlp-hidden", "H1,H2,...",
+     "the widths of the hidden layers of mlp (default 256; wide: 512,512)", read_hidden, NO_MEMBER, NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_MLP},
     {"--dropout", "P", "the probability of dropout, instead of the model's own", read_number,
      AT(model_options.dropout), 0, 1,
@@ -96,8 +97,8 @@ const struct option run_options[] = {
     OPTION_HEADING("data"),
     {"--dataset", "NAME",
      "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
-     "torch.randint labels, by the seed of the run (default fashion-mnist; in a program with data "
-     "of its own: own)",
+     "torch.randint labels, by the seed of the run (default fashion-mnist; of wide: random; in a "
+     "program with data of its own: own)",
      read_text, AT(dataset), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",
@@ -239,8 +240,8 @@ const struct option run_options[] = {
      NO_MEMBER, NO_LIMITS,
      OFTEN | BY_ALL, IN_DDP, 0},
     {"--bucket-cap-mb", "X",
-     "ddp: the size of a bucket of gradients in MiB (default 25, the first bucket 1). Given alone "
-     "it sets the first bucket too",
+     "ddp: the size of a bucket of gradients in MiB (default 25, the first bucket 1; with model "
+     "wide 1). Given alone it sets the first bucket too",
      read_number, AT(bucket_cap_mb), 1e-6, 1e6,
      BY_ALL, IN_DDP, 0},
     {"--first-bucket-mb", "X", "ddp: the size of the first bucket in MiB", read_number,

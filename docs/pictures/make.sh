@@ -23,13 +23,9 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
     for name in "${names[@]}"; do cp "$folder/$name" "$docs/pictures/$folder/$name"; done
 }
 
-pictures report timeline -- \
-    compare --model simple --dataset random --classes 20000 --devices 4 --device-memory 96M \
-    --steps 20 --quiet
-pictures lenet timeline traffic-dp traffic-ddp phases buckets collective moves-dp -- \
-    compare --devices 4 --steps 40 --epochs 1 --allreduce ring --bucket-cap-mb 0.1 --quiet
-pictures wide_head memory phases -- \
-    profile --model simple --dataset random --classes 20000 --optimizer adam --devices 4 --steps 12
+pictures wide timeline traffic-dp traffic-ddp buckets collective moves-dp -- \
+    compare --model wide --devices 4 --steps 40 --allreduce ring --quiet
+pictures wide_head memory phases -- profile --optimizer adam --steps 12
 pictures batch_norm loss -- \
     compare --model resnet18 --dataset synthetic --shape 1x12x12 --samples 320 --batch-size 32 \
     --devices 4 --epochs 1 --lr 0.05 --sync-bn --quiet

@@ -22,9 +22,10 @@ static void open_part(FILE *file, const struct page_run *run) {
 static void moves_table(FILE *file, const struct page *page, int i) {
     const struct run_record *r = page->run[i].run;
     struct dp_move moves[MOST_DP_MOVES];
+    struct text summary = {.used = 0};
     int count = dp_moves_of(r, moves);
-    open_table(file, "what each move brings over links, a step",
-               "move|of what|enqueued by device|bytes a step");
+    text_add(&summary, "%s: what each move brings over links, a step", page->run[i].title);
+    open_table(file, summary.words, "move|of what|enqueued by device|bytes a step");
     for (int k = 0; k < count; k++)
         for (int d = 0; d < r->devices; d++) {
             double bytes = (double)r->device[d].phase_bytes[moves[k].phase];
@@ -39,22 +40,28 @@ static void moves_table(FILE *file, const struct page *page, int i) {
     close_table(file);
 }
 
-/* One figure for each run of DP: what device 0 sends and takes. */
-static int put_moves(FILE *file, const struct page *page, int i) {
+/* What device 0 sends and takes in the first run of DP. Another one moves the same, but for the
+ * outputs. */
+static int put_moves(FILE *file, const struct page *page, int first) {
     char id[24];
-    snprintf(id, sizeof id, "moves-%d", i);
-    open_part(file, &page->run[i]);
+    snprintf(id, sizeof id, "moves-%d", first);
+    open_part(file, &page->run[first]);
     put_paragraph(file, "",
-                  "What DataParallel moves in every step, in this order. Bytes were counted. Who "
-                  "sends what to whom is drawn as duet collective draws it; copies of one hop are "
-                  "enqueued one after another on one device's stream.");
-    CHECK(put_figure(
-        file, page, id, draw_moves, i,
-        "What each device (row) holds, part by part (column). The colour is that of "
-        "the device that it came from; in reduce a stripe is the term of a device, "
-        "and a full cell is the sum of all. Arrows: who sends to whom. What a hop wrote is "
-        "underlined."));
-    moves_table(file, page, i);
+                  "What DataParallel moves in every step, in this order. Bytes were counted. "
+                  "Copies of one hop are enqueued one after another on one device's stream.");
+    CHECK(put_figure(file, page, id, draw_moves, first,
+                     "What each device (row) holds, part by part (column), in the strength of the "
+                     "device that it came from; in reduce a stripe is the term of a device, and a "
+                     "full cell is the sum of all. What a hop wrote is underlined."));
+    for (int i = first; i < page->count; i++) {
+        if (!has_moves(page, i)) continue;
+        if (i > first)
+            put_paragraph(file, "",
+                          "%s moves the same, but gathers a loss of each device in place of the "
+                          "outputs, and sends back no gradient of them.",
+                          page->run[i].title);
+        moves_table(file, page, i);
+    }
     fprintf(file, "</div>\n");
     return OK;
 }
@@ -122,13 +129,12 @@ static int put_allreduce(FILE *file, const struct page *page) {
 }
 
 int collectives_content(FILE *file, const struct page *page) {
-    int any = has_collective(page);
-    for (int i = 0; i < page->count; i++) {
-        if (!has_moves(page, i)) continue;
-        CHECK(put_moves(file, page, i));
-        any = 1;
-    }
+    int first = 0;
+    while (first < page->count && !has_moves(page, first))
+        first++;
+    if (first < page->count) CHECK(put_moves(file, page, first));
     if (has_collective(page)) CHECK(put_allreduce(file, page));
-    if (!any) put_paragraph(file, "", "No run of DP or DDP over several devices was measured.");
+    if (first == page->count && !has_collective(page))
+        put_paragraph(file, "", "No run of DP or DDP over several devices was measured.");
     return OK;
 }

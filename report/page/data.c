@@ -149,46 +149,6 @@ static int write_timeline(struct json_writer *w, const struct page *page, struct
     return OK;
 }
 
-/* ---- traffic ---- */
-
-/* An end of a link: a device, or the host behind all of them. */
-static uint64_t link_bytes(const struct run_record *r, int from, int to) {
-    int a = from < r->devices ? from : LINK_HOST, b = to < r->devices ? to : LINK_HOST;
-    return a == b ? 0 : r->traffic->bytes[a][b];
-}
-
-/* The bytes to each destination in all steps, neighbours that are equal as one pair. */
-static void write_row(struct json_writer *w, const struct run_record *r, int from) {
-    int ends = r->devices + 1, equal = 1;
-    json_array(w, NULL);
-    for (int to = 0; to < ends; to += equal) {
-        uint64_t bytes = link_bytes(r, from, to);
-        for (equal = 1; to + equal < ends && link_bytes(r, from, to + equal) == bytes;)
-            equal++;
-        json_integer(w, NULL, equal);
-        json_natural(w, NULL, bytes);
-    }
-    json_close(w);
-}
-
-static void write_traffic(struct json_writer *w, const struct page *page) {
-    json_object(w, "traffic");
-    for (int i = 0; i < page->count; i++) {
-        const struct run_record *r = page->run[i].run;
-        char figure[24];
-        if (!r || r->devices < 2 || !has_traffic(page, i)) continue;
-        snprintf(figure, sizeof figure, "traffic-%d", i);
-        json_object(w, figure);
-        json_integer(w, "steps", r->steps);
-        json_array(w, "rows");
-        for (int from = 0; from <= r->devices; from++)
-            write_row(w, r, from);
-        json_close(w);
-        json_close(w);
-    }
-    json_close(w);
-}
-
 /* ---- the whole ---- */
 
 static int write_all(FILE *file, const struct page *page) {
@@ -199,7 +159,6 @@ static int write_all(FILE *file, const struct page *page) {
     int code = write_timeline(&w, page, &kinds);
     free(kinds.kind);
     CHECK(code);
-    write_traffic(&w, page);
     json_close(&w);
     return json_finish(&w, "report");
 }

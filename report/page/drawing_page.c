@@ -57,7 +57,7 @@ int drawing_page(FILE *file, const struct drawing *drawing) {
                   "that the ranks run, not measured.</figcaption></figure>\n");
     put_moves(file, &drawing->hops);
     fprintf(file, "</section></main>\n<script type=\"application/json\" id=\"data\">"
-                  "{\"runs\":[],\"traffic\":{}}</script>\n");
+                  "{\"runs\":[]}</script>\n");
     html_end(file);
     return OK;
 }

@@ -81,9 +81,12 @@ void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
 enum { MANY_COLUMNS = 10 }; /* with more the style prints a table smaller, so that paper holds it */
 
 void open_table(FILE *file, const char *summary, const char *head) {
-    fprintf(file, "<details class=\"numbers\"><summary>%s</summary>\n", summary);
-    fprintf(file, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
-            summary);
+    fprintf(file, "<details class=\"numbers\"><summary>");
+    html_text(file, summary);
+    fprintf(file, "</summary>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+                  "aria-label=\"");
+    html_text(file, summary);
+    fprintf(file, "\">");
     int columns = 1;
     for (const char *at = head; *at; at++)
         columns += *at == '|';

@@ -23,10 +23,11 @@ static void put_start(FILE *file, const struct page *page) {
 
 static const struct {
     const char *id, *name;
-} sections[] = {{"verdict", "Verdict"},   {"timelines", "Timeline"}, {"memory", "Memory"},
-                {"traffic", "Traffic"},   {"phases", "Time"},        {"curves", "Loss"},
-                {"equality", "Equality"}, {"buckets", "Buckets"},    {"collective", "Collectives"},
-                {"about", "What ran"}};
+} sections[] = {{"verdict", "Verdict"},   {"timelines", "Timeline"},
+                {"memory", "Memory"},     {"traffic", "Traffic"},
+                {"phases", "Time"},       {"curves", "Loss"},
+                {"equality", "Equality"}, {"collective", "Collectives"},
+                {"buckets", "Buckets"},   {"about", "What ran"}};
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
 static void put_navigation(FILE *file) {
@@ -136,16 +137,13 @@ static int put_traffic(FILE *file, const struct page *page) {
                   "Bytes that moved from device to device in a step, counted at every "
                   "move: DP sends everything through one device, DDP does not.");
     for (int i = 0; i < page->count; i++) {
-        if (!page->run[i].run || page->run[i].run->devices < 2 || !has_traffic(page, i)) continue;
-        char caption[200], id[24];
-        if (!any) fprintf(file, "<div class=\"pair\">\n");
-        snprintf(caption, sizeof caption, "%s: bytes a step; the thicker an arrow, the more.",
-                 page->run[i].title);
+        const struct run_record *r = page->run[i].run;
+        if (!r || r->devices < 2 || !has_traffic(page, i)) continue;
+        if (any && r->loss_in_forward) continue; /* the same star, with thinner arrows */
+        char caption[200];
+        if (!any++) fprintf(file, "<div class=\"pair\">\n");
+        snprintf(caption, sizeof caption, "%s: the more bytes, the thicker.", page->run[i].title);
         CHECK(put_figure(file, page, NULL, draw_links, i, caption));
-        snprintf(caption, sizeof caption, "%s: from the row to the column.", page->run[i].title);
-        snprintf(id, sizeof id, "traffic-%d", i);
-        CHECK(put_figure(file, page, id, draw_matrix, i, caption));
-        any = 1;
     }
     if (any)
         fprintf(file, "</div>\n");
@@ -210,8 +208,8 @@ static int put_equality(FILE *file, const struct page *page) {
     if (has_equality(page)) {
         CHECK(put_figure(file, page, NULL, draw_equality, 0,
                          "Fingerprints of all parameters, from the hashes that every device took "
-                         "at every step. What equals the first run is green; what does not "
-                         "has the sign \xe2\x89\xa0."));
+                         "at every step. What does not equal the first run has the sign "
+                         "\xe2\x89\xa0."));
         equality_table(file, page);
     }
     close_section(file);
@@ -254,8 +252,8 @@ int page_write(FILE *file, const struct page *page) {
     CHECK(put_phases(file, page));
     CHECK(put_curves(file, page));
     CHECK(put_equality(file, page));
-    CHECK(put_buckets(file, page));
     CHECK(put_collectives(file, page));
+    CHECK(put_buckets(file, page));
     open_section(file, "about", "What ran");
     about_table(file, page);
     close_section(file);

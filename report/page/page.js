@@ -192,38 +192,6 @@ const workStrip = (figure) => {
   if (matchMedia("(max-width: 720px)").matches) show(0);
 };
 
-// The matrix of traffic, read link by link. A row: how many neighbouring links, and their bytes.
-const workMatrix = (figure, {steps, rows}) => {
-  const [, said, pictures] = addControls(figure, "Rest on a cell or tap it, or choose one with " +
-    "the arrow keys, to read a link.");
-  const links = rows.map((row) => row.flatMap((value, i) => i % 2 ? Array(row[i - 1]).fill(value)
-    : [])), last = rows.length - 1;
-  const name = (end) => end === last ? "host" : `device ${end}`;
-  let from = 0, to = 0;
-  pictures.at(-1).after(said); // above, its lines would move what is pointed at
-  const choose = (a, b) => {
-    [from, to] = [clamp(a, 0, last), clamp(b, 0, last)];
-    const bytes = links[from][to];
-    said.replaceChildren(make("b", {textContent: `${name(from)} to ${name(to)}`}),
-      from === to ? ": no link" : !bytes ? ": nothing" : `: ${byteWords(bytes / steps)} a step; ` +
-      `${bytes} bytes in ${steps === 1 ? "1 step" : `${steps} steps`}`);
-    for (const svg of pictures) {
-      const [x, y, width] = boxOf(svg.querySelector(".area")), cell = width / (last + 1);
-      mark(svg, x + to * cell, y + from * cell, cell, cell);
-    }
-  };
-  for (const svg of pictures) {
-    for (const kind of ["pointermove", "pointerdown"])
-      svg.addEventListener(kind, (event) => {
-        const box = svg.querySelector(".area").getBoundingClientRect();
-        const cell = (at, start, length) => Math.floor((at - start) / length * (last + 1));
-        choose(cell(event.clientY, box.top, box.height), cell(event.clientX, box.left, box.width));
-      });
-    onKeys(svg, {ArrowUp: () => choose(from - 1, to), ArrowDown: () => choose(from + 1, to),
-      ArrowLeft: () => choose(from, to - 1), ArrowRight: () => choose(from, to + 1)});
-  }
-};
-
 {
   const root = document.documentElement, theme = document.getElementById("theme");
   const prefers = matchMedia("(prefers-color-scheme: dark)");
@@ -243,8 +211,6 @@ const workMatrix = (figure, {steps, rows}) => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const timeline = document.getElementById("timeline");
   if (timeline && data.runs.length) workTimeline(timeline, data);
-  for (const [figure, links] of Object.entries(data.traffic))
-    workMatrix(document.getElementById(figure), links);
   for (const figure of document.querySelectorAll("figure"))
     if (figure.querySelector(".frame")) workStrip(figure);
 }

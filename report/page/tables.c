@@ -131,14 +131,8 @@ void summary_table(FILE *file, const struct page *page) {
                   "<table class=\"summary\"><thead><tr><td></td>");
     for (int i = 0; i < page->count; i++) {
         if (!page->run[i].run) continue;
-        char word[64]; /* the square stays on a line with the first one */
-        size_t n = strcspn(page->run[i].title, " ");
-        snprintf(word, sizeof word, "%.*s", (int)n, page->run[i].title);
-        fprintf(file, "<th scope=\"col\"><span class=\"run\"><i class=\"b-%s\"></i>",
-                shade_class(shade_of_run(page, i)));
-        html_text(file, word);
-        fprintf(file, "</span>");
-        html_text(file, page->run[i].title + n);
+        fprintf(file, "<th scope=\"col\">");
+        html_text(file, page->run[i].title);
         fprintf(file, "</th>");
     }
     fprintf(file, "</tr></thead><tbody>\n");

@@ -98,8 +98,8 @@ static void say_sharing(struct text *text, const struct page *page) {
     const struct run_record *first = first_run(page);
     int shared = record_shared(first), devices = most_devices(page);
     if (shared && devices > shared)
-        text_add(text, "; the %d devices share %d %s%s", devices, shared,
-                 first->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
+        text_add(text, "; but the %d devices share %d %s%s, so this is not what as many GPUs do",
+                 devices, shared, first->gpus ? "GPU" : "core", shared > 1 ? "s" : "");
 }
 
 /* Nor is a machine with something else to do. */

@@ -58,6 +58,8 @@ void draw_mark(struct picture *p, const struct page *page);
 
 /* What device_label says beside a row. */
 void device_label(const struct picture *p, int device, char text[32]);
+/* The same of devices first .. end - 1, which share a row because they are equal. */
+void devices_label(const struct picture *p, int first, int end, char text[32]);
 /* Labels of many devices: every how-manieth is said. */
 int label_every(int devices);
 

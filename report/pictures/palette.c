@@ -10,19 +10,25 @@ static const struct {
     [SHADE_GRID] = {"grid", "#d5dae0", "#3a424d", 0},
     [SHADE_PAPER] = {"paper", "#ffffff", "#14181d", 0},
     [SHADE_RAISED] = {"raised", "#f2f4f7", "#1e242c", 0},
-    [SHADE_LIMIT] = {"limit", "#b3261e", "#ff8f86", 0},
-    [SHADE_GOOD] = {"good", "#00734f", "#3ecf9b", 0},
     [SHADE_BAD] = {"bad", "#b3261e", "#ff8f86", 0},
-    [SHADE_SINGLE] = {"single", "#8b939c", "#8b939c", 0},
-    [SHADE_DP] = {"dp", "#d55e00", "#e8762c", 1},
-    [SHADE_DP_OTHER] = {"dp-other", "#e69f00", "#e69f00", 0},
-    [SHADE_DDP] = {"ddp", "#0067a8", "#4aa3df", 1},
+    [SHADE_SINGLE] = {"single", "#c6ccd3", "#4b5563", 0},
+    [SHADE_DP] = {"dp", "#858e98", "#8b95a1", 0},
+    [SHADE_DP_OTHER] = {"dp-other", "#a5adb6", "#6b7480", 0},
+    [SHADE_DDP] = {"ddp", "#1b1f24", "#e8eaed", 0},
     [SHADE_ON_DARK] = {"on-dark", "#ffffff", "#ffffff", 0},
     [SHADE_ON_LIGHT] = {"on-light", "#14181d", "#14181d", 0},
-    [SHADE_EXPOSED] = {"exposed", "#d55e00", "#e8762c", 1},
-    [SHADE_OVERLAPPED] = {"overlapped", "#cc79a7", "#cc79a7", 0},
+    [SHADE_EXPOSED] = {"exposed", "#8f2f68", "#b04a86", 1},
+    [SHADE_WORKSPACE] = {"workspace", "#6e5773", "#9a7fa0", 1},
     [SHADE_NO_CORE] = {"no-core", "#b9c0c8", "#7f8995", 0},
     [SHADE_IDLE] = {"idle", "#e6e9ed", "#2a313a", 0},
+    [SHADE_RANKS] = {"rank-0", "#6459bb", "#6459bb", 1},
+    [SHADE_RANKS + 1] = {"rank-1", "#8f86d8", "#8f86d8", 0},
+    [SHADE_RANKS + 2] = {"rank-2", "#b9b2ed", "#b9b2ed", 0},
+    [SHADE_RANKS + 3] = {"rank-3", "#dedafa", "#dedafa", 0},
+    [SHADE_RANKS + 4] = {"rank-4", "#7a70cb", "#7a70cb", 1},
+    [SHADE_RANKS + 5] = {"rank-5", "#a39be2", "#a39be2", 0},
+    [SHADE_RANKS + 6] = {"rank-6", "#c9c3f3", "#c9c3f3", 0},
+    [SHADE_RANKS + 7] = {"rank-7", "#efecfd", "#efecfd", 0},
     [SHADE_PHASES + PHASE_NONE] = {"none", "#c9ced4", "#aab2bb", 0},
     [SHADE_PHASES + PHASE_LOADER] = {"loader", "#c9ced4", "#aab2bb", 0},
     [SHADE_PHASES + PHASE_INPUT] = {"input", "#9aa3ad", "#8b95a1", 0},
@@ -36,19 +42,10 @@ static const struct {
     [SHADE_PHASES + PHASE_REDUCE] = {"reduce", "#9c3d00", "#b34a07", 1},
     [SHADE_PHASES + PHASE_ALLREDUCE] = {"allreduce", "#cc79a7", "#cc79a7", 0},
     [SHADE_PHASES + PHASE_OPTIMIZER] = {"optimizer", "#e8d92f", "#e8d92f", 0},
-    [SHADE_PHASES + PHASE_HOST_LAUNCH] = {"host-launch", "#8f7cc0", "#a594d4", 0},
-    [SHADE_PHASES + PHASE_HOST_SERIAL] = {"host-serial", "#cfc6e6", "#cfc6e6", 0},
+    [SHADE_PHASES + PHASE_HOST_LAUNCH] = {"host-launch", "#6b7a3a", "#93a35a", 0},
+    [SHADE_PHASES + PHASE_HOST_SERIAL] = {"host-serial", "#c3cf9c", "#c3cf9c", 0},
     [SHADE_PHASES + PHASE_EVALUATE] = {"evaluate", "#b9c0c8", "#98a2ad", 0},
     [SHADE_PHASES + PHASE_PROOF] = {"proof", "#a89a86", "#b0a28f", 0},
-    [SHADE_CAUSES + MEM_PARAMS] = {"m-params", "#0072b2", "#1f86c6", 1},
-    [SHADE_CAUSES + MEM_GRADS] = {"m-grads", "#7cc4ee", "#7cc4ee", 0},
-    [SHADE_CAUSES + MEM_OPTIMIZER] = {"m-optimizer", "#e8d92f", "#e8d92f", 0},
-    [SHADE_CAUSES + MEM_ACTIVATIONS] = {"m-activations", "#009e73", "#009e73", 1},
-    [SHADE_CAUSES + MEM_INPUT] = {"m-input", "#9aa3ad", "#8b95a1", 0},
-    [SHADE_CAUSES + MEM_DATASET] = {"m-dataset", "#c9ced4", "#aab2bb", 0},
-    [SHADE_CAUSES + MEM_GATHERED] = {"m-gathered", "#d55e00", "#d55e00", 1},
-    [SHADE_CAUSES + MEM_COMM] = {"m-comm", "#cc79a7", "#cc79a7", 0},
-    [SHADE_CAUSES + MEM_WORKSPACE] = {"m-workspace", "#6e5773", "#9a7fa0", 1},
 };
 
 enum shade shade_of_mode(enum run_mode mode, int other) {
@@ -56,6 +53,15 @@ enum shade shade_of_mode(enum run_mode mode, int other) {
            : mode == MODE_DDP  ? SHADE_DDP
            : other             ? SHADE_DP_OTHER
                                : SHADE_DP;
+}
+
+enum shade shade_of_cause(int cause) {
+    static const enum phase phases[MEM_CAUSE_COUNT] = {
+        [MEM_PARAMS] = PHASE_REPLICATE,    [MEM_GRADS] = PHASE_BACKWARD,
+        [MEM_OPTIMIZER] = PHASE_OPTIMIZER, [MEM_ACTIVATIONS] = PHASE_FORWARD,
+        [MEM_INPUT] = PHASE_INPUT,         [MEM_DATASET] = PHASE_LOADER,
+        [MEM_GATHERED] = PHASE_GATHER,     [MEM_COMM] = PHASE_ALLREDUCE};
+    return cause == MEM_WORKSPACE ? SHADE_WORKSPACE : shade_of_phase(phases[cause]);
 }
 
 enum shade shade_of_text_on(enum shade shade) {

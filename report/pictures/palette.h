@@ -1,9 +1,12 @@
 /* The colours of pictures: one table for both themes of the page and for pictures on their own.
  *
- * Hues are those of Okabe and Ito, which people with any kind of colour blindness can tell apart;
- * what belongs together has one hue in several strengths. What moves because of DP is orange and
- * red, work on the model is blue, allreduce is purple. No picture says anything by colour alone:
- * what is wide enough has its name inside, and a table stands below. */
+ * A colour means one thing on a page. Hues are those of Okabe and Ito, which people with any kind
+ * of colour blindness can tell apart; what belongs together has one hue in several strengths. What
+ * moves because of DP is orange and red, work on the model is blue, allreduce is pink, and ranks
+ * are strengths of violet. Memory has the colour of the phase that it comes from or goes into:
+ * gradients that of backward, gathered outputs that of gather. Runs are grey, and bright red is
+ * what is wrong. No picture says anything by colour alone: what is wide enough has its name inside,
+ * and a table stands below. */
 #ifndef REPORT_PICTURES_PALETTE_H
 #define REPORT_PICTURES_PALETTE_H
 
@@ -13,15 +16,13 @@
 #include "trace/mode.h"
 #include "trace/span.h"
 
-/* Order: everything, then the phases in the order of enum phase, then the causes of memory. */
+/* Order: everything, then the ranks, then the phases in the order of enum phase. */
 enum shade {
     SHADE_TEXT,
     SHADE_QUIET, /* axes, units, what is said beside */
     SHADE_GRID,
     SHADE_PAPER,  /* behind the picture */
     SHADE_RAISED, /* behind a lane */
-    SHADE_LIMIT,
-    SHADE_GOOD,
     SHADE_BAD,
     SHADE_SINGLE,
     SHADE_DP,
@@ -29,21 +30,22 @@ enum shade {
     SHADE_DDP,
     SHADE_ON_DARK,  /* text on a strong colour */
     SHADE_ON_LIGHT, /* text on a pale one */
-    SHADE_EXPOSED,
-    SHADE_OVERLAPPED,
+    SHADE_EXPOSED,  /* allreduce beside no work of its device */
+    SHADE_WORKSPACE,
     SHADE_NO_CORE,
     SHADE_IDLE,
-    SHADE_PHASES,
-    SHADE_CAUSES = SHADE_PHASES + PHASE_COUNT,
-    SHADE_COUNT = SHADE_CAUSES + MEM_CAUSE_COUNT
+    SHADE_RANKS,
+    SHADE_PHASES = SHADE_RANKS + 8,
+    SHADE_COUNT = SHADE_PHASES + PHASE_COUNT
 };
 
 static inline enum shade shade_of_phase(int phase) {
     return (enum shade)(SHADE_PHASES + phase);
 }
-static inline enum shade shade_of_cause(int cause) {
-    return (enum shade)(SHADE_CAUSES + cause);
+static inline enum shade shade_of_rank(int rank) {
+    return (enum shade)(SHADE_RANKS + rank % 8);
 }
+enum shade shade_of_cause(int cause);
 /* other: 1: a second run in this mode. */
 enum shade shade_of_mode(enum run_mode mode, int other);
 

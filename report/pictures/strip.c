@@ -11,7 +11,7 @@ static const double STRIP_HEAD = 2.7;
 
 struct strip strip_of(const struct picture *p, const struct hops *hops,
                       const struct hops_state *state, const struct dp_move *move) {
-    double width = hops->chunk_count > 8 ? 1.2 : hops->hops < 4 ? 3.4 : 2.4;
+    double width = hops->chunk_count > 8 ? 1.2 : move || hops->hops > 3 ? 2.4 : 3.4;
     return (struct strip){hops, state, move, width * p->font, 1.5 * p->font};
 }
 
@@ -21,16 +21,6 @@ double strip_frame_width(const struct picture *p, const struct strip *s) {
 
 double strip_frame_height(const struct picture *p, const struct strip *s) {
     return STRIP_HEAD * p->font + s->hops->n * s->row;
-}
-
-/* Colours of ranks: the strongest of the palette, in an order in which neighbours differ. */
-static enum shade shade_of_rank(int rank) {
-    static const enum shade shades[] = {
-        SHADE_PHASES + PHASE_BACKWARD,  SHADE_PHASES + PHASE_GATHER,
-        SHADE_PHASES + PHASE_LOSS,      SHADE_PHASES + PHASE_REPLICATE,
-        SHADE_PHASES + PHASE_ALLREDUCE, SHADE_PHASES + PHASE_FORWARD,
-        SHADE_PHASES + PHASE_OPTIMIZER, SHADE_PHASES + PHASE_INPUT};
-    return shades[rank % 8];
 }
 
 /* What of a frame is drawn at one time: all that has one colour becomes one shape (picture_box). */

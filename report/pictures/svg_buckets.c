@@ -18,9 +18,9 @@ int draw_buckets(struct picture *p, const struct page *page, int index) {
     double f = p->font, row = 1.6 * f, gap = 0.4 * f, most = 1;
     double gutter = p->form == PICTURE_NARROW ? 7.2 * f : 11 * f, room = 5.5 * f,
            width = p->width - gutter - room;
-    static const struct key_item items[] = {
-        {SHADE_OVERLAPPED, "beside work of the device (overlapped)", 0},
-        {SHADE_EXPOSED, "beside none (exposed)", 0}};
+    const enum shade overlapped = shade_of_phase(PHASE_ALLREDUCE);
+    const struct key_item items[] = {{overlapped, "beside work of the device (overlapped)", 0},
+                                     {SHADE_EXPOSED, "beside none (exposed)", 0}};
     (void)index;
     for (int b = 0; b < buckets; b++) {
         seen += times[b].calls > 0;
@@ -40,10 +40,9 @@ int draw_buckets(struct picture *p, const struct page *page, int index) {
         picture_text(p, gutter - 0.5 * f, y + 1.15 * f, ANCHOR_END, SHADE_TEXT,
                      p->form == PICTURE_NARROW ? "%d: %s" : "bucket %d: %s", b,
                      bytes_words(bucket_bytes(r, b), size));
-        picture_box(p, gutter, y, a, row, SHADE_OVERLAPPED, NULL);
+        picture_box(p, gutter, y, a, row, overlapped, NULL);
         picture_box(p, gutter + a, y, c, row, SHADE_EXPOSED, NULL);
-        picture_label(p, gutter, y, a, row, SHADE_OVERLAPPED,
-                      time_words(times[b].overlapped_ns, text));
+        picture_label(p, gutter, y, a, row, overlapped, time_words(times[b].overlapped_ns, text));
         picture_label(p, gutter + a, y, c, row, SHADE_EXPOSED,
                       time_words(times[b].exposed_ns, text));
         picture_text(p, gutter + a + c + 0.4 * f, y + 1.15 * f, ANCHOR_START, SHADE_QUIET, "%s",

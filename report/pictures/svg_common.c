@@ -111,6 +111,13 @@ void device_label(const struct picture *p, int device, char text[32]) {
     snprintf(text, 32, p->form == PICTURE_NARROW ? "%d" : "device %d", device);
 }
 
+void devices_label(const struct picture *p, int first, int end, char text[32]) {
+    if (end == first + 1)
+        device_label(p, first, text);
+    else
+        snprintf(text, 32, p->form == PICTURE_NARROW ? "%d-%d" : "devices %d-%d", first, end - 1);
+}
+
 int label_every(int devices) {
     return devices > 32 ? 8 : devices > 16 ? 4 : 1;
 }

@@ -89,24 +89,23 @@ static void draw_link(struct picture *p, const struct links *l, int from, int to
     if (!l->labels) return;
     /* nearer to the end that stands outside, where the arrows are further apart */
     double t = from == l->centre ? 0.62 : to == l->centre ? 0.38 : 0.5, bow = 2 * t * (1 - t);
-    double mx = a->x + t * dx + bow * bend * dy + uy * p->font * 0.9,
-           my = a->y + t * dy - bow * bend * dx - ux * p->font * 0.9;
-    if (fabs(ux) > 0.9) my += oy; /* else the text would lie on its arrow */
+    int flat = fabs(ux) > 0.9, under = !flat && ux < -0.7; /* below a slanted arrow */
+    double off = (under ? 2.0 : 0.9) * p->font;
+    double mx = a->x + t * dx + bow * bend * dy + uy * off,
+           my = a->y + t * dy - bow * bend * dx - ux * off;
+    if (flat) my += oy; /* else the text would lie on its arrow */
     picture_text(p, mx, my + 0.35 * p->font,
-                 fabs(ux) > 0.9 ? ANCHOR_MIDDLE
-                 : uy > 0       ? ANCHOR_START
-                                : ANCHOR_END,
+                 flat || under ? ANCHOR_MIDDLE
+                 : uy > 0      ? ANCHOR_START
+                               : ANCHOR_END,
                  SHADE_TEXT, "%s", words);
 }
 
-static void draw_device(struct picture *p, const struct page *page, const struct links *l,
-                        int index, int device) {
+static void draw_device(struct picture *p, const struct links *l, int device) {
     const struct place *at = &l->place[device];
-    enum shade shade = shade_of_run(page, index);
-    picture_circle(p, at->x, at->y, l->radius, shade);
+    picture_circle(p, at->x, at->y, l->radius, SHADE_GRID);
     if (!l->crowded) {
-        picture_text(p, at->x, at->y + 0.36 * p->font, ANCHOR_MIDDLE, shade_of_text_on(shade), "%d",
-                     device);
+        picture_text(p, at->x, at->y + 0.36 * p->font, ANCHOR_MIDDLE, SHADE_TEXT, "%d", device);
     } else if (device != l->centre && device % label_every(l->run->devices) == 0) {
         double out = 1 + 1.1 * p->font / hypot(at->x - l->x, at->y - l->y);
         picture_text(p, l->x + (at->x - l->x) * out, l->y + (at->y - l->y) * out + 0.36 * p->font,
@@ -126,8 +125,8 @@ static void say_below(struct picture *p, const struct links *l, double y) {
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels) return;
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->even ? "each of %d %s: %s a step" : "%d %s: at most %s a step", l->arrows,
-                 l->arrows <= MOST_ARROWS ? "arrows" : "links", bytes_words(l->most, a));
+                 l->even ? "each of %d arrows: %s a step" : "%d arrows: at most %s a step",
+                 l->arrows, bytes_words(l->most, a));
 }
 
 static struct links links_of(const struct run_record *r) {
@@ -150,6 +149,8 @@ static struct links links_of(const struct run_record *r) {
 int draw_links(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
     struct links l = links_of(r);
+    if (l.arrows > MOST_ARROWS)
+        return draw_matrix(p, page, index); /* nobody could tell them apart */
     double f = p->font, size = p->form == PICTURE_NARROW ? p->width
                                : p->form == PICTURE_WIDE ? 0.33 * p->width
                                                          : 0.5 * p->width;
@@ -164,14 +165,11 @@ int draw_links(struct picture *p, const struct page *page, int index) {
                  "Bytes that moved from device to device in a step, as counted.");
     picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);
     place_devices(&l, l.x, l.y, radius);
-    if (l.arrows <= MOST_ARROWS)
-        for (int a = 0; a < r->devices; a++)
-            for (int b = 0; b < r->devices; b++)
-                draw_link(p, &l, a, b);
-    else
-        picture_text(p, l.x, l.y, ANCHOR_MIDDLE, SHADE_QUIET, "%d links: see the matrix", l.arrows);
+    for (int a = 0; a < r->devices; a++)
+        for (int b = 0; b < r->devices; b++)
+            draw_link(p, &l, a, b);
     for (int d = 0; d < r->devices; d++)
-        draw_device(p, page, &l, index, d);
+        draw_device(p, &l, d);
     say_below(p, &l, p->height - 0.5 * f);
     picture_close(p);
     return OK;

@@ -27,14 +27,12 @@ static void end_words(const struct matrix *m, int end, char text[32]) {
         snprintf(text, 32, "%d", end);
 }
 
-/* Thousands of tips would make the page slow and large: from here on JavaScript says what the link
- * under the pointer carries, and the table below the picture has the numbers. */
+/* Thousands of tips would make the page slow and large; the table below has the numbers. */
 enum { MOST_WITH_TIPS = 33 };
 
 /* Four strengths of one colour: a class each would be as many colours, so the strength is the size
  * of the square in its cell, which also prints well. */
-static void draw_cell(struct picture *p, const struct page *page, int index, const struct matrix *m,
-                      int from, int to) {
+static void draw_cell(struct picture *p, const struct matrix *m, int from, int to) {
     double bytes = cell_bytes(m, from, to), share = bytes / m->most;
     double x = m->x + to * m->cell, y = m->y + from * m->cell;
     char words[32], a[32], b[32], tip[128];
@@ -42,20 +40,19 @@ static void draw_cell(struct picture *p, const struct page *page, int index, con
     double side = (m->cell - 1) * (0.2 + 0.8 * share);
     x += (m->cell - side) / 2, y += (m->cell - side) / 2;
     if (m->ends > MOST_WITH_TIPS) {
-        picture_box(p, x, y, side, side, shade_of_run(page, index), NULL);
+        picture_box(p, x, y, side, side, SHADE_QUIET, NULL);
         return;
     }
     end_words(m, from, a);
     end_words(m, to, b);
     snprintf(tip, sizeof tip, "%s to %s: %s a step", a, b, bytes_words(bytes, words));
-    picture_box(p, x, y, side, side, shade_of_run(page, index), tip);
+    picture_box(p, x, y, side, side, SHADE_QUIET, tip);
 }
 
-static void draw_cells(struct picture *p, const struct page *page, int index,
-                       const struct matrix *m) {
+static void draw_cells(struct picture *p, const struct matrix *m) {
     for (int a = 0; a < m->ends; a++)
         for (int b = 0; b < m->ends; b++)
-            draw_cell(p, page, index, m, a, b);
+            draw_cell(p, m, a, b);
 }
 
 int draw_matrix(struct picture *p, const struct page *page, int index) {
@@ -82,8 +79,7 @@ int draw_matrix(struct picture *p, const struct page *page, int index) {
         picture_line(p, m.x + at, m.y, m.x + at, m.y + all, SHADE_GRID, 1);
         picture_line(p, m.x, m.y + at, m.x + all, m.y + at, SHADE_GRID, 1);
     }
-    picture_area(p, m.x, m.y, m.ends * m.cell, m.ends * m.cell);
-    draw_cells(p, page, index, &m);
+    draw_cells(p, &m);
     for (int a = 0; a < m.ends; a++) {
         char text[32];
         if (a % label_every(m.ends) && a < m.ends - 1) continue;

@@ -1,5 +1,7 @@
 /* Memory: a bar for each device, its causes stacked, as they were when the device held most; and
- * the limit of its memory. */
+ * the limit of its memory. Neighbours that held the same share a bar. */
+#include <string.h>
+
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/text.h"
@@ -50,23 +52,46 @@ static void draw_bar(struct picture *p, const struct ledger *m, double x, double
 
 /* The capacity of a device as a line, where the picture reaches so far. */
 static void draw_limit(struct picture *p, double x, double y, double height, int in_sight) {
-    if (in_sight) picture_line(p, x, y - 1, x, y + height + 1, SHADE_LIMIT, 2);
+    if (in_sight) picture_line(p, x, y - 1, x, y + height + 1, SHADE_TEXT, 2);
+}
+
+/* The end of the devices from d on that held the same as d: they share a bar. */
+static int end_of_same(const struct run_record *r, int d) {
+    const struct ledger *a = &r->device[d].memory;
+    int end = d + 1;
+    for (const struct ledger *b; end < r->devices; end++) {
+        b = &r->device[end].memory;
+        if (a->capacity != b->capacity || a->total_peak != b->total_peak ||
+            memcmp(a->at_peak, b->at_peak, sizeof a->at_peak) != 0)
+            break;
+    }
+    return end;
+}
+
+static int bars_of(const struct run_record *r) {
+    int bars = 0;
+    for (int d = 0; d < r->devices; d = end_of_same(r, d))
+        bars++;
+    return bars;
 }
 
 int draw_memory(struct picture *p, const struct page *page, int index) {
     struct extent e = extent_of(page);
     struct key_item items[MEM_CAUSE_COUNT];
-    int count = key_of(page, items), small = most_devices(page) > 16,
-        in_sight = e.limit <= LIMIT_IN_SIGHT * e.peak;
+    int count = key_of(page, items), most_bars = 0;
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && bars_of(page->run[i].run) > most_bars)
+            most_bars = bars_of(page->run[i].run);
+    int small = most_bars > 16, in_sight = e.limit <= LIMIT_IN_SIGHT * e.peak;
     double most = in_sight && e.limit > e.peak ? e.limit : e.peak, f = p->font;
-    double gutter = p->form == PICTURE_NARROW ? 2 * f : 5.8 * f,
+    double gutter = p->form == PICTURE_NARROW ? 2.6 * f : 6.6 * f,
            room = small ? 2 : 6 * f, /* for the peak in words behind a bar */
         width = p->width - gutter - room, row = small ? 0.55 * f : 1.5 * f,
            gap = small ? 2 : 0.4 * f;
     double y = picture_key(p, 0, items, count, 0), top = y;
     (void)index;
     for (int i = 0; i < page->count; i++)
-        if (page->run[i].run) y += 2 * f + page->run[i].run->devices * (row + gap);
+        if (page->run[i].run) y += 2 * f + bars_of(page->run[i].run) * (row + gap);
     double bottom = y + 0.3 * f;
     p->height = bottom + 1.7 * f + (in_sight ? 0 : 1.5 * f);
     picture_open(p, "memory", "Memory by cause",
@@ -79,13 +104,14 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
         if (!r) continue;
         picture_head(p, 0, y + 1.4 * f, "%s", page->run[i].title);
         y += 2 * f;
-        for (int d = 0; d < r->devices; d++, y += row + gap) {
+        for (int d = 0, end; d < r->devices; d = end, y += row + gap) {
             const struct ledger *m = &r->device[d].memory;
             char text[32];
+            end = end_of_same(r, d);
             draw_bar(p, m, gutter, y, row, width / most, !small);
             draw_limit(p, gutter + (double)m->capacity / most * width, y, row, in_sight);
-            if (d % label_every(r->devices)) continue;
-            device_label(p, d, text);
+            if (end == d + 1 && d % label_every(bars_of(r))) continue;
+            devices_label(p, d, end, text);
             picture_text(p, gutter - 0.5 * f, y + (small ? row : 1.1 * f), ANCHOR_END, SHADE_QUIET,
                          "%s", text);
             if (small) continue;
@@ -100,9 +126,9 @@ int draw_memory(struct picture *p, const struct page *page, int index) {
     char limit[32];
     format_bytes((uint64_t)e.limit, limit, sizeof limit);
     if (in_sight)
-        picture_text(p, gutter + width, top + 1.4 * f, ANCHOR_END, SHADE_LIMIT, "limit %s", limit);
+        picture_text(p, gutter + width, top + 1.4 * f, ANCHOR_END, SHADE_TEXT, "limit %s", limit);
     else
-        picture_text(p, p->width - 2, p->height - 0.4 * f, ANCHOR_END, SHADE_LIMIT,
+        picture_text(p, p->width - 2, p->height - 0.4 * f, ANCHOR_END, SHADE_TEXT,
                      "limit of a device: %s, %.0f times the axis \xe2\x86\x92", limit,
                      e.limit / most);
     picture_close(p);

@@ -220,3 +220,25 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--model described", "give --params N");
     expect_refused("--link nvlink3", "--link: no effect without --gpu");
 }
+
+/* Where neither a model nor data are named it is the model of the lessons: DP's outputs weigh on
+ * device 0, and DDP has several buckets. */
+Test(cli_estimate, model_of_the_lessons, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct json *one = output_of("estimate", ""),
+                *lenet = output_of("estimate", "--dataset random"),
+                *uncut =
+                    output_of("estimate", "--model wide --bucket-cap-mb 25 --first-bucket-mb 1");
+    cr_expect_str_eq(json_text(one, "dp/model"), "wide");
+    cr_expect_eq(json_int(one, "dp/devices"), 4);
+    cr_expect_geq(json_int(one, "dp/per_device/0/memory_at_peak_by_cause/gathered_output"),
+                  2 * 256 * 2000 * (int)sizeof(float));
+    cr_expect_eq(json_at(one, "ddp/bucket_sizes")->count, 3);
+    cr_expect_eq(json_at(uncut, "ddp/bucket_sizes")->count, 2);
+    cr_expect_str_eq(json_text(uncut, "ddp/dataset"), "random");
+    cr_expect_eq(json_int(uncut, "ddp/devices"), 2);
+    cr_expect_str_eq(json_text(lenet, "dp/model"), "lenet");
+    json_free(one);
+    json_free(lenet);
+    json_free(uncut);
+}

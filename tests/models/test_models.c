@@ -177,8 +177,9 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
 Test(models, an_unknown_name_lists_the_known, .timeout = 30) {
     struct model m;
     struct model_options options = {.dropout = -1};
-    expect(model_open(&m, "alexnet", &options), ERR_USAGE,
-           "'alexnet': there are lenet, convnet, mlp, resnet18, simple, complex and branches");
+    expect(
+        model_open(&m, "alexnet", &options), ERR_USAGE,
+        "'alexnet': there are lenet, convnet, mlp, resnet18, simple, complex, wide and branches");
     expect(model_open(&m, "", &options), ERR_USAGE, "lenet");
     model_free(&m);
     model_free(NULL);

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Opens pages of --report in a headless Chromium, as people would use them.
 
-    tests/report/check_page.py [--json FILE PAGE] [--many PAGE] PAGE...
+    tests/report/check_page.py [--json FILE PAGE] PAGE...
 
 Each PAGE must load without a network and without a message on the console, must not overflow at 390
 and 1600 pixels in either theme, and must have every section, a text for every picture and a caption
 for every figure. The PAGE behind --json is that of a `duet compare` over several devices: its
 controls are worked by mouse and by keyboard, its numbers are compared with the JSON of the same
-run, and it is opened once without JavaScript. The PAGE behind --many is made by hand, with the
-links of tests/report/pages.h over 64 devices. Prints what is wrong, and ends with 1 if anything is;
+run, and it is opened once without JavaScript. Prints what is wrong, and ends with 1 if anything is;
 77: there is no browser.
 """
 import json
@@ -19,8 +18,8 @@ import time
 
 import browser
 
-SECTIONS = ["verdict", "timelines", "memory", "traffic", "phases", "curves", "equality", "buckets",
-            "collective", "about"]
+SECTIONS = ["verdict", "timelines", "memory", "traffic", "phases", "curves", "equality",
+            "collective", "buckets", "about"]
 WIDTHS = [(390, 844), (1600, 1000)]
 wrong = []
 
@@ -238,59 +237,6 @@ def work_strips(page, results):
     work_strip(page, "moves-1", 10, "part 3 from device 0 to 3", "reduce: the gradients.")
 
 
-def read_links(page, figure, want, devices, steps):
-    """Every link of a traffic matrix can be read: want[from, to] bytes in all steps."""
-    lines = page.evaluate("""(() => {
-      const figure = document.querySelector('#%s'), said = figure.querySelector('.said');
-      const svg = figure.querySelector('svg'), n = %d, lines = [];
-      const box = svg.querySelector('.area').getBoundingClientRect();
-      for (let a = 0; a < n; a++)
-        for (let b = 0; b < n; b++) {
-          svg.dispatchEvent(new PointerEvent('pointermove', {bubbles: true,
-            clientX: box.left + (b + 0.5) * box.width / n,
-            clientY: box.top + (a + 0.5) * box.height / n}));
-          lines.push(said.textContent);
-        }
-      return lines
-    })()""" % (figure, devices + 1))
-    name = [f"device {d}" for d in range(devices)] + ["host"]
-    ends = list(range(devices)) + [-1]
-    for k, line in enumerate(lines):
-        a, b = divmod(k, devices + 1)
-        bytes_now = want.get((ends[a], ends[b]), 0)
-        end = f"{bytes_now} bytes in {steps} steps" if bytes_now else \
-            "no link" if a == b else "nothing"
-        expect(line.startswith(f"{name[a]} to {name[b]}: ") and line.endswith(end),
-               f"{figure}: {line}, {bytes_now} bytes")
-
-
-def work_matrix(page, results):
-    for i, run in enumerate(results["runs"]):
-        if run["devices"] > 1:
-            want = {(link["from"], link["to"]): link["bytes"] for link in run["traffic"]}
-            read_links(page, f"traffic-{i}", want, run["devices"], run["steps"])
-    page.evaluate("document.querySelector('#traffic-1 svg').focus()")
-    for _ in range(6):
-        page.key("ArrowUp")
-        page.key("ArrowLeft")
-    page.key("ArrowRight")
-    expect(said(page, "traffic-1").startswith("device 0 to device 1: "),
-           f"arrows in the matrix: {said(page, 'traffic-1')}")
-
-
-def many_links(driver, path):
-    page = driver.open("file://" + os.path.abspath(path))
-    star = {(-1, d): 1000 for d in range(64)}
-    ring = dict(star)
-    for d in range(64):
-        ring[d, (d + 1) % 64] = 5000
-        if d:
-            star[0, d], star[d, 0] = 3000, 2000
-    read_links(page, "traffic-1", star, 64, 10)
-    read_links(page, "traffic-2", ring, 64, 10)
-    page.close()
-
-
 def work_theme(page):
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
@@ -321,17 +267,12 @@ def main():
             read_spans(page, words[0])
             work_timeline(page)
             work_strips(page, results)
-            work_matrix(page, results)
             work_theme(page)
             images = page.evaluate("document.querySelectorAll('img, main a').length")
             expect(images == 0, "a name on the page became an element")
             expect(not page.problems, f"console: {page.problems}")
             page.close()
             without_javascript(driver, words[0])
-        if "--many" in words:
-            many = words.index("--many")
-            del words[many]
-            many_links(driver, words[many])
         for path in words:
             look(driver, path)
     for line in wrong[:20]:
