@@ -253,7 +253,7 @@ static void add_names(struct text *text, const struct asked *a) {
 static void print_head(const struct asked *a, int width) {
     struct text text = {.used = 0};
     const struct run_config *c = &a->run;
-    char each[48];
+    char each[48], changes[CLOCK_MARK] = "";
     int calibrated, all = 1;
     for (int m = 0; m < a->choice.machines; m++)
         for (int g = 0; g < a->choice.gpus; g++) {
@@ -263,11 +263,12 @@ static void print_head(const struct asked *a, int width) {
         }
     snprintf(each, sizeof each, c->batch_per_device ? "%d samples a GPU" : "global batch %d",
              c->batch_per_device ? c->batch_per_device : c->batch_size);
+    clock_add_what_if(&a->choice.what_if, changes, sizeof changes);
     text_add(&text, "modelled: ");
     add_names(&text, a);
     text_add(&text,
-             ": %s, %s, host %s: times of the modelled clock (docs/clock.md), measured on no GPU",
-             c->model, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch");
+             ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md), measured on no GPU",
+             c->model, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
     if (c->model_options.params)
         text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
                         "is described by numbers are not known");

@@ -129,27 +129,30 @@ static int check_count(const struct machine *m, int64_t gpus) {
     return OK;
 }
 
-static void print_row(const struct node_row *r, int batch) {
+/* samples: of one GPU in a step */
+static void print_row(const struct node_row *r, int samples) {
     char hidden[64] = "-";
     if (r->late_ms > 0)
         snprintf(hidden, sizeof hidden, "%.2f: %s %.2f", r->late_ms, r->worst.name,
                  r->worst.late_ms);
     printf("%7lld %6.0f %9.2f %11.0f %5.1f %% %8.2f  %-13s %s\n", (long long)r->gpus, r->nodes,
-           r->ms, (double)batch * (double)r->gpus / r->ms * 1e3, 100 * r->efficiency, r->sums_ms,
+           r->ms, (double)samples * (double)r->gpus / r->ms * 1e3, 100 * r->efficiency, r->sums_ms,
            *r->how ? r->how : "-", hidden);
     fflush(stdout);
 }
 
 static void print_head(const struct run_config *run, int batch, const struct clock_config *clock) {
     struct text text = {.used = 0};
+    char changes[CLOCK_MARK] = "";
     int calibrated;
     double error = clock_error(clock, &calibrated);
+    clock_add_what_if(&clock->what_if, changes, sizeof changes);
     text_add(&text,
-             "modelled: %s, %s%s%s: %s as DDP, %d samples a GPU, host pytorch: times of the "
+             "modelled: %s, %s%s%s: %s as DDP, %d samples a GPU, host pytorch%s: times of the "
              "modelled clock (docs/clock.md), +-%.0f %% within a node%s",
              clock->gpu->name, clock->machine->name,
              *clock->machine->network.name ? ", nodes joined by " : "",
-             clock->machine->network.name, run->model, batch, error,
+             clock->machine->network.name, run->model, batch, changes, error,
              calibrated ? ", +-25 % beyond 64 GPUs" : "; not calibrated for this GPU here");
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
     printf("%7s %6s %9s %11s %7s %8s  %-13s %s\n", "GPUs", "nodes", "ms a step", "samples/s",
@@ -198,7 +201,7 @@ static int show_rows(const struct run_config *run, int batch, const struct node_
         }
         if (!code) code = run_row(&m, clock, &rows[i]);
         rows[i].efficiency = code ? 0 : one.ms / rows[i].ms;
-        if (!code) print_row(&rows[i], batch);
+        if (!code) print_row(&rows[i], batch * run->passes);
     }
     modelled_close(&m);
     return code;

@@ -147,8 +147,7 @@ double clock_error(const struct clock_config *clock, int *calibrated) {
     return *calibrated ? m->error : UNCALIBRATED_ERROR;
 }
 
-/* ", if link=2,launch=0"; nothing where nothing is changed. */
-static void add_what_if(const struct what_if *w, char *text, size_t bytes) {
+void clock_add_what_if(const struct what_if *w, char *text, size_t bytes) {
     const struct {
         const char *key;
         double value;
@@ -173,5 +172,5 @@ void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_M
     double error = clock_error(clock, &calibrated);
     snprintf(mark, CLOCK_MARK, "%d x %s, %s, host %s, +-%.0f %%", devices, clock->gpu->name,
              clock->machine->name, clock->host == CLOCK_DUET ? "duet" : "pytorch", error);
-    add_what_if(&clock->what_if, mark, CLOCK_MARK);
+    clock_add_what_if(&clock->what_if, mark, CLOCK_MARK);
 }

@@ -41,4 +41,7 @@ double clock_error(const struct clock_config *clock, int *calibrated);
 enum { CLOCK_MARK = 112 };
 void clock_mark(const struct clock_config *clock, int devices, char mark[CLOCK_MARK]);
 
+/* Appends what --what-if changes, as the mark has it; nothing where nothing is changed. */
+void clock_add_what_if(const struct what_if *what_if, char *text, size_t bytes);
+
 #endif

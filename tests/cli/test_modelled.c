@@ -44,7 +44,7 @@ Test(modelled, a_machine_of_ones_own, .init = cli_folder_make, .fini = cli_folde
     cli_run(&c, "estimate --gpu a100-40 --machine ./mine --devices 1,2 --host duet --what-if "
                 "link=2x,launch=0");
     cr_assert_eq(c.status, 0, "%s", c.err);
-    cr_expect(strstr(c.out, "modelled: a100-40; mine") && strstr(c.out, "not calibrated"), "%s",
+    cr_expect(strstr(c.out, "modelled: a100-40; mine") && strstr(c.out, "if link=2,launch=0"), "%s",
               c.out);
     const char *answer = strstr(c.out, "what if, modelled, on 2 x a100-40, mine: with links 2x");
     cr_expect(answer && strstr(answer, "with no launch") && strstr(answer, "with all of this DP"));
@@ -157,6 +157,15 @@ Test(modelled, nodes_alike, .init = cli_folder_make, .fini = cli_folder_remove) 
     json = json_of("n");
     cr_expect(json_double(json, "nodes/0/efficiency") > 0.9, "a tree has few hops");
     json_free(json);
+    cli_free(&c);
+    /* a step of four batches */
+    cli_run(&c, "%s --devices 64 --no-sync-steps 4 --what-if link=2x", words);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_not_null(strstr(c.out, ", if link=2"), "%s", c.out);
+    const char *row = strstr(c.out, "\n     64 ");
+    double ms = 0, rate = 0;
+    cr_assert(row && sscanf(row, "%*d %*d %lf %lf", &ms, &rate) == 2, "%s", c.out);
+    cr_expect(fabs(rate * ms / (4 * 64 * 32e3) - 1) < 1e-4, "%g samples in %g ms", rate, ms);
     cli_free(&c);
     expect_refused("scale --gpu v100 --devices 1,64", "has 8 GPUs and no network");
     expect_refused("scale --gpu v100 --machine dgx1 --devices 63", "give a multiple");
