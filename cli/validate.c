@@ -28,33 +28,31 @@ static double percent(double modelled, double measured) {
     return 100 * (modelled - measured) / measured;
 }
 
-static double at_gpus(const struct series *s, int gpus) {
+/* The point at so many GPUs; NULL: there is none. */
+static const struct series_point *at_gpus(const struct series *s, int gpus) {
     for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
-        if (s->point[i].gpus == gpus) return s->point[i].ms;
-    return 0;
-}
-
-static char at_role(const struct series *s, int gpus) {
-    for (int i = 0; i < SERIES_POINTS && s->point[i].ms > 0; i++)
-        if (s->point[i].gpus == gpus) return s->point[i].role;
-    return 0;
+        if (s->point[i].gpus == gpus) return &s->point[i];
+    return NULL;
 }
 
 /* What N1 says; 0: no fitted model has a number at so many GPUs. */
 static double nearest_says(const struct series *s, const struct series_point *p) {
-    double own = at_gpus(s, 1), best = INFINITY, says = 0;
+    const struct series_point *own = at_gpus(s, 1), *one, *many;
+    double best = INFINITY, says = 0;
     if (p->batch != s->point[0].batch) return 0; /* another batch, another slow-down */
     enum { FAMILY = 3 };                         /* letters: "res", "vgg" */
     const struct series *other;
     for (int i = 0; (other = series_at(i)); i++) {
-        int alike = !strcmp(other->table, s->table) && !strcmp(other->machine, s->machine) &&
-                    other->way == s->way && other != s;
-        double one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
-        if (!alike || one <= 0 || many <= 0 || at_role(other, 1) == 't') continue;
-        double far = fabs(log(one / own)) + (strncmp(other->model, s->model, FAMILY) ? 10 : 0);
-        if (at_role(other, p->gpus) != 'f' || far >= best) continue;
+        if (strcmp(other->table, s->table) || strcmp(other->machine, s->machine) ||
+            other->way != s->way || other == s)
+            continue;
+        one = at_gpus(other, 1), many = at_gpus(other, p->gpus);
+        if (!one || !many || one->role == 't' || many->role != 'f') continue;
+        double far = fabs(log(one->ms / own->ms));
+        if (strncmp(other->model, s->model, FAMILY)) far += 10;
+        if (far >= best) continue;
         best = far;
-        says = own * many / one;
+        says = own->ms * many->ms / one->ms;
     }
     return says;
 }
@@ -108,11 +106,12 @@ static int show_point(const struct hardware *h, const struct series *s,
     code = fit_given(s, &clock, result);
     if (!code) code = model_point(s, p, &clock, result);
     double ms = (double)result->step_ns * 1e-6, near = nearest_says(s, p);
-    double one = at_gpus(s, 1) * p->batch / s->point[0].batch; /* the batch of a GPU may shrink */
+    /* the batch of a GPU may shrink */
+    double one = at_gpus(s, 1)->ms * p->batch / s->point[0].batch;
     free(result);
     CHECK(code);
     double error[3] = {percent(ms, p->ms), percent(one, p->ms), percent(near, p->ms)};
-    int has[3] = {1, p->gpus > 1 && one > 0, p->gpus > 1 && near > 0};
+    int has[3] = {1, p->gpus > 1, p->gpus > 1 && near > 0};
     char null[2][16] = {"-", "-"};
     for (int i = 0; i < 2; i++)
         if (has[i + 1]) snprintf(null[i], sizeof null[i], "%+.1f", error[i + 1]);

@@ -7,7 +7,7 @@
 
 #include "clock/transfers.h"
 
-enum due_kind { DUE_THREAD, DUE_STREAM, DUE_END, DUE_BEGIN, DUE_TRANSFERS };
+enum due_kind { DUE_THREAD, DUE_STREAM, DUE_END, DUE_BEGIN, DUE_TRANSFERS, DUE_SHARE };
 
 struct due {
     int64_t ns;

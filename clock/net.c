@@ -4,6 +4,7 @@
 #include <string.h>
 
 enum { NOWHERE = -1 };
+static const double UNBOUND = 1e9; /* the rate of what crosses no link */
 
 static int node_of(int device) {
     return device < 0 ? NET_HOST : device;
@@ -48,11 +49,11 @@ int net_way(const struct net *net, int from, int to, struct net_way *way) {
     return 1;
 }
 
-/* In each round the link that gives its transfers least is found; they are settled, and what they
- * take is gone from all links that they cross. */
+/* In each round the links that give their transfers least are found; these are settled, and what
+ * they take is gone from all links that they cross. */
 void net_share(const struct net *net, const struct net_way *const *way, int count, double *rate) {
     double left[2 * NET_LINKS];
-    int users[2 * NET_LINKS], open = count;
+    int users[2 * NET_LINKS], full[2 * NET_LINKS], open = count;
     memset(users, 0, sizeof users);
     for (int i = 0; i < 2 * net->links; i++)
         left[i] = net->link[i / 2].gbs; /* GB/s are bytes per nanosecond */
@@ -62,15 +63,15 @@ void net_share(const struct net *net, const struct net_way *const *way, int coun
             users[way[f]->hop[h]]++;
     }
     while (open > 0) {
-        int full = NOWHERE;
+        double share = UNBOUND;
         for (int i = 0; i < 2 * net->links; i++)
-            if (users[i] && (full == NOWHERE || left[i] / users[i] < left[full] / users[full]))
-                full = i;
-        double share = full == NOWHERE ? 1e9 : left[full] / users[full];
+            if (users[i] && left[i] / users[i] < share) share = left[i] / users[i];
+        for (int i = 0; i < 2 * net->links; i++)
+            full[i] = users[i] && left[i] / users[i] <= share;
         for (int f = 0; f < count; f++) {
-            int crosses = full == NOWHERE;
+            int crosses = share == UNBOUND;
             for (int h = 0; h < way[f]->hops; h++)
-                crosses |= way[f]->hop[h] == full;
+                crosses |= full[way[f]->hop[h]];
             if (rate[f] >= 0 || !crosses) continue;
             rate[f] = share;
             open--;

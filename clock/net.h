@@ -2,14 +2,14 @@
  *
  * A link carries its rate in each direction, and the two directions do not disturb each other. A
  * transfer takes the shortest way. Transfers that cross one link share it max-min fairly: the rates
- * of all transfers grow together until some link is full; the transfers across that link keep what
+ * of all transfers grow together until some links are full; the transfers across them keep what
  * they have, and the others go on growing. (The idea is SimGrid's; the filling is textbook.) */
 #ifndef CLOCK_NET_H
 #define CLOCK_NET_H
 
 #include "base/limits.h"
 
-enum { NET_NODES = MAX_DEVICES + 32, NET_LINKS = 256, NET_HOPS = 8, NET_FLOWS = 4096 };
+enum { NET_NODES = MAX_DEVICES + 32, NET_LINKS = 256, NET_HOPS = 8 };
 
 struct net_link {
     int a, b;       /* nodes: GPU g is g; from MAX_DEVICES on switches; the host is NET_HOST */

@@ -24,7 +24,7 @@ struct queued {
 };
 
 struct lane_state {
-    struct queued *queue; /* [count] owned */
+    struct queued *queue; /* [count] owned, with room for all that is ever issued */
     int first, count, room;
     int asked; /* entries below this one have asked for a look when they may begin */
     int running;
@@ -58,6 +58,7 @@ struct sim {
     struct rendezvous meeting[64];
     struct transfers transfers;
     uint32_t transfers_change;
+    int sharing; /* rates are to be shared anew at this time */
 };
 
 static void push_at(struct sim *s, int64_t ns, enum due_kind kind, int of, uint32_t change) {
@@ -185,17 +186,16 @@ static void begin(struct sim *s, int stream, const struct scheduled *e) {
     l->running = 1;
     l->start_ns = l->since_ns = s->now;
     l->part = l->moving = 0;
-    if (e->kind == SCHEDULED_KERNEL) {
-        l->left = (double)cost_kernel_ns(s->c, e);
-        l->rate = 1;
+    l->left = e->kind == SCHEDULED_KERNEL ? (double)cost_kernel_ns(s->c, e) : 0;
+    l->rate = 1;
+    if (e->kind == SCHEDULED_KERNEL)
         retime(s, stream);
-    } else if (e->kind == SCHEDULED_COPY) {
+    else if (e->kind == SCHEDULED_COPY)
         begin_transfer(s, stream, e, e->from, e->to);
-    } else if (s->c->host == CLOCK_PYTORCH && e->collective) {
+    else if (s->c->host == CLOCK_PYTORCH && e->collective)
         meet(s, stream, e);
-    } else {
+    else
         go_on(s, stream);
-    }
 }
 
 /* Runs what may run now; a wait or a record takes no time. */
@@ -229,20 +229,9 @@ static void look(struct sim *s, int stream) {
 }
 
 static void enqueue(struct sim *s, const struct scheduled *e) {
-    int stream = scheduled_stream(e);
-    struct lane_state *l = &s->stream[stream];
-    if (l->count == l->room) {
-        int more = l->room ? 2 * l->room : 256;
-        struct queued *larger = realloc(l->queue, (size_t)more * sizeof *larger);
-        if (!larger) {
-            s->failed = 1;
-            return;
-        }
-        l->queue = larger;
-        l->room = more;
-    }
+    struct lane_state *l = &s->stream[scheduled_stream(e)];
     l->queue[l->count++] = (struct queued){e, s->now + cost_start_ns(s->c, e)};
-    look(s, stream);
+    look(s, scheduled_stream(e));
 }
 
 /* ---- threads ---- */
@@ -292,20 +281,26 @@ static void run_thread(struct sim *s, int t) {
 
 /* ---- the loop ---- */
 
+/* Transfers have begun or ended; more of them may at this very time. */
+static void share_soon(struct sim *s) {
+    s->transfers_change++;
+    if (!s->sharing) push_at(s, s->now, DUE_SHARE, 0, 0);
+    s->sharing = 1;
+}
+
 static void handle(struct sim *s, const struct due *d) {
     int owner;
+    int64_t next;
     s->now = d->ns;
     switch (d->kind) {
-    case DUE_THREAD:
-        s->thread[d->of].sleeping = 0;
-        run_thread(s, d->of);
-        break;
+    case DUE_THREAD: s->thread[d->of].sleeping = 0, run_thread(s, d->of); break;
     case DUE_STREAM: look(s, d->of); break;
     case DUE_END:
         if (d->change == s->stream[d->of].change) finish(s, d->of);
         break;
     case DUE_BEGIN:
-        if (!transfers_begin(&s->transfers, s->now, &d->transfer)) s->failed = 1;
+        s->failed |= !transfers_begin(&s->transfers, s->now, &d->transfer);
+        share_soon(s);
         break;
     case DUE_TRANSFERS:
         if (d->change != s->transfers_change) return;
@@ -317,12 +312,14 @@ static void handle(struct sim *s, const struct due *d) {
             else
                 go_on(s, owner);
         }
+        share_soon(s);
         break;
-    }
-    if (d->kind == DUE_BEGIN || d->kind == DUE_TRANSFERS) {
-        int64_t next = transfers_next_ns(&s->transfers);
-        s->transfers_change++;
+    case DUE_SHARE:
+        s->sharing = 0;
+        transfers_share(&s->transfers, s->now);
+        next = transfers_next_ns(&s->transfers);
         if (next != INT64_MAX) push_at(s, next, DUE_TRANSFERS, 0, s->transfers_change);
+        break;
     }
 }
 
@@ -359,15 +356,18 @@ static int prepare(struct sim *s, const struct program *programs, int count) {
             if (!flagged && e->kind != SCHEDULED_GROUP && e->key >= keys) keys = e->key + 1;
             if (e->facts.device >= s->streams / LANE_COUNT)
                 s->streams = (e->facts.device + 1) * LANE_COUNT;
+            s->stream[scheduled_stream(e)].room++;
         }
     }
-    for (int i = 0; i < s->streams; i++)
-        s->stream[i].waiting_ns = -1;
     s->issued = calloc(keys, sizeof *s->issued);
     s->reached = calloc(keys, sizeof *s->reached);
-    return s->issued && s->reached && flag_table_init(&s->flags, posts)
-               ? OK
-               : fail(ERR_MEMORY, "clock: no host memory");
+    int full = !s->issued || !s->reached || !flag_table_init(&s->flags, posts);
+    for (int i = 0; i < s->streams; i++) {
+        struct lane_state *l = &s->stream[i];
+        l->waiting_ns = -1;
+        if (l->room) full |= !(l->queue = calloc((size_t)l->room, sizeof *l->queue));
+    }
+    return full ? fail(ERR_MEMORY, "clock: no host memory") : OK;
 }
 
 int clock_run(const struct clock_config *config, const struct program *programs, int count,

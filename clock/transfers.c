@@ -10,36 +10,39 @@ static void advance(struct transfers *t, int64_t now) {
     t->since = now;
 }
 
-/* New rates for all. One that is done keeps its time. */
-static void share(struct transfers *t, int64_t now) {
-    const struct net_way *way[NET_FLOWS];
-    double rate[NET_FLOWS];
+/* One that is done keeps its time. */
+void transfers_share(struct transfers *t, int64_t now) {
     int shared = 0;
     for (int i = 0; i < t->count; i++)
-        if (!t->list[i].own_rate) way[shared++] = &t->list[i].way;
-    net_share(t->net, way, shared, rate);
+        if (!t->list[i].own_rate) t->way[shared++] = &t->list[i].way;
+    net_share(t->net, t->way, shared, t->rate);
     for (int i = 0, s = 0; i < t->count; i++) {
         struct transfer *x = &t->list[i];
-        x->rate = x->own_rate ? x->own_rate : rate[s++] * t->faster;
+        x->rate = x->own_rate ? x->own_rate : t->rate[s++] * t->faster;
         if (x->done_ns > now || x->done_ns == 0)
             x->done_ns = now + (int64_t)ceil((x->bytes > 0 ? x->bytes : 0) / x->rate);
     }
 }
 
+static int grow(struct transfers *t) {
+    int more = t->room ? 2 * t->room : 16;
+    struct transfer *list = realloc(t->list, (size_t)more * sizeof *list);
+    if (list) t->list = list;
+    const struct net_way **way = realloc(t->way, (size_t)more * sizeof *way);
+    if (way) t->way = way;
+    double *rate = realloc(t->rate, (size_t)more * sizeof *rate);
+    if (rate) t->rate = rate;
+    if (!list || !way || !rate) return 0;
+    t->room = more;
+    return 1;
+}
+
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one) {
-    if (t->count == NET_FLOWS) return 0;
-    if (t->count == t->room) {
-        int more = t->room ? 2 * t->room : 16;
-        struct transfer *larger = realloc(t->list, (size_t)more * sizeof *larger);
-        if (!larger) return 0;
-        t->list = larger;
-        t->room = more;
-    }
+    if (t->count == t->room && !grow(t)) return 0;
     advance(t, now);
     t->list[t->count] = *one;
     t->list[t->count].rate = 0;
     t->list[t->count++].done_ns = 0;
-    share(t, now);
     return 1;
 }
 
@@ -51,7 +54,6 @@ int transfers_end_one(struct transfers *t, int64_t now) {
         for (int k = i + 1; k < t->count; k++) /* the order decides ties, so it stays */
             t->list[k - 1] = t->list[k];
         t->count--;
-        share(t, now);
         return owner;
     }
     return -1;
@@ -66,4 +68,6 @@ int64_t transfers_next_ns(const struct transfers *t) {
 
 void transfers_free(struct transfers *t) {
     free(t->list);
+    free(t->way);
+    free(t->rate);
 }

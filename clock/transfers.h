@@ -1,5 +1,6 @@
-/* The transfers that are on their way at one time, and when the next of them is done. Whenever one
- * begins or ends, all get the rates that net_share gives them. */
+/* The transfers that are on their way at one time, and when the next of them is done. When some have
+ * begun or ended, all get the rates that net_share gives them: once for each time at which that
+ * happens, since many begin and end together. */
 #ifndef CLOCK_TRANSFERS_H
 #define CLOCK_TRANSFERS_H
 
@@ -20,13 +21,19 @@ struct transfers {
     double faster; /* a factor on the rates of links */
     int64_t since;
     int count, room;
-    struct transfer *list; /* [count] owned, in no order */
+    /* owned: in no order; and room for net_share */
+    struct transfer *list; /* [count] */
+    const struct net_way **way;
+    double *rate;
 };
 
-/* Begins a transfer at `now`, which is no earlier than any time before. 0: no host memory. */
+/* Begins a transfer at `now`, which is no earlier than any time before. It moves nothing before
+ * transfers_share. 0: no host memory. */
 int transfers_begin(struct transfers *t, int64_t now, const struct transfer *one);
 /* Takes one that is done by `now` out of the list; its owner, or -1: there is none. */
 int transfers_end_one(struct transfers *t, int64_t now);
+/* After some have begun or ended at `now`: new rates for all. */
+void transfers_share(struct transfers *t, int64_t now);
 /* When the next one is done; INT64_MAX: there is none. */
 int64_t transfers_next_ns(const struct transfers *t);
 void transfers_free(struct transfers *t);

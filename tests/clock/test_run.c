@@ -195,6 +195,26 @@ Test(clock_run, a_slow_rank_holds_back_all) {
     end();
 }
 
+/* As in the direct allreduce of 64 ranks, which all read from all others. */
+Test(clock_run, thousands_of_moves_share_a_link) {
+    enum { MOVES = 5000 };
+    begin(2);
+    join(0, 1, 10, 0);
+    struct scheduled group = entry(SCHEDULED_GROUP, 0, LANE_COMM);
+    snprintf(group.facts.name, sizeof group.facts.name, "group");
+    schedule_group_begin(schedule, &group);
+    for (int i = 0; i < MOVES; i++) {
+        struct scheduled move = entry(SCHEDULED_MOVE, 0, LANE_COMM);
+        move.from = 1;
+        move.bytes = 1000;
+        schedule_add(schedule, &move);
+    }
+    schedule_group_end(schedule, 0);
+    run();
+    expect("group", LAUNCH, LAUNCH + MOVES * 1000 / 10);
+    end();
+}
+
 /* 8 GPUs under one switch, or four each under two roots, all links of 10 bytes a ns; copies of a
  * million bytes. DP's star: 7 copies leave device 0 one after another. An exchange: devices 0 to 6
  * send to the device that is three further on, all at the same time. */
