@@ -145,7 +145,8 @@ clean:
 
 FORCE:
 .PHONY: all found clean FORCE
-.SECONDARY:
+# Objects of programs are kept. (.SECONDARY would take missing objects of the library for made.)
+.PRECIOUS: %.o %.d
 .DELETE_ON_ERROR:
 -include $(patsubst %.o,%.d,$(LIB_OBJ) $(H)/cli/main.o)
 -include $(wildcard $(H)/bench/*.d $(B)/tests/*/*.d $(B)/tests/*/*/*.d)
