@@ -1,5 +1,10 @@
-/* Rows of tensors: views of them, tensors put together from the rows of others, and tensors spread
- * over devices and brought back, as in the first and the last step of DataParallel. */
+/* Parts of tensors: views of rows, tensors put together from others along a dimension, and tensors
+ * spread over devices and brought back, as in the first and the last step of DataParallel.
+ *
+ * Cut along dimension `dim`, a part is one block for each place in the dimensions before it:
+ *
+ *     (2, 4) along 1 into two parts     0 1|2 3      part 0: 0 1     part 1: 2 3
+ *                                       4 5|6 7              4 5             6 7       */
 #include "api/api.h"
 
 #include <limits.h>
@@ -32,6 +37,47 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n) {
     return OK;
 }
 
+/* ---- blocks ---- */
+
+/* How many blocks a part has along `dim`, and the elements of a block by its length there. */
+static void count_blocks(const struct tensor *t, int dim, size_t *blocks, size_t *each) {
+    *blocks = *each = 1;
+    for (int d = 0; d < dim; d++)
+        *blocks *= (size_t)t->dims[d];
+    for (int d = dim + 1; d < t->rank; d++)
+        *each *= (size_t)t->dims[d];
+}
+
+/* `length` places of `dim`: those of `from` that begin at from_first to those of `to` that begin at
+ * to_first. */
+static int copy_blocks(struct duet_tensor *to, int to_first, const struct duet_tensor *from,
+                       int from_first, int length, int dim) {
+    size_t blocks, each, size = dtype_bytes(from->t.dtype);
+    count_blocks(&from->t, dim, &blocks, &each);
+    const int count = (int)((size_t)length * each);
+    for (size_t b = 0; b < blocks && count; b++) {
+        size_t here = b * (size_t)to->t.dims[dim] + (size_t)to_first,
+               there = b * (size_t)from->t.dims[dim] + (size_t)from_first;
+        const struct duet_tensor block = {
+            .device = from->device,
+            .t =
+                tensor_plain((char *)from->t.data + there * each * size, from->t.dtype, 1, &count)};
+        struct duet_tensor place = {
+            .device = to->device,
+            .t = tensor_plain((char *)to->t.data + here * each * size, to->t.dtype, 1, &count)};
+        CHECK(duet_tensor_copy(&place, &block));
+    }
+    return OK;
+}
+
+/* In PyTorch's words. */
+static int check_dim(const char *what, const struct tensor *t, int dim) {
+    if (dim >= 0 && dim < t->rank) return OK;
+    return fail(ERR_USAGE,
+                "%s: Dimension out of range (expected to be in range of [0, %d], but got %d)", what,
+                t->rank - 1, dim);
+}
+
 /* ---- many tensors into one ---- */
 
 /* The first of them that is there; NULL: none. */
@@ -42,53 +88,56 @@ static const struct tensor *first_of(duet_tensor *const *tensors, int n) {
 }
 
 /* ERR_USAGE: tensor number i cannot stand behind the first. In PyTorch's words. */
-static int check_fits(const char *what, const struct tensor *first, const struct tensor *t, int i) {
+static int check_fits(const char *what, const struct tensor *first, const struct tensor *t, int i,
+                      int dim) {
     if (t->dtype != first->dtype)
         return fail(ERR_USAGE, "%s: tensor number %d in the list is of another type: convert it",
                     what, i);
     if (t->rank != first->rank)
         return fail(ERR_USAGE, "%s: Tensors must have same number of dimensions: got %d and %d",
                     what, first->rank, t->rank);
-    for (int d = 1; d < t->rank; d++)
-        if (t->dims[d] != first->dims[d])
+    for (int d = 0; d < t->rank; d++)
+        if (d != dim && t->dims[d] != first->dims[d])
             return fail(ERR_USAGE,
-                        "%s: Sizes of tensors must match except in dimension 0. Expected size %d "
+                        "%s: Sizes of tensors must match except in dimension %d. Expected size %d "
                         "but got size %d for tensor number %d in the list",
-                        what, first->dims[d], t->dims[d], i);
+                        what, dim, first->dims[d], t->dims[d], i);
     return OK;
 }
 
-/* Says the shape of all rows together. */
-static int join_shapes(const char *what, duet_tensor *const *tensors, int n, struct tensor *all) {
+/* Says the shape of all together. */
+static int join_shapes(const char *what, duet_tensor *const *tensors, int n, int dim,
+                       struct tensor *all) {
     const struct tensor *first = tensors ? first_of(tensors, n) : NULL;
     int64_t rows = 0;
     if (!first) return fail(ERR_USAGE, "%s: expected a non-empty list of Tensors", what);
+    CHECK(check_dim(what, first, dim));
     for (int i = 0; i < n; i++) {
         if (!tensors[i]) continue;
-        CHECK(check_fits(what, first, &tensors[i]->t, i));
-        rows += tensors[i]->t.dims[0];
+        CHECK(check_fits(what, first, &tensors[i]->t, i, dim));
+        rows += tensors[i]->t.dims[dim];
         if (rows > INT_MAX)
             return fail(ERR_USAGE, "%s: more than 2^31 - 1 rows: use several tensors", what);
     }
     *all = *first;
-    all->dims[0] = (int)rows;
+    all->dims[dim] = (int)rows;
     return tensor_check_shape(what, all->rank, all->dims);
 }
 
-static int join(const char *what, duet_tensor **out, duet_tensor *const *tensors, int n,
-                duet_device *device) {
+int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
+                        int dim) {
     struct tensor all;
     struct duet_tensor *joined;
-    int row = 0, code = OK;
-    if (!device) return fail(ERR_USAGE, "%s: no device was given", what);
-    CHECK(join_shapes(what, tensors, n, &all));
+    int at = 0, code = OK;
+    CHECK_OUT(out);
+    if (!device) return fail(ERR_USAGE, "cat: no device was given");
+    CHECK(join_shapes("cat", tensors, n, dim, &all));
     CHECK(tensor_new(&joined, device_of(device), all.dtype, all.rank, all.dims, MEM_COMM));
     for (int i = 0; i < n && !code; i++) {
         if (!tensors[i]) continue;
-        int rows = tensors[i]->t.dims[0];
-        struct duet_tensor place = {.device = joined->device, .t = rows_of(&joined->t, row, rows)};
-        code = duet_tensor_copy(&place, tensors[i]);
-        row += rows;
+        int length = tensors[i]->t.dims[dim];
+        code = copy_blocks(joined, at, tensors[i], 0, length, dim);
+        at += length;
     }
     if (code)
         duet_tensor_free(joined);
@@ -98,38 +147,44 @@ static int join(const char *what, duet_tensor **out, duet_tensor *const *tensors
 }
 
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device) {
-    CHECK_OUT(out);
-    return join("cat", out, tensors, n, device);
+    return duet_tensor_cat_dim(out, tensors, n, device, 0);
 }
 
 /* ---- one tensor onto many devices ---- */
 
 static int scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
-                   duet_device *const *devices) {
-    int rows = tensor->t.dims[0], size = rows / n + (rows % n != 0);
-    for (int i = 0, first = 0; i < n && (first < rows || !rows); i++, first += size) {
-        int here = rows - first < size ? rows - first : size;
-        struct duet_tensor chunk = {.device = tensor->device,
-                                    .t = rows_of(&tensor->t, first, here)};
-        CHECK(duet_tensor_to(&parts[i], &chunk, devices[i]));
+                   duet_device *const *devices, int dim) {
+    int all = tensor->t.dims[dim], size = all / n + (all % n != 0);
+    for (int i = 0, first = 0; i < n && (first < all || !all); i++, first += size) {
+        struct tensor part = tensor->t;
+        part.dims[dim] = all - first < size ? all - first : size;
+        CHECK(tensor_new(&parts[i], device_of(devices[i]), part.dtype, part.rank, part.dims,
+                         MEM_COMM));
+        CHECK(copy_blocks(parts[i], 0, tensor, first, part.dims[dim], dim));
     }
     return OK;
 }
 
-int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
-                        duet_device *const *devices) {
+int duet_tensor_scatter_dim(duet_tensor **parts, int n, const duet_tensor *tensor,
+                            duet_device *const *devices, int dim) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "scatter: %d parts: give 1 to %d", n, MAX_DEVICES);
     if (!parts) return fail(ERR_USAGE, "scatter: no place for the parts was given");
     memset(parts, 0, (size_t)n * sizeof *parts);
     if (!tensor) return fail(ERR_USAGE, "scatter: no tensor was given");
+    CHECK(check_dim("scatter", &tensor->t, dim));
     for (int i = 0; i < n; i++)
         if (!devices || !devices[i])
             return fail(ERR_USAGE, "scatter: no device was given for part %d", i);
-    int code = scatter(parts, n, tensor, devices);
+    int code = scatter(parts, n, tensor, devices, dim);
     for (int i = 0; i < n && code; i++) {
         duet_tensor_free(parts[i]);
         parts[i] = NULL;
     }
     return code;
+}
+
+int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
+                        duet_device *const *devices) {
+    return duet_tensor_scatter_dim(parts, n, tensor, devices, 0);
 }

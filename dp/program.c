@@ -33,7 +33,8 @@ static int keep_output(struct duet_data_parallel *m, struct output *o, int r, du
                     "DataParallel: forward has returned a loss: return the output, or give a loss "
                     "function and call duet_data_parallel_loss");
     }
-    o->root[r] = to_plain(m->tape[r], y);
+    CHECK(data_parallel_check_dim(m, &y->value));
+    o->root[r] = data_parallel_turn_var(m, m->tape[r], to_plain(m->tape[r], y), 0);
     CHECK(duet_tape_error(m->tape[r]));
     o->is_loss[r] = 0;
     o->rows[r] = o->root[r]->value.dims[0];
@@ -59,9 +60,10 @@ static int run_forward(struct duet_data_parallel *m, int r, duet_var **outputs) 
     duet_var *x[MOST_INPUTS];
     for (int i = 0; i < m->inputs; i++) {
         struct tensor *rows = &m->x[i].part[r].t;
-        tensors[i] = &m->x[i].part[r];
+        tensors[i] = &m->x[i].shown[r];
         m->leaf[i][r] = rows->dtype == DTYPE_F32 ? tape_leaf(t, rows, m->input_grad) : NULL;
         x[i] = m->leaf[i][r];
+        CHECK(data_parallel_show(m, i, r, &x[i]));
     }
     const struct duet_replica replica = {r, m->inputs, m->outputs, tensors, x};
     CHECK(duet_tape_error(t));
@@ -130,19 +132,25 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
 int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
                           const duet_tensor *y, int outputs, enum duet_pass pass) {
     struct dp_rows rows[MOST_INPUTS + 1];
+    struct duet_tensor front[MOST_INPUTS];
+    const duet_tensor *cut[MOST_INPUTS];
     m->roots = NO_ROOTS;
     m->output[0].on_tape = NULL;
     m->has_input_grad = 0;
     CHECK(dp_begin(&m->dp, NO_STEP, pass == DUET_TRAIN));
     CHECK(check_inputs(m, x, inputs, outputs));
-    data_parallel_cut(m, x, inputs);
+    for (int i = 0; i < inputs; i++) {
+        CHECK(data_parallel_to_front(m, 0, x[i], &m->x[i], MEM_INPUT, &front[i]));
+        cut[i] = &front[i];
+    }
+    data_parallel_cut(m, cut, inputs);
     m->inputs = inputs;
     m->outputs = outputs;
     m->pass = pass;
     m->in_forward = y != NULL;
     if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
     for (int i = 0; i < inputs; i++)
-        CHECK(data_parallel_place(m, 0, x[i], &m->x[i], MEM_INPUT, &rows[i]));
+        CHECK(data_parallel_place(m, 0, cut[i], &m->x[i], MEM_INPUT, &rows[i]));
     if (y) {
         memcpy(m->y.sizes, m->x[0].sizes, sizeof m->y.sizes);
         CHECK(data_parallel_place(m, 0, y, &m->y, MEM_INPUT, &rows[inputs]));

@@ -4,6 +4,7 @@
  *     program.c           what each device does in forward and backward, and the calls
  *     program_call.c      the same as one node of the caller's tape
  *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
+ *     program_dim.c       the same along another dimension than that of rows
  *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x
  *
  * The step itself is that of dp.c; trainer.h is the same for the command, which knows its model and
@@ -21,8 +22,9 @@ struct pieces {
     int rows;               /* of the whole tensor */
     int sizes[MAX_DEVICES]; /* of them those of each device; in all, at most `rows` */
     struct duet_tensor part[MAX_DEVICES];
-    void *memory[MAX_DEVICES]; /* owned, device memory, kept from step to step */
-    size_t room[MAX_DEVICES];  /* its bytes */
+    struct duet_tensor shown[MAX_DEVICES]; /* of an input: the part as forward sees it */
+    void *memory[MAX_DEVICES];             /* owned, device memory, kept from step to step */
+    size_t room[MAX_DEVICES];              /* its bytes */
 };
 
 /* What backward can start from. */
@@ -63,6 +65,7 @@ struct duet_data_parallel {
     struct duet_params *params[MAX_DEVICES]; /* [0] is the program's, the others are copies */
     struct duet_tape *tape[MAX_DEVICES];
     int input_grad; /* 1: backward also computes the gradients of the inputs */
+    int dim;        /* along which inputs are cut and outputs gathered */
     struct passes passes;
 
     /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
@@ -90,6 +93,10 @@ void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
 /* Cuts the inputs among the devices, as torch.chunk does with each of them, and finds out how many
  * devices take part. Moves nothing. */
 void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count);
+
+/* Memory for part r. Growth waits for the device and what moves to it. */
+int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
+                       enum mem_cause cause);
 
 /* Where the rows of `whole`, on device `lead`, go: p->sizes[r] of them to each device, in p->part.
  * Moves nothing, but makes room. */
@@ -119,6 +126,33 @@ int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o);
 
 /* PyTorch's warning where the outputs of replicas are scalars, once. */
 void data_parallel_warn_of_scalars(struct duet_data_parallel *m);
+
+/* ---- program_dim.c: m->dim is in front where rows are cut and gathered; 0: nothing to do ---- */
+
+/* The shape with m->dim in front, or with back 1, of one that has it there, as it was. */
+void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape, int back);
+
+/* ERR_USAGE: a tensor of this shape and type cannot be cut along m->dim. */
+int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t);
+
+/* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */
+int data_parallel_move(const struct duet_data_parallel *m, struct device *device,
+                       const struct tensor *from, const struct tensor *to, int back);
+
+/* *front: `whole`, on device `lead`, with m->dim in front, in memory of `p` that nothing else of p
+ * uses there; or `whole` itself. */
+int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
+                           struct pieces *p, enum mem_cause cause, duet_tensor *front);
+
+/* x as a node of the tape turns it; x itself without a dim. NULL: the tape has the error. */
+duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *t, duet_var *x,
+                                 int back);
+
+/* Input i as forward sees it on device r: in shown[r], and where it is float, *x on the tape. */
+int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x);
+
+/* Replaces a gathered tensor by one with m->dim where it was. */
+int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **tensor);
 
 /* ---- program_passes.c ---- */
 

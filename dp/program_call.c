@@ -70,12 +70,16 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     CHECK(check_tape(m, t));
     CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
     CHECK(gather_to_tape(m, t, &whole));
-    m->output[0].on_tape = *y = tape_var(t, whole, 1);
-    if (pass == DUET_EVALUATE) return OK;
-    m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
-    m->roots = OUTPUTS;
-    const struct node node = {.backward = backward, .y = *y, .context = m};
-    return tape_node(t, &node);
+    duet_var *rows = tape_var(t, whole, 1);
+    m->output[0].on_tape = rows;
+    if (pass == DUET_TRAIN) {
+        m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
+        m->roots = OUTPUTS;
+        const struct node node = {.backward = backward, .y = rows, .context = m};
+        CHECK(tape_node(t, &node));
+    }
+    *y = data_parallel_turn_var(m, t, rows, 1);
+    return duet_tape_error(t);
 }
 
 duet_var *duet_data_parallel_call(duet_tape *t, duet_data_parallel *m, const duet_tensor *x) {

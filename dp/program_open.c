@@ -38,6 +38,9 @@ static int check_options(const struct duet_data_parallel_options *o, int n) {
     if (o->output_device < 0 || o->output_device >= n)
         return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
                     o->output_device, n - 1);
+    if (o->dim < 0 || o->dim >= MAX_RANK || (o->dim && o->loss))
+        return fail(ERR_USAGE, "DataParallel: dim %d: give 0 to %d%s", o->dim, MAX_RANK - 1,
+                    o->loss ? "; with a loss function 0 alone" : "");
     if (!(o->timeout_s >= 0 && o->timeout_s <= 1e6))
         return fail(ERR_USAGE, "DataParallel: timeout_s %g: give seconds, or 0 for %g",
                     o->timeout_s, (double)DP_TIMEOUT_S);
@@ -131,6 +134,7 @@ static int create(duet_data_parallel **out, duet_device *const *devices, int n, 
     m->context = f.context;
     m->params[0] = params;
     m->input_grad = o->input_grad;
+    m->dim = o->dim;
     m->passes.of_update = 1;
     int code = build(m, device, n, o);
     if (code)

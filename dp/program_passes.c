@@ -143,7 +143,8 @@ static int gather_input_grad(struct duet_data_parallel *m, struct input_grads *g
     CHECK(duet_tensor_create(&g->grad, (duet_device *)m->dp.group.device[0], DUET_F32, whole.rank,
                              whole.dims, NULL));
     CHECK(find_rows(m, g));
-    return gather_rows(m, g);
+    CHECK(gather_rows(m, g));
+    return data_parallel_turn_back(m, &g->grad);
 }
 
 int duet_data_parallel_input_grad(duet_data_parallel *m, int i, duet_tensor **grad) {

@@ -53,9 +53,9 @@ void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x
             m->x[i].sizes[r] = 0;
 }
 
-/* Memory for a part. Growth waits for the device and what moves to it: the memory may be in use. */
-static int make_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
-                     enum mem_cause cause) {
+/* Growth waits, because the memory may be in use. */
+int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
+                       enum mem_cause cause) {
     struct device *device = m->dp.group.device[r];
     if (bytes <= p->room[r]) return OK;
     if (p->memory[r]) {
@@ -83,7 +83,7 @@ int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tenso
         if (r == lead) {
             part->t.data = (char *)whole->t.data + before;
         } else {
-            CHECK(make_room(m, p, r, bytes, cause));
+            CHECK(data_parallel_room(m, p, r, bytes, cause));
             part->t.data = p->memory[r];
         }
         rows->parts[r] = part->t.data;
@@ -174,7 +174,8 @@ int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_te
     CHECK(data_parallel_shape(m, o, &shape));
     CHECK(tensor_new(whole, m->dp.group.device[m->dp.output_device], DTYPE_F32, shape.rank,
                      shape.dims, MEM_GATHERED));
-    return data_parallel_gather_into(m, o, &(*whole)->t);
+    CHECK(data_parallel_gather_into(m, o, &(*whole)->t));
+    return o->is_loss[0] ? OK : data_parallel_turn_back(m, whole);
 }
 
 /* ---- gradients of the outputs ---- */
@@ -183,6 +184,7 @@ int data_parallel_check_grad(const struct duet_data_parallel *m, const struct ou
                              const duet_tensor *grad) {
     struct device *device = m->dp.group.device[m->dp.output_device];
     struct tensor output = gathered(m, o);
+    if (!o->is_loss[0] && !o->on_tape) data_parallel_turn(m, &output, 1);
     if (grad->device != device)
         return fail(ERR_USAGE,
                     "DataParallel: the gradient lies on %s, the output on %s: bring it "
@@ -206,7 +208,7 @@ static int fill_loss_grads(struct duet_data_parallel *m, struct output *o) {
         struct device *device = m->dp.group.device[r];
         int n = o->root[r]->value.dims[0];
         float each = of_losses[r] / (o->how[r] == REDUCE_MEAN ? (float)n : 1);
-        CHECK(make_room(m, &o->grads, r, (size_t)n * sizeof(float), MEM_ACTIVATIONS));
+        CHECK(data_parallel_room(m, &o->grads, r, (size_t)n * sizeof(float), MEM_ACTIVATIONS));
         struct tensor grad = tensor_plain(o->grads.memory[r], DTYPE_F32, 1, &n);
         o->grads.part[r] = (struct duet_tensor){.device = device, .t = grad, .borrowed = 1};
         struct op_args fill = {.out[0] = grad, .p.fill.value = each};
@@ -217,9 +219,13 @@ static int fill_loss_grads(struct duet_data_parallel *m, struct output *o) {
 
 int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o) {
     struct dp_rows rows;
+    duet_tensor front = o->on_tape ? *o->grad : (struct duet_tensor){0};
     if (o->is_loss[0]) return fill_loss_grads(m, o);
+    int lead = m->dp.output_device;
+    if (!o->on_tape)
+        CHECK(data_parallel_to_front(m, lead, o->grad, &o->grads, MEM_ACTIVATIONS, &front));
     memset(o->grads.sizes, 0, sizeof o->grads.sizes);
     memcpy(o->grads.sizes, o->rows, (size_t)m->used * sizeof *o->rows);
-    CHECK(data_parallel_place(m, m->dp.output_device, o->grad, &o->grads, MEM_ACTIVATIONS, &rows));
+    CHECK(data_parallel_place(m, lead, &front, &o->grads, MEM_ACTIVATIONS, &rows));
     return dp_scatter_grad(&m->dp, &rows);
 }

@@ -40,7 +40,11 @@ struct duet_data_parallel_options {
     int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
     uint64_t seed;     /* of dropout */
     int input_grad;    /* 1: backward also computes the gradient with respect to x */
-    double timeout_s;  /* how long a replica may take for forward or backward; 0: 300 */
+    /* Inputs are cut, and outputs gathered, along this dimension: 1 for x (L,N,H), a sequence
+     * first. Every input and output has it, and x is float; 4 bytes an element for the others. A
+     * copy with it in front, and one back, are made on both sides. Not with `loss`. */
+    int dim;
+    double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
     /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
      * output of forward and the replica's rows of y. NULL: that function is not used. */
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
@@ -151,6 +155,13 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
 
 /* The replicas that took part in the last forward; before it: n. */
 int duet_data_parallel_replicas(const duet_data_parallel *dp);
+
+/* duet_tensor_scatter and duet_tensor_cat along another dimension than that of rows, 0 to rank - 1:
+ * torch.cuda.comm.scatter and gather with dim. */
+int duet_tensor_scatter_dim(duet_tensor **parts, int n, const duet_tensor *tensor,
+                            duet_device *const *devices, int dim);
+int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
+                        int dim);
 
 /* ---- model parallelism ---- */
 
