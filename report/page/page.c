@@ -176,10 +176,12 @@ static int put_curves(FILE *file, const struct page *page) {
     open_section(file, "curves", "Loss and accuracy");
     if (has_curves(page, 0)) {
         fprintf(file, "<div>\n");
-        CHECK(put_figure(file, page, NULL, draw_loss, 0,
-                         "The loss of each step. Runs that agree lie on each other: the first is "
-                         "drawn thickest, the last thinnest."));
-        if (has_chart_of_accuracy(page))
+        if (has_chart(page, 0))
+            CHECK(
+                put_figure(file, page, NULL, draw_loss, 0,
+                           "The loss of each step. Runs that agree lie on each other: the first is "
+                           "drawn thickest, the last thinnest."));
+        if (has_chart(page, 1))
             CHECK(put_figure(file, page, NULL, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
         fprintf(file, "</div>\n");

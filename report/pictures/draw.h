@@ -24,7 +24,7 @@ draw_function draw_equality;   /* the hashes of some steps in all runs */
 /* 1 if there is something to draw. */
 int has_timeline(const struct page *page);
 int has_curves(const struct page *page, int accuracy);
-int has_chart_of_accuracy(const struct page *page); /* one point is none */
+int has_chart(const struct page *page, int accuracy); /* one point is none */
 int has_traffic(const struct page *page, int index);
 int has_equality(const struct page *page);
 int index_of_ddp(const struct page *page); /* of its run with a record; -1: none */

@@ -80,10 +80,9 @@ static void put_traffic(struct writer *w) {
 }
 
 int page_pictures(const struct page *page, const struct picture_files *files) {
-    const int there[PICTURES] = {
-        has_timeline(page),  first_run(page) != NULL,     has_phases(page),
-        has_curves(page, 0), has_chart_of_accuracy(page), has_equality(page),
-        has_buckets(page),   has_collective(page)};
+    const int there[PICTURES] = {has_timeline(page), first_run(page) != NULL, has_phases(page),
+                                 has_chart(page, 0), has_chart(page, 1),      has_equality(page),
+                                 has_buckets(page),  has_collective(page)};
     struct writer w = {.page = page, .files = files};
     for (int i = 0; i < PICTURES; i++)
         if (there[i]) put_picture(&w, pictures[i].name, pictures[i].draw, 0);

@@ -49,8 +49,8 @@ int has_curves(const struct page *page, int accuracy) {
     return frame_of(page, accuracy).last >= 0;
 }
 
-int has_chart_of_accuracy(const struct page *page) {
-    struct frame f = frame_of(page, 1);
+int has_chart(const struct page *page, int accuracy) {
+    struct frame f = frame_of(page, accuracy);
     return f.first < f.last;
 }
 

@@ -179,8 +179,8 @@ Test(page, a_busy_machine_is_said, .timeout = 30) {
     free_runs();
 }
 
-/* After one epoch there is one accuracy, and a chart of one point would show nothing: it stands in
- * the tables alone. */
+/* After one epoch there is one accuracy, after one step one loss, and a chart of one point would
+ * show nothing: it stands in the tables alone. */
 Test(page, one_point_is_no_chart, .timeout = 60) {
     struct page page = three_runs(2);
     for (int i = 0; i < 3; i++)
@@ -188,6 +188,12 @@ Test(page, one_point_is_no_chart, .timeout = 60) {
     size_t bytes;
     char *text = page_text(&page, &bytes);
     cr_expect(!strstr(text, "class=\"accuracy wide\"") && strstr(text, "test accuracy"));
+    cr_expect(strstr(text, "class=\"loss wide\""));
+    free(text);
+    for (int i = 0; i < 3; i++)
+        runs[i].steps = 1;
+    text = page_text(&page, &bytes);
+    cr_expect(!strstr(text, "class=\"loss wide\"") && strstr(text, "last loss"));
     free(text);
     free_runs();
 }
