@@ -55,7 +55,7 @@ static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mea
         cut[i < first ? 0 : i <= last ? 1 : 2] *= x->value.dims[i];
         if (i < first || i > last) dims[rank++] = x->value.dims[i];
     }
-    struct node node = {.backward = sum_backward, .x = x};
+    struct node node = {.backward = sum_backward, .op = OP_SUM, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank ? rank : 1, dims);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
                                  .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
@@ -167,7 +167,7 @@ static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
     if (t->error || tape_fail(t, launch_permute(t, &node.args))) return NULL;
-    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    node.y = tape_view_var(t, node.args.out[0], x);
     return tape_node(t, &node) ? NULL : node.y;
 }
 
@@ -237,14 +237,14 @@ static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const in
         to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
         cut[i < first ? 0 : i <= last ? 1 : 2] *= to[i];
     }
-    struct node node = {.backward = spread_backward, .x = x};
+    struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, to);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
                                  .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
                                  .p.sum.divide = 1};
     if (t->error || (tensor_count(&y) && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args))))
         return NULL;
-    node.y = tape_var(t, y, x->needs_grad);
+    node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }
 

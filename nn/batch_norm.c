@@ -251,6 +251,7 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
         return NULL;
     if (t->step.training && tape_fail(t, check_count(t, x, config))) return NULL;
     struct node node = {.backward = backward,
+                        .op = OP_BATCH_NORM_FORWARD,
                         .segment_grads = segment_grads,
                         .x = x,
                         .x2 = residual,

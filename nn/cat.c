@@ -45,8 +45,10 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
     const struct pad_sides cut = last ? (struct pad_sides){-start, start + length - size, 0, 0}
                                       : (struct pad_sides){0, 0, -start, start + length - size};
     x = tape_view(t, x, 4, last ? (int[]){seen.dims[0], 1, seen.dims[1], size} : seen.dims);
-    x = x ? tape_pad2d(t, x, cut, 0) : NULL;
-    return x ? tape_view(t, x, rank, dims) : NULL;
+    duet_var *y = x ? tape_pad2d(t, x, cut, 0) : NULL;
+    if (!y) return NULL;
+    y->same_as = x;
+    return tape_view(t, y, rank, dims);
 }
 
 /* ---- cat ---- */
@@ -77,7 +79,7 @@ static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
     memcpy(dims, a->value.dims, sizeof dims);
     dims[dim] += b->value.dims[dim];
     struct tensor y = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, dims);
-    struct node node = {.backward = cat_backward, .x = a, .x2 = b};
+    struct node node = {.backward = cat_backward, .op = OP_CAT, .x = a, .x2 = b};
     node.args = (struct op_args){.in = {seen_by(&a->value, dim), seen_by(&b->value, dim)},
                                  .out[0] = seen_by(&y, dim)};
     if (t->error || tape_fail(t, launch(t->stream, OP_CAT, &node.args))) return NULL;

@@ -41,7 +41,10 @@ static duet_var *of_one(duet_tape *t, duet_var *x, enum op op, node_backward *ba
 static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
     struct tensor y = x->value;
     y.data = NULL;
-    struct node node = {.backward = relu_backward, .x = x, .y = tape_var(t, y, x->needs_grad)};
+    struct node node = {.backward = relu_backward,
+                        .op = OP_RELU_FORWARD,
+                        .x = x,
+                        .y = tape_var(t, y, x->needs_grad)};
     if (!node.y || tape_node(t, &node)) return NULL;
     node.y->relu_of = x;
     return node.y;
@@ -210,7 +213,7 @@ duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     for (int i = 0; i < MAX_RANK; i++)
         y.dims[i] = i < rank ? dims[i] : 0;
     struct node node = {.backward = view_backward, .x = x};
-    node.y = tape_var(t, y, x->needs_grad);
+    node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }
 

@@ -50,5 +50,6 @@ duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w,
                                  .p.sum.divide = 1};
     if (t->error || (n && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args)))) return NULL;
     node.y = tape_var(t, y, w != NULL);
+    if (node.y) node.y->outside = 1;
     return tape_node(t, &node) ? NULL : node.y;
 }

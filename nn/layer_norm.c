@@ -46,8 +46,12 @@ static int backward(duet_tape *t, struct node *n) {
 /* x is PLAIN; `length` of its numbers are a row. */
 static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *w, struct param *b,
                            struct layer_norm_args how) {
-    struct node node = {
-        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
+    struct node node = {.backward = backward,
+                        .op = OP_LAYER_NORM_FORWARD,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b};
     int rows = (int)(tensor_count(&x->value) / (size_t)length);
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     node.moments = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 2, (int[]){rows, 2});

@@ -32,6 +32,7 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
 
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
     if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
+    node->op = op;
     node->y = tape_var(t, node->args.out[0], needs_grad);
     if (tape_node(t, node)) return NULL;
     return node->y;
@@ -74,7 +75,7 @@ static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
     struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
     struct node node = {.backward = convert_backward, .x = x};
-    node.y = tape_var(t, y, x->needs_grad);
+    node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }
 
@@ -267,7 +268,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_back
     if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .op = op, .x = x};
     node.args = (struct op_args){
         .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);

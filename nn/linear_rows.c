@@ -72,8 +72,12 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
     }
     memcpy(dims, x->value.dims, sizeof dims);
     dims[rank - 1] = out;
-    struct node node = {
-        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
+    struct node node = {.backward = backward,
+                        .op = OP_LINEAR_FORWARD,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
     node.args = (struct op_args){.in = {as_rows(&x->value), w->value, tape_bias(t, b, out)},
                                  .out[0] = as_rows(&y),

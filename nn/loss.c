@@ -37,7 +37,7 @@ static duet_var *rows(duet_tape *t, duet_var *x, enum op op, node_backward *back
         tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
         return NULL;
     }
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .op = op, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     node.args.in[0] = rows_of(&x->value);
     node.args.out[0] = rows_of(&y);
@@ -97,7 +97,7 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enu
     x = to_plain(t, x);
     if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int n = x->value.dims[0];
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .op = op, .x = x};
     node.args.in[0] = x->value;
     node.args.in[1] = answers->t;
     node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);

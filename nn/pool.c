@@ -117,6 +117,13 @@ static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width,
 
 /* ---- the functions of duet.h ---- */
 
+/* The margins of a pool, which in PyTorch make no tensor. */
+static duet_var *with_margins(duet_tape *t, duet_var *x, struct pad_sides sides, float value) {
+    duet_var *y = tape_pad2d(t, x, sides, value);
+    if (y) y->same_as = x;
+    return y;
+}
+
 /* 1: a picture with these margins would be too large for a tensor. */
 static int pad_too_large(duet_tape *t, duet_var *x, int64_t rows, int64_t columns) {
     const struct tensor *of = &x->value;
@@ -158,7 +165,7 @@ static int refuse_window(duet_tape *t, duet_var *x, int size, int stride, int pa
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding) {
     if (refuse_window(t, x, size, stride, padding, 0)) return NULL;
-    if (padding) x = tape_pad2d(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
+    if (padding) x = with_margins(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
     return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD,
                     avg_pool_backward)
              : NULL;
@@ -171,7 +178,7 @@ duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride, int p
     const int right = ceil_mode ? pool_ceil_extra(d[3], size, stride, padding) : 0,
               bottom = ceil_mode ? pool_ceil_extra(d[2], size, stride, padding) : 0;
     const struct pad_sides sides = {padding, padding + right, padding, padding + bottom};
-    if (padding || right || bottom) x = tape_pad2d(t, x, sides, -INFINITY);
+    if (padding || right || bottom) x = with_margins(t, x, sides, -INFINITY);
     return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD,
                     max_pool_backward)
              : NULL;

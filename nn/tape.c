@@ -157,15 +157,23 @@ duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
     duet_var **slot = &t->vars[t->var_count];
     if (!*slot) *slot = malloc(sizeof **slot);
     if (!*slot) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
-    t->var_count++;
     memset(*slot, 0, sizeof **slot);
+    (*slot)->place = t->var_count++;
     (*slot)->value = value;
     (*slot)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
     return *slot;
 }
 
+duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x) {
+    duet_var *y = tape_var(t, value, x->needs_grad);
+    if (y) y->same_as = x;
+    return y;
+}
+
 duet_var *tape_leaf(duet_tape *t, const struct tensor *value, int needs_grad) {
-    return tape_var(t, *value, needs_grad);
+    duet_var *leaf = tape_var(t, *value, needs_grad);
+    if (leaf) leaf->outside = 1;
+    return leaf;
 }
 
 int tape_node(duet_tape *t, const struct node *node) {

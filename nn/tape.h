@@ -57,6 +57,10 @@ struct duet_var {
     /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
      * NULL: value is there. */
     duet_var *relu_of;
+    /* What nn/autograd_memory.h goes by. */
+    int place;               /* among the vars of the pass */
+    int outside;             /* 1: its memory is not of this pass: a leaf, or a parameter */
+    const duet_var *same_as; /* in PyTorch it has the memory of this var; NULL: its own */
 };
 
 /* Fires on the compute thread, once a backward for each parameter, in the order in which their

@@ -18,6 +18,7 @@ typedef int node_backward(duet_tape *tape, struct node *node);
 /* One op of the tape: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
 struct node {
     node_backward *backward;
+    enum op op; /* forward: what nn/autograd_saves.c knows it by; 0: no op of PyTorch */
     duet_var *x, *x2, *y;
     struct param *w, *b;
     /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
@@ -132,6 +133,9 @@ struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, in
 
 /* A new var with value `value`; NULL after a failure. */
 duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad);
+
+/* The same of what is a view of x in PyTorch, whether it is one here or a copy. */
+duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x);
 
 /* Appends a node when training and y needs a gradient. */
 int tape_node(duet_tape *t, const struct node *node);

@@ -46,8 +46,7 @@ int estimate_prepare(struct run_config *c) {
 
 /* ---- one run ---- */
 
-/* What is left is what the sizes follow from. */
-static struct run_config dry_config(const struct run_config *config) {
+struct run_config estimate_dry_config(const struct run_config *config) {
     struct run_config c = *config;
     c.dry = c.spans = c.quiet = c.warned = 1;
     c.evaluate = c.hashes = c.stoppable = c.workers = 0;
@@ -101,7 +100,7 @@ static void add_rank(struct run_record *to, const struct run_record *from, int r
 }
 
 int estimate_run(const struct run_config *config, struct run_record *record) {
-    struct run_config c = dry_config(config);
+    struct run_config c = estimate_dry_config(config);
     int ranks = c.mode == MODE_DDP ? c.devices : 1;
     int code = run_rank(&c, 0, ranks, record);
     for (int rank = 1; !code && rank < ranks; rank++) {

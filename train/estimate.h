@@ -20,6 +20,9 @@
  * missing. */
 int estimate_prepare(struct run_config *config);
 
+/* The configuration of a dry run: of `config` what its sizes follow from. */
+struct run_config estimate_dry_config(const struct run_config *config);
+
 /* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
  * flops. `computed` is 1; all times are 0, and so is the capacity of devices whose memory was not
  * given. record_free it. ERR_MEMORY: the run would not fit into its devices' memory; the text is

@@ -1,0 +1,253 @@
+/* The walk over a pass as PyTorch's engine goes: see autograd_memory.h.
+ *
+ *     forward    each op keeps alive what it saves; what nobody saves is gone
+ *     backward   an op makes the gradients of its operands and parameters (here is the peak), and
+ *                then lets go of the gradient of its result and of what it has saved
+ *
+ * Memory is counted by its home: the var that brought it. Vars that are views have that of
+ * another. */
+#include "nn/autograd_memory.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "nn/autograd_saves.h"
+
+enum { BUFFER_BYTES = 10 << 20 }; /* of broadcast_coalesced */
+
+/* The gradient of a var: a place among `grads`, or NONE. */
+enum { NONE = -1 };
+struct grad {
+    uint64_t bytes;
+    enum mem_cause cause;
+    int refs; /* vars whose gradient it is */
+};
+
+struct autograd_memory {
+    duet_tape *tape;
+    duet_var *root;
+    struct autograd_config config;
+    int *saved;         /* [var_count] ops that save the memory whose home is this var */
+    int *grad_of;       /* [var_count] */
+    struct grad *grads; /* [grad_count] */
+    int grad_count;
+    char *has_grad;    /* [parameters] */
+    int *buffer_of;    /* [parameters] replicated: the buffer in which it lies */
+    int *buffer_refs;  /* [parameters, which is enough] ops that save a part of the buffer */
+    uint64_t *buffers; /* [parameters, which is enough] bytes of each */
+};
+
+static void hold(struct autograd_memory *a, uint64_t bytes) {
+    ledger_add(a->config.ledger, a->config.cause, bytes);
+}
+
+static void release(struct autograd_memory *a, uint64_t bytes) {
+    ledger_remove(a->config.ledger, a->config.cause, bytes);
+}
+
+static int params_of(const duet_tape *t) {
+    return t->step.params ? t->step.params->count : 0;
+}
+
+/* ---- what is saved ---- */
+
+static const duet_var *home_of(const duet_var *x) {
+    while (x->same_as)
+        x = x->same_as;
+    return x;
+}
+
+/* What lies outside the pass is there whether it is saved or not. */
+static void save(struct autograd_memory *a, const duet_var *x) {
+    const duet_var *home = home_of(x);
+    if (!home->outside && !a->saved[home->place]++) hold(a, autograd_bytes(&home->value));
+}
+
+static void forget(struct autograd_memory *a, const duet_var *x) {
+    const duet_var *home = home_of(x);
+    if (!home->outside && !--a->saved[home->place]) release(a, autograd_bytes(&home->value));
+}
+
+static void save_weight(struct autograd_memory *a, const struct param *w) {
+    a->buffer_refs[a->buffer_of[w - a->tape->step.params->param]]++;
+}
+
+static void drop_buffer(struct autograd_memory *a, int i) {
+    if (a->config.replicated) ledger_remove(a->config.ledger, MEM_PARAMS, a->buffers[i]);
+}
+
+static void forget_weight(struct autograd_memory *a, const struct param *w) {
+    int i = a->buffer_of[w - a->tape->step.params->param];
+    if (!--a->buffer_refs[i]) drop_buffer(a, i);
+}
+
+/* A norm with the relu behind it, and the sum between them, is one op here. */
+static int has_relu(const struct node *n) {
+    return n->op == OP_BATCH_NORM_FORWARD && n->args.p.norm.relu;
+}
+
+static void for_saved(struct autograd_memory *a, const struct node *n,
+                      void (*var)(struct autograd_memory *, const duet_var *),
+                      void (*weight)(struct autograd_memory *, const struct param *)) {
+    int flags = autograd_rule_of(n).flags;
+    if (flags & SAVES_X) var(a, n->x);
+    if (flags & SAVES_Y) var(a, n->y);
+    if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n->x);
+    if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n->x2);
+    if (flags & SAVES_W && n->w) weight(a, n->w);
+}
+
+static uint64_t more_of(const struct node *n) {
+    struct autograd_rule rule = autograd_rule_of(n);
+    return rule.more ? rule.more(n) : 0;
+}
+
+/* The parameters in the order of registration, as many to a buffer as fit. */
+static void fill_buffers(struct autograd_memory *a) {
+    int buffer = 0;
+    for (int i = 0; i < params_of(a->tape); i++) {
+        uint64_t bytes = autograd_bytes(&a->tape->step.params->param[i].value);
+        if (a->buffers[buffer] && a->buffers[buffer] + bytes > BUFFER_BYTES) buffer++;
+        a->buffers[buffer] += bytes;
+        a->buffer_of[i] = buffer;
+    }
+}
+
+static void save_all(struct autograd_memory *a) {
+    for (int i = 0; i < a->tape->node_count; i++) {
+        const struct node *n = &a->tape->nodes[i];
+        if (!n->y->reached) continue;
+        for_saved(a, n, save, save_weight);
+        if (has_relu(n)) save(a, n->y);
+        hold(a, more_of(n));
+    }
+    for (int i = 0; i < params_of(a->tape); i++)
+        if (a->buffers[i] && !a->buffer_refs[i]) drop_buffer(a, i);
+}
+
+int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *root,
+                        const struct autograd_config *config, uint64_t *saved) {
+    struct autograd_memory *a = *out = calloc(1, sizeof *a);
+    size_t vars = (size_t)t->var_count, params = (size_t)params_of(t) + 1;
+    uint64_t before = config->ledger->now[config->cause];
+    if (!a) return fail(ERR_MEMORY, "the memory of PyTorch: no host memory");
+    a->tape = t;
+    a->root = root;
+    a->config = *config;
+    a->saved = calloc(vars + 1, sizeof *a->saved);
+    a->grad_of = calloc(vars + 1, sizeof *a->grad_of);
+    /* of each node one for either operand, each of which may become a sum */
+    a->grads = calloc(4 * (size_t)t->node_count + 2, sizeof *a->grads);
+    a->has_grad = calloc(params, 1);
+    a->buffer_of = calloc(params, sizeof *a->buffer_of);
+    a->buffer_refs = calloc(params, sizeof *a->buffer_refs);
+    a->buffers = calloc(params, sizeof *a->buffers);
+    if (!a->saved || !a->grad_of || !a->grads || !a->has_grad || !a->buffer_of || !a->buffer_refs ||
+        !a->buffers) {
+        autograd_memory_free(a);
+        *out = NULL;
+        return fail(ERR_MEMORY, "the memory of PyTorch: no host memory");
+    }
+    for (int i = 0; i < t->var_count; i++)
+        a->grad_of[i] = NONE;
+    tape_uses(t, root); /* marks what is on the way to the root */
+    fill_buffers(a);
+    save_all(a);
+    if (saved) *saved = config->ledger->now[config->cause] - before;
+    return OK;
+}
+
+void autograd_memory_free(struct autograd_memory *a) {
+    if (!a) return;
+    free(a->saved);
+    free(a->grad_of);
+    free(a->grads);
+    free(a->has_grad);
+    free(a->buffer_of);
+    free(a->buffer_refs);
+    free(a->buffers);
+    free(a);
+}
+
+/* ---- backward ---- */
+
+static int new_grad(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause) {
+    a->grads[a->grad_count] = (struct grad){bytes, cause, 1};
+    ledger_add(a->config.ledger, cause, bytes);
+    return a->grad_count++;
+}
+
+/* Shaped like x. */
+static int grad_like(struct autograd_memory *a, const duet_var *x) {
+    return new_grad(a, autograd_bytes(&x->value), a->config.cause);
+}
+
+static void let_go(struct autograd_memory *a, int grad) {
+    if (grad == NONE || --a->grads[grad].refs) return;
+    ledger_remove(a->config.ledger, a->grads[grad].cause, a->grads[grad].bytes);
+}
+
+/* A second gradient is added to the first, in place where nobody else reads that. */
+static void arrive(struct autograd_memory *a, const duet_var *x, int grad) {
+    int *to = &a->grad_of[x->place];
+    if (*to == NONE) {
+        *to = grad;
+    } else if (a->grads[*to].refs == 1) {
+        let_go(a, grad);
+    } else {
+        int sum = grad_like(a, x);
+        let_go(a, *to);
+        let_go(a, grad);
+        *to = sum;
+    }
+}
+
+/* The gradient of one operand: dy itself, or memory of its own. */
+static void to_operand(struct autograd_memory *a, const duet_var *x, int dy, int gives) {
+    if (!x || !x->needs_grad) return;
+    if (gives && dy == NONE) return;
+    if (gives) a->grads[dy].refs++;
+    arrive(a, x, gives ? dy : grad_like(a, x));
+}
+
+static void to_param(struct autograd_memory *a, const struct param *p) {
+    if (!p || a->has_grad[p - a->tape->step.params->param]++) return;
+    ledger_add(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));
+    if (a->config.accumulates)
+        ledger_remove(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));
+}
+
+/* The gradient of a view is a view, unless the view is a part, or repeats what it is of. */
+static int gives_as_view(const struct node *n) {
+    return n->x && n->y->same_as == n->x && n->op != OP_SPREAD &&
+           tensor_count(&n->y->value) >= tensor_count(&n->x->value);
+}
+
+static void go_back(struct autograd_memory *a, const struct node *n) {
+    struct autograd_rule rule = autograd_rule_of(n);
+    uint64_t work = rule.work ? rule.work(n) : 0;
+    int dy = a->grad_of[n->y->place], gives_x2 = rule.flags & GIVES_X2;
+    int gives_x = rule.flags & GIVES_X || gives_as_view(n);
+    if (has_relu(n)) { /* comes first, then the sum gives its gradient to both */
+        int before = grad_like(a, n->y);
+        let_go(a, dy);
+        forget(a, n->y);
+        dy = before;
+        gives_x2 = 1;
+    }
+    hold(a, work);
+    to_operand(a, n->x2, dy, gives_x2);
+    to_operand(a, n->x, dy, gives_x);
+    to_param(a, n->w);
+    to_param(a, n->b);
+    release(a, work);
+    let_go(a, dy);
+    for_saved(a, n, forget, forget_weight);
+    release(a, more_of(n));
+}
+
+void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause) {
+    if (bytes) a->grad_of[a->root->place] = new_grad(a, bytes, cause);
+    for (int i = a->tape->node_count - 1; i >= 0; i--)
+        if (a->tape->nodes[i].y->reached) go_back(a, &a->tape->nodes[i]);
+}

@@ -1,0 +1,44 @@
+/* What PyTorch's eager mode would hold of a pass that a tape has recorded. Duet's tape keeps the
+ * memory of a step until the next one begins; autograd keeps what each op saves for its own
+ * backward, frees it as soon as that op has gone back, and makes gradients on the way. So the bytes
+ * differ, though the ops are the same. nn/autograd_saves.c has the one table of what each op saves.
+ *
+ * The walk counts and computes nothing; each count goes into a ledger, whose peak is then
+ * PyTorch's. Sizes are those of the tensors. On top come what kernels need beside their operands
+ * and what the caching allocator rounds up; neither is known here.
+ *
+ * Checked against PyTorch's own count: tests/golden/make_autograd_memory.py. */
+#ifndef NN_AUTOGRAD_MEMORY_H
+#define NN_AUTOGRAD_MEMORY_H
+
+#include "nn/tape.h"
+#include "trace/ledger.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct autograd_memory;
+
+struct autograd_config {
+    struct ledger *ledger; /* borrowed; has the parameters and all else that is held already */
+    enum mem_cause cause;  /* of what is saved, and of gradients on their way back */
+    /* 1: parameters are the copies that DataParallel's replicate makes, of MEM_PARAMS. They are
+     * views of buffers of at most 10 MiB, and each buffer goes when no op saves a part of it. */
+    int replicated;
+    int accumulates; /* 1: .grad is there already, and each gradient is added to it and goes */
+};
+
+/* Adds what autograd has saved when the forward pass to `root` is over; *saved (NULL: not wanted)
+ * is its sum. The pass must have been begun with training, and stay until autograd_memory_free. */
+int autograd_memory_new(struct autograd_memory **out, duet_tape *tape, duet_var *root,
+                        const struct autograd_config *config, uint64_t *saved);
+/* Goes back from the root, whose gradient of so many bytes of `cause` comes first; 0: it has none.
+ * What is left are the gradients of the parameters (MEM_GRADS) and of leaves. */
+void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause);
+void autograd_memory_free(struct autograd_memory *a); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,102 @@
+/* What PyTorch saves for the backward of each op, a row for each: the tensors that the formula of
+ * the gradient reads, and no others. A relu reads its result, so the tensor before it may go; a
+ * convolution and a norm read what they were given; a sum reads nothing. Seen by
+ * torch.autograd.graph.saved_tensors_hooks in PyTorch 2.15.
+ *
+ * What is no op in PyTorch has no node with a rule: views, layouts and the margins of a pool are
+ * `same_as` what they are made of (nn/tape.h). */
+#include "nn/autograd_saves.h"
+
+uint64_t autograd_bytes(const struct tensor *x) {
+    return (uint64_t)tensor_count(x) * dtype_bytes(x->dtype);
+}
+
+/* ---- beside the operands ---- */
+
+enum { INDEX = 8, STATISTIC = 4 }; /* bytes of an int64, and of a float */
+
+/* Where each maximum was found. */
+static uint64_t indices(const struct node *n) {
+    return INDEX * (uint64_t)tensor_count(&n->y->value);
+}
+
+/* The rows that were looked up. */
+static uint64_t looked_up(const struct node *n) {
+    return INDEX * (uint64_t)tensor_count(&n->args.in[1]);
+}
+
+/* On a GPU dropout keeps a mask of bytes, dropout2d one number for each plane. */
+static uint64_t mask(const struct node *n) {
+    return (uint64_t)tensor_count(&n->y->value);
+}
+static uint64_t planes(const struct node *n) {
+    return STATISTIC * (uint64_t)n->y->value.dims[0] * (uint64_t)n->y->value.dims[1];
+}
+
+/* Mean and 1 / deviation of each channel, or of each row. */
+static uint64_t of_channels(const struct node *n) {
+    return 2 * STATISTIC * (uint64_t)n->y->value.dims[1];
+}
+static uint64_t of_rows(const struct node *n) {
+    return 2 * STATISTIC * (uint64_t)n->args.in[0].dims[0];
+}
+
+/* Cross entropy is log_softmax and nll_loss: the result of the one is kept, and in backward the
+ * gradient of the other lies beside its own. */
+static uint64_t log_probabilities(const struct node *n) {
+    return autograd_bytes(&n->x->value);
+}
+
+/* ---- the table ---- */
+
+static const struct autograd_rule rules[OP_COUNT] = {
+    [OP_CONV2D_FORWARD] = {SAVES_X | SAVES_W},
+    [OP_GROUPED_CONV_FORWARD] = {SAVES_X | SAVES_W},
+    [OP_LINEAR_FORWARD] = {SAVES_X | SAVES_W},
+    [OP_RELU_FORWARD] = {SAVES_Y},
+    [OP_TANH_FORWARD] = {SAVES_Y},
+    [OP_SIGMOID_FORWARD] = {SAVES_Y},
+    [OP_ACTIVATION_FORWARD] = {SAVES_X},
+    [OP_ADD_FORWARD] = {GIVES_X | GIVES_X2},
+    [OP_SUBTRACT_FORWARD] = {GIVES_X},
+    [OP_MULTIPLY_FORWARD] = {SAVES_FACTORS},
+    [OP_MATMUL] = {SAVES_FACTORS},
+    [OP_SUM] = {GIVES_X}, /* backward expands it */
+    [OP_AVG_POOL_FORWARD] = {SAVES_X},
+    [OP_MAX_POOL_FORWARD] = {SAVES_X, indices},
+    [OP_ADAPTIVE_AVG_POOL_FORWARD] = {SAVES_X},
+    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {SAVES_X, indices},
+    [OP_DROPOUT_FORWARD] = {0, mask},
+    [OP_DROPOUT2D_FORWARD] = {0, planes},
+    [OP_SOFTMAX_FORWARD] = {SAVES_Y},
+    [OP_LOG_SOFTMAX_FORWARD] = {SAVES_Y},
+    [OP_CROSS_ENTROPY_FORWARD] = {0, log_probabilities, log_probabilities},
+    [OP_NLL_FORWARD] = {SAVES_X},
+    [OP_MSE_FORWARD] = {SAVES_X},
+    [OP_BATCH_NORM_FORWARD] = {SAVES_X | SAVES_W, of_channels},
+    [OP_LAYER_NORM_FORWARD] = {SAVES_X | SAVES_W, of_rows},
+    [OP_GATHER_ROWS] = {0, looked_up},
+};
+
+/* a x and x + a read nothing of x; e^x, sqrt(x) and 1/x read their results. */
+static int of_activation(enum activation kind) {
+    switch (kind) {
+    case ACTIVATION_SCALE: return 0;
+    case ACTIVATION_SHIFT: return GIVES_X;
+    case ACTIVATION_EXP:
+    case ACTIVATION_SQRT:
+    case ACTIVATION_RECIPROCAL: return SAVES_Y;
+    default: return SAVES_X;
+    }
+}
+
+struct autograd_rule autograd_rule_of(const struct node *n) {
+    struct autograd_rule rule = rules[n->op];
+    const int *y = n->y->value.dims;
+    if (n->op == OP_ACTIVATION_FORWARD) rule.flags = of_activation(n->args.p.activation.kind);
+    /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
+    if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.flags = 0;
+    /* The weight of a linear layer is read for the gradient of x alone. */
+    if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.flags &= ~SAVES_W;
+    return rule;
+}

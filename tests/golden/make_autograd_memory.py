@@ -1,0 +1,421 @@
+"""Writes autograd_memory.txt: what PyTorch holds of one training step, device by device, in bytes.
+
+    python3 make_autograd_memory.py > autograd_memory.txt
+
+PyTorch itself counts. The models run on the CPU; a dispatch mode sees every op, and every storage
+that one makes is counted from its birth until Python and autograd have let go of it. Which device a
+storage is of follows from its operands. `saved` is what saved_tensors_hooks see, without
+parameters, buffers and the batch.
+
+Without a GPU nn.DataParallel runs nothing in parallel, so its four steps are taken as they are
+known from its behaviour: scatter copies each chunk from the host straight to its device; replicate
+copies parameters, coalesced in buffers of 10 MiB, and its backward waits for the gradients of all
+replicas; gather joins outputs on device 0; reduce_add_coalesced joins each 10 MiB of gradients on
+their devices and leaves the sum on device 0, where it becomes .grad. DDP holds its buckets beside
+.grad.
+
+A line: model, way, device, what, bytes. `peak`: the most at one moment of the step. Or: op, its
+name, the bytes that a single op saves beside parameters and answers, of operands X and FLAT below.
+"""
+import contextlib
+import weakref
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+BUFFER = 10 << 20
+DEVICES = 4
+
+
+class Memory(TorchDispatchMode):
+    """Storages alive, by device."""
+
+    def __init__(self):
+        super().__init__()
+        self.here = 0
+        self.device = {}  # of each storage alive
+        self.copies = []  # storages of parameters, buffers and the batch on other devices
+        self.now, self.peak = {}, {}
+
+    @contextlib.contextmanager
+    def on(self, device):
+        before, self.here = self.here, device
+        try:
+            yield
+        finally:
+            self.here = before
+
+    def add(self, tensor, device):
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self.device or not size:
+            return
+        self.device[key] = device
+        self.now[device] = self.now.get(device, 0) + size
+        self.peak[device] = max(self.peak.get(device, 0), self.now[device])
+
+        def gone():
+            self.now[device] -= size
+            del self.device[key]
+
+        weakref.finalize(storage, gone)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = [self.device[x.untyped_storage()._cdata]
+                 for x in _pytree.tree_leaves((args, kwargs))
+                 if isinstance(x, torch.Tensor) and x.untyped_storage()._cdata in self.device]
+        out = function(*args, **(kwargs or {}))
+        for x in _pytree.tree_leaves(out):
+            if isinstance(x, torch.Tensor):
+                self.add(x, given[0] if given else self.here)
+        return out
+
+
+# ---- the models ----
+
+class Lenet(nn.Module):
+    """Of "Dive into Deep Learning" 13.5."""
+
+    def __init__(self):
+        super().__init__()
+        self.c1, self.c2 = nn.Conv2d(1, 20, 3), nn.Conv2d(20, 50, 5)
+        self.l1, self.l2 = nn.Linear(800, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.avg_pool2d(F.relu(self.c1(x)), 2)
+        x = F.avg_pool2d(F.relu(self.c2(x)), 2)
+        return self.l2(F.relu(self.l1(x.flatten(1))))
+
+
+class Residual(nn.Module):
+    """Of "Dive into Deep Learning" 8.6."""
+
+    def __init__(self, into, out, halves):
+        super().__init__()
+        stride = 2 if halves else 1
+        self.conv1 = nn.Conv2d(into, out, 3, stride, 1)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1)
+        self.conv3 = nn.Conv2d(into, out, 1, stride) if halves else None
+        self.bn1, self.bn2 = nn.BatchNorm2d(out), nn.BatchNorm2d(out)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(y + (self.conv3(x) if self.conv3 else x))
+
+
+def resnet18():
+    """Of 13.6."""
+    blocks = []
+    for into, out in ((64, 64), (64, 128), (128, 256), (256, 512)):
+        blocks += [Residual(into, out, into != out), Residual(out, out, False)]
+    return nn.Sequential(nn.Conv2d(1, 64, 3, 1, 1), nn.BatchNorm2d(64), nn.ReLU(), *blocks,
+                         nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(512, 10))
+
+
+class Bottleneck(nn.Module):
+    """Of torchvision's ResNet-50."""
+
+    def __init__(self, into, width, stride):
+        super().__init__()
+        out = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(into, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out))
+        self.beside = nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False),
+                                    nn.BatchNorm2d(out)) if into != out else None
+
+    def forward(self, x):
+        y = self.body(x)
+        y += self.beside(x) if self.beside else x
+        return F.relu(y, inplace=True)
+
+
+def resnet50():
+    layers, into = [], 64
+    for i, count in enumerate((3, 4, 6, 3)):
+        for block in range(count):
+            layers.append(Bottleneck(into, 64 << i, 2 if i and not block else 1))
+            into = 4 * (64 << i)
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64),
+                         nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1), *layers,
+                         nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+def mlp(*hidden):
+    layers, into = [nn.Flatten()], 784
+    for width in hidden:
+        layers += [nn.Linear(into, width), nn.ReLU()]
+        into = width
+    return nn.Sequential(*layers, nn.Linear(into, 10))
+
+
+# ---- what DataParallel does ----
+
+def groups(tensors):
+    """Those that go into one buffer."""
+    group, size = [], 0
+    for x in tensors:
+        if size and size + x.nbytes > BUFFER:
+            yield group
+            group, size = [], 0
+        group.append(x)
+        size += x.nbytes
+    yield group
+
+
+def joined(group):
+    return group[0].flatten() if len(group) == 1 else torch.cat([x.flatten() for x in group])
+
+
+def pieces(flat, group):
+    at, out = 0, []
+    for x in group:
+        out.append(flat[at:at + x.numel()].view(x.shape))
+        at += x.numel()
+    return out
+
+
+def copies(memory, tensors, device):
+    """broadcast_coalesced to one device."""
+    out = []
+    with memory.on(device):
+        for group in groups(tensors):
+            flat = torch.empty(sum(x.numel() for x in group))
+            memory.copies.append(flat.untyped_storage()._cdata)
+            out += [x.data for x in pieces(flat, group)]
+    return out
+
+
+class Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, memory, *params):
+        ctx.memory, ctx.count = memory, len(params)
+        out = list(params)
+        for device in range(1, DEVICES):
+            out += copies(memory, [p.detach() for p in params], device)
+        return tuple(out)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        n, memory, sums = ctx.count, ctx.memory, []
+        each = [list(groups(grads[d * n:(d + 1) * n])) for d in range(DEVICES)]
+        for chunks in zip(*each):
+            flat = [joined(chunk) for chunk in chunks]
+            with memory.on(0):
+                result = torch.empty(flat[0].shape)
+            sums += [x.data for x in pieces(result, chunks[0])]
+        return (None, *sums)
+
+
+class To(torch.autograd.Function):
+    """A copy on another device; backward copies the gradient back."""
+
+    @staticmethod
+    def forward(ctx, memory, x, source, target):
+        ctx.memory, ctx.source = memory, source
+        with memory.on(target):
+            return torch.empty(x.shape)
+
+    @staticmethod
+    def backward(ctx, grad):
+        with ctx.memory.on(ctx.source):
+            return None, torch.empty(grad.shape), None, None
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, memory, *parts):
+        ctx.memory, ctx.sizes = memory, [len(x) for x in parts]
+        with memory.on(0):
+            return torch.empty(sum(ctx.sizes), *parts[0].shape[1:])
+
+    @staticmethod
+    def backward(ctx, grad):
+        out = []
+        for device, part in enumerate(grad.split(ctx.sizes)):
+            with ctx.memory.on(device):
+                out.append(part if device == 0 else torch.empty(part.shape))
+        return (None, *out)
+
+
+def data_parallel(memory, net, x):
+    names, params = zip(*net.named_parameters())
+    buffers = dict(net.named_buffers())
+    chunks = []
+    for device, chunk in enumerate(x.chunk(DEVICES)):
+        with memory.on(device):
+            chunks.append(torch.empty(chunk.shape))
+            memory.copies.append(chunks[-1].untyped_storage()._cdata)
+    replicas = Broadcast.apply(memory, *params)
+    n, outputs, own = len(params), [], []
+    for device, chunk in enumerate(chunks):
+        state = dict(zip(names, replicas[device * n:(device + 1) * n]))
+        state.update(buffers if not device else
+                     dict(zip(buffers, copies(memory, buffers.values(), device)))
+                     if buffers else {})
+        own.append(state)
+        with memory.on(device):
+            outputs.append(torch.func.functional_call(net, state, (chunk,)))
+    return Gather.apply(memory, *outputs)
+
+
+# ---- a step ----
+
+def saved_by(memory, kept, wanted):
+    """Hooks that note the bytes saved on each device, without `kept`."""
+    seen = {}
+    known = {x.untyped_storage()._cdata for x in kept}
+
+    def pack(x):
+        key = x.untyped_storage()._cdata
+        if key not in known and key not in seen and key not in memory.copies:
+            seen[key] = True
+            device = memory.device.get(key, memory.here)
+            wanted[device] = wanted.get(device, 0) + x.untyped_storage().nbytes()
+        return x
+
+    return torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x)
+
+
+def step(make, batch, shape, way):
+    """[saved], [peak] of each device in the second step."""
+    memory = Memory()
+    torch.manual_seed(0)
+    net = make()
+    update = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    for x in (*net.parameters(), *net.buffers()):
+        memory.add(x, 0)
+    n = batch if way != "ddp" else batch // DEVICES
+    saved = {}
+    for turn in range(2):
+        pixels = torch.rand(n, *shape)
+        memory.add(pixels, "host")
+        memory.copies.clear()
+        with memory:
+            buckets = torch.empty(sum(p.numel() for p in net.parameters())) if way == "ddp" else None
+            labels = torch.zeros(n, dtype=torch.int64)
+            update.zero_grad()
+            memory.peak = dict(memory.now)
+            saved = {}
+            x = pixels if way == "dp" else torch.empty(pixels.shape)
+            kept = [*net.parameters(), *net.buffers(), labels, x]
+            with saved_by(memory, kept, saved):
+                output = data_parallel(memory, net, x) if way == "dp" else net(x)
+                loss = F.cross_entropy(output, labels)
+            loss.backward()
+            update.step()
+            del output, loss, labels, buckets, x, kept
+    return saved, memory.peak
+
+
+# ---- what a single op saves ----
+
+X, FLAT = (4, 6, 8, 8), (4, 24)  # of the operands
+OPS = {  # of x; w makes a parameter
+    "relu": lambda x, w: F.relu(x),
+    "tanh": lambda x, w: torch.tanh(x),
+    "sigmoid": lambda x, w: torch.sigmoid(x),
+    "leaky_relu": lambda x, w: F.leaky_relu(x, 0.1),
+    "elu": lambda x, w: F.elu(x),
+    "hardtanh": lambda x, w: F.hardtanh(x),
+    "gelu": lambda x, w: F.gelu(x),
+    "silu": lambda x, w: F.silu(x),
+    "hardswish": lambda x, w: F.hardswish(x),
+    "hardsigmoid": lambda x, w: F.hardsigmoid(x),
+    "softplus": lambda x, w: F.softplus(x),
+    "abs": lambda x, w: torch.abs(x),
+    "exp": lambda x, w: torch.exp(x),
+    "log": lambda x, w: torch.log(x),
+    "sqrt": lambda x, w: torch.sqrt(x),
+    "reciprocal": lambda x, w: torch.reciprocal(x),
+    "pow": lambda x, w: x ** 3,
+    "multiply_number": lambda x, w: x * 2,
+    "add_number": lambda x, w: x + 2,
+    "add": lambda x, w: x + x,
+    "subtract": lambda x, w: x - x,
+    "multiply": lambda x, w: x * x,
+    "matmul": lambda x, w: x @ x,
+    "sum": lambda x, w: x.sum((2, 3)),
+    "mean": lambda x, w: x.mean((2, 3)),
+    "avg_pool": lambda x, w: F.avg_pool2d(x, 3, 2, 1),
+    "max_pool": lambda x, w: F.max_pool2d(x, 3, 2, 1),
+    "adaptive_avg_pool": lambda x, w: F.adaptive_avg_pool2d(x, 2),
+    "adaptive_avg_pool_1": lambda x, w: F.adaptive_avg_pool2d(x, 1),
+    "adaptive_max_pool": lambda x, w: F.adaptive_max_pool2d(x, 2),
+    "pad": lambda x, w: F.pad(x, (1, 1, 1, 1)),
+    "flatten": lambda x, w: x.flatten(1),
+    "dropout": lambda x, w: F.dropout(x, 0.5),
+    "dropout2d": lambda x, w: F.dropout2d(x, 0.5),
+    "softmax": lambda x, w: F.softmax(x, -1),
+    "log_softmax": lambda x, w: F.log_softmax(x, -1),
+    "layer_norm": lambda x, w: F.layer_norm(x, (8,), w(8), w(8)),
+    "group_norm": lambda x, w: F.group_norm(x, 3, w(6), w(6)),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w(6), w(6), True),
+    "conv2d": lambda x, w: F.conv2d(x, w(5, 6, 3, 3), w(5)),
+    "conv_groups": lambda x, w: F.conv2d(x, w(6, 2, 3, 3), w(6), groups=3),
+    "linear": lambda x, w: F.linear(x, w(5, 8), w(5)),
+    "cross_entropy": lambda x, w: F.cross_entropy(x, labels()),
+    "nll_loss": lambda x, w: F.nll_loss(x, labels()),
+    "mse_loss": lambda x, w: F.mse_loss(x, torch.empty(FLAT, device="cuda")),
+}
+
+
+def labels():
+    return torch.zeros(FLAT[0], dtype=torch.int64, device="cuda")
+
+
+def saved_by_op(name):
+    """Without parameters and answers, as a GPU keeps it: tensors without memory say it."""
+    of_loss = name in ("cross_entropy", "nll_loss", "mse_loss")
+    seen, params = {}, set()
+
+    def parameter(*shape):
+        x = torch.empty(shape, device="cuda", requires_grad=True)
+        params.add(x.untyped_storage()._cdata)
+        return x
+
+    def pack(x):
+        is_answer = of_loss and x.is_leaf
+        if not is_answer and x.untyped_storage()._cdata not in params:
+            seen[x.untyped_storage()._cdata] = x
+        return x
+
+    with FakeTensorMode():
+        leaf = torch.empty(FLAT if of_loss else X, device="cuda", requires_grad=True)
+        x = leaf * 2  # a result, so that it counts where it is saved
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            result = OPS[name](x, parameter)
+    del result
+    return sum(x.untyped_storage().nbytes() for x in seen.values())
+
+
+CASES = [  # the name, the model, the global batch, the shape of a sample
+    ("mlp", lambda: mlp(256, 128), 256, (1, 28, 28)),
+    ("mlp-wide", lambda: mlp(4096, 1024), 256, (1, 28, 28)),
+    ("lenet", Lenet, 256, (1, 28, 28)),
+    ("resnet18", resnet18, 32, (1, 28, 28)),
+    ("resnet50", resnet50, 8, (3, 64, 64)),
+]
+
+
+def main():
+    print("# what PyTorch", torch.__version__, "holds, in bytes; written by",
+          "make_autograd_memory.py\n# model way device what bytes; op name bytes")
+    for name in OPS:
+        print("op", name, saved_by_op(name))
+    for name, make, batch, shape in CASES:
+        for way in ("single", "dp", "ddp"):
+            saved, peak = step(make, batch, shape, way)
+            for device in (0, 1) if way == "dp" else (0,):
+                for what, counts in (("saved", saved), ("peak", peak)):
+                    if device in counts:
+                        print(name, way, device, what, counts[device])
+
+
+main()
