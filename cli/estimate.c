@@ -1,10 +1,10 @@
 /* duet estimate: the memory and the bytes of duet profile by arithmetic, without devices and data.
  * train/estimate.h says how. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "cli/beside_pytorch.h"
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
 #include "cli/max_batch.h"
@@ -26,24 +26,38 @@ struct estimated {
 
 static void write_runs(const void *what, struct json_writer *w) {
     const struct estimated *e = what;
-    ways_write(e->ways, w);
+    ways_write(e->ways, e->config, w);
+}
+
+/* 1: a model of this name is known better with another stem, for pictures of such a size. */
+static int is_of_small_pictures(const struct run_config *config) {
+    enum { SMALL = 64 };
+    return !strcmp(config->model, "resnet18") && !config->model_options.own &&
+           config->model_options.sample.height > SMALL;
 }
 
 static void print_head(const struct run_config *config, int width) {
     const struct model_options *o = &config->model_options;
     struct text text = {.used = 0};
-    char size[32], shape[SAMPLE_SHAPE_BYTES];
+    char size[32], shape[SAMPLE_SHAPE_BYTES], outputs[32];
+    if (o->tokens)
+        snprintf(outputs, sizeof outputs, "%d x %d", o->tokens, o->token_classes);
+    else
+        snprintf(outputs, sizeof outputs, "%d", o->classes);
     if (o->params) {
         text_add(&text,
                  "a model of %lld parameters, as tensors of at most 2^20, and %lld elements of "
-                 "buffers; a sample of %s has %d outputs and leaves %s for backward",
+                 "buffers; a sample of %s has %s outputs and leaves %s for backward",
                  (long long)o->params, (long long)o->buffers, sample_shape_text(&o->sample, shape),
-                 o->classes, format_bytes(o->activation_bytes, size, sizeof size));
+                 outputs, format_bytes(o->activation_bytes, size, sizeof size));
         if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
     } else {
         text_add(&text, "%s on %s", config->model, config->dataset);
     }
     text_add(&text, ": computed, not measured: no device is opened and no data is read");
+    if (is_of_small_pictures(config))
+        text_add(&text, ". resnet18 is the chapter's, for small pictures: its stem does not pool; "
+                        "that of torchvision is --model torchvision-resnet18");
     text_wrap(stdout, width, 0, 2, text.words);
 }
 
@@ -89,22 +103,6 @@ static void show_needs(const struct ways *ways, int width) {
     if (n) text_wrap(stdout, width, 0, 2, text.words);
 }
 
-/* A model that fits here need not fit under PyTorch's default. */
-static void show_default_buckets(const struct run_record *ddp, int width) {
-    struct text text = {.used = 0};
-    char more[32];
-    int fits = 1;
-    if (!ddp) return;
-    for (int d = 0; d < ddp->devices; d++) {
-        const struct ledger *m = &ddp->device[d].memory;
-        fits &= m->total_peak + 4 * ddp->parameter_count <= m->capacity;
-    }
-    text_add(
-        &text, "PyTorch's DDP with its default, gradient_as_bucket_view=False: %s, with %s more",
-        fits ? "fits" : "does not fit", format_bytes(4 * ddp->parameter_count, more, sizeof more));
-    text_wrap(stdout, width, 2, 4, text.words);
-}
-
 /* Single and the loss in forward are details, unless they are all that fits. */
 static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
     int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
@@ -122,16 +120,14 @@ static int show(const struct run_config *config, struct ways *ways) {
     int width = text_width(stdout);
     int code = estimate_ways(config, ways, width);
     if (code && code != ERR_MEMORY) return code;
+    CHECK(ways_count_as_pytorch(ways, config));
     show_needs(ways, width);
-    if (config->device_memory_count) {
-        ways_show_what_fits(ways, width);
-        show_default_buckets(way_run(ways, WAY_DDP), width);
-    }
-    profile_findings(stdout, width,
-                     &(struct profiled){way_run(ways, WAY_DP), way_run(ways, WAY_LOSS_IN_FORWARD),
-                                        way_run(ways, WAY_DDP), config->details});
+    if (config->device_memory_count) ways_show_what_fits(ways, config, width);
+    const struct profiled profiled = ways_profiled(ways, config->details);
+    profile_findings(stdout, width, &profiled);
     show_tables(config, ways, width);
-    return beside_pytorch(config, ways, width);
+    ways_show_beside_pytorch(ways, config);
+    return OK;
 }
 
 int command_estimate(int argc, char **argv, const struct duet_model *own) {

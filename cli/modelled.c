@@ -80,6 +80,9 @@ static int read_asked(struct asked *a, const struct words *w) {
             if (a->devices[i] > a->choice.machine[k]->gpus)
                 return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
                             a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
+    if (a->run.as_pytorch)
+        return fail(ERR_USAGE, "--as: no effect beside --gpu: it belongs to the memory of DP and "
+                               "DDP: leave one out");
     if (*a->run.csv)
         return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
                                "give --json");

@@ -21,8 +21,14 @@
 
 enum { DEFAULT_STEPS = 50 };
 
-static void write_runs(const void *ways, struct json_writer *w) {
-    ways_write(ways, w);
+struct profiled_ways {
+    const struct ways *ways;
+    const struct run_config *config;
+};
+
+static void write_runs(const void *what, struct json_writer *w) {
+    const struct profiled_ways *p = what;
+    ways_write(p->ways, p->config, w);
 }
 
 /* The profile has ended with `code`. The files have the ways that ran until then; of a profile that
@@ -31,6 +37,7 @@ static int write_files(struct run_files *files, const struct run_config *config,
                        const struct ways *ways, int code) {
     char why[ERROR_BYTES];
     struct failures all = {0};
+    const struct profiled_ways profiled = {ways, config};
     int early = code && code != ERR_MEMORY, any = 0;
     struct page page = {.stopped = early ? why : NULL};
     snprintf(why, sizeof why, "%s", error_message());
@@ -44,7 +51,7 @@ static int write_files(struct run_files *files, const struct run_config *config,
         any |= way_run(ways, i) != NULL;
     }
     if (any || !early)
-        failures_add(&all, run_files_write(files, "profile", write_runs, ways, &page));
+        failures_add(&all, run_files_write(files, "profile", write_runs, &profiled, &page));
     return failures_end(&all);
 }
 
@@ -59,9 +66,8 @@ static void show(const struct ways *p, const struct run_config *config,
     text_add(&head, "%s on %s, ", base->model, base->dataset);
     add_devices(&head, first);
     text_wrap(stdout, width, 0, 2, head.words);
-    profile_findings(stdout, width,
-                     &(struct profiled){way_run(p, WAY_DP), way_run(p, WAY_LOSS_IN_FORWARD),
-                                        way_run(p, WAY_DDP), config->details});
+    const struct profiled profiled = ways_profiled(p, config->details);
+    profile_findings(stdout, width, &profiled);
     for (int i = WAY_DP; i < WAYS; i++) {
         char title[WAY_TITLE];
         if (!way_run(p, i) || (i == WAY_LOSS_IN_FORWARD && !config->details && way_run(p, WAY_DP)))
@@ -71,6 +77,7 @@ static void show(const struct ways *p, const struct run_config *config,
     }
     if (!config->details)
         printf("\n--details: DP with the loss in forward, all rows, device 0's excess by cause\n");
+    ways_show_beside_pytorch(p, config);
     fflush(stdout);
 }
 
@@ -101,9 +108,11 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
         snprintf(base.device, sizeof base.device, "%s", p->run[i].kind);
         warn_of_run(way_name(i), &p->run[i]);
     }
+    int counted = ways_count_as_pytorch(p, config);
+    if (config->as_pytorch) CHECK(counted); /* else the findings do without */
     show(p, config, &base, width);
     if (full < 0) return OK;
-    ways_show_what_fits(p, width);
+    ways_show_what_fits(p, config, width);
     fflush(stdout);
     return fail(ERR_MEMORY,
                 "%s: out of memory: %s: use a smaller batch or model, or a larger --device-memory",

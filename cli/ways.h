@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "report/findings.h"
 #include "trace/record.h"
+#include "train/as_pytorch.h"
 #include "train/need.h"
 
 enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
@@ -26,6 +28,7 @@ struct ways {
     struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
     char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
     struct need need[WAYS];       /* what such a one would hold */
+    struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: it is not known */
 };
 
 /* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
@@ -40,11 +43,21 @@ const struct run_record *way_run(const struct ways *ways, int way);
  * rest, so that the others go on, and prints what it held when it asked for more. */
 void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
+/* Counts what PyTorch would hold in DP and DDP, with --as pytorch in all ways; for settings of which
+ * nothing can be estimated in none. */
+int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
+
+/* What profile_findings is given. */
+struct profiled ways_profiled(const struct ways *ways, int details);
+
+/* --as pytorch: prints both side by side, DP and DDP, with --details all ways. */
+void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *config);
+
 /* Prints which ways fit into the memory that the devices have. */
-void ways_show_what_fits(const struct ways *ways, int width);
+void ways_show_what_fits(const struct ways *ways, const struct run_config *config, int width);
 
 /* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more
- * of than the others, or that it does not fit. */
-void ways_write(const struct ways *ways, struct json_writer *w);
+ * of than the others, or that it does not fit; with --as pytorch what PyTorch would hold. */
+void ways_write(const struct ways *ways, const struct run_config *config, struct json_writer *w);
 
 #endif

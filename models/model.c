@@ -67,12 +67,12 @@ int model_classes(const char *name, const struct model_options *options) {
     return graph ? graph_classes(graph) : from == &wide_model ? WIDE_CLASSES : 0;
 }
 
-static int check_limits(const char *name, const struct sample_shape *s, int classes) {
+static int check_limits(const char *name, const struct sample_shape *s, int classes, int tokens) {
     char text[SAMPLE_SHAPE_BYTES];
     if (!sample_shape_fits(s))
         return fail(ERR_USAGE, "model %s: samples of %s: give them 1 to %d numbers", name,
                     sample_shape_text(s, text), SAMPLE_NUMBERS);
-    if (classes < 1 || classes > MODEL_MAX_CLASSES)
+    if (classes < 1 || (classes > MODEL_MAX_CLASSES && !tokens)) /* those of all tokens */
         return fail(ERR_USAGE, "model %s: %d classes: give 1 to %d", name, classes,
                     MODEL_MAX_CLASSES);
     return OK;
@@ -116,7 +116,7 @@ int model_open(struct model *model, const char *name, const struct model_options
     if (!from) return unknown_model(name, options);
     struct sample_shape sample =
         options->sample.channels ? options->sample : model_sample(name, options);
-    CHECK(check_limits(name, &sample, classes));
+    CHECK(check_limits(name, &sample, classes, options->tokens));
     *model = (struct model){.name = from->name,
                             .channels = sample.channels,
                             .height = sample.height,

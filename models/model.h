@@ -78,6 +78,7 @@ struct model_options {
      * the bytes that a sample leaves on the device for backward. params 0: not given. */
     int64_t params, buffers;
     uint64_t activation_bytes;
+    int tokens, token_classes;    /* of a sample, and outputs of each; 0: not given */
     const struct duet_model *own; /* the model of the program that runs; NULL: it is duet itself */
 };
 

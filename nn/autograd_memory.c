@@ -157,6 +157,10 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     return OK;
 }
 
+int autograd_memory_saves(const struct autograd_memory *a, const duet_var *x) {
+    return a->saved[home_of(x)->place] > 0;
+}
+
 void autograd_memory_free(struct autograd_memory *a) {
     if (!a) return;
     free(a->saved);

@@ -33,6 +33,8 @@ struct autograd_config {
  * is its sum. The pass must have been begun with training, and stay until autograd_memory_free. */
 int autograd_memory_new(struct autograd_memory **out, duet_tape *tape, duet_var *root,
                         const struct autograd_config *config, uint64_t *saved);
+/* 1: an op saves what x is. */
+int autograd_memory_saves(const struct autograd_memory *a, const duet_var *x);
 /* Goes back from the root, whose gradient of so many bytes of `cause` comes first; 0: it has none.
  * What is left are the gradients of the parameters (MEM_GRADS) and of leaves. */
 void autograd_memory_backward(struct autograd_memory *a, uint64_t bytes, enum mem_cause cause);

@@ -87,22 +87,6 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
     sentence(page, &text);
 }
 
-/* Duet's device 0 takes in the whole batch, and the next one beside it, and sums gradients where
- * those of device 0 lie. PyTorch's scatter and reduce_add_coalesced do otherwise. */
-static void excess_in_pytorch(const struct page *page, const struct run_record *dp) {
-    struct text text = {.used = 0};
-    char batch[32], grads[32];
-    double rest = 0;
-    for (int d = 1; d < dp->devices; d++)
-        rest += (double)dp->device[d].memory.at_peak[MEM_INPUT] / (dp->devices - 1);
-    text_add(&text,
-             "PyTorch would hold %s less there, for its scatter starts in host memory, and after "
-             "backward %s more: the summed gradients (computed).",
-             bytes_words(fmax((double)dp->device[0].memory.at_peak[MEM_INPUT] - rest, 0), batch),
-             bytes_words(4 * (double)dp->parameter_count, grads));
-    sentence(page, &text);
-}
-
 static void time_excess(const struct page *page, const struct run_record *dp) {
     struct excess list[EXCESS_MAX];
     double part[PARTS] = {0}, all = 0;
@@ -217,14 +201,6 @@ static void ddp_does_not_save(const struct page *page, const struct run_record *
                  ddp->parameter_count);
     }
     text_add(&text, ".");
-    sentence(page, &text);
-    text = (struct text){.used = 0};
-    text_add(
-        &text,
-        "PyTorch's DDP would hold the gradients a second time on every device, in its buckets, "
-        "unless gradient_as_bucket_view=True: %s more (computed: 4 bytes for each of %zu "
-        "parameters). Duet's gradients lie in their buckets.",
-        bytes_words(4 * (double)ddp->parameter_count, one), ddp->parameter_count);
     sentence(page, &text);
 }
 
@@ -347,7 +323,7 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
         if (dp && ddp) which_is_faster(&page, dp, ddp);
         modelled_load(&page, dp, ddp);
         if (dp) memory_excess(&page, dp);
-        if (dp) excess_in_pytorch(&page, dp);
+        if (dp) beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);
         if (dp && ddp) ddp_saves(&page, dp, ddp);
         if (dp) launch_lock(&page, dp);
         return;
@@ -357,12 +333,13 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
                                         : "what that means");
     if (dp) {
         memory_excess(&page, dp);
-        excess_in_pytorch(&page, dp);
+        beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);
         if (!dp->computed) time_excess(&page, dp);
     }
     if (dp && runs->loss_in_forward) loss_in_forward(&page, dp, runs->loss_in_forward);
     if (dp && ddp) ddp_saves(&page, dp, ddp);
     if (ddp) ddp_does_not_save(&page, dp, ddp);
+    if (ddp) beside_pytorch_sentence(file, width, &runs->ddp_beside, runs->details);
     if (dp && ddp) which_is_faster(&page, dp, ddp);
     modelled_load(&page, dp, ddp);
     if (dp) launch_lock(&page, dp);

@@ -7,11 +7,13 @@
 
 #include <stdio.h>
 
+#include "report/beside_pytorch.h"
 #include "trace/record.h"
 
 struct profiled {
     const struct run_record *dp, *loss_in_forward, *ddp; /* NULL: was not run */
     int details;                                         /* 0: the answer, in about ten lines */
+    struct beside_pytorch dp_beside, ddp_beside; /* zeroed: what PyTorch would hold is not known */
 };
 
 /* Prints the findings in at most `width` columns (text.h); nothing for runs on one device. Of runs

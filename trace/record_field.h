@@ -61,4 +61,7 @@ static inline void *field_member(const struct field *field, const void *object) 
     return (char *)object + field->offset;
 }
 
+/* Writes what each cause holds, [MEM_CAUSE_COUNT], as an object under `key`, as records do. */
+void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes);
+
 #endif

@@ -20,13 +20,16 @@ static const char *cause_key(enum mem_cause cause, char text[32]) {
     return text;
 }
 
-static void write_causes(const struct field *f, const void *object, struct json_writer *w) {
-    const uint64_t *bytes = field_member(f, object);
-    char key[32];
-    json_object(w, f->key);
+void record_write_causes(struct json_writer *w, const char *key, const uint64_t *bytes) {
+    char name[32];
+    json_object(w, key);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        json_integer(w, cause_key(c, key), (int64_t)bytes[c]);
+        json_integer(w, cause_key(c, name), (int64_t)bytes[c]);
     json_close(w);
+}
+
+static void write_causes(const struct field *f, const void *object, struct json_writer *w) {
+    record_write_causes(w, f->key, field_member(f, object));
 }
 
 static int read_causes(const struct field *f, void *object, const struct json *item) {

@@ -32,15 +32,18 @@ struct part {
     int loss_samples; /* of which it computes the loss; 0: another device does */
     enum mem_cause loss_cause;
     int replicated, updates; /* 1: its parameters are copies; they are updated here */
+    int accumulates;         /* 1: each gradient is added to .grad, which is there already */
 };
 
 static uint64_t output_bytes(const struct count *c, int samples) {
     return 4 * (uint64_t)samples * (uint64_t)c->session->model.classes;
 }
 
-/* int64 labels, or as many numbers as outputs. */
+/* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
-    return c->session->model.loss == LOSS_MSE ? output_bytes(c, samples) : 8 * (uint64_t)samples;
+    int tokens = c->config->model_options.tokens;
+    if (c->session->model.loss == LOSS_MSE) return output_bytes(c, samples);
+    return 8 * (uint64_t)samples * (uint64_t)(tokens ? tokens : 1);
 }
 
 static uint64_t sample_bytes(const struct model *m) {
@@ -74,13 +77,14 @@ static int loss_pass(const struct count *c, const struct part *p) {
 }
 
 /* The loss, and dL/dy as backward of the model begins with it: charged to the ledger by whoever
- * goes on. Other devices get their rows as a copy. */
-static int loss_and_gradient(const struct count *c, const struct part *p, uint64_t *dy,
+ * goes on. Other devices get their rows as a copy. saved: 1: the output is there already. */
+static int loss_and_gradient(const struct count *c, const struct part *p, int saved, uint64_t *dy,
                              enum mem_cause *cause) {
     *dy = output_bytes(c, p->loss_samples ? p->loss_samples : p->samples);
     *cause = p->loss_samples ? p->loss_cause : MEM_ACTIVATIONS;
     if (!p->loss_samples) return OK;
-    ledger_add(p->ledger, p->loss_cause, *dy); /* the outputs: the program has them in a variable */
+    if (!saved || p->loss_cause == MEM_GATHERED) /* the program has it in a variable */
+        ledger_add(p->ledger, p->loss_cause, *dy);
     CHECK(loss_pass(c, p));
     ledger_remove(p->ledger, *cause, *dy);
     return OK;
@@ -92,14 +96,14 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     struct autograd_config config = {.ledger = p->ledger,
                                      .cause = MEM_ACTIVATIONS,
                                      .replicated = p->replicated,
-                                     .accumulates = c->config->passes > 1 && !p->replicated};
+                                     .accumulates = p->accumulates};
     struct autograd_memory *a = NULL;
     enum mem_cause cause;
     duet_var *output;
     uint64_t dy;
     CHECK(replica_forward(c->replica, &segments, 1, &output));
     int code = autograd_memory_new(&a, c->replica->tape, output, &config, p->saved);
-    if (!code) code = loss_and_gradient(c, p, &dy, &cause);
+    if (!code) code = loss_and_gradient(c, p, autograd_memory_saves(a, output), &dy, &cause);
     if (!code) autograd_memory_backward(a, dy, cause);
     autograd_memory_free(a);
     return code;
@@ -110,10 +114,10 @@ static int known_pass(const struct count *c, const struct part *p) {
     uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
     enum mem_cause cause;
     ledger_add(p->ledger, MEM_ACTIVATIONS, saved);
-    CHECK(loss_and_gradient(c, p, &dy, &cause));
+    CHECK(loss_and_gradient(c, p, 0, &dy, &cause));
     ledger_add(p->ledger, cause, dy);
     ledger_remove(p->ledger, cause, dy);
-    ledger_add(p->ledger, MEM_GRADS, c->parameters);
+    if (!p->accumulates) ledger_add(p->ledger, MEM_GRADS, c->parameters);
     ledger_remove(p->ledger, MEM_ACTIVATIONS, saved);
     if (p->replicated) ledger_remove(p->ledger, MEM_PARAMS, c->parameters);
     return OK;
@@ -165,7 +169,8 @@ static int alone(const struct count *c, struct as_pytorch *out) {
                      .samples = n,
                      .loss_samples = n,
                      .loss_cause = MEM_ACTIVATIONS,
-                     .updates = 1};
+                     .updates = 1,
+                     .accumulates = c->config->passes > 1};
     CHECK(one_device(c, &p));
     for (int d = 1; d < out->devices; d++) {
         out->device[d] = out->device[0];

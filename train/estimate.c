@@ -18,10 +18,15 @@ static int describe_samples(struct run_config *c) {
     struct model_options *o = &c->model_options;
     if (strcmp(c->model, "described"))
         return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model);
+    int outputs = o->tokens * o->token_classes;
+    if (outputs && o->classes && o->classes != outputs)
+        return fail(ERR_USAGE, "--outputs: %dx%d: --classes %d is given too: give one", o->tokens,
+                    o->token_classes, o->classes);
+    if (outputs) o->classes = outputs;
     if (!o->sample.channels || !o->classes)
         return fail(ERR_USAGE,
                     "--params: the sizes of a sample and of its output are missing: give "
-                    "--shape and --classes");
+                    "--shape, and --classes or --outputs");
     if (!strcmp(c->dataset, "fashion-mnist")) snprintf(c->dataset, sizeof c->dataset, "random");
     if (!c->samples) c->samples = ENOUGH_SAMPLES;
     return OK;

@@ -100,6 +100,7 @@ struct run_config {
     int spans;          /* compare, profile: time is recorded by phase */
     int evaluate;       /* test accuracy after each epoch */
     int late;           /* tests: devices of kind host-late */
+    int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
     int details;        /* profile, estimate: every row of the tables */
     int find_max_batch; /* profile, estimate: the largest batch that fits, in place of tables */
     struct clock_words clock;  /* the hardware whose modelled times a run gets (train/retime.h) */

@@ -50,7 +50,9 @@ const struct option run_options[] = {
     {"--model", "NAME|FILE",
      "lenet (default), convnet, mlp, resnet18, simple, complex, wide or branches; or a file: any "
      "model of PyTorch, written by duet.export, or what print(model) says of an nn.Sequential. "
-     "profile, estimate: where neither model nor data are given, wide on 4 devices",
+     "estimate has torchvision-resnet18, resnet50, vgg16, gpt2-small, bert-base and more "
+     "(docs/models.md). profile, estimate: where neither model nor data are given, wide on 4 "
+     "devices",
      read_model, AT(model), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--params", "N",
@@ -66,6 +68,11 @@ const struct option run_options[] = {
      "and outputs, as 90M",
      read_bytes, AT(model_options.activation_bytes), 0, 0x1p50,
      OFTEN | BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
+    {"--outputs", "TxK",
+     "estimate: a sample has T tokens and the output of each K classes, as 512x30522, in place of "
+     "--classes",
+     read_outputs, NO_MEMBER, NO_LIMITS,
+     BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--classes", "K",
      "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
      "label, at least 10; of synthetic and random data 10, with model wide 2000)",
@@ -351,6 +358,11 @@ const struct option run_options[] = {
      "write the pictures of that page into a folder, as SVG for slides", read_text, AT(pictures),
      NO_LIMITS,
      BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, 0},
+    {"--as", "duet|pytorch",
+     "pytorch: what PyTorch's DataParallel and DDP would hold on each device, beside what Duet "
+     "holds (default duet)",
+     read_choice, AT(as_pytorch), NO_LIMITS,
+     BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, WITHOUT_SEARCH},
     {"--details", NULL, "profile, estimate: all ways, every row, and what each is more or less",
      read_on, AT(details), NO_LIMITS,
      OFTEN | BY_PROFILE | BY_ESTIMATE, IN_ANY_MODE, 0},

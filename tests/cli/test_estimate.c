@@ -199,6 +199,46 @@ Test(cli_estimate, of_a_described_model, .timeout = 60, .init = cli_folder_make,
     json_free(described);
 }
 
+/* What PyTorch holds is the same whether Duet ran or not, and fits or does not where DP does. How
+ * near it is to PyTorch: tests/train/test_as_pytorch.c. */
+Test(cli_estimate, as_pytorch, .timeout = 60, .init = cli_folder_make, .fini = cli_folder_remove) {
+    static const char *const words = "--model simple --dataset random --classes 20000 --devices 4 "
+                                     "--steps 2 --samples 512 --batch-size 64 --as pytorch";
+    struct cli c;
+    cli_run(&c, "estimate %s --device-memory 24M --json e", words);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "PyTorch's DataParallel: does not fit: it holds "), "%s", c.out);
+    cr_expect(strstr(c.out, "PyTorch's DDP: fits, with at most "), "%s", c.out);
+    cr_expect(strstr(c.out, "\nDP at its peak  "), "%s", c.out);
+    cli_free(&c);
+    cli_run(&c, "profile %s --workers 0 --device cpu --json p", words);
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "\nsaved by autograd "), "%s", c.out);
+    cli_free(&c);
+    struct json *estimated = json_of("e"), *profiled = json_of("p");
+    for (int d = 0; d < 4; d++) {
+        char path[64];
+        snprintf(path, sizeof path, "ddp/as_pytorch/%d", d);
+        same(json_at(estimated, path), json_at(profiled, path), path);
+    }
+    /* The outputs of 64 samples four times: as such, as log-probabilities, and two gradients. */
+    cr_expect_eq(json_int(profiled, "dp/as_pytorch/0/memory_peak_by_cause/gathered_output"),
+                 4LL * 64 * 20000 * 4);
+    json_free(estimated);
+    json_free(profiled);
+}
+
+/* So many outputs that no --classes says them: 512 tokens of 50257 classes, in floats. */
+Test(cli_estimate, of_outputs_by_token, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct json *j = output_of("estimate", "--params 124M --activations 1M --shape 512 --outputs "
+                                           "512x50257 --devices 2 --batch-size 4 --steps 2");
+    int64_t outputs = 4LL * 512 * 50257 * 4;
+    int64_t held = json_int(j, "dp/per_device/0/memory_peak_by_cause/gathered_output");
+    cr_expect(held >= 2 * outputs && held < 2 * outputs + (1 << 20), "%lld", (long long)held);
+    json_free(j);
+}
+
 static void expect_refused(const char *words, const char *what) {
     struct cli c;
     cli_run(&c, "estimate --details %s", words);
@@ -218,6 +258,12 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--params 1", "--params: '1': give a count from 2");
     expect_refused("--params 3B --shape 10 --classes 2", "--params: '3B': give a count");
     expect_refused("--model described", "give --params N");
+    expect_refused("--params 1M --shape 10 --classes 2 --outputs 2x2", "--classes 2 is given too");
+    expect_refused("--params 1M --shape 10 --outputs 2", "--outputs: '2': give the tokens");
+    expect_refused("--params 1M --shape 10 --outputs 65536x65536", "at most 2^31 - 1");
+    expect_refused("--outputs 2x2", "--outputs: no effect without --params");
+    expect_refused("--as tf", "--as: 'tf'");
+    expect_refused("--as pytorch --gpu v100", "--as: no effect beside --gpu");
     expect_refused("--link nvlink3", "--link: no effect without --gpu");
 }
 

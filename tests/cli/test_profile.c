@@ -135,7 +135,7 @@ Test(cli_profile, three_tables, .timeout = 120, .init = cli_folder_make,
     cr_expect_eq(json_int(device(root, 2, 0), "memory_peak"),
                  json_int(device(root, 2, 2), "memory_peak"));
     cr_expect(strstr(c.out, "\nwhat that means\nAt its peak device 0 of DP holds ") &&
-              strstr(c.out, "\nPyTorch would hold ") &&
+              strstr(c.out, "\nPyTorch's DataParallel would hold ") &&
               strstr(c.out, "\nDDP does not save parameters and gradients"));
     for (const char *line = c.out; *line; line = strchr(line, '\n') + 1)
         cr_expect_leq(strchr(line, '\n') - line, 80, "%.*s", (int)(strchr(line, '\n') - line),

@@ -157,8 +157,9 @@ class Refusals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = duet.export(Net(), torch.zeros(3, 20), pathlib.Path(folder, "net.duet"))
             self.assertIn("\nsaves 120 0\n", path.read_text())  # 30 floats behind the ReLU
-            output = duet.estimate(model=path, devices=2).output
-        self.assertRegex(output, r"Duet +PyTorch eager\n.*\nDP +.*B\nDDP +.*B\n")
+            run = duet.estimate(model=path, devices=2, batch_size=6, **{"as": "pytorch"})
+        self.assertRegex(run.output, r"DP at its peak +Duet +PyTorch\n.*\nheld ")
+        self.assertRegex(run.output, r"\nsaved by autograd .*360 B")  # of 3 samples
 
     def test_nothing_of_the_model_changes(self):
         net = nets.NETS["residual"][0]().eval()

@@ -219,7 +219,17 @@ Test(profile, findings, .timeout = 30) {
     ddp.parameter_count = 1000;
     first->step_median_ns = 9000000, ddp.device[0].step_median_ns = 8000000;
     first->step_spread_ns = 300000, ddp.device[0].step_spread_ns = 400000;
-    runs = (struct profiled){&dp, &lif, &ddp, 1};
+    runs = (struct profiled){.dp = &dp, .loss_in_forward = &lif, .ddp = &ddp, .details = 1};
+    struct ledger pytorch[4] = {{.total_peak = 0}};
+    uint64_t saved[4] = {2 * MIB};
+    for (int d = 0; d < 4; d++)
+        pytorch[d].total_peak = 4 * MIB, pytorch[d].at_peak[MEM_ACTIVATIONS] = 3 * MIB;
+    pytorch[0].peak[MEM_GRADS] = 2 * MIB;
+    runs.dp_beside = runs.ddp_beside =
+        (struct beside_pytorch){.devices = 4, .pytorch = pytorch, .saved = saved};
+    runs.dp_beside.title = "DP";
+    runs.dp_beside.duet = &dp;
+    runs.ddp_beside.duet = &ddp;
     char *text = text_of(findings, NULL);
     fits(text, 80);
     one_line(text);
@@ -235,8 +245,11 @@ Test(profile, findings, .timeout = 30) {
               "\\+1 MiB");
     has(text, "and the state of adam as well: 1 MiB on each, 4 MiB in all, where DP holds 1 MiB on "
               "device 0 alone\\.$");
-    has(text, "unless gradient_as_bucket_view=True: 3.91 KiB more \\(computed: 4 bytes for each of "
-              "1000 parameters\\)");
+    has(text, "^PyTorch's DataParallel would hold 4 MiB on device 0, 5 MiB less than Duet: .*batch "
+              "-1 MiB \\(scattered from the host\\), outputs -3 MiB; later reduce_add_coalesced "
+              "builds one more set of gradients there, 2 MiB in all; and 4 MiB on each other, as "
+              "much as Duet \\(computed; --as pytorch\\)\\.$");
+    has(text, "^PyTorch's DDP would hold 4 MiB on each device, 1 MiB less than Duet: ");
     has(text, "^DDP is faster: its median step takes 8.00 ms, that of DP 9.00 \\(spread 0.50\\)");
     /* DP: 3 ms on device 0 alone, and the longest forward, 4.3 ms. DDP: 6 ms. */
     has(text, "^But 4 devices share 2 cores. .* 7.30 ms in DP and 6.00 in DDP \\(computed");
@@ -266,7 +279,7 @@ Test(profile, findings, .timeout = 30) {
                   "1.0 ms; in DDP they are busy 2 %\\.$");
         free(text);
     }
-    runs = (struct profiled){NULL, NULL, &ddp, 1};
+    runs = (struct profiled){.ddp = &ddp, .details = 1};
     text = text_of(findings, NULL);
     cr_expect(!strstr(text, "DP holds") && !strstr(text, "faster"), "%s", text);
     free(text);

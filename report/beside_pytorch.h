@@ -1,0 +1,29 @@
+/* What PyTorch would hold beside what Duet holds: the memory of one run, and what train/as_pytorch.h
+ * counts for it. Each is taken at its own peak. */
+#ifndef REPORT_BESIDE_PYTORCH_H
+#define REPORT_BESIDE_PYTORCH_H
+
+#include <stdio.h>
+
+#include "trace/record.h"
+
+struct beside_pytorch {
+    const char *title;             /* of the run: "DP" */
+    const struct run_record *duet; /* NULL: it did not fit */
+    int devices;                   /* 0: what PyTorch would hold is not known */
+    const struct ledger *pytorch;  /* [devices] */
+    const uint64_t *saved;         /* [devices] of its activations what autograd saves */
+};
+
+/* One sentence: what PyTorch's DataParallel or DDP would hold on device 0, and what it has more or
+ * less of; with `details` also on the others, and what comes behind the peak. Nothing where one of
+ * the two is not known. */
+void beside_pytorch_sentence(FILE *file, int width, const struct beside_pytorch *run, int details);
+
+/*     DP at its peak                      Duet                      PyTorch
+ *                               device 0    the others      device 0    the others
+ *     held                      13.5 MiB      12.1 MiB      11.6 MiB      11.1 MiB
+ *       params                  ...                                                    */
+void beside_pytorch_table(FILE *file, const struct beside_pytorch *run);
+
+#endif
