@@ -43,8 +43,8 @@ const struct run_record *way_run(const struct ways *ways, int way);
  * rest, so that the others go on, and prints what it held when it asked for more. */
 void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
 
-/* Counts what PyTorch would hold in DP and DDP, with --as pytorch in all ways; for settings of which
- * nothing can be estimated in none. */
+/* Counts what PyTorch would hold in DP and DDP, with --as pytorch in all ways. Where nothing can be
+ * estimated it counts nothing. */
 int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
 
 /* What profile_findings is given. */

@@ -102,7 +102,10 @@ static int ruled_pass(const struct count *c, const struct part *p) {
     duet_var *output;
     uint64_t dy;
     CHECK(replica_forward(c->replica, &segments, 1, &output));
+    uint64_t gathered = p->loss_samples == p->samples ? 0 : output_bytes(c, p->samples);
+    ledger_add(p->ledger, MEM_ACTIVATIONS, gathered); /* until another device has read it */
     int code = autograd_memory_new(&a, c->replica->tape, output, &config, p->saved);
+    ledger_remove(p->ledger, MEM_ACTIVATIONS, gathered);
     if (!code) code = loss_and_gradient(c, p, autograd_memory_saves(a, output), &dy, &cause);
     if (!code) autograd_memory_backward(a, dy, cause);
     autograd_memory_free(a);

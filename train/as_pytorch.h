@@ -14,8 +14,10 @@
  *                   its own replica and their sum on device 0: reduce_add_coalesced makes a new set
  *     DDP           buckets beside .grad (gradient_as_bucket_view=False)
  *
- * A graph or a described model says itself what autograd saves, but not of which op. There all of
- * it counts until the last gradient is made, so its peak is an upper bound. */
+ * The rules are those of single ops: where PyTorch has one kernel for several of them, as for
+ * attention or an LSTM, it saves less. A graph or a described model says itself what autograd
+ * saves, but not of which op. There all of it counts until the last gradient is made, so its peak
+ * is an upper bound. */
 #ifndef TRAIN_AS_PYTORCH_H
 #define TRAIN_AS_PYTORCH_H
 

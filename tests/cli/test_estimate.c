@@ -205,7 +205,7 @@ Test(cli_estimate, as_pytorch, .timeout = 60, .init = cli_folder_make, .fini = c
     static const char *const words = "--model simple --dataset random --classes 20000 --devices 4 "
                                      "--steps 2 --samples 512 --batch-size 64 --as pytorch";
     struct cli c;
-    cli_run(&c, "estimate %s --device-memory 24M --json e", words);
+    cli_run(&c, "estimate %s --device-memory 18M --json e", words);
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "PyTorch's DataParallel: does not fit: it holds "), "%s", c.out);
     cr_expect(strstr(c.out, "PyTorch's DDP: fits, with at most "), "%s", c.out);
@@ -253,7 +253,7 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--join", "--join: a rank without samples");
     expect_refused("--data-dir .", "--data-dir: .: its files are not read");
     expect_refused("--host-serial 20", "nothing runs");
-    expect_refused("--params 1M", "give --shape and --classes");
+    expect_refused("--params 1M", "give --shape, and --classes or --outputs");
     expect_refused("--params 1M --shape 10 --classes 2 --model mlp", "--model mlp is given too");
     expect_refused("--params 1", "--params: '1': give a count from 2");
     expect_refused("--params 3B --shape 10 --classes 2", "--params: '3B': give a count");

@@ -398,6 +398,7 @@ def saved_by_op(name):
 CASES = [  # the name, the model, the global batch, the shape of a sample
     ("mlp", lambda: mlp(256, 128), 256, (1, 28, 28)),
     ("mlp-wide", lambda: mlp(4096, 1024), 256, (1, 28, 28)),
+    ("wide-head", lambda: nn.Linear(10, 20000), 64, (10,)),
     ("lenet", Lenet, 256, (1, 28, 28)),
     ("resnet18", resnet18, 32, (1, 28, 28)),
     ("resnet50", resnet50, 8, (3, 64, 64)),
@@ -414,8 +415,7 @@ def main():
             saved, peak = step(make, batch, shape, way)
             for device in (0, 1) if way == "dp" else (0,):
                 for what, counts in (("saved", saved), ("peak", peak)):
-                    if device in counts:
-                        print(name, way, device, what, counts[device])
+                    print(name, way, device, what, counts.get(device, 0))
 
 
 main()

@@ -5,7 +5,7 @@
 #include "tests/golden/golden.h"
 
 static const char *const FACTS = "tests/golden/autograd_memory.txt";
-static const double BOUND = 0.03;
+static const double BOUND = 0.01; /* at most 0.5 % when this was written */
 
 static void near(const char *model, const char *way, int device, const char *what, uint64_t bytes) {
     char key[96];
@@ -25,6 +25,8 @@ static void check(const char *golden, const char *model, int batch, int side, in
     snprintf(c.dataset, sizeof c.dataset, "random");
     c.batch_size = batch;
     c.momentum = 0.9;
+    if (!side) c.model_options.sample = (struct sample_shape){10, 1, 1};
+    if (!side) c.model_options.classes = 20000;
     if (side > 28) c.model_options.sample = (struct sample_shape){3, side, side};
     if (side > 28) c.model_options.classes = 1000;
     c.model_options.hidden_count = width ? 2 : 0;
@@ -45,6 +47,7 @@ static void check(const char *golden, const char *model, int batch, int side, in
 Test(as_pytorch, holds_what_pytorch_holds, .timeout = 120) {
     check("mlp", "mlp", 256, 28, 256, 128);
     check("mlp-wide", "mlp", 256, 28, 4096, 1024);
+    check("wide-head", "simple", 64, 0, 0, 0);
     check("lenet", "lenet", 256, 28, 0, 0);
     check("resnet18", "resnet18", 32, 28, 0, 0);
     check("resnet50", "resnet50", 8, 64, 0, 0);
