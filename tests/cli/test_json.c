@@ -137,7 +137,7 @@ Test(cli_json, every_field_is_documented, .timeout = 120, .init = cli_folder_mak
         {"compare", TINY " --devices 3 --virtual-devices off"},
         {"demo", TINY " --devices 2"},
         {"profile", TINY " --devices 2"},
-        {"estimate", "--devices 2 --steps 2"},
+        {"estimate", "--devices 2 --steps 2 --as pytorch"},
         {"estimate", "--gpu v100 --devices 1,2"},
         {"scale", "--gpu v100 --machine dgx1 --devices 1,16"},
         {"estimate", "--model simple --dataset random --device-memory 3M --find-max-batch"},

@@ -170,6 +170,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--params", "25.6M"},
                  {"--buffers", "1K"},
                  {"--activations", "90M"},
+                 {"--outputs", "2x2"},
                  {"--classes", "20000"},
                  {"--loss", "mse"},
                  {"--dataset", "synthetic"},
@@ -238,6 +239,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--tensorboard", "t"},
                  {"--report", "f"},
                  {"--pictures", "f"},
+                 {"--as", "pytorch"},
                  {"--details", NULL},
                  {"--live", NULL},
                  {"--quiet", NULL}};
