@@ -177,6 +177,20 @@ int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, d
  * whose gradients may then be added in another order. */
 duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x);
 
+/* Layers cut over the ranks of a group, with a backward each; docs/lessons/model_parallel.md.
+ *
+ *     to_group     x, the same on all ranks; its gradient is the sum of those of all ranks
+ *     all_reduce   the sum of the ranks' x; its gradient goes to x as it is, since it is the same
+ *                  on all ranks
+ *     all_gather   x (N,M) of all ranks side by side, (N, ranks * M); a rank's x gets its columns
+ *                  of the gradient
+ *
+ * x is float and of one shape on all ranks. All ranks make the same calls in the same order, also
+ * backward. The group must live until the tape's next pass. */
+duet_var *duet_var_to_group(duet_tape *tape, duet_group *group, duet_var *x);
+duet_var *duet_var_all_reduce(duet_tape *tape, duet_group *group, duet_var *x);
+duet_var *duet_var_all_gather(duet_tape *tape, duet_group *group, duet_var *x);
+
 /* ---- when a device computed ----
  *
  * From duet_device_profile(device, 1) on an emulated device notes when each of its operations and

@@ -208,3 +208,68 @@ Test(model_parallel, layers_are_cut_inside, .timeout = 60, .init = scratch_make,
                                         "sums in parts, and gradients: within 1e-5"),
                        "%s", output());
 }
+
+/* ---- over ranks ---- */
+
+/* y has the columns of both ranks, and each rank's x gets its columns of the gradient, which is its
+ * number in y; the sum of both ranks' x passes its gradient on, and x to all ranks adds them up. */
+static int gather_columns(int rank, void *context) {
+    const float mine[4] = {(float)rank, 1, 2, (float)(3 + rank)},
+                want[8] = {0, 1, 1, 1, 2, 3, 2, 4};
+    float got[8], grad[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    duet_group *group;
+    duet_device *device;
+    duet_tape *t;
+    duet_tensor *x, *dy, *value;
+    (void)context;
+    MUST(duet_group_init(&group, 30));
+    MUST(duet_device_open(&device, "cpu-late", rank, 1 << 24));
+    MUST(duet_tape_create(&t, device));
+    MUST(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){2, 2}, mine));
+    for (int call = 0; call < 3; call++) {
+        MUST(duet_tape_begin(t, NULL, 2, DUET_TRAIN));
+        duet_var *leaf = duet_leaf(t, x);
+        duet_var *y = call == 0   ? duet_var_all_gather(t, group, leaf)
+                      : call == 1 ? duet_var_all_reduce(t, group, leaf)
+                                  : duet_var_to_group(t, group, leaf);
+        MUST(duet_tensor_create(&dy, device, DUET_F32, 2, (int[]){2, call ? 2 : 4}, grad));
+        MUST(duet_backward(t, y, dy));
+        MUST(duet_var_value(&value, t, y));
+        MUST(duet_tensor_read(value, got));
+        duet_tensor_free(value);
+        if (call == 0) cr_assert_arr_eq(got, want, sizeof want);
+        if (call == 1) cr_assert(got[0] == 1 && got[1] == 2 && got[2] == 4 && got[3] == 7);
+        if (call == 2) cr_assert_arr_eq(got, mine, sizeof mine);
+        MUST(duet_var_grad(&value, t, leaf));
+        MUST(duet_tensor_read(value, got));
+        duet_tensor_free(value), duet_tensor_free(dy);
+        for (int i = 0; i < 4; i++)
+            cr_assert_eq(got[i],
+                         call == 0 ? grad[i / 2 * 4 + rank * 2 + i % 2] : grad[i] * (float)call);
+    }
+    MUST(duet_tape_begin(t, NULL, 2, DUET_TRAIN));
+    cr_assert_null(duet_var_all_reduce(t, NULL, duet_leaf(t, x)));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "var all_reduce: no group was given");
+    duet_tensor_free(x), duet_tape_free(t), duet_devices_close(&device, 1);
+    duet_group_destroy(&group);
+    return 0;
+}
+
+Test(model_parallel, calls_of_a_group_have_a_backward, .timeout = 60) {
+    MUST(duet_spawn(2, gather_columns, NULL));
+}
+
+Test(model_parallel, layers_are_cut_over_ranks, .timeout = 60, .init = scratch_make,
+     .fini = scratch_remove) {
+    for (int n = 2; n <= 4; n += 2) {
+        char line[200];
+        snprintf(line, sizeof line,
+                 BUILD_DIR "/duet run --nproc-per-node %d " BUILD_DIR
+                           "/examples/tensor_parallel_ranks",
+                 n);
+        RUN(0, line);
+        cr_assert_not_null(strstr(output(), "columns, put together: the same bits\n"
+                                            "losses, and the gradient of x: within 1e-5"),
+                           "%s", output());
+    }
+}
