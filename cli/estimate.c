@@ -86,7 +86,7 @@ static int estimate_ways(const struct run_config *config, struct ways *ways, int
 
 /* What each device must have at least. A step may need some room beside it, since memory is handed
  * out in pieces; --device-memory tries a size. */
-static void show_needs(const struct ways *ways, int width) {
+static void show_needs(const struct ways *ways, int width, int details) {
     struct text text = {.used = 0};
     char peak[32];
     int n = 0;
@@ -98,8 +98,10 @@ static void show_needs(const struct ways *ways, int width) {
             text_add(&text, "%s %s %s", n++ ? ";" : "", way_name(i),
                      format_bytes(most, peak, sizeof peak));
     }
-    text_add(&text, ". What a GPU's driver, its libraries and PyTorch's caching allocator take "
-                    "beside it is not known here.");
+    text_add(&text, ".");
+    if (details)
+        text_add(&text, " What a GPU's driver, its libraries and PyTorch's caching allocator take "
+                        "beside it is not known here.");
     if (n) text_wrap(stdout, width, 0, 2, text.words);
 }
 
@@ -121,7 +123,7 @@ static int show(const struct run_config *config, struct ways *ways) {
     int code = estimate_ways(config, ways, width);
     if (code && code != ERR_MEMORY) return code;
     CHECK(ways_count_as_pytorch(ways, config));
-    show_needs(ways, width);
+    show_needs(ways, width, config->details);
     if (config->device_memory_count) ways_show_what_fits(ways, config, width);
     const struct profiled profiled = ways_profiled(ways, config->details);
     profile_findings(stdout, width, &profiled);

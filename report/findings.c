@@ -68,6 +68,7 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
     double part[PARTS] = {0}, all = peak_of(dp, 0) - mean_peak_of_others(dp);
     struct text text = {.used = 0};
     char bytes[32];
+    int causes = 0;
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {
         double rest = 0;
         for (int d = 1; d < dp->devices; d++)
@@ -80,8 +81,10 @@ static void memory_excess(const struct page *page, const struct run_record *dp) 
         text_add(&text, "At its peak device 0 of DP holds %s %s than the others on average",
                  bytes_words(fabs(all), bytes), all > 0 ? "more" : "less");
     for (int i = 0; i < PARTS; i++) {
-        text_add(&text, "%s %s %s", i ? "," : ":", part_names[i], signed_bytes(part[i], bytes));
-        if (all >= 1 && fabs(part[i]) >= 0.5) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
+        if (fabs(part[i]) < 0.5) continue;
+        text_add(&text, "%s %s %s", causes++ ? "," : ":", part_names[i],
+                 signed_bytes(part[i], bytes));
+        if (all >= 1) text_add(&text, " (%.0f %%)", 100 * part[i] / all);
     }
     text_add(&text, ".");
     sentence(page, &text);
