@@ -237,10 +237,11 @@ int register_internal(duet_rpc *rpc);
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal);
 
 /* ---- values ---- */
+/* The room that `count` values take when they are written, or a little more. ERR_USAGE: a list lies
+ * in more lists than are read. To be called before they are written. */
+int values_room(const struct duet_rpc_value *v, int count, size_t *room);
 /* Writes a value for worker `to`. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
-/* The room that `count` values take when they are written, or a little more. */
-size_t values_room(const struct duet_rpc_value *v, int count);
 /* Makes the value that has come from `from`, its tensors on `device`. */
 int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
                struct duet_rpc_value *out);

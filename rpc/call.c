@@ -76,7 +76,9 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     CHECK(duet_rpc_call_error(call));
     if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    wire_reserve(&call->answer, values_room(&value, 1));
+    size_t room;
+    CHECK(keep(call, values_room(&value, 1, &room)));
+    wire_reserve(&call->answer, room);
     return keep(call, value_write(call->rpc, &call->answer, &value, call->to));
 }
 

@@ -30,7 +30,9 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
                              .count = (uint32_t)o->count,
                              .depth = o->path ? o->path->depth : 0};
     int code = OK;
-    wire_reserve(&w, sizeof head + NAME_BYTES + sizeof *o->path + values_room(o->args, o->count));
+    size_t room;
+    CHECK(values_room(o->args, o->count, &room));
+    wire_reserve(&w, sizeof head + NAME_BYTES + sizeof *o->path + room);
     wire_put(&w, &head, sizeof head);
     wire_put_text(&w, o->function);
     if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);

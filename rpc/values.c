@@ -59,26 +59,33 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
     return OK;
 }
 
-static size_t value_room(const struct duet_rpc_value *v) {
+/* `depth` lists are around it. The first list that is too deep ends the walk, so one that holds
+ * itself, even twice, takes no time. */
+static int add_room(const struct duet_rpc_value *v, int depth, size_t *room) {
     enum { HEADS = 128 }; /* types and sizes, and what comes before the elements of a tensor */
     const duet_tensor *x = v->type == DUET_RPC_TENSOR ? v->tensor : NULL;
     const duet_var *var = v->type == DUET_RPC_VAR ? v->var : NULL;
-    if (x) return HEADS + duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
-    if (var) return HEADS + tensor_count(&var->value) * sizeof(float);
-    switch (v->type) {
-    case DUET_RPC_TEXT: return HEADS + (v->text ? strlen(v->text) : 0);
-    case DUET_RPC_BYTES: return HEADS + v->bytes;
-    case DUET_RPC_RREF: return HEADS + NAME_BYTES;
-    case DUET_RPC_LIST: return HEADS + (v->items ? values_room(v->items, v->count) : 0);
-    default: return 16;
-    }
+    *room += HEADS;
+    if (x) *room += duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
+    if (var) *room += tensor_count(&var->value) * sizeof(float);
+    if (v->type == DUET_RPC_TEXT && v->text) *room += strlen(v->text);
+    if (v->type == DUET_RPC_BYTES) *room += v->bytes;
+    if (v->type == DUET_RPC_RREF) *room += NAME_BYTES;
+    if (v->type != DUET_RPC_LIST) return OK;
+    if (depth >= DEEPEST_LIST)
+        return fail(ERR_USAGE,
+                    "rpc: lists in lists, more than %d deep: one may hold itself: give others",
+                    DEEPEST_LIST);
+    for (int i = 0; i < v->count && v->items; i++)
+        CHECK(add_room(&v->items[i], depth + 1, room));
+    return OK;
 }
 
-size_t values_room(const struct duet_rpc_value *v, int count) {
-    size_t room = 0;
+int values_room(const struct duet_rpc_value *v, int count, size_t *room) {
+    *room = 0;
     for (int i = 0; i < count; i++)
-        room += value_room(&v[i]);
-    return room;
+        CHECK(add_room(&v[i], 0, room));
+    return OK;
 }
 
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {

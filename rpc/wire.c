@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "rpc/frame.h"
 
-enum { DEEPEST = 16, ALIGN = 64 };
+enum { ALIGN = 64 };
 
 /* ---- writing ---- */
 
@@ -148,7 +148,7 @@ static int read_list(struct wire_in *w, struct wire_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
     /* Each item takes at least a byte: a count that cannot be is not believed. */
-    if (count > w->bytes - w->at || depth >= DEEPEST) return broken();
+    if (count > w->bytes - w->at || depth >= DEEPEST_LIST) return broken();
     v->items = calloc((size_t)count + 1, sizeof *v->items);
     if (!v->items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
     for (uint32_t i = 0; i < count; i++) {

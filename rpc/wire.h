@@ -21,7 +21,10 @@
 
 #include "duet.h"
 
-enum { MOST_VARS = 16 }; /* of a message */
+enum {
+    MOST_VARS = 16,   /* of a message */
+    DEEPEST_LIST = 16 /* lists in lists */
+};
 
 /* What is being written. */
 struct wire_out {

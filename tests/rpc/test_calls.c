@@ -153,6 +153,29 @@ Test(calls, many_are_under_way_at_once, .timeout = 30) {
     WORKERS(3, many, functions);
 }
 
+/* As deep as they are read, and no deeper; one that holds itself, twice even, ends at once. */
+static void lists(struct worker *w) {
+    struct duet_rpc_value got, loop[3], deep[17] = {duet_rpc_int(7)};
+    duet_rpc *r = w->rpc;
+    duet_rref *own;
+    if (w->rank) return;
+    loop[0] = duet_rpc_int(1), loop[1] = loop[2] = duet_rpc_list(loop, 3);
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "echo", loop, 3, 0, &got), "more than 16 deep");
+    FAILS(DUET_USAGE, duet_rref_create(&own, r, loop[1]), "more than 16 deep");
+    for (int i = 1; i < 17; i++)
+        deep[i] = duet_rpc_list(&deep[i - 1], 1);
+    GOOD(duet_rref_create(&own, r, deep[16]));
+    duet_rref_free(own);
+    GOOD(duet_rpc_sync(r, "w1", "echo", &deep[15], 1, 0, &got)); /* it comes back in a list */
+    duet_rpc_value_free(&got);
+    FAILS(DUET_USAGE, duet_rpc_sync(r, "w1", "echo", &deep[16], 1, 0, &got),
+          "rpc: worker 'w1': echo: rpc: lists in lists, more than 16 deep");
+}
+
+Test(calls, carry_lists_in_lists, .timeout = 30) {
+    WORKERS(2, lists, functions);
+}
+
 static void wrong(struct worker *w) {
     struct duet_rpc_value got;
     duet_rpc *r = w->rpc;
