@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/advice.h"
 #include "allreduce/state.h"
 #include "base/error.h"
 
@@ -81,7 +82,7 @@ void allreduce_free(struct allreduce *ar) {
 
 static int init(struct allreduce *ar) {
     if (!ar->kind)
-        return fail(ERR_USAGE, "allreduce on %s: not built in: use --device cpu",
+        return fail(ERR_USAGE, "allreduce on %s: not built in: " ADVICE_CPU,
                     device_name(ar->device));
     CHECK(ar->ranks.n > 1 ? take_slab(ar) : choose_executor(ar, NULL));
     return ar->ops->open(&ar->executor, &ar->ranks);

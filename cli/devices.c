@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "allreduce/allreduce.h"
 #include "base/error.h"
 #include "base/program.h"
@@ -68,7 +69,7 @@ static void list_gpu(int gpu) {
     struct gpu_facts facts;
     char memory[32];
     if (gpu_facts(gpu, &facts)) {
-        say_line(COLUMN, "%s", error_message());
+        say_line(COLUMN, "%s", error_with_options());
         return;
     }
     say_line(COLUMN, "GPU %d: %s, compute capability %d.%d, %s%s", gpu, facts.name, facts.major,
@@ -81,7 +82,7 @@ static void list_gpus(void) {
     int gpus;
     char libraries[1100];
     if (device_probe(DEVICE_CUDA, &gpus)) {
-        say_line(0, "cuda    none: %s", error_message());
+        say_line(0, "cuda    none: %s", error_with_options());
         return;
     }
     say_line(0, "cuda    %d GPU%s; %s doctor checks %s", gpus, gpus > 1 ? "s" : "", program_name(),

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 #include "base/program.h"
 #include "base/text.h"
@@ -23,7 +24,7 @@ int report_error(int code) {
     if (code && code != ERR_READER) clear_line();
     if (code && code != ERR_READER) {
         fprintf(stderr, "%s: ", program_name());
-        say(stderr, error_message());
+        say(stderr, error_with_options());
         fputc('\n', stderr);
     }
     return error_exit_status(code);

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
@@ -222,8 +223,7 @@ static int unfinished(const struct duet_ddp *ddp) {
         ERR_FAILED,
         "Expected to have finished reduction in the prior iteration before starting a new one. "
         "This error indicates that your module has parameters that were not used in producing "
-        "loss. You can enable unused parameter detection by passing --find-unused-parameters, or "
-        "find_unused_parameters of struct duet_ddp_options. "
+        "loss. You can enable unused parameter detection by " ADVICE_FIND_UNUSED ". "
         "Parameters which did not receive grad for rank %d: %s. "
         "Parameter indices which did not receive grad for rank %d: %s",
         comm_rank(ddp->comm), names, comm_rank(ddp->comm), indices);

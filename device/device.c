@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/table.h"
@@ -27,7 +28,7 @@ static int check_config(const struct device_config *config) {
 static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
     *ops = device_kind_ops(kind);
     if (*ops) return OK;
-    return fail(ERR_USAGE, "device %s: not built into this program: use --device cpu",
+    return fail(ERR_USAGE, "device %s: not built into this program: " ADVICE_CPU,
                 device_kind_name(kind));
 }
 
@@ -126,7 +127,7 @@ static int out_of_memory(struct device *device, size_t bytes, enum mem_cause cau
     return fail(ERR_MEMORY,
                 "out of memory on device %d: %s asked for %s, %s of %s free%s, held: %s: use a "
                 "smaller batch or model, "
-                "or a larger --device-memory",
+                "or " ADVICE_MORE_MEMORY,
                 device->config.index, format_bytes(bytes, asked, sizeof asked),
                 mem_cause_name(cause), format_bytes(l->capacity - l->total, left, sizeof left),
                 format_bytes(l->capacity, capacity, sizeof capacity), piece, who);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/table.h"
@@ -59,10 +60,10 @@ static int take(struct launch_lock *lock, const struct device *device) {
         if (!lock->held) break;
         code = device_interrupted(device);
         if (!code && now_ns() > deadline)
-            code = fail(ERR_TIMEOUT,
-                        "launch lock: %s: not free after %g s: another thread has stopped: raise "
-                        "--timeout",
-                        device->name, device->config.timeout_s);
+            code = fail(
+                ERR_TIMEOUT,
+                "launch lock: %s: not free after %g s: another thread has stopped: " ADVICE_TIMEOUT,
+                device->name, device->config.timeout_s);
     }
     if (!code) lock->held = 1;
     pthread_mutex_unlock(&lock->mutex);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -25,7 +26,7 @@ static void run_in_child(struct doctor *d, doctor_check *check, int first, pid_t
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(CHILD_FAILED);
     int code = check(d, first);
-    if (code) note(d, FINDING_OFF, d->progress->name, "", "%s", error_message());
+    if (code) note(d, FINDING_OFF, d->progress->name, "", "%s", error_with_options());
     fflush(NULL);
     _exit(code ? CHILD_FAILED : 0); /* not exit(): what a driver does there might hang */
 }

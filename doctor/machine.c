@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 #include "doctor/check.h"
 #include "doctor/cuda/gpu.h"
@@ -82,12 +83,12 @@ static void look_for_gpus(struct doctor *d) {
         return;
     }
     if (gpu_driver(driver, sizeof driver)) {
-        note(d, none, "driver", "", "%s", error_message());
+        note(d, none, "driver", "", "%s", error_with_options());
         return;
     }
     note(d, FINDING_OK, "driver", "", "%s", driver);
     if (device_probe(DEVICE_CUDA, &count)) {
-        note(d, none, "GPUs", "", "%s", error_message());
+        note(d, none, "GPUs", "", "%s", error_with_options());
         return;
     }
     d->progress->gpus = count;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -74,7 +75,7 @@ int workers_code(const struct workers *w, int index) {
 
 const char *workers_text(const struct workers *w, int index) {
     return w->share[index].lost ? "its thread has not come back in time: look for its first error, "
-                                  "or raise --timeout"
+                                  "or " ADVICE_TIMEOUT
                                 : w->share[index].task.result.text;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 #include "models/graph.h"
 #include "comm/comm.h"
@@ -119,5 +120,6 @@ int estimate_run(const struct run_config *config, struct run_record *record) {
     if (!code) forget_outcome(record);
     for (int d = 0; !code && !c.device_memory_count && d < record->devices; d++)
         record->device[d].memory.capacity = 0; /* nobody has said */
+    if (code) error_with_options();
     return code;
 }

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/program.h"
@@ -191,6 +192,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (!code) code = failures_end(&unwritten);
     if (code && !result->exit_status) result->exit_status = error_exit_status(code);
 done:
+    if (code) error_with_options();
     for (int i = 0; i < JOB_FILES; i++)
         if (fds[i] >= 0) close(fds[i]);
     for (int i = 0; i < JOB_DATA_SETS; i++)
@@ -310,7 +312,7 @@ int job_main(int argc, char **argv, const struct duet_model *own) {
     int code = argc < JOB_FILES ? fail(ERR_USAGE, "job: duet starts it itself: use duet train")
                                 : run_rank(atoi(argv[JOB_CONFIG]), atoi(argv[JOB_RECORD]),
                                            atoi(argv[JOB_SPANS]), own, &told, &in_use);
-    if (code && !told) fprintf(stderr, "%s: %s\n", program_name(), error_message());
+    if (code && !told) fprintf(stderr, "%s: %s\n", program_name(), error_with_options());
     if (in_use) job_leave(error_exit_status(code));
     return error_exit_status(code);
 }

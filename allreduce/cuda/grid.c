@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "allreduce/cuda/spin_kernel.h"
 #include "allreduce/cuda/spin_memory.h"
 #include "allreduce/cuda/upload.h"
@@ -68,8 +69,7 @@ static void stop(struct cuda_watch *watch) {
 
 static int check_config(struct device *device, const struct allreduce_grid_config *c) {
     if (device_config(device)->kind != DEVICE_CUDA)
-        return fail(ERR_USAGE, "allreduce grid on %s: not a GPU: use --device cuda",
-                    device_name(device));
+        return fail(ERR_USAGE, "allreduce grid on %s: not a GPU: " ADVICE_GPU, device_name(device));
     if (!allreduce_has_plan(c->algorithm))
         return fail(ERR_USAGE,
                     "allreduce grid: algorithm %s: has no plan of its own: choose one first",

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/advice.h"
 #include "allreduce/cuda/calls.h"
 #include "allreduce/cuda/executor.h"
 #include "allreduce/cuda/nccl_library.h"
@@ -69,8 +70,8 @@ static int fail_by_nccl(struct executor *e, ncclResult_t result) {
     if (more && *more) snprintf(last, sizeof last, " (%.200s)", more);
     for (char *c = last; *c; c++)
         if (*c == '\n') *c = ' ';
-    fail(ERR_FAILED, "%s on %s: NCCL: %s%s: NCCL_DEBUG=WARN says more; or use --allreduce auto",
-         what, e->calls.device->head.name, e->nccl.ncclGetErrorString(result), last);
+    fail(ERR_FAILED, "%s on %s: NCCL: %s%s: NCCL_DEBUG=WARN says more; or " ADVICE_AUTO, what,
+         e->calls.device->head.name, e->nccl.ncclGetErrorString(result), last);
     return cuda_calls_fail(&e->calls, ERR_FAILED);
 }
 

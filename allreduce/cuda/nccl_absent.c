@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/advice.h"
 #include "allreduce/cuda/executor.h"
 #include "base/error.h"
 
@@ -12,7 +13,7 @@ int cuda_nccl_check(const struct device *device, int a, int b) {
     (void)a, (void)b;
     return fail(ERR_USAGE,
                 "allreduce nccl on %s: this program was built without its header, nccl.h: build it "
-                "where that is installed, or use --allreduce auto",
+                "where that is installed, or " ADVICE_AUTO,
                 device_name(device));
 }
 

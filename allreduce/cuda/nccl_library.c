@@ -1,4 +1,5 @@
 /* Where NCCL is looked for, and which versions can serve a job. */
+#include "base/advice.h"
 #include "allreduce/cuda/nccl_library.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ static const struct library_place place = {
     .variable = "DUET_NCCL",
     .file = NCCL_FILE, /* given by mk/cuda.mk */
     .name = "libnccl.so." LIBRARY_NUMBER(NCCL_MAJOR),
-    .instead = "use --allreduce auto",
+    .instead = ADVICE_AUTO,
 };
 
 int nccl_load(struct nccl_table *nccl, int *version) {
@@ -54,8 +55,8 @@ int cuda_nccl_check(const struct device *device, int a, int b) {
     if (version < SHARES_GPUS_FROM)
         return fail(ERR_USAGE,
                     "allreduce nccl: ranks %d and %d share a GPU, which NCCL %s refuses "
-                    "(\"Duplicate GPU detected\"): use --allreduce auto, a GPU for each rank, or "
-                    "NCCL 2.30 or newer",
+                    "(\"Duplicate GPU detected\"): give each rank a GPU, install NCCL 2.30 or "
+                    "newer, or " ADVICE_AUTO,
                     a, b, version_text(version, number));
     /* NCCL reads the variable when the communicator is made. */
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);

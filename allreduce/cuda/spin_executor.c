@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "allreduce/cuda/awaited.h"
 #include "allreduce/cuda/spin_kernel.h"
 #include "allreduce/cuda/spin_memory.h"
@@ -79,10 +80,10 @@ static int check_room(struct executor *e) {
     int resident;
     CHECK(spin_load(d, &resident));
     if (resident >= CUDA_CHANNELS) return OK;
-    return fail(ERR_FAILED,
-                "allreduce on %s: %s holds %d blocks of its kernel at once, %d are needed: use "
-                "--device cpu",
-                d->head.name, d->gpu_name, resident, CUDA_CHANNELS);
+    return fail(
+        ERR_FAILED,
+        "allreduce on %s: %s holds %d blocks of its kernel at once, %d are needed: " ADVICE_CPU,
+        d->head.name, d->gpu_name, resident, CUDA_CHANNELS);
 }
 
 static int open_parts(struct executor *e, const struct executor_ranks *ranks) {

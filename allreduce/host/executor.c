@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 
 size_t host_flags_bytes(int n) {
@@ -227,7 +228,7 @@ static int host_choose(const struct executor_question *question, const struct ex
     (void)link; /* it holds the figures of the host already */
     if (question->algorithm == ALLREDUCE_NCCL)
         return fail(ERR_USAGE,
-                    "allreduce nccl on %s: nccl needs GPUs: use --device cuda, or --allreduce auto",
+                    "allreduce nccl on %s: nccl needs GPUs: " ADVICE_GPU ", or " ADVICE_AUTO,
                     device_name(question->device));
     *ops = &host_ops;
     return OK;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/library.h"
 
@@ -18,13 +19,12 @@ enum { OLDEST_MAJOR = 8 }; /* the kernels are built for compute capability 8.0 a
 static int driver_missing(void) {
     int driver = 0, runtime = 0;
     if (cudaDriverGetVersion(&driver) || driver == 0)
-        return fail(
-            ERR_USAGE,
-            "device cuda: no NVIDIA driver on this machine: install one, or use --device cpu");
+        return fail(ERR_USAGE,
+                    "device cuda: no NVIDIA driver on this machine: install one, or " ADVICE_CPU);
     cudaRuntimeGetVersion(&runtime);
     return fail(ERR_USAGE,
                 "device cuda: the driver is for CUDA %d.%d, this program for %d.%d: install a "
-                "newer driver, build with an older toolkit, or use --device cpu",
+                "newer driver, build with an older toolkit, or " ADVICE_CPU,
                 driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
@@ -39,13 +39,12 @@ static int probe(int *count) {
     if (error == cudaErrorInsufficientDriver) return driver_missing();
     if (error == cudaErrorNoDevice || (error == cudaSuccess && *count == 0)) {
         *count = 0;
-        return fail(
-            ERR_USAGE,
-            "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): use --device cpu");
+        return fail(ERR_USAGE,
+                    "device cuda: no GPU found (CUDA_VISIBLE_DEVICES may hide it): " ADVICE_CPU);
     }
     if (error != cudaSuccess) {
         const char *refusal = cuda_refusal(error, 0, why, sizeof why);
-        return fail(ERR_USAGE, "device cuda: %s: %s: use --device cpu", cudaGetErrorName(error),
+        return fail(ERR_USAGE, "device cuda: %s: %s: " ADVICE_CPU, cudaGetErrorName(error),
                     refusal ? refusal : cudaGetErrorString(error));
     }
     return OK;
@@ -60,11 +59,10 @@ static int describe(struct cuda_device *d) {
     memcpy(d->uuid, p.uuid.bytes, sizeof d->uuid);
     snprintf(d->gpu_name, sizeof d->gpu_name, "%.63s", p.name);
     if (d->major < OLDEST_MAJOR)
-        return fail(
-            ERR_USAGE,
-            "device %s: %s has compute capability %d.%d: this program's kernels need %d.0: use "
-            "--device cpu",
-            d->head.name, d->gpu_name, d->major, d->minor, OLDEST_MAJOR);
+        return fail(ERR_USAGE,
+                    "device %s: %s has compute capability %d.%d: this program's kernels need "
+                    "%d.0: " ADVICE_CPU,
+                    d->head.name, d->gpu_name, d->major, d->minor, OLDEST_MAJOR);
     return OK;
 }
 

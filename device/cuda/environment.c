@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "device/cuda/cuda.h"
 
 /* CUDA maps the streams of a process to this many hardware queues. Two streams in one queue run one
@@ -73,7 +74,7 @@ static void mode_refusal(int gpu, char *text, size_t bytes) {
     if (mode == cudaComputeModeExclusiveProcess)
         snprintf(text, bytes,
                  "GPU %d takes one process at a time (compute mode EXCLUSIVE_PROCESS) and another "
-                 "one has it: give each rank a GPU, take --mode dp, start MPS "
+                 "one has it: give each rank a GPU, use DataParallel, start MPS "
                  "(nvidia-cuda-mps-control -d), or set the mode back: nvidia-smi -i %d -c DEFAULT",
                  gpu, gpu);
     else if (mode == cudaComputeModeProhibited)
@@ -105,6 +106,6 @@ int cuda_enter(struct cuda_device *d) {
     cudaGetLastError();
     const char *refusal = cuda_refusal(error, d->gpu, why, sizeof why);
     if (!refusal) return cuda_fail(error, "choosing the GPU", d->head.name);
-    return fail(ERR_FAILED, "device %s: %s: %s, or use --device cpu", d->head.name,
+    return fail(ERR_FAILED, "device %s: %s: %s, or " ADVICE_CPU, d->head.name,
                 cudaGetErrorName(error), refusal);
 }

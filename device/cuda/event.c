@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/advice.h"
 #include "device/cuda/cuda.h"
 
 struct cuda_event {
@@ -123,7 +124,7 @@ int cuda_event_sync(struct event *event) {
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT,
                     "event sync: waited %g s for an event of %s: a device or a peer may be stuck; "
-                    "see the first error, or raise --timeout",
+                    "see the first error, or " ADVICE_TIMEOUT,
                     device->config.timeout_s, device->name);
     if (state != cudaSuccess) {
         pthread_mutex_lock(&e->lock);

@@ -1,5 +1,6 @@
 /* Stream memory operations are functions of the driver, not of the runtime. They are looked up by
  * name, so that a program starts where there is no driver, and libcuda is never linked. */
+#include "base/advice.h"
 #include "device/cuda/flag.h"
 
 #include <cuda.h>
@@ -28,8 +29,8 @@ static int find(const struct cuda_device *d, const char *name, void **out) {
     *out = NULL;
     CUDA_CHECK(ask_runtime(name, out, &found), name, d->head.name);
     if (found == cudaDriverEntryPointSuccess && *out) return OK;
-    return fail(ERR_FAILED,
-                "%s: not in this machine's driver: install a newer one, or use --device cpu", name);
+    return fail(ERR_FAILED, "%s: not in this machine's driver: install a newer one, or " ADVICE_CPU,
+                name);
 }
 
 int cuda_flag_open(struct cuda_device *d) {
@@ -43,8 +44,8 @@ int cuda_flag_open(struct cuda_device *d) {
     if (ask(&able, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, d->gpu) != CUDA_SUCCESS ||
         !able)
         return fail(ERR_FAILED,
-                    "stream memory operations on %s: not offered by %s or its driver: use --device "
-                    "cpu, or a GPU for each rank",
+                    "stream memory operations on %s: not offered by %s or its driver: give each "
+                    "rank a GPU, or " ADVICE_CPU,
                     d->head.name, d->gpu_name);
     CHECK(find(d, "cuStreamWaitValue64", &d->wait_flag));
     if (find(d, "cuStreamBatchMemOp", &d->batch_flags)) d->batch_flags = NULL;

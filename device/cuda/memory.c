@@ -7,6 +7,7 @@
  * And a steady step allocates nothing from CUDA, since cudaMalloc waits for the GPU. */
 #include <string.h>
 
+#include "base/advice.h"
 #include "device/cuda/cuda.h"
 
 static const size_t STEP = (size_t)2 << 20;
@@ -32,15 +33,15 @@ int cuda_memory_open(struct cuda_device *d) {
     size_t free_now = 0, total = 0;
     char wanted[32], available[32], workspace[32];
     if (d->head.config.memory_bytes > (uint64_t)INT64_MAX - STEP)
-        return fail(ERR_USAGE, "memory of %s: %llu bytes: give a size such as --device-memory 2GiB",
-                    d->head.name, (unsigned long long)d->head.config.memory_bytes);
+        return fail(ERR_USAGE, "memory of %s: %llu bytes: " ADVICE_MEMORY_SIZE, d->head.name,
+                    (unsigned long long)d->head.config.memory_bytes);
     CUDA_CHECK(cudaMemGetInfo(&free_now, &total), "size of the memory", d->head.name);
     size_t bytes = slab_size(d, total);
     if (bytes < CUDA_WORKSPACE_BYTES + STEP) /* refused here, where the cause is known */
         return fail(ERR_MEMORY,
                     "out of memory on device %d: %s for it on GPU %d (%s, %s for %d device%s), and "
-                    "the workspace of its kernels alone takes %s: give fewer --devices, or a "
-                    "larger --device-memory",
+                    "the workspace of its kernels alone takes %s: " ADVICE_FEWER_DEVICES
+                    ", or " ADVICE_MORE_MEMORY,
                     d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu,
                     d->gpu_name, format_bytes(total, available, sizeof available), d->sharers,
                     d->sharers > 1 ? "s" : "",
@@ -51,7 +52,7 @@ int cuda_memory_open(struct cuda_device *d) {
         d->slab = NULL;
         return fail(ERR_MEMORY,
                     "out of memory on device %d: its memory of %s: GPU %d (%s) has %s free for %d "
-                    "device%s: give a smaller --device-memory, or fewer --devices",
+                    "device%s: " ADVICE_LESS_MEMORY ", or " ADVICE_FEWER_DEVICES,
                     d->head.config.index, format_bytes(bytes, wanted, sizeof wanted), d->gpu,
                     d->gpu_name, format_bytes(free_now, available, sizeof available), d->sharers,
                     d->sharers > 1 ? "s" : "");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "device/cuda/cuda.h"
 
@@ -113,7 +114,7 @@ int cuda_sync(struct stream *stream) {
     if (state == cudaErrorNotReady)
         return fail(ERR_TIMEOUT,
                     "sync of stream %s of %s: not done after %g s: a peer may be stuck; see the "
-                    "first error, or raise --timeout",
+                    "first error, or " ADVICE_TIMEOUT,
                     lane_name(stream->lane), device->name, device->config.timeout_s);
     CUDA_STREAM_CHECK(s, state, "sync");
     CHECK(cuda_watch_look(device, 0));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/error.h"
 #include "device/host/host.h"
 #include "device/visible.h"
@@ -25,8 +26,7 @@ static int number_of(int index) {
 
 static int arena_size(const struct device_config *config, size_t *bytes) {
     if (config->memory_bytes == 0 || config->memory_bytes > (uint64_t)INT64_MAX - ARENA_STEP)
-        return fail(ERR_USAGE,
-                    "memory of device %d: %llu bytes: give a size such as --device-memory 2GiB",
+        return fail(ERR_USAGE, "memory of device %d: %llu bytes: " ADVICE_MEMORY_SIZE,
                     config->index, (unsigned long long)config->memory_bytes);
     *bytes = (size_t)((config->memory_bytes + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP);
     return OK;

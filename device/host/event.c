@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/host/host.h"
@@ -152,7 +153,7 @@ static int wait_for(const struct target *t, const struct device *waiter, const c
                 return fail(ERR_FAILED, "%s: closed while it waited for an event", who);
             return fail(ERR_TIMEOUT,
                         "%s: waited %g s for an event of stream %s of %s: a device or a peer may "
-                        "be stuck: see the first error, or raise --timeout",
+                        "be stuck: see the first error, or " ADVICE_TIMEOUT,
                         who, timeout_s, lane_name(t->recorder->head.lane),
                         t->recorder->head.device->name);
         }

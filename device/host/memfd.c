@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/advice.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/system_error.h"
@@ -25,13 +26,13 @@ static int open_memory(struct host_memfd *memory, int device, int number) {
     memory->fd = above_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (memory->fd < 0) return fail_system(errno, "%s: memfd_create", what);
     if (file_resize(memory->fd, memory->bytes))
-        return fail(ERR_MEMORY, "%s: %s: give a smaller --device-memory", what, strerror(errno));
+        return fail(ERR_MEMORY, "%s: %s: " ADVICE_LESS_MEMORY, what, strerror(errno));
     if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return fail_errno(ERR_FAILED, errno, "%s: its size cannot be sealed", what);
     void *base = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                       memory->fd, 0);
     if (base == MAP_FAILED)
-        return fail(ERR_MEMORY, "%s: cannot be mapped: %s: give a smaller --device-memory", what,
+        return fail(ERR_MEMORY, "%s: cannot be mapped: %s: " ADVICE_LESS_MEMORY, what,
                     strerror(errno));
     memory->base = base;
     /* Huge pages save page faults; where the kernel refuses, nothing is lost. */

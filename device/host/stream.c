@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/system_error.h"
@@ -172,7 +173,7 @@ int host_sync(struct stream *stream) {
     if (missing)
         return fail(ERR_TIMEOUT,
                     "sync of stream %s of %s: %llu commands not done after %g s: a peer may be "
-                    "stuck: see the first error, or raise --timeout",
+                    "stuck: see the first error, or " ADVICE_TIMEOUT,
                     lane_name(s->head.lane), s->head.device->name, (unsigned long long)missing,
                     s->head.device->config.timeout_s);
     return sticky_get(&s->error);

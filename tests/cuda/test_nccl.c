@@ -255,7 +255,7 @@ Test(cuda_nccl, ranks_that_share_a_gpu_are_refused_before_it_is_called, .timeout
     use_gpus(2);
     refused(3, &job, ERR_USAGE,
             "ranks 0 and 2 share a GPU, which NCCL 2.28.9 refuses (\"Duplicate GPU detected\")");
-    cr_assert_not_null(strstr(error_message(), "use --allreduce auto"), "%s", error_message());
+    cr_assert_not_null(strstr(error_message(), "set allreduce to \"auto\""), "%s", error_message());
     setenv("FAKE_NCCL_VERSION", "22999", 1); /* the last that does */
     refused(3, &job, ERR_USAGE, "which NCCL 2.29.99 refuses");
 }

@@ -96,7 +96,7 @@ Test(cuda, out_of_memory_names_device_and_cause, .timeout = 30) {
     cr_assert_eq(device_open(&d, &config), ERR_MEMORY, "too small for the workspace");
     MUST_SAY("out of memory on device 3: 2 MiB for it on GPU 0 (Stand-in, 80 GiB for 4 devices), "
              "and the workspace of its kernels "
-             "alone takes 64 MiB: give fewer --devices");
+             "alone takes 64 MiB: open fewer devices");
     config.memory_bytes = 0, gpu.total = (uint64_t)2 << 30; /* less than the contexts take */
     cr_assert_eq(device_open(&d, &config), ERR_MEMORY);
     MUST_SAY("2 GiB for 4 devices");

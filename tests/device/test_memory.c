@@ -115,10 +115,11 @@ Test(memory, running_out_says_who_holds_what, .timeout = 30) {
     MUST(device_alloc(d, &activations, 6 << 20, MEM_ACTIVATIONS));
     cr_assert_eq(device_alloc(d, &more, 3 << 20, MEM_GRADS), ERR_MEMORY);
     cr_assert_null(more);
-    cr_assert_str_eq(error_message(),
-                     "out of memory on device 3: 3 MiB asked for grads, 1 MiB of 8 MiB free, held: "
-                     "activations 6 MiB, "
-                     "params 1 MiB: use a smaller batch or model, or a larger --device-memory");
+    cr_assert_str_eq(
+        error_message(),
+        "out of memory on device 3: 3 MiB asked for grads, 1 MiB of 8 MiB free, held: "
+        "activations 6 MiB, "
+        "params 1 MiB: use a smaller batch or model, or open the device with more memory");
     cr_assert_eq(device_ledger(d).now[MEM_GRADS], 0);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX, MEM_GRADS), ERR_MEMORY);
     cr_assert_eq(device_alloc(d, &more, SIZE_MAX - 300, MEM_GRADS), ERR_MEMORY);
@@ -225,13 +226,13 @@ Test(open, what_is_not_there_is_refused_with_a_way_out, .timeout = 30) {
     MUST_SAY("device 64");
     c = good, c.memory_bytes = 0;
     cr_assert_eq(device_open(&d, &c), ERR_USAGE);
-    MUST_SAY("--device-memory");
+    MUST_SAY("give its size in bytes");
     c = good, c.memory_bytes = UINT64_MAX;
     cr_assert_eq(device_open(&d, &c), ERR_USAGE);
     c = good, c.index = 2, c.memory_bytes = 1ull << 60; /* no address space is that large */
     cr_assert_neq(device_open(&d, &c), OK);
     MUST_SAY("memory of device 2: 1 EiB");
-    MUST_SAY("--device-memory");
+    MUST_SAY("open the device with less memory");
     cr_assert_null(d);
     c = good, c.timeout_s = NAN;
     cr_assert_eq(device_open(&d, &c), ERR_USAGE);

@@ -1,0 +1,20 @@
+/* What to do about an error, in the words of a program: errors of the library end with one of
+ * these. Whoever runs the command gives options, so the command says the option instead. */
+#ifndef BASE_ADVICE_H
+#define BASE_ADVICE_H
+
+#define ADVICE_TIMEOUT "give a longer timeout"
+#define ADVICE_MORE_MEMORY "open the device with more memory"
+#define ADVICE_LESS_MEMORY "open the device with less memory"
+#define ADVICE_FEWER_DEVICES "open fewer devices"
+#define ADVICE_MEMORY_SIZE "give its size in bytes"
+#define ADVICE_CPU "open devices of the kind \"cpu\""
+#define ADVICE_GPU "open devices of the kind \"cuda\""
+#define ADVICE_AUTO "set allreduce to \"auto\""
+#define ADVICE_FIND_UNUSED "passing find_unused_parameters of struct duet_ddp_options"
+
+/* error_message() of base/error.h, in which the command's options have taken the place of these
+ * words: for whatever of the command prints that text, or keeps it. */
+const char *error_with_options(void);
+
+#endif
