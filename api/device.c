@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/program.h"
 #include "base/worker.h"
 #include "device/visible.h"
 
@@ -77,8 +78,25 @@ int duet_device_open(duet_device **out, const char *kind, int index, uint64_t me
     return open_devices(out, index, 1, 1, kind, memory_bytes);
 }
 
+/* What is freed behind its device would touch memory that is gone. */
+static void warn_of_what_is_alive(const struct device *device) {
+    struct ledger ledger = device_ledger(device);
+    char held[256];
+    ledger.now[MEM_WORKSPACE] = 0; /* the device's own, for its kernels */
+    for (int cause = 0; cause < MEM_CAUSE_COUNT; cause++) {
+        if (!ledger.now[cause]) continue;
+        ledger_describe(&ledger, held, sizeof held);
+        fprintf(stderr,
+                "%s: warning: %s is closed while it holds %s: free tensors, parameters and tapes "
+                "before; now they must be neither used nor freed\n",
+                program_name(), device_name(device), held);
+        return;
+    }
+}
+
 void duet_devices_close(duet_device **devices, int n) {
     for (int i = 0; devices && i < n && n <= MAX_DEVICES; i++) {
+        if (devices[i]) warn_of_what_is_alive(device_of(devices[i]));
         device_close(device_of(devices[i]));
         devices[i] = NULL;
     }

@@ -124,8 +124,8 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
                     "each: make it by duet_data_parallel_create_multi",
                     inputs, outputs);
     if (x[0]->t.dtype == DTYPE_F32) return OK;
-    return fail(ERR_USAGE, "DataParallel: x is of type %d: must be float",
-                (int)duet_tensor_type(x[0]));
+    return fail(ERR_USAGE, "DataParallel: x is of type %s: must be float32",
+                dtype_name(x[0]->t.dtype));
 }
 
 /* x, and with the loss in forward y, are on device 0. */

@@ -91,7 +91,8 @@ double duet_time(void);
  * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
  * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
-void duet_devices_close(duet_device **devices, int n); /* sets each to NULL */
+/* Sets each to NULL. Free what lies on a device before: a warning on stderr says what is left. */
+void duet_devices_close(duet_device **devices, int n);
 
 /* Opens one device by its number, 0 to DUET_MAX_DEVICES - 1, as a rank of a process group does with
  * its local rank. With a number that no GPU has, "cuda" takes GPU `index` modulo their number.

@@ -37,11 +37,10 @@ void module_init(const struct model *model, struct rng *engine, float *const *va
 static int check_output(const struct model *model, const duet_var *x, const duet_var *y) {
     const struct tensor *v = &y->value;
     if (v->rank == 2 && v->dims[0] == x->value.dims[0] && v->dims[1] == model->classes) return OK;
-    return fail(ERR_USAGE,
-                "model %s: forward returned a tensor of rank %d, %d x %d: it must be (samples, "
-                "classes), %d x %d",
-                model->name, v->rank, v->dims[0], v->rank > 1 ? v->dims[1] : 1, x->value.dims[0],
-                model->classes);
+    return fail(
+        ERR_USAGE,
+        "model %s: forward returned a tensor of %s: it must be (samples, classes), (%d, %d)",
+        model->name, SHAPE(v), x->value.dims[0], model->classes);
 }
 
 /* While the forward function runs the tape knows its layers, and that others have begun this

@@ -112,14 +112,7 @@ static int shape_is(const struct graph_run *r, int y) {
     return same;
 }
 
-static void shape_text(const struct tensor *v, char *text, size_t bytes) {
-    size_t used = 0;
-    for (int i = 0; i < v->rank && used < bytes; i++)
-        used += (size_t)snprintf(text + used, bytes - used, i ? ", %d" : "%d", v->dims[i]);
-}
-
 static int run_node(struct graph_run *r, const struct graph_node *n) {
-    char text[100];
     if (r->vars[n->y]) return OK; /* another op has done this one too */
     duet_var *y = n->op->run(r, n);
     if (!y || r->tape->error) {
@@ -129,9 +122,8 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
     }
     r->vars[n->y] = y;
     if (shape_is(r, n->y)) return OK;
-    shape_text(&y->value, text, sizeof text);
-    tape_fail(r->tape, fail(ERR_USAGE, "%s gives [%s] for N = %d, not the shape that stands here",
-                            n->op->name, text, r->samples));
+    tape_fail(r->tape, fail(ERR_USAGE, "%s gives %s for N = %d, not the shape that stands here",
+                            n->op->name, SHAPE(&y->value), r->samples));
     name_line(r->tape, r->graph, n);
     return r->tape->error;
 }

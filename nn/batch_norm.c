@@ -185,9 +185,8 @@ static int check(const duet_tape *t, const duet_var *x, const struct param *w,
     const struct tensor *v = &x->value;
     if ((v->rank != 2 && v->rank != 4) || w->value.dims[0] != v->dims[1])
         return fail(ERR_USAGE,
-                    "batch_norm %s: %d channels do not suit an input of rank %d with %d channels: "
-                    "check the model",
-                    w->spec->name, w->value.dims[0], v->rank, v->dims[1]);
+                    "batch_norm %s: %d channels do not suit an input of %s: check the model",
+                    w->spec->name, w->value.dims[0], SHAPE(v));
     if (!t->step.training && !config->running.data)
         return fail(ERR_USAGE, "batch_norm %s: eval needs running statistics: give them",
                     w->spec->name);

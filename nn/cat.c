@@ -104,8 +104,8 @@ static int check_operand(const struct tensor *first, const struct tensor *x, int
                         "but got size %d for tensor number %d in the list: check the model",
                         dim, first->dims[d], x->dims[d], i);
     if (x->rank != first->rank)
-        return fail(ERR_USAGE, "cat: a tensor of rank %d and one of rank %d: check the model",
-                    first->rank, x->rank);
+        return fail(ERR_USAGE, "cat: a tensor of %s and one of %s: check the model", SHAPE(first),
+                    SHAPE(x));
     *length += x->dims[dim];
     int64_t others =
         first->dims[0] ? first->dims[0] : 1; /* of a batch of one where there is none */

@@ -33,9 +33,9 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank) 
     int dims[MAX_RANK] = {t->segments.n, 1, 1, 1}, skip = v->rank == rank;
     if (v->rank > rank || (skip && v->dims[0] != 1)) {
         tape_fail(t, fail(ERR_USAGE,
-                          "%s: a constant or parameter of rank %d, first size %d, for samples of "
-                          "rank %d: it has no dimension of samples, so that size must be 1",
-                          op, v->rank, v->dims[0], rank));
+                          "%s: a constant or parameter of %s for samples of %d dimensions: it has "
+                          "no dimension of samples, so its first size must be 1",
+                          op, SHAPE(v), rank));
         return NULL;
     }
     for (int i = skip; i < v->rank; i++)
@@ -60,10 +60,10 @@ duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
     if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
     if (bad_expand(&x->value, !x->common, rank, shape, t->segments.n)) {
         tape_fail(t, fail(ERR_USAGE,
-                          "expand: a tensor of rank %d does not expand to the given shape of rank "
-                          "%d: the first dimension is that of %d samples, or -1, and others expand "
+                          "expand: a tensor of %s does not expand to the shape given, of %d "
+                          "dimensions: the first is that of %d samples, or -1, and others expand "
                           "from 1",
-                          x->value.rank, rank, t->segments.n));
+                          SHAPE(&x->value), rank, t->segments.n));
         return NULL;
     }
     x = to_plain(t, tape_for_samples(t, "expand", x, rank));

@@ -103,8 +103,8 @@ duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args func
 
 int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b) {
     if (a->rank != b->rank)
-        return fail(ERR_USAGE, "%s: a tensor of rank %d and one of rank %d: check the model", op,
-                    a->rank, b->rank);
+        return fail(ERR_USAGE, "%s: a tensor of %s and one of %s: check the model", op, SHAPE(a),
+                    SHAPE(b));
     for (int i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i])
             return fail(ERR_USAGE,
@@ -247,10 +247,11 @@ static duet_var *reshape_common(duet_tape *t, duet_var *x, int rank, const int *
     for (int i = 0; count > 0 && i < rank && count <= INT32_MAX; i++)
         count *= shape[i];
     if (count < 1 || count != (int64_t)tensor_count(&x->value)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "reshape: the shape of rank %d is invalid for a constant or parameter of "
-                          "%zu numbers",
-                          rank, tensor_count(&x->value)));
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "reshape: the shape given, of %d dimensions, is invalid for a constant or "
+                       "parameter of %s",
+                       rank, SHAPE(&x->value)));
         return NULL;
     }
     const struct tensor seen = tensor_plain(x->value.data, DTYPE_F32, rank, shape);
@@ -267,9 +268,9 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
     dims[0] = x->value.dims[0];
     if (!complete_shape(&x->value, rank, shape, dims)) {
         tape_fail(t, fail(ERR_USAGE,
-                          "reshape: the shape of rank %d is invalid for %d samples of %zu "
-                          "numbers: the first dimension stays, and one other may be -1",
-                          rank, x->value.dims[0], tensor_sample_count(&x->value)));
+                          "reshape: the shape given, of %d dimensions, is invalid for an input of "
+                          "%s: the first dimension stays, and one other may be -1",
+                          rank, SHAPE(&x->value)));
         return NULL;
     }
     return tape_view(t, x, rank, dims);

@@ -68,13 +68,12 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
     const struct tensor *table = &w->value;
     int rank = index->rank + 1 - first_own(index, common);
     if (table->rank != 2)
-        return fail(ERR_USAGE, "embedding: %s is a table of rank %d: must be 2", w->spec->name,
-                    table->rank);
+        return fail(ERR_USAGE, "embedding: %s is %s: must be a table of 2 dimensions",
+                    w->spec->name, SHAPE(table));
     if (rank < 1 || rank >= MAX_RANK || (!common && index->dims[0] != t->segments.n))
         return fail(ERR_USAGE,
-                    "embedding %s: indices of rank %d for %d of %d samples, a table of rank %d: "
-                    "check the model",
-                    w->spec->name, index->rank, index->dims[0], t->segments.n, table->rank);
+                    "embedding %s: indices of %s for %d samples, a table of %s: check the model",
+                    w->spec->name, SHAPE(index), t->segments.n, SHAPE(table));
     size_t rows = tensor_count(index) * (common ? (size_t)t->segments.n : 1);
     if (rows <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
     return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements", rows);

@@ -51,8 +51,8 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
         (b && b->value.dims[0] != k.dims[0]))
         return fail(ERR_USAGE,
                     "conv %s: filters of %d channels, %d outputs, %d groups do not suit an input "
-                    "of rank %d, %d channels: check the model",
-                    w->spec->name, k.dims[1], k.dims[0], how->groups, x->value.rank, v.dims[1]);
+                    "of %s: check the model",
+                    w->spec->name, k.dims[1], k.dims[0], how->groups, SHAPE(&x->value));
     *rows = side_of(how, 0, v.dims[2], k.dims[2]);
     *columns = side_of(how, 1, v.dims[3], k.dims[3]);
     if (*rows && *columns) return OK;

@@ -12,8 +12,8 @@ struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank) {
         return NULL;
     }
     if (!rank || set->param[i].value.rank == rank) return &set->param[i];
-    tape_fail(t, fail(ERR_USAGE, "%s: %s is of rank %d: must be %d", layer,
-                      set->param[i].spec->name, set->param[i].value.rank, rank));
+    tape_fail(t, fail(ERR_USAGE, "%s: %s is %s: must have %d dimensions", layer,
+                      set->param[i].spec->name, SHAPE(&set->param[i].value), rank));
     return NULL;
 }
 

@@ -92,8 +92,8 @@ duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struc
     if (dims < 1 || dims >= rank || !suits(w, last, dims) || !suits(b, last, dims)) {
         tape_fail(t, fail(ERR_USAGE,
                           "layer_norm %s: its shape does not suit the last %d dimensions of an "
-                          "input of rank %d: the first dimension stays, check the model",
-                          w ? w->spec->name : "without weights", dims, rank));
+                          "input of %s: the first dimension stays, check the model",
+                          w ? w->spec->name : "without weights", dims, SHAPE(&x->value)));
         return NULL;
     }
     for (int i = 0; i < dims; i++)
@@ -110,8 +110,8 @@ duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, str
     if (x->value.rank < 2 || groups < 1 || d[1] % groups) {
         tape_fail(t, fail(ERR_USAGE,
                           "group_norm: Expected number of channels in input to be divisible by "
-                          "num_groups, but got input of rank %d with %d channels and num_groups=%d",
-                          x->value.rank, x->value.rank < 2 ? 0 : d[1], groups));
+                          "num_groups, but got input of shape %s and num_groups=%d",
+                          SHAPE(&x->value), groups));
         return NULL;
     }
     if (!suits(w, &d[1], 1) || !suits(b, &d[1], 1)) {

@@ -141,9 +141,8 @@ static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param
         tape_fail(t,
                   fail(ERR_USAGE,
                        "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
-                       "input of rank %d, %d channels, %dx%d: check the model",
-                       w->spec->name, k[2], k[3], k[1], stride, padding, x->value.rank, d[1], d[2],
-                       d[3]));
+                       "input of %s: check the model",
+                       w->spec->name, k[2], k[3], k[1], stride, padding, SHAPE(&x->value)));
         return NULL;
     }
     int rows = window_count(d[2], k[2], stride, padding),
@@ -194,11 +193,11 @@ static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param
     if (!x || tape_check_params(t, "linear", w, b)) return NULL;
     int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
     if (x->value.rank != 2 || x->value.dims[1] != in) {
-        tape_fail(
-            t, fail(ERR_USAGE,
-                    "linear %s: takes %d inputs, but was given rank %d with %d: flatten first, or "
-                    "check the model",
-                    w->spec->name, in, x->value.rank, x->value.dims[1]));
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "linear %s: takes %d inputs, but was given %s: flatten first, or check the "
+                       "model",
+                       w->spec->name, in, SHAPE(&x->value)));
         return NULL;
     }
     int dims[2] = {x->value.dims[0], out};
@@ -285,9 +284,8 @@ duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
 duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
     if (x->value.rank != 4) {
-        tape_fail(t,
-                  fail(ERR_USAGE, "dropout2d: an input of rank %d has no planes: check the model",
-                       x->value.rank));
+        tape_fail(t, fail(ERR_USAGE, "dropout2d: an input of %s has no planes: check the model",
+                          SHAPE(&x->value)));
         return NULL;
     }
     return drop(t, x, p, OP_DROPOUT2D_FORWARD, dropout2d_backward);

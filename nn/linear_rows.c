@@ -65,9 +65,9 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
         rank = x->value.rank, dims[MAX_RANK];
     if (x->value.dims[rank - 1] != in) {
         tape_fail(t, fail(ERR_USAGE,
-                          "linear %s: takes %d inputs, but was given rank %d with %d: flatten "
-                          "first, or check the model",
-                          w->spec->name, in, rank, x->value.dims[rank - 1]));
+                          "linear %s: takes %d inputs, but was given %s: flatten first, or check "
+                          "the model",
+                          w->spec->name, in, SHAPE(&x->value)));
         return NULL;
     }
     memcpy(dims, x->value.dims, sizeof dims);

@@ -128,11 +128,11 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
     CHECK(tape_operand(t, op, "labels", labels, DTYPE_I32));
     CHECK(check_reduction(op, r));
     if (x->value.dtype != DTYPE_F32 || x->value.rank != 2)
-        return fail(ERR_USAGE, "%s: scores of rank %d: must be (samples, classes)", op,
-                    x->value.rank);
+        return fail(ERR_USAGE, "%s: scores of %s, of %s: must be (samples, classes), of float32",
+                    op, SHAPE(&x->value), dtype_name(x->value.dtype));
     if (labels->t.rank == 1 && labels->t.dims[0] == x->value.dims[0]) return OK;
-    return fail(ERR_USAGE, "%s: labels of rank %d, %d of them, for %d samples: give one each", op,
-                labels->t.rank, labels->t.dims[0], x->value.dims[0]);
+    return fail(ERR_USAGE, "%s: labels of %s for scores of %s: give one for each sample", op,
+                SHAPE(&labels->t), SHAPE(&x->value));
 }
 
 static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
@@ -143,10 +143,8 @@ static int check_targets(const duet_tape *t, const duet_var *x, const duet_tenso
         targets->t.dims[1] == x->value.dims[1])
         return OK;
     return fail(ERR_USAGE,
-                "mse loss: targets of rank %d, %d x %d, for outputs of rank %d, %d x %d: both must "
-                "be (samples, numbers)",
-                targets->t.rank, targets->t.dims[0], targets->t.rank > 1 ? targets->t.dims[1] : 1,
-                x->value.rank, x->value.dims[0], x->value.rank > 1 ? x->value.dims[1] : 1);
+                "mse loss: targets of %s for outputs of %s: both must be (samples, numbers)",
+                SHAPE(&targets->t), SHAPE(&x->value));
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,

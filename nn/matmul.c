@@ -14,11 +14,9 @@ struct matmul_shape {
 };
 
 static int mismatch(const struct tensor *a, const struct tensor *b) {
-    return fail(
-        ERR_USAGE,
-        "matmul: mat1 and mat2 shapes cannot be multiplied (rank %d, last dimension %d, and "
-        "rank %d, first of the last two %d): check the model",
-        a->rank, a->dims[a->rank - 1], b->rank, b->dims[b->rank > 1 ? b->rank - 2 : 0]);
+    return fail(ERR_USAGE,
+                "matmul: mat1 and mat2 shapes cannot be multiplied (%s and %s): check the model",
+                SHAPE(a), SHAPE(b));
 }
 
 static int matmul_shape_of(const struct tensor *a, const struct tensor *b, struct matmul_shape *s) {
@@ -128,9 +126,9 @@ static duet_var *batched_product(duet_tape *t, duet_var *a, duet_var *b) {
 
 static duet_var *sums_over_samples(duet_tape *t, const duet_var *a, const duet_var *b) {
     tape_fail(t, fail(ERR_USAGE,
-                      "matmul: rank %d times rank %d would sum over the samples: multiply by a "
-                      "constant or parameter within each of them",
-                      a->value.rank, b->value.rank));
+                      "matmul: %s times %s would sum over the samples: multiply by a constant "
+                      "or parameter within each of them",
+                      SHAPE(&a->value), SHAPE(&b->value)));
     return NULL;
 }
 

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/op_table.h"
 #include "nn/tape_internal.h"
 
 static int note_fired(void *context, int index) {
@@ -59,8 +58,8 @@ int tape_operand(const struct duet_tape *t, const char *op, const char *what, co
                     "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op,
                     what, device_name(x->device), device_name(t->device));
     if (x->t.dtype != dtype)
-        return fail(ERR_USAGE, "%s: %s is of type %d: must be %s", op, what,
-                    (int)duet_tensor_type(x), dtype == DTYPE_I32 ? "int32" : "float");
+        return fail(ERR_USAGE, "%s: %s is of type %s: must be %s", op, what, dtype_name(x->t.dtype),
+                    dtype_name(dtype));
     return OK;
 }
 
@@ -282,7 +281,6 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
     *root = to_plain(t, *root);
     CHECK(tape_error(t));
     if (given) {
-        char is[64], wanted[64];
         *grad = given->t;
         const struct tensor *value = &(*root)->value;
         if (grad->rank == value->rank &&
@@ -291,7 +289,7 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
         return fail(ERR_USAGE,
                     "backward: the gradient given is %s, and the var %s: both must be of "
                     "one shape",
-                    op_shape_text(grad, is), op_shape_text(value, wanted));
+                    SHAPE(grad), SHAPE(value));
     }
     *grad = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, (*root)->value.rank, (*root)->value.dims);
     struct op_args one = {.out[0] = *grad, .p.fill.value = 1};
@@ -394,7 +392,8 @@ int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
     if (i == t->leaf_count)
         return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf");
     if (!leaf->grad.data)
-        return fail(ERR_USAGE, "gradient: this leaf has none: call duet_backward; behind it, no "
-                               "loss was made of this leaf");
+        return fail(ERR_USAGE, "gradient: this leaf has none: %s",
+                    t->went_back ? "duet_backward did not come to it: it has no part in the loss"
+                                 : "call duet_backward first");
     return copy_out(out, t, &leaf->grad);
 }

@@ -36,11 +36,10 @@ static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
     p.relu = before != NULL;
     const int *d = x->value.dims;
     if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
-        tape_fail(
-            t, fail(ERR_USAGE,
-                    "pooling: size %d, stride %d does not suit an input of rank %d, %dx%d: check "
-                    "the model",
-                    p.size, p.stride, x->value.rank, d[2], d[3]));
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "pooling: size %d, stride %d does not suit an input of %s: check the model",
+                       p.size, p.stride, SHAPE(&x->value)));
         return NULL;
     }
     int dims[4] = {d[0], d[1], (d[2] - p.size) / p.stride + 1, (d[3] - p.size) / p.stride + 1};
@@ -75,10 +74,8 @@ duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float va
         sides.right <= -d[3] || height < 1 || width < 1 || height > INT32_MAX ||
         width > INT32_MAX) {
         tape_fail(t, fail(ERR_USAGE,
-                          "pad: (%d, %d, %d, %d) does not suit an input of rank %d, %dx%d: check "
-                          "the model",
-                          sides.left, sides.right, sides.top, sides.bottom, x->value.rank, d[2],
-                          d[3]));
+                          "pad: (%d, %d, %d, %d) does not suit an input of %s: check the model",
+                          sides.left, sides.right, sides.top, sides.bottom, SHAPE(&x->value)));
         return NULL;
     }
     int dims[4] = {d[0], d[1], (int)height, (int)width};
@@ -103,9 +100,8 @@ static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width,
     const int *d = x->value.dims;
     if (x->value.rank != 4 || height < 1 || width < 1) {
         tape_fail(t, fail(ERR_USAGE,
-                          "%s: an output of %dx%d does not suit an input of rank %d: check the "
-                          "model",
-                          name, height, width, x->value.rank));
+                          "%s: an output of %dx%d does not suit an input of %s: check the model",
+                          name, height, width, SHAPE(&x->value)));
         return NULL;
     }
     int dims[4] = {d[0], d[1], height, width};

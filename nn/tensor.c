@@ -15,6 +15,14 @@ static const enum dtype dtypes[] = {
     [DUET_U8] = DTYPE_U8};
 enum { TYPES = sizeof dtypes / sizeof *dtypes };
 
+const char *dtype_name(enum dtype dtype) {
+    static const char *const names[] = {
+        [DTYPE_F32] = "float32", [DTYPE_F64] = "float64",  [DTYPE_I32] = "int32",
+        [DTYPE_I64] = "int64",   [DTYPE_U64] = "uint64",   [DTYPE_U8] = "uint8",
+        [DTYPE_F16] = "float16", [DTYPE_BF16] = "bfloat16"};
+    return (unsigned)dtype < sizeof names / sizeof *names ? names[dtype] : "unknown";
+}
+
 int tensor_check_shape(const char *what, int rank, const int *shape) {
     int64_t count = 1;
     if (rank < 1 || rank > MAX_RANK || !shape)
@@ -194,12 +202,8 @@ static int check_pair(const char *what, const duet_tensor *to, const duet_tensor
     for (int i = 0; same && i < to->t.rank; i++)
         same = to->t.dims[i] == from->t.dims[i];
     if (same) return OK;
-    return fail(
-        ERR_USAGE,
-        "%s: rank %d, %zu elements of type %d, from rank %d, %zu of type %d: shape and type must "
-        "agree",
-        what, to->t.rank, tensor_count(&to->t), (int)duet_tensor_type(to), from->t.rank,
-        tensor_count(&from->t), (int)duet_tensor_type(from));
+    return fail(ERR_USAGE, "%s: to %s of %s from %s of %s: shape and type must agree", what,
+                SHAPE(&to->t), dtype_name(to->t.dtype), SHAPE(&from->t), dtype_name(from->t.dtype));
 }
 
 int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
@@ -217,7 +221,7 @@ int duet_tensor_copy(duet_tensor *to, const duet_tensor *from) {
 int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
     CHECK(check_pair("tensor add", to, from));
     if (to->t.dtype != DTYPE_F32)
-        return fail(ERR_USAGE, "tensor add: type %d: float only", (int)duet_tensor_type(to));
+        return fail(ERR_USAGE, "tensor add: of %s: must be float32", dtype_name(to->t.dtype));
     if (to->device != from->device)
         return fail(
             ERR_USAGE,
@@ -234,7 +238,7 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
 int duet_tensor_scale(duet_tensor *tensor, float factor) {
     if (!tensor) return fail(ERR_USAGE, "tensor scale: no tensor was given");
     if (tensor->t.dtype != DTYPE_F32)
-        return fail(ERR_USAGE, "tensor scale: type %d: float only", (int)duet_tensor_type(tensor));
+        return fail(ERR_USAGE, "tensor scale: of %s: must be float32", dtype_name(tensor->t.dtype));
     struct op_args args = {.out[0] = tensor->t, .p.fill = {factor}};
     return launch(device_compute(tensor->device), OP_SCALE, &args);
 }

@@ -4,6 +4,7 @@
 #define NN_TENSOR_H
 
 #include "device/device.h"
+#include "device/op_table.h"
 #include "duet/core.h"
 
 #ifdef __cplusplus
@@ -20,6 +21,11 @@ struct duet_tensor {
     struct duet_tensor *base; /* of a view: the tensor whose memory it is; NULL: a duet_params' */
     char *has_grad; /* of a gradient and its views: the mark in its duet_params; NULL: of others */
 };
+
+/* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that it
+ * stands in; and "float32", static storage. */
+#define SHAPE(t) op_shape_text(t, (char[64]){0})
+const char *dtype_name(enum dtype dtype);
 
 /* A public device is a struct device under another name. */
 static inline struct device *device_of(const duet_device *device) {

@@ -12,6 +12,7 @@ const char *mem_cause_name(enum mem_cause cause) {
 
 void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
     ledger->now[cause] += bytes;
+    ledger->pieces[cause]++;
     ledger->total += bytes;
     if (ledger->now[cause] > ledger->peak[cause]) ledger->peak[cause] = ledger->now[cause];
     if (ledger->total > ledger->total_peak) {
@@ -23,6 +24,7 @@ void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
 
 void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes) {
     ledger->now[cause] -= bytes;
+    ledger->pieces[cause]--;
     ledger->total -= bytes;
 }
 
@@ -41,10 +43,13 @@ void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes)
     size_t used = 0;
     if (text_bytes) text[0] = 0;
     for (int c; (c = next_largest(ledger, listed)) >= 0 && used < text_bytes; listed |= 1u << c) {
-        char amount[32];
-        int n = snprintf(text + used, text_bytes - used, "%s%s %s", used ? ", " : "",
+        char amount[32], tensors[32] = ""; /* each is an allocation; other causes share a few */
+        if (c == MEM_INPUT)
+            snprintf(tensors, sizeof tensors, " in %d tensor%s", ledger->pieces[c],
+                     ledger->pieces[c] == 1 ? "" : "s");
+        int n = snprintf(text + used, text_bytes - used, "%s%s %s%s", used ? ", " : "",
                          mem_cause_name((enum mem_cause)c),
-                         format_bytes(ledger->now[c], amount, sizeof amount));
+                         format_bytes(ledger->now[c], amount, sizeof amount), tensors);
         used += (size_t)n;
     }
     if (!listed) snprintf(text, text_bytes, "nothing");

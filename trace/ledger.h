@@ -36,12 +36,13 @@ struct ledger {
     uint64_t total, total_peak;        /* of all causes together: now, and at most */
     uint64_t at_peak[MEM_CAUSE_COUNT]; /* what each cause held when the total was at its peak */
     uint64_t capacity;                 /* bytes of memory that the device has */
+    int pieces[MEM_CAUSE_COUNT];       /* allocations held now, by cause */
 };
 void ledger_add(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 void ledger_remove(struct ledger *ledger, enum mem_cause cause, uint64_t bytes);
 
 /* Writes who holds memory for an out-of-memory message, the largest first: "activations 1.2 GiB,
- * params 381 MiB". What does not fit into text_bytes is cut. */
+ * params 381 MiB, input 64 MiB in 16 tensors". What does not fit into text_bytes is cut. */
 void ledger_describe(const struct ledger *ledger, char *text, size_t text_bytes);
 
 /* Bytes moved from one device to another; LINK_HOST stands for the host's memory. The device that

@@ -250,8 +250,8 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
         case 10: refused(t, duet_embedding(t, NULL, 0), "no index was given"); break;
         case 11: refused(t, duet_embedding(t, x, 0), "must be int32"); break;
         case 12: refused(t, duet_embedding(t, lone, 0), "lies on cpu(1)"); break;
-        case 13: refused(t, duet_embedding(t, index, 0), "for 5 of 4 samples"); break;
-        case 14: refused(t, duet_embedding(t, index, 1), "a table of rank 1"); break;
+        case 13: refused(t, duet_embedding(t, index, 0), "indices of (5) for 4 samples"); break;
+        case 14: refused(t, duet_embedding(t, index, 1), "must be a table of 2"); break;
         case 15: refused(t, duet_dropout(t, f, .5), "7 rows, the pass 5 samples"); break;
         case 16: refused(t, duet_narrow(t, v, 1, 4, 3), "start (4) + length (3) exceeds"); break;
         case 17:

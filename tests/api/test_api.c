@@ -205,8 +205,8 @@ Test(api_tensor, refuses_what_does_not_fit, .timeout = 30) {
     MUST_FAIL(duet_tensor_add(t, u), DUET_USAGE, "shape and type must agree");
     MUST_FAIL(duet_tensor_copy(t, w), DUET_USAGE, "shape and type must agree");
     MUST_FAIL(duet_tensor_add(t, v), DUET_USAGE, "cpu(1)");
-    MUST_FAIL(duet_tensor_add(w, w), DUET_USAGE, "float only");
-    MUST_FAIL(duet_tensor_scale(w, 2), DUET_USAGE, "float only");
+    MUST_FAIL(duet_tensor_add(w, w), DUET_USAGE, "of int32: must be float32");
+    MUST_FAIL(duet_tensor_scale(w, 2), DUET_USAGE, "of int32: must be float32");
     MUST_FAIL(duet_tensor_add(t, t), DUET_USAGE, "overlap");
     MUST_FAIL(duet_tensor_add(t, NULL), DUET_USAGE, "no tensor");
     MUST_FAIL(duet_tensor_copy(NULL, t), DUET_USAGE, "no tensor");

@@ -116,21 +116,22 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     switch (i) {
     case 0: return *says = "parameter 7", duet_conv2d(t, x, PARAMS, CONV_B, 1, 0);
     case 1: return *says = "parameter -2", duet_linear(t, flat, LINEAR_W, -2);
-    case 2: return *says = "conv.bias is of rank 1", duet_conv2d(t, x, CONV_B, CONV_B, 1, 0);
+    case 2: return *says = "conv.bias is (3): must have 4", duet_conv2d(t, x, CONV_B, CONV_B, 1, 0);
     case 3: return *says = "stride 0", duet_conv2d(t, x, CONV_W, CONV_B, 0, 0);
     case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, 1, 0);
     case 5: return *says = "flatten first", duet_linear(t, x, LINEAR_W, LINEAR_B);
     case 6:
         return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
     case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1, 0);
-    case 8: return *says = "rank 2", duet_max_pool2d(t, flat, 2, 2, 0, 0);
+    case 8: return *says = "an input of (5, 4)", duet_max_pool2d(t, flat, 2, 2, 0, 0);
     case 9: return *says = "between 0 and 1", duet_dropout(t, x, 1.5);
     case 10: return *says = "cpu(1)", duet_input(t, w->elsewhere);
     case 11: return *says = "must be float", duet_leaf(t, w->y);
     case 12: return *says = "no tensor", duet_input(t, NULL);
-    case 13: return *says = "scores of rank 4", duet_cross_entropy(t, x, w->y, DUET_SUM, 0);
+    case 13: return *says = "scores of (", duet_cross_entropy(t, x, w->y, DUET_SUM, 0);
     case 14:
-        return *says = "4 of them, for 5", duet_cross_entropy(t, flat, w->short_y, DUET_SUM, 0);
+        return *says = "labels of (4) for scores of (5, ",
+               duet_cross_entropy(t, flat, w->short_y, DUET_SUM, 0);
     case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM);
     case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
     case 17:

@@ -133,7 +133,7 @@ static const struct {
     const char *text, *says;
 } misfits[] = {
     {HEAD "parameter w: f32[1]\n%1: f32[N, 31] = flatten(%x)\nreturn %1\n",
-     "line 4: flatten gives [2, 32] for N = 2, not the shape that stands here"},
+     "line 4: flatten gives (2, 32) for N = 2, not the shape that stands here"},
     {HEAD "parameter w: f32[5, 31]\n%1: f32[N, 32] = flatten(%x)\n"
           "%2: f32[N, 5] = linear(%1, w, none)\nreturn %2\n",
      "line 5: linear"},

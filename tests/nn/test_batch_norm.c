@@ -302,7 +302,7 @@ Test(batch_norm, what_is_refused, .timeout = 60) {
         const char *says;
     } cases[] = {{&two, 1, 0, "training, got input size torch.Size([1, 3])"},
                  {&four, 1, 0, "training, got input size torch.Size([1, 3, 1, 1])"},
-                 {&other, 1, 0, "3 channels do not suit an input of rank 2 with 4 channels"},
+                 {&other, 1, 0, "3 channels do not suit an input of (101, 4)"},
                  {&two, 0, 0, "eval needs running statistics"},
                  {&two, 1, 1, NULL}};
     for (int i = 0; i < 5; i++) {

@@ -236,9 +236,9 @@ Test(functions, dropout2d_draws_for_planes, .timeout = 60) {
 }
 
 Test(functions, what_is_refused, .timeout = 60) {
-    static const char *const says[] = {"dropout2d: an input of rank 2",
+    static const char *const says[] = {"dropout2d: an input of (41, 6)",
                                        "between 0 and 1, but got 1.5", "height 0: give 1 to",
-                                       "does not suit an input of rank 2"};
+                                       "does not suit an input of (41, 6)"};
     struct net net;
     open_net(&net, DEVICE_HOST, 0);
     struct tensor four = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 1, 2, 3});

@@ -101,7 +101,12 @@ Test(ledger, describes_the_largest_first, .timeout = 30) {
     ledger_add(&l, MEM_COMM, 512);
     ledger_add(&l, MEM_ACTIVATIONS, 5ull << 30);
     ledger_describe(&l, text, sizeof text);
-    cr_assert_str_eq(text, "activations 5 GiB, params 3 MiB, comm 512 B");
+    ledger_add(&l, MEM_INPUT, 1 << 20);
+    ledger_describe(&l, text, sizeof text);
+    cr_assert_str_eq(text, "activations 5 GiB, params 3 MiB, input 1 MiB in 1 tensor, comm 512 B");
+    ledger_add(&l, MEM_INPUT, 5 << 20);
+    ledger_describe(&l, text, sizeof text);
+    cr_assert_str_eq(text, "activations 5 GiB, input 6 MiB in 2 tensors, params 3 MiB, comm 512 B");
     for (size_t room = 1; room < sizeof text; room++) { /* cut, never written past */
         char small[128];
         memset(small, '#', sizeof small);
