@@ -58,7 +58,7 @@ int board_map(struct board **board, int fd, int world) {
         return fail(
             ERR_USAGE,
             "shared memory of the job: descriptor %d is not that of a job of %d ranks: start the "
-            "ranks with `duet train --mode ddp`",
+            "ranks anew by their launcher",
             fd, world);
     CHECK(map(board, fd, world));
     if ((*board)->magic == BOARD_MAGIC && (*board)->world == (uint32_t)world) return OK;
@@ -66,7 +66,7 @@ int board_map(struct board **board, int fd, int world) {
     *board = NULL;
     return fail(ERR_USAGE,
                 "shared memory of the job: descriptor %d holds something else: start the ranks "
-                "with `duet train --mode ddp`",
+                "anew by their launcher",
                 fd);
 }
 

@@ -19,10 +19,12 @@
 #include "comm/rendezvous.h"
 
 static const double DEFAULT_TIMEOUT_S = 300;
+enum { WARN_AFTER_S = 10 };
 static const double LONGEST_TIMEOUT_S = 1e9; /* thirty years, which fit 64 bits as nanoseconds */
 enum { MOST_FDS = 1 << 20 };                 /* a descriptor's number is below this */
 static const char BY_TRAIN[] = "ranks are started by `duet train --mode ddp`";
-static const char BY_RUN[] = "start the ranks by duet_spawn, torchrun or mpirun, or set it";
+static const char BY_RUN[] = "start the ranks by duet_spawn, `duet run`, torchrun or "
+                             "mpirun, or set it";
 
 /* PyTorch's way to ask for comm_options.debug. */
 static int wants_detail(void) {
@@ -122,7 +124,9 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     for (int r = 0; r < MAX_DEVICES; r++)
         comm->watch.pidfds[r] = -1;
 
-    int code = OK;
+    int code = OK, warn_after_s = WARN_AFTER_S;
+    CHECK_GOTO(environment_number("DUET_WARN_AFTER", 1, 1 << 30, &warn_after_s), code, out);
+    comm->warn_ns = warn_after_s * (int64_t)1000000000;
     CHECK_GOTO(find_job(comm, options), code, out);
     comm->announcer = (struct announcer){
         .comm = comm, .shown = comm->board->announced, .n = comm->world, .me = comm->rank};

@@ -83,6 +83,9 @@ int comm_world_size(const struct comm *comm);
  * fds NULL the descriptors are dropped. */
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds);
 
+/* What messages say the exchanges from now on are for: "new_group"; NULL: nothing. */
+void comm_name_exchanges(struct comm *comm, const char *what);
+
 /* All-gather through the shared memory, cheap enough for every step (losses, hits, statistics):
  * it does not need the launcher and costs one barrier for each COMM_BLOB_BYTES. Any number of
  * bytes, the same on every rank. all: world * bytes, in rank order; `mine` may be this rank's place
@@ -163,26 +166,39 @@ void comm_post_flag(struct comm_flag *flag, uint64_t epoch);
  * cache line, and whoever goes to sleep pays for that. comm NULL: as comm_post_flag. */
 void comm_post_flag_light(const struct comm *comm, struct comm_flag *flag, uint64_t epoch);
 
-/* ---- distant waits: a GPU waits, the host keeps the deadline ---- */
+/* ---- distant waits: a GPU waits, or there is no one flag; the host keeps the deadline ---- */
 
-/* A kernel that waits for a peer's flag cannot read the abort word of the job. So while the flag of
- * reason.peer is missing, the host calls comm_distant_look now and then, without sleeping, and
- * gets the error that comm_wait_flag would have ended with. */
+/* A kernel that waits for a peer's flag cannot read the abort word of the job. So while what
+ * reason.peer has to do is missing, the host calls comm_distant_look now and then, without
+ * sleeping, and gets the error that comm_wait_flag would have ended with. A peer of -1 stands for
+ * any rank. Meanwhile the other ranks can say that this rank waits; comm_distant_end takes that
+ * back, and must come before the struct is begun anew. */
 struct comm_distant_wait {
     struct comm_wait_reason reason;
     int64_t last_poll, left; /* of comm/wait.c */
+    int shown, warned;       /* of comm/whereabouts.c */
+    /* Set behind comm_distant_begin, where what is missing is a flag that this process can read:
+     * a peer that posts it may leave between two looks. NULL: the caller looks, and the peer cannot
+     * have left. */
+    const struct comm_flag *flag;
+    uint64_t epoch;
 };
 void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
                         const struct comm_wait_reason *reason);
 
 /* OK: still within the deadline. Else ERR_TIMEOUT or ERR_PEER. */
 int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait);
+void comm_distant_end(struct comm *comm, struct comm_distant_wait *wait); /* zeroed is fine */
 
 /* For a wait that kept the deadline of comm_timeout_s by itself and has passed it: returns
  * ERR_TIMEOUT as comm_wait_flag would, or ERR_PEER if the job had failed before. `what`, if not
  * NULL, is printed in parentheses after the collective's name. */
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what);
 double comm_timeout_s(const struct comm *comm);
+
+/* What the other ranks are in, for an error of the caller's own: "; rank 1 has waited 12 s in
+ * barrier (end); rank 2 waits for nobody". */
+void comm_whereabouts(const struct comm *comm, char *text, size_t bytes);
 
 /* 1 if another rank of the job has not polled in a wait for 300 ms, though waits poll every 50 ms:
  * it waits for nothing now, so it computes or is stopped. */

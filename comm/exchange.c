@@ -84,6 +84,10 @@ static int receive_all(struct comm *comm, struct wait *wait, size_t bytes, void 
     return OK;
 }
 
+void comm_name_exchanges(struct comm *comm, const char *what) {
+    comm->exchanges_for = what;
+}
+
 int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, void *all, int *fds) {
     if (bytes > COMM_BLOB_BYTES)
         return fail(ERR_USAGE, "rank %d: exchange: %zu bytes a rank: at most %d", comm->rank, bytes,
@@ -105,6 +109,7 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     struct wire_header header = {WIRE_MAGIC, (uint32_t)k, (uint32_t)comm->rank, (uint32_t)bytes,
                                  fd >= 0};
     wait.reason.collective = k == 1 ? "rendezvous" : "exchange";
+    wait.what = comm->exchanges_for;
     wait.counter = COUNT_EXCHANGES;
     wait.target = k;
     __atomic_store_n(&comm->board->slots[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);

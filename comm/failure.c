@@ -1,5 +1,7 @@
 /* The failure of a job, as a rank tells it and hears of it. The first one counts: it stands on the
- * board, and every wait of every rank looks there. */
+ * board, and every wait of every rank looks there. The rank that failed tells the cause, and the
+ * others say which rank that is: so a cause is read once, not once a rank. One that has died tells
+ * nothing, and the others do. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +20,12 @@ int failure_of_job(struct comm *comm, const char *where) {
     if (failure.rank == comm->rank && failure.code != ERR_PEER)
         return fail(failure.code, "%s", failure.text);
     note_where(comm, where);
+    char first[BOARD_TEXT];
+    snprintf(first, sizeof first, "%s", failure.text);
+    if (failure.code != ERR_PEER && failure.rank >= 0)
+        snprintf(first, sizeof first, "rank %d, whose error says why", failure.rank);
     return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
-                where[0] ? ": " : "", failure.text);
+                where[0] ? ": " : "", first);
 }
 
 void comm_abort(struct comm *comm, int code, const char *text) {

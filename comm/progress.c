@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "base/advice.h"
 #include "base/process.h"
 #include "comm/job.h"
 
@@ -66,7 +67,7 @@ int find_stuck(struct job *job, char *text, size_t size) {
     }
     if (moving || stuck < 0) return -1;
     int pid = (int)job->ranks[stuck].pid;
-    snprintf(text, size, "rank %d (pid %d): no progress for %g s: %s, or give a longer --timeout",
-             stuck, pid, job->launch->stall_timeout_s, why_stuck(pid));
+    snprintf(text, size, "rank %d (pid %d): no progress for %g s: %s, or %s", stuck, pid,
+             job->launch->stall_timeout_s, why_stuck(pid), ADVICE_TIMEOUT);
     return stuck;
 }

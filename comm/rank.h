@@ -24,11 +24,13 @@ struct sharing {
 struct comm {
     int rank, world;
     int64_t timeout_ns;  /* of every single wait */
+    int64_t warn_ns;     /* a wait that takes so long is told */
     int spin;            /* every rank has a core of its own, so a short spin beats a sleep */
     int light;           /* 1: every rank runs fences that another one asks for: flag.c */
     int socket;          /* to the launcher */
     struct board *board; /* NULL: the peers are imagined (imagine.c) */
     uint64_t barriers, exchanges, gathers; /* how many of each this rank has begun */
+    const char *exchanges_for;             /* see comm_name_exchanges */
     uint64_t looks;                        /* calls of comm_look_for_stop */
     struct announcer announcer;            /* of the collectives of all kinds */
     int debug;                             /* 1: all ranks meet before each collective */
@@ -67,12 +69,11 @@ struct wait {
     int shown, warned; /* whereabouts.c: the slot shows this wait; it has warned */
 };
 
-/* whereabouts.c: shows others what this wait waits in; takes that back; appends what the others are
- * in, as "; rank 1 has waited 12 s in barrier (end); rank 2 waits for nobody"; and warns once ten
- * seconds have passed. missing: "rank 1", "ranks 1, 2" or "". */
+/* whereabouts.c: shows others what this wait waits in; takes that back; asks; and warns once
+ * comm->warn_ns have passed. missing: "rank 1", "ranks 1, 2" or "". */
 void whereabouts_show(struct wait *wait, const char *where);
 void whereabouts_end(struct wait *wait);
-void whereabouts_of_others(const struct comm *comm, char *text, size_t size);
+int whereabouts_waits(const struct comm *comm, int rank); /* 1: the rank shows a wait */
 void whereabouts_warn(struct wait *wait, const char *where, const char *missing);
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/rank.h"
@@ -92,34 +93,52 @@ static uint64_t silent_ranks(const struct comm *comm) {
     return silent;
 }
 
+/* Do all of these ranks wait for somebody? */
+static int all_wait(const struct comm *comm, uint64_t ranks) {
+    for (int r = 0; r < comm->world; r++)
+        if (ranks >> r & 1 && !whereabouts_waits(comm, r)) return 0;
+    return 1;
+}
+
+static int is_many(uint64_t ranks) {
+    return (ranks & (ranks - 1)) != 0;
+}
+
+/* Why `missing` have not come, and what to do. */
+static void explain(const struct comm *comm, uint64_t missing, char *text, size_t size) {
+    char others[4 * MAX_DEVICES];
+    uint64_t silent = silent_ranks(comm);
+    const char *waits = is_many(missing) ? "they wait" : "it waits";
+    name_ranks(silent, others, sizeof others);
+    if (!missing)
+        snprintf(text, size, "a rank or the launcher may be stopped: see their output, or %s",
+                 ADVICE_TIMEOUT);
+    else if (missing & silent || (!silent && !all_wait(comm, missing)))
+        snprintf(text, size, "it may be stopped or far behind: see its output, or %s",
+                 ADVICE_TIMEOUT);
+    else if (silent)
+        snprintf(text, size,
+                 "%s too; rank%s %s %s not, and may be stopped or far behind: see %s output, or %s",
+                 waits, is_many(silent) ? "s" : "", others, is_many(silent) ? "do" : "does",
+                 is_many(silent) ? "their" : "its", ADVICE_TIMEOUT);
+    else
+        snprintf(text, size, "%s too: all ranks must make the same calls in the same order", waits);
+}
+
 static int deadline_passed(struct wait *wait, const char *where) {
-    char ranks[4 * MAX_DEVICES], others[4 * MAX_DEVICES], text[BOARD_TEXT];
-    uint64_t missing = missing_ranks(wait), silent = silent_ranks(wait->comm);
+    char ranks[4 * MAX_DEVICES], why[4 * MAX_DEVICES + 128], text[BOARD_TEXT];
+    uint64_t missing = missing_ranks(wait);
     double seconds = (double)wait->all * 1e-9;
     name_ranks(missing, ranks, sizeof ranks);
-    name_ranks(silent, others, sizeof others);
-    if (missing && silent && !(missing & silent)) {
-        int many = (missing & (missing - 1)) != 0, more = (silent & (silent - 1)) != 0;
-        snprintf(
-            text, sizeof text,
-            "rank %d: %s: no word from rank%s %s after %g s: %s too; rank%s %s %s not, and may "
-            "be stopped or far behind: see %s output, or give a longer timeout",
-            wait->comm->rank, where, many ? "s" : "", ranks, seconds,
-            many ? "they wait" : "it waits", more ? "s" : "", others, more ? "do" : "does",
-            more ? "their" : "its");
-    } else if (missing)
-        snprintf(
-            text, sizeof text,
-            "rank %d: %s: no word from rank%s %s after %g s: it may be stopped or far behind: see "
-            "its output, or give a longer timeout",
-            wait->comm->rank, where, missing & (missing - 1) ? "s" : "", ranks, seconds);
+    explain(wait->comm, missing, why, sizeof why);
+    if (missing)
+        snprintf(text, sizeof text, "rank %d: %s: no word from rank%s %s after %g s: %s",
+                 wait->comm->rank, where, is_many(missing) ? "s" : "", ranks, seconds, why);
     else
-        snprintf(text, sizeof text,
-                 "rank %d: %s: nothing came within %g s: a rank or the launcher may be stopped: "
-                 "see their output, or give a longer timeout",
-                 wait->comm->rank, where, seconds);
+        snprintf(text, sizeof text, "rank %d: %s: nothing came within %g s: %s", wait->comm->rank,
+                 where, seconds, why);
     size_t used = strlen(text);
-    whereabouts_of_others(wait->comm, text + used, sizeof text - used);
+    comm_whereabouts(wait->comm, text + used, sizeof text - used);
     return fail_job(wait, ERR_TIMEOUT, wait->comm->rank, where, text);
 }
 
@@ -128,8 +147,7 @@ static void tell_of_long_wait(struct wait *wait, const char *where) {
     char ranks[4 * MAX_DEVICES] = "", missing[4 * MAX_DEVICES + 8] = "";
     uint64_t absent = missing_ranks(wait);
     name_ranks(absent, ranks, sizeof ranks);
-    if (absent)
-        snprintf(missing, sizeof missing, "rank%s %s", absent & (absent - 1) ? "s" : "", ranks);
+    if (absent) snprintf(missing, sizeof missing, "rank%s %s", is_many(absent) ? "s" : "", ranks);
     if (!wait->shown) whereabouts_show(wait, where);
     whereabouts_warn(wait, where, missing);
 }
@@ -173,39 +191,51 @@ int comm_check_call(struct comm *comm, const struct comm_wait_reason *reason) {
 
 /* ---- distant waits ---- */
 
-/* One wait_poll on behalf of a wait that a GPU runs. The caller knows that the peer's flag is
- * missing, so the poll sees one that always is. */
-static int poll_once(struct comm *comm, const struct comm_wait_reason *reason, const char *what,
-                     int64_t last, int64_t *left) {
+/* One wait_poll on behalf of a wait that goes on elsewhere. Where the caller alone knows that what
+ * the peer has to do is missing, the poll sees a flag that always is. */
+static int poll_once(struct comm *comm, struct comm_distant_wait *distant, const char *what) {
     static const uint64_t never_posted = 0;
     int64_t slice_ns;
     struct wait wait;
-    wait_start(&wait, comm, reason);
+    wait_start(&wait, comm, &distant->reason);
     wait.what = what;
-    wait.epoch = &never_posted;
-    wait.target = 1;
-    wait.last_poll = last;
-    wait.left = *left;
-    wait.shown = 1; /* many short waits: none of them is shown, and the first one warns */
+    wait.epoch = distant->flag ? &distant->flag->epoch : &never_posted;
+    wait.target = distant->flag ? distant->epoch : 1;
+    wait.last_poll = distant->last_poll;
+    wait.left = distant->left;
+    wait.shown = distant->shown;
+    wait.warned = distant->warned;
     int code = wait_poll(&wait, &slice_ns);
-    *left = wait.left;
+    distant->last_poll = wait.last_poll;
+    distant->left = wait.left;
+    distant->shown = wait.shown;
+    distant->warned = wait.warned;
     return code;
 }
 
-void comm_distant_begin(struct comm *comm, struct comm_distant_wait *wait,
+void comm_distant_begin(struct comm *comm, struct comm_distant_wait *distant,
                         const struct comm_wait_reason *reason) {
-    *wait = (struct comm_distant_wait){*reason, now_ns(), comm->timeout_ns};
+    struct wait wait;
+    wait_start(&wait, comm, reason);
+    *distant = (struct comm_distant_wait){
+        .reason = wait.reason, .last_poll = wait.last_poll, .left = wait.left};
 }
 
-int comm_distant_look(struct comm *comm, struct comm_distant_wait *wait) {
-    int64_t last = wait->last_poll;
-    wait->last_poll = now_ns(); /* what passes from here on is charged to the next look */
-    return poll_once(comm, &wait->reason, NULL, last, &wait->left);
+int comm_distant_look(struct comm *comm, struct comm_distant_wait *distant) {
+    return poll_once(comm, distant, NULL);
+}
+
+void comm_distant_end(struct comm *comm, struct comm_distant_wait *distant) {
+    struct wait wait = {.comm = comm, .shown = distant->shown};
+    whereabouts_end(&wait);
+    distant->shown = 0;
 }
 
 int comm_distant_late(struct comm *comm, const struct comm_wait_reason *reason, const char *what) {
-    int64_t none_left = 0;
-    return poll_once(comm, reason, what, now_ns(), &none_left);
+    struct comm_distant_wait distant;
+    comm_distant_begin(comm, &distant, reason);
+    distant.left = 0;
+    return poll_once(comm, &distant, what);
 }
 
 double comm_timeout_s(const struct comm *comm) {

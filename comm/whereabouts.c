@@ -1,9 +1,9 @@
 /* Where each rank waits, so that a wait that takes long can say who has not come.
  *
  * A rank whose wait has taken 50 ms writes into its slot of the board what it waits in and since
- * when, and takes it back at the end of the wait. After ten seconds it prints a warning with what
- * all ranks are in; the first rank that gets there speaks for all. At its deadline the same words
- * are part of the error. */
+ * when, and takes it back at the end of the wait. After ten seconds, or the DUET_WARN_AFTER of the
+ * environment, it prints a warning with what all ranks are in; the first rank that gets there speaks
+ * for all. At its deadline the same words are part of the error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "base/program.h"
 #include "comm/rank.h"
 
-static const int64_t WARN_NS = 10 * (int64_t)1000000000, AGAIN_NS = 60 * (int64_t)1000000000;
+static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;
 
 /* Of several threads of a rank that wait the first one shows its wait. */
 void whereabouts_show(struct wait *wait, const char *where) {
@@ -26,11 +26,16 @@ void whereabouts_show(struct wait *wait, const char *where) {
 }
 
 void whereabouts_end(struct wait *wait) {
-    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
     if (!wait->shown) return;
+    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
     wait->shown = 0;
     __atomic_store_n(&slot->since_ns, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&slot->shows, 0, __ATOMIC_RELEASE);
+}
+
+int whereabouts_waits(const struct comm *comm, int rank) {
+    return __atomic_load_n(&comm->board->slots[rank].since_ns, __ATOMIC_ACQUIRE) &&
+           !comm_is_silent(comm, rank);
 }
 
 /* "rank 1 has waited 12 s in barrier (end)", "rank 2 waits for nobody" */
@@ -41,15 +46,15 @@ static size_t describe_rank(const struct comm *comm, int rank, char *text, size_
     for (size_t i = 0; i < sizeof where; i++)
         where[i] = __atomic_load_n(&slot->waits_in[i], __ATOMIC_RELAXED);
     where[sizeof where - 1] = 0;
-    int waits = since && !comm_is_silent(comm, rank);
     if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
         return (size_t)snprintf(text, size, "; rank %d has left", rank);
-    if (!waits) return (size_t)snprintf(text, size, "; rank %d waits for nobody", rank);
+    if (!since || comm_is_silent(comm, rank))
+        return (size_t)snprintf(text, size, "; rank %d waits for nobody", rank);
     return (size_t)snprintf(text, size, "; rank %d has waited %.0f s in %s", rank,
                             (double)(now_ns() - since) * 1e-9, where);
 }
 
-void whereabouts_of_others(const struct comm *comm, char *text, size_t size) {
+void comm_whereabouts(const struct comm *comm, char *text, size_t size) {
     size_t used = 0;
     *text = 0;
     for (int r = 0; r < comm->world && used < size; r++)
@@ -59,13 +64,14 @@ void whereabouts_of_others(const struct comm *comm, char *text, size_t size) {
 void whereabouts_warn(struct wait *wait, const char *where, const char *missing) {
     char others[BOARD_TEXT];
     uint64_t *warned = &wait->comm->board->warned_ns, before, now = (uint64_t)now_ns();
-    if (wait->warned || wait->all - wait->left < WARN_NS) return;
+    if (wait->warned || wait->all - wait->left < wait->comm->warn_ns) return;
     wait->warned = 1;
     before = __atomic_load_n(warned, __ATOMIC_ACQUIRE);
     if (before && now - before < (uint64_t)AGAIN_NS) return;
     if (!__atomic_compare_exchange_n(warned, &before, now, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return;
-    whereabouts_of_others(wait->comm, others, sizeof others);
-    fprintf(stderr, "%s: warning: rank %d: %s: for 10 s no word from %s%s\n", program_name(),
-            wait->comm->rank, where, *missing ? missing : "others", others);
+    comm_whereabouts(wait->comm, others, sizeof others);
+    fprintf(stderr, "%s: warning: rank %d: %s: for %.0f s no word from %s%s\n", program_name(),
+            wait->comm->rank, where, (double)wait->comm->warn_ns * 1e-9,
+            *missing ? missing : "others", others);
 }

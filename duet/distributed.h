@@ -41,9 +41,9 @@ extern "C" {
  * same time each needs a MASTER_PORT of its own; no port is opened, it is a name.
  *
  * Calls are collective: all ranks of the group make the same calls in the same order, each with
- * a tensor of the same type and size. The ranks that differ are told so, and a rank that does
- * not come is named when the timeout has passed, and in a warning on stderr after ten seconds.
- * What a duet_ddp or SyncBatchNorm does together stands in the order of the calls of its group.
+ * a tensor of the same type and size. Ranks that differ are told so; one that does not come is
+ * named at the timeout, and before in a warning on stderr, after ten seconds or as many as the
+ * environment's DUET_WARN_AFTER says. A duet_ddp's and SyncBatchNorm's are calls of their group.
  * The calls of two groups are two orders: of a call of each, which one begins first may differ from
  * rank to rank where the first one does not wait. So it may between a call and duet_group_new.
  * After any error but DUET_USAGE the job has failed: all that is left is to destroy the group and

@@ -62,10 +62,24 @@ static size_t room_in_caches(void) {
     return (bytes > 0 ? (size_t)bytes : USUAL_CACHE) / 4 * 3;
 }
 
+static void name_call(char name[CALL_NAME], const char *call, int number) {
+    snprintf(name, CALL_NAME, number ? "%s of group %d" : "%s", call, number);
+}
+
+static void name_calls(struct call_names *names, int number) {
+    for (int c = 0; c < COLLECTIVE_COUNT; c++)
+        name_call(names->collectives[c],
+                  c == COLLECTIVE_ALL_REDUCE ? "all_reduce" : collective_name((enum collective)c),
+                  number);
+    name_call(names->recv, "recv", number);
+    name_call(names->monitored, "monitored_barrier", number);
+}
+
 static struct group *new_group(struct membership *job, const struct agreement *a) {
     struct group *g = calloc(1, sizeof *g);
     if (!g) return NULL;
     g->job = job;
+    name_calls(&g->names, job->made);
     __atomic_add_fetch(&job->users, 1, __ATOMIC_RELAXED);
     g->n = a->n;
     g->timeout_s = a->timeout_s;
@@ -195,7 +209,10 @@ int group_new(struct group **out, struct group *world, const int *ranks, int n, 
     CHECK(enter_group(world, "new group"));
     for (int i = 0; i < n; i++)
         some.ranks[i] = world->ranks[ranks[i]];
+    begin_making(world);
+    comm_name_exchanges(world->job->comm, "new_group");
     int code = make_group(out, world->job, &some);
+    comm_name_exchanges(world->job->comm, NULL);
     if (code) comm_abort(world->job->comm, code, error_message());
     leave_group(world);
     return code;

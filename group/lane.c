@@ -209,36 +209,54 @@ static int copy_stashed(struct work *work, struct stashed *message) {
 
 static int nothing_came(const struct work *work, double limit) {
     const struct group *g = work->group;
-    char from[32] = "any rank";
+    char from[32] = "any rank", others[ERROR_BYTES / 2];
     if (work->call.peer != ANY_SOURCE)
         snprintf(from, sizeof from, "rank %d", g->ranks[work->call.peer]);
-    int code = fail(ERR_TIMEOUT, "rank %d: recv #%llu from %s: nothing came in %g s",
-                    g->ranks[g->rank], (unsigned long long)work->number, from, limit);
+    comm_whereabouts(g->job->comm, others, sizeof others);
+    int code =
+        fail(ERR_TIMEOUT, "rank %d: %s #%llu from %s: nothing came in %g s%s", g->ranks[g->rank],
+             g->names.recv, (unsigned long long)work->number, from, limit, others);
     comm_abort(g->job->comm, code, error_message());
     return code;
 }
 
-/* There is no one flag to sleep on: it looks again and again, at first often. */
-static int receive(struct runner *runner, struct work *work) {
+/* Until a row or a message of the stash is there for this work. There is no one flag to sleep on:
+ * it looks again and again, at first often. */
+static int wait_for_row(struct work *work, int *row, struct stashed **stashed) {
     struct group *g = work->group;
     struct comm *comm = g->job->comm;
     double limit = g->timeout_s > 0 ? g->timeout_s : comm_timeout_s(comm);
+    const struct comm_wait_reason reason = {.collective = g->names.recv,
+                                            .bucket = -1,
+                                            .step = -1,
+                                            .peer = -1,
+                                            .number = work->number,
+                                            .timeout_s = limit + 1};
+    struct comm_distant_wait wait = {0};
     int64_t start = 0, pause = 2000;
-    for (int taken = 0; !taken;) {
-        struct stashed *stashed;
-        int row = find_row(g, &work->call, &stashed);
-        if (stashed) return copy_stashed(work, stashed);
-        if (row >= 0) {
-            int code = take_first(runner, work, row, &taken);
-            leave_row(g, row);
-            if (code) return code;
-            continue;
+    int code = OK;
+    while (!code && (*row = find_row(g, &work->call, stashed)) < 0 && !*stashed) {
+        if (!start) {
+            comm_distant_begin(comm, &wait, &reason);
+            start = now_ns();
         }
-        CHECK(comm_check(comm));
-        if (!start) start = now_ns();
-        if ((double)(now_ns() - start) * 1e-9 > limit) return nothing_came(work, limit);
+        code = comm_distant_look(comm, &wait);
+        if (!code && (double)(now_ns() - start) * 1e-9 > limit) code = nothing_came(work, limit);
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         if (pause < 200000) pause += pause / 4;
+    }
+    comm_distant_end(comm, &wait);
+    return code;
+}
+
+static int receive(struct runner *runner, struct work *work) {
+    for (int taken = 0, row; !taken;) {
+        struct stashed *stashed;
+        CHECK(wait_for_row(work, &row, &stashed));
+        if (stashed) return copy_stashed(work, stashed);
+        int code = take_first(runner, work, row, &taken);
+        leave_row(work->group, row);
+        if (code) return code;
     }
     return OK;
 }

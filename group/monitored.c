@@ -7,13 +7,16 @@
 #include "base/error.h"
 #include "group/state.h"
 
+static struct comm_flag *reported(const struct group *g, int rank) {
+    return &g->memory.flags[0][PLAN_READY * g->n + rank];
+}
+
 static int has_come(const struct group *g, int rank, uint64_t epoch) {
-    const struct comm_flag *flag = &g->memory.flags[0][PLAN_READY * g->n + rank];
-    return __atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch;
+    return __atomic_load_n(&reported(g, rank)->epoch, __ATOMIC_ACQUIRE) >= epoch;
 }
 
 static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
-    char ranks[4 * MAX_DEVICES] = "";
+    char ranks[4 * MAX_DEVICES] = "", others[ERROR_BYTES / 2];
     size_t used = 0;
     int missing = 0;
     for (int r = 1; r < g->n && (all || !missing); r++)
@@ -21,24 +24,51 @@ static int late(struct group *g, uint64_t epoch, double timeout_s, int all) {
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, missing++ ? ", %d" : "%d",
                                      g->ranks[r]);
     if (!missing) return OK; /* they have come in this moment */
+    comm_whereabouts(g->job->comm, others, sizeof others);
     int code =
-        fail(ERR_TIMEOUT, "[Rank %d]: Rank%s %s failed to pass monitoredBarrier #%llu in %.0f ms",
+        fail(ERR_TIMEOUT, "[Rank %d]: Rank%s %s failed to pass monitoredBarrier #%llu in %.0f ms%s",
              g->ranks[0], missing > 1 ? "s" : "", ranks, (unsigned long long)g->announcer.number,
-             timeout_s * 1e3);
+             timeout_s * 1e3, others);
     comm_abort(g->job->comm, code, error_message());
     return code;
 }
 
-/* Rank 0: a wait with a deadline of its own, which does not fail the job at the first one. */
+/* The deadline of the wait that the others of the job see is a little later than that of the
+ * barrier, which has words of its own. */
+static const double LATER_S = 2;
+
+static struct comm_wait_reason reason_of(const struct group *g, int rank, double timeout_s) {
+    return (struct comm_wait_reason){.collective = g->names.monitored,
+                                     .bucket = -1,
+                                     .step = -1,
+                                     .peer = g->ranks[rank],
+                                     .number = g->announcer.number,
+                                     .timeout_s = timeout_s};
+}
+
+/* Rank 0: it does not fail the job at the first rank that is late, if it has to name all. */
+static int wait_for(struct group *g, int rank, uint64_t epoch, int64_t deadline, double timeout_s,
+                    int all) {
+    const struct comm_wait_reason reason = reason_of(g, rank, timeout_s + LATER_S);
+    struct comm_distant_wait wait;
+    int code = OK;
+    comm_distant_begin(g->job->comm, &wait, &reason);
+    wait.flag = reported(g, rank);
+    wait.epoch = epoch;
+    while (!code && !has_come(g, rank, epoch)) {
+        code = comm_distant_look(g->job->comm, &wait);
+        if (!code) code = look_for_crossing(g, g->names.monitored, g->announcer.number, rank);
+        if (!code && now_ns() >= deadline) code = late(g, epoch, timeout_s, all);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    comm_distant_end(g->job->comm, &wait);
+    return code;
+}
+
 static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int all) {
     int64_t deadline = deadline_after(timeout_s);
-    for (int r = 1; r < g->n; r++) {
-        while (!has_come(g, r, epoch)) {
-            CHECK(comm_check(g->job->comm));
-            if (now_ns() >= deadline) CHECK(late(g, epoch, timeout_s, all));
-            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-        }
-    }
+    for (int r = 1; r < g->n; r++)
+        CHECK(wait_for(g, r, epoch, deadline, timeout_s, all));
     for (int r = 1; r < g->n; r++)
         comm_post_flag(&g->memory.flags[r][PLAN_DONE * g->n], epoch);
     return OK;
@@ -46,26 +76,32 @@ static int wait_for_all(struct group *g, uint64_t epoch, double timeout_s, int a
 
 /* The others give rank 0 a second more, so that it is the one to say who is missing; but not where
  * it is silent itself. */
-static int report(struct group *g, uint64_t epoch, double timeout_s) {
+static int wait_for_word(struct group *g, uint64_t epoch, double timeout_s) {
     const struct comm_flag *done = &g->memory.flags[g->rank][PLAN_DONE * g->n];
+    const struct comm_wait_reason reason = reason_of(g, 0, timeout_s + LATER_S),
+                                  told = reason_of(g, 0, timeout_s);
     struct comm *comm = g->job->comm;
+    struct comm_distant_wait wait;
     int64_t silent_by = deadline_after(timeout_s + 0.1), latest = deadline_after(timeout_s + 1);
-    comm_post_flag(&g->memory.flags[0][PLAN_READY * g->n + g->rank], epoch);
-    while (__atomic_load_n(&done->epoch, __ATOMIC_ACQUIRE) < epoch) {
+    int code = OK;
+    comm_distant_begin(comm, &wait, &reason);
+    wait.flag = done;
+    wait.epoch = epoch;
+    while (!code && __atomic_load_n(&done->epoch, __ATOMIC_ACQUIRE) < epoch) {
         int64_t now = now_ns();
-        CHECK(comm_check(comm));
-        if (now >= latest || (now >= silent_by && comm_is_silent(comm, g->ranks[0]))) {
-            struct comm_wait_reason reason = {.collective = "monitored_barrier",
-                                              .bucket = -1,
-                                              .step = -1,
-                                              .peer = g->ranks[0],
-                                              .number = g->announcer.number,
-                                              .timeout_s = timeout_s};
-            return comm_distant_late(comm, &reason, NULL);
-        }
+        code = comm_distant_look(comm, &wait);
+        if (!code) code = look_for_crossing(g, g->names.monitored, g->announcer.number, 0);
+        if (!code && (now >= latest || (now >= silent_by && comm_is_silent(comm, g->ranks[0]))))
+            code = comm_distant_late(comm, &told, NULL);
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
-    return OK;
+    comm_distant_end(comm, &wait);
+    return code;
+}
+
+static int report(struct group *g, uint64_t epoch, double timeout_s) {
+    comm_post_flag(reported(g, g->rank), epoch);
+    return wait_for_word(g, epoch, timeout_s);
 }
 
 static int meet(struct group *g, double timeout_s, int all) {
@@ -82,7 +118,9 @@ int group_monitored_barrier(struct group *g, double timeout_s, int all) {
                    : g->timeout_s > 0 ? g->timeout_s
                                       : comm_timeout_s(g->job->comm);
     CHECK(enter_group(g, "monitored_barrier"));
+    __atomic_store_n(&g->waits, 1, __ATOMIC_RELEASE);
     int code = g->n > 1 ? meet(g, limit, all) : OK;
+    __atomic_store_n(&g->waits, 0, __ATOMIC_RELEASE);
     leave_group(g);
     return code;
 }

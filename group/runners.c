@@ -22,6 +22,9 @@ static int look_at_peers(void *context) {
     const struct runner *runner = context;
     struct group *g = runner->group;
     const struct work *work = runner->now;
+    if (runner->kind == RUNS_COLLECTIVES)
+        CHECK(look_for_crossing(g, g->names.collectives[work->call.what], work->number,
+                                runner->peer));
     return work->brief ? announcer_look_back(&g->announcer, work->number) : OK;
 }
 
@@ -41,8 +44,8 @@ static int slot_differs(void *context, int peer) {
 static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
     const struct group *g = runner->group;
     const struct work *work = runner->now;
-    struct comm_wait_reason reason = {
-        .collective = work->call.receive ? "recv" : collective_name(work->call.what),
+    return (struct comm_wait_reason){
+        .collective = work->call.receive ? g->names.recv : g->names.collectives[work->call.what],
         .bucket = -1,
         .step = -1,
         .peer = g->ranks[peer],
@@ -52,13 +55,12 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .message = work->call.what == COLLECTIVE_SEND,
         .look = look_at_peers,
         .context = runner};
-    if (work->call.what == COLLECTIVE_ALL_REDUCE) reason.collective = "all_reduce";
-    return reason;
 }
 
 int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int peer) {
     if (__atomic_load_n(&flag->epoch, __ATOMIC_ACQUIRE) >= epoch) return OK;
     struct comm_wait_reason reason = reason_of(runner, peer);
+    runner->peer = peer;
     return comm_wait_flag(runner->group->job->comm, flag, epoch, &reason);
 }
 
@@ -130,10 +132,15 @@ int run_on(struct runner *runner, struct work *work, int wait) {
     work->waited = wait;
     work->task.run = run_work;
     work->task.context = work;
-    if (!runner->worker) return run_work(work);
     if (!wait) return worker_give(runner->worker, &work->task), OK;
-    worker_run(runner->worker, &work->task);
-    return task_end(&work->task);
+    __atomic_store_n(&runner->group->waits, 1, __ATOMIC_RELEASE);
+    int code = runner->worker ? OK : run_work(work);
+    if (runner->worker) {
+        worker_run(runner->worker, &work->task);
+        code = task_end(&work->task);
+    }
+    __atomic_store_n(&runner->group->waits, 0, __ATOMIC_RELEASE);
+    return code;
 }
 
 static int nothing(void *context) {

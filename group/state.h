@@ -53,6 +53,7 @@ struct shared_memory {
     struct comm_flag *flags[MAX_DEVICES];        /* rank r's */
     float *window[MAX_DEVICES], *scratch[MAX_DEVICES], *mail[MAX_DEVICES];
     struct tally *tallies[MAX_DEVICES]; /* rank r's: [TALLIES] */
+    uint64_t *makes[MAX_DEVICES];       /* new_groups of this group that rank r has begun */
     float *slots[MAX_DEVICES];          /* rank r's: where the elements of its first slot begin */
     size_t slot_stride;                 /* bytes from one slot to the next */
 };
@@ -137,6 +138,7 @@ struct runner {
     struct group *group;
     enum runner_kind kind;
     struct work *now;          /* what is run */
+    int peer;                  /* whom it waits for, a rank of the group */
     uint64_t taken;            /* of messages to one rank: host_ranks.taken */
     struct executor_call part; /* what is executed; what does not change is set once */
     struct worker *worker;     /* of one thread; NULL: all calls so far were waited for */
@@ -155,8 +157,16 @@ int wait_on(struct runner *runner, struct comm_flag *flag, uint64_t epoch, int p
 /* Before runner->now begins: ERR_PEER, which names the call, once the job has failed. */
 int check_job(struct runner *runner);
 
+/* What messages call the calls of a group: "all_reduce", or of the second group that a program has
+ * made "all_reduce of group 2". The group of all ranks is number 0 and not named. */
+enum { CALL_NAME = 40 };
+struct call_names {
+    char collectives[COLLECTIVE_COUNT][CALL_NAME], recv[CALL_NAME], monitored[CALL_NAME];
+};
+
 struct group {
     struct membership *job;
+    struct call_names names;
     int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: in the job */
     double timeout_s;                /* 0: the job's */
     struct shared_memory memory;
@@ -183,12 +193,19 @@ struct group {
     struct runner *collectives, *sends[MAX_DEVICES];
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
+    int waits;                /* 1: it waits for the call that it has made; atomic */
+    uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
 };
 
 /* calls.c: one thread at a time. */
 int enter_group(struct group *group, const char *what);
 void leave_group(struct group *group);
+
+/* crossing.c: this rank begins a new_group. And between two sleeps of a wait for `peer`, a rank of
+ * the group, in call `number`. ERR_FAILED: the peer is in a new_group that waits for this rank. */
+void begin_making(struct group *group);
+int look_for_crossing(struct group *group, const char *call, uint64_t number, int peer);
 
 /* parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);

@@ -40,6 +40,12 @@ int cuda_calls_fail(struct cuda_calls *c, int code) {
 
 /* ---- looking after the oldest call ---- */
 
+/* No peer is waited for any more. */
+static void forget(struct cuda_calls *c) {
+    comm_distant_end(c->ranks->comm, &c->wait);
+    c->awaited.call = NO_CALL;
+}
+
 static int look_after_peer(struct cuda_calls *c) {
     struct comm *comm = c->ranks->comm;
     struct cuda_awaited *last = &c->awaited, now = {.call = c->oldest, .peer = -1};
@@ -48,10 +54,10 @@ static int look_after_peer(struct cuda_calls *c) {
     retire(c);
     now.call = c->oldest;
     const struct cuda_call *call = call_at(c, c->oldest);
-    if (c->oldest == c->next || !is_done(call->begun, NULL)) return OK;
+    if (c->oldest == c->next || !is_done(call->begun, NULL)) return forget(c), OK;
     switch (c->ops->awaited(c, call, &now)) {
     case CUDA_AWAITS_UNSEEN: return OK;
-    case CUDA_AWAITS_NOBODY: last->call = NO_CALL; return OK;
+    case CUDA_AWAITS_NOBODY: forget(c); return OK;
     case CUDA_AWAITS_PEER: break;
     }
     if (last->call != now.call || last->step != now.step || last->peer != now.peer) {
@@ -59,6 +65,7 @@ static int look_after_peer(struct cuda_calls *c) {
                                           .bucket = call->bucket,
                                           .step = call->step,
                                           .peer = now.peer};
+        forget(c);
         comm_distant_begin(comm, &c->wait, &reason);
         *last = now;
     }
@@ -72,6 +79,7 @@ static struct cuda_calls *calls_of(struct cuda_watch *watch) {
 static int look(struct cuda_watch *watch, int waiting) {
     struct cuda_calls *c = calls_of(watch);
     int code = c->ops->look ? c->ops->look(c, waiting) : OK;
+    if (c->ranks->comm && !waiting) comm_distant_end(c->ranks->comm, &c->wait);
     if (!code && waiting && c->ranks->comm && c->ops->awaited) code = look_after_peer(c);
     return code ? cuda_calls_fail(c, code) : OK;
 }
@@ -217,5 +225,6 @@ void cuda_calls_watch(struct cuda_calls *c) {
 
 void cuda_calls_unwatch(struct cuda_calls *c) {
     if (c->watch.look) cuda_watch_remove(c->device, &c->watch);
+    if (c->watch.look && c->ranks->comm) comm_distant_end(c->ranks->comm, &c->wait);
     c->watch.look = NULL;
 }

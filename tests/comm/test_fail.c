@@ -263,9 +263,9 @@ Test(comm_fail, root_causes, .timeout = 60) {
     } CASES[] = {
         {OWN_STATUS, ERR_FAILED, 7, ") ended with status 7", "a peer failed first: rank 1"},
         {OWN_ERROR, ERR_CHECK, 3, "rank 1: loss: nan: lower --lr",
-         "a peer failed first: rank 1: loss: nan"},
+         "a peer failed first: rank 1, whose error says why"},
         {ABORT_ONLY, ERR_MEMORY, 1, "rank 1: out of memory on device 1",
-         "first: rank 1: out of memory on device 1"},
+         "a peer failed first: rank 1, whose error says why"},
         {ENDS_UNNOTICED, ERR_FAILED, 1, "ended with status 0 without leaving",
          "a peer failed first: rank 1"},
         {LEAVES, ERR_FAILED, 1, "rank 2: barrier (work): rank 1 has left", "rank 1 has left"},
