@@ -200,7 +200,7 @@ Test(api_functions, what_is_refused, .timeout = 30) {
         case 10: refused(t, duet_group_norm(t, x, 2, 0, 1, 1e-5), "divisible by num_groups"); break;
         case 11: refused(t, duet_group_norm(t, x, 0, 0, 1, 1e-5), "divisible by num_groups"); break;
         case 12: refused(t, duet_group_norm(t, x, 3, 0, 1, 1e-5), "than 3 channels"); break;
-        case 13: refused(t, duet_linear(t, x, 0, 1), "of rank 1: must be 2"); break;
+        case 13: refused(t, duet_linear(t, x, 0, 1), "(4): must have 2"); break;
         case 14: refused(t, duet_sum(t, x, high, 1, 0), range); break;
         case 15: refused(t, duet_mean(t, x, twice, 3, 0), "dim 0 appears multiple"); break;
         case 16: refused(t, duet_sum(t, x, NULL, 1, 0), "sum: 0 dimensions"); break;
