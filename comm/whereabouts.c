@@ -2,8 +2,8 @@
  *
  * A rank whose wait has taken 50 ms writes into its slot of the board what it waits in and since
  * when, and takes it back at the end of the wait. After ten seconds, or the DUET_WARN_AFTER of the
- * environment, it prints a warning with what all ranks are in; the first rank that gets there speaks
- * for all. At its deadline the same words are part of the error. */
+ * environment, it prints a warning with what all ranks are in; the first rank that gets there
+ * speaks for all. At its deadline the same words are part of the error. */
 #include <stdio.h>
 #include <string.h>
 

@@ -153,8 +153,8 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
 
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1. Any other label is DUET_USAGE, "Target 5 is out of bounds"; on
- * "cpu-async" and "cpu-late" it ends the device's work with that error, and on a GPU, whose kernels
- * cannot fail alone, the loss is NaN. The value of the var is the loss of each
+ * "cpu-async", "cpu-late" and a GPU, which go on by themselves and are not waited for, the loss of
+ * that sample is NaN. The value of the var is the loss of each
  * sample, double (N). The reduction says where backward starts: from the mean over the samples of
  * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
  * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes. */

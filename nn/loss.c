@@ -92,6 +92,19 @@ static int mse_backward(duet_tape *t, struct node *n) {
     return loss_backward(t, n, OP_MSE_BACKWARD);
 }
 
+/* In PyTorch's words, by which users search. Only where the kernel has run already and left them in
+ * memory of the host: a device that goes on by itself is not waited for, and its loss is NaN. */
+static int check_labels(const duet_tape *t, enum op op, const struct tensor *labels, int classes) {
+    const struct device_config *config = device_config(t->device);
+    const int32_t *label = labels->data;
+    if (op == OP_MSE_FORWARD || config->kind != DEVICE_HOST || config->async) return OK;
+    for (int i = 0; i < labels->dims[0]; i++)
+        if (label[i] < 0 || label[i] >= classes)
+            return fail(ERR_USAGE, "%s: Target %d is out of bounds: give labels 0 to %d",
+                        op == OP_NLL_FORWARD ? "nll loss" : "cross entropy", label[i], classes - 1);
+    return OK;
+}
+
 static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enum duet_reduction r,
                       double smoothing, enum op op, node_backward *backward) {
     x = to_plain(t, x);
@@ -104,7 +117,9 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enu
     node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
     node.args.step = t->step.step;
     node.args.p.loss = (struct loss_args){.reduction = (enum reduction)r, .smoothing = smoothing};
-    if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
+    if (t->error || tape_fail(t, launch(t->stream, op, &node.args)) ||
+        tape_fail(t, check_labels(t, op, &answers->t, x->value.dims[1])))
+        return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     if (!node.y) return NULL;
     node.y->hits = node.args.out[1];

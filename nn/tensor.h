@@ -22,8 +22,8 @@ struct duet_tensor {
     char *has_grad; /* of a gradient and its views: the mark in its duet_params; NULL: of others */
 };
 
-/* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that it
- * stands in; and "float32", static storage. */
+/* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that
+ * it stands in; and "float32", static storage. */
 #define SHAPE(t) op_shape_text(t, (char[64]){0})
 const char *dtype_name(enum dtype dtype);
 

@@ -212,7 +212,7 @@ Test(api_functions, what_is_refused, .timeout = 30) {
         case 22: refused(t, duet_pow(t, x, NAN), "must be a finite float"); break;
         case 23:
             refused(t, duet_matmul(t, duet_parameter(t, 0), duet_flatten(t, x)),
-                    "matmul: rank 1 times rank 2 would sum over the samples");
+                    "matmul: (4) times (2, 12) would sum over the samples");
             break;
         default: refused(t, duet_transpose(t, x, INT32_MIN, 0), range); break;
         }

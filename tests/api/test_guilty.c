@@ -268,8 +268,8 @@ static int drift(int number, void *context) {
 enum place { NOWHERE, ELSEWHERE, IN_OTHER };
 
 /* Where a warning or an error says that the rank is: in a call of a group that duet_group_new made?
- * "rank 1: all_reduce of group 1 #2: for 2 s no word from rank 0; rank 0 has waited 2 s in allreduce
- * bucket 0 step 3; rank 2 waits for nobody" */
+ * "rank 1: all_reduce of group 1 #2: for 2 s no word from rank 0; rank 0 has waited 2 s in
+ * allreduce bucket 0 step 3; rank 2 waits for nobody" */
 static enum place place_of(const char *text, int rank) {
     char speaks[24], waits[32], where[128];
     snprintf(speaks, sizeof speaks, "rank %d: ", rank);
