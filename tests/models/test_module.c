@@ -221,7 +221,7 @@ static duet_var *forward_badly(duet_tape *t, duet_var *x, void *context) {
 Test(module, mistakes_of_forward_are_named, .timeout = 30) {
     static const char *const says[] = {
         "model own: forward returned NULL",
-        "12 x 6: it must be (samples, classes), 12 x 4",
+        "(12, 6): it must be (samples, classes), (12, 4)",
         "layer 3: the model has described 3 of them",
         "duet_tape_begin: the forward function of a model has called it",
         "duet_backward: the forward function",

@@ -56,11 +56,17 @@ static int status_of(pid_t p) {
     return status;
 }
 
-/* w2 dies in a call of w0; w0 is told at once, later calls fail at once, and so does shutdown. */
+static int begun[2]; /* a pipe: w1 says that its init is over */
+
+/* w2 dies in a call of w0; w0 is told at once, later calls fail at once, and so does shutdown. The
+ * init of a worker fails where another one dies before it is over. */
 static void one_dies(struct worker *w) {
     struct duet_rpc_value got;
     duet_future *f;
+    char word = 0;
+    if (w->rank == 1) MUST(write(begun[1], &word, 1) == 1);
     if (w->rank == 0) {
+        MUST(read(begun[0], &word, 1) == 1);
         GOOD(duet_rpc_async(&f, w->rpc, "w2", "nap", DUET_ARGS(duet_rpc_number(9)), 0));
         double began = duet_time();
         FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w2", "die", DUET_NO_ARGS, 0, &got),
@@ -75,6 +81,7 @@ static void one_dies(struct worker *w) {
 
 Test(faults, a_killed_worker_is_named, .timeout = 30) {
     pid_t p[3];
+    cr_assert_eq(pipe(begun), 0);
     start(p, 3, one_dies);
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
