@@ -66,7 +66,7 @@ takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))
 EMULATED_FLAGS := -x c++ -std=c++17 $(filter-out -std=c11,$(FLAGS)) -O2 \
                   $(if $(shell grep -sw fma /proc/cpuinfo),$(call takes,-mfma)) \
                   $(call takes,-ftrivial-auto-var-init=pattern) $(if $(SAN),-fno-sanitize=vptr) \
-                  -fno-exceptions -fno-rtti -fno-threadsafe-statics \
+                  -fno-exceptions -fno-rtti -fno-threadsafe-statics -fPIC \
                   -Wno-missing-field-initializers \
                   -include $(STAND_INS)/cuda_emulation/launch.h
 COMPILE_CU = $(CXX) $(EMULATED_FLAGS) $(CUDA_FLAGS) $(CFLAGS)

@@ -15,7 +15,7 @@ Test(api_parts, cuda_visible_devices_chooses_emulated_devices, .timeout = 30) {
     static const char *const all[] = {"", "-1", "GPU-1ff"}, *const bad[] = {"1,1", "0,x", "0,,1",
                                                                             "64"};
     duet_device *device, *pair[2];
-    if (!access("/dev/nvidiactl", F_OK)) cr_skip("the variable speaks of this machine's GPUs");
+    if (!access("/dev/nvidiactl", F_OK)) cr_skip_test("the variable speaks of this machine's GPUs");
     for (int i = 0; i < 3; i++) {
         setenv("CUDA_VISIBLE_DEVICES", all[i], 1);
         cr_expect_eq(duet_device_count("cpu"), DUET_MAX_DEVICES, "%s", all[i]);
