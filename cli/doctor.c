@@ -1,5 +1,6 @@
 /* duet doctor: checks this machine and prints each finding as a row of a table. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/clock.h"
@@ -16,6 +17,9 @@ struct words {
     struct doctor_config config;
     const char *json; /* path of the JSON file; NULL: not asked for */
     int details;
+    /* Checks of one subject that are ok, one after another, and are one line: "cpu: 96 checks". */
+    char subject[CHECK_NAME_BYTES];
+    int ok;
 };
 
 /* By enum doctor_target. */
@@ -41,7 +45,7 @@ static const struct option doctor_options[] = {
      AT(config.timeout), 0.01, 1e6, ALWAYS},
     {"--seed", "S", "the seed of all data (default: a new one, which is printed)", read_whole,
      AT(config.seed), NO_LIMITS, ALWAYS},
-    {"--details", NULL, "print the bound below every finding, and why it is that", read_on,
+    {"--details", NULL, "print every finding with its bound, and why it is that", read_on,
      AT(details), NO_LIMITS, ALWAYS},
     {"--json", "FILE", "write the findings as JSON; /dev/stdout is standard output", read_word,
      AT(json), NO_LIMITS, ALWAYS},
@@ -57,9 +61,29 @@ static int help(void) {
     return 0;
 }
 
+/* "cpu" of "cpu: relu forward", "cpu(0)" of "cpu(0) -> cpu(1)"; "" of what the machine has. */
+static void subject_of(const struct finding *finding, char subject[CHECK_NAME_BYTES]) {
+    size_t length = strcspn(finding->check, ": ");
+    int is_check = finding->check[length] == ':' || !strncmp(finding->check + length, " ->", 3);
+    snprintf(subject, CHECK_NAME_BYTES, "%.*s", is_check ? (int)length : 0, finding->check);
+}
+
+static void show_subject(struct words *w) {
+    if (w->ok) printf("%-36s  ok        %d check%s\n", w->subject, w->ok, w->ok > 1 ? "s" : "");
+    w->ok = 0;
+}
+
+/* What the machine has, and what is off, are rows as they come. */
 static void show(void *context, const struct finding *finding) {
-    const struct words *w = context;
-    finding_print(stdout, finding, text_width(stdout), w->details);
+    struct words *w = context;
+    char subject[CHECK_NAME_BYTES];
+    subject_of(finding, subject);
+    if (strcmp(subject, w->subject)) show_subject(w);
+    strcpy(w->subject, subject);
+    if (w->details || !*subject || finding->state == FINDING_OFF)
+        finding_print(stdout, finding, text_width(stdout), w->details);
+    else if (finding->state == FINDING_OK)
+        w->ok++;
     fflush(stdout);
 }
 
@@ -85,6 +109,7 @@ static int examine(struct words *w, struct findings *findings) {
     int code = doctor_run(&w->config, findings, show, w);
     double seconds = (double)(now_ns() - start) * 1e-9;
     if (!code || code == ERR_CHECK) {
+        show_subject(w);
         printf("\n%d ok, %d off, %d not here; seed %llu; %.1f s\n",
                findings_count(findings, FINDING_OK), findings_count(findings, FINDING_OFF),
                findings_count(findings, FINDING_NOT_HERE), (unsigned long long)w->config.seed,

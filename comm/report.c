@@ -87,7 +87,8 @@ static const char *advice(const struct job *job, int rank) {
     case SIGBUS:
     case SIGABRT:
     case SIGILL:
-    case SIGFPE: return "a crash: build with SAN=address,undefined to see where";
+    case SIGFPE:
+        return "a crash: a debugger or a build with -fsanitize=address,undefined shows where";
     default: return "start it again";
     }
 }

@@ -46,7 +46,7 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
                                          "cpu: step of convnet",
                                          "cpu: convnet in two segments"};
     struct cli c;
-    cli_run(&c, "doctor --device cpu --quick --seed 77 --timeout 110 --json found.json");
+    cli_run(&c, "doctor --device cpu --quick --details --seed 77 --timeout 110 --json found.json");
     cr_assert(c.status == 0 && !*c.err, "status %d: %s%s", c.status, c.out, c.err);
     cr_expect(plain_lines(c.out) &&
                   matches(c.out, "^[0-9]+ ok, 0 off, [0-9]+ not here; seed 77; [0-9.]+ s$"),

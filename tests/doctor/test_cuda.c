@@ -45,7 +45,7 @@ static void passes(int gpus, const char *rows) {
     char count[8], list[600];
     snprintf(count, sizeof count, "%d", gpus);
     setenv("EMULATED_GPUS", count, 1);
-    cli_run(&c, "doctor --device cuda --quick --timeout 110 --json found.json");
+    cli_run(&c, "doctor --device cuda --quick --details --timeout 110 --json found.json");
     cr_assert(c.status == 0 && !*c.err && matches(c.out, " ok, 0 off, "), "status %d: %s%s",
               c.status, c.out, c.err);
     snprintf(list, sizeof list, "%s", rows);
@@ -98,7 +98,7 @@ Test(doctor_cuda, a_fault_is_status_3, .timeout = 300, .init = cli_folder_make,
     skip_where_short();
     struct cli c;
     fault("launch:1");
-    cli_run(&c, "doctor --device cuda --quick --timeout 20");
+    cli_run(&c, "doctor --device cuda --quick --details --timeout 20");
     cr_expect_eq(c.status, 3, "%s", c.out);
     cr_expect(matches(c.out, "^cuda: relu forward +off +.*cudaErrorIllegalAddress") &&
                   matches(c.out, "^cuda: step of convnet +off +.*cudaErrorIllegalAddress") &&
