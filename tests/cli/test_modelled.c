@@ -197,34 +197,45 @@ static int has_lane(const struct json *trace, int pid) {
     return 0;
 }
 
-/* Runs of the same words, measured and modelled: the same weights, the same spans. */
-static void expect_same(const char *words) {
+/* The lane's spans in step 2 of both traces are the same, and the compute lane has some. */
+static int is_same_lane(const struct json *a, const struct json *b, int pid, int lane) {
     enum { LONGEST = 1 << 16 };
     char *want = malloc(LONGEST), *got = malloc(LONGEST);
-    struct cli c;
-    struct json *a, *b;
-    for (int modelled = 0; modelled < 2; modelled++) {
-        cli_run(&c, "train --quiet --dataset random --steps 4 --batch-size 32 --samples 320 %s %s",
-                words,
-                modelled ? "--gpu v100 --machine dgx1 --trace b.json --save b"
-                         : "--trace a.json --save a");
-        cr_assert_eq(c.status, 0, "%s: %s", words, c.err);
-        cli_free(&c);
-    }
-    a = json_of("a.json");
-    b = json_of("b.json");
-    for (int d = 0; d < 2; d++)
-        for (int lane = TRACK_COMPUTE; lane <= TRACK_COPY; lane++) {
-            names_of(a, 100 + d, lane, want, LONGEST);
-            names_of(b, 100 + d, lane, got, LONGEST);
-            cr_expect_str_eq(got, want, "%s: device %d, lane %d", words, d, lane);
-            cr_expect(lane != TRACK_COMPUTE || *got || !has_lane(a, 100 + d));
-        }
-    cr_expect(cli_same_file("a", "b"), "%s: the weights", words);
-    json_free(a);
-    json_free(b);
+    names_of(a, pid, lane, want, LONGEST);
+    names_of(b, pid, lane, got, LONGEST);
+    int same = !strcmp(want, got) && (lane != TRACK_COMPUTE || *got || !has_lane(a, pid));
     free(want);
     free(got);
+    return same;
+}
+
+/* 0 where all lanes are the same, else the process and the lane of one that is not: 1000 pid +
+ * lane. */
+static int other_lane(const char *measured, const char *modelled) {
+    struct json *a = json_of(measured), *b = json_of(modelled);
+    int other = 0;
+    for (int d = 0; d < 2; d++)
+        for (int lane = TRACK_COMPUTE; lane <= TRACK_COPY; lane++)
+            if (!is_same_lane(a, b, 100 + d, lane)) other = 1000 * (100 + d) + lane;
+    json_free(a);
+    json_free(b);
+    return other;
+}
+
+/* Runs of the same words, measured and modelled: the same weights, the same spans. Where the loader
+ * is late, as on a busy machine, a batch is not copied beside the kernels: then the run that is
+ * measured is made again. */
+static void expect_same(const char *words) {
+    static const char run[] = "train --quiet --dataset random --steps 4 --batch-size 32 --samples "
+                              "320 ";
+    int other = 1;
+    cli_well("%s%s --gpu v100 --machine dgx1 --trace b.json --save b", run, words);
+    for (int tries = 0; other && tries < 8; tries++) {
+        cli_well("%s%s --trace a.json --save a", run, words);
+        other = other_lane("a.json", "b.json");
+    }
+    cr_expect_eq(other, 0, "%s: process and lane %d", words, other);
+    cr_expect(cli_same_file("a", "b"), "%s: the weights", words);
 }
 
 /* The milliseconds of a step that the clock gives to way `name`, by the estimate. */
