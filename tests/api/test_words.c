@@ -128,6 +128,8 @@ Test(api_words, what_fills_a_device_and_what_it_is_closed_with, .timeout = 30) {
     close_and_read(&device, text, sizeof text);
     cr_expect(strstr(text, ": warning: cpu(0) is closed while it holds input 12 MiB in 3 tensors:"),
               "%s", text);
+    for (int i = 0; i < 3; i++)
+        free(t[i]); /* what is left of them: their memory was the device's */
     MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     MUST(loss_of(device, 0, 0, NULL));
     close_and_read(&device, text, sizeof text);
