@@ -127,9 +127,12 @@ static int write_file(const struct call_trace *t) {
 
 void call_trace_close(struct call_trace *t) {
     if (!t) return;
+    struct failures job = {.code = OK}; /* a group that is left may have failed */
+    failures_add(&job, ERR_FAILED);
     if (write_file(t))
         fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
                 error_message());
+    failures_end(&job); /* its message is the last one again */
     pthread_mutex_destroy(&t->lock);
     free(t->path);
     free(t->calls);

@@ -4,8 +4,9 @@
  *     rank 1    new_group (waits for all)           all_reduce #1
  *
  * Nobody can go on. A call that is not waited for may cross a new_group, since rank 0 then comes to
- * it. So the two have no common order that could be compared; what is compared is where the rank is
- * that this one waits for. */
+ * it, even where rank 0 waits for a message first: its sender may be another rank. So the two have
+ * no common order that could be compared; what is compared is where the rank is that this one waits
+ * for. */
 #include "base/error.h"
 #include "group/state.h"
 
@@ -22,7 +23,7 @@ static int is_making(const struct group *g, uint64_t number, int peer) {
 }
 
 int look_for_crossing(struct group *g, const char *call, uint64_t number, int peer) {
-    /* Only the thread inside begins a new_group, and it waits for its call. */
+    /* Only the thread inside begins a new_group, and it waits for its collective. */
     if (!__atomic_load_n(&g->waits, __ATOMIC_ACQUIRE) || !is_making(g, number, peer)) return OK;
     int code = fail(ERR_FAILED,
                     "Detected mismatch between collectives on ranks. Rank %d is running "

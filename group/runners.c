@@ -133,7 +133,7 @@ int run_on(struct runner *runner, struct work *work, int wait) {
     work->task.run = run_work;
     work->task.context = work;
     if (!wait) return worker_give(runner->worker, &work->task), OK;
-    __atomic_store_n(&runner->group->waits, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&runner->group->waits, runner->kind == RUNS_COLLECTIVES, __ATOMIC_RELEASE);
     int code = runner->worker ? OK : run_work(work);
     if (runner->worker) {
         worker_run(runner->worker, &work->task);

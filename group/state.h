@@ -193,7 +193,7 @@ struct group {
     struct runner *collectives, *sends[MAX_DEVICES];
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
-    int waits;                /* 1: it waits for the call that it has made; atomic */
+    int waits;                /* 1: it waits for the collective that it has made; atomic */
     uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
 };

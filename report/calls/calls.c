@@ -97,7 +97,6 @@ static void judge(struct traced_group *g, struct traced_call *const *at) {
     int last = 0;
     for (int r = 1; r < g->ranks; r++)
         if (at[r]->start_ns > at[last]->start_ns) last = r;
-    g->together++;
     g->rank[last].came_last++;
     for (int r = 0; r < g->ranks; r++) {
         int64_t until = at[last]->start_ns < at[r]->end_ns ? at[last]->start_ns : at[r]->end_ns;
@@ -125,6 +124,7 @@ static void find_waits(struct traced_group *g) {
             next[r] += (size_t)here;
             all &= here;
         }
+        g->together += (size_t)all;
         if (all && g->ranks > 1) judge(g, at);
     }
 }
@@ -144,6 +144,7 @@ static void sum_up(struct traced_group *g) {
         }
         r->collectives = r->count - r->messages;
     }
+    if (g->first_ns > g->last_ns) g->first_ns = g->last_ns; /* there is no call */
     find_waits(g);
 }
 
@@ -154,21 +155,39 @@ static int most_calls_first(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+/* PATH.*.* as a pattern for glob, in which the letters of `path` stand for themselves. */
+static int make_pattern(const char *path, char *pattern, size_t size) {
+    size_t used = 0;
+    for (; *path && used + 2 < size; path++) {
+        if (strchr("*?[]\\", *path)) pattern[used++] = '\\';
+        pattern[used++] = *path;
+    }
+    return *path || snprintf(pattern + used, size - used, ".*.*") >= (int)(size - used);
+}
+
+/* GROUP.RANK: other files may lie beside, such as a timeline that was made of these. */
+static int is_group_and_rank(const char *end) {
+    const char *rank = end + strcspn(end, ".") + 1;
+    return rank > end + 1 && *rank && !rank[strspn(rank, "0123456789")];
+}
+
 int calls_read(struct traced_job *job, const char *path) {
     char pattern[4096];
     glob_t found;
     int code = OK;
     *job = (struct traced_job){.groups = 0};
-    if (snprintf(pattern, sizeof pattern, "%s.*.*", path) >= (int)sizeof pattern)
+    if (make_pattern(path, pattern, sizeof pattern))
         return fail(ERR_USAGE, "report: a path of more than %zu letters", sizeof pattern);
-    if (glob(pattern, GLOB_ERR, NULL, &found))
+    int none = glob(pattern, GLOB_ERR, NULL, &found);
+    for (size_t i = 0; !none && !code && i < found.gl_pathc; i++)
+        if (is_group_and_rank(found.gl_pathv[i] + strlen(path) + 1))
+            code = read_file(job, found.gl_pathv[i]);
+    globfree(&found);
+    if (code) return code;
+    if (!job->groups)
         return fail(ERR_FAILED,
                     "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s", path,
                     path, path);
-    for (size_t i = 0; !code && i < found.gl_pathc; i++)
-        code = read_file(job, found.gl_pathv[i]);
-    globfree(&found);
-    if (code) return code;
     for (int i = 0; i < job->groups; i++)
         sum_up(&job->group[i]);
     qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);

@@ -52,8 +52,8 @@ struct traced_job {
     int groups;
 };
 
-/* Reads all files of `path` and finds who waited. ERR_FAILED: there is none, or one is no such
- * file; ERR_MEMORY. calls_free it, also after a failure. */
+/* Reads all files PATH.GROUP.RANK and finds who waited. ERR_FAILED: there is none, or one is no
+ * such file; ERR_MEMORY. calls_free it, also after a failure. */
 int calls_read(struct traced_job *job, const char *path);
 void calls_free(struct traced_job *job);
 

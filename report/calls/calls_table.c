@@ -17,9 +17,9 @@ struct kind {
 
 static const char *seconds(int64_t ns, char text[24]) {
     double s = (double)ns * 1e-9;
-    if (s < 1e-3)
+    if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
         snprintf(text, 24, "%.3g us", s * 1e6);
-    else if (s < 1)
+    else if (s < 0.9995)
         snprintf(text, 24, "%.3g ms", s * 1e3);
     else
         snprintf(text, 24, "%.2f s", s);
@@ -49,7 +49,7 @@ static void print_answer(FILE *file, int width, const struct traced_group *g) {
                  " The others waited most for rank %d, which came last in %zu of them: %s of the "
                  "%s that ranks waited in all.",
                  worst, w->came_last, seconds(w->others_waited_ns, a), seconds(waited, b));
-    if (g->together)
+    if (g->together && g->ranks > 1)
         text_add(&text, " A rank waited %.0f %% of the time on average.",
                  share(waited / g->ranks, took));
     text_wrap(file, width, 0, 2, text.words);
@@ -103,14 +103,15 @@ static void print_kinds(FILE *file, const struct traced_group *g) {
     for (int r = 0; r < g->ranks; r++)
         for (size_t i = 0; i < g->rank[r].count; i++)
             count_call(&kinds, &count, &g->rank[r].calls[i]);
-    if (count) qsort(kinds, count, sizeof *kinds, dearest_first);
+    if (!count) return;
+    qsort(kinds, count, sizeof *kinds, dearest_first);
     fprintf(file, "\n%-16s %12s %14s %14s %14s\n", "call", "of", "calls, a rank", "mean",
             "of it, waited");
     for (size_t i = 0; i < count && i < MOST_KINDS; i++) {
         const struct kind *k = &kinds[i];
-        fprintf(file, "%-16s %12s %14.3g %14s %14s\n", k->name,
-                bytes_words((double)k->bytes, bytes), (double)k->calls / g->files,
-                seconds(k->ns / (int64_t)k->calls, mean),
+        fprintf(file, "%-16s %12s %14.*f %14s %14s\n", k->name,
+                bytes_words((double)k->bytes, bytes), k->calls % (size_t)g->files ? 3 : 0,
+                (double)k->calls / g->files, seconds(k->ns / (int64_t)k->calls, mean),
                 seconds(k->waited_ns / (int64_t)k->calls, waited));
     }
     if (count > MOST_KINDS) fprintf(file, "and %zu more\n", count - MOST_KINDS);

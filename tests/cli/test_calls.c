@@ -54,6 +54,30 @@ Test(cli_calls, the_rank_that_comes_last_is_named, .timeout = 60, .init = cli_fo
     free(trace);
 }
 
+/* A name that a shell would take for a pattern, other files beside it, a group that made no call,
+ * and a thousand calls. */
+Test(cli_calls, odd_names_and_counts, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    FILE *file = fopen("[c].g.0", "w");
+    fputs("{\"duet_calls\": 1, \"group\": \"g\", \"rank\": 0, \"ranks\": 1, \"calls\": [", file);
+    for (int i = 1; i <= 1234; i++)
+        fprintf(file, "%s[%d, \"barrier\", 0, %d, %d, true]", i > 1 ? "," : "", i, i, i + 999600);
+    fputs("]}", file);
+    cr_assert_eq(fclose(file), 0);
+    put("[c].h.0",
+        "{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": []}");
+    put("[c].h.0x", "none of them");
+    for (int again = 0; again < 2; again++) {
+        cli_run(&c, "report [c] --trace [c].line.json");
+        cr_assert_eq(c.status, 0, "%s", c.err);
+        cr_expect(strstr(c.out, "Group g: 1 rank, 1234 collectives in 1 ms.\n"), "%s", c.out);
+        cr_expect(strstr(c.out, "          1234           1 ms "), "%s", c.out);
+        cr_expect(strstr(c.out, "Group h: 1 rank, 0 collectives in 0 us.\n"), "%s", c.out);
+        cli_free(&c);
+    }
+}
+
 /* A file each of the ranks of the job and of the group made of two of them. */
 Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
