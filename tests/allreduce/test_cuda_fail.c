@@ -235,11 +235,11 @@ static void init_fails(int gpus, const char *variable, const char *value, const 
 Test(allreduce_cuda_fail, what_cannot_begin_says_why, .timeout = 60) {
     if (!EMULATED) cr_skip_test("faults need the emulated runtime");
     init_fails(1, "EMULATED_CUDA_FAULT", "driver:values", "stream memory operations",
-               "--device cpu");
+               "open devices of the kind \"cpu\"");
     init_fails(1, "EMULATED_CUDA_FAULT", "ipc:1@1", "import of memory", "container");
     init_fails(2, "EMULATED_CUDA_FAULT", "host:2@0", "out of pinned host memory", "rank 0");
     init_fails(2, "EMULATED_MULTIPROCESSORS", "5", "blocks of its kernel at once, 32 are needed",
-               "--device cpu");
+               "open devices of the kind \"cpu\"");
 }
 
 /* ---- accounts ---- */

@@ -95,10 +95,11 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
     set_up(1);
     cli_well("train %s --mode single --quiet", TINY);
     cli_well("train %s --mode dp --devices 2 --quiet", TINY); /* one process */
-    cli_fails(1,
-              "GPU 0 takes one process at a time|EXCLUSIVE_PROCESS|give each rank a GPU|--mode dp|"
-              "nvidia-cuda-mps-control -d|nvidia-smi -i 0 -c DEFAULT",
-              "train %s --mode ddp --devices 2 --quiet", TINY);
+    cli_fails(
+        1,
+        "GPU 0 takes one process at a time|EXCLUSIVE_PROCESS|give each rank a GPU|use DataParallel|"
+        "nvidia-cuda-mps-control -d|nvidia-smi -i 0 -c DEFAULT",
+        "train %s --mode ddp --devices 2 --quiet", TINY);
     cli_run(&c, "devices");
     char *all = unbroken(c.out);
     cr_expect(strstr(all, "takes one process at a time: ranks share it under MPS alone"), "%s",
