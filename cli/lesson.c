@@ -6,12 +6,20 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "device/visible.h"
 #include "report/table.h"
 #include "report/text.h"
 #include "train/retime.h"
 #include "train/shared_data.h"
 
 enum { LESSON_DEVICES = 4, LESSON_STEPS = 6 };
+
+/* Emulated ones. 1: there are too few, as CUDA_VISIBLE_DEVICES says. */
+static int lesson_devices(void) {
+    struct visible_devices visible;
+    return !visible_devices(&visible) && visible.count < LESSON_DEVICES ? visible.count
+                                                                        : LESSON_DEVICES;
+}
 
 static void settings(struct run_config *config, const struct run_config *demo) {
     run_config_default(config);
@@ -21,7 +29,7 @@ static void settings(struct run_config *config, const struct run_config *demo) {
     snprintf(config->dataset, sizeof config->dataset, "random");
     config->bucket_cap_mb = 1;
     config->optimizer = OPTIMIZER_ADAM;
-    config->devices = !gpus ? LESSON_DEVICES : demo->devices < 2 ? 2 : demo->devices;
+    config->devices = !gpus ? lesson_devices() : demo->devices < 2 ? 2 : demo->devices;
     config->steps = LESSON_STEPS;
     config->clock = demo->clock;
     if (*config->clock.gpu) config->devices = demo->devices < 2 ? 2 : demo->devices;
@@ -106,9 +114,10 @@ static int runs(struct run_config *config, struct run_record *dp, struct run_rec
 int lesson_run(const struct run_config *demo, struct job_result *result) {
     struct run_config config;
     struct text text = {.used = 0};
+    settings(&config, demo);
+    if (config.devices < 2) return OK;               /* DP hurts nobody there */
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: no host memory");
-    settings(&config, demo);
     text_add(&text,
              "Where DataParallel hurts: 2000 outputs, Adam, %d devices, %d steps of `duet profile "
              "--optimizer adam`:",

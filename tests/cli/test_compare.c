@@ -216,6 +216,20 @@ static void check_lesson(const char *out) {
     cr_expect(matches(out, "^ms a step, busy( +[0-9.]+){3}$"), "%s", out);
 }
 
+/* The lesson takes as many devices as CUDA_VISIBLE_DEVICES shows. */
+Test(cli_compare, demo_of_two_visible_devices, .timeout = 120, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    const char *data = few_pictures(PICTURES);
+    struct cli c;
+    setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+    cli_run(&c, "demo %s --epochs 1 --steps 1", data);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    cr_assert(c.status == 0 && !*c.err, "status %d: %s", c.status, c.err);
+    cr_expect(matches(c.out, "^Where DataParallel hurts: 2000 outputs, Adam, 2 devices"), "%s",
+              c.out);
+    cli_free(&c);
+}
+
 /* The demo ends with the line of the chapter for each mode, and says that it trains for less. */
 Test(cli_compare, demo, .timeout = 300, .init = cli_folder_make, .fini = cli_folder_remove) {
     const char *data = few_pictures(PICTURES);
