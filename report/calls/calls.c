@@ -11,6 +11,15 @@
 
 /* ---- one file ---- */
 
+#define SMALL "abcdefghijklmnopqrstuvwxyz"
+static const char of_calls[] = SMALL "_",
+                  of_groups[] = SMALL "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
+/* Names are printed: no letters but those that Duet writes. */
+static int is_name(const char *text, const char *letters) {
+    return *text && !text[strspn(text, letters)];
+}
+
 static int is_wrong(const char *path, const char *what) {
     return fail(ERR_FAILED, "%s: %s: give a file that DUET_TRACE named", path, what);
 }
@@ -28,6 +37,7 @@ static int read_call(const char *path, struct traced_call *c, const struct json 
     if (part[1]->kind != JSON_STRING || !part[0]->is_integer || !part[3]->is_integer ||
         !part[4]->is_integer || part[4]->integer < part[3]->integer || part[3]->integer < 0)
         return is_wrong(path, "a call has no name or no times");
+    if (!is_name(part[1]->string, of_calls)) return is_wrong(path, "a call's name is none");
     *c = (struct traced_call){.number = part[0]->natural,
                               .bytes = part[2]->natural,
                               .start_ns = part[3]->integer,
@@ -57,6 +67,8 @@ static int read_rank(struct traced_job *job, const char *path, const struct json
         return is_wrong(path, "it holds no calls");
     if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
         return is_wrong(path, "its rank is none");
+    if (!is_name(results_text(root, "group"), of_groups))
+        return is_wrong(path, "its group's name is none");
     struct traced_group *g = find_group(job, results_text(root, "group"));
     if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
     if (g->files++ && g->ranks != ranks)

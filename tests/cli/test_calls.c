@@ -115,6 +115,11 @@ Test(cli_calls, wrong_files_are_refused, .timeout = 60, .init = cli_folder_make,
         {"{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": "
          "[[1, \"barrier\", 0, 9, 8, true]]}",
          "no name or no times"},
+        {"{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": "
+         "[[1, \"\\u001b[2J\", 0, 8, 9, true]]}",
+         "a call's name is none"},
+        {"{\"duet_calls\": 1, \"group\": \"\\u0007\", \"rank\": 0, \"ranks\": 1, \"calls\": []}",
+         "its group's name is none"},
         {"{\"duet_calls\"", "c.x.0"}};
     put_ranks();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
