@@ -182,7 +182,8 @@ static const enum element_type element_types[] = {
 int group_call_begin(const char *name, const duet_group *group, const duet_tensor *tensor,
                      duet_work **work, struct group_call *call) {
     if (work) *work = NULL;
-    if (!group) return fail(ERR_USAGE, "%s: no group was given: this rank is not in it", name);
+    if (!group)
+        return fail(ERR_USAGE, "%s: no group was given: this rank is not in it, or left it", name);
     if (!tensor) return fail(ERR_USAGE, "%s: no tensor was given", name);
     call->how.type = element_types[duet_tensor_type(tensor)];
     call->count = tensor_count(&tensor->t);
@@ -240,12 +241,15 @@ static int check_pair(const char *name, const char *which, const duet_tensor *ma
 int duet_barrier(duet_group *group, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_BARRIER};
     if (work) *work = NULL;
-    if (!group) return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it");
+    if (!group)
+        return fail(ERR_USAGE, "barrier: no group was given: this rank is not in it, or left it");
     return group_call_run(group, &call, NULL, NULL, NULL, work);
 }
 
 int duet_monitored_barrier(duet_group *group, double timeout_s, int all) {
-    if (!group) return fail(ERR_USAGE, "monitored_barrier: no group was given");
+    if (!group)
+        return fail(ERR_USAGE,
+                    "monitored_barrier: no group was given: this rank is not in it, or left it");
     if (!(timeout_s >= 0 && timeout_s <= 1e9))
         return fail(ERR_USAGE, "monitored_barrier: timeout %g: give seconds", timeout_s);
     return group_monitored_barrier(group_of(group), timeout_s, all);

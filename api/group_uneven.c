@@ -136,7 +136,8 @@ int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tenso
 /* ---- objects ---- */
 
 static int check_objects(const char *name, const duet_group *group, const void *list, int count) {
-    if (!group) return fail(ERR_USAGE, "%s: no group was given: this rank is not in it", name);
+    if (!group)
+        return fail(ERR_USAGE, "%s: no group was given: this rank is not in it, or left it", name);
     if (count < 0) return fail(ERR_USAGE, "%s: %d objects: give 0 or more", name, count);
     if (!list && count) return fail(ERR_USAGE, "%s: no objects were given", name);
     return OK;

@@ -46,16 +46,26 @@ static int has_device(void) {
     return found;
 }
 
+/* The rank whose failure is told: `first`, unless that only saw that a peer had ended. A wrong
+ * argument is nobody else's doing, so it is the cause. */
+static int guilty_rank(const struct spawn *s, int n, int first) {
+    if (s->outcomes[first].code != ERR_FAILED) return first;
+    for (int r = 0; r < n; r++)
+        if (s->outcomes[r].code == ERR_USAGE && s->outcomes[r].text[0]) return r;
+    return first;
+}
+
 static int launch_them(struct spawn *s, int n) {
     struct launch launch = {.world_size = n, .entry = run_rank, .context = s};
     struct launch_result result;
     int code = launch_ranks(&launch, &result);
     if (!code || result.rank < 0 || result.rank >= n) return code;
-    const struct failures *first = &s->outcomes[result.rank];
+    int rank = guilty_rank(s, n, result.rank);
+    const struct failures *first = &s->outcomes[rank];
     if (!first->code || first->code == ERR_PEER) return code;
     if (!first->text[0]) return first->code; /* the text is the launcher's */
     char prefix[24];
-    snprintf(prefix, sizeof prefix, "rank %d: ", result.rank);
+    snprintf(prefix, sizeof prefix, "rank %d: ", rank);
     return fail(first->code, "%s%s", strncmp(first->text, prefix, strlen(prefix)) ? prefix : "",
                 first->text);
 }

@@ -81,8 +81,8 @@ static int read_asked(struct asked *a, const struct words *w) {
                 return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
                             a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
     if (a->run.as_pytorch)
-        return fail(ERR_USAGE, "--as: no effect beside --gpu: it belongs to the memory of DP and "
-                               "DDP: leave one out");
+        return fail(ERR_USAGE, "--as: no effect beside --gpu, which asks for times: leave one out; "
+                               "--device-memory says what fits");
     if (*a->run.csv)
         return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
                                "give --json");

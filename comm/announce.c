@@ -85,17 +85,26 @@ static int rank_of(const struct announcer *a, int k) {
     return a->ranks ? a->ranks[k] : k;
 }
 
+/* 1: the call with which a rank ends its DDP. */
+static int is_end(const struct announced_call *call) {
+    return !strcmp(call->collective, "DDP: end") || !strcmp(call->what, "end of allreduce");
+}
+
 /* The job ends here: a call that differs has no result. */
 static int mismatch(struct announcer *a, uint64_t number, int peer, const union words *mine,
                     const union words *theirs) {
     char text[BOARD_TEXT], my_call[192], their_call[192];
     describe(a, number, mine, my_call, sizeof my_call);
     describe(a, number, theirs, their_call, sizeof their_call);
+    int one_ended = is_end(&mine->call) || is_end(&theirs->call);
     snprintf(text, sizeof text,
              "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
-             "but Rank %d is running collective: %s: all ranks must make the same calls in the "
-             "same order",
-             rank_of(a, a->me), my_call, rank_of(a, peer), their_call);
+             "but Rank %d is running collective: %s: %s",
+             rank_of(a, a->me), my_call, rank_of(a, peer), their_call,
+             one_ended ? "one has ended, by an error of its own or with fewer batches: see its "
+                         "output, and give all ranks as many batches, or use "
+                         "duet_ddp_join"
+                       : "all ranks must make the same calls in the same order");
     comm_abort(a->comm, ERR_FAILED, text);
     return fail(ERR_FAILED, "%s", text);
 }

@@ -161,8 +161,8 @@ static int listen_at(struct comm *comm, const struct spot *spot, int *listener) 
         if (errno != EADDRINUSE) return fail_system(errno, "rank 0: rendezvous: bind");
         if (now_ns() >= deadline)
             return fail(ERR_USAGE,
-                        "rank 0: rendezvous at %s:%s: another job meets there: give each job a "
-                        "MASTER_PORT of its own",
+                        "rank 0: rendezvous at %s:%s: another process is rank 0 there: give "
+                        "each rank a RANK of its own, and each job a MASTER_PORT of its own",
                         spot->address, spot->port);
         nanosleep(&(struct timespec){.tv_nsec = 10 * 1000000}, NULL);
     }

@@ -1,5 +1,6 @@
 /* The beginning and the end of a ddp: around a replica of the trainer, or around the parameters of
  * a program that runs forward and backward itself. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,9 @@ static void detach(struct replica *r) {
 }
 
 void duet_ddp_free(struct duet_ddp *ddp) {
+    char before[ERROR_BYTES]; /* the cause, for a program that cleans up before it prints it */
     if (!ddp) return;
+    snprintf(before, sizeof before, "%s", error_message());
     if (ddp->replica) detach(ddp->replica);
     ddp->owner->reducer = NULL;
     group_announce(ddp->group, "DDP: end"); /* it can only fail with the job */
@@ -125,4 +128,5 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     free(ddp->all_used);
     if (!ddp->replica) free(ddp->used);
     free(ddp);
+    fail(OK, "%s", before);
 }

@@ -259,7 +259,8 @@ static int bring_grads(struct duet_data_parallel *m, const duet_tensor *const *g
 int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
                            const char *kept) {
     if (m->roots == NO_ROOTS)
-        return fail(ERR_USAGE, "DataParallel: backward without a forward in DUET_TRAIN before it");
+        return fail(ERR_USAGE,
+                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
     CHECK(dp_begin(&m->dp, NO_STEP, 1));
     if (m->roots == LOSSES && grads && grads[0])
         return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");

@@ -52,8 +52,9 @@ static int check_widths(const struct model *model, double in) {
     }
     if (count <= MODEL_MAX_COUNT) return OK;
     return fail(ERR_USAGE,
-                "--mlp-hidden: these widths make %.0f parameters: give widths that make at most %d",
-                count, MODEL_MAX_COUNT);
+                "--mlp-hidden: these widths, with %d classes, make %.0f parameters: give widths "
+                "that make at most %d",
+                model->classes, count, MODEL_MAX_COUNT);
 }
 
 static void describe(duet_module *m, void *context) {

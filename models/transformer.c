@@ -50,7 +50,10 @@ static void pair(duet_module *m, const char *block, const char *layer, int in, i
 
 static void describe(duet_module *m, void *context) {
     const struct outline *l = context;
-    int tokens = duet_module_sample(m)[0], d = l->width;
+    const int *sample = duet_module_sample(m);
+    int tokens = sample[0], d = l->width;
+    if (sample[1] * sample[2] != 1)
+        duet_module_refuse(m, "a sample is its tokens: give --dataset random --shape 128x1x1");
     if (tokens > l->positions || tokens < l->masked)
         duet_module_refuse(m, "it has fewer positions than that, or predicts more of them");
     model_of(m)->classes = (l->masked ? l->masked : tokens) * l->vocabulary;

@@ -166,8 +166,8 @@ static duet_var *enter(duet_tape *t, const char *op, const duet_tensor *x, int n
 
 duet_var *duet_input(duet_tape *t, const duet_tensor *x) {
     if (t && !t->error && x && x->t.dims[0] != t->segments.n) {
-        tape_fail(t, fail(ERR_USAGE, "input: %d samples: the pass was begun with %d", x->t.dims[0],
-                          t->segments.n));
+        tape_fail(t, fail(ERR_USAGE, "input: %d samples: duet_tape_begin was given %d: give these",
+                          x->t.dims[0], t->segments.n));
         return NULL;
     }
     return enter(t, "input", x, 0);
@@ -219,8 +219,8 @@ static const struct grad_reducer *reducer_of(const duet_tape *t) {
 
 static int check_backward(const duet_tape *t) {
     if (!t->went_back || (t->passes_of_update == 1 && !(t->owner && t->owner->reducer))) return OK;
-    return fail(ERR_USAGE, "Trying to backward through the graph a second time: gradients "
-                           "that are added up take one backward of each pass: begin another");
+    return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP or sums "
+                           "over passes each has one: call duet_tape_begin and forward again");
 }
 
 static int begin_backward(duet_tape *t, duet_var *root) {
