@@ -198,7 +198,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     /* No pass was begun, so there are no samples and no parameters. */
     MUST(duet_tape_create(&fresh, w.net.devices[0]));
     cr_assert_null(duet_input(fresh, w.flat));
-    MUST_FAIL(duet_backward(fresh, NULL, NULL), DUET_USAGE, "begun with 0");
+    MUST_FAIL(duet_backward(fresh, NULL, NULL), DUET_USAGE, "duet_tape_begin was given 0");
     duet_tape_free(fresh);
     duet_tape_free(NULL);
 
