@@ -211,7 +211,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     MUST_FAIL(duet_tape_error(NULL), DUET_USAGE, "none was given");
     MUST(duet_tape_begin(t, w.net.params, N + 1, DUET_TRAIN));
     cr_assert_null(duet_input(t, w.X));
-    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "begun with 6");
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "duet_tape_begin was given 6");
 
     MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
     duet_var *leaf = duet_leaf(t, w.flat), *h = duet_relu(t, leaf);
