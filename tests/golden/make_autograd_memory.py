@@ -15,7 +15,7 @@ their devices and leaves the sum on device 0, where it becomes .grad. DDP holds 
 .grad.
 
 A line: model, way, device, what, bytes. `peak`: the most at one moment of the step. Or: op, its
-name, the bytes that a single op saves beside parameters and answers, of operands X and FLAT below.
+name, the bytes that a single op saves (autograd_ops.py).
 """
 import contextlib
 import weakref
@@ -23,9 +23,10 @@ import weakref
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from autograd_ops import OPS, saved_by_op
 
 BUFFER = 10 << 20
 DEVICES = 4
@@ -312,87 +313,6 @@ def step(make, batch, shape, way):
             update.step()
             del output, loss, labels, buckets, x, kept
     return saved, memory.peak
-
-
-# ---- what a single op saves ----
-
-X, FLAT = (4, 6, 8, 8), (4, 24)  # of the operands
-OPS = {  # of x; w makes a parameter
-    "relu": lambda x, w: F.relu(x),
-    "tanh": lambda x, w: torch.tanh(x),
-    "sigmoid": lambda x, w: torch.sigmoid(x),
-    "leaky_relu": lambda x, w: F.leaky_relu(x, 0.1),
-    "elu": lambda x, w: F.elu(x),
-    "hardtanh": lambda x, w: F.hardtanh(x),
-    "gelu": lambda x, w: F.gelu(x),
-    "silu": lambda x, w: F.silu(x),
-    "hardswish": lambda x, w: F.hardswish(x),
-    "hardsigmoid": lambda x, w: F.hardsigmoid(x),
-    "softplus": lambda x, w: F.softplus(x),
-    "abs": lambda x, w: torch.abs(x),
-    "exp": lambda x, w: torch.exp(x),
-    "log": lambda x, w: torch.log(x),
-    "sqrt": lambda x, w: torch.sqrt(x),
-    "reciprocal": lambda x, w: torch.reciprocal(x),
-    "pow": lambda x, w: x ** 3,
-    "multiply_number": lambda x, w: x * 2,
-    "add_number": lambda x, w: x + 2,
-    "add": lambda x, w: x + x,
-    "subtract": lambda x, w: x - x,
-    "multiply": lambda x, w: x * x,
-    "matmul": lambda x, w: x @ x,
-    "sum": lambda x, w: x.sum((2, 3)),
-    "mean": lambda x, w: x.mean((2, 3)),
-    "avg_pool": lambda x, w: F.avg_pool2d(x, 3, 2, 1),
-    "max_pool": lambda x, w: F.max_pool2d(x, 3, 2, 1),
-    "adaptive_avg_pool": lambda x, w: F.adaptive_avg_pool2d(x, 2),
-    "adaptive_avg_pool_1": lambda x, w: F.adaptive_avg_pool2d(x, 1),
-    "adaptive_max_pool": lambda x, w: F.adaptive_max_pool2d(x, 2),
-    "pad": lambda x, w: F.pad(x, (1, 1, 1, 1)),
-    "flatten": lambda x, w: x.flatten(1),
-    "dropout": lambda x, w: F.dropout(x, 0.5),
-    "dropout2d": lambda x, w: F.dropout2d(x, 0.5),
-    "softmax": lambda x, w: F.softmax(x, -1),
-    "log_softmax": lambda x, w: F.log_softmax(x, -1),
-    "layer_norm": lambda x, w: F.layer_norm(x, (8,), w(8), w(8)),
-    "group_norm": lambda x, w: F.group_norm(x, 3, w(6), w(6)),
-    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w(6), w(6), True),
-    "conv2d": lambda x, w: F.conv2d(x, w(5, 6, 3, 3), w(5)),
-    "conv_groups": lambda x, w: F.conv2d(x, w(6, 2, 3, 3), w(6), groups=3),
-    "linear": lambda x, w: F.linear(x, w(5, 8), w(5)),
-    "cross_entropy": lambda x, w: F.cross_entropy(x, labels()),
-    "nll_loss": lambda x, w: F.nll_loss(x, labels()),
-    "mse_loss": lambda x, w: F.mse_loss(x, torch.empty(FLAT, device="cuda")),
-}
-
-
-def labels():
-    return torch.zeros(FLAT[0], dtype=torch.int64, device="cuda")
-
-
-def saved_by_op(name):
-    """Without parameters and answers, as a GPU keeps it: tensors without memory say it."""
-    of_loss = name in ("cross_entropy", "nll_loss", "mse_loss")
-    seen, params = {}, set()
-
-    def parameter(*shape):
-        x = torch.empty(shape, device="cuda", requires_grad=True)
-        params.add(x.untyped_storage()._cdata)
-        return x
-
-    def pack(x):
-        is_answer = of_loss and x.is_leaf
-        if not is_answer and x.untyped_storage()._cdata not in params:
-            seen[x.untyped_storage()._cdata] = x
-        return x
-
-    with FakeTensorMode():
-        leaf = torch.empty(FLAT if of_loss else X, device="cuda", requires_grad=True)
-        x = leaf * 2  # a result, so that it counts where it is saved
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            result = OPS[name](x, parameter)
-    del result
-    return sum(x.untyped_storage().nbytes() for x in seen.values())
 
 
 CASES = [  # the name, the model, the global batch, the shape of a sample
