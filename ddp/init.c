@@ -1,6 +1,5 @@
 /* The beginning and the end of a ddp: around a replica of the trainer, or around the parameters of
  * a program that runs forward and backward itself. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,12 +105,12 @@ static void detach(struct replica *r) {
 }
 
 void duet_ddp_free(struct duet_ddp *ddp) {
-    char before[ERROR_BYTES]; /* the cause, for a program that cleans up before it prints it */
+    struct failures before = {.code = OK};
     if (!ddp) return;
-    snprintf(before, sizeof before, "%s", error_message());
+    failures_add(&before, ERR_FAILED); /* for a program that cleans up before it prints the cause */
     if (ddp->replica) detach(ddp->replica);
     ddp->owner->reducer = NULL;
-    group_announce(ddp->group, "DDP: end"); /* it can only fail with the job */
+    group_announce(ddp->group, "end of DDP"); /* it can only fail with the job */
     hooks_free(&ddp->hooks);
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(ddp->device));
@@ -128,5 +127,5 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     free(ddp->all_used);
     if (!ddp->replica) free(ddp->used);
     free(ddp);
-    fail(OK, "%s", before);
+    failures_end(&before);
 }

@@ -18,7 +18,7 @@ enum { MOST_CALLS = 1 << 20 }; /* 40 MiB; further ones are counted */
 struct noted_call {
     uint64_t number, bytes;
     int64_t start_ns, end_ns;
-    uint8_t what, receive, waited;
+    uint8_t what, receive;
 };
 
 struct call_trace {
@@ -72,20 +72,13 @@ void call_trace_add(struct call_trace *t, const struct work *work, int64_t start
                                .start_ns = start_ns,
                                .end_ns = now_ns(),
                                .what = (uint8_t)c->what,
-                               .receive = (uint8_t)c->receive,
-                               .waited = (uint8_t)work->waited};
+                               .receive = (uint8_t)c->receive};
     pthread_mutex_lock(&t->lock);
     if (has_room(t))
         t->calls[t->count++] = noted;
     else
         t->lost++;
     pthread_mutex_unlock(&t->lock);
-}
-
-/* The names that torch.distributed has for them. */
-static const char *name_of(const struct noted_call *c) {
-    if (c->receive) return "recv";
-    return c->what == COLLECTIVE_ALL_REDUCE ? "all_reduce" : collective_name(c->what);
 }
 
 static int write_calls(const struct call_trace *t, FILE *file) {
@@ -103,11 +96,10 @@ static int write_calls(const struct call_trace *t, FILE *file) {
         fputc('\n', file);
         json_array(&w, NULL);
         json_natural(&w, NULL, c->number);
-        json_string(&w, NULL, name_of(c));
+        json_string(&w, NULL, c->receive ? "recv" : call_name(c->what));
         json_natural(&w, NULL, c->bytes);
         json_integer(&w, NULL, c->start_ns);
         json_integer(&w, NULL, c->end_ns);
-        json_boolean(&w, NULL, c->waited);
         json_close(&w);
     }
     json_close(&w);

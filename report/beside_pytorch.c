@@ -5,6 +5,15 @@
 
 #include "report/text.h"
 
+/* The device beside device 0 that holds most: of a small batch PyTorch gives some devices none.
+ * Needs two devices. */
+static int fullest_other(const struct beside_pytorch *run) {
+    int most = 1;
+    for (int d = 2; d < run->devices; d++)
+        if (run->pytorch[d].total_peak > run->pytorch[most].total_peak) most = d;
+    return most;
+}
+
 /* ---- in a sentence ---- */
 
 /* What differs by less is left out. */
@@ -70,15 +79,14 @@ static void summed(struct text *text, const struct ledger *pytorch) {
 
 void beside_pytorch_sentence(FILE *file, int width, const struct beside_pytorch *run, int details) {
     struct text text = {.used = 0};
-    int last = run->devices - 1;
-    if (!run->duet || run->duet->devices != run->devices || last < 1) return;
+    if (!run->duet || run->duet->devices != run->devices || run->devices < 2) return;
     int dp = run->duet->mode == MODE_DP;
     text_add(&text, "PyTorch's %s would hold ", dp ? "DataParallel" : "DDP");
     held(&text, run, 0, dp ? "device 0" : "each device");
     causes(&text, &run->pytorch[0], &run->duet->device[0].memory, dp);
     if (dp && details) summed(&text, &run->pytorch[0]);
     if (dp && details) text_add(&text, "; and ");
-    if (dp && details) held(&text, run, last, "each other");
+    if (dp && details) held(&text, run, fullest_other(run), "another at most");
     text_add(&text, " (computed; --as pytorch).");
     text_wrap(file, width, 0, 2, text.words);
 }
@@ -88,7 +96,7 @@ void beside_pytorch_sentence(FILE *file, int width, const struct beside_pytorch 
 enum { NAME = 22, CELL = 14, COLUMNS = 4 };
 
 struct sizes {
-    uint64_t of[COLUMNS]; /* Duet: device 0, the last one; PyTorch likewise */
+    uint64_t of[COLUMNS]; /* Duet: device 0, the fullest other; PyTorch likewise */
     char there[COLUMNS];
 };
 
@@ -108,8 +116,8 @@ static void row(FILE *file, int indent, const char *name, const struct sizes *si
 
 /* The ledger of a column; NULL: there is none. */
 static const struct ledger *ledger_of(const struct beside_pytorch *run, int column) {
-    int device = column % 2 ? run->devices - 1 : 0;
     if (column % 2 && run->devices < 2) return NULL;
+    int device = column % 2 ? fullest_other(run) : 0;
     if (column >= 2) return &run->pytorch[device];
     return run->duet ? &run->duet->device[device].memory : NULL;
 }
@@ -127,6 +135,7 @@ static struct sizes sizes_of(const struct beside_pytorch *run, int cause) {
 
 void beside_pytorch_table(FILE *file, const struct beside_pytorch *run) {
     char title[64];
+    int other = run->devices > 1 ? fullest_other(run) : 0;
     if (!run->devices) return;
     snprintf(title, sizeof title, "%s at its peak", run->title);
     fprintf(file, "\n%-*s%*s%*s\n", NAME, title, 2 * CELL, "Duet", 2 * CELL, "PyTorch");
@@ -135,7 +144,7 @@ void beside_pytorch_table(FILE *file, const struct beside_pytorch *run) {
         fprintf(file, "%*s", CELL, i % 2 ? "the others" : "device 0");
     fprintf(file, "\n");
     struct sizes all = sizes_of(run, MEM_CAUSE_COUNT),
-                 saved = {.of = {0, 0, run->saved[0], run->saved[run->devices - 1]},
+                 saved = {.of = {0, 0, run->saved[0], run->saved[other]},
                           .there = {0, 0, 1, run->devices > 1}};
     row(file, 0, "held", &all);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++) {

@@ -30,9 +30,10 @@ static int64_t whole(const struct json *object, const char *key, int64_t otherwi
 }
 
 static int read_call(const char *path, struct traced_call *c, const struct json *item) {
-    const struct json *part[6], *p = item->child;
-    if (item->kind != JSON_ARRAY || item->count != 6) return is_wrong(path, "a call is torn");
-    for (int i = 0; i < 6; i++, p = p->next)
+    enum { PARTS = 5 };
+    const struct json *part[PARTS], *p = item->child;
+    if (item->kind != JSON_ARRAY || item->count != PARTS) return is_wrong(path, "a call is torn");
+    for (int i = 0; i < PARTS; i++, p = p->next)
         part[i] = p;
     if (part[1]->kind != JSON_STRING || !part[0]->is_integer || !part[3]->is_integer ||
         !part[4]->is_integer || part[4]->integer < part[3]->integer || part[3]->integer < 0)

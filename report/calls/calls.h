@@ -2,11 +2,11 @@
  * (group/call_trace.h): FILE.GROUP.RANK, one of each rank of each group, all of one machine.
  *
  *     {"duet_calls": 1, "group": "world", "rank": 0, "ranks": 2, "lost": 0,
- *      "calls": [[1, "all_reduce", 4096, START_NS, END_NS, true], ...]}
+ *      "calls": [[1, "all_reduce", 4096, START_NS, END_NS], ...]}
  *
- * A call is its number, its name, the bytes of a block, when it began to run and ended, and whether
- * the program waited for it. Collectives of one number belong together. A rank that begins one
- * before the last rank does waits for that, which comes last:
+ * A call is its number, its name, the bytes of a block, and when it began to run and ended.
+ * Collectives of one number belong together. A rank that begins one before the last rank does waits
+ * for that, which comes last:
  *
  *     rank 0   |<--- waits --->|<- moves ->|
  *     rank 1             |<--->|<- moves ->|

@@ -13,16 +13,16 @@ static void put(const char *path, const char *text) {
  * for no longer than its call took. Rank 1 alone has a third call, which counts nowhere. */
 static void put_ranks(void) {
     put("c.g.0", "{\"duet_calls\": 1, \"group\": \"g\", \"rank\": 0, \"ranks\": 3, \"lost\": 0,\n"
-                 "\"calls\": [[1, \"all_reduce\", 1024, 100000000, 140000000, true],\n"
-                 "[1, \"send\", 8, 145000000, 146000000, true],\n"
-                 "[2, \"all_reduce\", 1024, 170000000, 180000000, false]]}");
+                 "\"calls\": [[1, \"all_reduce\", 1024, 100000000, 140000000],\n"
+                 "[1, \"send\", 8, 145000000, 146000000],\n"
+                 "[2, \"all_reduce\", 1024, 170000000, 180000000]]}");
     put("c.g.1", "{\"duet_calls\": 1, \"group\": \"g\", \"rank\": 1, \"ranks\": 3, \"lost\": 2,\n"
-                 "\"calls\": [[1, \"all_reduce\", 1024, 120000000, 140000000, true],\n"
-                 "[2, \"all_reduce\", 1024, 160000000, 165000000, false],\n"
-                 "[3, \"barrier\", 0, 180000000, 190000000, true]]}");
+                 "\"calls\": [[1, \"all_reduce\", 1024, 120000000, 140000000],\n"
+                 "[2, \"all_reduce\", 1024, 160000000, 165000000],\n"
+                 "[3, \"barrier\", 0, 180000000, 190000000]]}");
     put("c.g.2", "{\"duet_calls\": 1, \"group\": \"g\", \"rank\": 2, \"ranks\": 3, \"lost\": 0,\n"
-                 "\"calls\": [[1, \"all_reduce\", 1024, 130000000, 140000000, true],\n"
-                 "[2, \"all_reduce\", 1024, 169000000, 180000000, false]]}");
+                 "\"calls\": [[1, \"all_reduce\", 1024, 130000000, 140000000],\n"
+                 "[2, \"all_reduce\", 1024, 169000000, 180000000]]}");
 }
 
 Test(cli_calls, the_rank_that_comes_last_is_named, .timeout = 60, .init = cli_folder_make,
@@ -62,7 +62,7 @@ Test(cli_calls, odd_names_and_counts, .timeout = 60, .init = cli_folder_make,
     FILE *file = fopen("[c].g.0", "w");
     fputs("{\"duet_calls\": 1, \"group\": \"g\", \"rank\": 0, \"ranks\": 1, \"calls\": [", file);
     for (int i = 1; i <= 1234; i++)
-        fprintf(file, "%s[%d, \"barrier\", 0, %d, %d, true]", i > 1 ? "," : "", i, i, i + 999600);
+        fprintf(file, "%s[%d, \"barrier\", 0, %d, %d]", i > 1 ? "," : "", i, i, i + 999600);
     fputs("]}", file);
     cr_assert_eq(fclose(file), 0);
     put("[c].h.0",
@@ -113,10 +113,10 @@ Test(cli_calls, wrong_files_are_refused, .timeout = 60, .init = cli_folder_make,
         {"{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": [[1]]}",
          "a call is torn"},
         {"{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": "
-         "[[1, \"barrier\", 0, 9, 8, true]]}",
+         "[[1, \"barrier\", 0, 9, 8]]}",
          "no name or no times"},
         {"{\"duet_calls\": 1, \"group\": \"h\", \"rank\": 0, \"ranks\": 1, \"calls\": "
-         "[[1, \"\\u001b[2J\", 0, 8, 9, true]]}",
+         "[[1, \"\\u001b[2J\", 0, 8, 9]]}",
          "a call's name is none"},
         {"{\"duet_calls\": 1, \"group\": \"\\u0007\", \"rank\": 0, \"ranks\": 1, \"calls\": []}",
          "its group's name is none"},

@@ -68,6 +68,22 @@ Test(doctor_cli, emulated_devices_pass, .timeout = 280, .init = cli_folder_make,
     cli_free(&c);
 }
 
+/* Without --details checks that are well are counted by their subject: all, and in few lines. */
+static void check_brief(const char *out) {
+    enum { STATE = 38 }; /* the column of "ok" */
+    int lines = 0, well = 0, ok = -1, count;
+    for (const char *line = out, *end; (end = strchr(line, '\n')); line = end + 1, lines++) {
+        char last[16] = "";
+        sscanf(line, "%d ok, ", &ok);
+        if (end - line <= STATE || strncmp(line + STATE, "ok ", 3)) continue;
+        int counts = sscanf(line + STATE, "ok %d %8[checks]\n", &count, last) == 2;
+        well += counts && !strncmp(last, "check", 5) ? count : 1;
+    }
+    cr_expect(ok > 55 && well == ok && lines < 25, "%d of %d in %d lines: %s", well, ok, lines,
+              out);
+    cr_expect(matches(out, "^cpu +ok +[0-9]+ checks$"), "%s", out);
+}
+
 /* The seed decides the data: with another seed the errors of products differ. Without --seed each
  * run takes a fresh one. */
 Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_make,
@@ -77,7 +93,11 @@ Test(doctor_cli, the_seed_decides_the_data, .timeout = 280, .init = cli_folder_m
     const char *const flags[RUNS] = {"--seed 1", "--seed=1", "", ""};
     char loss[RUNS][200], products[RUNS][200], seed[RUNS][32];
     for (int i = 0; i < RUNS; i++) {
-        cli_well("doctor --device=cpu --quick %s --timeout 110 --json %d.json", flags[i], i);
+        struct cli c;
+        cli_run(&c, "doctor --device=cpu --quick %s --timeout 110 --json %d.json", flags[i], i);
+        cr_assert(c.status == 0 && !*c.err, "%s%s", c.out, c.err);
+        check_brief(c.out);
+        cli_free(&c);
         char path[16];
         snprintf(path, sizeof path, "%d.json", i);
         struct json *root = json_of(path);

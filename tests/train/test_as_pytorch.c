@@ -5,7 +5,9 @@
 #include "tests/golden/golden.h"
 
 static const char *const FACTS = "tests/golden/autograd_memory.txt";
-static const double BOUND = 0.01; /* at most 0.5 % when this was written */
+/* Most agree to some bytes. The largest difference is the peak of ResNet-18 on one device, 0.51 %,
+ * of which the cause was not found. */
+static const double BOUND = 0.01;
 
 static void near(const char *model, const char *way, int device, const char *what, uint64_t bytes) {
     char key[96];
