@@ -6,16 +6,16 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/demo_modelled.h"
-#include "cli/next.h"
-#include "cli/options/run_options.h"
 #include "cli/lesson.h"
 #include "cli/live.h"
+#include "cli/next.h"
+#include "cli/options/run_options.h"
 #include "cli/run_files.h"
 #include "cli/what_if.h"
 #include "report/compare_table.h"
 #include "report/machine.h"
 #include "report/table.h"
-#include "train/compare.h"
+#include "train/compare/compare.h"
 
 /* The epochs of the chapter's program, and of the demo, which takes less than 3 minutes on 2
  * cores. */

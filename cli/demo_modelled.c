@@ -10,8 +10,8 @@
 #include "cli/ways.h"
 #include "clock/choice.h"
 #include "report/text.h"
-#include "train/modelled.h"
-#include "train/need.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
 
 enum { GPUS = 4, MACHINES = 2, SHOWN = 3 };
 static const int shown[SHOWN] = {WAY_SINGLE, WAY_DP, WAY_DDP};

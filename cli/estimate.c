@@ -1,21 +1,21 @@
 /* duet estimate: the memory and the bytes of duet profile by arithmetic, without devices and data.
- * train/estimate.h says how. */
+ * train/estimate/estimate.h says how. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/options/run_options.h"
 #include "cli/max_batch.h"
 #include "cli/modelled.h"
+#include "cli/options/run_options.h"
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "report/findings.h"
 #include "report/profile_table.h"
 #include "report/text.h"
-#include "train/compare.h"
-#include "train/estimate.h"
+#include "train/compare/compare.h"
+#include "train/estimate/estimate.h"
 
 enum { DEFAULT_STEPS = 50 }; /* as of profile */
 

@@ -9,7 +9,7 @@
 #include "device/visible.h"
 #include "report/table.h"
 #include "report/text.h"
-#include "train/retime.h"
+#include "train/estimate/retime.h"
 #include "train/shared_data.h"
 
 enum { LESSON_DEVICES = 4, LESSON_STEPS = 6 };

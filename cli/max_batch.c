@@ -8,10 +8,10 @@
 #include "cli/results.h"
 #include "cli/ways.h"
 #include "report/text.h"
-#include "train/compare.h"
-#include "train/estimate.h"
-#include "train/max_batch.h"
-#include "train/need.h"
+#include "train/compare/compare.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/max_batch.h"
+#include "train/estimate/need.h"
 
 /* ---- runs ---- */
 

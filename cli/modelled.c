@@ -1,5 +1,6 @@
 /* duet estimate --gpu NAME[,NAME...]: what single, DP and DDP would cost on named GPUs, by the
- * modelled clock (clock/, train/modelled.h). Every table says that its times are modelled. */
+ * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are modelled.
+ * */
 #include "cli/modelled.h"
 
 #include <math.h>
@@ -18,9 +19,9 @@
 #include "cli/ways.h"
 #include "cli/what_if.h"
 #include "report/text.h"
-#include "train/compare.h"
-#include "train/estimate.h"
-#include "train/modelled.h"
+#include "train/compare/compare.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/modelled.h"
 
 enum { MOST_COUNTS = 8 };
 

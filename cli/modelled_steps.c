@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "train/retime.h"
+#include "train/estimate/retime.h"
 
 static int put_name(char *to, size_t bytes, const char *option, const char *name) {
     size_t length = name ? strlen(name) : 0;

@@ -4,7 +4,7 @@
 #define CLI_MODELLED_STEPS_H
 
 #include "cli/run_files.h"
-#include "train/modelled.h"
+#include "train/estimate/modelled.h"
 
 /* Zeroed: nothing is asked for. */
 struct modelled_steps {

@@ -19,9 +19,9 @@
 #include "cli/scale_nodes.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
-#include "report/text.h"
 #include "report/table.h"
-#include "train/scale.h"
+#include "report/text.h"
+#include "train/compare/scale.h"
 
 /* The text's training, and the seconds that it gives for one epoch on its own machine. */
 enum { TEXT_BATCH = 128, TEXT_COUNTS = 4 };

@@ -17,8 +17,8 @@
 #include "cli/results.h"
 #include "clock/choice.h"
 #include "report/text.h"
-#include "train/modelled.h"
-#include "train/need.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
 
 /* Some 40 equal nodes of 8 H100 agree to 0.3 % on ResNet-50 (deeplearning-benchmark at aa5addb). */
 static const double SPREAD = 0.003;

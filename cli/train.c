@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/options/run_options.h"
 #include "cli/live.h"
+#include "cli/options/run_options.h"
 #include "cli/run_files.h"
 #include "report/text.h"
+#include "train/files/resume.h"
 #include "train/job.h"
-#include "train/resume.h"
 
 /* How the learning rate goes on after the first epoch; "" where it stays. */
 static const char *schedule_words(const struct run_config *config, char *text, size_t bytes) {

@@ -9,7 +9,7 @@
 #include "report/excess.h"
 #include "report/text.h"
 #include "trace/record_field.h"
-#include "train/compare.h"
+#include "train/compare/compare.h"
 
 static const struct {
     const char *name, *key;

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "report/findings.h"
 #include "trace/record.h"
-#include "train/as_pytorch.h"
-#include "train/need.h"
+#include "train/estimate/as_pytorch.h"
+#include "train/estimate/need.h"
 
 enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
 

@@ -10,9 +10,9 @@
 #include "cli/ways.h"
 #include "clock/choice.h"
 #include "report/text.h"
-#include "train/compare.h"
-#include "train/modelled.h"
-#include "train/need.h"
+#include "train/compare/compare.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
 
 enum { MOST_CHANGES = 6 };
 

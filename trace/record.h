@@ -71,7 +71,7 @@ struct run_record {
      * (`duet estimate`); there are no times and no losses. */
     int computed;
     /* "4 x v100, pc-pcie3, ...": all times are those of the modelled clock on such hardware
-     * (train/retime.h); "": they were measured. */
+     * (train/estimate/retime.h); "": they were measured. */
     char modelled[112];
     int graph;           /* 1: steps are recorded once and replayed as a CUDA graph */
     double data_seconds; /* the disk stage: to read the data sets, once for all jobs of a command */

@@ -31,7 +31,7 @@
 #include "comm/launch.h"
 #include "models/model_file.h"
 #include "trace/record_proof.h"
-#include "train/retime.h"
+#include "train/estimate/retime.h"
 #include "train/shared_data.h"
 #include "train/trainer.h"
 

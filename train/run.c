@@ -8,11 +8,11 @@
 #include "api/dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "models/graph.h"
-#include "models/model_file.h"
 #include "base/nearest.h"
 #include "device/visible.h"
-#include "train/retime.h"
+#include "models/graph.h"
+#include "models/model_file.h"
+#include "train/estimate/retime.h"
 
 void run_config_default(struct run_config *config) {
     *config = (struct run_config){

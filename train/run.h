@@ -88,7 +88,7 @@ struct run_config {
     int stoppable;        /* SIGINT and SIGTERM end it after a step, so that it has a record */
     char trace
         [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
-    char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/curves.h) */
+    char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/files/curves.h) */
     char report[PATH_BYTES], pictures[PATH_BYTES]; /* likewise, of fewer steps */
     int module_prefix;                             /* --save: names begin with "module." */
     int quiet;
@@ -103,8 +103,9 @@ struct run_config {
     int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
     int details;        /* profile, estimate: every row of the tables */
     int find_max_batch; /* profile, estimate: the largest batch that fits, in place of tables */
-    struct clock_words clock;  /* the hardware whose modelled times a run gets (train/retime.h) */
-    int dry;                   /* dry devices and no data: see train/estimate.h */
+    struct clock_words
+        clock; /* the hardware whose modelled times a run gets (train/estimate/retime.h) */
+    int dry;   /* dry devices and no data: see train/estimate/estimate.h */
     struct schedule *schedule; /* dry: borrowed; what the run issues is written into it */
     /* Lock step. */
     int first_step; /* begin at this step, with the data order as if the steps before had run */

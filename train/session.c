@@ -11,9 +11,9 @@
 #include "base/program.h"
 #include "device/launch_lock.h"
 #include "models/graph.h"
-#include "train/bits.h"
+#include "train/compare/bits.h"
+#include "train/files/resume.h"
 #include "train/live.h"
-#include "train/resume.h"
 #include "train/shared_data.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own

@@ -1,5 +1,5 @@
-/* Lock step (train/lockstep.h): the parameters before some steps, and the gradients of the last
- * one, into the record. */
+/* Lock step (train/compare/lockstep.h): the parameters before some steps, and the gradients of the
+ * last one, into the record. */
 #ifndef TRAIN_SNAPSHOT_H
 #define TRAIN_SNAPSHOT_H
 

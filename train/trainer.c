@@ -18,10 +18,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "train/checkpoint.h"
 #include "train/feed.h"
+#include "train/files/checkpoint.h"
+#include "train/files/output.h"
 #include "train/live.h"
-#include "train/output.h"
 #include "train/progress.h"
 #include "train/remarks.h"
 #include "train/session.h"

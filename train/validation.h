@@ -4,7 +4,7 @@
 #define TRAIN_VALIDATION_H
 
 #include "clock/validation.h"
-#include "train/modelled.h"
+#include "train/estimate/modelled.h"
 
 /* Runs what the point was measured on, and sets what the clock needs to know beside the GPU and
  * the machine, of which one node is run.

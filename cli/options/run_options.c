@@ -15,7 +15,7 @@
 #include "cli/options/help.h"
 #include "cli/screen.h"
 #include "models/model_file.h"
-#include "train/compare.h"
+#include "train/compare/compare.h"
 
 /* What other programs call some options. */
 static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},

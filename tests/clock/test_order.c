@@ -6,8 +6,8 @@
 #include "clock/run.h"
 #include "comm/comm.h"
 #include "tests/harness/harness.h"
-#include "train/estimate.h"
-#include "train/modelled.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/modelled.h"
 #include "train/run.h"
 
 enum { STEP = 2 }; /* the buckets are laid out by then */

@@ -1,5 +1,5 @@
 /* `--as pytorch` beside PyTorch's own count of one step: tests/golden/make_autograd_memory.py. */
-#include "train/as_pytorch.h"
+#include "train/estimate/as_pytorch.h"
 
 #include "base/error.h"
 #include "tests/golden/golden.h"

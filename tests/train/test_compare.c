@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "tests/cli/data.h"
 #include "tests/harness/harness.h"
-#include "train/compare.h"
-#include "train/lockstep.h"
+#include "train/compare/compare.h"
+#include "train/compare/lockstep.h"
 
 enum { V = 4, ANY = -1 };
 

@@ -1,7 +1,7 @@
 /* The search for the largest batch, with a run that is a mere comparison: whatever the limit and
  * the guess, it ends at the limit, has tried it and the next one, and takes few runs. */
 #include "tests/harness/harness.h"
-#include "train/max_batch.h"
+#include "train/estimate/max_batch.h"
 
 struct limit {
     int batch, tried_good, tried_bad; /* the largest that fits; 1: it, the next one, was tried */

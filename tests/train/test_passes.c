@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"
-#include "train/bits.h"
+#include "train/compare/bits.h"
 #include "train/trainer.h"
 
 /* Two programs that sum 64 samples in different orders, after one step of SGD: the losses of LeNet

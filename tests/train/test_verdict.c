@@ -3,7 +3,7 @@
  * gradients, then by device and parameter. */
 #include "base/error.h"
 #include "tests/harness/harness.h"
-#include "train/verdict.h"
+#include "train/compare/verdict.h"
 
 enum { STEPS = 4, PARAMETERS = 3, DEVICES = 4, WIDTH = 2 * PARAMETERS };
 static const char *const NAMES[PARAMETERS] = {"W1", "b1", "W2"};

@@ -1,0 +1,64 @@
+/* What breaks the promise: a batch that is not cut by virtual devices, segments that cannot be
+ * folded on each device first, an allreduce that adds in an order of its own, and weights that
+ * depend on the ranks. */
+#include "train/compare/bits.h"
+
+#include <stdio.h>
+
+#include "allreduce/plan.h"
+#include "base/fold.h"
+
+/* `auto` chooses among the algorithms that keep the fold order. Over two devices there is one order
+ * only. */
+static int adds_in_its_own_order(const struct run_config *config,
+                                 enum allreduce_algorithm *algorithm) {
+    *algorithm = ALLREDUCE_AUTO;
+    allreduce_algorithm_parse(config->allreduce, algorithm);
+    return config->mode == MODE_DDP && config->devices > 2 && *algorithm != ALLREDUCE_AUTO &&
+           !allreduce_keeps_order(*algorithm);
+}
+
+int bits_promised(const struct run_config *config, char *why_not, size_t bytes) {
+    int w = run_devices(config), v = run_virtual_devices(config);
+    enum allreduce_algorithm algorithm;
+    *why_not = 0;
+    if (v == VIRTUAL_OFF)
+        snprintf(why_not, bytes,
+                 "virtual devices are off: each mode cuts and sums the batch by its own device "
+                 "count");
+    else if (!fold_fits(v, w))
+        snprintf(why_not, bytes,
+                 "%d virtual devices on %d devices: %d a device is no power of two, so sums "
+                 "associate differently",
+                 v, w, v / w);
+    else if (config->join == JOIN_INITIAL || config->join == JOIN_ACTIVE)
+        snprintf(why_not, bytes,
+                 "--join: means of ranks are averaged, so samples of a short batch weigh "
+                 "differently");
+    else if (adds_in_its_own_order(config, &algorithm))
+        snprintf(why_not, bytes, "%s over %d devices adds in an order of its own",
+                 allreduce_algorithm_name(algorithm), w);
+    return !*why_not;
+}
+
+int bits_promised_between(const struct run_record *a, const struct run_record *b, char *why_not,
+                          size_t bytes) {
+    const struct run_record *runs[] = {a, b};
+    *why_not = 0;
+    for (int i = 0; i < 2; i++) {
+        if (runs[i]->bits_promised) continue;
+        snprintf(why_not, bytes, "%s", runs[i]->why_not);
+        return 0;
+    }
+    if (a->passes != b->passes) {
+        snprintf(
+            why_not, bytes,
+            "%d batches an update against %d: a kernel sums the samples of one batch at a time",
+            a->passes, b->passes);
+        return 0;
+    }
+    if (a->virtual_devices == b->virtual_devices) return 1;
+    snprintf(why_not, bytes, "%d virtual devices against %d: the batch is cut differently",
+             a->virtual_devices, b->virtual_devices);
+    return 0;
+}

@@ -1,0 +1,17 @@
+/* Are equal bits promised, and if not, why? The rules are those of docs/design.md section 2; here
+ * they are asked of a run before it starts, and of two runs that are to be compared. */
+#ifndef TRAIN_COMPARE_BITS_H
+#define TRAIN_COMPARE_BITS_H
+
+#include "trace/record.h"
+#include "train/run.h"
+
+/* 1 if this run trains, bit for bit, the model that one device would train with as many virtual
+ * devices. 0: why_not[0 .. bytes) becomes the reason; it becomes "" otherwise. */
+int bits_promised(const struct run_config *config, char *why_not, size_t bytes);
+
+/* The same of two runs, each promised to equal one device: are they equal to each other? */
+int bits_promised_between(const struct run_record *a, const struct run_record *b, char *why_not,
+                          size_t bytes);
+
+#endif

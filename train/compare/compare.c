@@ -1,0 +1,173 @@
+/* Compare: see compare.h. */
+#include "train/compare/compare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "train/compare/bits.h"
+#include "train/compare/lockstep.h"
+#include "train/shared_data.h"
+
+/* 1 if equal bits are not promised for some mode: then lock step needs snapshots of the single
+ * run. */
+static int needs_lockstep(const struct run_config *config) {
+    struct run_config one = *config;
+    char why_not[160];
+    int needed = 0;
+    for (one.mode = 0; one.mode < MODE_COUNT; one.mode++)
+        needed |= !bits_promised(&one, why_not, sizeof why_not);
+    return needed;
+}
+
+/* Chooses the steps of the single run at which lock step compares. How many there are follows from
+ * the data set's files. With virtual devices off DDP pads an epoch that the other modes do not pad,
+ * so its last batch is another one and the steps of later epochs may be shifted. Then only steps
+ * before the end of the first epoch do the same work in all modes. */
+static int choose_points(const struct run_config *config, int points[MAX_SNAPSHOTS]) {
+    struct dataset set;
+    int v = config->virtual_devices;
+    CHECK(run_open_set(config, &set, 1));
+    struct order order = {.count = set.count,
+                          .replicas = v ? v : 1,
+                          .end = config->join        ? ORDER_EXACT
+                                 : config->drop_last ? ORDER_CUT
+                                                     : ORDER_PAD};
+    dataset_free(&set);
+    int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
+    per_epoch = (per_epoch + config->passes - 1) / config->passes;
+    int64_t all = (int64_t)per_epoch * config->epochs;
+    if (!v && !config->join && order.count % config->devices) all = per_epoch - 1;
+    if (config->steps && config->steps < all) all = config->steps;
+    lockstep_points(all < INT32_MAX ? (int)all : INT32_MAX, points);
+    return OK;
+}
+
+const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
+    if (mode != MODE_DP || !config->model_options.sync_bn) return NULL;
+    return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "
+           "PyTorch";
+}
+
+static int judge(struct comparison *c, enum run_mode mode, struct job_result *result) {
+    struct verdict *v = &c->verdict[mode];
+    if (!c->run[mode].devices) return OK; /* left out, or it did not fit */
+    c->judged[mode] = verdict_judge(&c->run[c->reference], &c->run[mode], v);
+    if (c->judged[mode]) return OK;
+    struct run_config config = c->config;
+    config.mode = mode;
+    CHECK(lockstep_check(&config, &c->run[c->reference], c->reference_steps, v, result));
+    c->judged[mode] = 1;
+    return OK;
+}
+
+/* The run in `last` failed or was stopped. Those before it came to their end. */
+static void judge_those_before(struct comparison *c, enum run_mode last) {
+    for (enum run_mode mode = c->reference + 1; mode < last; mode++)
+        if (c->run[mode].devices)
+            c->judged[mode] =
+                verdict_judge(&c->run[c->reference], &c->run[mode], &c->verdict[mode]);
+}
+
+/* The outcome of both verdicts. Where the loss is not finite in both modes, gradients beyond the
+ * bound say nothing of the modes, and equal bits are no proof either. */
+static int conclude(const struct comparison *c, struct job_result *result) {
+    int not_finite_at = -1;
+    char words[VERDICT_WORDS];
+    for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++) {
+        const struct verdict *v = &c->verdict[mode];
+        if (!c->run[mode].devices) continue;
+        int good = v->kind == VERDICT_EQUAL || v->kind == VERDICT_WITHIN;
+        if (v->not_finite_at >= 0 && v->kind != VERDICT_DIFFERENT) {
+            not_finite_at = v->not_finite_at;
+            continue;
+        }
+        if (good) continue;
+        result->exit_status = error_exit_status(ERR_CHECK);
+        return fail(ERR_CHECK, "%s and %s did not train the same model: %s: see the verdict above",
+                    mode_title(mode), mode_title(c->reference),
+                    verdict_difference(v, &c->run[mode], words));
+    }
+    if (not_finite_at < 0) return OK;
+    result->exit_status = error_exit_status(ERR_CHECK);
+    return fail(ERR_CHECK,
+                "loss: not finite since step %d: the comparison proves nothing from there on: %s",
+                not_finite_at, not_finite_advice(not_finite_at));
+}
+
+/* Without virtual devices each mode cuts the batch by its own devices. */
+static int check_norms(const struct run_config *config, struct job_result *result) {
+    struct model model;
+    if (config->virtual_devices != VIRTUAL_OFF || config->model_options.sync_bn) return OK;
+    CHECK(model_open(&model, config->model, &config->model_options));
+    int norms = model.buffer_count > 0;
+    model_free(&model);
+    if (!norms) return OK;
+    result->exit_status = error_exit_status(ERR_USAGE);
+    return fail(ERR_USAGE,
+                "--virtual-devices: off: BatchNorm normalises the share of each device, so the "
+                "modes train different models: leave it out, or give --sync-bn");
+}
+
+/* The mode that takes the place of one that did not fit. */
+static enum run_mode next_reference(const struct run_config *config, enum run_mode mode) {
+    for (mode++; mode < MODE_COUNT && compare_leaves_out(config, mode);)
+        mode++;
+    return mode;
+}
+
+int compare_run(struct comparison *c, const struct run_config *config, struct job_result *result) {
+    int points[MAX_SNAPSHOTS];
+    memset(result, 0, sizeof *result);
+    result->exit_status = 1;
+    c->config = *config;
+    if (config->virtual_devices == VIRTUAL_DEFAULT) c->config.virtual_devices = config->devices;
+    CHECK(check_norms(&c->config, result));
+    CHECK(shared_data_open(&c->config));
+    CHECK(choose_points(&c->config, points));
+    CHECK(job_try_nccl(&c->config, result));
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+        struct run_config one = c->config;
+        if (compare_leaves_out(&c->config, mode)) continue;
+        one.mode = mode;
+        one.hashes = one.spans = 1;
+        one.stoppable = run_writes_results(config);
+        one.live_run = (int)mode;
+        CHECK(run_config_of_several(&one, config, mode_name(mode)));
+        if (mode == c->reference && needs_lockstep(&c->config))
+            memcpy(one.snapshots, points, sizeof points);
+        int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
+        if (code == ERR_MEMORY && !result->signal) {
+            snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());
+            record_free(&c->run[mode]);
+            c->need[mode] = need_of(&one);
+            if (mode == c->reference) c->reference = next_reference(&c->config, mode);
+            continue;
+        }
+        if (code && !c->run[mode].steps) record_free(&c->run[mode]); /* there is nothing in it */
+        if (code) judge_those_before(c, mode);
+        CHECK(code);
+        /* The device that `auto` found is used for all modes: another kind gives other bits. */
+        if (mode == c->reference)
+            snprintf(c->config.device, sizeof c->config.device, "%s", c->run[mode].kind);
+    }
+    for (enum run_mode mode = c->reference + 1; mode < MODE_COUNT; mode++)
+        CHECK(judge(c, mode, result));
+    CHECK(conclude(c, result));
+    for (enum run_mode mode = 0; mode < MODE_COUNT; mode++) {
+        if (!*c->full[mode]) continue;
+        result->exit_status = error_exit_status(ERR_MEMORY);
+        return fail(ERR_MEMORY, "%s", c->full[mode]);
+    }
+    return OK;
+}
+
+void comparison_free(struct comparison *c) {
+    for (int mode = 0; mode < MODE_COUNT; mode++)
+        record_free(&c->run[mode]);
+    for (int k = 0; k < MAX_SNAPSHOTS; k++)
+        record_delete(c->reference_steps[k]);
+    shared_data_close(&c->config);
+}

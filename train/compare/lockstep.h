@@ -1,0 +1,36 @@
+/* Lock step: where equal bits are not promised, two modes are compared one step at a time. From the
+ * same parameters, those of the reference run before some of its steps, each mode takes one step,
+ * and their gradients must agree within a bound. The reference is single, where that fits. Over a
+ * whole run no bound would hold: SGD turns a difference in the last bit into 10 percent of the loss
+ * within 30 steps. */
+#ifndef TRAIN_COMPARE_LOCKSTEP_H
+#define TRAIN_COMPARE_LOCKSTEP_H
+
+#include "train/compare/verdict.h"
+#include "train/job.h"
+
+/* The relative L2 distance that the gradients of a parameter may have. Two right programs that sum
+ * in different orders were at most 4.5e-5 apart (where the input of a ReLU lies within rounding of
+ * zero). Twice that is the bound: gradients too large by a factor of 1.0001 are beyond it. */
+#define LOCKSTEP_BOUND 9e-5
+
+/* The same for a model with BatchNorm. Its division by a small deviation lets more ReLUs flip:
+ * PyTorch's own float32 is up to 8e-3 away from its float64 in ResNet-18. The bias of a convolution
+ * in front of a norm has no gradient but rounding, so a distance is measured against at least this
+ * share of the whole gradient. */
+#define LOCKSTEP_BOUND_NORM 3e-2
+#define LOCKSTEP_LEAST_SHARE 1e-2
+
+/* Chooses steps below `steps` at which to compare, the first and the last among them; -1 ends
+ * the list. */
+void lockstep_points(int steps, int points[MAX_SNAPSHOTS]);
+
+/* Compares config's mode with that of `reference` at every snapshot of it, and sets kind, worst,
+ * bound, steps, step and parameter of *v. Gradients that are not finite are beyond any bound.
+ * Dropout is turned off, because its masks belong to virtual devices, and those may differ.
+ * steps[MAX_SNAPSHOTS]: the steps of the reference, which serve all modes: NULL at first, made
+ * where they are not there yet, and freed by the caller. */
+int lockstep_check(const struct run_config *config, const struct run_record *reference,
+                   struct run_record **steps, struct verdict *v, struct job_result *result);
+
+#endif

@@ -1,0 +1,148 @@
+/* Scale: see scale.h. */
+#include "train/compare/scale.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fold.h"
+
+const char *lr_scale_name(enum lr_scale scale) {
+    static const char *const names[] = {"none", "linear", "sqrt"};
+    return names[scale];
+}
+
+/* ---- the plan ---- */
+
+/* The virtual devices with which all counts of the list give the same bits: the largest count, if
+ * the others fit it. Otherwise each run has as many as it has devices. */
+static int common_virtual_devices(const struct scale_config *c) {
+    int largest = 1;
+    for (int i = 0; i < c->device_counts; i++)
+        if (c->devices[i] > largest) largest = c->devices[i];
+    for (int i = 0; i < c->device_counts; i++)
+        if (largest % c->devices[i] || !fold_fits(largest, c->devices[i])) return VIRTUAL_DEFAULT;
+    return largest;
+}
+
+static int global_batch(const struct scale_config *c, int devices) {
+    return c->batch_per_device ? c->batch_per_device * devices : c->run.batch_size;
+}
+
+static double scaled_rate(const struct scale_config *c, int devices, double lr) {
+    double k = (double)global_batch(c, devices) / global_batch(c, c->devices[0]);
+    return c->lr_scale == LR_SCALE_LINEAR ? lr * k
+           : c->lr_scale == LR_SCALE_SQRT ? lr * sqrt(k)
+                                          : lr;
+}
+
+void scale_run_name(char name[SCALE_NAME], int devices, double lr) {
+    snprintf(name, SCALE_NAME, "%d_devices_lr_%g", devices, lr);
+}
+
+static int row_config(const struct scale_config *c, int devices, double lr,
+                      struct run_config *out) {
+    char name[SCALE_NAME];
+    struct run_config one = c->run;
+    one.devices = devices;
+    one.batch_size = global_batch(c, devices);
+    one.lr = scaled_rate(c, devices, lr);
+    if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
+        one.virtual_devices = common_virtual_devices(c);
+    one.hashes = one.quiet = 1;
+    scale_run_name(name, one.devices, one.lr);
+    CHECK(run_config_of_several(&one, &c->run, name));
+    *out = one;
+    return OK;
+}
+
+/* The first row that does the same work as row i. */
+static int first_like(const struct scale *s, int i) {
+    const struct run_config *a = &s->rows[i].config;
+    for (int k = 0; k < i; k++) {
+        const struct run_config *b = &s->rows[k].config;
+        if (a->batch_size == b->batch_size && a->lr == b->lr) return k;
+    }
+    return i;
+}
+
+int scale_plan(struct scale *s, const struct scale_config *c) {
+    s->config = *c;
+    for (int i = 0; i < c->device_counts; i++)
+        if (c->batch_per_device && c->devices[i] > INT32_MAX / c->batch_per_device)
+            return fail(ERR_USAGE, "--batch-per-device: %d on %d devices: give less",
+                        c->batch_per_device, c->devices[i]);
+    s->rows = calloc((size_t)(c->device_counts * c->rates), sizeof *s->rows);
+    if (!s->rows) return fail(ERR_MEMORY, "scale: no host memory");
+    for (int i = 0; i < c->device_counts; i++)
+        for (int j = 0; j < c->rates; j++) {
+            struct scale_row *row = &s->rows[s->count];
+            CHECK(row_config(c, c->devices[i], c->lr[j], &row->config));
+            row->first = first_like(s, s->count++);
+            CHECK(run_config_check(&row->config));
+        }
+    return OK;
+}
+
+/* ---- the runs ---- */
+
+static void judge(struct scale *s, int i) {
+    struct scale_row *row = &s->rows[i];
+    const struct scale_row *first = &s->rows[row->first];
+    int decided = verdict_judge(&first->run, &row->run, &row->verdict);
+    if (decided && row->verdict.kind == VERDICT_DIFFERENT)
+        row->bits = SCALE_BITS_DIFFERENT;
+    else if (row->first == i)
+        row->bits = SCALE_BITS_FIRST;
+    else
+        row->bits =
+            decided && row->verdict.not_finite_at < 0 ? SCALE_BITS_EQUAL : SCALE_BITS_NOT_PROMISED;
+    /* row i % rates is the run of the first device count with the same rate of the list */
+    double before = record_images_per_second(&s->rows[i % s->config.rates].run);
+    row->speed_up = before > 0 ? record_images_per_second(&row->run) / before : 0;
+}
+
+static int conclude(const struct scale *s, struct job_result *result) {
+    char words[VERDICT_WORDS];
+    for (int i = 0; i < s->count; i++) {
+        const struct scale_row *row = &s->rows[i];
+        const struct verdict *v = &row->verdict;
+        if (row->bits != SCALE_BITS_DIFFERENT) continue;
+        result->exit_status = error_exit_status(ERR_CHECK);
+        return fail(ERR_CHECK,
+                    "scale: %d devices and %d did not train the same model: %s: look closer with "
+                    "duet compare",
+                    row->config.devices, s->rows[row->first].config.devices,
+                    verdict_difference(v, &row->run, words));
+    }
+    return OK;
+}
+
+int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s, int row),
+              void *context, struct job_result *result) {
+    memset(result, 0, sizeof *result);
+    for (int i = 0; i < s->count; i++) {
+        struct scale_row *row = &s->rows[i];
+        char title[48];
+        /* The device that `auto` found is used for all rows: another kind gives other bits. */
+        if (i)
+            snprintf(row->config.device, sizeof row->config.device, "%s", s->rows[0].run.kind);
+        else
+            CHECK(job_try_nccl(&row->config, result));
+        snprintf(title, sizeof title, "%d device%s, lr %g", row->config.devices,
+                 row->config.devices > 1 ? "s" : "", row->config.lr);
+        CHECK(job_run_titled(title, &row->config, &row->run, result));
+        judge(s, i);
+        done(context, s, i);
+    }
+    return conclude(s, result);
+}
+
+void scale_free(struct scale *s) {
+    for (int i = 0; s->rows && i < s->count; i++)
+        record_free(&s->rows[i].run);
+    free(s->rows);
+    memset(s, 0, sizeof *s);
+}

@@ -1,0 +1,66 @@
+/* Scale: the same training on different numbers of devices, each a job, one after another.
+ *
+ * Two ways to add devices. The global batch may stay, so that each device gets less of it: then all
+ * runs train the very same model, which is proven as in compare. Or each device may get the same
+ * batch, so that the global batch grows with the devices: then there are fewer updates, and the
+ * learning rate may have to grow too. */
+#ifndef TRAIN_COMPARE_SCALE_H
+#define TRAIN_COMPARE_SCALE_H
+
+#include "train/compare/verdict.h"
+#include "train/job.h"
+
+/* Runs of one scale: device counts, learning rates, and both together. */
+enum { SCALE_MOST = 16, SCALE_ROWS = SCALE_MOST * SCALE_MOST };
+
+/* How the learning rate follows the global batch, which is k times that of the fewest devices. */
+enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR /* times k */, LR_SCALE_SQRT /* times sqrt(k) */ };
+const char *lr_scale_name(enum lr_scale scale); /* "none", "linear", "sqrt" */
+
+/* The name of a run, for files: "4_devices_lr_0.5". lr: after scaling. */
+enum { SCALE_NAME = 64 };
+void scale_run_name(char name[SCALE_NAME], int devices, double lr);
+
+struct scale_config {
+    struct run_config run; /* what all runs share; its batch_size counts where batch_per_device is
+                            * 0 */
+    int devices[SCALE_MOST], device_counts;
+    double lr[SCALE_MOST]; /* before scaling */
+    int rates;
+    int batch_per_device; /* 0: the global batch stays */
+    enum lr_scale lr_scale;
+};
+
+enum scale_bits {
+    SCALE_BITS_FIRST,       /* others are compared with this run */
+    SCALE_BITS_EQUAL,       /* at every step, on every device */
+    SCALE_BITS_DIFFERENT,   /* where equal bits are promised */
+    SCALE_BITS_NOT_PROMISED /* or the loss is not finite, which proves nothing */
+};
+
+struct scale_row {
+    struct run_config config;
+    struct run_record run;
+    int first; /* the first row with the same global batch and learning rate */
+    enum scale_bits bits;
+    struct verdict verdict; /* against `first` */
+    double speed_up;        /* in samples a second, over the first row with this rate of the list */
+};
+
+struct scale {
+    struct scale_config config;
+    struct scale_row *rows; /* [count] by devices, then by learning rate */
+    int count;
+};
+
+/* Makes the rows and checks the configuration of each, before anything is run. Zero *s before, and
+ * scale_free it afterwards, also after a failure. ERR_USAGE: one of them cannot be run. */
+int scale_plan(struct scale *s, const struct scale_config *config);
+
+/* Runs row after row and calls done(context, s, row) behind each. ERR_CHECK: bits differ where they
+ * should be equal; the rows are complete then. */
+int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s, int row),
+              void *context, struct job_result *result);
+void scale_free(struct scale *s);
+
+#endif

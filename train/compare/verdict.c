@@ -1,0 +1,293 @@
+/* The verdict: see verdict.h. */
+#include "train/compare/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "train/compare/bits.h"
+
+/* The relative difference of two losses that a reader of the two curves would see. */
+static const double LOSS_APART = 0.01;
+
+/* The hash in one column of a step's row: column p is the value of parameter p, column
+ * parameters + p its gradient, column 2 * parameters + b buffer b. */
+static uint64_t hash_at(const struct run_record *r, int device, int step, int column) {
+    size_t width = 2 * (size_t)r->parameters + (size_t)r->buffers;
+    return r->hashes[device][(size_t)step * width + (size_t)column];
+}
+
+/* The column of value p in a step's row; those behind the parameters are buffers. */
+static int value_column(const struct run_record *r, int p) {
+    return p < r->parameters ? p : r->parameters + p;
+}
+
+/* Values of a device that the modes have in common: its parameters and, where they are no rank's
+ * own, its buffers. */
+static int values_of(const struct run_record *r, int device) {
+    return r->parameters + (device && r->buffers_apart ? 0 : r->buffers);
+}
+
+/* The name of a parameter or, behind them, a buffer: verdict.parameter counts so. */
+static const char *verdict_name(const struct run_record *r, int p) {
+    return p < r->parameters ? r->names[p] : r->buffer_names[p - r->parameters];
+}
+
+/* Notes where a difference is. Returns 1. */
+static int differs(struct verdict *v, int step, int parameter, int device, int in_gradient) {
+    v->step = step;
+    v->parameter = parameter;
+    v->device = device;
+    v->in_gradient = in_gradient;
+    return 1;
+}
+
+/* Looks for the first difference between any device of run b and device 0 of run a, the single run.
+ * Returns 1 if there is one. Both runs must be hashed. */
+static int first_difference(const struct run_record *a, const struct run_record *b,
+                            struct verdict *v) {
+    int steps = a->steps < b->steps ? a->steps : b->steps;
+    for (int step = 0; step < steps; step++) {
+        for (int d = 0; d < b->devices; d++)
+            for (int p = 0; p < values_of(b, d); p++)
+                if (hash_at(a, 0, step, value_column(a, p)) !=
+                    hash_at(b, d, step, value_column(b, p)))
+                    return differs(v, step, p, d, 0);
+        for (int d = 0; d < b->devices; d++)
+            for (int p = 0; record_has_grads(b, d) && p < b->parameters; p++)
+                if (hash_at(a, 0, step, b->parameters + p) !=
+                    hash_at(b, d, step, b->parameters + p))
+                    return differs(v, step, p, d, 1);
+    }
+    if (a->steps != b->steps) return differs(v, steps, 0, 0, 0);
+    for (int d = 0; d < b->devices; d++)
+        for (int p = 0; p < values_of(b, d); p++)
+            if (a->final_hashes[0][p] != b->final_hashes[d][p]) return differs(v, steps, p, d, 0);
+    return 0;
+}
+
+/* The same within one run: whatever the algorithm, the replica of every device must agree with
+ * device 0's at every step and at the end. */
+static int replicas_differ(const struct run_record *run, struct verdict *v) {
+    for (int step = 0; step < run->steps; step++)
+        for (int d = 1; d < run->devices; d++) {
+            for (int p = 0; p < values_of(run, d); p++)
+                if (hash_at(run, 0, step, value_column(run, p)) !=
+                    hash_at(run, d, step, value_column(run, p)))
+                    return differs(v, step, p, d, 0);
+            for (int p = 0; record_has_grads(run, d) && p < run->parameters; p++)
+                if (hash_at(run, 0, step, run->parameters + p) !=
+                    hash_at(run, d, step, run->parameters + p))
+                    return differs(v, step, p, d, 1);
+        }
+    for (int d = 1; d < run->devices; d++)
+        for (int p = 0; p < values_of(run, d); p++)
+            if (run->final_hashes[0][p] != run->final_hashes[d][p])
+                return differs(v, run->steps, p, d, 0);
+    return 0;
+}
+
+/* The relative difference of two losses. Two NaNs are equal: both runs diverged alike. */
+static double gap(double a, double b) {
+    if (a == b || (isnan(a) && isnan(b))) return 0;
+    return fabs(a - b) / fmax(fabs(a), fabs(b));
+}
+
+static void look_at_losses(const struct run_record *a, const struct run_record *b,
+                           struct verdict *v) {
+    int steps = a->steps < b->steps ? a->steps : b->steps;
+    v->loss_apart_at = -1;
+    for (int i = 0; i < steps; i++) {
+        v->final_loss_gap = gap(a->losses[i], b->losses[i]);
+        if (v->loss_apart_at < 0 && !(v->final_loss_gap <= LOSS_APART)) v->loss_apart_at = i;
+    }
+}
+
+/* Where all hashes agree: the first loss, or the first accuracy, that does not. Ranks whose running
+ * statistics are their own evaluate with their own. */
+static int results_differ(const struct run_record *a, const struct run_record *b,
+                          struct verdict *v) {
+    int epochs = a->epoch_count < b->epoch_count ? a->epoch_count : b->epoch_count;
+    for (int i = 0; i < v->steps; i++)
+        if (gap(a->losses[i], b->losses[i])) {
+            v->result = "loss";
+            v->step = i, v->values[0] = a->losses[i], v->values[1] = b->losses[i];
+            return 1;
+        }
+    for (int i = 0; i < epochs && a->accuracy && b->accuracy && !b->buffers_apart; i++)
+        if (a->accuracy[i] != b->accuracy[i]) {
+            v->result = "test accuracy";
+            v->step = i, v->values[0] = a->accuracy[i], v->values[1] = b->accuracy[i];
+            return 1;
+        }
+    for (int i = 0; i < epochs && a->valid_loss && b->valid_loss && !b->buffers_apart; i++)
+        if (gap(a->valid_loss[i], b->valid_loss[i])) {
+            v->result = "valid_loss";
+            v->step = i, v->values[0] = a->valid_loss[i], v->values[1] = b->valid_loss[i];
+            return 1;
+        }
+    return 0;
+}
+
+static int first_not_finite(const struct run_record *a, const struct run_record *b) {
+    int first = record_not_finite(a, NULL), other = record_not_finite(b, NULL);
+    return first < 0 || (other >= 0 && other < first) ? other : first;
+}
+
+int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
+    *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
+    v->not_finite_at = first_not_finite(a, b);
+    look_at_losses(a, b, v);
+    int different = first_difference(a, b, v);
+    v->bits_apart_at = different ? v->step : -1;
+    if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
+        v->kind = VERDICT_DIFFERENT;
+        return v->among_replicas = replicas_differ(b, v);
+    }
+    if (!different) different = results_differ(a, b, v);
+    v->kind = different ? VERDICT_DIFFERENT : VERDICT_EQUAL;
+    return 1;
+}
+
+static void print_drift(FILE *file, const struct verdict *v) {
+    if (v->bits_apart_at < 0) {
+        fprintf(file, "  here the bits agree all the same, at every step\n");
+        return;
+    }
+    fprintf(file, "  bits apart since step %d; losses ", v->bits_apart_at);
+    if (v->loss_apart_at < 0)
+        fprintf(file, "within 1 %% to the end (%.2g at the last)\n", v->final_loss_gap);
+    else
+        fprintf(file,
+                "more than 1 %% apart since step %d\n"
+                "  (%.2g at the last): SGD amplifies the last bit\n",
+                v->loss_apart_at, v->final_loss_gap);
+}
+
+char *verdict_difference(const struct verdict *v, const struct run_record *run,
+                         char text[VERDICT_WORDS]) {
+    if (v->result)
+        snprintf(text, VERDICT_WORDS, "the %s %s %d is %.9g, not %.9g", v->result,
+                 strcmp(v->result, "loss") ? "after epoch" : "of step", v->step, v->values[1],
+                 v->values[0]);
+    else
+        snprintf(text, VERDICT_WORDS, "step %d: the %s of %.100s on device %d", v->step,
+                 v->in_gradient || v->kind == VERDICT_BEYOND ? "gradient" : "value",
+                 verdict_name(run, v->parameter), v->device);
+    return text;
+}
+
+/* Why DDP differs where its last step left parameters without a gradient. */
+static void print_unreduced(FILE *file, const struct run_record *b) {
+    struct text text = {.used = 0};
+    if (!*b->unreduced) return;
+    text_add(
+        &text,
+        "the last step gave no gradient to some parameters (%s), so DDP has not averaged their "
+        "buckets: give --find-unused-parameters",
+        b->unreduced);
+    text_wrap(file, TEXT_USUAL, 2, 4, text.words);
+}
+
+void verdict_print(FILE *file, const struct verdict *v, const struct run_record *a,
+                   const struct run_record *b) {
+    const char *x = mode_title(a->mode), *y = mode_title(b->mode);
+    char words[VERDICT_WORDS];
+    struct text text = {.used = 0};
+    switch (v->kind) {
+    case VERDICT_EQUAL:
+        if (v->not_finite_at >= 0) {
+            text_add(
+                &text,
+                "%s = %s: identical to the bit, but the loss is not finite since step %d: from "
+                "there on this proves nothing",
+                y, x, v->not_finite_at);
+            text_wrap(file, TEXT_USUAL, 0, 2, text.words);
+            return;
+        }
+        fprintf(file,
+                "%s = %s: identical to the bit after %d step%s\n"
+                "  (every loss, parameter%s and reduced gradient, every step, every device%s)\n",
+                y, x, v->steps, v->steps == 1 ? "" : "s",
+                b->buffers && !b->buffers_apart ? ", buffer" : "",
+                b->buffers && b->buffers_apart ? ";\n  buffers of device 0" : "");
+        return;
+    case VERDICT_DIFFERENT:
+        text_add(&text, "%s != %s: first difference%s%s", y,
+                 v->among_replicas ? "its own device 0" : x, v->result ? ": " : " at ",
+                 verdict_difference(v, b, words));
+        text_wrap(file, TEXT_USUAL, 0, 2, text.words);
+        print_unreduced(file, b);
+        return;
+    case VERDICT_WITHIN:
+    case VERDICT_BEYOND:
+        if (v->steps == 0)
+            fprintf(file,
+                    "%s ? %s: no step of the two is the same work: no gradients were compared\n", y,
+                    x);
+        else
+            fprintf(file,
+                    "%s %s %s: gradients in lock step at %d points:\n"
+                    "  relative L2 distance at most %.2g, bound %.2g\n",
+                    y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
+        if (v->kind == VERDICT_BEYOND)
+            fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
+                    b->names[v->parameter],
+                    isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
+        if (v->kind == VERDICT_BEYOND) print_unreduced(file, b);
+        if (v->not_finite_at >= 0)
+            fprintf(file,
+                    "  the loss is not finite since step %d: from there on gradients cannot\n"
+                    "  agree\n",
+                    v->not_finite_at);
+        text = (struct text){.used = 0};
+        text_add(&text, "equal bits are not promised: %s", v->why_not);
+        text_wrap(file, TEXT_USUAL, 2, 4, text.words);
+        print_drift(file, v);
+        return;
+    }
+}
+
+static void write_text(struct json_writer *w, const char *key, const char *text) {
+    if (*text)
+        json_string(w, key, text);
+    else
+        json_null(w, key);
+}
+
+/* -1, no such step or device, is null. */
+static void write_step(struct json_writer *w, const char *key, int step) {
+    if (step < 0)
+        json_null(w, key);
+    else
+        json_integer(w, key, step);
+}
+
+void verdict_json(struct json_writer *w, const char *key, const struct verdict *v,
+                  const struct run_record *b) {
+    static const char *const kinds[] = {"identical", "different", "within bound", "beyond bound"};
+    json_object(w, key);
+    json_string(w, "verdict", kinds[v->kind]);
+    json_integer(w, "steps", v->steps);
+    write_step(w, "not_finite_at_step", v->not_finite_at);
+    int at_one = v->kind == VERDICT_DIFFERENT || v->kind == VERDICT_BEYOND;
+    write_step(w, "step", at_one ? v->step : -1);
+    int of_hash = at_one && !v->result;
+    write_text(w, "parameter", of_hash ? verdict_name(b, v->parameter) : "");
+    write_step(w, "device", of_hash ? v->device : -1);
+    write_text(w, "what",
+               !at_one          ? ""
+               : v->result      ? v->result
+               : v->in_gradient ? "gradient"
+                                : "value");
+    json_boolean(w, "among_replicas", at_one && v->among_replicas);
+    int in_lockstep = *v->why_not != 0;
+    write_text(w, "bits_not_promised_because", v->why_not);
+    json_number(w, "lockstep_distance", in_lockstep ? v->worst : NAN);
+    json_number(w, "lockstep_bound", in_lockstep ? v->bound : NAN);
+    write_step(w, "bits_apart_at_step", in_lockstep ? v->bits_apart_at : -1);
+    write_step(w, "losses_apart_at_step", in_lockstep ? v->loss_apart_at : -1);
+    json_number(w, "final_loss_gap", in_lockstep ? v->final_loss_gap : NAN);
+    json_close(w);
+}

@@ -1,0 +1,244 @@
+/* The memory of PyTorch, device by device: see as_pytorch.h. */
+#include "train/estimate/as_pytorch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph.h"
+#include "nn/autograd_memory.h"
+#include "train/estimate/estimate.h"
+#include "train/session.h"
+
+enum { BUFFER_BYTES = 10 << 20 }; /* of reduce_add_coalesced */
+
+/* What the devices have in common. */
+struct count {
+    const struct run_config *config;
+    struct session *session;
+    struct replica *replica; /* on a dry device */
+    duet_tape *loss;         /* on the same device */
+    int64_t known,
+        known_once;      /* bytes that autograd saves: of a sample, of all; -1: by the rules */
+    uint64_t parameters; /* bytes of all */
+};
+
+/* One device of it. */
+struct part {
+    struct ledger *ledger;
+    uint64_t *saved;
+    int samples;      /* that its replica gets */
+    int loss_samples; /* of which it computes the loss; 0: another device does */
+    enum mem_cause loss_cause;
+    int replicated, updates; /* 1: its parameters are copies; they are updated here */
+    int accumulates;         /* 1: each gradient is added to .grad, which is there already */
+};
+
+static uint64_t output_bytes(const struct count *c, int samples) {
+    return 4 * (uint64_t)samples * (uint64_t)c->session->model.classes;
+}
+
+/* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
+static uint64_t answer_bytes(const struct count *c, int samples) {
+    int tokens = c->config->model_options.tokens;
+    if (c->session->model.loss == LOSS_MSE) return output_bytes(c, samples);
+    return 8 * (uint64_t)samples * (uint64_t)(tokens ? tokens : 1);
+}
+
+static uint64_t sample_bytes(const struct model *m) {
+    return 4 * (uint64_t)m->channels * (uint64_t)m->height * (uint64_t)m->width;
+}
+
+/* ---- forward and backward ---- */
+
+/* The loss of `samples` outputs and its backward; dL/dy is left. */
+static int loss_pass(const struct count *c, const struct part *p) {
+    const struct model *m = &c->session->model;
+    struct device *d = c->replica->device;
+    const int shape[2] = {p->loss_samples, m->classes};
+    const struct segments segments = {.count = 1, .n = shape[0], .seg = {{0, shape[0]}}};
+    struct tape_step step = {.segments = &segments, .step = c->replica->step, .training = 1};
+    struct tensor output = tensor_plain(NULL, DTYPE_F32, 2, shape),
+                  answers = model_answers(m, c->replica->labels, shape[0]);
+    struct autograd_config config = {.ledger = p->ledger, .cause = p->loss_cause};
+    struct autograd_memory *a = NULL;
+    uint64_t saved = 0;
+    CHECK(device_alloc(d, &output.data, tensor_bytes(&output), MEM_WORKSPACE));
+    int code = tape_begin(c->loss, &step);
+    duet_var *loss = model_loss(m, c->loss, tape_leaf(c->loss, &output, 1), &answers);
+    if (!code) code = tape_error(c->loss);
+    if (!code) code = autograd_memory_new(&a, c->loss, loss, &config, &saved);
+    if (!code) autograd_memory_backward(a, 0, p->loss_cause);
+    autograd_memory_free(a);
+    device_free(d, output.data);
+    *p->saved += saved;
+    return code;
+}
+
+/* The loss, and dL/dy as backward of the model begins with it: charged to the ledger by whoever
+ * goes on. Other devices get their rows as a copy. saved: 1: the output is there already. */
+static int loss_and_gradient(const struct count *c, const struct part *p, int saved, uint64_t *dy,
+                             enum mem_cause *cause) {
+    *dy = output_bytes(c, p->loss_samples ? p->loss_samples : p->samples);
+    *cause = p->loss_samples ? p->loss_cause : MEM_ACTIVATIONS;
+    if (!p->loss_samples) return OK;
+    if (!saved || p->loss_cause == MEM_GATHERED) /* the program has it in a variable */
+        ledger_add(p->ledger, p->loss_cause, *dy);
+    CHECK(loss_pass(c, p));
+    ledger_remove(p->ledger, *cause, *dy);
+    return OK;
+}
+
+/* By the rule of each op. */
+static int ruled_pass(const struct count *c, const struct part *p) {
+    const struct segments segments = {.count = 1, .n = p->samples, .seg = {{0, p->samples}}};
+    struct autograd_config config = {.ledger = p->ledger,
+                                     .cause = MEM_ACTIVATIONS,
+                                     .replicated = p->replicated,
+                                     .accumulates = p->accumulates};
+    struct autograd_memory *a = NULL;
+    enum mem_cause cause;
+    duet_var *output;
+    uint64_t dy;
+    CHECK(replica_forward(c->replica, &segments, 1, &output));
+    uint64_t gathered = p->loss_samples == p->samples ? 0 : output_bytes(c, p->samples);
+    ledger_add(p->ledger, MEM_ACTIVATIONS, gathered); /* until another device has read it */
+    int code = autograd_memory_new(&a, c->replica->tape, output, &config, p->saved);
+    ledger_remove(p->ledger, MEM_ACTIVATIONS, gathered);
+    if (!code) code = loss_and_gradient(c, p, autograd_memory_saves(a, output), &dy, &cause);
+    if (!code) autograd_memory_backward(a, dy, cause);
+    autograd_memory_free(a);
+    return code;
+}
+
+/* By the number of bytes alone: all of it is there until all gradients are. */
+static int known_pass(const struct count *c, const struct part *p) {
+    uint64_t saved = *p->saved = (uint64_t)(c->known * p->samples) + (uint64_t)c->known_once, dy;
+    enum mem_cause cause;
+    ledger_add(p->ledger, MEM_ACTIVATIONS, saved);
+    CHECK(loss_and_gradient(c, p, 0, &dy, &cause));
+    ledger_add(p->ledger, cause, dy);
+    ledger_remove(p->ledger, cause, dy);
+    if (!p->accumulates) ledger_add(p->ledger, MEM_GRADS, c->parameters);
+    ledger_remove(p->ledger, MEM_ACTIVATIONS, saved);
+    if (p->replicated) ledger_remove(p->ledger, MEM_PARAMS, c->parameters);
+    return OK;
+}
+
+/* ---- a device ---- */
+
+/* reduce_add_coalesced: each device joins its gradients, where there are several in 10 MiB; device
+ * 0 gets their sum. What was joined goes when the next is there. */
+static void reduce(const struct count *c, const struct part *p, int leads) {
+    const struct param_set *set = &c->replica->params->set;
+    uint64_t before = 0, bytes = 0;
+    int tensors = 0;
+    for (int i = 0; i <= set->count; i++) {
+        uint64_t next = i < set->count ? 4 * (uint64_t)set->param[i].count : 0;
+        if (i == set->count || (bytes && bytes + next > BUFFER_BYTES)) {
+            uint64_t joined = tensors > 1 ? bytes : 0;
+            ledger_add(p->ledger, MEM_COMM, joined);
+            ledger_remove(p->ledger, MEM_COMM, before);
+            if (leads) ledger_add(p->ledger, MEM_GRADS, bytes);
+            before = joined;
+            bytes = 0;
+            tensors = 0;
+        }
+        bytes += next;
+        tensors++;
+    }
+    ledger_remove(p->ledger, MEM_COMM, before);
+}
+
+static int one_device(const struct count *c, const struct part *p) {
+    const struct model *m = &c->session->model;
+    const struct optimizer *o = &c->replica->optimizer->optimizer;
+    ledger_add(p->ledger, MEM_PARAMS, c->parameters);
+    ledger_add(p->ledger, MEM_PARAMS, model_buffer_bytes(m));
+    if (p->updates) ledger_add(p->ledger, MEM_OPTIMIZER, c->parameters * (uint64_t)o->each);
+    if (p->updates && c->config->passes > 1) ledger_add(p->ledger, MEM_GRADS, c->parameters);
+    if (c->config->mode == MODE_DDP) ledger_add(p->ledger, MEM_COMM, c->parameters);
+    ledger_add(p->ledger, MEM_INPUT, sample_bytes(m) * (uint64_t)p->samples);
+    ledger_add(p->ledger, MEM_INPUT, answer_bytes(c, p->loss_samples));
+    return c->known < 0 ? ruled_pass(c, p) : known_pass(c, p);
+}
+
+/* Single, or a rank of DDP. */
+static int alone(const struct count *c, struct as_pytorch *out) {
+    int n = (c->config->batch_size + out->devices - 1) / out->devices;
+    struct part p = {.ledger = &out->device[0],
+                     .saved = &out->saved[0],
+                     .samples = n,
+                     .loss_samples = n,
+                     .loss_cause = MEM_ACTIVATIONS,
+                     .updates = 1,
+                     .accumulates = c->config->passes > 1};
+    CHECK(one_device(c, &p));
+    for (int d = 1; d < out->devices; d++) {
+        out->device[d] = out->device[0];
+        out->saved[d] = out->saved[0];
+    }
+    return OK;
+}
+
+static int data_parallel(const struct count *c, struct as_pytorch *out) {
+    const struct run_config *config = c->config;
+    int all = config->batch_size, chunk = (all + out->devices - 1) / out->devices;
+    for (int d = 0; d < out->devices; d++) {
+        int left = all - d * chunk, own = config->loss_in_forward;
+        struct part p = {.ledger = &out->device[d],
+                         .saved = &out->saved[d],
+                         .samples = left < chunk ? left : chunk,
+                         .loss_cause = own ? MEM_ACTIVATIONS : MEM_GATHERED,
+                         .replicated = d > 0,
+                         .updates = d == 0};
+        if (left <= 0) break; /* PyTorch uses fewer devices then */
+        p.loss_samples = own ? p.samples : d == config->output_device ? all : 0;
+        CHECK(one_device(c, &p));
+        /* nobody but autograd knew the chunk */
+        ledger_remove(p.ledger, MEM_INPUT, sample_bytes(&c->session->model) * (uint64_t)p.samples);
+        reduce(c, &p, d == 0);
+    }
+    return OK;
+}
+
+/* ---- the run ---- */
+
+static int64_t described_bytes(const struct run_config *config) {
+    return strcmp(config->model, "described") ? -1
+                                              : (int64_t)config->model_options.activation_bytes;
+}
+
+static int open_count(struct count *c, const struct run_config *dry, struct run_record *record) {
+    const struct graph *g = graph_of(dry->model_options.own);
+    int graph = g && !strcmp(dry->model, g->model.name) && g->pytorch_sample >= 0;
+    CHECK(session_open(c->session, dry, NULL, NULL, 0, record));
+    c->replica = c->session->replicas[0];
+    c->known = graph ? g->pytorch_sample : described_bytes(dry);
+    c->known_once = graph ? g->pytorch_shared : 0;
+    c->parameters = 4 * (uint64_t)model_count(&c->session->model);
+    return tape_init(&c->loss, c->replica->device);
+}
+
+int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
+    struct run_config dry = estimate_dry_config(config);
+    struct count c = {.config = config, .session = calloc(1, sizeof *c.session)};
+    struct run_record *record = NULL;
+    memset(out, 0, sizeof *out);
+    out->devices = run_devices(config);
+    dry.mode = MODE_SINGLE; /* whose replica takes any part of the batch */
+    dry.virtual_devices = VIRTUAL_OFF;
+    dry.passes = 1;
+    dry.device_memory_count = 0;
+    int code = c.session ? record_new(&record) : fail(ERR_MEMORY, "estimate: no host memory");
+    if (!code) code = open_count(&c, &dry, record);
+    if (!code)
+        code =
+            config->mode == MODE_DP && out->devices > 1 ? data_parallel(&c, out) : alone(&c, out);
+    duet_tape_free(c.loss);
+    if (c.session) session_close(c.session);
+    record_delete(record);
+    free(c.session);
+    return code;
+}

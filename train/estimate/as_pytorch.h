@@ -1,0 +1,38 @@
+/* What PyTorch would hold on each device for the run of a configuration: nn.DataParallel,
+ * DistributedDataParallel or one device, in eager mode, with the defaults of PyTorch 2 and the loop
+ *
+ *     optimizer.zero_grad(); output = net(x); loss = criterion(output, y)
+ *     loss.backward(); optimizer.step()
+ *
+ * Where it differs from Duet:
+ *
+ *     batch         DataParallel's scatter sends each device its chunk straight from host memory;
+ *                   the next batch is not on its way yet
+ *     activations   what autograd saves (nn/autograd_memory.h), freed on the way back
+ *     parameters    replicate's copies go when backward is through with them
+ *     gradients     none before backward (zero_grad sets them to None). DataParallel has those of
+ *                   its own replica and their sum on device 0: reduce_add_coalesced makes a new set
+ *     DDP           buckets beside .grad (gradient_as_bucket_view=False)
+ *
+ * The rules are those of single ops: where PyTorch has one kernel for several of them, as for
+ * attention or an LSTM, it saves less. A graph or a described model says itself what autograd
+ * saves, but not of which op. There all of it counts until the last gradient is made, so its peak
+ * is an upper bound. */
+#ifndef TRAIN_ESTIMATE_AS_PYTORCH_H
+#define TRAIN_ESTIMATE_AS_PYTORCH_H
+
+#include "trace/ledger.h"
+#include "train/run.h"
+
+struct as_pytorch {
+    int devices;
+    struct ledger device[MAX_DEVICES]; /* the causes are Duet's; MEM_COMM: DDP's buckets, and what
+                                        * reduce_add_coalesced joins */
+    uint64_t saved[MAX_DEVICES];       /* of the activations what autograd saves in forward */
+};
+
+/* Counts by a dry run of one forward pass for each size of a batch; nothing is computed. `config`
+ * must be one that can be estimated (estimate.h, need.h). */
+int as_pytorch(const struct run_config *config, struct as_pytorch *out);
+
+#endif

@@ -1,0 +1,125 @@
+/* Estimates: see estimate.h. */
+#include "train/estimate/estimate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/advice.h"
+#include "base/error.h"
+#include "models/graph.h"
+#include "comm/comm.h"
+#include "train/trainer.h"
+
+enum { ENOUGH_SAMPLES = 100000000 };
+
+/* The samples of a described model. Without sizes those of some data set would be taken for its
+ * own. */
+static int describe_samples(struct run_config *c) {
+    struct model_options *o = &c->model_options;
+    if (strcmp(c->model, "described"))
+        return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model);
+    int outputs = o->tokens * o->token_classes;
+    if (outputs && o->classes && o->classes != outputs)
+        return fail(ERR_USAGE, "--outputs: %dx%d: --classes %d is given too: give one", o->tokens,
+                    o->token_classes, o->classes);
+    if (outputs) o->classes = outputs;
+    if (!o->sample.channels || !o->classes)
+        return fail(ERR_USAGE,
+                    "--params: the sizes of a sample and of its output are missing: give "
+                    "--shape, and --classes or --outputs");
+    if (!strcmp(c->dataset, "fashion-mnist")) snprintf(c->dataset, sizeof c->dataset, "random");
+    if (!c->samples) c->samples = ENOUGH_SAMPLES;
+    return OK;
+}
+
+int estimate_prepare(struct run_config *c) {
+    if (!strcmp(c->device, "cuda"))
+        return fail(ERR_USAGE, "--device: cuda: emulated devices are counted; what kernels and "
+                               "libraries take on a GPU is not known without it: leave it out");
+    if (!strcmp(c->allreduce, "nccl"))
+        return fail(ERR_USAGE, "--allreduce: nccl: what it moves is not known: leave it out, or "
+                               "give an algorithm of Duet");
+    if (c->join)
+        return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
+                               "out");
+    if (c->model_options.params) return describe_samples(c);
+    /* A graph has a shape of samples of its own, and no data is read. */
+    if (graph_of(c->model_options.own) && !strcmp(c->dataset, "fashion-mnist"))
+        snprintf(c->dataset, sizeof c->dataset, "random");
+    return OK;
+}
+
+/* ---- one run ---- */
+
+struct run_config estimate_dry_config(const struct run_config *config) {
+    struct run_config c = *config;
+    c.dry = c.spans = c.quiet = c.warned = 1;
+    c.evaluate = c.hashes = c.stoppable = c.workers = 0;
+    c.data_fd[0] = c.data_fd[1] = 0;
+    snprintf(c.device, sizeof c.device, "cpu");
+    run_config_without_files(&c);
+    *c.trace = *c.report = *c.pictures = *c.resume = *c.init_from = 0;
+    return c;
+}
+
+/* What was timed or computed on the way says nothing. */
+static void forget_outcome(struct run_record *r) {
+    for (int i = 0; i < r->steps; i++)
+        r->losses[i] = 0;
+    r->computed = 1;
+    r->timed = 0;
+    r->training_seconds = r->first_step_seconds = r->data_seconds = 0;
+    r->gathered_count = r->epoch_count = 0;
+    for (int d = 0; d < r->devices; d++) {
+        struct device_record *x = &r->device[d];
+        x->busy_ns = x->no_core_ns = x->copy_ns = x->wait_ns = 0;
+        x->comm_ns = x->exposed_ns = 0;
+        x->host_ns = x->pinned_ns = x->step_median_ns = x->step_spread_ns = 0;
+        memset(x->phase_ns, 0, sizeof x->phase_ns);
+        memset(x->phase_median_ns, 0, sizeof x->phase_median_ns);
+        memset(x->phase_spread_ns, 0, sizeof x->phase_spread_ns);
+    }
+}
+
+/* One process of the run: rank `rank` of `ranks`, all devices where there is one. */
+static int run_rank(const struct run_config *config, int rank, int ranks,
+                    struct run_record *record) {
+    struct comm *comm = NULL;
+    struct failures unwritten = {0};
+    int in_use = 0;
+    if (config->mode == MODE_DDP) CHECK(comm_imagine(&comm, rank, ranks));
+    int code = trainer_run(config, comm, NULL, 0, record, &unwritten, &in_use);
+    if (!in_use) comm_close(comm);
+    if (code && ranks > 1) return fail(code, "rank %d: %s", rank, error_message());
+    return code;
+}
+
+/* Adds what rank `rank` held and moved to the record of rank 0. */
+static void add_rank(struct run_record *to, const struct run_record *from, int rank) {
+    to->device[rank] = from->device[rank];
+    traffic_join(to->traffic, from->traffic);
+    for (int d = 0; d < to->devices; d++) {
+        to->device[d].bytes_in = traffic_into(to->traffic, d);
+        to->device[d].bytes_out = traffic_out_of(to->traffic, d);
+    }
+}
+
+int estimate_run(const struct run_config *config, struct run_record *record) {
+    struct run_config c = estimate_dry_config(config);
+    int ranks = c.mode == MODE_DDP ? c.devices : 1;
+    int code = run_rank(&c, 0, ranks, record);
+    for (int rank = 1; !code && rank < ranks; rank++) {
+        struct run_record *one = calloc(1, sizeof *one);
+        if (!one) return fail(ERR_MEMORY, "estimate: no host memory");
+        code = run_rank(&c, rank, ranks, one);
+        if (!code) add_rank(record, one, rank);
+        record_free(one);
+        free(one);
+    }
+    if (!code) forget_outcome(record);
+    for (int d = 0; !code && !c.device_memory_count && d < record->devices; d++)
+        record->device[d].memory.capacity = 0; /* nobody has said */
+    if (code) error_with_options();
+    return code;
+}

@@ -1,0 +1,32 @@
+/* Estimates: what a run would hold on each device and move over each link, without the run. No
+ * device is opened and no data is read. The very code that trains runs, on devices that only count
+ * (device_is_dry) and on the outline of a data set (dataset_outline), so there is no second set of
+ * formulas that could differ from it. For DDP the ranks run one after another, each with peers that
+ * it imagines (comm_imagine).
+ *
+ * What follows from the sizes alone is therefore the same to the byte as in a run on emulated
+ * devices: memory by cause, at its peak and at the end, and bytes by device and by phase. A run may
+ * hold less where a worker thread is late with the second batch, whose copy then begins later. What
+ * depends on values, on time or on a GPU is not estimated: estimate_prepare refuses it by name. */
+#ifndef TRAIN_ESTIMATE_ESTIMATE_H
+#define TRAIN_ESTIMATE_ESTIMATE_H
+
+#include "trace/record.h"
+#include "train/run.h"
+
+/* To be called before run_config_check. Of a model that is described by numbers (--params) it also
+ * describes the data: random samples, as many as any run asks for, unless others are given.
+ * ERR_USAGE: the configuration asks for something that cannot be computed, or a number is
+ * missing. */
+int estimate_prepare(struct run_config *config);
+
+/* The configuration of a dry run: of `config` what its sizes follow from. */
+struct run_config estimate_dry_config(const struct run_config *config);
+
+/* Computes the record of a run of config: what ran, and per device memory, bytes, kernels and
+ * flops. `computed` is 1; all times are 0, and so is the capacity of devices whose memory was not
+ * given. record_free it. ERR_MEMORY: the run would not fit into its devices' memory; the text is
+ * that of the run. */
+int estimate_run(const struct run_config *config, struct run_record *record);
+
+#endif

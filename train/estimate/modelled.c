@@ -1,0 +1,82 @@
+/* See modelled.h. */
+#include "train/estimate/modelled.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "clock/run.h"
+#include "train/estimate/estimate.h"
+
+int modelled_open(struct modelled *m, const struct run_config *config) {
+    struct run_config c = *config;
+    memset(m, 0, sizeof *m);
+    CHECK(record_new(&m->record));
+    CHECK(schedule_new(&m->schedule));
+    c.schedule = m->schedule;
+    c.steps = MODELLED_STEPS;
+    /* all steps are those of full batches */
+    c.drop_last = 1;
+    int made = !strcmp(c.dataset, "random") || !strcmp(c.dataset, "synthetic");
+    int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.passes;
+    if (!made && !*c.data_dir) { /* a named set: its pictures are those of the synthetic one */
+        snprintf(c.dataset, sizeof c.dataset, "synthetic");
+        c.samples = 0;
+        made = 1;
+    }
+    if (made && c.samples < enough) c.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
+    m->pageable = c.no_pin_memory;
+    return estimate_run(&c, m->record);
+}
+
+void modelled_close(struct modelled *m) {
+    schedule_free(m->schedule);
+    record_delete(m->record);
+    memset(m, 0, sizeof *m);
+}
+
+static void describe(const struct modelled *m, struct clock_config *clock) {
+    const struct run_record *r = m->record;
+    clock->devices = r->devices;
+    clock->tensors = r->parameters;
+    clock->parameter_bytes = r->parameter_count * sizeof(float);
+    clock->pageable = m->pageable;
+}
+
+int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,
+                  struct span_log *spans) {
+    struct span_log own, *log = spans ? spans : &own;
+    const struct program *programs;
+    int count;
+    describe(m, clock);
+    CHECK(schedule_programs(m->schedule, &programs, &count));
+    if (!spans) span_log_init(&own, 1);
+    int code = clock_run(clock, programs, count, log);
+    if (!code && log->dropped) code = fail(ERR_MEMORY, "modelled times: no host memory");
+    if (!code) clock_result(log, result);
+    if (!spans) span_log_free(&own);
+    return code;
+}
+
+const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
+                           const struct clock_result *result, enum phase phase) {
+    static const char *const names[] = {"flops", "memory", "launches", "link"};
+    enum { LINK = 3 };
+    double ns[] = {0, 0, 0, (double)result->phase_ns[0][phase]};
+    const struct program *programs;
+    int count, most = LINK;
+    if (schedule_programs(m->schedule, &programs, &count)) return names[LINK];
+    for (int p = 0; p < count; p++)
+        for (int i = 0; i < programs[p].count; i++) {
+            const struct scheduled *e = &programs[p].list[i];
+            if (e->kind != SCHEDULED_KERNEL || e->facts.phase != phase) continue;
+            if (e->facts.device || e->facts.step != result->step) continue;
+            const char *by = cost_bound(clock, e);
+            double one = (double)cost_kernel_ns(clock, e);
+            ns[*by == 'f' ? 0 : *by == 'm' ? 1 : 2] += one;
+            ns[LINK] -= one;
+        }
+    for (int i = 0; i < LINK; i++)
+        if (ns[i] > ns[most]) most = i;
+    return names[most];
+}

@@ -1,0 +1,37 @@
+/* A run against the modelled clock: the very code that trains, on dry devices that write down what
+ * it issues (train/estimate/estimate.h, clock/schedule.h), and then the time it would take on named
+ * hardware. */
+#ifndef TRAIN_ESTIMATE_MODELLED_H
+#define TRAIN_ESTIMATE_MODELLED_H
+
+#include "clock/cost.h"
+#include "clock/result.h"
+#include "trace/record.h"
+#include "train/run.h"
+
+/* Steps of such a run: DDP lays out its buckets after the first, and no batch is brought in beside
+ * the last. What is said of a step is said of the last but one (clock/result.h). */
+enum { MODELLED_STEPS = 5 };
+
+struct modelled {
+    struct schedule *schedule;
+    struct run_record *record; /* memory and bytes, as of estimate_run */
+    int pageable;
+};
+
+/* Runs config, whose steps are taken for MODELLED_STEPS. modelled_close it, also after an error.
+ * ERR_MEMORY: it would not fit into the devices' memory. */
+int modelled_open(struct modelled *m, const struct run_config *config);
+void modelled_close(struct modelled *m);
+
+/* Its times on one kind of hardware. *clock says which, its devices, tensors, parameter_bytes and
+ * pageable are set here. spans: NULL, or gets all spans; it has been initialised. */
+int modelled_time(const struct modelled *m, struct clock_config *clock, struct clock_result *result,
+                  struct span_log *spans);
+
+/* What bounds most of a phase's time on device 0 in the step of *result: "flops", "memory",
+ * "launches", or what no kernel takes: "link". Static storage. */
+const char *modelled_bound(const struct modelled *m, const struct clock_config *clock,
+                           const struct clock_result *result, enum phase phase);
+
+#endif

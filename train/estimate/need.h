@@ -1,0 +1,28 @@
+/* What a run would hold that did not fit into its devices' memory: computed from its shapes by an
+ * estimate whose devices have as much as is asked for. */
+#ifndef TRAIN_ESTIMATE_NEED_H
+#define TRAIN_ESTIMATE_NEED_H
+
+#include <stdint.h>
+
+#include "train/run.h"
+
+/* Makes *estimate a configuration by which runs of `config` can be estimated (estimate.h); pictures
+ * in files of one's own are outlined by the sizes that the open set has. *can: 0: nothing can be
+ * said of such runs without one. ERR_FAILED: the set cannot be opened. */
+int need_outline(const struct run_config *config, struct run_config *estimate, int *can);
+
+struct need {
+    uint64_t bytes; /* the largest peak of a device; 0: it cannot be computed */
+    int device;     /* that has it; -1: all have */
+};
+
+/* Never fails: where something goes wrong, bytes is 0. The error text is overwritten then. */
+struct need need_of(const struct run_config *config);
+
+/* ": it needs at least 57.1 MiB on device 0 (computed from its shapes)", or "on each device"; ""
+ * where bytes is 0. */
+enum { NEED_WORDS = 96 };
+char *need_words(const struct need *need, char text[NEED_WORDS]);
+
+#endif

@@ -1,0 +1,150 @@
+/* See retime.h. */
+#include "train/estimate/retime.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
+#include "train/session.h"
+
+_Static_assert(sizeof((struct run_record *)0)->modelled == CLOCK_MARK, "a mark fits the record");
+
+static int check_one(const struct run_config *config, const struct clock_choice *choice) {
+    if (choice->gpus > 1 || choice->machines > 1)
+        return fail(ERR_USAGE, "--gpu, --machine: a run has the times of one GPU in one machine: "
+                               "give one of each; duet estimate compares several");
+    if (run_devices(config) > choice->machine[0]->gpus)
+        return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
+                    run_devices(config), choice->machine[0]->name, choice->machine[0]->gpus);
+    return OK;
+}
+
+int retime_check(const struct run_config *config) {
+    struct run_config copy = *config;
+    struct clock_choice choice = {.gpus = 0};
+    if (!strcmp(config->device, "cuda"))
+        return fail(ERR_USAGE, "--gpu: %s: the times of --device cuda are measured: leave one out",
+                    config->clock.gpu);
+    if (config->live)
+        return fail(ERR_USAGE, "--live: it shows times while they are measured, and those of --gpu "
+                               "are known when the run is over: leave one out");
+    if (config->host_serial_us > 0)
+        return fail(ERR_USAGE,
+                    "--host-serial: with --gpu the lock is that of --host pytorch: leave "
+                    "one out");
+    CHECK(estimate_prepare(&copy));
+    int code = clock_choose(&choice, &config->clock);
+    if (!code) code = check_one(config, &choice);
+    clock_choice_free(&choice);
+    return code;
+}
+
+/* ---- the times of a device ---- */
+
+static int64_t times(int64_t ns, int steps) {
+    return ns * steps;
+}
+
+/* Of a step as in *one, which has one step's, all steps of the run. */
+static void set_times(struct device_record *to, const struct device_record *one, int steps,
+                      int64_t step_ns) {
+    for (int p = 0; p < PHASE_COUNT; p++) {
+        to->phase_ns[p] = times(one->phase_ns[p], steps);
+        to->phase_median_ns[p] = to->phase_p90_ns[p] = one->phase_ns[p];
+        to->phase_spread_ns[p] = 0;
+    }
+    to->step_median_ns = to->step_p90_ns = step_ns;
+    to->busy_ns = times(one->busy_ns, steps);
+    to->comm_ns = times(one->comm_ns, steps);
+    to->exposed_ns = times(one->exposed_ns, steps);
+    to->copy_ns = times(one->copy_ns, steps);
+    to->wait_ns = times(one->wait_ns, steps);
+    to->step_spread_ns = to->no_core_ns = to->host_ns = to->pinned_ns = to->clock_error_ns = 0;
+}
+
+static int set_devices(struct run_record *r, const struct span_log *spans,
+                       const struct clock_result *result) {
+    struct device_record *one = calloc((size_t)r->devices, sizeof *one);
+    if (!one) return fail(ERR_MEMORY, "modelled times: no host memory");
+    for (size_t i = 0; i < spans->count; i++)
+        if (spans->spans[i].step == result->step)
+            measure_add_span(&one[spans->spans[i].device], &spans->spans[i]);
+    for (int d = 0; d < r->devices; d++)
+        one[d].exposed_ns = measure_exposed(spans, spans, d, result->step);
+    for (int d = 0; d < r->devices; d++)
+        if (r->timed) set_times(&r->device[d], &one[d], r->steps, result->step_ns);
+    free(one);
+    return OK;
+}
+
+/* ---- the record ---- */
+
+static void set_epochs(struct run_record *r, double step_seconds) {
+    int done = 0, in_epoch = r->steps_per_epoch ? r->first_step % r->steps_per_epoch : 0;
+    for (int e = 0; e < r->epoch_count; e++, in_epoch = 0) {
+        int steps = r->steps_per_epoch - in_epoch;
+        if (steps > r->steps - done) steps = r->steps - done;
+        r->epoch_seconds[e] = steps * step_seconds;
+        done += steps;
+    }
+    r->training_seconds = r->steps * step_seconds;
+    r->first_step_seconds = r->data_seconds = NAN;
+}
+
+/* The record's spans lie device by device. Steps that the run did not make are left out. */
+static void keep_spans(struct run_record *r, const struct span_log *spans) {
+    struct span_log kept;
+    span_log_init(&kept, 1);
+    for (int d = 0; d < r->devices; d++)
+        for (size_t i = 0; i < spans->count; i++) {
+            struct span s = spans->spans[i];
+            if (s.device != d || s.step < 0 || s.step >= r->steps) continue;
+            s.step += r->first_step;
+            span_add(&kept, &s);
+        }
+    span_log_free(&r->kept);
+    span_log_free(&r->memory); /* its samples have the host's times */
+    r->spans_lost = (int64_t)kept.dropped;
+    r->kept = kept;
+}
+
+int retime_put(struct run_record *r, const struct modelled *m, struct clock_config *clock,
+               int keeps) {
+    struct span_log spans;
+    struct clock_result *result = calloc(1, sizeof *result);
+    if (!result) return fail(ERR_MEMORY, "modelled times: no host memory");
+    span_log_init(&spans, 1);
+    int code = modelled_time(m, clock, result, &spans);
+    if (!code) code = set_devices(r, &spans, result);
+    if (!code) {
+        set_epochs(r, (double)result->step_ns * 1e-9);
+        clock_mark(clock, r->devices, r->modelled);
+        if (keeps) keep_spans(r, &spans);
+    }
+    span_log_free(&spans);
+    free(result);
+    return code;
+}
+
+int retime_record(const struct run_config *config, struct run_record *record) {
+    struct clock_choice choice = {.gpus = 0};
+    struct modelled m = {.record = NULL};
+    struct run_config outline;
+    int can;
+    int code = need_outline(config, &outline, &can);
+    if (!code && !can) code = ERR_USAGE; /* estimate_prepare has said why */
+    if (!code) code = clock_choose(&choice, &config->clock);
+    if (!code) {
+        struct clock_config clock = clock_chosen(&choice, 0, 0);
+        if (outline.mode == MODE_SINGLE) outline.virtual_devices = VIRTUAL_OFF;
+        code = modelled_open(&m, &outline);
+        if (!code) code = retime_put(record, &m, &clock, record->kept.count > 0);
+    }
+    modelled_close(&m);
+    clock_choice_free(&choice);
+    return code;
+}

@@ -1,0 +1,28 @@
+/* --gpu on a command that trains: the emulated devices run and compute as ever, and the times of
+ * the run's record become those of the modelled clock. The schedule of some steps is run against
+ * modelled time (train/estimate/modelled.h), and its spans stand in the record in place of the
+ * measured ones: the same spans, in the same order on each lane. So whatever reads a record shows
+ * modelled times, and record.modelled says so. */
+#ifndef TRAIN_ESTIMATE_RETIME_H
+#define TRAIN_ESTIMATE_RETIME_H
+
+#include "clock/choice.h"
+#include "trace/record.h"
+#include "train/estimate/modelled.h"
+#include "train/run.h"
+
+/* ERR_USAGE: config asks for modelled times that there cannot be: of a GPU that is measured, of
+ * more GPUs than the machine has, of several machines at once, of what no dry run can follow. */
+int retime_check(const struct run_config *config);
+
+/* Replaces all times of the record, which is that of a run of config. Nothing else changes. One GPU
+ * alone computes a batch in one piece, without the virtual devices of equal bits. What the clock
+ * does not model is 0: the loader's threads, evaluation, hashes. */
+int retime_record(const struct run_config *config, struct run_record *record);
+
+/* The same from a run against the clock that is there, of whose times *clock has the hardware.
+ * keeps: the record gets the spans, too. It may be m->record. */
+int retime_put(struct run_record *record, const struct modelled *m, struct clock_config *clock,
+               int keeps);
+
+#endif

@@ -1,0 +1,32 @@
+/* The curves of a run in TensorBoard (--tensorboard), which rank 0 writes while the run goes on:
+ *
+ *     Loss/train                every step
+ *     Speed/images_per_second   each time that the losses are read: after steps 1, 2, 4, ... of an
+ *                               epoch, and at least every 64 steps
+ *     Loss/train_epoch          after each epoch: the mean of its losses; and
+ *     Accuracy/test, Learning_rate, Memory/device_D_MiB, Memory/device_D_peak_MiB
+ *
+ * Unlike the other files of a run this one grows: what was written stays when the run fails or is
+ * killed. A run that goes on from a checkpoint writes another file, whose steps count on. */
+#ifndef TRAIN_FILES_CURVES_H
+#define TRAIN_FILES_CURVES_H
+
+#include "base/event_file.h"
+#include "train/session.h"
+
+struct curves {
+    struct event_file file;
+    int epoch_start; /* index of the epoch's first loss in the record */
+    int64_t images;  /* at the last point of the speed */
+    double seconds;
+};
+
+/* After some steps: those of the record from index `first` on are new. seconds: of training so far.
+ * Does nothing on zeroed curves. */
+void curves_steps(struct curves *c, const struct run_record *record, int first, double seconds);
+
+/* After an epoch, whose losses, accuracy and learning rate are the record's last. Collective where
+ * the session's configuration has --tensorboard; rank 0 writes what every device holds. */
+int curves_epoch(struct curves *c, struct session *s);
+
+#endif

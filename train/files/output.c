@@ -1,0 +1,64 @@
+/* The files of a run: see output.h. */
+#include "train/files/output.h"
+
+#include <stdlib.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* A folder that takes no checkpoint is noticed at once, not after the first N steps. */
+int outputs_try_checkpoint(const char *path) {
+    struct atomic_file file = {0};
+    int code = atomic_open(&file, path);
+    atomic_abandon(&file);
+    return code;
+}
+
+int outputs_open(struct outputs *o, const struct run_config *config) {
+    o->config = config;
+    if (*config->checkpoint) CHECK(outputs_try_checkpoint(config->checkpoint));
+    if (*config->save) CHECK(atomic_open(&o->weights, config->save));
+    if (*config->tensorboard) CHECK(event_file_open(&o->curves.file, config->tensorboard));
+    if (!*config->log_loss) return OK;
+    CHECK(atomic_open(&o->losses, config->log_loss));
+    fprintf(o->losses.file, "step,epoch,loss\n");
+    return OK;
+}
+
+void outputs_losses(struct outputs *o, const struct run_record *record, int first, int epoch) {
+    if (!o->losses.file) return;
+    for (int i = first; i < record->steps; i++)
+        fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
+    /* the error of the first write that failed: atomic_commit reports it */
+    if (ferror(o->losses.file) && !o->losses.error) o->losses.error = errno;
+}
+
+static int save_weights(struct outputs *o, struct session *s) {
+    float **values = NULL;
+    void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
+    int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->save);
+    if (!code) code = model_values_alloc(&s->model, &values);
+    for (int i = 0; !code && i < s->model.param_count; i++)
+        code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
+    if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
+    if (!code)
+        code = model_values_save(&s->model, &o->weights, values, buffers,
+                                 s->config->module_prefix ? "module." : NULL);
+    model_values_free(values);
+    free(buffers);
+    return code ? code : atomic_commit(&o->weights);
+}
+
+void outputs_commit(struct outputs *o, struct session *s, struct failures *unwritten) {
+    if (o->weights.file) failures_add(unwritten, save_weights(o, s));
+    if (o->losses.file) failures_add(unwritten, atomic_commit(&o->losses));
+    failures_add(unwritten, event_file_close(&o->curves.file));
+}
+
+void outputs_abandon(struct outputs *o) {
+    if (!o->config) return;
+    event_file_close(&o->curves.file);
+    atomic_abandon(&o->weights);
+    atomic_abandon(&o->losses);
+}

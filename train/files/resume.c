@@ -1,0 +1,161 @@
+/* Reading a checkpoint: resume.h says what is in it. Each rank reads the file by itself. */
+#include "train/files/resume.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "data/safetensors.h"
+#include "train/compare/bits.h"
+#include "train/files/output.h"
+#include "train/files/settings.h"
+
+/* ---- its settings ---- */
+
+/* NULL: there is no such text. */
+static const char *about(const struct safetensors *file, const char *key) {
+    const struct json *metadata = json_find(file->header, "__metadata__");
+    const struct json *text = metadata ? json_find(metadata, key) : NULL;
+    return text && text->kind == JSON_STRING ? text->string : NULL;
+}
+
+static int check_version(const struct safetensors *file) {
+    const char *version = about(file, "duet_checkpoint");
+    if (!version)
+        return fail(ERR_FAILED,
+                    "--resume: %s: it is no checkpoint: give a file of --checkpoint, or "
+                    "--init-from for weights alone",
+                    file->path);
+    if (strcmp(version, CHECKPOINT_VERSION))
+        return fail(
+            ERR_FAILED,
+            "--resume: %s: a checkpoint of version %.20s, this Duet reads " CHECKPOINT_VERSION
+            ": use the Duet that wrote it",
+            file->path, version);
+    return OK;
+}
+
+/* A rank that does not lead need not look: rank 0 has the same settings. */
+static int check_settings(const struct session *s, const struct safetensors *file) {
+    struct setting settings[SETTINGS_MOST];
+    char why_not[160];
+    const char *promised = about(file, "bits_promised");
+    int any_way =
+        promised && !strcmp(promised, "1") && bits_promised(s->config, why_not, sizeof why_not);
+    if (!session_leads(s)) return OK;
+    int count = settings_list(s, settings);
+    for (int i = 0; i < count; i++) {
+        const char *theirs = about(file, settings[i].name);
+        if (settings[i].of_way && any_way) continue;
+        if (theirs && !strcmp(theirs, settings[i].text)) continue;
+        return fail(ERR_USAGE,
+                    "%s: %s: the checkpoint %s was written with %.200s: give that, or start anew "
+                    "from its weights with --init-from",
+                    settings[i].name, settings[i].text, file->path,
+                    theirs ? theirs : "another one");
+    }
+    return OK;
+}
+
+static int read_step(struct session *s, const struct safetensors *file) {
+    const char *text = about(file, "step");
+    int64_t step = 0;
+    if (!text || parse_int("step", text, 1, INT32_MAX - 1, &step))
+        return fail(ERR_FAILED, "--resume: %s: it does not say after which step it was written",
+                    file->path);
+    s->first_step = (int)step;
+    return OK;
+}
+
+int resume_check_files(const struct run_config *config) {
+    const char *path = *config->resume ? config->resume : run_weights(config);
+    struct safetensors file = {0};
+    int code = path && !config->dry ? safetensors_open(&file, path) : OK;
+    if (!code && *config->resume) code = check_version(&file);
+    safetensors_close(&file);
+    CHECK(code);
+    return *config->checkpoint ? outputs_try_checkpoint(config->checkpoint) : OK;
+}
+
+int resume_open(struct session *s) {
+    const struct safetensors *file = &s->checkpoint;
+    CHECK(safetensors_open(&s->checkpoint, s->config->resume));
+    CHECK(check_version(file));
+    CHECK(check_settings(s, file));
+    CHECK(read_step(s, file));
+    CHECK(model_values_read(&s->model, file, &s->values));
+    return model_buffers_read(&s->model, file, &s->buffers);
+}
+
+/* ---- the optimizer's state ---- */
+
+static int read_updates(struct replica *r, const struct safetensors *file, int step) {
+    int count = r->params->set.count;
+    int64_t shape = count, *updates = calloc((size_t)count + 1, sizeof *updates);
+    if (!updates) return fail(ERR_MEMORY, "--resume: no host memory");
+    int code = safetensors_read_as(file, "I64", "optimizer.step", 1, &shape, updates);
+    for (int i = 0; !code && i < count; i++) {
+        r->optimizer->optimizer.missed[i] = step - updates[i];
+        r->optimizer->left_out |= updates[i] != step;
+        if (updates[i] < 0 || updates[i] > step)
+            code =
+                fail(ERR_FAILED, "--resume: %s: %lld updates of '%s' in %d steps: it is broken",
+                     file->path, (long long)updates[i], r->params->set.param[i].spec->name, step);
+    }
+    free(updates);
+    return code;
+}
+
+static int read_part(struct replica *r, const struct safetensors *file, int i, int k, float *part,
+                     float *state) {
+    const struct param *p = &r->params->set.param[i];
+    int64_t shape[MAX_RANK];
+    char name[256];
+    for (int d = 0; d < p->spec->rank; d++)
+        shape[d] = p->spec->dims[d];
+    snprintf(name, sizeof name, "optimizer.%s.%s",
+             optimizer_part_name(r->optimizer->optimizer.config.kind, k), p->spec->name);
+    CHECK(safetensors_read(file, name, p->spec->rank, shape, part));
+    optimizer_part_put(&r->optimizer->optimizer, p, k, part, state);
+    return OK;
+}
+
+static int read_state(struct replica *r, const struct safetensors *file) {
+    size_t bytes = optimizer_state_bytes(&r->optimizer->optimizer, &r->params->set);
+    float *state = calloc(1, bytes + 1), *part = malloc(r->params->set.arena_count * sizeof *part);
+    int code = state && part ? OK : fail(ERR_MEMORY, "--resume: no host memory");
+    for (int i = 0; i < r->params->set.count; i++)
+        for (int k = 0; !code && k < r->optimizer->optimizer.each; k++)
+            code = read_part(r, file, i, k, part, state);
+    if (!code) code = optimizer_state_write(&r->optimizer->optimizer, &r->params->set, state);
+    free(state);
+    free(part);
+    return code;
+}
+
+/* The file may have been replaced while the ranks read it. */
+static int agree(struct session *s) {
+    int all[MAX_DEVICES];
+    if (s->ranks == 1) return OK;
+    CHECK(comm_gather(s->comm, &s->first_step, sizeof s->first_step, all));
+    for (int r = 1; r < s->ranks; r++)
+        if (all[r] != all[0])
+            return fail(ERR_FAILED,
+                        "--resume: %s: rank %d read step %d, rank 0 step %d: it was replaced "
+                        "meanwhile: start again",
+                        s->config->resume, r, all[r], all[0]);
+    return OK;
+}
+
+int resume_state(struct session *s) {
+    for (int i = 0; i < s->device_count; i++) {
+        if (!s->replicas[i]->config.optimizer) continue;
+        CHECK(read_updates(s->replicas[i], &s->checkpoint, s->first_step));
+        CHECK(read_state(s->replicas[i], &s->checkpoint));
+    }
+    safetensors_close(&s->checkpoint);
+    return agree(s);
+}

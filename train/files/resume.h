@@ -1,0 +1,37 @@
+/* Checkpoints: what a run needs to go on, with the bits of a run that was not interrupted.
+ *
+ * A checkpoint is a safetensors file:
+ *
+ *     NAME                        parameters and buffers under PyTorch's names; --init-from and any
+ *                                 other program read them as from a file of --save
+ *     optimizer.PART.NAME         the optimizer's state: PART is momentum_buffer, square_avg,
+ *                                 acc_delta, exp_avg or exp_avg_sq, as PyTorch calls it
+ *     optimizer.step              I64 [parameters]: how often each parameter was updated
+ *     __metadata__                duet_checkpoint: the version of this list; step: the steps done;
+ *                                 bits_promised: 1 where other modes have the same bits; and each
+ *                                 setting of train/files/settings.h under its flag
+ *
+ * The step is the whole position: the sampler's order follows from seed and epoch, dropout from
+ * seed and step. */
+#ifndef TRAIN_FILES_RESUME_H
+#define TRAIN_FILES_RESUME_H
+
+#include "train/session.h"
+
+#define CHECKPOINT_VERSION "1"
+
+/* Before data, model and devices are opened: is the file of --resume a checkpoint, that of
+ * --init-from a safetensors file, and can that of --checkpoint be written? */
+int resume_check_files(const struct run_config *config);
+
+/* Opens config->resume, demands that its settings are those of this run, and reads parameters,
+ * buffers and position into s->values, s->buffers and s->first_step. Data, model and devices must
+ * be open. ERR_USAGE names the first setting that differs; ERR_FAILED: no checkpoint, or a broken
+ * one. */
+int resume_open(struct session *s);
+
+/* Reads the optimizer's state into the replicas that update parameters. Collective: the ranks agree
+ * that all have read the same step. */
+int resume_state(struct session *s);
+
+#endif

@@ -1,0 +1,21 @@
+/* The settings of a run that decide its bits, as texts. A checkpoint holds them, and a run that
+ * goes on from it must have the same. */
+#ifndef TRAIN_FILES_SETTINGS_H
+#define TRAIN_FILES_SETTINGS_H
+
+#include "train/session.h"
+
+enum { SETTINGS_MOST = 48, SETTING_BYTES = 200 };
+
+struct setting {
+    const char *name;         /* the flag: "--batch-size" */
+    char text[SETTING_BYTES]; /* its value in force */
+    /* 1: it decides bits only where the rules of docs/design.md section 2 do not promise that all
+     * modes and device counts have the same. */
+    int of_way;
+};
+
+/* Fills in `settings` and returns how many there are. The session's data and model must be open. */
+int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST]);
+
+#endif
