@@ -30,8 +30,9 @@ H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 FOLDERS := base trace clock device device/host device/host/kernels data nn models comm \
            scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
            train train/compare train/estimate train/files report report/calls report/collective \
-           report/chrome report/live report/pictures report/page doctor api rpc cli cli/options
-LIB_C    = $(filter-out cli/main.c cli/screen_$(if $(HAVE_NCURSES),absent,curses).c \
+           report/chrome report/live report/pictures report/page doctor api rpc cli cli/estimate \
+           cli/live cli/options cli/results cli/run
+LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
              rpc/transport_$(if $(HAVE_NNG),absent,nng).c,\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
@@ -42,7 +43,7 @@ RPC_OBJ  = $(filter $(H)/rpc/%,$(LIB_OBJ))
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
-# So is ncurses, which draws the dashboard of --live (cli/screen.h).
+# So is ncurses, which draws the dashboard of --live (cli/live/screen.h).
 HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
                   $(CC) -include curses.h -x c - -lncursesw -o /dev/null 2>/dev/null && echo yes)
 

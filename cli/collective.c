@@ -15,7 +15,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results.h"
+#include "cli/results/results.h"
 #include "report/collective/collective.h"
 #include "report/page/drawing_page.h"
 #include "report/text.h"

@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "cli/results.h"
+#include "cli/results/results.h"
 #include "report/diff_table.h"
 #include "report/text.h"
 

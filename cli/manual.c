@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
-#include "cli/run_words.h"
+#include "cli/run/words.h"
 
 /* ---- the man page ---- */
 

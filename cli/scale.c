@@ -13,10 +13,10 @@
 #include "base/error.h"
 #include "base/parse.h"
 #include "cli/commands.h"
+#include "cli/estimate/scale_nodes.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
-#include "cli/results.h"
-#include "cli/scale_nodes.h"
+#include "cli/results/results.h"
 #include "data/dataset.h"
 #include "report/scale_table.h"
 #include "report/table.h"
@@ -36,7 +36,7 @@ struct words {
     const char *devices, *lr; /* NULL: not given */
     int batch_per_device;     /* 0: not given */
     enum lr_scale lr_scale;
-    int of_nodes; /* 1: counts are beyond one machine (cli/scale_nodes.h) */
+    int of_nodes; /* 1: counts are beyond one machine (cli/estimate/scale_nodes.h) */
     struct node_counts counts;
 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "cli/modelled.h"
+#include "cli/estimate/modelled.h"
 #include "train/validation.h"
 
 enum { FITTED, HELD_OUT, HEADLINE, BLIND, SCORES };

@@ -97,7 +97,8 @@ for source in "${sources[@]}"; do
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* && $source != cli/screen_* && $source != rpc/transport_* ]]; then
+    elif [[ $source != */cuda/* && $source != cli/live/screen_* &&
+        $source != rpc/transport_* ]]; then
         objects+=("missing:$object")
     fi
 done

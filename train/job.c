@@ -246,8 +246,8 @@ static _Noreturn void job_leave(int status) {
     _exit(status);
 }
 
-/* The launcher keeps some signals from itself while it has the terminal (cli/live.h), and a rank
- * inherits that. */
+/* The launcher keeps some signals from itself while it has the terminal (cli/live/live.h), and a
+ * rank inherits that. */
 static void take_signals(void) {
     sigset_t none;
     sigemptyset(&none);

@@ -92,7 +92,7 @@ struct run_config {
     char report[PATH_BYTES], pictures[PATH_BYTES]; /* likewise, of fewer steps */
     int module_prefix;                             /* --save: names begin with "module." */
     int quiet;
-    int live;              /* a dashboard in the terminal (cli/live.h) */
+    int live;              /* a dashboard in the terminal (cli/live/live.h) */
     int live_fd, live_run; /* the page that it is made of, and this run's part of it; fd 0: none */
     int warned;         /* 1: no warnings at the start: --quiet, or an earlier job has given them */
     int64_t started_ns; /* now_ns when the run was asked for: first_step_seconds counts from it */

@@ -11,9 +11,9 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "base/unnamed_file.h"
+#include "cli/live/screen.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"
-#include "cli/screen.h"
 #include "models/model_file.h"
 #include "train/compare/compare.h"
 

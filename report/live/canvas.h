@@ -1,7 +1,7 @@
-/* A canvas: a grid of characters that somebody else brings to a terminal (cli/live.h), or prints as
- * text. On it: text, bars, and a chart of two curves as d2l's Animator draws them. In a UTF-8
- * locale curves are made of braille, whose characters hold 2 x 4 dots each, and bars of blocks;
- * elsewhere of ASCII.
+/* A canvas: a grid of characters that somebody else brings to a terminal (cli/live/live.h), or
+ * prints as text. On it: text, bars, and a chart of two curves as d2l's Animator draws them. In a
+ * UTF-8 locale curves are made of braille, whose characters hold 2 x 4 dots each, and bars of
+ * blocks; elsewhere of ASCII.
  *
  * What lies outside the grid is cut off, so that nothing here depends on the size of a window. */
 #ifndef REPORT_LIVE_CANVAS_H

@@ -2,7 +2,7 @@
  * good roff, and bash completes words as a user expects. */
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
-#include "cli/run_words.h"
+#include "cli/run/words.h"
 #include "tests/cli/run.h"
 
 static void expect_flag(const char *page, const char *name) {

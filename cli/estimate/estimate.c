@@ -1,0 +1,164 @@
+/* duet estimate: the memory and the bytes of duet profile by arithmetic, without devices and data.
+ * train/estimate/estimate.h says how. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/estimate/max_batch.h"
+#include "cli/estimate/modelled.h"
+#include "cli/estimate/ways.h"
+#include "cli/options/run_options.h"
+#include "cli/results/results.h"
+#include "report/findings.h"
+#include "report/profile_table.h"
+#include "report/text.h"
+#include "train/compare/compare.h"
+#include "train/estimate/estimate.h"
+
+enum { DEFAULT_STEPS = 50 }; /* as of profile */
+
+struct estimated {
+    const struct run_config *config;
+    const struct ways *ways;
+};
+
+static void write_runs(const void *what, struct json_writer *w) {
+    const struct estimated *e = what;
+    ways_write(e->ways, e->config, w);
+}
+
+/* 1: a model of this name is known better with another stem, for pictures of such a size. */
+static int is_of_small_pictures(const struct run_config *config) {
+    enum { SMALL = 64 };
+    return !strcmp(config->model, "resnet18") && !config->model_options.own &&
+           config->model_options.sample.height > SMALL;
+}
+
+static void print_head(const struct run_config *config, int width) {
+    const struct model_options *o = &config->model_options;
+    struct text text = {.used = 0};
+    char size[32], shape[SAMPLE_SHAPE_BYTES], outputs[32];
+    if (o->tokens)
+        snprintf(outputs, sizeof outputs, "%d x %d", o->tokens, o->token_classes);
+    else
+        snprintf(outputs, sizeof outputs, "%d", o->classes);
+    if (o->params) {
+        text_add(&text,
+                 "a model of %lld parameters, as tensors of at most 2^20, and %lld elements of "
+                 "buffers; a sample of %s has %s outputs and leaves %s for backward",
+                 (long long)o->params, (long long)o->buffers, sample_shape_text(&o->sample, shape),
+                 outputs, format_bytes(o->activation_bytes, size, sizeof size));
+        if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
+    } else {
+        text_add(&text, "%s on %s", config->model, config->dataset);
+    }
+    text_add(&text, ": computed, not measured: no device is opened and no data is read");
+    if (is_of_small_pictures(config))
+        text_add(&text, ". resnet18 is the chapter's, for small pictures: its stem does not pool; "
+                        "that of torchvision is --model torchvision-resnet18");
+    text_wrap(stdout, width, 0, 2, text.words);
+}
+
+/* ERR_MEMORY: some way does not fit; the others are there all the same. */
+static int estimate_ways(const struct run_config *config, struct ways *ways, int width) {
+    struct run_config base = *config;
+    const char *why = compare_leaves_out(config, MODE_DP);
+    int full = -1;
+    print_head(config, width);
+    struct text left_out = {.used = 0};
+    text_add(&left_out, "DP is left out: %s", why ? why : "");
+    if (why) text_wrap(stdout, width, 0, 2, left_out.words);
+    for (int i = 0; i < WAYS; i++) {
+        way_apply(i, &base);
+        if (compare_leaves_out(config, base.mode)) continue;
+        int code = estimate_run(&base, &ways->run[i]);
+        if (code) fail(code, "%s: %s", way_name(i), error_message());
+        if (code == ERR_MEMORY) {
+            way_note_full(ways, full = i, &base, width);
+            continue;
+        }
+        CHECK(code);
+    }
+    return full < 0 ? OK : ERR_MEMORY;
+}
+
+/* What each device must have at least. A step may need some room beside it, since memory is handed
+ * out in pieces; --device-memory tries a size. */
+static void show_needs(const struct ways *ways, int width, int details) {
+    struct text text = {.used = 0};
+    char peak[32];
+    int n = 0;
+    text_add(&text, "At its peak a device holds at most");
+    for (int i = 0; i < WAYS; i++) {
+        const struct run_record *r = way_run(ways, i);
+        uint64_t most = r ? record_peak(r, 0, r->devices - 1) : 0;
+        if (r)
+            text_add(&text, "%s %s %s", n++ ? ";" : "", way_name(i),
+                     format_bytes(most, peak, sizeof peak));
+    }
+    text_add(&text, ".");
+    if (details)
+        text_add(&text, " What a GPU's driver, its libraries and PyTorch's caching allocator take "
+                        "beside it is not known here.");
+    if (n) text_wrap(stdout, width, 0, 2, text.words);
+}
+
+/* Single and the loss in forward are details, unless they are all that fits. */
+static void show_tables(const struct run_config *config, const struct ways *ways, int width) {
+    int brief = !config->details && (way_run(ways, WAY_DP) || way_run(ways, WAY_DDP));
+    for (int i = 0; i < WAYS; i++) {
+        char title[WAY_TITLE];
+        if (!way_run(ways, i) || (brief && i != WAY_DP && i != WAY_DDP)) continue;
+        printf("\n");
+        profile_table(stdout, width, way_title(i, config, title), way_run(ways, i),
+                      config->details);
+    }
+    if (brief) printf("\n--details: single, DP with the loss in forward, all rows\n");
+}
+
+static int show(const struct run_config *config, struct ways *ways) {
+    int width = text_width(stdout);
+    int code = estimate_ways(config, ways, width);
+    if (code && code != ERR_MEMORY) return code;
+    CHECK(ways_count_as_pytorch(ways, config));
+    show_needs(ways, width, config->details);
+    if (config->device_memory_count) ways_show_what_fits(ways, config, width);
+    const struct profiled profiled = ways_profiled(ways, config->details);
+    profile_findings(stdout, width, &profiled);
+    show_tables(config, ways, width);
+    ways_show_beside_pytorch(ways, config);
+    return OK;
+}
+
+int command_estimate(int argc, char **argv, const struct duet_model *own) {
+    if (modelled_is_asked(argc, argv)) return command_modelled(argc, argv, own);
+    struct options options = {.command = "estimate"};
+    struct run_config config;
+    struct ways *ways = NULL;
+    struct results_files files = {.json = {0}};
+    int code;
+    run_config_default(&config);
+    run_config_own(&config, own);
+    config.dry = 1;
+    CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);
+    if (options.help) return command_usage(&options, own), modelled_help(), 0;
+    CHECK_GOTO(estimate_prepare(&config), code, done);
+    CHECK_GOTO(run_config_check(&config), code, done);
+    if (!config.steps) config.steps = DEFAULT_STEPS;
+    CHECK_GOTO(results_open(&files, &config), code, done);
+    if (config.find_max_batch) {
+        struct job_result unused = {0};
+        code = max_batch_command("estimate", &config, 0, &files.json, &unused);
+        goto done;
+    }
+    ways = ways_new();
+    CHECK_GOTO(ways ? show(&config, ways) : ERR_MEMORY, code, done);
+    struct estimated estimated = {&config, ways};
+    code = results_write(&files, "estimate", write_runs, &estimated);
+done:
+    results_abandon(&files);
+    ways_free(ways);
+    return report_error(code);
+}

@@ -1,0 +1,343 @@
+/* duet estimate --gpu NAME[,NAME...]: what single, DP and DDP would cost on named GPUs, by the
+ * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are modelled.
+ * */
+#include "cli/estimate/modelled.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/parse.h"
+#include "cli/commands.h"
+#include "cli/estimate/modelled_steps.h"
+#include "cli/estimate/ways.h"
+#include "cli/estimate/what_if.h"
+#include "cli/options/help.h"
+#include "cli/options/run_options.h"
+#include "cli/results/results.h"
+#include "report/text.h"
+#include "train/compare/compare.h"
+#include "train/estimate/estimate.h"
+#include "train/estimate/modelled.h"
+
+enum { MOST_COUNTS = 8 };
+
+struct words {
+    const char *devices; /* NULL: not given */
+    struct modelled_files files;
+    int validate;
+};
+
+/* They go before those of runs that have the same names. */
+static const struct option modelled_options[] = {
+    OPTION_HEADING("with --gpu"),
+    {"--devices", "N1,N2,...", "the numbers of GPUs (default 1,2,4)", read_word,
+     OPTION_AT(struct words, devices), NO_LIMITS, ALWAYS},
+    {"--trace", "FILE",
+     "a timeline of DP and DDP on the last number of GPUs, which ui.perfetto.dev opens", read_word,
+     OPTION_AT(struct words, files.trace), NO_LIMITS, ALWAYS},
+    {"--report", "FILE", "an HTML page with these steps: timeline, phases, memory, traffic",
+     read_word, OPTION_AT(struct words, files.report), NO_LIMITS, ALWAYS},
+    {"--pictures", "DIR", "the pictures of that page as SVG files", read_word,
+     OPTION_AT(struct words, files.pictures), NO_LIMITS, ALWAYS},
+    OPTION_HEADING("without a run"),
+    {"--validate", NULL, "published measurements beside what the clock says", read_on,
+     OPTION_AT(struct words, validate), NO_LIMITS, ALWAYS},
+    OPTION_END};
+
+struct asked {
+    struct clock_choice choice;
+    int counts, devices[MOST_COUNTS];
+    struct run_config run; /* without the words of the clock */
+    struct modelled_steps steps;
+    struct atomic_file json;
+    struct json_writer writer; /* of json, where it is open */
+};
+
+int modelled_is_asked(int argc, char **argv) {
+    static const char *const names[] = {"--gpu", "--validate"};
+    for (int i = 0; i < argc; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            size_t length = strlen(names[k]);
+            if (!strncmp(argv[i], names[k], length) && (!argv[i][length] || argv[i][length] == '='))
+                return 1;
+        }
+    return 0;
+}
+
+static int read_asked(struct asked *a, const struct words *w) {
+    int64_t counts[MOST_COUNTS];
+    CHECK(clock_choose(&a->choice, &a->run.clock));
+    *a->run.clock.gpu = 0; /* estimates themselves have no times */
+    CHECK(parse_int_list("--devices", w->devices ? w->devices : "1,2,4", 1, MAX_DEVICES, counts,
+                         MOST_COUNTS, &a->counts));
+    for (int i = 0; i < a->counts; i++)
+        a->devices[i] = (int)counts[i];
+    for (int i = 0; i < a->counts; i++)
+        for (int k = 0; k < a->choice.machines; k++)
+            if (a->devices[i] > a->choice.machine[k]->gpus)
+                return fail(ERR_USAGE, "--devices: %d: machine %s has %d GPUs: give at most that",
+                            a->devices[i], a->choice.machine[k]->name, a->choice.machine[k]->gpus);
+    if (a->run.as_pytorch)
+        return fail(ERR_USAGE, "--as: no effect beside --gpu, which asks for times: leave one out; "
+                               "--device-memory says what fits");
+    if (*a->run.csv)
+        return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
+                               "give --json");
+    CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
+    CHECK(estimate_prepare(&a->run));
+    if (!*a->run.json) return OK;
+    CHECK(atomic_open(&a->json, a->run.json));
+    CHECK(results_start(&a->writer, a->json.file, "estimate"));
+    json_array(&a->writer, "modelled");
+    return OK;
+}
+
+/* ---- the table ---- */
+
+static struct run_config config_of(const struct asked *a, int way, int devices) {
+    struct run_config c = a->run;
+    way_apply(way, &c);
+    c.devices = devices;
+    if (way == WAY_SINGLE) c.output_device = c.sharded_reduce = 0; /* of DP alone */
+    if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
+    return c;
+}
+
+static double part(int64_t ns, int64_t of) {
+    return of ? 100.0 * (double)ns / (double)of : 0;
+}
+
+static uint64_t peak_of(const struct run_record *r) {
+    return record_peak(r, 0, r->devices - 1);
+}
+
+static int peak_with(const struct run_config *config, int batch, double *peak) {
+    struct run_config c = *config;
+    struct modelled m;
+    c.batch_size = batch;
+    int code = modelled_open(&m, &c);
+    *peak = code ? 0 : (double)peak_of(m.record);
+    modelled_close(&m);
+    return code;
+}
+
+/* The largest global batch that fits, from the memory at about this batch and at twice as much,
+ * between which it grows evenly (--find-max-batch searches). Emulated devices hold samples in
+ * groups of 16. 0: not even one sample; -1: not known. */
+static int largest_batch(const struct run_config *config, int devices, double gib) {
+    enum { GROUP = 16 };
+    int whole = (config->batch_size + GROUP * devices - 1) / (GROUP * devices) * GROUP * devices;
+    double one, two;
+    if (peak_with(config, whole, &one) || peak_with(config, 2 * whole, &two) || two <= one)
+        return -1;
+    double fits = whole + (gib * 0x1p30 - one) / (two - one) * whole;
+    int largest = fits < 1 ? 0 : fits > LARGEST_BATCH ? LARGEST_BATCH : (int)fits;
+    return largest - largest % devices;
+}
+
+struct figures {
+    double ms, rate, speed_up, error; /* speed_up 0: there is no single run to compare with */
+    double busy, busy_others;         /* of a step, in per cent; others -1: there are none */
+    uint64_t memory;
+    int largest;
+};
+
+static struct figures figures_of(const struct run_config *c, const struct modelled *m,
+                                 const struct clock_config *clock, int way,
+                                 const struct clock_result *r, double *single_rate) {
+    double ms = (double)r->step_ns * 1e-6;
+    int64_t others = 0;
+    int calibrated, passes = m->record->passes > 1 ? m->record->passes : 1;
+    struct figures f = {.ms = ms,
+                        .rate = (double)m->record->batch_size * passes / ms * 1e3,
+                        .error = clock_error(clock, &calibrated),
+                        .busy = part(r->busy_ns[0], r->step_ns),
+                        .busy_others = -1,
+                        .memory = peak_of(m->record),
+                        .largest = largest_batch(c, r->devices, clock->gpu->gib)};
+    for (int d = 1; d < r->devices; d++)
+        others += r->busy_ns[d];
+    if (way == WAY_SINGLE) *single_rate = f.rate;
+    if (*single_rate > 0) f.speed_up = f.rate / *single_rate;
+    if (r->devices > 1) f.busy_others = part(others / (r->devices - 1), r->step_ns);
+    return f;
+}
+
+static void print_row(const struct figures *f, int devices, int way, double gib) {
+    char memory[32], speed[16] = "-", busy[16] = "-", largest[16] = "-";
+    if (f->speed_up > 0) snprintf(speed, sizeof speed, "%.2fx", f->speed_up);
+    if (f->busy_others >= 0) snprintf(busy, sizeof busy, "%.0f %%", f->busy_others);
+    if (f->largest >= 0) snprintf(largest, sizeof largest, "%d", f->largest);
+    printf("%3d %-15s%8.2f +-%2.0f %% %8.0f %6s %4.0f %% %5s %8s%s%7s\n", devices,
+           way == WAY_LOSS_IN_FORWARD ? "DP, loss in fwd" : way_name(way), f->ms, f->error, f->rate,
+           speed, f->busy, busy, format_bytes(f->memory, memory, sizeof memory),
+           (double)f->memory > gib * 0x1p30 ? "!" : " ", largest);
+}
+
+static void write_row(struct json_writer *w, const struct figures *f, int devices, int way,
+                      const struct clock_config *clock) {
+    json_object(w, NULL);
+    json_string(w, "gpu", clock->gpu->name);
+    json_string(w, "machine", clock->machine->name);
+    json_string(w, "name", way_key(way));
+    json_integer(w, "devices", devices);
+    json_number(w, "ms_a_step", f->ms);
+    json_number(w, "expected_error_percent", f->error);
+    json_number(w, "samples_per_second", f->rate);
+    json_number(w, "speed_up", f->speed_up > 0 ? f->speed_up : NAN);
+    json_number(w, "busy_percent_device_0", f->busy);
+    json_number(w, "busy_percent_others", f->busy_others >= 0 ? f->busy_others : NAN);
+    json_integer(w, "memory_peak", (int64_t)f->memory);
+    json_number(w, "largest_batch", f->largest >= 0 ? f->largest : NAN);
+    json_close(w);
+}
+
+static void print_phases(const struct modelled *m, const struct clock_config *clock, int way,
+                         const struct clock_result *r, int width) {
+    struct text text = {.used = 0};
+    text_add(&text, "%d %s, ms on GPU 0:", m->record->devices, way_name(way));
+    for (int p = 1; p < PHASE_COUNT; p++) {
+        if (r->phase_ns[0][p] < 1000) continue;
+        text_add(&text, " %s %.2f (%s),", phase_name((enum phase)p),
+                 (double)r->phase_ns[0][p] * 1e-6, modelled_bound(m, clock, r, (enum phase)p));
+    }
+    if (r->comm_ns[0])
+        text_add(&text, " sums %.2f, of which backward does not hide %.2f,",
+                 (double)r->comm_ns[0] * 1e-6, (double)r->comm_wait_ns[0] * 1e-6);
+    text_add(&text, " idle %.2f of %.2f", (double)(r->step_ns - r->busy_ns[0]) * 1e-6,
+             (double)r->step_ns * 1e-6);
+    text_wrap(stdout, width, 2, 4, text.words);
+}
+
+static int model_way(struct asked *a, struct clock_config *clock, int way, int devices,
+                     double *single_rate, int phases) {
+    struct run_config c = config_of(a, way, devices);
+    struct modelled m = {.record = NULL};
+    struct clock_result *result = calloc(1, sizeof *result);
+    int code = result ? run_config_check(&c) : fail(ERR_MEMORY, "estimate: no host memory");
+    if (!code) code = modelled_open(&m, &c);
+    if (!code) code = modelled_time(&m, clock, result, NULL);
+    if (!code && phases) print_phases(&m, clock, way, result, text_width(stdout));
+    if (!code && !phases) {
+        struct figures f = figures_of(&c, &m, clock, way, result, single_rate);
+        print_row(&f, m.record->devices, way, clock->gpu->gib);
+        if (a->json.file) write_row(&a->writer, &f, m.record->devices, way, clock);
+    }
+    if (!code && phases && modelled_steps_asked(&a->steps))
+        code = modelled_steps_keep(&a->steps, &m, clock, way_name(way));
+    modelled_close(&m);
+    free(result);
+    return code;
+}
+
+static int model_all(struct asked *a, struct clock_config *clock, int phases) {
+    double single_rate = 0;
+    for (int i = 0; i < a->counts; i++)
+        for (int way = 0; way < WAYS; way++) {
+            struct run_config c = config_of(a, way, a->devices[i]);
+            if ((a->devices[i] == 1) != (way == WAY_SINGLE)) continue;
+            if (compare_leaves_out(&c, c.mode)) continue;
+            if (phases && (i + 1 < a->counts || way == WAY_LOSS_IN_FORWARD)) continue;
+            CHECK(model_way(a, clock, way, a->devices[i], &single_rate, phases));
+        }
+    return OK;
+}
+
+static void add_names(struct text *text, const struct asked *a) {
+    for (int g = 0; g < a->choice.gpus; g++)
+        text_add(text, "%s%s", g ? ", " : "", a->choice.gpu[g]->name);
+    for (int m = 0; m < a->choice.machines; m++)
+        text_add(text, "%s%s", m ? ", " : "; ", a->choice.machine[m]->name);
+}
+
+static void print_head(const struct asked *a, int width) {
+    struct text text = {.used = 0};
+    const struct run_config *c = &a->run;
+    char each[48], changes[CLOCK_MARK] = "";
+    int calibrated, all = 1;
+    for (int m = 0; m < a->choice.machines; m++)
+        for (int g = 0; g < a->choice.gpus; g++) {
+            struct clock_config clock = clock_chosen(&a->choice, g, m);
+            clock_error(&clock, &calibrated);
+            all &= calibrated;
+        }
+    snprintf(each, sizeof each, c->batch_per_device ? "%d samples a GPU" : "global batch %d",
+             c->batch_per_device ? c->batch_per_device : c->batch_size);
+    clock_add_what_if(&a->choice.what_if, changes, sizeof changes);
+    text_add(&text, "modelled: ");
+    add_names(&text, a);
+    text_add(&text,
+             ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md), measured on no GPU",
+             c->model, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    if (c->model_options.params)
+        text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
+                        "is described by numbers are not known");
+    if (!all) text_add(&text, "; +-30 %%: not calibrated for this GPU on this machine");
+    text_wrap(stdout, width, 0, 2, text.words);
+}
+
+static void print_columns(void) {
+    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "GPUs", "ms/step", "", "samples", "speed-",
+           "GPU 0", "other", "memory", "largest");
+    printf("%-19s%8s %6s %8s %6s %6s %5s %8s %7s\n", "", "modelled", "", "a second", "up", "busy",
+           "busy", "!: full", "batch");
+}
+
+/* One table; the phases of a step below it, where it has one kind of hardware. */
+static int show(struct asked *a) {
+    int width = text_width(stdout), several = a->choice.machines * a->choice.gpus > 1;
+    struct run_config last = config_of(a, WAY_DDP, a->devices[a->counts - 1]);
+    struct clock_config first = clock_chosen(&a->choice, 0, 0);
+    print_head(a, width);
+    if (!several) CHECK(what_if_show(&last, &first, width));
+    print_columns();
+    for (int m = 0; m < a->choice.machines; m++)
+        for (int g = 0; g < a->choice.gpus; g++) {
+            struct clock_config clock = clock_chosen(&a->choice, g, m);
+            if (several) {
+                printf("%s, %s\n", clock.gpu->name, clock.machine->name);
+                CHECK(what_if_show(&last, &clock, width));
+            }
+            CHECK(model_all(a, &clock, 0));
+            if (!several) CHECK(model_all(a, &clock, 1));
+        }
+    CHECK(modelled_steps_write(&a->steps));
+    if (!a->json.file) return OK;
+    json_close(&a->writer);
+    return results_end(&a->writer, &a->json);
+}
+
+void modelled_help(void) {
+    options_print(modelled_options);
+}
+
+int command_modelled(int argc, char **argv, const struct duet_model *own) {
+    struct words w = {.devices = NULL};
+    struct options options = {.command = "estimate", .part = {{modelled_options, &w}}};
+    struct asked *a = calloc(1, sizeof *a);
+    int code;
+    if (!a) return report_error(fail(ERR_MEMORY, "estimate: no host memory"));
+    run_config_default(&a->run);
+    run_config_own(&a->run, own);
+    a->run.dry = 1;
+    CHECK_GOTO(run_options_parse(&options, argc, argv, &a->run), code, done);
+    if (options.help) {
+        command_usage(&options, own);
+        modelled_help();
+    } else if (w.validate) {
+        code = modelled_validate();
+    } else {
+        CHECK_GOTO(read_asked(a, &w), code, done);
+        code = show(a);
+    }
+done:
+    modelled_steps_free(&a->steps);
+    atomic_abandon(&a->json);
+    clock_choice_free(&a->choice);
+    free(a);
+    return report_error(code);
+}

@@ -1,0 +1,17 @@
+/* `duet estimate` with --gpu or --validate: times by the modelled clock. */
+#ifndef CLI_ESTIMATE_MODELLED_H
+#define CLI_ESTIMATE_MODELLED_H
+
+struct duet_model;
+
+/* 1: the words ask for modelled times. */
+int modelled_is_asked(int argc, char **argv);
+/* Prints the options of such a command. */
+void modelled_help(void);
+int command_modelled(int argc, char **argv, const struct duet_model *own);
+
+/* --validate: the published measurements beside what the clock says (cli/validate.c). Returns a
+ * code of base/error.h. */
+int modelled_validate(void);
+
+#endif

@@ -1,0 +1,228 @@
+/* The ways to train, side by side: see ways.h. */
+#include "cli/estimate/ways.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/results/results.h"
+#include "report/excess.h"
+#include "report/text.h"
+#include "trace/record_field.h"
+#include "train/compare/compare.h"
+
+static const struct {
+    const char *name, *key;
+    enum run_mode mode;
+    int loss_in_forward;
+} ways[WAYS] = {{"single", "single", MODE_SINGLE, 0},
+                {"DP", "dp", MODE_DP, 0},
+                {"DP, loss in forward", "dp_loss_in_forward", MODE_DP, 1},
+                {"DDP", "ddp", MODE_DDP, 0}};
+
+const char *way_name(int way) {
+    return ways[way].name;
+}
+
+const char *way_key(int way) {
+    return ways[way].key;
+}
+
+enum run_mode way_mode(int way) {
+    return ways[way].mode;
+}
+
+const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]) {
+    int dp = ways[way].mode == MODE_DP, n = snprintf(text, WAY_TITLE, "%s", ways[way].name);
+    if (dp && config->output_device)
+        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", output device %d", config->output_device);
+    if (dp && config->sharded_reduce)
+        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", sharded reduce");
+    if (dp && config->host_serial_us > 0)
+        snprintf(text + n, WAY_TITLE - (size_t)n, ", host serial %g us", config->host_serial_us);
+    return text;
+}
+
+void way_apply(int way, struct run_config *config) {
+    config->mode = ways[way].mode;
+    config->loss_in_forward = ways[way].loss_in_forward;
+}
+
+struct ways *ways_new(void) {
+    struct ways *all = calloc(1, sizeof *all);
+    if (!all) fail(ERR_MEMORY, "the records of the runs: no host memory");
+    return all;
+}
+
+void ways_free(struct ways *all) {
+    for (int i = 0; all && i < WAYS; i++)
+        record_free(&all->run[i]);
+    free(all);
+}
+
+const struct run_record *way_run(const struct ways *all, int way) {
+    return all->run[way].devices ? &all->run[way] : NULL;
+}
+
+/* ---- what fits ---- */
+
+void way_note_full(struct ways *all, int way, const struct run_config *config, int width) {
+    struct text text = {.used = 0};
+    snprintf(all->full[way], sizeof all->full[way], "%s", error_message());
+    record_free(&all->run[way]);
+    all->need[way] = need_of(config);
+    text_add(&text, "%s", all->full[way]);
+    printf("\n%s does not fit:\n", ways[way].name);
+    text_wrap(stdout, width, 2, 2, text.words);
+    fflush(stdout);
+}
+
+static void fits(struct text *text, int way, const struct run_record *r) {
+    char most[32], all[32];
+    uint64_t peak = 0, capacity = 0;
+    for (int d = 0; d < r->devices; d++)
+        if (r->device[d].memory.total_peak > peak) {
+            peak = r->device[d].memory.total_peak;
+            capacity = r->device[d].memory.capacity;
+        }
+    text_add(text, "%s: fits, with at most %s of %s on a device", ways[way].name,
+             format_bytes(peak, most, sizeof most), format_bytes(capacity, all, sizeof all));
+}
+
+/* PyTorch's DDP counts with its default; a model that fits here need not fit there. */
+static void pytorch_fits(struct text *text, const struct as_pytorch *p, int way,
+                         const struct run_config *config) {
+    uint64_t most = 0;
+    int full = -1;
+    char bytes[32], all[32];
+    for (int d = 0; d < p->devices; d++) {
+        if (p->device[d].total_peak > most) most = p->device[d].total_peak;
+        if (full < 0 && p->device[d].total_peak > run_device_memory(config, d)) full = d;
+    }
+    text_add(text, "PyTorch's %s: ", way == WAY_DP ? "DataParallel" : "DDP");
+    if (full < 0)
+        text_add(text, "fits, with at most %s on a device",
+                 format_bytes(most, bytes, sizeof bytes));
+    else
+        text_add(text, "does not fit: it holds %s on device %d, which has %s",
+                 format_bytes(p->device[full].total_peak, bytes, sizeof bytes), full,
+                 format_bytes(run_device_memory(config, full), all, sizeof all));
+    if (way == WAY_DDP) text_add(text, " (with its default, gradient_as_bucket_view=False)");
+}
+
+void ways_show_what_fits(const struct ways *all, const struct run_config *config, int width) {
+    text_wrap(stdout, width, 0, 2, "what fits where");
+    for (int i = 0; i < WAYS; i++) {
+        struct text text = {.used = 0};
+        char needs[NEED_WORDS];
+        if (*all->full[i])
+            text_add(&text, "%s: does not fit%s", ways[i].name, need_words(&all->need[i], needs));
+        else if (way_run(all, i))
+            fits(&text, i, way_run(all, i));
+        if (text.used) text_wrap(stdout, width, 2, 4, text.words);
+        text = (struct text){.used = 0};
+        if (!all->pytorch[i].devices || !config->device_memory_count) continue;
+        if (i != WAY_DP && i != WAY_DDP) continue;
+        pytorch_fits(&text, &all->pytorch[i], i, config);
+        text_wrap(stdout, width, 2, 4, text.words);
+    }
+}
+
+/* ---- beside PyTorch ---- */
+
+int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
+    struct run_config c = *config, outline;
+    int can;
+    c.join = JOIN_OFF; /* what PyTorch holds depends neither on this nor on the kind of device */
+    snprintf(c.device, sizeof c.device, "cpu");
+    snprintf(c.allreduce, sizeof c.allreduce, "auto");
+    CHECK(need_outline(&c, &outline, &can));
+    for (int i = 0; can && i < WAYS; i++) {
+        if (compare_leaves_out(config, ways[i].mode)) continue;
+        if (!config->as_pytorch && i != WAY_DP && i != WAY_DDP) continue;
+        way_apply(i, &outline);
+        CHECK(as_pytorch(&outline, &all->pytorch[i]));
+    }
+    return OK;
+}
+
+static struct beside_pytorch beside(const struct ways *all, int way) {
+    return (struct beside_pytorch){.title = ways[way].name,
+                                   .duet = way_run(all, way),
+                                   .devices = all->pytorch[way].devices,
+                                   .pytorch = all->pytorch[way].device,
+                                   .saved = all->pytorch[way].saved};
+}
+
+struct profiled ways_profiled(const struct ways *all, int details) {
+    return (struct profiled){.dp = way_run(all, WAY_DP),
+                             .loss_in_forward = way_run(all, WAY_LOSS_IN_FORWARD),
+                             .ddp = way_run(all, WAY_DDP),
+                             .details = details,
+                             .dp_beside = beside(all, WAY_DP),
+                             .ddp_beside = beside(all, WAY_DDP)};
+}
+
+void ways_show_beside_pytorch(const struct ways *all, const struct run_config *config) {
+    struct text text = {.used = 0};
+    if (!config->as_pytorch) return;
+    for (int i = 0; i < WAYS; i++) {
+        const struct beside_pytorch both = beside(all, i);
+        if (config->details || i == WAY_DP || i == WAY_DDP) beside_pytorch_table(stdout, &both);
+    }
+    text_add(&text,
+             "PyTorch: computed from what each op saves for backward, in eager mode, with a batch "
+             "from host memory and the defaults of PyTorch 2. The workspace of kernels, what "
+             "optimizer.step takes for a moment and what the caching allocator rounds up come on "
+             "top. Of a graph or of --params the sum of what autograd saves is known, not when it "
+             "goes: there PyTorch's peak is an upper bound");
+    text_wrap(stdout, text_width(stdout), 0, 2, text.words);
+}
+
+/* ---- JSON ---- */
+
+/* Kind by kind, in each first what is beyond the spread of the steps, the largest first. */
+static void write_excess(struct json_writer *w, const struct run_record *run) {
+    static const char *const kind_names[] = {"memory_bytes", "link_bytes_a_step", "ns_a_step"};
+    struct excess list[EXCESS_MAX];
+    json_array(w, "device_0_excess");
+    for (int kind = EXCESS_MEMORY; kind <= (run->computed ? EXCESS_TRAFFIC : EXCESS_TIME); kind++) {
+        int n = profile_excess(run, kind, list);
+        for (int i = 0; i < n; i++) {
+            json_object(w, NULL);
+            json_string(w, "kind", kind_names[kind]);
+            json_string(w, "name", list[i].name);
+            json_number(w, "amount", list[i].amount);
+            json_number(w, "spread", kind == EXCESS_TIME ? list[i].spread : NAN);
+            json_boolean(w, "within_spread", list[i].within_spread);
+            json_close(w);
+        }
+    }
+    json_close(w);
+}
+
+static void write_pytorch(const struct as_pytorch *p, struct json_writer *w) {
+    json_array(w, "as_pytorch");
+    for (int d = 0; d < p->devices; d++) {
+        json_object(w, NULL);
+        json_integer(w, "device", d);
+        json_integer(w, "memory_peak", (int64_t)p->device[d].total_peak);
+        json_integer(w, "saved_by_autograd", (int64_t)p->saved[d]);
+        record_write_causes(w, "memory_peak_by_cause", p->device[d].peak);
+        record_write_causes(w, "memory_at_peak_by_cause", p->device[d].at_peak);
+        json_close(w);
+    }
+    json_close(w);
+}
+
+void ways_write(const struct ways *all, const struct run_config *config, struct json_writer *w) {
+    json_array(w, "runs");
+    for (int i = 0; i < WAYS; i++) {
+        if (!way_run(all, i) && !*all->full[i]) continue; /* left out */
+        results_run(w, ways[i].key, ways[i].name, all->full[i], &all->run[i]);
+        if (!*all->full[i]) write_excess(w, &all->run[i]);
+        if (config->as_pytorch) write_pytorch(&all->pytorch[i], w);
+        json_close(w);
+    }
+    json_close(w);
+}

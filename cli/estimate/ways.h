@@ -1,0 +1,63 @@
+/* The ways to train that `duet profile` and `duet estimate` set side by side, what became of each,
+ * and what both commands print and write of that. */
+#ifndef CLI_ESTIMATE_WAYS_H
+#define CLI_ESTIMATE_WAYS_H
+
+#include "base/error.h"
+#include "base/json.h"
+#include "report/findings.h"
+#include "trace/record.h"
+#include "train/estimate/as_pytorch.h"
+#include "train/estimate/need.h"
+
+enum { WAY_SINGLE, WAY_DP, WAY_LOSS_IN_FORWARD, WAY_DDP, WAYS };
+
+enum { WAY_TITLE = 96 }; /* bytes of a title */
+
+/* "DP, loss in forward" and "dp_loss_in_forward", the name in JSON. Static storage. */
+const char *way_name(int way);
+const char *way_key(int way);
+/* "DP, output device 1, sharded reduce": the name with the flags that make it another. Returns
+ * text. */
+const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]);
+enum run_mode way_mode(int way);
+/* Makes config one of this way. */
+void way_apply(int way, struct run_config *config);
+
+struct ways {
+    struct run_record run[WAYS];  /* devices 0: it was left out, or did not fit */
+    char full[WAYS][ERROR_BYTES]; /* the error of one that did not fit its devices' memory; or "" */
+    struct need need[WAYS];       /* what such a one would hold */
+    struct as_pytorch pytorch[WAYS]; /* what PyTorch would hold; devices 0: it is not known */
+};
+
+/* On the heap: the records are too large for a small stack. NULL: no host memory, with the error
+ * set. */
+struct ways *ways_new(void);
+void ways_free(struct ways *ways);
+
+/* The run of a way; NULL where there is none. */
+const struct run_record *way_run(const struct ways *ways, int way);
+
+/* The run of a way with these settings has failed with ERR_MEMORY: keeps the error and forgets the
+ * rest, so that the others go on, and prints what it held when it asked for more. */
+void way_note_full(struct ways *ways, int way, const struct run_config *config, int width);
+
+/* Counts what PyTorch would hold in DP and DDP, with --as pytorch in all ways. Where nothing can be
+ * estimated it counts nothing. */
+int ways_count_as_pytorch(struct ways *ways, const struct run_config *config);
+
+/* What profile_findings is given. */
+struct profiled ways_profiled(const struct ways *ways, int details);
+
+/* --as pytorch: prints both side by side, DP and DDP, with --details all ways. */
+void ways_show_beside_pytorch(const struct ways *ways, const struct run_config *config);
+
+/* Prints which ways fit into the memory that the devices have. */
+void ways_show_what_fits(const struct ways *ways, const struct run_config *config, int width);
+
+/* Writes the list `runs` of --json (results.h): of each way the record and what device 0 has more
+ * of than the others, or that it does not fit; with --as pytorch what PyTorch would hold. */
+void ways_write(const struct ways *ways, const struct run_config *config, struct json_writer *w);
+
+#endif

@@ -1,0 +1,131 @@
+/* See what_if.h. Each change is one more run of the same schedule against modelled time. */
+#include "cli/estimate/what_if.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/estimate/ways.h"
+#include "clock/choice.h"
+#include "report/text.h"
+#include "train/compare/compare.h"
+#include "train/estimate/modelled.h"
+#include "train/estimate/need.h"
+
+enum { MOST_CHANGES = 6 };
+
+struct change {
+    struct what_if what_if;
+    char words[64];
+};
+
+/* Each change alone, and after several of them all together. */
+static int changes_of(const struct what_if *w, struct change list[MOST_CHANGES]) {
+    struct change link = {what_if_none(), ""}, launch = link, compute = link, memory = link,
+                  gil = link;
+    int n = 0;
+    link.what_if.link = w->link;
+    snprintf(link.words, sizeof link.words, "links %.4gx as fast", w->link);
+    launch.what_if.launch = w->launch;
+    if (w->launch > 0)
+        snprintf(launch.words, sizeof launch.words, "launches %.4gx as long", w->launch);
+    else
+        snprintf(launch.words, sizeof launch.words, "no launch cost");
+    compute.what_if.compute = w->compute;
+    snprintf(compute.words, sizeof compute.words, "products and convolutions %.4gx as fast",
+             w->compute);
+    memory.what_if.memory = w->memory;
+    snprintf(memory.words, sizeof memory.words, "the GPUs' memory %.4gx as fast", w->memory);
+    gil.what_if.no_gil = w->no_gil;
+    snprintf(gil.words, sizeof gil.words, "no lock of the interpreter");
+    if (w->link != 1) list[n++] = link;
+    if (w->launch != 1) list[n++] = launch;
+    if (w->compute != 1) list[n++] = compute;
+    if (w->memory != 1) list[n++] = memory;
+    if (w->no_gil) list[n++] = gil;
+    if (n > 1) list[n++] = (struct change){*w, "all of this"};
+    return n;
+}
+
+static int step_ns(const struct modelled *m, struct clock_config clock, struct what_if what_if,
+                   double *ns) {
+    struct clock_result *result = calloc(1, sizeof *result);
+    if (!result) return fail(ERR_MEMORY, "--what-if: no host memory");
+    clock.what_if = what_if;
+    int code = modelled_time(m, &clock, result, NULL);
+    *ns = (double)result->step_ns;
+    free(result);
+    return code;
+}
+
+/* By how many per cent more samples a second each change gives. */
+static int gains_of(const struct run_config *config, const struct clock_config *clock,
+                    const struct change *list, int count, double gain[MOST_CHANGES]) {
+    struct modelled m;
+    double now = 1, then = 1;
+    int code = modelled_open(&m, config);
+    if (!code) code = step_ns(&m, *clock, what_if_none(), &now);
+    for (int i = 0; i < count && !code; i++) {
+        code = step_ns(&m, *clock, list[i].what_if, &then);
+        if (!code) gain[i] = 100 * (now / then - 1);
+    }
+    modelled_close(&m);
+    return code;
+}
+
+/* "DP gains 31 %, DDP 2 %" */
+static void add_gains(struct text *text, const int *ways, const int *said,
+                      double gain[2][MOST_CHANGES], int i) {
+    const char *before = "";
+    for (int k = 0; k < 2; k++) {
+        if (!said[k]) continue;
+        double g = round(gain[k][i]);
+        const char *verb = g < 0 ? " loses" : " gains";
+        text_add(text, "%s %s%s %.0f %%", *before ? "," : "", way_name(ways[k]),
+                 strcmp(verb, before) ? verb : "", fabs(g));
+        before = verb;
+    }
+}
+
+int what_if_show(const struct run_config *config, const struct clock_config *clock, int width) {
+    static const int of_several[] = {WAY_DP, WAY_DDP}, of_one[] = {WAY_SINGLE};
+    struct change list[MOST_CHANGES];
+    double gain[2][MOST_CHANGES];
+    int alone = config->devices < 2, said[2] = {0, 0}, count = changes_of(&clock->what_if, list);
+    const int *ways = alone ? of_one : of_several;
+    struct text text = {.used = 0};
+    if (!count) return OK;
+    for (int k = 0; k < (alone ? 1 : 2); k++) {
+        struct run_config c = *config;
+        way_apply(ways[k], &c);
+        if (compare_leaves_out(&c, c.mode)) continue;
+        CHECK(gains_of(&c, clock, list, count, gain[k]));
+        said[k] = 1;
+    }
+    text_add(&text, "what if, modelled, on %d x %s, %s:", config->devices, clock->gpu->name,
+             clock->machine->name);
+    for (int i = 0; i < count; i++) {
+        text_add(&text, "%s with %s", i ? ";" : "", list[i].words);
+        add_gains(&text, ways, said, gain, i);
+    }
+    text_wrap(stdout, width, 0, 2, text.words);
+    fflush(stdout);
+    return OK;
+}
+
+int what_if_of_run(const struct run_config *config, int width) {
+    struct clock_choice choice = {.gpus = 0};
+    struct run_config outline;
+    int can = 0;
+    if (!*config->clock.what_if) return OK;
+    int code = need_outline(config, &outline, &can);
+    if (!code && can) code = clock_choose(&choice, &config->clock);
+    if (!code && can) {
+        struct clock_config clock = clock_chosen(&choice, 0, 0);
+        code = what_if_show(&outline, &clock, width);
+    }
+    clock_choice_free(&choice);
+    return code;
+}
