@@ -27,11 +27,11 @@ B       := build$(if $(EMULATION),/emulation)$(if $(SAN),$(if $(EMULATION),-,/)$
 H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
-FOLDERS := base trace clock device device/host device/host/kernels data nn models comm \
-           scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
-           train train/compare train/estimate train/files report report/calls report/collective \
-           report/chrome report/live report/pictures report/page doctor api rpc cli cli/estimate \
-           cli/live cli/options cli/results cli/run
+FOLDERS := base base/files base/text trace clock device device/host device/host/kernels data nn \
+           models comm scatter_gather allreduce allreduce/plans allreduce/host group \
+           group/plans dp ddp syncbn train train/compare train/estimate train/files report \
+           report/calls report/collective report/chrome report/live report/pictures report/page \
+           doctor api rpc cli cli/estimate cli/live cli/options cli/results cli/run
 LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
              rpc/transport_$(if $(HAVE_NNG),absent,nng).c,\
            $(wildcard $(FOLDERS:=/*.c)))

@@ -7,7 +7,7 @@
 
 #include "allreduce/plans/steps.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 // clang-format off
 static const struct {

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/json.h"
-#include "base/number.h"
-#include "base/parse.h"
+#include "base/text/json.h"
+#include "base/text/number.h"
+#include "base/text/parse.h"
 #include "data/safetensors.h"
 
 /* The version of the command's list of tensors, and that of a program's list of texts. */

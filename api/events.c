@@ -1,11 +1,11 @@
 /* duet_events: the numbers that a program wants to see as curves, in an event file of TensorBoard's
- * (base/event_file.h has the format, and writes it). */
+ * (base/files/event_file.h has the format, and writes it). */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "api/api.h"
-#include "base/event_file.h"
+#include "base/files/event_file.h"
 
 struct duet_events {
     struct event_file file;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 /* So that a file has room for what stands before it, as in "optimizer.exp_avg.fc1.weight". */
 enum { LONGEST_NAME = 200 };

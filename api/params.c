@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "data/safetensors.h"
 
 static void free_specs(struct param_spec *specs, int count) {

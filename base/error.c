@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
+#include "base/text/number.h"
 
 static _Thread_local char message[ERROR_BYTES];
 

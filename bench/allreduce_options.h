@@ -14,7 +14,7 @@
 
 #include "allreduce/plan.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "device/device.h"
 
 struct options {

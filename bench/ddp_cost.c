@@ -23,7 +23,7 @@
 
 #include "api/api.h"
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "bench/quantile.h"
 #include "ddp/ddp.h"
 #include "group/group.h"

@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "data/dataset.h"
 
 /* The header: two zero bytes, 8 for unsigned bytes, the number of dimensions, and each of them,

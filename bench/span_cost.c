@@ -21,8 +21,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/parse.h"
 #include "base/random.h"
+#include "base/text/parse.h"
 #include "bench/quantile.h"
 #include "models/replica.h"
 #include "trace/step_times.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "models/model.h"
 #include "train/job.h"
 

@@ -20,9 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/atomic_file.h"
+#include "base/text/json.h"
 #include "bench/quantile.h"
 #include "bench/step_options.h"
 #include "models/model.h"

@@ -2,8 +2,8 @@
  * files of DUET_TRACE. */
 #include <stdio.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "allreduce/select.h"
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"

@@ -13,8 +13,8 @@
 
 #include "api/dataset.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/program.h"
+#include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"

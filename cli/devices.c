@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/advice.h"
 #include "allreduce/allreduce.h"
+#include "base/advice.h"
 #include "base/error.h"
 #include "base/program.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "cli/commands.h"
 #include "clock/hardware.h"
 #include "device/device.h"

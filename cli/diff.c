@@ -1,8 +1,8 @@
 /* duet diff: what changed between two runs, from two files of --json. */
 #include <stdio.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"

@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/parse.h"
-#include "base/text.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
+#include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"

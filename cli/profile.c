@@ -2,8 +2,8 @@
  * each. */
 #include <stdio.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/estimate/max_batch.h"
 #include "cli/estimate/ways.h"

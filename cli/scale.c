@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/estimate/scale_nodes.h"
 #include "cli/options/help.h"

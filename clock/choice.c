@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/parse.h"
+#include "base/text/nearest.h"
+#include "base/text/parse.h"
 
 static const double UNCALIBRATED_ERROR = 30; /* docs/clock.md */
 

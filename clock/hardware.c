@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/parse.h"
+#include "base/text/nearest.h"
+#include "base/text/parse.h"
 
 enum { MOST_GPUS = 64, MOST_LINKS = 64, MOST_MACHINES = 48, LINE_BYTES = 400, MOST_WORDS = 48 };
 

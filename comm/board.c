@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/system_error.h"
 
 static const uint64_t BOARD_MAGIC = 0x3164726f62746475; /* no other file begins with it */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "comm/job.h"
 

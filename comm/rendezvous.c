@@ -27,8 +27,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "base/thread.h"
 #include "comm/environment.h"

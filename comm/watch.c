@@ -18,8 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "base/thread.h"
 #include "comm/rank.h"

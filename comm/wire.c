@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 /* Room for one descriptor, aligned as the kernel wants it. */
 union control {

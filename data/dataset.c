@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/random.h"
+#include "base/text/nearest.h"
 #include "data/dataset_files.h"
 #include "data/dataset_own.h"
 #include "data/synthetic.h"

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/descriptor.h"
+#include "base/text/json.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 

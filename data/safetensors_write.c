@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/atomic_file.h"
+#include "base/text/json.h"
 
 static const char *item_dtype(const struct safetensors_item *item) {
     return item->dtype ? item->dtype : "F32";

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 enum { MOST_TEXT = 32 }; /* characters of a shape that a user may give */
 

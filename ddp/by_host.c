@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 
 static size_t bytes_of(const struct param_set *params) {
     return params->arena_count * sizeof(float);

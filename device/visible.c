@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 static const char VARIABLE[] = "CUDA_VISIBLE_DEVICES";
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* As tables and --json write it. */
 static const char *finding_state_name(enum finding_state state) {

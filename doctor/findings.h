@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,7 +45,7 @@ void finding_add(struct findings *findings, enum finding_state state, const char
 
 int findings_count(const struct findings *findings, enum finding_state state);
 
-/* Prints one finding in at most `width` columns (base/text.h). The bound stands below it where
+/* Prints one finding in at most `width` columns (base/text/text.h). The bound stands below it where
  * something is off or not here, and, with `details`, always. */
 void finding_print(FILE *file, const struct finding *finding, int width, int details);
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/atomic_file.h"
 #include "base/program.h"
+#include "base/text/json.h"
 #include "group/state.h"
 
 enum { MOST_CALLS = 1 << 20 }; /* 40 MiB; further ones are counted */

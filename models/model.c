@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "models/graph.h"
 
 static const struct duet_model *const known[] = {

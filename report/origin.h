@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 /* The number of the fields in docs/json.md. It grows when a field goes or changes its meaning; new
  * fields alone do not change it. */

@@ -2,7 +2,7 @@
 #ifndef REPORT_RESULTS_H
 #define REPORT_RESULTS_H
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "trace/record.h"
 
 struct results_run {

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 /* Writes the runs of `root`, what json_parse made of such a file. Texts with a comma, a quote or a
  * newline are quoted as RFC 4180 says; null is an empty cell. ERR_MEMORY; failures to write are

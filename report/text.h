@@ -1,10 +1,10 @@
-/* Text for people (base/text.h), and bytes and shares in it. */
+/* Text for people (base/text/text.h), and bytes and shares in it. */
 #ifndef REPORT_TEXT_H
 #define REPORT_TEXT_H
 
 #include <stdint.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* "1.5 MiB", for sums and means of bytes. Returns text. */
 char *bytes_words(double bytes, char text[32]);

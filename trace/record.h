@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "trace/ledger.h"
 #include "trace/mode.h"
 #include "trace/span.h"

@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 struct field;
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 /* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
  * is the loss of the batch only where all have as many samples. */

@@ -8,7 +8,7 @@
 #include "api/dataset.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "device/visible.h"
 #include "models/graph.h"
 #include "models/model_file.h"

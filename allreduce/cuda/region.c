@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 #include "device/cuda/cuda.h"
 
 static int map(struct region *region, int rank, int fd) {

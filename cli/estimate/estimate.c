@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "cli/commands.h"
 #include "cli/estimate/max_batch.h"
 #include "cli/estimate/modelled.h"

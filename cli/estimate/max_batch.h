@@ -2,7 +2,7 @@
 #ifndef CLI_ESTIMATE_MAX_BATCH_H
 #define CLI_ESTIMATE_MAX_BATCH_H
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "train/job.h"
 #include "train/run.h"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
 #include "cli/estimate/modelled_steps.h"
 #include "cli/estimate/ways.h"

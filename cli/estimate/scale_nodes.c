@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/files/atomic_file.h"
+#include "base/text/parse.h"
 #include "cli/results/results.h"
 #include "clock/choice.h"
 #include "report/text.h"

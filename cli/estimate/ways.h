@@ -4,7 +4,7 @@
 #define CLI_ESTIMATE_WAYS_H
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "report/findings.h"
 #include "trace/record.h"
 #include "train/estimate/as_pytorch.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 enum { PARTS = 2, MOST_KNOWN = PARTS * MOST_OPTIONS + 32 };
 

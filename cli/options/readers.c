@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/parse.h"
+#include "base/text/nearest.h"
+#include "base/text/parse.h"
 #include "cli/options/option.h"
 
 void *option_member(const struct option *option, void *target) {

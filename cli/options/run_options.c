@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/files/unnamed_file.h"
 #include "base/program.h"
-#include "base/unnamed_file.h"
 #include "cli/live/screen.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"

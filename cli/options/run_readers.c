@@ -4,7 +4,7 @@
 
 #include "allreduce/plan.h"
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/options/run_options.h"
 #include "models/model_file.h"
 

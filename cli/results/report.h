@@ -9,7 +9,7 @@
 #ifndef CLI_RESULTS_REPORT_H
 #define CLI_RESULTS_REPORT_H
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "report/page/page.h"
 #include "train/run.h"
 

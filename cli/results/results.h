@@ -21,7 +21,7 @@
 #ifndef CLI_RESULTS_RESULTS_H
 #define CLI_RESULTS_RESULTS_H
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "trace/record.h"
 #include "train/run.h"
 

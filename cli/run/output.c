@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/parse.h"
 #include "base/program.h"
 #include "base/system_error.h"
+#include "base/text/parse.h"
 
 enum { LINE = 8192, STREAMS = 2 };
 static const char *const NAMES[STREAMS] = {"stdout.log", "stderr.log"};

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
-#include "report/text.h"
 #include "device/device.h"
+#include "report/text.h"
 
 static int count_cores(void) {
     cpu_set_t set;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/advice.h"
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
 #include "base/system_error.h"
 #include "device/host/host.h"
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "base/limits.h"
 
 struct traced_call {

@@ -24,7 +24,7 @@
 #ifndef REPORT_CHROME_CHROME_TRACE_H
 #define REPORT_CHROME_CHROME_TRACE_H
 
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "trace/record.h"
 
 struct trace_run {

@@ -2,7 +2,7 @@
 #ifndef REPORT_CHROME_CHROME_WRITER_H
 #define REPORT_CHROME_CHROME_WRITER_H
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "report/chrome/chrome_trace.h"
 
 /* Process ids, which viewers show: 100, 101, ... for the devices of the first run, 200, ... for

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "group/plans/windows.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "group/group.h"
+#include "group/plans/windows.h"
 
 /* By enum dp_collective. */
 static const struct {

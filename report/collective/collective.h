@@ -17,7 +17,7 @@
 
 #include "allreduce/formula.h"
 #include "allreduce/hops.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 enum { COLLECTIVE_WORD = 24 }; /* bytes of a word, its end included */
 

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "tests/harness/harness.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "tests/harness/harness.h"
 
 enum { SOMEBODY = 12345 }; /* a user id */

@@ -1,6 +1,6 @@
 /* JSON: the writer and the strict reader. */
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "tests/harness/harness.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

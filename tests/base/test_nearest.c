@@ -1,6 +1,6 @@
 /* Suggestions for words that nobody knows: the edit distance, and which word is near enough. */
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "tests/harness/harness.h"
 
 static const char *const KNOWN[] = {"--devices", "--device",           "--device-memory", "--lr",

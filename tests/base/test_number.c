@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/number.h"
-#include "base/parse.h"
+#include "base/text/json.h"
+#include "base/text/number.h"
+#include "base/text/parse.h"
 #include "tests/harness/comma.h"
 #include "tests/harness/harness.h"
 

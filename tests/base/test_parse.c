@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "tests/harness/harness.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

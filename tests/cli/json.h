@@ -5,7 +5,7 @@
 #include <regex.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "tests/cli/run.h"
 
 static inline struct json *json_of(const char *path) {

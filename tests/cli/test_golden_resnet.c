@@ -1,8 +1,8 @@
 /* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
  * statistics of one step; and the losses of five steps, of two where BatchNorm is by device.
  * tests/golden/make_resnet18.py says who made the facts, and how a few sums tell the gradients. */
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "models/model.h"
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"

@@ -2,7 +2,7 @@
  * refuses, the command succeeds or ends with one line of error, within its deadline, and leaves no
  * process, no name in /dev/shm and no half-written file. */
 #include "base/error.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "data/safetensors.h"
 #include "tests/cli/data.h"
 #include "tests/cli/run.h"

@@ -3,9 +3,9 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/files/atomic_file.h"
+#include "base/text/json.h"
 #include "data/safetensors.h"
 #include "tests/harness/harness.h"
 

@@ -1,5 +1,5 @@
-/* base/json: whatever is read can be written, and reads back as the same tree. */
-#include "base/json.h"
+/* base/text/json: whatever is read can be written, and reads back as the same tree. */
+#include "base/text/json.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_value(struct json_writer *w, const char *key, const struct json *value) {

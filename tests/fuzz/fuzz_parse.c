@@ -1,5 +1,6 @@
-/* base/parse: a number that is accepted lies in its range; one that is refused changes nothing. */
-#include "base/parse.h"
+/* base/text/parse: a number that is accepted lies in its range; one that is refused changes
+ * nothing. */
+#include "base/text/parse.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { LIST = 5 };

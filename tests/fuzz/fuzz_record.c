@@ -1,6 +1,6 @@
 /* trace/record: the run record that a rank sends to the launcher, as JSON. A record that is
  * accepted is written again, and that text is accepted too. */
-#include "base/json.h"
+#include "base/text/json.h"
 #include "tests/fuzz/fuzz.h"
 #include "trace/record.h"
 

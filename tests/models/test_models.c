@@ -4,8 +4,8 @@
 
 #include <unistd.h>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "data/safetensors.h"
 #include "models/replica.h"
 #include "nn/tape_internal.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/compare/bits.h"
 
 /* The relative difference of two losses that a reader of the two curves would see. */

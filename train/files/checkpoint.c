@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "base/program.h"
 #include "base/worker.h"
 #include "data/safetensors.h"

@@ -18,7 +18,7 @@ int checkpoint_init(struct checkpoint **out, struct session *s);
 
 /* After `step` steps, the last of which is enqueued: takes the state and starts to write it. Waits
  * until the checkpoint before is written. last 1: the run is over, and what cannot be put in place
- * is kept elsewhere, as base/atomic_file.h does. A failure here is one of the device. */
+ * is kept elsewhere, as base/files/atomic_file.h does. A failure here is one of the device. */
 int checkpoint_take(struct checkpoint *c, int step, int last);
 
 /* Now and then, without waiting: says so if the checkpoint under way has failed. */

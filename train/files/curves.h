@@ -11,7 +11,7 @@
 #ifndef TRAIN_FILES_CURVES_H
 #define TRAIN_FILES_CURVES_H
 
-#include "base/event_file.h"
+#include "base/files/event_file.h"
 #include "train/session.h"
 
 struct curves {

@@ -4,8 +4,8 @@
 #ifndef TRAIN_FILES_OUTPUT_H
 #define TRAIN_FILES_OUTPUT_H
 
-#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/files/atomic_file.h"
 #include "train/files/curves.h"
 #include "train/session.h"
 

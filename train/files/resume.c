@@ -6,8 +6,8 @@
 
 #include "api/api.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/parse.h"
+#include "base/text/json.h"
+#include "base/text/parse.h"
 #include "data/safetensors.h"
 #include "train/compare/bits.h"
 #include "train/files/output.h"

@@ -1,8 +1,8 @@
 /* Strict conversion of command line words to numbers: the whole text must be a number, and the
  * number must be in range. `what` is the user's name for it, such as "--devices". Every error is
  * ERR_USAGE, names the text and the range, and leaves *value unchanged. */
-#ifndef BASE_PARSE_H
-#define BASE_PARSE_H
+#ifndef BASE_TEXT_PARSE_H
+#define BASE_TEXT_PARSE_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Suggestions by edit distance: see nearest.h. */
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <ctype.h>
 #include <stddef.h>

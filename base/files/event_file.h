@@ -11,8 +11,8 @@
  *
  * Records are appended and flushed, so that TensorBoard shows them while the run goes on, and what
  * is there stays when the run is killed. */
-#ifndef BASE_EVENT_FILE_H
-#define BASE_EVENT_FILE_H
+#ifndef BASE_FILES_EVENT_FILE_H
+#define BASE_FILES_EVENT_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

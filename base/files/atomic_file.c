@@ -1,7 +1,7 @@
 /* Atomic replacement of a file. The order matters: the data reaches the disk (fsync of the file)
  * before a name points at it (rename), and the name reaches the disk (fsync of the folder) before
  * the commit succeeds. */
-#include "base/atomic_file.h"
+#include "base/files/atomic_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/files/descriptor.h"
+#include "base/files/unnamed_file.h"
 #include "base/system_error.h"
-#include "base/unnamed_file.h"
 
 enum { LINKS = 40 }; /* symbolic links followed at most, as in the kernel */
 

@@ -1,6 +1,6 @@
 /* Text for people: as wide as their terminal, in whole words. */
-#ifndef BASE_TEXT_H
-#define BASE_TEXT_H
+#ifndef BASE_TEXT_TEXT_H
+#define BASE_TEXT_TEXT_H
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Files without a name: their content is on disk, but no folder lists them. If the process is
- * killed, the system removes them, so no temporary file is left behind. base/atomic_file.h uses
- * them. */
-#ifndef BASE_UNNAMED_FILE_H
-#define BASE_UNNAMED_FILE_H
+ * killed, the system removes them, so no temporary file is left behind. base/files/atomic_file.h
+ * uses them. */
+#ifndef BASE_FILES_UNNAMED_FILE_H
+#define BASE_FILES_UNNAMED_FILE_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* Text for people: see text.h. */
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <string.h>

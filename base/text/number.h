@@ -3,8 +3,8 @@
  * program reaches by duet.h reads and writes files, and error texts, between these two calls, which
  * change this thread alone. What runs below duet_command alone (cli/, train/, report/) does not
  * need them, since duet_command changes the locale of the whole process. */
-#ifndef BASE_NUMBER_H
-#define BASE_NUMBER_H
+#ifndef BASE_TEXT_NUMBER_H
+#define BASE_TEXT_NUMBER_H
 
 #include <locale.h>
 

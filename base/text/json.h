@@ -5,8 +5,8 @@
  * The writer prints to a FILE; open_memstream gives one that collects text in memory. Write
  * errors are reported once, by json_finish. `key` names a member of an object; it is NULL for an
  * item of an array and for the outermost value. */
-#ifndef BASE_JSON_H
-#define BASE_JSON_H
+#ifndef BASE_TEXT_JSON_H
+#define BASE_TEXT_JSON_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* Files that appear whole or not at all.
  *
- * The new content goes to a file without a name (base/unnamed_file.h). At the end it is synced to
- * disk, given a temporary name in the folder of the old file, and put in place of the old file by
- * rename, which is atomic. Neither a crash nor a full disk leaves half a checkpoint, a killed
- * process leaves no temporary file, and the old file stays until the new one is safe.
+ * The new content goes to a file without a name (base/files/unnamed_file.h). At the end it is
+ * synced to disk, given a temporary name in the folder of the old file, and put in place of the old
+ * file by rename, which is atomic. Neither a crash nor a full disk leaves half a checkpoint, a
+ * killed process leaves no temporary file, and the old file stays until the new one is safe.
  *
  *     struct atomic_file f = {0};
  *     CHECK_GOTO(atomic_open(&f, path), code, out);  // fails if the commit could not succeed
@@ -21,8 +21,8 @@
  * leads to something other than a regular file (/dev/null, a pipe) or to an open descriptor of this
  * process (/dev/stdout, /dev/fd/3) is written directly. "-" is refused: it is standard output to
  * some programs and a file to others. */
-#ifndef BASE_ATOMIC_FILE_H
-#define BASE_ATOMIC_FILE_H
+#ifndef BASE_FILES_ATOMIC_FILE_H
+#define BASE_FILES_ATOMIC_FILE_H
 
 #include <stdio.h>
 

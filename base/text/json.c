@@ -1,7 +1,7 @@
 /* The JSON reader: one function per rule of the grammar (RFC 8259). Each function moves the cursor
  * past what it has read. The input may be hostile, so depth is bounded and everything is checked
  * before it is used. */
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/text/number.h"
 
 struct cursor {
     const char *name, *start, *at, *end;

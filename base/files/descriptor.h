@@ -3,8 +3,8 @@
  * gives a new descriptor the lowest number that is free. A file or memory that got one of these
  * three would receive what the program prints, so whatever is opened for longer than a moment is
  * moved above them. */
-#ifndef BASE_DESCRIPTOR_H
-#define BASE_DESCRIPTOR_H
+#ifndef BASE_FILES_DESCRIPTOR_H
+#define BASE_FILES_DESCRIPTOR_H
 
 #include <stddef.h>
 #include <sys/types.h>

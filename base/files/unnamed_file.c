@@ -1,7 +1,7 @@
 /* Files without a name. Linux makes them with O_TMPFILE and names them with linkat, but not every
  * file system has the first and not every container allows the second. Each step therefore has a
  * second way: a file whose name is removed at once, and a copy. */
-#include "base/unnamed_file.h"
+#include "base/files/unnamed_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 enum { TRIES = 100, RANDOM = 8, SUFFIX = RANDOM + 5 }; /* the suffix is ".xxxxxxxx.tmp" */
 

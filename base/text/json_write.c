@@ -1,6 +1,6 @@
 /* The JSON writer. No tree is built: each call prints its piece at once, and a short stack
  * remembers which levels are open. */
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/text/number.h"
 
 void json_start(struct json_writer *w, FILE *file) {
     memset(w, 0, sizeof *w);

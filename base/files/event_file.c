@@ -1,5 +1,5 @@
 /* Event files: see event_file.h. */
-#include "base/event_file.h"
+#include "base/files/event_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Strict parsing. strtol and its relatives accept " 12abc", hexadecimal, "inf" and silent overflow.
  * A training run with a misread number is worse than an error, so the form of the text is checked
  * before it is converted. */
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/text/number.h"
 
 /* The length of the number at the start of the text, [sign] digits [. digits] [e [sign] digits];
  * 0 if there is none. */

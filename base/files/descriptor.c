@@ -1,6 +1,6 @@
 /* Descriptors are moved by duplicating them, and limits are asked before they are met: see
  * descriptor.h. */
-#include "base/descriptor.h"
+#include "base/files/descriptor.h"
 
 #include <errno.h>
 #include <fcntl.h>

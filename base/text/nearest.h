@@ -1,6 +1,6 @@
 /* Suggestions for words of the command line that nobody knows. */
-#ifndef BASE_NEAREST_H
-#define BASE_NEAREST_H
+#ifndef BASE_TEXT_NEAREST_H
+#define BASE_TEXT_NEAREST_H
 
 /* The known word that `word` was most likely meant to be: the one at the smallest edit distance,
  * which may be a quarter of the word's length, and at least 1; else the shortest that begins with
