@@ -18,6 +18,7 @@ struct duet_rng {
 
 struct duet_dataset {
     struct dataset set;
+    int rank; /* dimensions of a sample, as the program gave them */
 };
 
 struct duet_optimizer {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/uploads.h"
 #include "base/program.h"
 #include "data/loader.h"
 
@@ -17,16 +18,19 @@ _Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFL
 
 struct duet_loader {
     struct loader *loader;
-    struct batch *held; /* the batch the caller has; released at the next call */
-    int started;        /* 1: an epoch was started */
-    int shape[3];       /* of each picture */
+    struct batch *held;      /* the batch the caller has; released at the next call; or */
+    struct uploads *uploads; /* hold it, and bring batches to a device ahead; NULL: nothing does */
+    int started;             /* 1: an epoch was started */
+    int shape[3];            /* of each picture */
     const duet_dataset *set;
     int shuffles, epoch; /* epoch: the one under way; -1: none yet */
     void (*warn)(const char *text, void *context);
     void *context;
 };
 
-static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config) {
+/* device NULL: batches stay in host memory. ranks: that share a batch. */
+static int create(duet_loader **out, const duet_dataset *set, const struct loader_config *config,
+                  struct device *device, int ranks) {
     struct duet_loader *l = calloc(1, sizeof *l);
     if (!l) return fail(ERR_MEMORY, "loader: no host memory");
     l->set = set;
@@ -34,8 +38,11 @@ static int create(duet_loader **out, const duet_dataset *set, const struct loade
     l->epoch = -1;
     duet_dataset_shape(set, l->shape);
     int code = loader_init(&l->loader, config);
+    if (!code && device)
+        code = uploads_new(&l->uploads, device, set,
+                           (loader_largest_batch(l->loader) + ranks - 1) / ranks);
     if (code)
-        free(l);
+        duet_loader_free(l);
     else
         *out = l;
     return code;
@@ -133,7 +140,8 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set,
         .of_program = 1,
         .workers = o->workers};
     CHECK(scale(o, &set->set, &config));
-    CHECK(create(out, set, &config));
+    if (o->device) uploads_staging(device_of(o->device), &config);
+    CHECK(create(out, set, &config, device_of(o->device), n));
     (*out)->warn = o->warn;
     (*out)->context = o->context;
     if (o->rank == 0) say_duplicates(*out, set->set.count, n);
@@ -146,6 +154,7 @@ int duet_loader_duplicates(const duet_loader *loader) {
 
 void duet_loader_free(duet_loader *loader) {
     if (!loader) return;
+    uploads_free(loader->uploads);
     loader_free(loader->loader);
     free(loader);
 }
@@ -154,9 +163,21 @@ int duet_loader_steps(const duet_loader *loader) {
     return loader ? loader_steps(loader->loader) : 0;
 }
 
-static void release(struct duet_loader *l) {
+/* Every batch goes back, before another epoch. */
+static int release(struct duet_loader *l) {
     loader_release(l->loader, l->held);
     l->held = NULL;
+    return l->uploads ? uploads_drop(l->uploads, l->loader) : OK;
+}
+
+static int next_batch(struct duet_loader *l, struct duet_batch *batch, struct batch **out) {
+    if (l->uploads)
+        return uploads_next(l->uploads, l->loader, out, &batch->samples, &batch->answers);
+    loader_release(l->loader, l->held);
+    l->held = NULL;
+    CHECK(loader_next(l->loader, &l->held));
+    *out = l->held;
+    return OK;
 }
 
 /* This is said once, since a program that forgets to count forgets it in every epoch. */
@@ -174,7 +195,7 @@ static void say_same_order(struct duet_loader *l, int epoch) {
 int duet_loader_start(duet_loader *loader, int epoch) {
     if (!loader) return fail(ERR_USAGE, "loader: none was given");
     if (epoch < 0) return fail(ERR_USAGE, "epoch %d: epochs count from 0", epoch);
-    release(loader);
+    CHECK(release(loader));
     CHECK(loader_start_epoch(loader->loader, epoch, 0));
     if (loader->shuffles && loader->epoch == epoch) say_same_order(loader, epoch);
     loader->epoch = epoch;
@@ -188,15 +209,14 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch) {
     if (!loader) return fail(ERR_USAGE, "loader: none was given");
     if (!loader->started)
         return fail(ERR_USAGE, "loader: no epoch was started: call duet_loader_start");
-    release(loader);
-    CHECK(loader_next(loader->loader, &loader->held));
-    const struct batch *held = loader->held;
+    struct batch *held;
+    CHECK(next_batch(loader, batch, &held));
     if (!held) return OK;
-    *batch = (struct duet_batch){.n = held->segments.n,
-                                 .X = held->pixels,
-                                 .y = held->labels,
-                                 .targets = held->targets,
-                                 .outputs = loader->set->set.outputs};
+    batch->n = held->segments.n;
+    batch->X = held->pixels;
+    batch->y = held->labels;
+    batch->targets = held->targets;
+    batch->outputs = loader->set->set.outputs;
     memcpy(batch->shape, loader->shape, sizeof batch->shape);
     return OK;
 }

@@ -14,6 +14,7 @@ int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, 
             "data set: no name was given: there are fashion-mnist, mnist, synthetic and random");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set %s: no host memory", name);
+    set->rank = 3;
     int code = dataset_open(&set->set, name, folder, train);
     if (code)
         duet_dataset_free(set);
@@ -127,6 +128,7 @@ int duet_dataset_create(duet_dataset **out, const struct duet_data *d) {
     if (!d) return fail(ERR_USAGE, "data set: no data was given");
     struct duet_dataset *set = calloc(1, sizeof *set);
     if (!set) return fail(ERR_MEMORY, "data set: no host memory");
+    set->rank = d->rank;
     int code = api_dataset_of(d, &set->set);
     if (code)
         free(set);

@@ -183,6 +183,10 @@ double duet_lr_cosine(double lr, int t_max, int epoch);
  *         while (!duet_loader_next(loader, &batch) && batch.n)
  *             ...                              // make tensors of batch.X and batch.y, and a step
  *     }
+ *
+ * With .device = device it brings them there too, as pin_memory=True and .to(device,
+ * non_blocking=True) do: the next two batches are copied on a stream of their own, beside the
+ * kernels of this one, and a step takes batch.samples and batch.answers. Both ways give equal bits.
  */
 
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
@@ -247,6 +251,9 @@ struct duet_loader_options {
     int drop_last;        /* 1: the order is cut, and so is a last batch that is not full */
     int workers;          /* threads that prepare batches ahead; 0: duet_loader_next does */
     int rank, world_size; /* world_size 0: 1 */
+    /* NULL: batches stay in host memory. Else they are brought to this device, which has room for
+     * three and outlives the loader; the thread that uses it calls the loader's functions. */
+    duet_device *device;
     /* Bytes enter as (byte / 255 - mean) / std, as by torchvision's Normalize: [0] alone for all
      * channels, or three for three. std[0] = 0: they stay 0 to 1. */
     double mean[3], std[3];
@@ -268,10 +275,13 @@ struct duet_batch {
     int shape[3];         /* of each picture: channels, height, width */
     const float *targets; /* (n,outputs); NULL where there are labels */
     int outputs;
+    duet_tensor *samples; /* (n, shape of a sample) on the loader's device; NULL: it has none */
+    duet_tensor *answers; /* (n) labels, DUET_I32, or (n,outputs) targets, there too */
 };
 
 /* start begins an epoch; epochs count from 0. next fills `batch`; after the last batch, n is 0. The
- * memory of a batch belongs to the loader and stays valid until the next call. */
+ * memory of a batch and its tensors belong to the loader and stay valid until the next call; what
+ * was enqueued before that call may still read the tensors after it. */
 int duet_loader_start(duet_loader *loader, int epoch);
 int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
 

@@ -56,7 +56,7 @@ static int work(int rank, void *context) {
     duet_dataset *set = NULL;
     duet_loader *loader = NULL;
     duet_optimizer *optimizer = NULL;
-    duet_tensor *X = NULL, *y = NULL, *sum = NULL;
+    duet_tensor *sum = NULL;
     struct duet_optimizer_options adadelta = {"adadelta", .lr = 0.5, .rho = 0.9, .eps = 1e-6};
     struct duet_batch b;
     TRY(duet_group_init(&group, 0)); /* dist.init_process_group() */
@@ -73,6 +73,7 @@ static int work(int rank, void *context) {
                                .batch_size = BATCH / n,
                                .shuffle = plain ? DUET_IN_ORDER : DUET_SHUFFLE,
                                .workers = 1,
+                               .device = device, /* pin_memory=True */
                                .rank = rank,
                                .world_size = n,
                                .mean = {0.1302},
@@ -84,13 +85,10 @@ static int work(int rank, void *context) {
     for (int i = 0; i < steps; i++) {
         int epoch = i / steps_of_epoch;
         if (i % steps_of_epoch == 0) TRY(duet_loader_start(loader, epoch)); /* set_epoch(epoch) */
-        TRY(duet_loader_next(loader, &b));
-        duet_tensor_free(X), duet_tensor_free(y), y = NULL; /* those of the step before */
-        TRY(duet_tensor_create(&X, device, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
-        TRY(duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y));
+        TRY(duet_loader_next(loader, &b)); /* X.to(device, non_blocking=True), and y */
         TRY(duet_tape_begin(tape, params, b.n, DUET_TRAIN));
-        duet_var *scores = forward(tape, duet_input(tape, X), &plain); /* model(X) */
-        duet_var *nll = duet_nll_loss(tape, scores, y, DUET_MEAN);     /* F.nll_loss(.., y) */
+        duet_var *scores = forward(tape, duet_input(tape, b.samples), &plain); /* model(X) */
+        duet_var *nll = duet_nll_loss(tape, scores, b.answers, DUET_MEAN); /* F.nll_loss(.., y) */
         TRY(duet_backward(tape, nll, NULL)); /* loss.backward(): averaged over the processes */
         TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
         TRY(duet_loss_read(tape, nll, &loss, NULL));
@@ -101,8 +99,8 @@ static int work(int rank, void *context) {
     }
     if (rank == 0) fprintf(stderr, "Finished training in %.1f secs\n", duet_time() - start);
 out:
-    duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(sum);
-    duet_loader_free(loader), duet_dataset_free(set), duet_optimizer_free(optimizer);
+    duet_tensor_free(sum), duet_loader_free(loader), duet_dataset_free(set),
+        duet_optimizer_free(optimizer);
     duet_ddp_free(ddp), duet_tape_free(tape), duet_params_free(params);
     duet_devices_close(&device, 1), duet_group_destroy(&group);
     return code;

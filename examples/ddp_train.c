@@ -37,23 +37,19 @@ enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
 
 /* An epoch of this rank's samples; without an optimizer it evaluates. Adds up the samples with the
  * right answer, all samples, and their losses. */
-static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_optimizer *optimizer,
-               duet_loader *loader, int epoch, double sums[SUMS]) {
-    duet_tensor *X = NULL, *y = NULL;
+static int run(duet_tape *tape, duet_params *params, duet_optimizer *optimizer, duet_loader *loader,
+               int epoch, double sums[SUMS]) {
     int code = duet_loader_start(loader, epoch); /* sampler.set_epoch(epoch) */
     sums[RIGHT] = sums[SAMPLES] = sums[LOSS] = 0;
     while (!code) {
         struct duet_batch b;
         int64_t right;
         double loss;
-        TRY(duet_loader_next(loader, &b));
+        TRY(duet_loader_next(loader, &b)); /* X.to(local_rank, non_blocking=True), and y */
         if (!b.n) break;
-        duet_tensor_free(X), duet_tensor_free(y), y = NULL; /* those of the step before */
-        TRY(duet_tensor_create(&X, device, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
-        TRY(duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y));
         TRY(duet_tape_begin(tape, params, b.n, optimizer ? DUET_TRAIN : DUET_EVALUATE));
-        duet_var *scores = forward(tape, duet_input(tape, X), NULL); /* model(X) */
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+        duet_var *scores = forward(tape, duet_input(tape, b.samples), NULL); /* model(X) */
+        duet_var *l = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, 0);
         if (optimizer)
             TRY(duet_backward(tape, l, NULL)); /* loss.backward(): averaged over the ranks */
         if (optimizer) TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
@@ -61,7 +57,6 @@ static int run(duet_tape *tape, duet_device *device, duet_params *params, duet_o
         sums[RIGHT] += (double)right, sums[SAMPLES] += b.n, sums[LOSS] += loss;
     }
 out:
-    duet_tensor_free(X), duet_tensor_free(y);
     return code;
 }
 
@@ -97,12 +92,13 @@ static int work(int rank, void *context) {
             &(struct duet_loader_options){.batch_size = BATCH,
                                           .shuffle = train ? DUET_SHUFFLE : DUET_IN_ORDER,
                                           .workers = 1,
+                                          .device = device, /* pin_memory=True */
                                           .rank = rank,
                                           .world_size = duet_group_size(group)}));
     }
     for (int epoch = 0; epoch < atoi(words[2]); epoch++) {
-        TRY(run(tape, device, params, optimizer, loaders[1], epoch, sums));
-        TRY(run(tape, device, params, NULL, loaders[0], 0, sums)); /* on all ranks */
+        TRY(run(tape, params, optimizer, loaders[1], epoch, sums));
+        TRY(run(tape, params, NULL, loaders[0], 0, sums)); /* on all ranks */
         TRY(duet_tensor_write(total, sums));
         TRY(duet_all_reduce(group, total, DUET_SUM, NULL)); /* dist.all_reduce(correct) */
         TRY(duet_tensor_read(total, sums));

@@ -35,9 +35,8 @@ enum { RIGHT, SAMPLES, LOSS, SUMS }; /* of an epoch */
 
 /* Without an optimizer it evaluates. Adds up the samples with the right answer, all samples, and
  * their losses. */
-static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
+static int run(duet_data_parallel *model, duet_tape *tape, duet_params *params,
                duet_optimizer *optimizer, duet_loader *loader, int epoch, double sums[SUMS]) {
-    duet_tensor *X = NULL, *y = NULL, *output = NULL, *grad = NULL;
     enum duet_pass pass = optimizer ? DUET_TRAIN : DUET_EVALUATE;
     int code = duet_loader_start(loader, epoch); /* for X, y in loader: */
     sums[RIGHT] = sums[SAMPLES] = sums[LOSS] = 0;
@@ -45,27 +44,18 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_device *first,
         struct duet_batch b;
         int64_t right;
         double sum;
-        TRY(duet_loader_next(loader, &b));
+        TRY(duet_loader_next(loader, &b)); /* X.to("cuda:0", non_blocking=True), and y */
         if (!b.n) break;
-        TRY(duet_tensor_create(&X, first, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
-        TRY(duet_tensor_create(&y, first, DUET_I32, 1, &b.n, b.y));
-        TRY(duet_data_parallel_forward(model, X, &output, pass)); /* model(X) */
-        TRY(duet_tape_begin(tape, NULL, b.n, pass));
-        duet_var *scores = duet_leaf(tape, output); /* the loss is computed on device 0 alone */
-        duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
-        TRY(duet_loss_read(tape, loss, &sum, &right)); /* of the batch */
-        if (optimizer) {
-            TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
-            TRY(duet_var_grad(&grad, tape, scores));
-            TRY(duet_data_parallel_backward(model, grad)); /* sums the gradients on device 0 */
-            TRY(duet_optimizer_step(optimizer));           /* optimizer.step() */
-        }
+        TRY(duet_tape_begin(tape, params, b.n, pass));
+        duet_var *scores = duet_data_parallel_call(tape, model, b.samples); /* model(X) */
+        /* the loss is computed on device 0 alone */
+        duet_var *loss = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, 0);
+        if (optimizer) TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
+        if (optimizer) TRY(duet_optimizer_step(optimizer));  /* optimizer.step() */
+        TRY(duet_loss_read(tape, loss, &sum, &right));       /* of the batch */
         sums[RIGHT] += (double)right, sums[SAMPLES] += b.n, sums[LOSS] += sum;
-        duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
-        X = y = output = grad = NULL;
     }
 out:
-    duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);
     return code;
 }
 
@@ -94,11 +84,12 @@ int main(int argc, char **argv) {
             &loaders[train], sets[train],
             &(struct duet_loader_options){.batch_size = BATCH,
                                           .shuffle = train ? DUET_SHUFFLE : DUET_IN_ORDER,
-                                          .workers = 1}));
+                                          .workers = 1,
+                                          .device = devices[0]})); /* pin_memory=True */
     }
     for (int epoch = 0; epoch < atoi(argv[3]); epoch++) {
-        TRY(run(model, tape, devices[0], optimizer, loaders[1], epoch, sums));
-        TRY(run(model, tape, devices[0], NULL, loaders[0], 0, sums)); /* model.eval() */
+        TRY(run(model, tape, params, optimizer, loaders[1], epoch, sums));
+        TRY(run(model, tape, params, NULL, loaders[0], 0, sums)); /* model.eval() */
         printf("epoch %d: valid_loss %.4f  test acc %.4f\n", epoch, sums[LOSS] / sums[SAMPLES],
                sums[RIGHT] / sums[SAMPLES]);
     }

@@ -60,7 +60,7 @@ static int start(struct device *device) {
     device->comm = &d->comm.head;
     device->copy = &d->copy.head;
     CHECK(host_stream_init(&d->compute, device, LANE_COMPUTE,
-                           others == POLICY_LATE ? POLICY_LATE : POLICY_INLINE));
+                           others == POLICY_LATE || device->config.async ? others : POLICY_INLINE));
     CHECK(host_stream_init(&d->comm, device, LANE_COMM, others));
     return host_stream_init(&d->copy, device, LANE_COPY, others);
 }

@@ -1,0 +1,139 @@
+/* Uploads ahead of the program: see uploads.h. The places are a ring: `first` is that of the
+ * program's batch where it has one (`held`), and `count` are taken, in the order of batches. */
+#include "api/uploads.h"
+
+#include <stdlib.h>
+
+enum { PLACES = 3 };
+
+struct place {
+    struct duet_tensor samples, answers; /* of the batch, in memory for the largest one */
+    struct event *loaded, *used;
+    struct batch *batch; /* whose memory the copy reads; NULL: the place is free */
+};
+
+struct uploads {
+    struct device *device;
+    struct place place[PLACES];
+    int first, count, held;
+};
+
+static int make_tensor(struct duet_tensor *out, struct device *device, enum dtype dtype, int rank,
+                       const int *dims) {
+    *out = (struct duet_tensor){
+        .device = device, .t = tensor_plain(NULL, dtype, rank, dims), .borrowed = 1};
+    return device_alloc(device, &out->t.data, tensor_bytes(&out->t), MEM_INPUT);
+}
+
+static int make_place(struct place *p, struct device *device, const duet_dataset *set,
+                      int samples) {
+    const struct sample_shape *s = &set->set.shape;
+    const int x[] = {samples, s->channels, s->height, s->width}, y[] = {samples, set->set.outputs};
+    CHECK(make_tensor(&p->samples, device, DTYPE_F32, 1 + set->rank, x));
+    CHECK(make_tensor(&p->answers, device, y[1] ? DTYPE_F32 : DTYPE_I32, y[1] ? 2 : 1, y));
+    CHECK(event_create(device, &p->loaded));
+    return event_create(device, &p->used);
+}
+
+int uploads_new(struct uploads **out, struct device *device, const duet_dataset *set, int samples) {
+    struct uploads *u = *out = calloc(1, sizeof *u);
+    if (!u) return fail(ERR_MEMORY, "loader: no host memory");
+    u->device = device;
+    int code = OK;
+    for (int i = 0; i < PLACES && !code; i++)
+        code = make_place(&u->place[i], device, set, samples);
+    if (code) {
+        uploads_free(u);
+        *out = NULL;
+    }
+    return code;
+}
+
+void uploads_free(struct uploads *u) {
+    if (!u) return;
+    stream_sync(device_copy(u->device));
+    stream_sync(device_compute(u->device));
+    for (int i = 0; i < PLACES; i++) {
+        device_free(u->device, u->place[i].samples.t.data);
+        device_free(u->device, u->place[i].answers.t.data);
+        event_destroy(u->place[i].loaded);
+        event_destroy(u->place[i].used);
+    }
+    free(u);
+}
+
+static int staging(void *device, void **out, size_t bytes) {
+    return device_host_alloc(device, out, bytes);
+}
+
+static void staging_end(void *device, void *memory) {
+    device_host_free(device, memory);
+}
+
+void uploads_staging(struct device *device, struct loader_config *config) {
+    config->alloc = staging;
+    config->release = staging_end;
+    config->context = device;
+}
+
+static int send(struct stream *copy, struct place *p, struct batch *batch) {
+    const void *answers = batch->targets ? (const void *)batch->targets : batch->labels;
+    p->batch = batch; /* from here on it must not be released before the copy is over */
+    p->samples.t.dims[0] = p->answers.t.dims[0] = batch->segments.n;
+    CHECK(stream_wait(copy, p->used));
+    CHECK(copy_to_device(copy, p->samples.t.data, batch->pixels, tensor_bytes(&p->samples.t)));
+    CHECK(copy_to_device(copy, p->answers.t.data, answers, tensor_bytes(&p->answers.t)));
+    return event_record(p->loaded, copy);
+}
+
+/* Gives the first batch back: its copy is over, and the program's kernels may still run. */
+static int release(struct uploads *u, struct loader *loader) {
+    struct place *p = &u->place[u->first];
+    int code = event_sync(p->loaded);
+    if (code) stream_sync(device_copy(u->device)); /* nothing reads the batch any more */
+    loader_release(loader, p->batch);
+    p->batch = NULL;
+    u->first = (u->first + 1) % PLACES;
+    u->count--;
+    u->held = 0;
+    return code;
+}
+
+int uploads_drop(struct uploads *u, struct loader *loader) {
+    int code = OK;
+    if (u->held) code = event_record(u->place[u->first].used, device_compute(u->device));
+    while (u->count)
+        CHECK_KEEP(release(u, loader), code);
+    return code;
+}
+
+/* Only the batch that the program asks for is worth waiting for. */
+static int fill(struct uploads *u, struct loader *loader) {
+    while (u->count < PLACES) {
+        struct batch *batch;
+        CHECK(u->count ? loader_try(loader, &batch) : loader_next(loader, &batch));
+        if (!batch) return OK;
+        struct place *p = &u->place[(u->first + u->count) % PLACES];
+        u->count++;
+        CHECK(send(device_copy(u->device), p, batch));
+    }
+    return OK;
+}
+
+int uploads_next(struct uploads *u, struct loader *loader, struct batch **batch,
+                 duet_tensor **samples, duet_tensor **answers) {
+    *batch = NULL;
+    if (u->held) {
+        CHECK(event_record(u->place[u->first].used, device_compute(u->device)));
+        CHECK(release(u, loader));
+    }
+    CHECK(fill(u, loader));
+    if (!u->count) return OK;
+    struct place *p = &u->place[u->first];
+    CHECK(stream_wait(device_compute(u->device), p->loaded));
+    u->held = 1;
+    *batch = p->batch;
+    *samples = &p->samples;
+    *answers = &p->answers;
+    return OK;
+}

@@ -1,0 +1,38 @@
+/* Batches of a loader brought to a device ahead of the program: pin_memory=True and
+ * .to(device, non_blocking=True). Inside api/.
+ *
+ * There are three places for a batch on the device. While the program's kernels read one, the copy
+ * stream fills the others with the next two batches, from the loader's pinned memory:
+ *
+ *     compute stream   ... step k, place 0 ...| step k+1, place 1 ...| step k+2, place 2 ...
+ *     copy stream      k+1 -> place 1, k+2 -> place 2,  k+3 -> place 0,       k+4 -> place 1
+ *
+ * Two events of each place keep the streams in order: the compute stream waits for `loaded`, behind
+ * the copy, before the program gets the batch; the next copy into the place waits for `used`, which
+ * is recorded when the program asks for the batch after it. The host waits for copies alone. */
+#ifndef API_UPLOADS_H
+#define API_UPLOADS_H
+
+#include "api/api.h"
+#include "data/loader.h"
+
+struct uploads;
+
+/* Places for batches of at most `samples` of this set, on the device, which is borrowed. After a
+ * failure *out is NULL. */
+int uploads_new(struct uploads **out, struct device *device, const duet_dataset *set, int samples);
+/* Waits for both streams. Takes NULL. What the loader gave is not released: free it after this. */
+void uploads_free(struct uploads *u);
+
+/* What the loader needs to be read by copies: its alloc, release and context. */
+void uploads_staging(struct device *device, struct loader_config *config);
+
+/* The next batch of the loader's epoch, in *batch, and its tensors in *samples and *answers, which
+ * belong to the place: all of them until the next call. *batch is NULL after the last one. */
+int uploads_next(struct uploads *u, struct loader *loader, struct batch **batch,
+                 duet_tensor **samples, duet_tensor **answers);
+
+/* Gives all batches back to the loader, before another epoch. */
+int uploads_drop(struct uploads *u, struct loader *loader);
+
+#endif
