@@ -7,13 +7,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/files/atomic_file.h"
-#include "base/program.h"
-#include "base/text/json.h"
 #include "group/state.h"
-
-enum { MOST_CALLS = 1 << 20 }; /* 40 MiB; further ones are counted */
+#include "group/trace_file.h"
 
 struct noted_call {
     uint64_t number, bytes;
@@ -44,24 +39,11 @@ struct call_trace *call_trace_open(const char *name, int made, int rank, int n) 
     struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
     if (!t) return NULL;
     name_group(t, name, made);
-    size_t bytes = strlen(file) + sizeof t->group + 16;
     t->rank = rank;
     t->n = n;
-    t->path = malloc(bytes);
+    t->path = trace_file_path(t->group, rank);
     pthread_mutex_init(&t->lock, NULL);
-    if (t->path) snprintf(t->path, bytes, "%s.%s.%d", file, t->group, rank);
     return t;
-}
-
-static int has_room(struct call_trace *t) {
-    size_t room = t->room ? 2 * t->room : 1024;
-    if (t->count < t->room) return 1;
-    if (room > MOST_CALLS) return 0;
-    struct noted_call *grown = realloc(t->calls, room * sizeof *grown);
-    if (!grown) return 0;
-    t->calls = grown;
-    t->room = room;
-    return 1;
 }
 
 void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
@@ -74,57 +56,39 @@ void call_trace_add(struct call_trace *t, const struct work *work, int64_t start
                                .what = (uint8_t)c->what,
                                .receive = (uint8_t)c->receive};
     pthread_mutex_lock(&t->lock);
-    if (has_room(t))
-        t->calls[t->count++] = noted;
+    struct noted_call *calls = trace_file_room(t->calls, &t->room, t->count, sizeof noted);
+    if (calls)
+        (t->calls = calls)[t->count++] = noted;
     else
         t->lost++;
     pthread_mutex_unlock(&t->lock);
 }
 
-static int write_calls(const struct call_trace *t, FILE *file) {
-    struct json_writer w;
-    json_start(&w, file);
-    json_object(&w, NULL);
-    json_integer(&w, "duet_calls", 1);
-    json_string(&w, "group", t->group);
-    json_integer(&w, "rank", t->rank);
-    json_integer(&w, "ranks", t->n);
-    json_natural(&w, "lost", t->lost);
-    json_array(&w, "calls");
+static void write_calls(struct json_writer *w, void *of) {
+    const struct call_trace *t = of;
+    json_integer(w, "duet_calls", 1);
+    json_string(w, "group", t->group);
+    json_integer(w, "rank", t->rank);
+    json_integer(w, "ranks", t->n);
+    json_natural(w, "lost", t->lost);
+    json_array(w, "calls");
     for (size_t i = 0; i < t->count; i++) {
         const struct noted_call *c = &t->calls[i];
-        fputc('\n', file);
-        json_array(&w, NULL);
-        json_natural(&w, NULL, c->number);
-        json_string(&w, NULL, c->receive ? "recv" : call_name(c->what));
-        json_natural(&w, NULL, c->bytes);
-        json_integer(&w, NULL, c->start_ns);
-        json_integer(&w, NULL, c->end_ns);
-        json_close(&w);
+        fputc('\n', w->file);
+        json_array(w, NULL);
+        json_natural(w, NULL, c->number);
+        json_string(w, NULL, c->receive ? "recv" : call_name(c->what));
+        json_natural(w, NULL, c->bytes);
+        json_integer(w, NULL, c->start_ns);
+        json_integer(w, NULL, c->end_ns);
+        json_close(w);
     }
-    json_close(&w);
-    json_close(&w);
-    return json_finish(&w, t->path);
-}
-
-static int write_file(const struct call_trace *t) {
-    struct atomic_file file = {0};
-    if (!t->path) return fail(ERR_MEMORY, "no host memory");
-    CHECK(atomic_open(&file, t->path));
-    int code = write_calls(t, file.file);
-    if (!code) code = atomic_commit(&file);
-    atomic_abandon(&file);
-    return code;
+    json_close(w);
 }
 
 void call_trace_close(struct call_trace *t) {
     if (!t) return;
-    struct failures job = {.code = OK}; /* a group that is left may have failed */
-    failures_add(&job, ERR_FAILED);
-    if (write_file(t))
-        fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
-                error_message());
-    failures_end(&job); /* its message is the last one again */
+    if (t->path) trace_file_write(t->path, t->rank, write_calls, t);
     pthread_mutex_destroy(&t->lock);
     free(t->path);
     free(t->calls);

@@ -1,8 +1,7 @@
 /* What each call of a group took, for those who ask who waits for whom: DUET_TRACE=FILE.
  *
- * Each rank of each group writes a file of its own when it leaves the group, FILE.GROUP.RANK, since
- * a rank that has failed can gather nothing from the others. `duet report FILE` reads them all; it
- * says the form in report/calls/calls.h. All processes of a machine share the clock of the times.
+ * Each rank of each group writes a file of its own when it leaves the group (trace_file.h);
+ * report/calls/calls.h says its form. All processes of a machine share the clock of the times.
  *
  * A call is noted when it begins to run and when it has ended. A rank that begins before the last
  * one of its group waits, so who waited for whom follows from the beginnings. */
@@ -21,8 +20,7 @@ struct call_trace *call_trace_open(const char *name, int made, int rank, int n);
 /* `work` has run from start_ns until now. Any thread; NULL: nothing is done. */
 void call_trace_add(struct call_trace *trace, const struct work *work, int64_t start_ns);
 
-/* Writes the file and frees the trace. What goes wrong is a warning: a measurement must not end a
- * job. NULL is fine. */
+/* Writes the file and frees the trace. NULL is fine. */
 void call_trace_close(struct call_trace *trace);
 
 #endif

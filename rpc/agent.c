@@ -14,6 +14,7 @@
 
 #include "base/thread.h"
 #include "comm/environment.h"
+#include "rpc/table.h"
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30;
 static const int64_t LOOK_NS = 1000000000;
@@ -225,6 +226,7 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = (int64_t)((o->timeout_s > 0 ? o->timeout_s : TIMEOUT_S) * 1e9);
     rpc->silence_ns = (int64_t)((o->silence_s > 0 ? o->silence_s : SILENCE_S) * 1e9);
     rpc->device = o->device;
+    rpc->trace = rpc_trace_open(rpc->rank);
     pthread_mutex_init(&rpc->lock, NULL);
     cond_open(&rpc->changed);
     cond_open(&rpc->control_wakes);
@@ -258,6 +260,7 @@ static void free_worker(duet_rpc *rpc) {
     contexts_free_all(rpc);
     owned_free_all(rpc);
     life_close(&rpc->life);
+    rpc_trace_close(rpc->trace, rpc);
     stat_free(rpc);
     for (struct function *f = rpc->functions, *next; f; f = next) {
         next = f->next;

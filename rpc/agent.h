@@ -8,6 +8,7 @@
  *     call.c          what a function sees of its call
  *     rref.c          references, the proxies         owned.c         the values behind them
  *     table.c         times and bytes by function
+ *     trace.c         each call with its times        live.c          a line now and then
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; those of the
@@ -58,7 +59,7 @@ struct function {
  * answer. All but `refs` is written under the worker's lock. */
 struct duet_future {
     duet_rpc *rpc;
-    uint64_t id;
+    uint64_t id, within; /* within: as in stat_call */
     int to, refs, done, code;
     int has_then; /* 1: duet_future_then was called */
     char function[NAME_BYTES];
@@ -133,6 +134,7 @@ struct duet_rpc {
     uint64_t contexts_made;
     struct autograd_pass *spare_passes; /* their tapes are to be used again */
     struct stat_line *stats;
+    struct rpc_trace *trace; /* NULL: calls are not noted one by one */
 };
 
 /* The head of a call's payload. The name of the function follows, then the steps of the path, then
@@ -232,6 +234,7 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
               double timeout_s, char *name, struct outgoing *o);
 
 /* ---- serving ---- */
+uint64_t call_of_thread(void); /* the id of the call whose function runs on this thread; 0: none */
 void serve_call(duet_rpc *rpc, struct frame *frame);
 int register_internal(duet_rpc *rpc);
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal);
@@ -266,8 +269,16 @@ int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child);
 void rref_drop(duet_rref *r); /* one of those who have it lets go; under the lock */
 
 /* ---- statistics ---- */
-void stat_add(duet_rpc *rpc, const char *function, int worker, int served, int failed,
-              int64_t work_ns, int64_t queue_ns, size_t in, size_t out); /* under the lock */
+/* A call that has ended. Called from here, it began with duet_rpc_* and ended with its answer; run
+ * here, it came, the function began, and that ended. */
+struct stat_call {
+    const char *function;
+    int worker, served, failed;
+    uint64_t id, within; /* within: the call that runs here whose function has made it; 0: none */
+    int64_t came, began, ended;
+    size_t in, out;
+};
+void stat_add(duet_rpc *rpc, const struct stat_call *call); /* under the lock */
 void stat_free(duet_rpc *rpc);
 
 #endif

@@ -99,6 +99,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
                               .op = o->op,
                               .notify = o->notify,
                               .then_context = o->context,
+                              .within = call_of_thread(),
                               .began = now_ns()};
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
@@ -173,8 +174,16 @@ static void finish(struct duet_future *f, int code) {
     take_out(rpc, f);
     f->done = 1;
     f->code = code;
-    stat_add(rpc, f->function, f->to, 0, code != OK, now_ns() - f->began, 0,
-             f->answer ? f->answer->header.bytes : 0, f->bytes_out);
+    stat_add(rpc, &(struct stat_call){.function = f->function,
+                                      .worker = f->to,
+                                      .failed = code != OK,
+                                      .id = f->id,
+                                      .within = f->within,
+                                      .came = f->began,
+                                      .began = f->began,
+                                      .ended = now_ns(),
+                                      .in = f->answer ? f->answer->header.bytes : 0,
+                                      .out = f->bytes_out});
     if (f->notify) f->notify(f->then_context, f);
     start_then(f);
     pthread_cond_broadcast(&f->ended);

@@ -126,6 +126,12 @@ int register_internal(duet_rpc *rpc) {
 
 /* ---- one call ---- */
 
+static _Thread_local uint64_t running;
+
+uint64_t call_of_thread(void) {
+    return running;
+}
+
 struct request {
     struct frame *frame;
     struct call_head head;
@@ -134,6 +140,7 @@ struct request {
     struct wire_in values;
     struct wire_value *wire; /* [count], owned */
     int count;
+    int64_t began, ended; /* the function itself; began 0: it did not */
 };
 
 static int read_request(struct request *r) {
@@ -209,7 +216,9 @@ static int run(duet_rpc_call *call, const struct request *r) {
     int code = make_args(call, r);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
+        running = call->id;
         code = call->function->run(call, call->function->context);
+        running = 0;
         if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
@@ -223,8 +232,8 @@ static int run(duet_rpc_call *call, const struct request *r) {
     return code;
 }
 
-/* Finds all that the call needs, and runs it on its device. *worked: ns of the function itself. */
-static int serve(duet_rpc_call *call, struct request *r, int64_t *worked) {
+/* Finds all that the call needs, and runs it on its device. */
+static int serve(duet_rpc_call *call, struct request *r) {
     duet_rpc *rpc = call->rpc;
     const struct frame_header *h = &r->frame->header;
     CHECK(read_request(r));
@@ -236,11 +245,11 @@ static int serve(duet_rpc_call *call, struct request *r, int64_t *worked) {
     CHECK(find_pass(call, r));
     struct device_lock *l = lock_of(rpc, call->device);
     if (l) device_lock_take(l);
-    int64_t began = now_ns();
-    int code = h->timeout && (uint64_t)(began - r->frame->came) > h->timeout
+    r->began = now_ns();
+    int code = h->timeout && (uint64_t)(r->began - r->frame->came) > h->timeout
                    ? fail(ERR_TIMEOUT, "its caller has given up")
                    : run(call, r);
-    *worked = now_ns() - began;
+    r->ended = now_ns();
     if (l) device_lock_give(l);
     return code;
 }
@@ -268,18 +277,25 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
 void serve_call(duet_rpc *rpc, struct frame *frame) {
     struct request r = {.frame = frame};
     duet_rpc_call call = {.rpc = rpc, .from = frame->from, .to = frame->from};
-    int64_t worked = 0, came = frame->came;
-    size_t in = frame->header.bytes;
     if (frame->header.flags & CALL_REMOTE) call.to = rpc->rank;
-    int code = serve(&call, &r, &worked);
+    int code = serve(&call, &r);
+    if (!r.began) r.began = r.ended = now_ns();
     if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
     if (code && r.head.rref) owned_fail(rpc, r.head.rref, code, error_message());
     pthread_mutex_lock(&rpc->lock);
     if (r.head.rref) life_let_go(&rpc->life, r.head.rref);
     if (frame->context) context_leave(frame->context);
     if (r.name && strlen(r.name) < NAME_BYTES)
-        stat_add(rpc, r.name, frame->from, 1, code != OK, worked, now_ns() - came - worked, in,
-                 call.answer.bytes);
+        stat_add(rpc, &(struct stat_call){.function = r.name,
+                                          .worker = frame->from,
+                                          .served = 1,
+                                          .failed = code != OK,
+                                          .id = frame->header.call,
+                                          .came = frame->came,
+                                          .began = r.began,
+                                          .ended = r.ended,
+                                          .in = frame->header.bytes,
+                                          .out = call.answer.bytes});
     pthread_mutex_unlock(&rpc->lock);
     answer(&call, &r, code);
     for (int i = 0; i < r.count; i++)

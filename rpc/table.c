@@ -6,18 +6,9 @@
 #include <string.h>
 
 #include "rpc/autograd.h"
+#include "rpc/table.h"
 
-enum { STEPS = 100 }; /* 1 us * 1.25^100 is 4900 s */
 static const double GROWTH = 1.25;
-
-struct stat_line {
-    char function[NAME_BYTES];
-    int worker, served;
-    int64_t calls, failed, in, out;
-    double sum_us, queue_us;
-    int64_t steps[STEPS];
-    struct stat_line *next;
-};
 
 static struct stat_line *line_of(duet_rpc *rpc, const char *function, int worker, int served) {
     struct stat_line **at = &rpc->stats;
@@ -31,24 +22,24 @@ static struct stat_line *line_of(duet_rpc *rpc, const char *function, int worker
     return *at;
 }
 
-void stat_add(duet_rpc *rpc, const char *function, int worker, int served, int failed,
-              int64_t work_ns, int64_t queue_ns, size_t in, size_t out) {
-    struct stat_line *l = line_of(rpc, function, worker, served);
+void stat_add(duet_rpc *rpc, const struct stat_call *c) {
+    struct stat_line *l = line_of(rpc, c->function, c->worker, c->served);
     if (!l) return;
-    double us = (double)work_ns * 1e-3;
+    double us = (double)(c->ended - c->began) * 1e-3;
     int step = us > 1 ? (int)(log(us) / log(GROWTH)) : 0;
     l->calls++;
-    l->failed += failed;
-    l->in += (int64_t)in;
-    l->out += (int64_t)out;
+    l->failed += c->failed;
+    l->in += (int64_t)c->in;
+    l->out += (int64_t)c->out;
     l->sum_us += us;
-    l->queue_us += (double)queue_ns * 1e-3;
-    l->steps[step < STEPS ? step : STEPS - 1]++;
+    l->queue_us += (double)(c->began - c->came) * 1e-3;
+    l->steps[step < STAT_STEPS ? step : STAT_STEPS - 1]++;
+    if (rpc->trace) rpc_trace_add(rpc->trace, l, c);
 }
 
 static double percentile_99(const struct stat_line *l) {
     int64_t beyond = 0, most = l->calls / 100;
-    int step = STEPS - 1;
+    int step = STAT_STEPS - 1;
     while (step > 0 && (beyond += l->steps[step]) <= most)
         step--;
     return pow(GROWTH, step + 0.5);

@@ -21,7 +21,7 @@ static int write_trace(struct atomic_file *file, const struct page *page) {
         if (!run) continue;
         snprintf(title[count], sizeof *title, "%s%s%s", page->run[i].title,
                  *run->modelled ? ", modelled: " : "", run->modelled);
-        runs[count] = (struct trace_run){title[count], run};
+        runs[count] = (struct trace_run){.title = title[count], .run = run};
         count++;
     }
     return chrome_trace_write(file, file->name, runs, count);

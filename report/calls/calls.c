@@ -91,7 +91,9 @@ static int read_file(struct traced_job *job, const char *path) {
     struct json *root = NULL;
     int code = read_whole_file(path, &text, &bytes);
     if (!code) code = json_parse(path, text, bytes, &root);
-    if (!code) code = read_rank(job, path, root);
+    if (!code)
+        code = json_find(root, "duet_rpc") ? remote_read(&job->remote, path, root)
+                                           : read_rank(job, path, root);
     json_free(root);
     free(text);
     return code;
@@ -197,13 +199,14 @@ int calls_read(struct traced_job *job, const char *path) {
             code = read_file(job, found.gl_pathv[i]);
     globfree(&found);
     if (code) return code;
-    if (!job->groups)
+    if (job->remote.workers) CHECK(remote_join(&job->remote));
+    if (!job->groups && !job->remote.workers)
         return fail(ERR_FAILED,
                     "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s", path,
                     path, path);
     for (int i = 0; i < job->groups; i++)
         sum_up(&job->group[i]);
-    qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);
+    if (job->groups) qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);
     return OK;
 }
 
@@ -212,5 +215,6 @@ void calls_free(struct traced_job *job) {
         for (int r = 0; r < MAX_DEVICES; r++)
             free(job->group[i].rank[r].calls);
     free(job->group);
+    remote_free(&job->remote);
     *job = (struct traced_job){.groups = 0};
 }

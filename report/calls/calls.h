@@ -19,6 +19,7 @@
 
 #include "base/files/atomic_file.h"
 #include "base/limits.h"
+#include "report/calls/remote.h"
 
 struct traced_call {
     uint64_t number, bytes;
@@ -50,15 +51,19 @@ struct traced_group {
 struct traced_job {
     struct traced_group *group; /* [groups], owned, those with the most calls first */
     int groups;
+    struct remote_job remote; /* the calls of duet_rpc_* */
 };
 
-/* Reads all files PATH.GROUP.RANK and finds who waited. ERR_FAILED: there is none, or one is no
+/* Reads all files PATH.GROUP.RANK, also those of remote calls (remote.h), and finds who waited. ERR_FAILED: there is none, or one is no
  * such file; ERR_MEMORY. calls_free it, also after a failure. */
 int calls_read(struct traced_job *job, const char *path);
 void calls_free(struct traced_job *job);
 
 /* The answer, then a table of the ranks and one of the calls, for each group. */
 void calls_print(FILE *file, int width, const struct traced_job *job);
+
+/* "1.5 ms", "3.78 s". Returns text. */
+const char *calls_seconds(int64_t ns, char text[24]);
 
 /* A timeline for Perfetto. As chrome_trace_write. */
 int calls_write_trace(const struct traced_job *job, struct atomic_file *file, const char *path);

@@ -15,7 +15,7 @@ struct kind {
     int64_t ns, waited_ns;
 };
 
-static const char *seconds(int64_t ns, char text[24]) {
+const char *calls_seconds(int64_t ns, char text[24]) {
     double s = (double)ns * 1e-9;
     if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
         snprintf(text, 24, "%.3g us", s * 1e6);
@@ -43,12 +43,13 @@ static void print_answer(FILE *file, int width, const struct traced_group *g) {
     }
     const struct traced_rank *w = &g->rank[worst];
     text_add(&text, "Group %s: %d rank%s, %zu collectives in %s.", g->name, g->ranks,
-             g->ranks > 1 ? "s" : "", g->together, seconds(took, a));
+             g->ranks > 1 ? "s" : "", g->together, calls_seconds(took, a));
     if (g->together && waited)
         text_add(&text,
                  " The others waited most for rank %d, which came last in %zu of them: %s of the "
                  "%s that ranks waited in all.",
-                 worst, w->came_last, seconds(w->others_waited_ns, a), seconds(waited, b));
+                 worst, w->came_last, calls_seconds(w->others_waited_ns, a),
+                 calls_seconds(waited, b));
     if (g->together && g->ranks > 1)
         text_add(&text, " A rank waited %.0f %% of the time on average.",
                  share(waited / g->ranks, took));
@@ -68,8 +69,9 @@ static void print_ranks(FILE *file, const struct traced_group *g) {
         const struct traced_rank *r = &g->rank[i];
         if (!r->calls) continue;
         fprintf(file, "%4d %11zu %8zu %10s %10s %10s %9zu %11s\n", i, r->collectives, r->messages,
-                bytes_words((double)r->bytes, bytes), seconds(r->in_calls_ns, in),
-                seconds(r->waited_ns, waited), r->came_last, seconds(r->others_waited_ns, others));
+                bytes_words((double)r->bytes, bytes), calls_seconds(r->in_calls_ns, in),
+                calls_seconds(r->waited_ns, waited), r->came_last,
+                calls_seconds(r->others_waited_ns, others));
         if (r->lost) fprintf(file, "     %lld further calls were not kept\n", (long long)r->lost);
     }
 }
@@ -111,8 +113,8 @@ static void print_kinds(FILE *file, const struct traced_group *g) {
         const struct kind *k = &kinds[i];
         fprintf(file, "%-16s %12s %14.*f %14s %14s\n", k->name,
                 bytes_words((double)k->bytes, bytes), k->calls % (size_t)g->files ? 3 : 0,
-                (double)k->calls / g->files, seconds(k->ns / (int64_t)k->calls, mean),
-                seconds(k->waited_ns / (int64_t)k->calls, waited));
+                (double)k->calls / g->files, calls_seconds(k->ns / (int64_t)k->calls, mean),
+                calls_seconds(k->waited_ns / (int64_t)k->calls, waited));
     }
     if (count > MOST_KINDS) fprintf(file, "and %zu more\n", count - MOST_KINDS);
     free(kinds);
@@ -125,4 +127,6 @@ void calls_print(FILE *file, int width, const struct traced_job *job) {
         print_ranks(file, &job->group[i]);
         print_kinds(file, &job->group[i]);
     }
+    if (job->groups && job->remote.workers) fputc('\n', file);
+    if (job->remote.workers) remote_print(file, width, &job->remote);
 }

@@ -53,14 +53,16 @@ static int make_run(struct run_record **out, const struct traced_group *g) {
 }
 
 int calls_write_trace(const struct traced_job *job, struct atomic_file *file, const char *path) {
-    struct trace_run *runs = calloc((size_t)job->groups, sizeof *runs);
-    struct run_record **made = calloc((size_t)job->groups, sizeof *made);
+    struct trace_run *runs = calloc((size_t)job->groups + 1, sizeof *runs);
+    struct run_record **made = calloc((size_t)job->groups + 1, sizeof *made);
     int code = runs && made ? OK : fail(ERR_MEMORY, "%s: no host memory", path);
     for (int i = 0; !code && i < job->groups; i++) {
         code = make_run(&made[i], &job->group[i]);
         runs[i] = (struct trace_run){.title = job->group[i].name, .run = made[i]};
     }
-    if (!code) code = chrome_trace_write(file, path, runs, job->groups);
+    int count = job->groups;
+    if (!code && job->remote.workers) runs[count++] = remote_timeline(&job->remote);
+    if (!code) code = chrome_trace_write(file, path, runs, count);
     for (int i = 0; made && i < job->groups; i++)
         record_delete(made[i]);
     free(made);

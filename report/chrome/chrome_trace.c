@@ -24,14 +24,16 @@ void open_event(struct writer *w, const char *kind, int track, const char *name)
     json_string(&w->json, "name", name);
 }
 
-/* In microseconds, with all digits. */
+void close_object(struct writer *w) {
+    json_close(&w->json);
+}
+
 void write_time(struct writer *w, const char *key, int64_t ns) {
     json_thousandths(&w->json, key, ns);
 }
 
-/* Writes a slice up to its args, to which the caller adds; close_event ends it. */
-static void open_slice(struct writer *w, int track, const char *name, const char *category,
-                       int64_t start_ns, int64_t end_ns) {
+void open_slice(struct writer *w, int track, const char *name, const char *category,
+                int64_t start_ns, int64_t end_ns) {
     open_event(w, "X", track, name);
     json_string(&w->json, "cat", category);
     write_time(w, "ts", start_ns - w->zero_ns);
@@ -39,19 +41,19 @@ static void open_slice(struct writer *w, int track, const char *name, const char
     json_object(&w->json, "args");
 }
 
-static void close_event(struct writer *w) {
+void close_event(struct writer *w) {
     json_close(&w->json);
     json_close(&w->json);
 }
 
-static void write_name(struct writer *w, const char *what, int track, const char *name) {
+void write_name(struct writer *w, const char *what, int track, const char *name) {
     open_event(w, "M", track, what);
     json_object(&w->json, "args");
     json_string(&w->json, "name", name);
     close_event(w);
 }
 
-static void write_place(struct writer *w, const char *what, int track, int place) {
+void write_place(struct writer *w, const char *what, int track, int place) {
     open_event(w, "M", track, what);
     json_object(&w->json, "args");
     json_integer(&w->json, "sort_index", place);
@@ -161,7 +163,7 @@ static int compare_spans(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-static int write_run(struct writer *w, int first_process) {
+static int write_run(struct writer *w) {
     const struct span_log *kept = &w->run->run->kept;
     const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
     if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
@@ -172,14 +174,13 @@ static int write_run(struct writer *w, int first_process) {
         if (spans[i]->start_ns < w->zero_ns) w->zero_ns = spans[i]->start_ns;
         if (spans[i]->end_ns > w->end_ns) w->end_ns = spans[i]->end_ns;
     }
-    w->first_process = first_process;
     w->spans = spans;
     w->count = kept->count;
     qsort(spans, kept->count, sizeof *spans, compare_spans);
     for (size_t i = 0, n; i < kept->count; i += n) {
         for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;)
             n++;
-        w->process = first_process + spans[i]->device;
+        w->process = w->first_process + spans[i]->device;
         write_device(w, spans + i, n);
         write_memory(w, spans[i]->device);
     }
@@ -221,6 +222,7 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
     json_object(w, "otherData");
     for (int i = 0; i < count; i++) {
         const struct run_record *r = runs[i].run;
+        if (!r) continue;
         char text[256], lost[64] = "";
         int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
         if (r->spans_lost)
@@ -247,7 +249,8 @@ int chrome_trace_write(struct atomic_file *file, const char *path, const struct 
     json_array(&w.json, "traceEvents");
     for (int i = 0; i < count; i++) {
         w.run = &runs[i];
-        CHECK(write_run(&w, (i + 1) * RUN_PROCESSES));
+        w.first_process = (i + 1) * RUN_PROCESSES;
+        CHECK(runs[i].run ? write_run(&w) : runs[i].write(&w, runs[i].of));
     }
     json_close(&w.json);
     json_close(&w.json);

@@ -1,4 +1,5 @@
-/* What the files of chrome_trace.h share: writing one event after another. Private to them. */
+/* What the files of chrome_trace.h share: writing one event after another. Private to them, and to
+ * what writes events of its own into such a file (report/calls/remote_trace.c). */
 #ifndef REPORT_CHROME_CHROME_WRITER_H
 #define REPORT_CHROME_CHROME_WRITER_H
 
@@ -26,9 +27,18 @@ struct writer {
     size_t count;
 };
 
-/* Writes an event up to its own members, which the caller adds; close_event ends it. */
+/* Writes an event up to its own members, which the caller adds; close_object ends it. */
 void open_event(struct writer *w, const char *kind, int track, const char *name);
+void close_object(struct writer *w);
+/* In microseconds, with all digits. */
 void write_time(struct writer *w, const char *key, int64_t ns);
+/* Writes a slice up to its args, to which the caller adds; close_event ends it. */
+void open_slice(struct writer *w, int track, const char *name, const char *category,
+                int64_t start_ns, int64_t end_ns);
+void close_event(struct writer *w);
+/* "process_name" and "thread_name", and their places: "process_sort_index", "thread_sort_index". */
+void write_name(struct writer *w, const char *what, int track, const char *name);
+void write_place(struct writer *w, const char *what, int track, int place);
 
 /* Arrows from who sends to who receives (chrome_flows.c). ERR_MEMORY. */
 int write_flows(struct writer *w);

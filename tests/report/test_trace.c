@@ -65,7 +65,7 @@ Test(report_trace, tracks, .timeout = 30) {
     add(r, 0, LANE_COMPUTE, PHASE_BACKWARD, 0, at + 1000, at + 3000, "a");
     add(r, 0, LANE_COMPUTE, PHASE_FORWARD, 0, at + 500, at + 1000, "a");
     add(r, 0, LANE_COMPUTE, PHASE_FORWARD, 0, at, at + 500, "first");
-    const struct trace_run run = {"DDP", r};
+    const struct trace_run run = {.title = "DDP", .run = r};
     char *text = written(&run, 1);
     struct json *root = NULL;
     cr_assert_eq(json_parse("t", text, strlen(text), &root), OK, "%s", error_message());
@@ -111,7 +111,8 @@ Test(report_trace, several_runs, .timeout = 30) {
     add(a, 1, LANE_COMPUTE, PHASE_FORWARD, 0, 5000, 6000, "x");
     add(c, 0, LANE_COMPUTE, PHASE_FORWARD, 0, 90000, 91234, "y");
     c->spans_lost = 7;
-    const struct trace_run runs[] = {{"one", a}, {"none", b}, {"three", c}};
+    const struct trace_run runs[] = {
+        {.title = "one", .run = a}, {.title = "none", .run = b}, {.title = "three", .run = c}};
     char *text = written(runs, 3), process[120];
     struct json *root = NULL;
     cr_assert_eq(json_parse("t", text, strlen(text), &root), OK, "%s", error_message());
@@ -153,7 +154,7 @@ Test(report_trace, arrows_of_collectives, .timeout = 30) {
             ends(r, d ? 3 : 1, d ? 2 : 1, SPAN_COLLECTIVE);
         }
     }
-    const struct trace_run run = {"DDP", r};
+    const struct trace_run run = {.title = "DDP", .run = r};
     char *text = written(&run, 1);
     has_line(text, "\"ph\": \"s\", \"pid\": 100, \"tid\": 3, \"name\": \"b\", \"cat\": "
                    "\"transfer\", \"id\": 1, \"ts\": 0.000}");
@@ -185,7 +186,7 @@ Test(report_trace, arrows_of_copies, .timeout = 30) {
     ends(r, 1, 2, 0);
     add(r, 0, LANE_COMPUTE, PHASE_INPUT, 0, 5000, 5100, "from the host");
     ends(r, 0, 1, SPAN_FROM_HOST);
-    const struct trace_run run = {"DP", r};
+    const struct trace_run run = {.title = "DP", .run = r};
     char *text = written(&run, 1);
     has_line(text, "\"ph\": \"s\", \"pid\": 101, \"tid\": 2, \"name\": \"take\", \"cat\": "
                    "\"transfer\", \"id\": 1, \"ts\": 0.999}");
@@ -219,7 +220,7 @@ Test(report_trace, counters_of_memory, .timeout = 30) {
     hold(r, 0, MEM_ACTIVATIONS, 12500, 128);
     hold(r, 0, MEM_ACTIVATIONS, 13000, 0);
     hold(r, 0, MEM_PARAMS, 30000, 0);
-    const struct trace_run run = {"single", r};
+    const struct trace_run run = {.title = "single", .run = r};
     char *text = written(&run, 1);
     static const char *const lines[] = {"0.000, \"args\": {\"params\": 64, \"activations\": 0}",
                                         "2.500, \"args\": {\"params\": 64, \"activations\": 128}",
@@ -247,7 +248,7 @@ Test(report_trace, few_arrows_of_many_devices, .timeout = 30) {
             ends(r, ~(uint64_t)0, (uint64_t)1 << d, SPAN_COLLECTIVE);
         }
     r->device[3].clock_error_ns = 2500;
-    const struct trace_run run = {"DDP", r};
+    const struct trace_run run = {.title = "DDP", .run = r};
     char *text = written(&run, 1);
     cr_expect_eq(count_of(text, "\"ph\": \"s\""), 64 * 63, "one step of them");
     cr_expect(strstr(text, "\"DDP, arrows\": \"in the first 1 steps\""));
@@ -259,7 +260,7 @@ Test(report_trace, few_arrows_of_many_devices, .timeout = 30) {
 Test(report_trace, no_file_no_work, .timeout = 30) {
     struct atomic_file none = {0};
     struct run_record *r = make(1);
-    const struct trace_run run = {"single", r};
+    const struct trace_run run = {.title = "single", .run = r};
     cr_expect_eq(chrome_trace_write(&none, "", &run, 1), OK);
     drop(r);
 }

@@ -2,16 +2,21 @@
  * which people come to remote calls: a pipeline over two workers, and a parameter server with
  * several trainers. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/harness/harness.h"
+
+static void run(const char *command, char *out, size_t bytes) {
+    FILE *p = popen(command, "r");
+    size_t used = fread(out, 1, bytes - 1, p);
+    out[used] = 0;
+    cr_assert_eq(pclose(p), 0, "%s: %s", command, out);
+}
 
 static void output_of(const char *words, char *out, size_t bytes) {
     char command[256];
     snprintf(command, sizeof command, BUILD_DIR "/examples/%s", words);
-    FILE *p = popen(command, "r");
-    size_t used = fread(out, 1, bytes - 1, p);
-    out[used] = 0;
-    cr_assert_eq(pclose(p), 0, "%s: %s", words, out);
+    run(command, out, bytes);
 }
 
 /* Nine digits are all bits of a float; the loss is a sum of floats in double. */
@@ -60,4 +65,23 @@ Test(programs, losses_are_those_of_pytorch, .timeout = 60) {
         cr_expect(fabs(loss - theirs) < 2e-6, "epoch %d: %.9g, PyTorch %.9g", i, loss, theirs);
     }
     fclose(f);
+}
+
+/* DUET_TRACE: 15 steps, each of them two calls forward and two back; and the line that tells of them
+ * meanwhile. */
+Test(programs, calls_leave_their_times, .timeout = 60) {
+    char folder[] = "/tmp/duet-rpc-XXXXXX", command[512], out[8192];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "DUET_TRACE=%s/c DUET_RPC_LIVE=0.001 " BUILD_DIR "/examples/rpc_rnn --epochs 3 2>&1",
+             folder);
+    run(command, out, sizeof out);
+    cr_expect(strstr(out, "trainer: ") && strstr(out, " calls/s run here, "), "%s", out);
+    snprintf(command, sizeof command, BUILD_DIR "/duet report %s/c --trace %s/t && rm -r %s",
+             folder, folder, folder);
+    run(command, out, sizeof out);
+    cr_expect(strstr(out, "\nDecoder.forward                      15       0 "), "%s", out);
+    cr_expect(strstr(out, "\nduet.backward                        30       0 "), "%s", out);
+    cr_expect(strstr(out, "\ntrainer -> ps\n"), "%s", out);
+    cr_expect(!strstr(out, "left a file"), "%s", out);
 }
