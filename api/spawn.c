@@ -46,12 +46,16 @@ static int has_device(void) {
     return found;
 }
 
-/* The rank whose failure is told: `first`, unless that only saw that a peer had ended. A wrong
- * argument is nobody else's doing, so it is the cause. */
+/* The rank whose failure is told: `first`, unless that only saw that a peer had ended, or left: who
+ * has another reason is the cause then. A wrong argument is nobody else's doing, so it always is. */
 static int guilty_rank(const struct spawn *s, int n, int first) {
-    if (s->outcomes[first].code != ERR_FAILED) return first;
-    for (int r = 0; r < n; r++)
-        if (s->outcomes[r].code == ERR_USAGE && s->outcomes[r].text[0]) return r;
+    int saw = s->outcomes[first].code;
+    if (saw != ERR_FAILED && saw != ERR_PEER) return first;
+    for (int r = 0; r < n; r++) {
+        int code = s->outcomes[r].code;
+        if (s->outcomes[r].text[0] && (code == ERR_USAGE || (saw == ERR_PEER && code != ERR_PEER)))
+            return r;
+    }
     return first;
 }
 
@@ -62,7 +66,7 @@ static int launch_them(struct spawn *s, int n) {
     if (!code || result.rank < 0 || result.rank >= n) return code;
     int rank = guilty_rank(s, n, result.rank);
     const struct failures *first = &s->outcomes[rank];
-    if (!first->code || first->code == ERR_PEER) return code;
+    if (!first->code) return code;
     if (!first->text[0]) return first->code; /* the text is the launcher's */
     char prefix[24];
     snprintf(prefix, sizeof prefix, "rank %d: ", rank);

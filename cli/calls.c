@@ -1,5 +1,5 @@
-/* duet report: who waited for whom in a job of process groups, PyTorch's or one's own, from the
- * files of DUET_TRACE. */
+/* duet report: who waited for whom in a job of process groups, PyTorch's or one's own, and who
+ * called whom by remote calls, from the files of DUET_TRACE. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -25,9 +25,13 @@ static int help(void) {
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
         "FILE.GROUP.RANK at its end, and all of them are read. A rank that begins a collective "
-        "before the last rank of its group waits for that one.\n\n"
+        "before the last rank of its group waits for that one. Of remote calls (duet_rpc_*) it "
+        "says "
+        "who called whom, and how much of each was the way there, the queue, the work and the way "
+        "back.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
-        "    duet report calls --trace timeline.json\n\n");
+        "    duet report calls --trace timeline.json\n\n"
+        "DUET_RPC_LIVE=SECONDS has each worker of remote calls write a line now and then.\n\n");
     options_print(calls_options);
     return 0;
 }

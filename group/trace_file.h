@@ -1,6 +1,6 @@
-/* Where the calls of DUET_TRACE=FILE go: FILE.GROUP.RANK, one file of each rank, which it writes when
- * it leaves its group, since a rank that has failed can gather nothing from the others. `duet report
- * FILE` reads them all. What goes wrong is a warning: a measurement must not end a job. */
+/* Where the calls of DUET_TRACE=FILE go: FILE.GROUP.RANK, one file of each rank. A rank writes it
+ * when it leaves its group, since one that has failed can gather nothing from the others. `duet
+ * report FILE` reads them all. What goes wrong is a warning: a measurement must not end a job. */
 #ifndef GROUP_TRACE_FILE_H
 #define GROUP_TRACE_FILE_H
 

@@ -22,7 +22,9 @@ static struct stat_line *line_of(duet_rpc *rpc, const char *function, int worker
     return *at;
 }
 
+/* Not of the two that only wait for the others. */
 void stat_add(duet_rpc *rpc, const struct stat_call *c) {
+    if (!strcmp(c->function, "duet.begin") || !strcmp(c->function, "duet.leave")) return;
     struct stat_line *l = line_of(rpc, c->function, c->worker, c->served);
     if (!l) return;
     double us = (double)(c->ended - c->began) * 1e-3;

@@ -5,7 +5,6 @@
  * on one machine and share its clock, so the difference of two of these times is the way there, the
  * queue, the work or the way back. report/calls/calls.h says the form. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "group/trace_file.h"
 #include "rpc/table.h"
@@ -39,7 +38,6 @@ struct rpc_trace *rpc_trace_open(int rank) {
 
 void rpc_trace_add(struct rpc_trace *t, const struct stat_line *line,
                    const struct stat_call *call) {
-    if (!strcmp(line->function, "duet.begin") || !strcmp(line->function, "duet.leave")) return;
     struct noted *calls = trace_file_room(t->calls, &t->room, t->count, sizeof *calls);
     if (!calls) {
         t->lost++;

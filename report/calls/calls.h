@@ -54,8 +54,9 @@ struct traced_job {
     struct remote_job remote; /* the calls of duet_rpc_* */
 };
 
-/* Reads all files PATH.GROUP.RANK, also those of remote calls (remote.h), and finds who waited. ERR_FAILED: there is none, or one is no
- * such file; ERR_MEMORY. calls_free it, also after a failure. */
+/* Reads all files PATH.GROUP.RANK, also those of remote calls (remote.h), and finds who waited.
+ * ERR_FAILED: there is none, or one is no such file; ERR_MEMORY. calls_free it, also after a
+ * failure. */
 int calls_read(struct traced_job *job, const char *path);
 void calls_free(struct traced_job *job);
 

@@ -1,6 +1,7 @@
-/* Remote calls as a timeline: see remote.h. A worker is a process of the trace. A call is a slice at
- * its caller and one at its callee, in which its queue and then its work lie; arrows lead there and
- * back. What a function calls lies in its slice. Calls at the same time lie in rows of their own. */
+/* Remote calls as a timeline: see remote.h. A worker is a process of the trace. A call is a slice
+ * at its caller and one at its callee, in which its queue and then its work lie; arrows lead there
+ * and back. What a function calls lies in its slice. Calls at the same time have rows of their own.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,9 +10,10 @@ static void put(const char *path, const char *text) {
 
 #define HEAD(rank) "{\"duet_rpc\": 1, \"rank\": " rank ", \"workers\": [\"agent\", \"o:1\"], "
 
-/* The agent's call 1 is on its way for 1 ms, waits for 2 ms and works for 90 ms, of which the worker
- * o:1 waits for two calls of its own: 10 to 30 ms and 20 to 40 ms behind its beginning at 100 ms,
- * together 30 ms. Then it takes 2 ms back. The last call fails, and its callee has kept nothing. */
+/* The agent's call 1 is on its way for 1 ms, waits for 2 ms and works for 90 ms, of which the
+ * worker o:1 waits for two calls of its own: 10 to 30 ms and 20 to 40 ms behind its beginning at
+ * 100 ms, together 30 ms. Then it takes 2 ms back. The last call fails, and its callee has kept
+ * nothing. */
 static void put_workers(void) {
     put("c.rpc.0", HEAD("0") "\"lost\": 0,\n"
                              "\"called\": [[\"play\", 1, 1, 0, 0, 8, 1016, 100000000, 195000000],\n"
