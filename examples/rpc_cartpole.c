@@ -1,12 +1,12 @@
 /* Reinforcement learning by remote calls: the program of PyTorch's text on torch.distributed.rpc.
  *
- *     rpc_cartpole [--world-size 2] [--seed 1] [--gamma 0.99] [--log-interval 10]
- *                  [--episodes N] [--mend]
+ *     rpc_cartpole [OPTION]...        --help names them
  *
  * Worker 0 is the agent and has the policy; all others are observers, each with a pole on a cart
  * (CartPole-v1). In an episode the agent asks all observers at once to play; each observer asks the
  * agent for every action, and reports every reward: two calls a step, back to the one that waits
- * for it. Then the agent learns by REINFORCE. It is solved when the running reward is above 475.
+ * for it. --one_call sends the reward along with the next state, as the text proposes. Then the
+ * agent learns by REINFORCE. It is solved when the running reward is above 475.
  *
  * Weights, dropout and actions are drawn as PyTorch draws them from this seed, so with one observer
  * the first episodes are those of the text's own program. With more of them the text lets the
@@ -23,7 +23,7 @@ enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15 };
 static const double SOLVED = 475;
 
 struct settings {
-    int world, episodes, log_interval, mend;
+    int world, episodes, log_interval, mend, one_call;
     uint64_t seed;
     double gamma;
 };
@@ -54,8 +54,12 @@ struct agent {
 
 static int keep(struct agent *a, duet_tensor *t) {
     if (a->kept_count == MOST_OBSERVERS * MOST_STEPS * 3) return DUET_FAILED;
-    a->kept[a->kept_count++] = t;
-    return DUET_OK;
+    return a->kept[a->kept_count++] = t, DUET_OK;
+}
+
+static void forget(struct agent *a) {
+    while (a->kept_count)
+        duet_tensor_free(a->kept[--a->kept_count]);
 }
 
 /* n numbers in [0, 1) of 53 bits, as torch draws doubles. */
@@ -109,6 +113,17 @@ static duet_var *log_of(duet_tape *t, duet_var *p) {
     return duet_log(t, duet_hardtanh(t, normal, eps, 1 - eps));
 }
 
+static int reward_comes(struct agent *a, int ob, double reward) {
+    if (ob < 0 || ob >= MOST_OBSERVERS || a->rewarded[ob] == MOST_STEPS) return DUET_USAGE;
+    a->rewards[ob][a->rewarded[ob]++] = (float)reward;
+    return DUET_OK;
+}
+
+static int report_reward(duet_rpc_call *call, void *context) {
+    return reward_comes(context, (int)duet_rpc_arg_int(call, 0), duet_rpc_arg_number(call, 1));
+}
+
+/* select_action(observer, state[, reward of the step before]) -> action */
 static int select_action(duet_rpc_call *call, void *context) {
     struct agent *a = context;
     int ob = (int)duet_rpc_arg_int(call, 0), n;
@@ -118,6 +133,7 @@ static int select_action(duet_rpc_call *call, void *context) {
     TRY(duet_rpc_call_error(call));
     TRY(duet_tensor_read(duet_rpc_arg_tensor(call, 1), state));
     if (ob < 0 || ob >= MOST_OBSERVERS || a->chosen[ob] == MOST_STEPS) return DUET_USAGE;
+    if (duet_rpc_arg_count(call) == 3) TRY(reward_comes(a, ob, duet_rpc_arg_number(call, 2)));
     n = a->chosen[ob]++;
     TRY(policy(a, state, &probs));
     TRY(duet_var_value(&values, a->tape, probs));
@@ -127,14 +143,6 @@ static int select_action(duet_rpc_call *call, void *context) {
     a->actions[ob][n] = sample(a, p);
     a->log_probs[ob][n] = log_of(a->tape, probs);
     return duet_rpc_return(call, duet_rpc_int(a->actions[ob][n]));
-}
-
-static int report_reward(duet_rpc_call *call, void *context) {
-    struct agent *a = context;
-    int ob = (int)duet_rpc_arg_int(call, 0);
-    if (ob < 0 || ob >= MOST_OBSERVERS || a->rewarded[ob] == MOST_STEPS) return DUET_USAGE;
-    a->rewards[ob][a->rewarded[ob]++] = (float)duet_rpc_arg_number(call, 1);
-    return DUET_OK;
 }
 
 /* The discounted returns of all steps, normalised. Returns their number. */
@@ -183,9 +191,7 @@ static int finish_episode(struct agent *a, double *least) {
         *least = fmin(*least, a->rewarded[ob]);
     a->running_reward = 0.05 * *least + (1 - 0.05) * a->running_reward;
     int code = learn(a);
-    for (int i = 0; i < a->kept_count; i++)
-        duet_tensor_free(a->kept[i]);
-    a->kept_count = 0;
+    forget(a);
     memset(a->chosen, 0, sizeof a->chosen);
     memset(a->rewarded, 0, sizeof a->rewarded);
     return code;
@@ -219,29 +225,36 @@ static int build(struct agent *a) {
 /* ---- observers ---- */
 
 struct observer {
-    duet_rpc *rpc;
     duet_device *device;
+    int one_call;
     struct pole pole;
 };
 
+static int choose(struct observer *o, duet_rpc_call *call, int64_t id, int *action) {
+    struct duet_rpc_value got;
+    duet_tensor *state = NULL;
+    float seen[STATE];
+    for (int i = 0; i < STATE; i++)
+        seen[i] = (float)o->pole.x[i];
+    TRY(duet_tensor_create(&state, o->device, DUET_F32, 1, (int[]){STATE}, seen));
+    const struct duet_rpc_value args[] = {duet_rpc_int(id), duet_rpc_tensor(state),
+                                          duet_rpc_number(1)}; /* of the step before */
+    int code = duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_caller(call), "select_action", args,
+                             o->one_call && o->pole.steps ? 3 : 2, 0, &got);
+    duet_tensor_free(state);
+    *action = (int)got.integer;
+    return code;
+}
+
 static int run_episode(duet_rpc_call *call, void *context) {
     struct observer *o = context;
-    const char *agent = duet_rpc_caller(call);
     int64_t id = duet_rpc_arg_int(call, 0);
     reset(&o->pole);
-    for (int done = 0; !done;) {
-        struct duet_rpc_value action;
-        float seen[STATE];
-        duet_tensor *state = NULL;
-        for (int i = 0; i < STATE; i++)
-            seen[i] = (float)o->pole.x[i];
-        TRY(duet_tensor_create(&state, o->device, DUET_F32, 1, (int[]){STATE}, seen));
-        int code = duet_rpc_sync(duet_rpc_of_call(call), agent, "select_action",
-                                 DUET_ARGS(duet_rpc_int(id), duet_rpc_tensor(state)), 0, &action);
-        duet_tensor_free(state);
-        TRY(code);
-        done = move(&o->pole, (int)action.integer);
-        TRY(duet_rpc_sync(duet_rpc_of_call(call), agent, "report_reward",
+    for (int done = 0, action; !done;) {
+        TRY(choose(o, call, id, &action));
+        done = move(&o->pole, action);
+        if (o->one_call && !done) continue; /* with the next state */
+        TRY(duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_caller(call), "report_reward",
                           DUET_ARGS(duet_rpc_int(id), duet_rpc_number(1)), 0, NULL));
     }
     return DUET_OK;
@@ -262,7 +275,17 @@ static int play(struct agent *a, duet_rpc *rpc) {
     return code;
 }
 
+/* As Python prints it. */
+static const char *python_number(double x, char text[32]) {
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    return text;
+}
+
 static int train(struct agent *a, duet_rpc *rpc) {
+    char text[32];
     for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
         double last;
         TRY(play(a, rpc));
@@ -271,7 +294,7 @@ static int train(struct agent *a, duet_rpc *rpc) {
             printf("Episode %d\tLast reward: %.2f\tAverage reward: %.2f\n", episode, last,
                    a->running_reward);
         if (a->running_reward <= SOLVED) continue;
-        printf("Solved! Running reward is now %g!\n", a->running_reward);
+        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward, text));
         break;
     }
     return DUET_OK;
@@ -286,6 +309,7 @@ static int be_agent(struct agent *a) {
     if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &options);
     if (!code) code = train(a, rpc);
     int end = duet_rpc_shutdown(&rpc, !code, 0);
+    forget(a);
     duet_optimizer_free(a->optimizer);
     duet_params_free(a->policy);
     duet_tape_free(a->tape);
@@ -295,56 +319,80 @@ static int be_agent(struct agent *a) {
 
 static int be_observer(int rank, const struct settings *s, duet_device *device) {
     char name[32];
-    struct observer o = {.device = device};
+    struct observer o = {.device = device, .one_call = s->one_call};
     const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
     struct duet_rpc_options options = {functions, 1, device, 0, 0, 0};
     snprintf(name, sizeof name, "observer%d", rank);
     seed_pole(&o.pole, s->seed);
-    int code = duet_rpc_init(&o.rpc, name, -1, 0, &options);
-    return code ? code : duet_rpc_shutdown(&o.rpc, 1, 0);
+    duet_rpc *rpc = NULL;
+    int code = duet_rpc_init(&rpc, name, -1, 0, &options);
+    return code ? code : duet_rpc_shutdown(&rpc, 1, 0);
 }
 
 static int work(int rank, void *context) {
     const struct settings *s = context;
     duet_device *device;
-    TRY(duet_device_open(&device, "cpu", rank, 1 << 26));
+    TRY(duet_device_open(&device, "cpu", rank, rank ? 1 << 26 : 1 << 29)); /* its tape is long */
     struct agent *a = calloc(1, sizeof *a);
-    int code = a ? DUET_OK : DUET_MEMORY;
     if (a) *a = (struct agent){.settings = *s, .device = device};
-    if (!code) code = rank ? be_observer(rank, s, device) : be_agent(a);
+    int code = !a ? DUET_MEMORY : rank ? be_observer(rank, s, device) : be_agent(a);
     free(a);
     duet_devices_close(&device, 1);
     return code;
 }
 
+static int usage(FILE *to, const char *program) {
+    fprintf(to,
+            "usage: %s [OPTION]...\n\n"
+            "RPC Reinforcement Learning Example\n\n"
+            "  --world_size W    number of workers, 2 to 16 (default: 2)\n"
+            "  --log_interval N  interval between training status logs (default: 10)\n"
+            "  --gamma G         how much to value future rewards (default: 0.99)\n"
+            "  --seed S          random seed for reproducibility (default: 1)\n"
+            "beside the text's own:\n"
+            "  --episodes N      end after so many (default: 0, when it is solved)\n"
+            "  --mend            returns of one observer do not run into those of the next\n"
+            "  --one_call        the reward goes along with the next state\n",
+            program);
+    return to == stderr ? 2 : 0;
+}
+
+/* --world-size is --world_size. */
+static int is_option(const char *word, const char *name) {
+    for (; *word && (*word == *name || (*word == '-' && *name == '_')); word++)
+        name++;
+    return !*word && !*name;
+}
+
+static int read_word(struct settings *s, const char *word, const char *value) {
+    const char *end = NULL;
+    if (is_option(word, "--world_size"))
+        s->world = (int)strtol(value, (char **)&end, 10);
+    else if (is_option(word, "--seed"))
+        s->seed = strtoull(value, (char **)&end, 10);
+    else if (is_option(word, "--gamma"))
+        s->gamma = strtod(value, (char **)&end);
+    else if (is_option(word, "--log_interval"))
+        s->log_interval = (int)strtol(value, (char **)&end, 10);
+    else if (is_option(word, "--episodes"))
+        s->episodes = (int)strtol(value, (char **)&end, 10);
+    return end && end != value && !*end && s->world >= 2 && s->world <= MOST_OBSERVERS + 1 &&
+           s->log_interval > 0 && s->episodes >= 0;
+}
+
 int main(int argc, char **argv) {
     struct settings s = {.world = 2, .log_interval = 10, .seed = 1, .gamma = 0.99};
     for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--mend")) {
+        if (!strcmp(argv[i], "--help"))
+            return usage(stdout, argv[0]);
+        else if (!strcmp(argv[i], "--mend"))
             s.mend = 1;
-            continue;
-        }
-        if (!strcmp(argv[i], "--world-size"))
-            s.world = atoi(value);
-        else if (!strcmp(argv[i], "--seed"))
-            s.seed = strtoull(value, NULL, 10);
-        else if (!strcmp(argv[i], "--gamma"))
-            s.gamma = atof(value);
-        else if (!strcmp(argv[i], "--log-interval"))
-            s.log_interval = atoi(value);
-        else if (!strcmp(argv[i], "--episodes"))
-            s.episodes = atoi(value);
+        else if (is_option(argv[i], "--one_call"))
+            s.one_call = 1;
+        else if (i + 1 == argc || !read_word(&s, argv[i], argv[i + 1]))
+            return usage(stderr, argv[0]);
         else
-            s.world = 0;
-        i++;
-    }
-    if (s.world < 2 || s.world > MOST_OBSERVERS + 1 || s.log_interval < 1 || s.episodes < 0) {
-        fprintf(stderr,
-                "usage: %s [--world-size 2..16] [--seed 1] [--gamma 0.99]"
-                " [--log-interval 10] [--episodes N] [--mend]\n",
-                argv[0]);
-        return 2;
+            i++;
     }
     int code = duet_spawn(s.world, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());

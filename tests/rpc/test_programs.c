@@ -67,8 +67,8 @@ Test(programs, losses_are_those_of_pytorch, .timeout = 60) {
     fclose(f);
 }
 
-/* DUET_TRACE: 15 steps, each of them two calls forward and two back; and the line that tells of them
- * meanwhile. */
+/* DUET_TRACE: 15 steps, each of them two calls forward and two back; and the line that tells of
+ * them meanwhile. */
 Test(programs, calls_leave_their_times, .timeout = 60) {
     char folder[] = "/tmp/duet-rpc-XXXXXX", command[512], out[8192];
     cr_assert_not_null(mkdtemp(folder));
