@@ -47,7 +47,8 @@ static int has_device(void) {
 }
 
 /* The rank whose failure is told: `first`, unless that only saw that a peer had ended, or left: who
- * has another reason is the cause then. A wrong argument is nobody else's doing, so it always is. */
+ * has another reason is the cause then. A wrong argument is nobody else's doing, so it always
+ * is. */
 static int guilty_rank(const struct spawn *s, int n, int first) {
     int saw = s->outcomes[first].code;
     if (saw != ERR_FAILED && saw != ERR_PEER) return first;
