@@ -33,7 +33,7 @@ FOLDERS := base base/files base/text trace clock device device/host device/host/
            report/calls report/collective report/chrome report/live report/pictures report/page \
            doctor api rpc cli cli/estimate cli/live cli/options cli/results cli/run
 LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
-             rpc/transport_$(if $(HAVE_NNG),absent,nng).c,\
+             $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c proof.c)),\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
@@ -47,11 +47,11 @@ HAVE_ZLIB := $(call has,zlib.h)
 HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
                   $(CC) -include curses.h -x c - -lncursesw -o /dev/null 2>/dev/null && echo yes)
 
-# So is NNG, whose byte streams carry remote calls (rpc/transport.h).
+# So is NNG, whose byte streams carry remote calls (rpc/transport.h); it brings mbed TLS with it.
 HAVE_NNG := $(call has,nng/nng.h)
 # Only programs with remote calls get it: it has names of its forerunner nanomsg, which Criterion
 # uses.
-NNG_LIBS := -Wl,--push-state,--as-needed -lnng -Wl,--pop-state
+NNG_LIBS := -Wl,--push-state,--as-needed -lnng -lmbedcrypto -Wl,--pop-state
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)

@@ -114,7 +114,8 @@ static int work(int rank, void *context) {
     const struct duet_rpc_function functions[] = {{"nothing", nothing, NULL, NULL},
                                                   {"count", count, NULL, NULL}};
     TRY(duet_device_open(&device, "cpu", rank, 1 << 28));
-    struct duet_rpc_options options = {functions, 2, device, 0, 0, 0};
+    const struct duet_rpc_options options = {
+        .functions = functions, .function_count = 2, .device = device};
     int code = duet_rpc_init(&rpc, rank ? "there" : "here", -1, 0, &options);
     if (!code && rank == 0) code = measure(rpc, device);
     int end = duet_rpc_shutdown(&rpc, !code, 0);

@@ -41,9 +41,8 @@ int environment_is_of_a_rank(void) {
     return getenv(name_in_use(RANKS)) && getenv(name_in_use(WORLDS));
 }
 
-int read_place(struct place *out, const char *advice) {
+int read_place_anywhere(struct place *out, const char *advice) {
     const char *const rank = name_in_use(RANKS), *const world = name_in_use(WORLDS);
-    int local_world;
     for (int i = 0; i < 2; i++)
         if (!getenv(i ? rank : world))
             return fail(ERR_USAGE, "environment variable %s: expected, but not set: %s",
@@ -51,8 +50,12 @@ int read_place(struct place *out, const char *advice) {
     CHECK(environment_number(world, 1, MAX_DEVICES, &out->world));
     CHECK(environment_number(rank, 0, out->world - 1, &out->rank));
     out->local_rank = out->rank;
-    local_world = out->world;
-    CHECK(environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank));
+    return environment_number(name_in_use(LOCAL_RANKS), 0, MAX_DEVICES - 1, &out->local_rank);
+}
+
+int read_place(struct place *out, const char *advice) {
+    CHECK(read_place_anywhere(out, advice));
+    int local_world = out->world;
     CHECK(environment_number(name_in_use(LOCAL_WORLDS), 1, MAX_DEVICES, &local_world));
     if (local_world != out->world)
         return fail(ERR_USAGE,

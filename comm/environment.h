@@ -17,6 +17,7 @@ struct place {
 /* ERR_USAGE names the variable that is missing or no number, or that asks for several machines;
  * `advice` ends the text of one that is missing: how to start the ranks. */
 int read_place(struct place *out, const char *advice);
+int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
 
 /* 1: the environment numbers this process, so another program has started it as a rank. */
 int environment_is_of_a_rank(void);

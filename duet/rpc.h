@@ -140,16 +140,25 @@ struct duet_rpc_options {
     int threads;         /* that run calls, 0: 16. One that waits does not count */
     double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
     double silence_s;    /* a worker that says nothing for so long counts as gone; 0: 30 */
+    /* How messages travel; NULL: as DUET_RPC_TRANSPORT, _ADDRESS and _TLS_FILE say. */
+    const char *transport; /* "abstract": inside this machine, the default; "tcp", "tls+tcp" */
+    const char *address;   /* TCP: where rank 0 listens, if not at MASTER_ADDR */
+    const char *tls_file;  /* TLS: a PEM file with a certificate for duet-rpc, its key, and the
+                              certificate that signed it where that is another */
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
  * until all workers have come. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
- * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine. Two jobs that are
- * started by hand at the same time need different MASTER_PORTs; no port is opened.
+ * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
+ * opened; two jobs that are started by hand at the same time need different MASTER_PORTs. With
+ * "tcp" or "tls+tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and
+ * MASTER_PORT, and each other one at a port of its own, until all have come.
  *
- * Nobody else gets in: the kernel must say that a peer is of the same user, and the peer must know
- * the job's secret (DUET_RPC_SECRET, or what the environment says of the job) before anything that
- * it sends is looked at. */
+ * Nobody else gets in: the kernel must say that a peer is of the same user, and the peer must prove
+ * that it knows the job's secret before anything that it sends is looked at; the secret itself is
+ * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
+ * given, unless duet_spawn or duet run has done so. TCP alone hides nothing from who can read the
+ * network: use it in one of your own, and "tls+tcp" beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 

@@ -304,7 +304,8 @@ static int be_agent(struct agent *a) {
     duet_rpc *rpc = NULL;
     const struct duet_rpc_function functions[] = {{"select_action", select_action, a, NULL},
                                                   {"report_reward", report_reward, a, NULL}};
-    struct duet_rpc_options options = {functions, 2, a->device, 0, 0, 0};
+    struct duet_rpc_options options = {
+        .functions = functions, .function_count = 2, .device = a->device};
     int code = build(a);
     if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &options);
     if (!code) code = train(a, rpc);
@@ -321,7 +322,8 @@ static int be_observer(int rank, const struct settings *s, duet_device *device) 
     char name[32];
     struct observer o = {.device = device, .one_call = s->one_call};
     const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
-    struct duet_rpc_options options = {functions, 1, device, 0, 0, 0};
+    struct duet_rpc_options options = {
+        .functions = functions, .function_count = 1, .device = device};
     snprintf(name, sizeof name, "observer%d", rank);
     seed_pole(&o.pole, s->seed);
     duet_rpc *rpc = NULL;

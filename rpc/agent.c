@@ -1,8 +1,4 @@
-/* A worker begins and ends, and knows the others.
- *
- * Every worker listens at an abstract socket whose name is made of the user, the job and its rank,
- * and dials all workers of lower rank until they are there. So each pair has one stream, and init
- * returns when all workers have a good hello of all others. */
+/* A worker begins and ends, and knows the others. meet.c says how they find each other. */
 #include "rpc/autograd.h"
 
 #include <ctype.h>
@@ -18,7 +14,7 @@
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30;
 static const int64_t LOOK_NS = 1000000000;
-enum { THREADS = 16, DIAL_MS = 5, FLUSH_MS = 2000 };
+enum { THREADS = 16, FLUSH_MS = 2000 };
 
 uint64_t new_id(duet_rpc *rpc) {
     return (uint64_t)rpc->rank << ID_BITS | ++rpc->ids;
@@ -103,35 +99,6 @@ static int check_name(const char *name) {
                 name ? name : "", NAME_BYTES - 1);
 }
 
-static void *on_link(void *context, struct link *link, const struct hello *hello) {
-    duet_rpc *rpc = context;
-    struct peer *peer = &rpc->peers[hello->rank];
-    pthread_mutex_lock(&rpc->lock);
-    int good = hello->rank < rpc->world && peer->state == PEER_ABSENT;
-    if (!good) snprintf(rpc->wrong, sizeof rpc->wrong, "two workers have rank %d", hello->rank);
-    for (int r = 0; r < rpc->world && good; r++)
-        if (rpc->peers[r].state != PEER_ABSENT && !strcmp(rpc->peers[r].name, hello->name))
-            snprintf(rpc->wrong, sizeof rpc->wrong,
-                     "ranks %d and %d are both named '%s': each worker needs a name of its own", r,
-                     hello->rank, hello->name);
-    if (good) {
-        peer->link = link;
-        peer->state = PEER_HERE;
-        __atomic_store_n(&peer->heard, now_ns(), __ATOMIC_RELAXED);
-        snprintf(peer->name, sizeof peer->name, "%s", hello->name);
-    }
-    pthread_cond_broadcast(&rpc->changed);
-    pthread_mutex_unlock(&rpc->lock);
-    return good ? peer : NULL;
-}
-
-static void on_gone(void *context, void *user) {
-    duet_rpc *rpc = context;
-    pthread_mutex_lock(&rpc->lock);
-    peer_ends(rpc, user, PEER_GONE, "its process has ended");
-    pthread_mutex_unlock(&rpc->lock);
-}
-
 void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
     if (to == rpc->rank) {
         frame->came = now_ns();
@@ -164,63 +131,6 @@ int duet_rpc_world_size(const duet_rpc *rpc) {
 }
 
 /* ---- the beginning ---- */
-
-/* The job's name and its secret. A job that Duet's launcher, or the user, gave a secret is told
- * from others by it; by hand it is what the environment says, and the kernel's word on the user
- * guards it. */
-static void describe(struct hello *own, char *place, size_t bytes) {
-    char job[768];
-    const char *address, *port, *secret = getenv("DUET_RPC_SECRET");
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, as in comm/rendezvous.c */
-    describe_job(job, sizeof job / 2, &address, &port);
-    if (secret) snprintf(job, sizeof job, "%s", secret);
-    for (const char *c = job; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-    snprintf(place, bytes, "abstract://duet-rpc-%u-%016llx", (unsigned)geteuid(),
-             (unsigned long long)hash);
-    for (size_t i = 0, n = strlen(job); i < n; i++) /* a short secret stands there as it is */
-        own->secret[i % SECRET_BYTES] =
-            (uint8_t)(own->secret[i % SECRET_BYTES] * 31 + (unsigned char)job[i]);
-}
-
-static int come_together(duet_rpc *rpc, const char *place, int64_t deadline) {
-    char address[160];
-    snprintf(address, sizeof address, "%s-%d", place, rpc->rank);
-    CHECK(rpc->transport->listen(rpc->carrier, address));
-    for (int r = 0; r < rpc->rank; r++) {
-        snprintf(address, sizeof address, "%s-%d", place, r);
-        while (rpc->transport->dial(rpc->carrier, address)) {
-            pthread_mutex_lock(&rpc->lock);
-            int wrong = rpc->wrong[0];
-            pthread_mutex_unlock(&rpc->lock);
-            if (now_ns() >= deadline || wrong) break;
-            nanosleep(&(struct timespec){.tv_nsec = DIAL_MS * 1000000}, NULL);
-        }
-    }
-    return OK;
-}
-
-static int all_here(duet_rpc *rpc, int64_t deadline) {
-    char missing[256] = "";
-    int here = 0, late = 0;
-    pthread_mutex_lock(&rpc->lock);
-    while (!rpc->wrong[0] && !late) {
-        here = 0;
-        for (int r = 0; r < rpc->world; r++)
-            here += rpc->peers[r].state != PEER_ABSENT;
-        if (here == rpc->world) break;
-        late = wait_changed(rpc, deadline);
-    }
-    for (int r = 0; r < rpc->world; r++)
-        if (rpc->peers[r].state == PEER_ABSENT)
-            snprintf(missing + strlen(missing), sizeof missing - strlen(missing), "%s%d",
-                     missing[0] ? ", " : "", r);
-    pthread_mutex_unlock(&rpc->lock);
-    if (rpc->wrong[0]) return fail(ERR_USAGE, "rpc: init: %s", rpc->wrong);
-    if (here == rpc->world) return OK;
-    return fail(ERR_TIMEOUT, "rpc: init: rank %s did not come within %g s: start all %d workers",
-                missing, (double)rpc->timeout_ns * 1e-9, rpc->world);
-}
 
 static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = (int64_t)((o->timeout_s > 0 ? o->timeout_s : TIMEOUT_S) * 1e9);
@@ -271,20 +181,12 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_destroy(&rpc->changed);
     pthread_cond_destroy(&rpc->control_wakes);
     pthread_mutex_destroy(&rpc->lock);
+    free(rpc->places);
     free(rpc);
 }
 
-static int start(duet_rpc *rpc) {
-    struct hello own = {
-        .magic = HELLO_MAGIC, .version = FRAME_VERSION, .rank = rpc->rank, .world = rpc->world};
-    const struct transport_events events = {on_link, on_frame, on_gone, rpc};
-    char place[128];
-    int64_t deadline = now_ns() + rpc->timeout_ns;
-    snprintf(own.name, sizeof own.name, "%s", rpc->name);
-    describe(&own, place, sizeof place);
-    CHECK(rpc->transport->open(&rpc->carrier, &events, &own));
-    CHECK(come_together(rpc, place, deadline));
-    CHECK(all_here(rpc, deadline));
+static int start(duet_rpc *rpc, const struct duet_rpc_options *o) {
+    CHECK(meet_others(rpc, o));
     int error = thread_start(&rpc->control, control_thread, rpc);
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
@@ -297,10 +199,12 @@ static int start(duet_rpc *rpc) {
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
-static int find_place(duet_rpc *rpc, int rank, int world_size) {
+/* beyond 1: other workers may be on other machines. */
+static int find_place(duet_rpc *rpc, int rank, int world_size, int beyond) {
     struct place place = {rank, world_size, rank};
+    const char *advice = "use duet_spawn or duet run, or give rank and world_size";
     if (rank < 0 || world_size <= 0)
-        CHECK(read_place(&place, "use duet_spawn or duet run, or give rank and world_size"));
+        CHECK(beyond ? read_place_anywhere(&place, advice) : read_place(&place, advice));
     if (place.world < 1 || place.world > MOST_WORKERS || place.rank < 0 ||
         place.rank >= place.world)
         return fail(ERR_USAGE, "rpc: rank %d of %d workers: give 0 to n - 1 of 1 to %d", place.rank,
@@ -320,17 +224,21 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
     if (!rpc) return fail(ERR_MEMORY, "rpc: init: no host memory");
     snprintf(rpc->name, sizeof rpc->name, "%s", name);
     rpc->transport = transport_of_build();
-    int code = rpc->transport ? find_place(rpc, rank, world_size) : ERR_FAILED;
+    if (!options) options = &none;
+    int code = rpc->transport ? choose_transport(rpc, options) : ERR_FAILED;
+    if (!code) code = find_place(rpc, rank, world_size, rpc->beyond);
     if (code) {
         free(rpc);
         return code;
     }
-    code = set_up(rpc, options ? options : &none);
-    if (!code) code = start(rpc);
-    if (code)
-        free_worker(rpc);
-    else
+    code = set_up(rpc, options);
+    if (!code) code = start(rpc, options);
+    if (!code) {
         *out = rpc;
+        return OK;
+    }
+    if (rpc->carrier) rpc->transport->flush(rpc->carrier, FLUSH_MS); /* others hear of this one */
+    free_worker(rpc);
     return code;
 }
 

@@ -4,6 +4,7 @@
  *     wire.h          values as bytes                 values.c        values from and to bytes
  *     pool.h          threads, device locks           lifetime.h      the protocol of references
  *     agent.c         beginning, end, other workers   control.c       deadlines, pings, deaths
+ *     meet.c          how workers find each other
  *     calls.c         calls from here, futures        serve.c         calls to here
  *     call.c          what a function sees of its call
  *     rref.c          references, the proxies         owned.c         the values behind them
@@ -30,7 +31,7 @@
 struct remote_op;
 struct autograd_pass;
 
-enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1 };
+enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1, SECRET_BYTES = 512 };
 enum { ID_BITS = 48 }; /* an id is worker << 48 | counter */
 
 enum meeting { AT_START, AT_END, MEETINGS };
@@ -39,7 +40,7 @@ enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
 struct peer {
     duet_rpc *rpc;
     int rank;
-    char name[NAME_BYTES];
+    char name[NAME_BYTES], place[PLACE_BYTES];
     struct link *link;
     enum peer_state state;
     int64_t heard; /* when its last frame came; atomic */
@@ -109,10 +110,16 @@ struct duet_rpc {
     duet_device *device;
     const struct transport *transport;
     struct carrier *carrier;
+    const char *scheme; /* of the transport: "abstract", "tcp", "tls+tcp" */
+    int beyond;         /* 1: TCP, so others may be on other machines */
+    char secret[SECRET_BYTES];
+    char (*places)[PLACE_BYTES]; /* where each worker listens, once rank 0 has said so; owned */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
     struct peer peers[MOST_WORKERS];
     char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
+    int lost;                /* connections made from here that ended before a hello */
+    char hint[ERROR_BYTES];  /* what may be why somebody has not come; "": nothing */
     struct function *functions;
     struct duet_future *pending[PENDING_LISTS];
     int pending_count;
@@ -190,6 +197,12 @@ struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
 int wait_changed(duet_rpc *rpc, int64_t deadline);
 int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clock.h */
+
+/* ---- meeting ---- */
+int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* scheme and secret */
+/* Until all workers have a good hello of all others. */
+int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o);
+void take_places(duet_rpc *rpc, int from, const struct frame *f); /* under the lock */
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);

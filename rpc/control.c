@@ -114,6 +114,7 @@ void on_frame(void *context, void *user, struct frame *f) {
         f = NULL;
         break;
     case FRAME_LIFE: take_life(rpc, peer->rank, f); break;
+    case FRAME_PLACES: take_places(rpc, peer->rank, f); break;
     case FRAME_CONTEXT_END: context_end(rpc, f->header.call); break;
     case FRAME_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
     default: break; /* a ping: it was heard */

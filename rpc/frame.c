@@ -46,15 +46,17 @@ int frame_check(const struct frame_header *h) {
     return OK;
 }
 
-int hello_check(const struct hello *hello, const struct hello *own) {
-    unsigned differ = 0;
-    for (int i = 0; i < SECRET_BYTES; i++)
-        differ |= (unsigned)(hello->secret[i] ^ own->secret[i]);
-    if (differ) return fail(ERR_USAGE, "rpc: a peer does not know the job's secret");
-    if (hello->magic != HELLO_MAGIC || hello->version != FRAME_VERSION)
+int opening_check(const struct opening *o) {
+    if (o->magic != HELLO_MAGIC) return fail(ERR_USAGE, "rpc: a peer is no worker of Duet");
+    if (o->version != FRAME_VERSION)
         return fail(ERR_USAGE, "rpc: a peer speaks version %u, this worker %d: build both alike",
-                    hello->version, FRAME_VERSION);
-    if (!memchr(hello->name, 0, HELLO_NAME) || hello->rank < 0 || hello->rank >= MOST_WORKERS)
+                    o->version, FRAME_VERSION);
+    return OK;
+}
+
+int hello_check(const struct hello *hello, const struct hello *own) {
+    if (!memchr(hello->name, 0, HELLO_NAME) || !memchr(hello->place, 0, PLACE_BYTES) ||
+        hello->rank < 0 || hello->rank >= MOST_WORKERS)
         return fail(ERR_USAGE, "rpc: a peer has rank %d and no proper name", hello->rank);
     if (hello->world != own->world)
         return fail(ERR_USAGE, "rpc: worker '%s' was started for %d workers, '%s' for %d",

@@ -2,17 +2,17 @@
  *
  *     magic | version | kind | flags | code | call | time left | bytes || payload
  *
- * All lengths are checked against limits before anything is allocated. Both ends are programs of
- * one machine, so numbers are in its own byte order. Before the first frame each side sends a
- * `struct hello`, and nothing of a peer is looked at until its hello has proved that it knows the
- * job's secret. */
+ * All lengths are checked against limits before anything is allocated. Numbers are in the machine's
+ * own byte order: a peer of another one fails at the magic of its opening. Before the first frame
+ * each side sends a `struct opening`, and then a `struct hello` with the proof that it knows the
+ * job's secret (proof.h); nothing else of a peer is looked at before that proof is right. */
 #ifndef RPC_FRAME_H
 #define RPC_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 2 };
+enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 3 };
 
 enum frame_kind {
     FRAME_CALL = 1,    /* payload: struct call_head and the arguments (rpc/serve.c) */
@@ -21,6 +21,7 @@ enum frame_kind {
     FRAME_PING,        /* "I am here" */
     FRAME_BYE,         /* the worker ends as planned */
     FRAME_CONTEXT_END, /* call: the id of a context of autograd (rpc/context.c) */
+    FRAME_PLACES,      /* of rank 0: where each worker listens, PLACE_BYTES each (rpc/meet.c) */
     FRAME_KINDS
 };
 
@@ -45,13 +46,17 @@ struct frame {
     int64_t came; /* when, on the clock of base/clock.h */
 };
 
-enum { HELLO_NAME = 128, SECRET_BYTES = 32, MOST_WORKERS = 64 };
+enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32, MOST_WORKERS = 64 };
+
+struct opening {
+    uint32_t magic, version;
+    uint8_t nonce[NONCE_BYTES]; /* drawn anew for each connection */
+};
 
 struct hello {
-    uint32_t magic, version;
-    uint8_t secret[SECRET_BYTES];
     int32_t rank, world;
     char name[HELLO_NAME];
+    char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or all know it */
 };
 
 /* The largest payload: tensors of 2^31 - 1 doubles, and some room. */
@@ -68,8 +73,11 @@ void frame_free(struct frame *frame); /* NULL is fine */
 /* ERR_FAILED: no peer of ours sends such a header. */
 int frame_check(const struct frame_header *header);
 
-/* ERR_USAGE: the peer does not know the secret, or is of another version or job. Compares the
- * secret in constant time before it looks at anything else. */
+/* ERR_USAGE: the peer is no worker, or is of another version. */
+int opening_check(const struct opening *opening);
+
+/* ERR_USAGE: the peer was started for another world, or its texts have no end. To be called once
+ * the proof behind the hello is right. */
 int hello_check(const struct hello *hello, const struct hello *own);
 
 #endif

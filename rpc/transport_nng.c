@@ -1,298 +1,114 @@
-/* Frames over NNG's byte streams.
+/* Where connections come from: NNG listens and dials, over abstract sockets, TCP or TLS.
  *
- * Receiving: one read takes what is there, up to RING_BYTES, and often several frames. Where a
- * payload is longer than what has come, the rest is read straight into it.
- *
- *     |hello|   then   |header payload|header payload|header pay...      -> on_frame, on_frame
- *
- * Sending: a link has a queue. One write takes up to four frames, header and payload each in place;
- * a write may end early, and then goes on where it stopped.
- *
- * Callbacks run on NNG's threads. They hold no lock while they call NNG, which may run the next
- * callback at once. */
-#include <nng/nng.h>
-#include <pthread.h>
+ * The door is open as short as can be. A worker listens until as many peers have proved themselves
+ * as there are; connections of others that have ended make room for the next. Over an abstract
+ * socket the kernel tells the peer's user, and another's is turned away unheard. With tls+tcp both
+ * sides show a certificate, which must be signed by one in the job's own file. */
+#include "rpc/transport_nng.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "rpc/transport.h"
 
-enum { RING_BYTES = 64 << 10, SEND_FRAMES = 4, MOST_LINKS = 4 * MOST_WORKERS };
-
-struct link {
-    struct carrier *carrier;
-    nng_stream *stream;
-    nng_aio *receive, *send;
-    void *user; /* NULL: no good hello yet */
-    /* receiving: used by its callback alone */
-    uint8_t ring[RING_BYTES];
-    size_t start, end;      /* what has come and was not taken: ring[start .. end) */
-    struct frame *incoming; /* its payload is being read straight into it */
-    uint64_t got;           /* bytes of that payload */
-    /* sending */
-    pthread_mutex_t lock;
-    struct frame *first, *last; /* the queue; the first ones are being written */
-    size_t written;             /* bytes of `first` that have left */
-    struct hello hello;         /* leaves before them */
-    size_t hello_left;
-    int busy, gone;
-};
-
-struct carrier {
-    struct transport_events events;
-    struct hello own;
-    nng_stream_listener *listener;
-    nng_aio *accept;
-    pthread_mutex_t lock;
-    struct link *links[MOST_LINKS];
-    int count, closing;
-};
-
-static void read_more(struct link *l);
-static void write_more(struct link *l);
-
-/* ---- a link ---- */
-
-static void link_free(struct link *l) {
-    if (!l) return;
-    if (l->stream) nng_stream_close(l->stream);
-    if (l->receive) nng_aio_stop(l->receive);
-    if (l->send) nng_aio_stop(l->send);
-    if (l->receive) nng_aio_free(l->receive);
-    if (l->send) nng_aio_free(l->send);
-    if (l->stream) nng_stream_free(l->stream);
-    for (struct frame *f = l->first, *next; f; f = next) {
-        next = f->next;
-        frame_free(f);
-    }
-    frame_free(l->incoming);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
+static int is_abstract(const struct carrier *c) {
+    return !strcmp(c->options.scheme, "abstract");
 }
 
-static void gone(struct link *l) {
-    pthread_mutex_lock(&l->lock);
-    int before = l->gone;
-    l->gone = 1;
-    pthread_mutex_unlock(&l->lock);
-    nng_stream_close(l->stream);
-    if (!before && l->user) l->carrier->events.on_gone(l->carrier->events.context, l->user);
+/* ---- links ---- */
+
+int carrier_keep(struct carrier *c, struct link *l) {
+    struct link *over[MOST_LINKS];
+    int count = 0, kept = 0;
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->count; i++)
+        if (!c->links[i]->user && link_is_over(c->links[i]))
+            over[count++] = c->links[i];
+        else
+            c->links[kept++] = c->links[i];
+    c->count = kept;
+    int room = !c->closing && c->count < MOST_LINKS;
+    if (room) c->links[c->count++] = l;
+    pthread_mutex_unlock(&c->lock);
+    for (int i = 0; i < count; i++)
+        link_free(over[i]);
+    return room ? OK : ERR_FAILED;
 }
 
-/* ---- receiving ---- */
-
-/* The peer's hello: 1 once it is there and good, 0 not yet, -1 it is none. */
-static int take_hello(struct link *l) {
-    struct hello hello;
-    if (l->user) return 1;
-    if (l->end - l->start < sizeof hello) return 0;
-    memcpy(&hello, l->ring + l->start, sizeof hello);
-    l->start += sizeof hello;
-    if (hello_check(&hello, &l->carrier->own)) return -1;
-    l->user = l->carrier->events.on_link(l->carrier->events.context, l, &hello);
-    return l->user ? 1 : -1;
+void carrier_has_peer(struct carrier *c) {
+    pthread_mutex_lock(&c->lock);
+    int all = ++c->peers == c->own.world - 1;
+    pthread_mutex_unlock(&c->lock);
+    if (all && c->listener) nng_stream_listener_close(c->listener);
 }
-
-static void deliver(struct link *l, struct frame *f) {
-    f->came = now_ns();
-    l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
-}
-
-/* Takes all whole frames out of the ring. -1: what came is no frame. */
-static int take_frames(struct link *l) {
-    struct frame_header h;
-    while (!l->incoming && l->end - l->start >= sizeof h) {
-        memcpy(&h, l->ring + l->start, sizeof h);
-        if (frame_check(&h)) return -1;
-        struct frame *f = frame_new(FRAME_CALL, h.bytes);
-        if (!f) return -1;
-        f->header = h;
-        l->start += sizeof h;
-        size_t here = l->end - l->start;
-        if (here > h.bytes) here = h.bytes;
-        if (here) memcpy(f->payload, l->ring + l->start, here);
-        l->start += here;
-        if (here == h.bytes) {
-            deliver(l, f);
-        } else {
-            l->incoming = f;
-            l->got = here;
-        }
-    }
-    return 0;
-}
-
-static void on_read(void *argument) {
-    struct link *l = argument;
-    size_t count = nng_aio_count(l->receive);
-    if (nng_aio_result(l->receive)) {
-        gone(l);
-        return;
-    }
-    if (l->incoming) {
-        l->got += count;
-        if (l->got == l->incoming->header.bytes) {
-            struct frame *f = l->incoming;
-            l->incoming = NULL;
-            deliver(l, f);
-        }
-    } else {
-        l->end += count;
-    }
-    int good = take_hello(l);
-    if (good < 0 || (good && take_frames(l))) {
-        gone(l);
-        return;
-    }
-    read_more(l);
-}
-
-static void read_more(struct link *l) {
-    nng_iov part;
-    if (l->incoming) {
-        part.iov_buf = l->incoming->payload + l->got;
-        part.iov_len = l->incoming->header.bytes - l->got;
-    } else {
-        memmove(l->ring, l->ring + l->start, l->end - l->start);
-        l->end -= l->start;
-        l->start = 0;
-        part.iov_buf = l->ring + l->end;
-        part.iov_len = RING_BYTES - l->end;
-    }
-    nng_aio_set_iov(l->receive, 1, &part);
-    nng_stream_recv(l->stream, l->receive);
-}
-
-/* ---- sending ---- */
-
-/* Takes `count` bytes off the front of the hello and the queue. */
-static struct frame *take_written(struct link *l, size_t count) {
-    struct frame *done = NULL;
-    size_t hello = count < l->hello_left ? count : l->hello_left;
-    l->hello_left -= hello;
-    l->written += count - hello;
-    while (l->first && l->written >= sizeof l->first->header + l->first->header.bytes) {
-        struct frame *f = l->first;
-        l->written -= sizeof f->header + f->header.bytes;
-        l->first = f->next;
-        if (!l->first) l->last = NULL;
-        f->next = done;
-        done = f;
-    }
-    return done;
-}
-
-static void on_written(void *argument) {
-    struct link *l = argument;
-    int bad = nng_aio_result(l->send) != 0;
-    pthread_mutex_lock(&l->lock);
-    struct frame *done = bad ? NULL : take_written(l, nng_aio_count(l->send));
-    int more = !bad && !l->gone && (l->first || l->hello_left);
-    l->busy = more;
-    pthread_mutex_unlock(&l->lock);
-    for (struct frame *next; done; done = next) {
-        next = done->next;
-        frame_free(done);
-    }
-    if (more) write_more(l); /* a broken stream is seen by the reader */
-}
-
-static int add_part(nng_iov *parts, int n, const void *data, size_t bytes, size_t *skip) {
-    size_t skipped = *skip < bytes ? *skip : bytes;
-    *skip -= skipped;
-    if (skipped == bytes) return n;
-    parts[n].iov_buf = (char *)data + skipped;
-    parts[n].iov_len = bytes - skipped;
-    return n + 1;
-}
-
-/* Whoever has set `busy` calls it, without the lock. */
-static void write_more(struct link *l) {
-    nng_iov parts[2 * SEND_FRAMES];
-    int n = 0;
-    pthread_mutex_lock(&l->lock);
-    size_t skip = l->written;
-    if (l->hello_left) {
-        parts[n].iov_buf = (char *)&l->hello + sizeof l->hello - l->hello_left;
-        parts[n++].iov_len = l->hello_left;
-    }
-    for (struct frame *f = l->first; f && n <= 2 * SEND_FRAMES - 2; f = f->next) {
-        n = add_part(parts, n, &f->header, sizeof f->header, &skip);
-        n = add_part(parts, n, f->payload, f->header.bytes, &skip);
-    }
-    pthread_mutex_unlock(&l->lock);
-    nng_aio_set_iov(l->send, (unsigned)n, parts);
-    nng_stream_send(l->stream, l->send);
-}
-
-static void link_send(struct link *l, struct frame *f) {
-    f->next = NULL;
-    pthread_mutex_lock(&l->lock);
-    if (l->gone) {
-        pthread_mutex_unlock(&l->lock);
-        frame_free(f);
-        return;
-    }
-    if (l->last)
-        l->last->next = f;
-    else
-        l->first = f;
-    l->last = f;
-    int start = !l->busy;
-    l->busy = 1;
-    pthread_mutex_unlock(&l->lock);
-    if (start) write_more(l);
-}
-
-/* ---- connections ---- */
 
 static int of_this_user(nng_stream *stream) {
     uint64_t uid = 0;
     return !nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &uid) && uid == geteuid();
 }
 
-/* Takes the stream. Another user's process is turned away unheard. */
-static int link_new(struct carrier *c, nng_stream *stream) {
-    struct link *l = of_this_user(stream) ? calloc(1, sizeof *l) : NULL;
-    if (!l) {
-        nng_stream_free(stream);
-        return fail(ERR_FAILED, "rpc: another user's process is at the other end");
-    }
-    l->carrier = c;
-    l->stream = stream;
-    l->hello = c->own;
-    l->hello_left = sizeof l->hello;
-    l->busy = 1;
-    pthread_mutex_init(&l->lock, NULL);
-    int code = nng_aio_alloc(&l->receive, on_read, l) || nng_aio_alloc(&l->send, on_written, l);
-    pthread_mutex_lock(&c->lock);
-    int room = !code && !c->closing && c->count < MOST_LINKS;
-    if (room) c->links[c->count++] = l;
-    pthread_mutex_unlock(&c->lock);
-    if (!room) {
-        link_free(l);
-        return fail(ERR_FAILED, "rpc: no room for another connection");
-    }
-    nng_aio_set_timeout(l->receive, NNG_DURATION_INFINITE);
-    nng_aio_set_timeout(l->send, NNG_DURATION_INFINITE);
-    write_more(l);
-    read_more(l);
-    return OK;
+static int begin_link(struct carrier *c, nng_stream *stream, enum proof_role role) {
+    if (!is_abstract(c) || of_this_user(stream)) return link_new(c, stream, role);
+    nng_stream_free(stream);
+    return fail(ERR_FAILED, "rpc: another user's process is at the other end");
 }
 
 static void on_accept(void *argument) {
     struct carrier *c = argument;
     int error = nng_aio_result(c->accept);
     if (error == NNG_ECLOSED || error == NNG_ECANCELED) return;
-    if (!error) link_new(c, nng_aio_get_output(c->accept, 0));
+    if (!error && begin_link(c, nng_aio_get_output(c->accept, 0), ROLE_LISTENS))
+        c->events.on_refused(c->events.context, 0);
     nng_stream_listener_accept(c->listener, c->accept);
 }
 
+/* ---- TLS ---- */
+
+static int tls_config(struct carrier *c, nng_tls_config **out, nng_tls_mode mode) {
+    const char *file = c->options.tls_file;
+    int error = nng_tls_config_alloc(out, mode);
+    if (!error) error = nng_tls_config_auth_mode(*out, NNG_TLS_AUTH_MODE_REQUIRED);
+    if (!error) error = nng_tls_config_cert_key_file(*out, file, NULL);
+    if (!error) error = nng_tls_config_ca_file(*out, file);
+    /* Certificates are the job's, whatever machine they lie on. */
+    if (!error && mode == NNG_TLS_MODE_CLIENT) error = nng_tls_config_server_name(*out, "duet-rpc");
+    if (!error) return OK;
+    return fail(ERR_USAGE,
+                "rpc: tls+tcp: %s: %s: give a PEM file with a certificate for duet-rpc and its key",
+                file, nng_strerror(error));
+}
+
+static int open_tls(struct carrier *c) {
+    if (strcmp(c->options.scheme, "tls+tcp") != 0) return OK;
+    if (!strcmp(nng_tls_engine_name(), "none"))
+        return fail(ERR_FAILED, "rpc: tls+tcp: this NNG was built without TLS");
+    if (!c->options.tls_file)
+        return fail(ERR_USAGE, "rpc: tls+tcp: no certificate was given: set DUET_RPC_TLS_FILE, or "
+                               "tls_file of the options");
+    CHECK(tls_config(c, &c->tls_client, NNG_TLS_MODE_CLIENT));
+    return tls_config(c, &c->tls_server, NNG_TLS_MODE_SERVER);
+}
+
+/* ---- listening and dialling ---- */
+
+/* "HOST:PORT" of an address of a stream or a listener. */
+static void write_place(char *out, size_t bytes, const nng_sockaddr *a, int port) {
+    char host[INET6_ADDRSTRLEN] = "";
+    int six = a->s_family == NNG_AF_INET6;
+    inet_ntop(six ? AF_INET6 : AF_INET,
+              six ? (const void *)a->s_in6.sa_addr : (const void *)&a->s_in.sa_addr, host,
+              sizeof host);
+    snprintf(out, bytes, six ? "[%s]:%d" : "%s:%d", host, port);
+}
+
 static int carrier_listen(struct carrier *c, const char *address) {
-    int error = nng_stream_listener_alloc(&c->listener, address);
+    int error = nng_stream_listener_alloc(&c->listener, address), port = 0;
+    if (!error && c->tls_server)
+        error = nng_stream_listener_set_ptr(c->listener, NNG_OPT_TLS_CONFIG, c->tls_server);
     if (!error) error = nng_stream_listener_listen(c->listener);
     if (!error) error = nng_aio_alloc(&c->accept, on_accept, c);
     if (error)
@@ -300,15 +116,33 @@ static int carrier_listen(struct carrier *c, const char *address) {
                     "rpc: listen at %s: %s: is another job of yours running with this "
                     "MASTER_PORT?",
                     address, nng_strerror(error));
+    if (!is_abstract(c)) {
+        const char *host = strstr(address, "://") + 3, *end = strrchr(host, ':');
+        nng_stream_listener_get_int(c->listener, NNG_OPT_TCP_BOUND_PORT, &port);
+        snprintf(c->own.place, sizeof c->own.place, "%.*s:%d", (int)(end - host), host, port);
+    }
     nng_aio_set_timeout(c->accept, NNG_DURATION_INFINITE);
     nng_stream_listener_accept(c->listener, c->accept);
     return OK;
 }
 
-static int carrier_dial(struct carrier *c, const char *address) {
+/* At the address of this machine from which the stream has been dialled. */
+static int listen_beside(struct carrier *c, nng_stream *stream) {
+    nng_sockaddr own;
+    char place[PLACE_BYTES], address[PLACE_BYTES + 16];
+    int error = nng_stream_get_addr(stream, NNG_OPT_LOCADDR, &own);
+    if (error) return fail(ERR_FAILED, "rpc: own address: %s", nng_strerror(error));
+    write_place(place, sizeof place, &own, 0);
+    snprintf(address, sizeof address, "%s://%s", c->options.scheme, place);
+    return carrier_listen(c, address);
+}
+
+static int carrier_dial(struct carrier *c, const char *address, int listen_too) {
     nng_stream_dialer *dialer = NULL;
     nng_aio *aio = NULL;
     int error = nng_stream_dialer_alloc(&dialer, address);
+    if (!error && c->tls_client)
+        error = nng_stream_dialer_set_ptr(dialer, NNG_OPT_TLS_CONFIG, c->tls_client);
     if (!error) error = nng_aio_alloc(&aio, NULL, NULL);
     if (!error) {
         nng_aio_set_timeout(aio, 2000);
@@ -320,27 +154,30 @@ static int carrier_dial(struct carrier *c, const char *address) {
     if (aio) nng_aio_free(aio);
     if (dialer) nng_stream_dialer_free(dialer);
     if (error) return fail(ERR_PEER, "rpc: %s: %s", address, nng_strerror(error));
-    return link_new(c, stream);
+    int code = listen_too && !c->listener ? listen_beside(c, stream) : OK;
+    if (!code) return begin_link(c, stream, ROLE_DIALS);
+    nng_stream_free(stream);
+    return code;
 }
 
+/* ---- beginning and end ---- */
+
 static int carrier_open(struct carrier **out, const struct transport_events *events,
-                        const struct hello *own) {
+                        const struct hello *own, const struct transport_options *options) {
     struct carrier *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "rpc: no host memory");
     c->events = *events;
+    c->options = *options;
     c->own = *own;
     pthread_mutex_init(&c->lock, NULL);
-    return OK;
+    return open_tls(c);
 }
 
 static int is_busy(struct carrier *c) {
     int busy = 0;
     pthread_mutex_lock(&c->lock);
-    for (int i = 0; i < c->count; i++) {
-        pthread_mutex_lock(&c->links[i]->lock);
-        busy |= c->links[i]->busy && !c->links[i]->gone;
-        pthread_mutex_unlock(&c->links[i]->lock);
-    }
+    for (int i = 0; i < c->count; i++)
+        busy |= link_is_busy(c->links[i]);
     pthread_mutex_unlock(&c->lock);
     return busy;
 }
@@ -359,20 +196,20 @@ static void carrier_close(struct carrier *c) {
     if (c->listener) nng_stream_listener_close(c->listener);
     if (c->accept) nng_aio_stop(c->accept);
     if (c->accept) nng_aio_free(c->accept);
-    if (c->listener) nng_stream_listener_free(c->listener);
-    for (int i = 0; i < c->count; i++) {
-        pthread_mutex_lock(&c->links[i]->lock);
-        c->links[i]->gone = 1;
-        pthread_mutex_unlock(&c->links[i]->lock);
-    }
+    for (int i = 0; i < c->count; i++)
+        link_hush(c->links[i]);
     for (int i = 0; i < c->count; i++)
         link_free(c->links[i]);
+    if (c->listener) nng_stream_listener_free(c->listener); /* the last peer's link closes it */
+    if (c->tls_client) nng_tls_config_free(c->tls_client);
+    if (c->tls_server) nng_tls_config_free(c->tls_server);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
 const struct transport *transport_of_build(void) {
     static const struct transport nng = {.name = "nng",
+                                         .name_of = proof_name,
                                          .open = carrier_open,
                                          .listen = carrier_listen,
                                          .dial = carrier_dial,

@@ -33,18 +33,24 @@ static void use(const struct wire_value *v, const uint8_t *data, size_t size, in
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct frame_header header;
-    struct hello hello, own = {.magic = HELLO_MAGIC, .version = FRAME_VERSION, .world = 2};
+    struct opening opening;
+    struct hello hello, own = {.world = 2};
     if (size >= sizeof header) {
         memcpy(&header, data, sizeof header);
         int code = frame_check(&header);
         if (code) check_error(code);
         MUST(code || header.bytes <= FRAME_MOST_BYTES);
     }
+    if (size >= sizeof opening) {
+        memcpy(&opening, data, sizeof opening);
+        int code = opening_check(&opening);
+        if (code) check_error(code);
+    }
     if (size >= sizeof hello) {
         memcpy(&hello, data, sizeof hello);
         int code = hello_check(&hello, &own);
         if (code) check_error(code);
-        MUST(code || strlen(hello.name) < HELLO_NAME);
+        MUST(code || (strlen(hello.name) < HELLO_NAME && strlen(hello.place) < PLACE_BYTES));
     }
     struct wire_in in = {data, size, 0};
     struct wire_value value;

@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "rpc/proof.h"
 #include "tests/rpc/workers.h"
 
 static int die(duet_rpc_call *call, void *context) {
@@ -26,10 +27,11 @@ static int pid(duet_rpc_call *call, void *context) {
 static const struct duet_rpc_function functions[] = {
     {"die", die, NULL, NULL}, {"nap", nap, NULL, NULL}, {"pid", pid, NULL, NULL}};
 
-static void set_port(void) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", 20000 + getpid() % 20000);
-    setenv("MASTER_PORT", text, 1);
+/* Which makes a job of them. */
+static void set_secret(void) {
+    char text[48];
+    snprintf(text, sizeof text, "the secret of process %d", getpid());
+    setenv("DUET_RPC_SECRET", text, 1);
 }
 
 /* The workers of these tests are no ranks of a launcher, which would end all when one dies. */
@@ -45,7 +47,7 @@ static int run_alone(int rank, int n, void (*body)(struct worker *w)) {
 }
 
 static void start(pid_t *pids, int n, void (*body)(struct worker *w)) {
-    set_port();
+    set_secret();
     for (int r = 0; r < n; r++)
         if (!(pids[r] = fork())) _exit(run_alone(r, n, body));
 }
@@ -136,7 +138,7 @@ static int refused(int rank, int n, const char *name, double timeout_s, const ch
 
 Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
     pid_t p[3];
-    set_port();
+    set_secret();
     if (!(p[0] = fork())) _exit(refused(0, 3, "w0", 0.5, "rank 1, 2 did not come within 0.5 s"));
     cr_expect_eq(status_of(p[0]), 0);
     for (int r = 0; r < 2; r++)
@@ -147,12 +149,13 @@ Test(faults, init_names_who_is_missing_or_twice, .timeout = 30) {
     refused(2, 2, "w", 1, "rank 2 of 2 workers");
 }
 
-/* Says something to every socket of this test's user that listens. Returns how many it reached. */
+/* Says something to every socket of this job that listens. Returns how many it reached. */
 static int say_junk_to_all(void) {
-    char line[256], own[64], name[100];
+    char line[256], own[64], job[32], name[100];
     int reached = 0;
     FILE *sockets = fopen("/proc/net/unix", "r");
-    snprintf(own, sizeof own, "@duet-rpc-%u-", (unsigned)geteuid());
+    proof_name(job, sizeof job, getenv("DUET_RPC_SECRET"));
+    snprintf(own, sizeof own, "@duet-rpc-%u-%s-", (unsigned)geteuid(), job);
     while (sockets && fgets(line, sizeof line, sockets)) {
         char *at = strstr(line, own), junk[4096] = "let me in";
         if (!at || sscanf(at + 1, "%99s", name) != 1) continue;
@@ -172,17 +175,21 @@ static int say_junk_to_all(void) {
     return reached;
 }
 
-static void stranger(struct worker *w) {
-    if (w->rank == 0) {
-        MUST(say_junk_to_all() > 0);
-        GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL));
-    }
+static void only_call(struct worker *w) {
+    if (w->rank == 0) GOOD(duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0, NULL));
+    MUST(say_junk_to_all() == 0); /* when all have come, nobody listens any more */
     GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
 }
 
+/* While a worker waits for the other, somebody knocks who is none. */
 Test(faults, a_stranger_is_cut_off, .timeout = 30) {
     pid_t p[2];
-    start(p, 2, stranger);
+    set_secret();
+    for (int r = 0; r < 2; r++) {
+        if (!(p[r] = fork())) _exit(run_alone(r, 2, only_call));
+        while (r == 0 && !say_junk_to_all())
+            usleep(1000);
+    }
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
 }

@@ -1,0 +1,269 @@
+/* Workers that meet over TCP and TLS: on one machine, and on two, which are network namespaces with
+ * a cable between them. Who does not know the secret stays outside, and the secret stays inside. */
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "rpc/proof.h"
+#include "tests/rpc/workers.h"
+
+/* Of this test alone: made by
+ *     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 \
+ *         -subj /CN=duet-rpc -keyout key.pem -out certificate.pem */
+static const char certificate[] =
+    "-----BEGIN PRIVATE KEY-----\n"
+    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgipZDD18au2n7HoyP\n"
+    "Vlw2Ms9xzau2zFtXGGc8jJ5bP5qhRANCAASkXeHo7NH52ZNsp+CfeMN15p3MRYsO\n"
+    "QPlM1qwXOSnFKEnxWKcDxJ/Ta+gObykODxEOz7nfuHeWJ3gems7RQnvg\n"
+    "-----END PRIVATE KEY-----\n"
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIIBfTCCASOgAwIBAgIUbJGvRpb3bpeyII34B4vUFk9cIS0wCgYIKoZIzj0EAwIw\n"
+    "EzERMA8GA1UEAwwIZHVldC1ycGMwIBcNMjYxMTIzMTYzMTE0WhgPMjEyNjEwMzAx\n"
+    "NjMxMTRaMBMxETAPBgNVBAMMCGR1ZXQtcnBjMFkwEwYHKoZIzj0CAQYIKoZIzj0D\n"
+    "AQcDQgAEpF3h6OzR+dmTbKfgn3jDdeadzEWLDkD5TNasFzkpxShJ8VinA8Sf02vo\n"
+    "Dm8pDg8RDs+537h3lid4HprO0UJ74KNTMFEwHQYDVR0OBBYEFFE83GWcPcsy5Ffj\n"
+    "WphUGdhJER/rMB8GA1UdIwQYMBaAFFE83GWcPcsy5FfjWphUGdhJER/rMA8GA1Ud\n"
+    "EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhAPFrbXF/WfWnmH7hiG/0NRAK\n"
+    "QZrFgfChvEWTVamgXKwbAiBOfKttk3hK2/W/MKgBTmkeg5SJMpPWN3/fn/2f7vNn\n"
+    "iA==\n"
+    "-----END CERTIFICATE-----\n";
+
+static int echo(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
+}
+
+static const struct duet_rpc_function functions[] = {{"echo", echo, NULL, NULL}};
+
+struct job {
+    const char *transport, *host, *secret;
+    char tls_file[64];
+    int port;
+    double timeout_s, silence_s;
+    const char *refused;    /* words of the error that init gives; NULL: it is good */
+    const char *machine[3]; /* each worker's network namespace; NULL: that of the test */
+};
+static struct job job;
+
+static void enter_machine(const char *name) {
+    char path[64];
+    snprintf(path, sizeof path, "/run/netns/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    MUST(fd >= 0 && !setns(fd, CLONE_NEWNET));
+    close(fd);
+}
+
+static void talk(struct worker *w) {
+    enum { FLOATS = 200000 }; /* comes in many pieces */
+    static float there[FLOATS], back[FLOATS];
+    struct duet_rpc_value got;
+    for (int i = 0; i < FLOATS; i++)
+        there[i] = (float)i;
+    duet_tensor *t = tensor_of(w, FLOATS, there);
+    for (int r = 0; r < w->n; r++) {
+        const char *name = duet_rpc_name(w->rpc, r);
+        GOOD(duet_rpc_sync(w->rpc, name, "echo", DUET_ARGS(duet_rpc_tensor(t)), 0, &got));
+        GOOD(duet_tensor_read(got.items[0].tensor, back));
+        MUST(!memcmp(there, back, sizeof there));
+        duet_rpc_value_free(&got);
+    }
+    duet_tensor_free(t);
+}
+
+/* As torchrun sets it for one worker on each machine. */
+static void set_job(int rank, int n) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("RANK", text, 1);
+    snprintf(text, sizeof text, "%d", n);
+    setenv("WORLD_SIZE", text, 1);
+    setenv("LOCAL_RANK", "0", 1);
+    setenv("LOCAL_WORLD_SIZE", "1", 1);
+    snprintf(text, sizeof text, "%d", job.port);
+    setenv("MASTER_ADDR", job.host, 1);
+    setenv("MASTER_PORT", text, 1);
+    setenv("DUET_RPC_TRANSPORT", job.transport, 1);
+    if (job.secret)
+        setenv("DUET_RPC_SECRET", job.secret, 1);
+    else
+        unsetenv("DUET_RPC_SECRET");
+    if (job.tls_file[0]) setenv("DUET_RPC_TLS_FILE", job.tls_file, 1);
+}
+
+static int run_one(int rank, int n, void (*body)(struct worker *w)) {
+    char name[16];
+    struct worker w = {.rank = rank, .n = n};
+    if (job.machine[rank]) enter_machine(job.machine[rank]);
+    set_job(rank, n);
+    snprintf(name, sizeof name, "w%d", rank);
+    GOOD(duet_device_open(&w.device, "cpu", rank, 1 << 26));
+    const struct duet_rpc_options options = {.functions = functions,
+                                             .function_count = 1,
+                                             .device = w.device,
+                                             .timeout_s = job.timeout_s,
+                                             .silence_s = job.silence_s};
+    int code = duet_rpc_init(&w.rpc, name, -1, 0, &options);
+    if (job.refused) {
+        MUST(code && !w.rpc && strstr(duet_error(), job.refused), "wanted: %s", job.refused);
+    } else {
+        GOOD(code);
+        body(&w);
+    }
+    duet_devices_close(&w.device, 1);
+    return 0;
+}
+
+/* A port that nobody has at the moment. */
+static int free_port(void) {
+    return 20000 + (getpid() * 7 + rand()) % 12000;
+}
+
+static void workers(int n, void (*body)(struct worker *w)) {
+    pid_t p[3];
+    int status = -1;
+    for (int r = 0; r < n; r++)
+        if (!(p[r] = fork())) _exit(run_one(r, n, body));
+    for (int r = 0; r < n; r++) {
+        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
+        cr_expect_eq(status, 0, "worker %d", r);
+    }
+}
+
+static void talk_and_end(struct worker *w) {
+    talk(w);
+    GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+}
+
+Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
+    job = (struct job){
+        .transport = "tcp", .host = "127.0.0.1", .secret = "sixteen letters.", .port = free_port()};
+    workers(3, talk_and_end);
+    job.host = "::1";
+    workers(2, talk_and_end);
+}
+
+static void write_certificate(const char *text) {
+    snprintf(job.tls_file, sizeof job.tls_file, "/tmp/duet_rpc_%d.pem", getpid());
+    FILE *f = fopen(job.tls_file, "w");
+    cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+Test(transport, tls_carries_calls_between_all, .timeout = 60) {
+    job = (struct job){.transport = "tls+tcp",
+                       .host = "127.0.0.1",
+                       .secret = "sixteen letters.",
+                       .port = free_port()};
+    write_certificate(certificate);
+    workers(3, talk_and_end);
+    write_certificate("no certificate\n");
+    job.refused = "give a PEM file with a certificate for duet-rpc and its key";
+    workers(1, NULL);
+    unlink(job.tls_file);
+}
+
+/* Each refusal is one line that says what to do. */
+Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
+    pid_t p[2];
+    int status = -1;
+    job = (struct job){.transport = "tcp", .host = "127.0.0.1", .port = free_port()};
+    job.refused = "set DUET_RPC_SECRET to 16 characters or more";
+    workers(1, NULL);
+    job.secret = "short";
+    workers(1, NULL);
+    job.transport = "pigeon", job.refused = "'pigeon': give abstract, tcp or tls+tcp";
+    workers(1, NULL);
+    job.transport = "tls+tcp", job.secret = "sixteen letters.", job.refused = "DUET_RPC_TLS_FILE";
+    workers(1, NULL);
+    job.transport = "tcp", job.timeout_s = 0.5;
+    for (int r = 0; r < 2; r++) {
+        job.secret = r ? "sixteen letters?" : "sixteen letters.";
+        job.refused = r ? "rank 0 did not come within 0.5 s" : "does not know the job's secret";
+        if (!(p[r] = fork())) _exit(run_one(r, 2, NULL));
+    }
+    for (int r = 0; r < 2; r++) {
+        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
+        cr_expect_eq(status, 0, "worker %d", r);
+    }
+}
+
+/* What one side has said is of no use to another, nor in another connection. */
+Test(transport, a_proof_is_of_one_connection_and_one_side) {
+    uint8_t a[NONCE_BYTES] = {1}, b[NONCE_BYTES] = {2}, proof[PROOF_BYTES], again[PROOF_BYTES];
+    struct hello hello = {.rank = 1, .world = 2, .name = "w1"}, other = hello;
+    proof_make(proof, "secret", ROLE_DIALS, a, b, &hello);
+    cr_expect_eq(proof_check(proof, "secret", ROLE_DIALS, a, b, &hello), OK);
+    cr_expect_eq(proof_check(proof, "Secret", ROLE_DIALS, a, b, &hello), ERR_USAGE);
+    cr_expect_eq(proof_check(proof, "secret", ROLE_LISTENS, a, b, &hello), ERR_USAGE);
+    cr_expect_eq(proof_check(proof, "secret", ROLE_DIALS, b, a, &hello), ERR_USAGE);
+    other.rank = 0;
+    cr_expect_eq(proof_check(proof, "secret", ROLE_DIALS, a, b, &other), ERR_USAGE);
+    b[31] = 1;
+    cr_expect_eq(proof_check(proof, "secret", ROLE_DIALS, a, b, &hello), ERR_USAGE);
+    proof_make(again, "secret", ROLE_DIALS, a, b, &hello);
+    cr_expect_neq(memcmp(proof, again, sizeof proof), 0);
+}
+
+/* ---- two machines ---- */
+
+static char machines[2][32];
+
+static int shell(const char *format) {
+    char command[512];
+    snprintf(command, sizeof command, format, machines[0], machines[1]);
+    return system(command);
+}
+
+static int build_machines(void) {
+    for (int i = 0; i < 2; i++)
+        snprintf(machines[i], sizeof machines[i], "duet%d%c", getpid(), 'a' + i);
+    return shell("{ ip netns add %1$s && ip netns add %2$s && "
+                 "ip -n %1$s link add cable type veth peer name cable netns %2$s && "
+                 "ip -n %1$s addr add 10.77.0.1/24 dev cable && ip -n %1$s link set cable up && "
+                 "ip -n %2$s addr add 10.77.0.2/24 dev cable && ip -n %2$s link set cable up && "
+                 "ip -n %1$s link set lo up && ip -n %2$s link set lo up; } >/dev/null 2>&1");
+}
+
+static void drop_machines(void) {
+    shell("ip netns del %1$s 2>/dev/null; ip netns del %2$s 2>/dev/null");
+}
+
+/* Both ends of a pulled cable learn of it by silence alone: no word of an end comes. */
+static void pull_cable(struct worker *w) {
+    duet_future *f;
+    struct duet_rpc_value got;
+    talk(w);
+    const char *other = w->rank == 2 ? "w0" : "w2";
+    if (w->rank == 2) {
+        GOOD(duet_rpc_sync(w->rpc, "w0", "echo", DUET_ARGS(duet_rpc_int(1)), 0, &got));
+        duet_rpc_value_free(&got);
+        MUST(!shell("ip -n %2$s link set cable down"));
+    }
+    double began = duet_time();
+    int code = DUET_OK;
+    while (!code) {
+        GOOD(duet_rpc_async(&f, w->rpc, other, "echo", DUET_ARGS(duet_rpc_int(1)), -1));
+        code = duet_future_wait(f, &got);
+        duet_rpc_value_free(&got);
+        duet_future_free(f);
+    }
+    MUST(code == DUET_PEER && strstr(duet_error(), "it has said nothing for"));
+    MUST(strstr(duet_error(), other) && duet_time() - began < 15);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(transport, two_machines_and_a_cable, .timeout = 120) {
+    job = (struct job){.transport = "tcp",
+                       .host = "10.77.0.1",
+                       .secret = "sixteen letters.",
+                       .port = free_port(),
+                       .silence_s = 2};
+    if (build_machines()) {
+        fprintf(stderr, "network namespaces cannot be made here: nothing is tried between two\n");
+    } else {
+        job.machine[0] = job.machine[1] = machines[0], job.machine[2] = machines[1];
+        workers(3, talk_and_end);
+        workers(3, pull_cable);
+    }
+    drop_machines();
+}
