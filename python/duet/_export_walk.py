@@ -16,6 +16,11 @@ _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
 
 
+def _writer_of(name):
+    """The function that writes an op's lines, None where Duet has no such op."""
+    return next((getattr(m, f"op_{name}") for m in _OPS if hasattr(m, f"op_{name}")), None)
+
+
 def _written(target):
     """The arguments that an op writes into."""
     return [a.name for a in target._schema.arguments if a.alias_info and a.alias_info.is_write]
@@ -183,7 +188,7 @@ class Walk:
         if name in _KEEPS:
             self.check_types(node, args[0])
             return args[0]
-        run = next((getattr(m, f"op_{name}") for m in _OPS if hasattr(m, f"op_{name}")), None)
+        run = _writer_of(name)
         if not run:
             raise Refused("Duet has no such op")
         if name not in AWARE:
@@ -201,6 +206,15 @@ class Walk:
         if written:
             self.overwrite(node, result)
         return result
+
+    def is_unknown(self, target):
+        """Is it an op that would be refused whatever it takes?"""
+        if not isinstance(target, self.torch._ops.OpOverload) or \
+                not any(isinstance(r.type, self.torch.TensorType) for r in target._schema.returns):
+            return False
+        name = target._schema.name.split("::")[-1]
+        name = name.rstrip("_") if _written(target) else name
+        return name not in _KEEPS and not _writer_of(name)
 
     def check_types(self, node, result):
         """Values are float32, whole numbers too; what other types would round is refused."""
@@ -251,6 +265,8 @@ class Walk:
                     made = self.placeholder(node, specs[node.name])
                 elif not any(self.env[x] is Refused for x in node.all_input_nodes):
                     made = self.call(node)
+                elif self.is_unknown(node.target):
+                    self.refuse(node, "Duet has no such op")
             except Refused as why:
                 self.refuse(node, why)
             except Exception as error:  # of an op given what its function does not expect

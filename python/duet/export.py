@@ -7,7 +7,9 @@ functions op_NAME (_export_ops.py). What depends on no parameter and no input is
 becomes a constant. Parameters, buffers and constants go into net.safetensors beside the text.
 """
 
+import contextlib
 import json
+import logging
 import pathlib
 import struct
 import tempfile
@@ -39,6 +41,19 @@ def _write_tensors(path, tensors):
             file.write(blob)
 
 
+@contextlib.contextmanager
+def _without_torchs_log():
+    """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack too."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+@_without_torchs_log()
 def _trace(torch, model, inputs):
     """torch.export of the model in training mode, whose first dimensions are the samples."""
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
@@ -65,6 +80,7 @@ def _takes_varargs(model):
                for p in inspect.signature(model.forward).parameters.values())
 
 
+@_without_torchs_log()
 def _otherwise(model, inputs):
     """How to estimate a model that cannot be exported."""
     try:

@@ -124,6 +124,7 @@ class Refusals(unittest.TestCase):
                 duet.export(Net(), torch.zeros(2, 4), path)
             text = str(caught.exception)
             self.assertRegex(text, r"special_i0.* of the model \(Net\), .*export.py:\d+: Duet has")
+            self.assertRegex(text, r"cumsum.* of the model")
             self.assertIn("duet estimate --params 20 --buffers 0", text)
             self.assertFalse(path.exists())
 
