@@ -24,7 +24,7 @@ struct options {
 static int read_models(char *text, struct options *o) {
     for (char *save, *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
         struct model model = {0};
-        CHECK(model_open(&model, word, &o->base.model_options));
+        CHECK(model_open(&model, word, &o->base.model.options));
         model_free(&model);
         if (o->model_count == LIST) return fail(ERR_USAGE, "--models: %s: at most %d", word, LIST);
         o->models[o->model_count++] = word;
@@ -76,7 +76,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
         case 'n': device_words = optarg; break;
         case 'e': CHECK(parse_int("--epochs", optarg, 2, 1000, &epochs)); break;
         case 'D':
-            CHECK(read_word("data-dir", o->base.data_dir, sizeof o->base.data_dir, optarg));
+            CHECK(read_word("data-dir", o->base.data.folder, sizeof o->base.data.folder, optarg));
             break;
         case 't': o->base.tf32 = 1; break;
         case 'M': CHECK(read_math(optarg, &o->base.cuda_math)); break;
@@ -97,9 +97,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
     CHECK(parse_int_list("--devices", device_words, 0, MAX_DEVICES, o->devices, LIST,
                          &o->device_count));
     /* a folder may hold any pictures in this format */
-    strcpy(o->base.dataset, *o->base.data_dir ? "fashion-mnist" : "synthetic");
+    strcpy(o->base.data.name, *o->base.data.folder ? "fashion-mnist" : "synthetic");
     o->base.epochs = (int)epochs;
-    o->base.lr = RATE;
+    o->base.update.lr = RATE;
     o->base.evaluate = 0;
     o->base.quiet = 1;
     return OK;

@@ -102,7 +102,7 @@ static int measure(struct measured *m) {
     float **values = NULL;
     int code = OK;
     CHECK_GOTO(run_config_check(&m->config), code, done);
-    CHECK_GOTO(model_open(&model, m->config.model, &m->config.model_options), code, done);
+    CHECK_GOTO(model_open(&model, m->config.model.name, &m->config.model.options), code, done);
     CHECK_GOTO(model_values_init(&model, 0, &values), code, done);
     liven(&model, values);
     CHECK_GOTO(job_run(&m->config, values[0], model_count(&model), &record, &result), code, done);
@@ -134,7 +134,7 @@ static void print_row(const struct measured *m) {
     int many = m->config.mode != MODE_SINGLE;
     snprintf(mode, sizeof mode, many ? "%s x %d" : "%s", mode_title(m->config.mode),
              m->config.devices);
-    printf("%-8s %-8s %5d  %-5s ", m->config.model, mode, m->config.batch_size,
+    printf("%-8s %-8s %5d  %-5s ", m->config.model.name, mode, m->config.batch_size,
            m->graph ? "graph" : "plain");
     if (!m->steps)
         printf(" failed: %s\n", m->error);
@@ -165,8 +165,8 @@ static void find_targets(const struct measured *m, int runs, struct target targe
         const struct run_config *c = &m[i].config;
         /* targets are for the defaults */
         if (c->tf32 || c->cuda_math == DEVICE_MATH_LIBRARY) continue;
-        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph || strcmp(c->model, "lenet") ||
-            c->batch_size != 256)
+        if (m[i].code || strcmp(m[i].kind, "cuda") || !m[i].graph ||
+            strcmp(c->model.name, "lenet") || c->batch_size != 256)
             continue;
         if (c->mode == MODE_SINGLE && m[i].train_samples == EPOCH_PICTURES)
             targets[0].measured = m[i].epoch_s;
@@ -178,7 +178,7 @@ static void find_targets(const struct measured *m, int runs, struct target targe
 
 static void write_run(struct json_writer *w, const struct measured *m) {
     json_object(w, NULL);
-    json_string(w, "model", m->config.model);
+    json_string(w, "model", m->config.model.name);
     json_string(w, "mode", mode_name(m->config.mode));
     json_integer(w, "devices", run_devices(&m->config));
     json_integer(w, "batch_size", m->config.batch_size);
@@ -271,10 +271,10 @@ static int measure_pair(struct measured *m, const struct run_config *config, con
         struct measured *now = &m[runs];
         *now = (struct measured){.config = *config, .graph = runs, .same_bits = -1};
         now->config.no_graph = !now->graph;
-        snprintf(now->config.save, PATH_BYTES, "%s/%d", folder, runs);
+        snprintf(now->config.files.save, PATH_BYTES, "%s/%d", folder, runs);
         measure(now);
         if (runs == 1 && !m[0].code && !now->code) {
-            now->same_bits = same_files(m[0].config.save, now->config.save);
+            now->same_bits = same_files(m[0].config.files.save, now->config.files.save);
             if (!now->same_bits)
                 now->code = fail(ERR_CHECK, "graph and plain end in different weights");
             snprintf(now->error, sizeof now->error, "%s", now->code ? error_message() : "");
@@ -283,7 +283,7 @@ static int measure_pair(struct measured *m, const struct run_config *config, con
         tell(report, now);
     } while (++runs < 2 && !strcmp(m[0].kind, "cuda"));
     for (int i = 0; i < runs; i++)
-        unlink(m[i].config.save);
+        unlink(m[i].config.files.save);
     return runs;
 }
 
@@ -292,7 +292,7 @@ static int measure_model(const struct options *o, const char *model, const char 
                          struct measured *m, struct report *report) {
     int runs = 0;
     struct run_config config = o->base;
-    snprintf(config.model, sizeof config.model, "%s", model);
+    snprintf(config.model.name, sizeof config.model.name, "%s", model);
     for (int b = 0; b < o->batch_count; b++) {
         config.batch_size = (int)o->batches[b];
         runs += measure_pair(m + runs, &config, folder, report);
@@ -331,8 +331,8 @@ static int run(int argc, char **argv) {
     code = report.code;
     for (int i = 0; i < runs && !code; i++)
         if (m[i].code)
-            code = fail(m[i].code, "%s, %s: %s", m[i].config.model, mode_title(m[i].config.mode),
-                        m[i].error);
+            code = fail(m[i].code, "%s, %s: %s", m[i].config.model.name,
+                        mode_title(m[i].config.mode), m[i].error);
 done:
     if (made) rmdir(folder);
     free(m);

@@ -165,7 +165,7 @@ static int run(struct run_config *config, int chapter) {
     if (chapter && !code) failures_add(&all, demo_modelled(config));
     failures_add(&all, write_files(&files, comparison, command, NULL)); /* also if models differ */
     code = failures_end(&all);
-    if (chapter && !code) next_commands(config->model_options.own);
+    if (chapter && !code) next_commands(config->model.options.own);
 done:
     run_files_abandon(&files);
     if (comparison) comparison_free(comparison);
@@ -186,9 +186,9 @@ int command_compare(int argc, char **argv, const struct duet_model *own) {
 
 /* Says what the demo trains, and where it trains for less than the chapter does. */
 static void announce(const struct run_config *config) {
-    const char *chapter = config->model_options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
+    const char *chapter = config->model.options.own ? "" : "d2l's multi-GPU chapter, three ways: ";
     struct text text = {.used = 0};
-    text_add(&text, "%s%s, ", chapter, config->model);
+    text_add(&text, "%s%s, ", chapter, config->model.name);
     if (config->steps)
         text_add(&text, "at most %d step%s of ", config->steps, config->steps > 1 ? "s" : "");
     text_add(&text, "%d epoch%s", config->epochs, config->epochs > 1 ? "s" : "");

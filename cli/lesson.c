@@ -25,10 +25,10 @@ static void settings(struct run_config *config, const struct run_config *demo) {
     run_config_default(config);
     int gpus = !strcmp(demo->device, "cuda");
     snprintf(config->device, sizeof config->device, "%s", demo->device);
-    snprintf(config->model, sizeof config->model, "wide");
-    snprintf(config->dataset, sizeof config->dataset, "random");
-    config->bucket_cap_mb = 1;
-    config->optimizer = OPTIMIZER_ADAM;
+    snprintf(config->model.name, sizeof config->model.name, "wide");
+    snprintf(config->data.name, sizeof config->data.name, "random");
+    config->ddp.bucket_cap_mb = 1;
+    config->update.optimizer = OPTIMIZER_ADAM;
     config->devices = !gpus ? lesson_devices() : demo->devices < 2 ? 2 : demo->devices;
     config->steps = LESSON_STEPS;
     config->clock = demo->clock;

@@ -63,7 +63,7 @@ static void show(const struct ways *p, const struct run_config *config,
     for (int i = WAYS - 1; i >= WAY_DP; i--)
         if (way_run(p, i)) first = way_run(p, i);
     if (!first) return;
-    text_add(&head, "%s on %s, ", base->model, base->dataset);
+    text_add(&head, "%s on %s, ", base->model.name, base->data.name);
     add_devices(&head, first);
     text_wrap(stdout, width, 0, 2, head.words);
     const struct profiled profiled = ways_profiled(p, config->details);

@@ -91,21 +91,21 @@ static int read_run(int argc, char **argv, struct options *o, struct run_config 
     struct run_config first;
     const struct words *w = o->part[0].target;
     run_config_default(&first);
-    snprintf(first.model, sizeof first.model, "convnet");
+    snprintf(first.model.name, sizeof first.model.name, "convnet");
     run_config_own(&first, w->own);
-    *first.dataset = 0;
+    *first.data.name = 0;
     CHECK(run_options_read(o, argc, argv, &first));
     if (o->help) return OK;
     run_config_default(run);
     run_config_own(run, w->own);
     run->mode = MODE_DDP;
-    if (!strcmp(first.model, "convnet")) {
-        snprintf(run->model, sizeof run->model, "convnet");
-        run->optimizer = OPTIMIZER_ADADELTA;
+    if (!strcmp(first.model.name, "convnet")) {
+        snprintf(run->model.name, sizeof run->model.name, "convnet");
+        run->update.optimizer = OPTIMIZER_ADADELTA;
         run->epochs = 1;
         run->batch_size = TEXT_BATCH;
-        if (!*first.dataset && !*first.data_dir && has_mnist())
-            snprintf(run->dataset, sizeof run->dataset, "mnist");
+        if (!*first.data.name && !*first.data.folder && has_mnist())
+            snprintf(run->data.name, sizeof run->data.name, "mnist");
     }
     return run_options_parse(o, argc, argv, run);
 }
@@ -132,8 +132,9 @@ static int read_counts(const struct words *w, struct scale_config *c) {
 }
 
 static int read_rates(const struct words *w, struct scale_config *c) {
-    int is_text = !strcmp(c->run.model, "convnet") && c->run.optimizer == OPTIMIZER_ADADELTA;
-    c->lr[0] = is_text ? TEXT_RATE : c->run.lr;
+    int is_text =
+        !strcmp(c->run.model.name, "convnet") && c->run.update.optimizer == OPTIMIZER_ADADELTA;
+    c->lr[0] = is_text ? TEXT_RATE : c->run.update.lr;
     c->rates = 1;
     if (w->lr) CHECK(parse_number_list("--lr", w->lr, 0, 3.4e38, c->lr, SCALE_MOST, &c->rates));
     for (int i = 0; i < c->rates; i++)
@@ -167,7 +168,7 @@ static int read_words(int argc, char **argv, struct options *o, struct scale_con
 static double published(const struct scale *s, const struct run_record *r) {
     const struct run_config *c = &s->config.run;
     if (strcmp(r->model, "convnet") || r->mode != MODE_DDP || r->batch_size != TEXT_BATCH ||
-        r->epochs != 1 || c->steps || c->optimizer != OPTIMIZER_ADADELTA ||
+        r->epochs != 1 || c->steps || c->update.optimizer != OPTIMIZER_ADADELTA ||
         r->train_samples != 60000)
         return 0;
     for (int i = 0; i < TEXT_COUNTS; i++)
@@ -330,8 +331,8 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
         goto done;
     }
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
-    if (*config.run.json) CHECK_GOTO(atomic_open(&json, config.run.json), code, done);
-    if (*config.run.csv) CHECK_GOTO(atomic_open(&csv, config.run.csv), code, done);
+    if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
+    if (*config.run.files.csv) CHECK_GOTO(atomic_open(&csv, config.run.files.csv), code, done);
     code = scale_run(&scale, show_row, &with_text, &result);
     if (code && code != ERR_CHECK) goto done;
     /* The table is whole also where bits differ, which stays the error to report. */

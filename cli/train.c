@@ -31,11 +31,11 @@ static void describe(const struct run_config *config) {
     if (config->quiet) return;
     if (v) snprintf(virtual, sizeof virtual, "%d", v);
     text_add(&text, "%s: %s on %s, batch global %d = %s per device x %d", mode_title(config->mode),
-             config->model, config->dataset, config->batch_size,
+             config->model.name, config->data.name, config->batch_size,
              share_words(config->batch_size, w, !v && config->mode == MODE_DP, share), w);
-    if (config->passes > 1) text_add(&text, ", %d batches an update", config->passes);
-    text_add(&text, ", %s lr %g%s, virtual devices %s", optimizer_name(config->optimizer),
-             config->lr, schedule_words(config, schedule, sizeof schedule), virtual);
+    if (config->update.passes > 1) text_add(&text, ", %d batches an update", config->update.passes);
+    text_add(&text, ", %s lr %g%s, virtual devices %s", optimizer_name(config->update.optimizer),
+             config->update.lr, schedule_words(config, schedule, sizeof schedule), virtual);
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
     fflush(stdout);
 }

@@ -66,7 +66,7 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
         d->pinned_ns += (*batch)->pinned_ns;
     }
     (*batch)->next = NULL;
-    if (!more || c->blocking_copies || (*batch)->from) return OK;
+    if (!more || c->data.blocking_copies || (*batch)->from) return OK;
     CHECK(loader_try(loader, &f->ahead));
     (*batch)->next = f->ahead;
     return OK;

@@ -142,7 +142,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     result->exit_status = 1;
     CHECK_GOTO(shared_data_open(&stamped), code, done);
     for (int i = 0; i < JOB_DATA_SETS; i++)
-        if (stamped.data_fd[i]) fds[fd_count++] = stamped.data_fd[i];
+        if (stamped.data.fd[i]) fds[fd_count++] = stamped.data.fd[i];
     if (stamped.live_fd) fds[fd_count++] = stamped.live_fd;
     CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
@@ -152,7 +152,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &stamped, sizeof stamped), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], &count, sizeof count), code, done);
     CHECK_GOTO(write_all(fds[JOB_CONFIG], initial, count * sizeof *initial), code, done);
-    const struct model_file *file = model_file_of(config->model_options.own);
+    const struct model_file *file = model_file_of(config->model.options.own);
     if (file)
         CHECK_GOTO(write_all(fds[JOB_CONFIG], file->path, strlen(file->path) + 1), code, done);
     if (file) CHECK_GOTO(write_all(fds[JOB_CONFIG], file->text, file->bytes), code, done);
@@ -161,7 +161,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     for (int i = 0; i < JOB_FILES; i++)
         snprintf(words[i], sizeof words[i], "%d", fds[i]);
     /* the last word is for those who look with ps */
-    snprintf(title, sizeof title, "%s:%.20s", mode_name(config->mode), config->model);
+    snprintf(title, sizeof title, "%s:%.20s", mode_name(config->mode), config->model.name);
     char *argv[] = {(char *)program_name(),
                     "job",
                     words[JOB_CONFIG],
@@ -184,7 +184,7 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     if (launched.stopped) code = OK;
     if (!code) code = read_record(fds[JOB_RECORD], record, &unwritten);
     if (!code && record) code = read_spans(fds[JOB_SPANS], record);
-    if (!code && record && *config->clock.gpu && !config->dump_grads)
+    if (!code && record && *config->clock.gpu && !config->part.dump_grads)
         code = retime_record(config, record);
     result->unwritten = !code && unwritten.code;
     result->stopped = !code && launched.stopped;
@@ -196,7 +196,7 @@ done:
     for (int i = 0; i < JOB_FILES; i++)
         if (fds[i] >= 0) close(fds[i]);
     for (int i = 0; i < JOB_DATA_SETS; i++)
-        if (config->data_fd[i]) stamped.data_fd[i] = 0; /* the caller's */
+        if (config->data.fd[i]) stamped.data.fd[i] = 0; /* the caller's */
     shared_data_close(&stamped);
     return code;
 }
@@ -209,7 +209,7 @@ int job_run_titled(const char *title, const struct run_config *config, struct ru
 
 int job_try_nccl(const struct run_config *config, struct job_result *result) {
     struct run_config one = *config;
-    if (strcmp(config->allreduce, "nccl")) return OK;
+    if (strcmp(config->ddp.allreduce, "nccl")) return OK;
     one.mode = MODE_DDP;
     one.steps = one.quiet = 1;
     one.evaluate = one.live_fd = 0;
@@ -285,9 +285,10 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     size_t used = sizeof config + sizeof count + (size_t)count * sizeof *initial;
     int code = read_file_model(&file, (char *)data + used, bytes - used);
-    config.model_options.own = file ? file->model : own; /* the launcher's address means nothing */
+    config.model.options.own = file ? file->model : own; /* the launcher's address means nothing */
     if (code) goto done;
-    struct comm_options options = {.timeout_s = config.timeout, .debug = config.debug_collectives};
+    struct comm_options options = {.timeout_s = config.timeout,
+                                   .debug = config.ddp.debug_collectives};
     code = comm_open(&comm, &options);
     *told = comm_open_was_reported(code);
     if (code) goto done;

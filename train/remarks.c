@@ -30,7 +30,7 @@ void remarks_print(const struct session *s, const struct progress *p) {
                r->duplicates, split_replicas(&s->split));
     if (s->model.collective_inside && s->gpus && !s->config->no_graph)
         printf("%-6s no graph: forward and backward of %s hold a collective\n", title, r->model);
-    if ((s->model.graph_changes || s->config->find_unused) && s->gpus && !s->config->no_graph)
+    if ((s->model.graph_changes || s->config->ddp.find_unused) && s->gpus && !s->config->no_graph)
         printf("%-6s no graph: a step of %s may differ from the step before\n", title, r->model);
     show_gathered(r, title);
     if (r->bits_promised) return;

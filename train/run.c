@@ -20,28 +20,28 @@ void run_config_default(struct run_config *config) {
         .device = "auto",
         .devices = 2,
         .virtual_devices = VIRTUAL_DEFAULT,
-        .model = "lenet",
-        .model_options = {.dropout = -1},
-        .dataset = "fashion-mnist",
-        .data_on = "auto",
+        .model.name = "lenet",
+        .model.options = {.dropout = -1},
+        .data.name = "fashion-mnist",
+        .data.on = "auto",
         .epochs = 10,
         .batch_size = 256,
-        .passes = 1,
-        .lr = 0.2,
-        .weight_decay = -1,
-        .rho = -1,
-        .beta1 = -1,
-        .beta2 = -1,
-        .epsilon = -1,
-        .lr_gamma = -1,
-        .shuffle = 1,
-        .workers = 1,
-        .allreduce = "auto",
-        .bucket_cap_mb = -1,
-        .first_bucket_mb = -1,
+        .update.passes = 1,
+        .update.lr = 0.2,
+        .update.weight_decay = -1,
+        .update.rho = -1,
+        .update.beta1 = -1,
+        .update.beta2 = -1,
+        .update.epsilon = -1,
+        .update.lr_gamma = -1,
+        .data.shuffle = 1,
+        .data.workers = 1,
+        .ddp.allreduce = "auto",
+        .ddp.bucket_cap_mb = -1,
+        .ddp.first_bucket_mb = -1,
         .timeout = 300,
         .evaluate = 1,
-        .snapshots = {-1},
+        .part.snapshots = {-1},
         .clock = {.host = CLOCK_PYTORCH},
         .started_ns = now_ns(),
     };
@@ -49,34 +49,36 @@ void run_config_default(struct run_config *config) {
 
 void run_config_own(struct run_config *config, const struct duet_model *own) {
     if (!own) return;
-    config->model_options.own = own;
-    snprintf(config->model, sizeof config->model, "%s", own->name);
-    if (own->train) snprintf(config->dataset, sizeof config->dataset, DATASET_OWN);
+    config->model.options.own = own;
+    snprintf(config->model.name, sizeof config->model.name, "%s", own->name);
+    if (own->train) snprintf(config->data.name, sizeof config->data.name, DATASET_OWN);
 }
 
 void run_config_without_files(struct run_config *config) {
-    *config->save = *config->log_loss = *config->json = *config->checkpoint = 0;
-    *config->csv = 0;
-    *config->tensorboard = 0;
+    *config->files.save = *config->files.log_loss = *config->files.json =
+        *config->files.checkpoint = 0;
+    *config->files.csv = 0;
+    *config->files.tensorboard = 0;
 }
 
 int run_config_of_several(struct run_config *config, const struct run_config *base,
                           const char *name) {
     run_config_without_files(config);
-    if (!*base->tensorboard) return OK;
-    int bytes = snprintf(config->tensorboard, PATH_BYTES, "%s/%s", base->tensorboard, name);
+    if (!*base->files.tensorboard) return OK;
+    int bytes =
+        snprintf(config->files.tensorboard, PATH_BYTES, "%s/%s", base->files.tensorboard, name);
     if (bytes < PATH_BYTES) return OK;
     return fail(ERR_USAGE,
                 "--tensorboard: %.40s...: the path of %s in it is too long: give a shorter one",
-                base->tensorboard, name);
+                base->files.tensorboard, name);
 }
 
 int run_keeps_spans(const struct run_config *config) {
-    return *config->trace || *config->report || *config->pictures;
+    return *config->files.trace || *config->files.report || *config->files.pictures;
 }
 
 int run_writes_results(const struct run_config *config) {
-    return run_keeps_spans(config) || *config->json || *config->csv;
+    return run_keeps_spans(config) || *config->files.json || *config->files.csv;
 }
 
 int run_devices(const struct run_config *config) {
@@ -90,28 +92,28 @@ int run_virtual_devices(const struct run_config *config) {
 
 /* The graph that the run's model is, or NULL. */
 static const struct graph *graph_of_run(const struct run_config *config) {
-    const struct duet_model *own = config->model_options.own;
-    return own && !strcmp(own->name, config->model) ? graph_of(own) : NULL;
+    const struct duet_model *own = config->model.options.own;
+    return own && !strcmp(own->name, config->model.name) ? graph_of(own) : NULL;
 }
 
 const char *run_weights(const struct run_config *config) {
     const struct graph *graph = graph_of_run(config);
-    if (*config->init_from) return config->init_from;
+    if (*config->model.init_from) return config->model.init_from;
     return graph && graph->file ? graph->file->weights : NULL;
 }
 
 struct dataset_config run_dataset(const struct run_config *config) {
-    const struct model_options *o = &config->model_options;
+    const struct model_options *o = &config->model.options;
     /* A graph is for one shape of samples, and data that is made takes it. */
     const struct graph *graph = graph_of_run(config);
-    int random = !strcmp(config->dataset, "random"),
-        follows = random || (graph && !strcmp(config->dataset, "synthetic"));
+    int random = !strcmp(config->data.name, "random"),
+        follows = random || (graph && !strcmp(config->data.name, "synthetic"));
     struct dataset_config data = {
-        .name = config->dataset,
-        .folder = *config->data_dir ? config->data_dir : NULL,
-        .shape = !o->sample.channels && follows ? model_sample(config->model, o) : o->sample,
-        .classes = o->classes || !follows ? o->classes : model_classes(config->model, o),
-        .samples = config->samples,
+        .name = config->data.name,
+        .folder = *config->data.folder ? config->data.folder : NULL,
+        .shape = !o->sample.channels && follows ? model_sample(config->model.name, o) : o->sample,
+        .classes = o->classes || !follows ? o->classes : model_classes(config->model.name, o),
+        .samples = config->data.samples,
         .targets = o->loss == LOSS_MSE,
         .below = graph ? graph_below(graph) : 0,
         .outline = config->dry,
@@ -165,15 +167,15 @@ static int check_words(const struct run_config *config) {
     static const char *const places[] = {"auto", "host", "device"};
     CHECK(run_check_device_word(config->device));
     for (int i = 0; i < 3; i++)
-        if (!strcmp(config->data_on, places[i])) return OK;
-    return unknown_value("--data-on", config->data_on, places, 3);
+        if (!strcmp(config->data.on, places[i])) return OK;
+    return unknown_value("--data-on", config->data.on, places, 3);
 }
 
 static int check_dp(const struct run_config *config) {
-    if (config->output_device >= config->devices)
+    if (config->dp.output_device >= config->devices)
         return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
-                    config->output_device, config->devices - 1);
-    if (config->sharded_reduce && config->devices == 1)
+                    config->dp.output_device, config->devices - 1);
+    if (config->dp.sharded_reduce && config->devices == 1)
         return fail(ERR_USAGE,
                     "--dp-reduce: sharded: one device has nothing to reduce: give first, or "
                     "more --devices");
@@ -182,31 +184,31 @@ static int check_dp(const struct run_config *config) {
 
 /* Ranks that each had an order of their own would each train on the whole data set. */
 static int check_sampler(const struct run_config *config) {
-    if (!config->random_sampler) return OK;
+    if (!config->data.random_sampler) return OK;
     if (config->mode == MODE_DDP)
         return fail(ERR_USAGE,
                     "--sampler: random: the ranks of DDP must share one order: leave it out, or "
                     "give --mode single or dp");
-    if (!config->shuffle)
+    if (!config->data.shuffle)
         return fail(ERR_USAGE, "--sampler: random: --no-shuffle is given too: give one");
     return OK;
 }
 
 int run_buffers_apart(const struct run_config *config) {
-    return config->no_broadcast_buffers && !config->model_options.sync_bn;
+    return config->ddp.no_broadcast_buffers && !config->model.options.sync_bn;
 }
 
 static int check_checkpoint(const struct run_config *config) {
-    if (*config->resume && *config->init_from)
+    if (*config->files.resume && *config->model.init_from)
         return fail(ERR_USAGE,
                     "--init-from: %s: no effect: --resume takes the weights from its file too: "
                     "give one of them",
-                    config->init_from);
-    if (*config->checkpoint && run_buffers_apart(config))
+                    config->model.init_from);
+    if (*config->files.checkpoint && run_buffers_apart(config))
         return fail(ERR_USAGE,
                     "--checkpoint: %s: it holds the buffers of rank 0, and with "
                     "--no-broadcast-buffers each rank has its own: leave one out",
-                    config->checkpoint);
+                    config->files.checkpoint);
     return OK;
 }
 
@@ -236,33 +238,33 @@ static int check_devices(const struct run_config *config) {
 }
 
 static int check_join(const struct run_config *c) {
-    if (c->join == JOIN_OFF) return OK;
-    if (c->drop_last)
+    if (c->data.join == JOIN_OFF) return OK;
+    if (c->data.drop_last)
         return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
                                "out: give one of them");
-    if (c->model_options.sync_bn)
+    if (c->model.options.sync_bn)
         return fail(ERR_USAGE, "--join and --sync-bn: a rank without samples cannot take part in "
                                "SyncBatchNorm's forward: give one of them");
-    if (c->join != JOIN_SAMPLES && c->mode != MODE_DDP)
+    if (c->data.join != JOIN_SAMPLES && c->mode != MODE_DDP)
         return fail(ERR_USAGE, "--join: initial, active and throw are about ranks: give --join "
                                "alone, or duet train --mode ddp");
-    if (c->join != JOIN_SAMPLES && c->passes > 1)
+    if (c->data.join != JOIN_SAMPLES && c->update.passes > 1)
         return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
                                "give --join alone");
     return OK;
 }
 
 int run_check_sync_bn(const struct run_config *config) {
-    if (config->mode != MODE_DP || !config->model_options.sync_bn) return OK;
+    if (config->mode != MODE_DP || !config->model.options.sync_bn) return OK;
     return fail(ERR_USAGE, "--sync-bn: SyncBatchNorm is only supported within "
                            "torch.nn.parallel.DistributedDataParallel: give --mode ddp, or single");
 }
 
 struct model_options run_model_options(const struct run_config *config) {
-    struct model_options options = config->model_options;
+    struct model_options options = config->model.options;
     struct dataset_config data = run_dataset(config);
     options.sample = dataset_shape(&data);
-    if (!strcmp(config->dataset, DATASET_OWN) && !options.classes)
+    if (!strcmp(config->data.name, DATASET_OWN) && !options.classes)
         options.classes = dataset_model_outputs(&data.own[0]);
     return options;
 }
@@ -271,14 +273,14 @@ int run_config_check(const struct run_config *config) {
     struct model model = {0};
     struct dataset_config data = run_dataset(config);
     CHECK(dataset_check(&data));
-    if (!config->dry && !config->model_options.own && model_is_outline(config->model))
+    if (!config->dry && !config->model.options.own && model_is_outline(config->model.name))
         return fail(ERR_USAGE,
                     "--model: %s: it can be estimated alone: duet estimate --model %s; models that "
                     "can be trained: duet --help",
-                    config->model, config->model);
+                    config->model.name, config->model.name);
     CHECK(check_sampler(config));
     struct model_options options = run_model_options(config);
-    CHECK(model_open(&model, config->model, &options));
+    CHECK(model_open(&model, config->model.name, &options));
     model_free(&model);
     CHECK(check_words(config));
     CHECK(run_check_update(config));

@@ -1,5 +1,5 @@
 /* The configuration of a run: what the user asked for. Plain data, so that a launcher can hand
- * it to its ranks as bytes. One pointer is in it, model_options.own, which each process sets
+ * it to its ranks as bytes. One pointer is in it, model.options.own, which each process sets
  * itself. */
 #ifndef TRAIN_RUN_H
 #define TRAIN_RUN_H
@@ -26,6 +26,81 @@ enum run_join {
     JOIN_THROW    /* ddp: a rank without samples ends the job */
 };
 
+/* What is trained. */
+struct run_model {
+    char name[PATH_BYTES];
+    struct model_options options;
+    char init_from[PATH_BYTES]; /* the weights that it starts with; empty: initial values */
+};
+
+/* What it is trained on, in which order, and how it comes to the devices. */
+struct run_data {
+    char name[16];
+    char folder[PATH_BYTES];
+    int samples; /* of a data set that is made; 0: not given. Their shape and the number of classes
+                  * are in the model's options */
+    /* Memory files of the training set and the test set, which ranks map (train/shared_data.h);
+     * 0: a process opens the set itself. seconds: how long it took to read them. */
+    int fd[2];
+    double seconds;
+    char on[8]; /* auto, host or device: where the data set is that batches are made of */
+    int shuffle;
+    int random_sampler; /* single, dp: the order is that of DataLoader(shuffle=True) */
+    int drop_last;
+    enum run_join join;
+    int workers;
+    int no_pin_memory;   /* the loader prepares batches in plain host memory */
+    int blocking_copies; /* a batch is copied to the device before its step, not beside the last */
+};
+
+/* How parameters are updated (run_update.c). */
+struct run_update {
+    int passes; /* batches whose gradients make one update; 1: no accumulation */
+    enum optimizer_kind optimizer;
+    double lr, momentum, dampening;
+    int nesterov;
+    double weight_decay, rho, beta1, beta2, epsilon; /* < 0: not given, the optimizer's default */
+    int lr_step;                                     /* epochs between two cuts; 0: none */
+    double lr_gamma;                                 /* < 0: not given */
+    int lr_cosine;
+};
+
+struct run_dp {
+    int loss_in_forward;     /* each device computes its own loss */
+    int output_device;       /* gathers the outputs and computes the loss */
+    int sharded_reduce;      /* every device adds up a shard of the gradients */
+    double host_serial_us;   /* each launch holds a lock of all threads so long; 0: none */
+    int host_serial_forward; /* and only launches of forward do */
+};
+
+struct run_ddp {
+    char allreduce[16];
+    double bucket_cap_mb, first_bucket_mb; /* MiB; < 0: not given */
+    int no_overlap;                        /* no allreduce before backward has ended */
+    int no_broadcast_buffers;              /* each rank keeps buffers of its own */
+    int find_unused;                       /* as ddp_config.find_unused */
+    int debug_collectives;                 /* as comm_options.debug */
+};
+
+/* The files that it reads and writes; an empty path: none. */
+struct run_paths {
+    char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES], csv[PATH_BYTES];
+    int module_prefix; /* save: names begin with "module." */
+    char checkpoint[PATH_BYTES], resume[PATH_BYTES];
+    int checkpoint_every;         /* steps between two checkpoints; 0: one at the end */
+    char trace[PATH_BYTES];       /* given, and spans on: the record keeps spans for it */
+    char report[PATH_BYTES];      /* likewise, of fewer steps */
+    char pictures[PATH_BYTES];    /* likewise */
+    char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/files/curves.h) */
+};
+
+/* One step from the middle of a run (train/compare/lockstep.h). */
+struct run_part {
+    int first_step; /* begin at this step, with the data order as if the steps before had run */
+    int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */
+    int dump_grads;               /* record the reduced gradients of the last step */
+};
+
 struct run_config {
     enum run_mode mode;
     char device[16];     /* auto, cpu or cuda */
@@ -37,80 +112,41 @@ struct run_config {
     enum device_math cuda_math; /* cuda: who computes the products */
     int tf32;                   /* cuda: products may round their inputs to tf32 */
     int no_graph;               /* cuda: steps are not recorded and replayed */
-    char model[PATH_BYTES];     /* its name */
-    struct model_options model_options;
-    char dataset[16];
-    char data_dir[PATH_BYTES];
-    int samples; /* of a data set that is made; 0: not given. Their shape and the number of classes
-                  * are in model_options */
-    /* Memory files of the training set and the test set, which ranks map (train/shared_data.h);
-     * 0: a process opens the set itself. data_seconds: how long it took to read them. */
-    int data_fd[2];
-    double data_seconds;
-    char data_on[8]; /* auto, host or device: where the data set is that batches are made of */
+
+    struct run_model model;
+    struct run_data data;
+    struct run_update update;
+    struct run_dp dp;
+    struct run_ddp ddp;
+    struct run_paths files;
+    struct run_part part;
+
     int epochs;
     int steps;            /* in all; 0: as many as the epochs have */
     int batch_size;       /* of the global batch */
     int batch_per_device; /* as given; batch_size has been set from it. 0: not given */
-    int log_interval;     /* print the loss of every such step of an epoch; 0: none */
-    int passes;           /* batches whose gradients make one update; 1: no accumulation */
-    enum optimizer_kind optimizer;
-    double lr, momentum, dampening;
-    int nesterov;
-    double weight_decay, rho, beta1, beta2, epsilon; /* < 0: not given, the optimizer's default */
-    int lr_step;                                     /* epochs between two cuts; 0: none */
-    double lr_gamma;                                 /* < 0: not given */
-    int lr_cosine;
     uint64_t seed;
-    int shuffle;
-    int random_sampler; /* single, dp: the order is that of DataLoader(shuffle=True) */
-    int drop_last;
-    int workers;
-    int no_pin_memory;   /* the loader prepares batches in plain host memory */
-    int blocking_copies; /* a batch is copied to the device before its step, not beside the last */
-    char allreduce[16];
-    double bucket_cap_mb, first_bucket_mb; /* MiB; < 0: not given */
-    int loss_in_forward;                   /* dp: each device computes its own loss */
-    int output_device;                     /* dp: gathers the outputs and computes the loss */
-    int sharded_reduce;                    /* dp: every device adds up a shard of the gradients */
-    double host_serial_us;    /* dp: each launch holds a lock of all threads so long; 0: none */
-    int host_serial_forward;  /* and only launches of forward do */
-    int no_overlap;           /* ddp: no allreduce before backward has ended */
-    int no_broadcast_buffers; /* ddp: each rank keeps buffers of its own */
-    int find_unused;          /* ddp: as ddp_config.find_unused */
-    enum run_join join;
-    int debug_collectives; /* ddp: as comm_options.debug */
-    double timeout;        /* seconds */
-    char init_from[PATH_BYTES], save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES],
-        csv[PATH_BYTES];
-    char checkpoint[PATH_BYTES], resume[PATH_BYTES];
-    int checkpoint_every; /* steps between two checkpoints; 0: one at the end */
-    int stoppable;        /* SIGINT and SIGTERM end it after a step, so that it has a record */
-    char trace
-        [PATH_BYTES]; /* given, and spans on: the record keeps spans, which the command writes */
-    char tensorboard[PATH_BYTES]; /* the folder of this run's event file (train/files/curves.h) */
-    char report[PATH_BYTES], pictures[PATH_BYTES]; /* likewise, of fewer steps */
-    int module_prefix;                             /* --save: names begin with "module." */
+    double timeout; /* seconds */
+
+    /* What is measured and said. */
+    int log_interval; /* print the loss of every such step of an epoch; 0: none */
     int quiet;
+    int warned;            /* 1: no warnings at the start: --quiet, or an earlier job gave them */
     int live;              /* a dashboard in the terminal (cli/live/live.h) */
     int live_fd, live_run; /* the page that it is made of, and this run's part of it; fd 0: none */
-    int warned;         /* 1: no warnings at the start: --quiet, or an earlier job has given them */
-    int64_t started_ns; /* now_ns when the run was asked for: first_step_seconds counts from it */
-    int hashes;         /* compare: parameters and gradients are hashed at every step */
-    int spans;          /* compare, profile: time is recorded by phase */
-    int evaluate;       /* test accuracy after each epoch */
-    int late;           /* tests: devices of kind host-late */
-    int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
-    int details;        /* profile, estimate: every row of the tables */
-    int find_max_batch; /* profile, estimate: the largest batch that fits, in place of tables */
-    struct clock_words
-        clock; /* the hardware whose modelled times a run gets (train/estimate/retime.h) */
-    int dry;   /* dry devices and no data: see train/estimate/estimate.h */
+    int stoppable;         /* SIGINT and SIGTERM end it after a step, so that it has a record */
+    int64_t started_ns;    /* now_ns when it was asked for: first_step_seconds counts from it */
+    int hashes;            /* compare: parameters and gradients are hashed at every step */
+    int spans;             /* compare, profile: time is recorded by phase */
+    int evaluate;          /* test accuracy after each epoch */
+    int as_pytorch;        /* profile, estimate: beside it what PyTorch would hold */
+    int details;           /* profile, estimate: every row of the tables */
+    int find_max_batch;    /* profile, estimate: the largest batch that fits, not tables */
+    int late;              /* tests: devices of kind host-late */
+
+    struct clock_words clock;  /* the hardware whose modelled times it gets (estimate/retime.h) */
+    int dry;                   /* dry devices and no data: train/estimate/estimate.h */
     struct schedule *schedule; /* dry: borrowed; what the run issues is written into it */
-    /* Lock step. */
-    int first_step; /* begin at this step, with the data order as if the steps before had run */
-    int snapshots[MAX_SNAPSHOTS]; /* record the parameters before these steps; -1 ends the list */
-    int dump_grads;               /* record the reduced gradients of the last step */
 };
 
 /* The defaults that --help states. */

@@ -10,47 +10,47 @@ static void take(double *to, double given) {
 }
 
 struct optimizer_config run_optimizer(const struct run_config *config) {
-    struct optimizer_config o = optimizer_default(config->optimizer);
-    o.momentum = config->momentum;
-    o.dampening = config->dampening;
-    o.nesterov = config->nesterov;
-    take(&o.weight_decay, config->weight_decay);
-    take(&o.rho, config->rho);
-    take(&o.beta1, config->beta1);
-    take(&o.beta2, config->beta2);
-    take(&o.epsilon, config->epsilon);
+    struct optimizer_config o = optimizer_default(config->update.optimizer);
+    o.momentum = config->update.momentum;
+    o.dampening = config->update.dampening;
+    o.nesterov = config->update.nesterov;
+    take(&o.weight_decay, config->update.weight_decay);
+    take(&o.rho, config->update.rho);
+    take(&o.beta1, config->update.beta1);
+    take(&o.beta2, config->update.beta2);
+    take(&o.epsilon, config->update.epsilon);
     return o;
 }
 
 /* The defaults are PyTorch's: gamma 0.1 in StepLR, eta_min 0 in CosineAnnealingLR. */
 struct schedule run_schedule(const struct run_config *config) {
-    if (config->lr_cosine)
+    if (config->update.lr_cosine)
         return (struct schedule){.kind = SCHEDULE_COSINE, .t_max = config->epochs};
-    if (!config->lr_step) return (struct schedule){.kind = SCHEDULE_NONE};
+    if (!config->update.lr_step) return (struct schedule){.kind = SCHEDULE_NONE};
     return (struct schedule){.kind = SCHEDULE_STEP,
-                             .step_size = config->lr_step,
-                             .gamma = config->lr_gamma < 0 ? 0.1 : config->lr_gamma};
+                             .step_size = config->update.lr_step,
+                             .gamma = config->update.lr_gamma < 0 ? 0.1 : config->update.lr_gamma};
 }
 
 static int check_optimizer(const struct run_config *c) {
-    if (c->nesterov && (c->momentum == 0 || c->dampening != 0))
+    if (c->update.nesterov && (c->update.momentum == 0 || c->update.dampening != 0))
         return fail(ERR_USAGE,
                     "--nesterov: momentum %g, dampening %g: Nesterov momentum requires a momentum "
                     "and zero dampening",
-                    c->momentum, c->dampening);
+                    c->update.momentum, c->update.dampening);
     struct optimizer_config o = run_optimizer(c);
     return optimizer_check(&o);
 }
 
 int run_check_update(const struct run_config *c) {
     CHECK(check_optimizer(c));
-    if (c->lr_step && c->lr_cosine)
+    if (c->update.lr_step && c->update.lr_cosine)
         return fail(ERR_USAGE,
                     "--lr-step and --lr-cosine: both set the learning rate of an epoch: give one");
-    if (c->lr_step && c->lr_step >= c->epochs)
+    if (c->update.lr_step && c->update.lr_step >= c->epochs)
         return fail(ERR_USAGE,
                     "--lr-step: no effect in %d epoch%s: the rate would change after %d: give "
                     "less than --epochs, or leave it out",
-                    c->epochs, c->epochs > 1 ? "s" : "", c->lr_step);
+                    c->epochs, c->epochs > 1 ? "s" : "", c->update.lr_step);
     return OK;
 }

@@ -51,11 +51,11 @@ static int open_values(struct session *s, const float *initial, size_t initial_c
 static int open_model(struct session *s) {
     const struct run_config *c = s->config;
     const struct dataset *set = &s->train_set;
-    struct model_options options = c->model_options;
+    struct model_options options = c->model.options;
     options.sample = set->shape;
     if (!options.classes && !graph_of(options.own)) /* which is of one number of classes */
         options.classes = dataset_model_outputs(set);
-    return model_open(&s->model, c->model, &options);
+    return model_open(&s->model, c->model.name, &options);
 }
 
 /* The files of a folder may disagree with each other, and --classes with them. */
@@ -71,7 +71,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (set->outputs && set->outputs != m->classes)
         return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
                     m->classes, set->name, set->outputs);
-    const struct graph *graph = graph_of(s->config->model_options.own);
+    const struct graph *graph = graph_of(s->config->model.options.own);
     if (graph && graph_below(graph) && !set->numbers)
         return fail(ERR_USAGE,
                     "--dataset: %s: pictures: model %s takes whole numbers from 0 to %d: give "
@@ -132,8 +132,9 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     /* compare, which hashes, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
-    if (c->host_serial_us > 0 && c->mode == MODE_DP)
-        CHECK(launch_lock_new(&s->launch_lock, c->host_serial_us * 1e-6, c->host_serial_forward));
+    if (c->dp.host_serial_us > 0 && c->mode == MODE_DP)
+        CHECK(launch_lock_new(&s->launch_lock, c->dp.host_serial_us * 1e-6,
+                              c->dp.host_serial_forward));
     for (int i = 0; i < s->device_count; i++) {
         uint64_t given = run_device_memory(c, s->first_device + i);
         struct device_config config = {.kind = kind,
@@ -163,8 +164,8 @@ static int put_data_on_device(struct session *s, enum device_kind kind) {
     uint64_t bytes = device_dataset_bytes(&s->train_set) +
                      (s->test_set.count ? device_dataset_bytes(&s->test_set) : 0);
     int fits = bytes <= device_ledger(s->device[0]).capacity / 4;
-    s->data_on_device = !strcmp(c->data_on, "device") ||
-                        (!strcmp(c->data_on, "auto") && kind == DEVICE_CUDA && fits);
+    s->data_on_device = !strcmp(c->data.on, "device") ||
+                        (!strcmp(c->data.on, "auto") && kind == DEVICE_CUDA && fits);
     if (!s->data_on_device) return OK;
     CHECK(device_dataset_init(&s->train_data, s->device[0], &s->train_set));
     return s->test_set.count ? device_dataset_init(&s->test_data, s->device[0], &s->test_set) : OK;
@@ -191,8 +192,8 @@ static struct loader_config common_loader(const struct session *s, const struct 
                                   .timeout_s = s->config->timeout,
                                   .interrupted = s->comm ? job_failed : NULL,
                                   .interrupt_context = s->comm,
-                                  .alloc = s->config->no_pin_memory ? NULL : host_alloc,
-                                  .release = s->config->no_pin_memory ? NULL : host_release,
+                                  .alloc = s->config->data.no_pin_memory ? NULL : host_alloc,
+                                  .release = s->config->data.no_pin_memory ? NULL : host_release,
                                   .context = s->device[0]};
 }
 
@@ -208,12 +209,12 @@ static int open_train_loader(struct session *s) {
     }
     struct loader_config config = common_loader(s, &s->train_set, &s->train_data);
     config.split = s->split;
-    config.shuffle = !c->shuffle         ? SHUFFLE_NONE
-                     : c->random_sampler ? SHUFFLE_RANDOM
-                                         : SHUFFLE_DISTRIBUTED;
+    config.shuffle = !c->data.shuffle         ? SHUFFLE_NONE
+                     : c->data.random_sampler ? SHUFFLE_RANDOM
+                                              : SHUFFLE_DISTRIBUTED;
     config.seed = c->seed;
-    config.end = c->join ? ORDER_EXACT : c->drop_last ? ORDER_CUT : ORDER_PAD;
-    config.workers = c->workers;
+    config.end = c->data.join ? ORDER_EXACT : c->data.drop_last ? ORDER_CUT : ORDER_PAD;
+    config.workers = c->data.workers;
     return loader_init(&s->train_loader, &config);
 }
 
@@ -232,7 +233,7 @@ static void describe_update(const struct run_config *c, struct run_record *r) {
     struct schedule schedule = run_schedule(c);
     int adam = o.kind == OPTIMIZER_ADAM || o.kind == OPTIMIZER_ADAMW, sgd = o.kind == OPTIMIZER_SGD;
     snprintf(r->optimizer, sizeof r->optimizer, "%s", optimizer_name(o.kind));
-    r->lr = c->lr;
+    r->lr = c->update.lr;
     r->momentum = o.momentum;
     r->dampening = o.dampening;
     r->nesterov = o.nesterov;
@@ -254,36 +255,36 @@ static void describe(struct session *s) {
     snprintf(r->dataset, sizeof r->dataset, "%s", s->train_set.name);
     snprintf(r->kind, sizeof r->kind, "%s",
              device_config(s->device[0])->kind == DEVICE_CUDA ? "cuda" : "cpu");
-    snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->allreduce : "");
+    snprintf(r->algorithm, sizeof r->algorithm, "%s", c->mode == MODE_DDP ? c->ddp.allreduce : "");
     r->gpus = s->gpus;
     r->cores = usable_cores();
     r->data_on_device = s->data_on_device;
     r->devices = s->devices;
     r->virtual_devices = s->virtual_devices;
     r->batch_size = c->batch_size;
-    r->passes = c->passes;
+    r->passes = c->update.passes;
     r->epochs = c->epochs;
     describe_update(c, r);
     r->label_smoothing = s->model.label_smoothing;
     r->seed = c->seed;
-    r->loss_in_forward = c->loss_in_forward;
+    r->loss_in_forward = c->dp.loss_in_forward;
     r->output_device = s->output_device;
     snprintf(r->dp_reduce, sizeof r->dp_reduce, "%s",
-             c->mode != MODE_DP  ? ""
-             : c->sharded_reduce ? "sharded"
-                                 : "first");
-    r->host_serial_us = s->launch_lock ? c->host_serial_us : 0;
-    r->host_serial_forward = s->launch_lock && c->host_serial_forward;
+             c->mode != MODE_DP     ? ""
+             : c->dp.sharded_reduce ? "sharded"
+                                    : "first");
+    r->host_serial_us = s->launch_lock ? c->dp.host_serial_us : 0;
+    r->host_serial_forward = s->launch_lock && c->dp.host_serial_forward;
     r->first_step = s->first_step;
-    r->resumed_from_step = *c->resume ? s->first_step : 0;
+    r->resumed_from_step = *c->files.resume ? s->first_step : 0;
     r->timed = c->spans;
-    r->data_seconds = c->data_seconds;
-    r->pinned = !c->no_pin_memory;
-    r->blocking_copies = c->blocking_copies;
+    r->data_seconds = c->data.seconds;
+    r->pinned = !c->data.no_pin_memory;
+    r->blocking_copies = c->data.blocking_copies;
     span_log_init(&s->loads, c->spans);
     span_log_init(&r->kept, c->spans && run_keeps_spans(c));
-    s->steps_kept = *c->trace ? TRACE_STEPS : REPORT_STEPS;
-    span_log_init(&r->memory, c->spans && *c->trace);
+    s->steps_kept = *c->files.trace ? TRACE_STEPS : REPORT_STEPS;
+    span_log_init(&r->memory, c->spans && *c->files.trace);
     r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
     r->train_samples = s->train_set.count;
@@ -314,13 +315,13 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
-    s->output_device = config->mode == MODE_DP ? config->output_device : 0;
+    s->output_device = config->mode == MODE_DP ? config->dp.output_device : 0;
     CHECK(open_data_and_model(s));
     s->model.collective_inside = s->model.sync_bn && s->ranks > 1;
-    s->first_step = config->first_step;
-    if (!*config->resume) CHECK(open_values(s, initial, initial_count));
+    s->first_step = config->part.first_step;
+    if (!*config->files.resume) CHECK(open_values(s, initial, initial_count));
     CHECK(open_devices(s, kind, physical));
-    if (*config->resume) CHECK(resume_open(s));
+    if (*config->files.resume) CHECK(resume_open(s));
     CHECK(put_data_on_device(s, kind));
     CHECK(open_train_loader(s));
     CHECK(open_test_loader(s));
@@ -334,7 +335,7 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     CHECK(s->strategy->open(s));
     for (int i = 0; s->buffers && i < s->device_count; i++)
         CHECK(buffer_set_write(&s->replicas[i]->params->buffers, s->buffers));
-    return *config->resume ? resume_state(s) : OK;
+    return *config->files.resume ? resume_state(s) : OK;
 }
 
 int session_is_stuck(struct session *s) {

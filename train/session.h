@@ -102,15 +102,15 @@ static inline int session_leads(const struct session *s) {
     return s->rank == 0;
 }
 
-/* Steps of an epoch: each takes config->passes batches, the last of an epoch what is left. */
+/* Steps of an epoch: each takes update.passes batches, the last of an epoch what is left. */
 static inline int session_steps(const struct session *s) {
-    int batches = loader_steps(s->train_loader), passes = s->config->passes;
+    int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
     return batches / passes + (batches % passes != 0);
 }
 
 /* Rows of the logs of losses, hits and hashes: one for each pass. */
 static inline int session_log_rows(const struct session *s) {
-    return s->config->passes > LOG_ROWS ? s->config->passes : LOG_ROWS;
+    return s->config->update.passes > LOG_ROWS ? s->config->update.passes : LOG_ROWS;
 }
 
 /* The configuration of a replica that computes losses and updates its parameters. capacity: samples
@@ -119,13 +119,13 @@ static inline struct replica_config session_replica_config(const struct session 
     int here = s->config->mode == MODE_DP ? s->devices : 1;
     return (struct replica_config){.max_samples = capacity,
                                    .log_rows = session_log_rows(s),
-                                   .passes = s->config->passes,
+                                   .passes = s->config->update.passes,
                                    .pass_segments = s->segments_per_device,
                                    .log_segments = here * s->segments_per_device,
                                    .hashes = s->config->hashes,
                                    .optimizer = 1,
                                    .update = run_optimizer(s->config),
-                                   .blocking_copies = s->config->blocking_copies,
+                                   .blocking_copies = s->config->data.blocking_copies,
                                    .graph = !s->config->no_graph};
 }
 

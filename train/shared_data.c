@@ -14,7 +14,7 @@ static int read_set(const struct run_config *c, struct dataset *set, int train) 
 }
 
 static int *fd_of(struct run_config *config, int train) {
-    return &config->data_fd[train ? 0 : 1];
+    return &config->data.fd[train ? 0 : 1];
 }
 
 static int share(struct run_config *config, int train) {
@@ -31,19 +31,19 @@ int shared_data_open(struct run_config *config) {
     int64_t start = now_ns();
     int code = share(config, 1);
     if (!code && run_evaluates(config)) code = share(config, 0);
-    config->data_seconds += (double)(now_ns() - start) * 1e-9;
+    config->data.seconds += (double)(now_ns() - start) * 1e-9;
     if (code) shared_data_close(config);
     return code;
 }
 
 void shared_data_close(struct run_config *config) {
     for (int i = 0; i < 2; i++) {
-        if (config->data_fd[i]) close(config->data_fd[i]);
-        config->data_fd[i] = 0;
+        if (config->data.fd[i]) close(config->data.fd[i]);
+        config->data.fd[i] = 0;
     }
 }
 
 int run_open_set(const struct run_config *config, struct dataset *set, int train) {
-    int fd = config->data_fd[train ? 0 : 1];
+    int fd = config->data.fd[train ? 0 : 1];
     return fd ? dataset_map(set, fd) : read_set(config, set, train);
 }

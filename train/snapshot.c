@@ -7,7 +7,7 @@
 
 int snapshot_if_due(struct session *s, int step, int *index) {
     struct run_record *r = s->record;
-    if (*index == MAX_SNAPSHOTS || s->config->snapshots[*index] != step) return OK;
+    if (*index == MAX_SNAPSHOTS || s->config->part.snapshots[*index] != step) return OK;
     ++*index;
     if (!session_leads(s)) return OK;
     measure_count(s); /* reading the parameters is no part of training */
@@ -27,7 +27,7 @@ int snapshot_if_due(struct session *s, int step, int *index) {
 
 int snapshot_grads(struct session *s) {
     struct run_record *r = s->record;
-    if (!s->config->dump_grads || !session_leads(s)) return OK;
+    if (!s->config->part.dump_grads || !session_leads(s)) return OK;
     float *to = r->grads = malloc(r->parameter_count * sizeof *to);
     if (!to) return fail(ERR_MEMORY, "run record: no host memory");
     for (int i = 0; i < s->model.param_count; i++) {

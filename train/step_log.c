@@ -70,7 +70,7 @@ static double fold_copy(const double *x, int n) {
 static int gathered_losses(struct session *s, const double *row) {
     struct run_record *r = s->record;
     int each = s->segments_per_device;
-    if (s->config->mode != MODE_DP || !s->config->loss_in_forward || s->devices < 2) return OK;
+    if (s->config->mode != MODE_DP || !s->config->dp.loss_in_forward || s->devices < 2) return OK;
     if (!r->gathered_losses)
         r->gathered_losses = malloc((size_t)s->devices * sizeof *r->gathered_losses);
     if (!r->gathered_losses) return fail(ERR_MEMORY, "step log: no host memory");
@@ -97,7 +97,7 @@ static int gather_losses(struct session *s, int rows, double **all) {
 }
 
 static int read_losses(struct session *s, const struct logged_step *steps, int steps_count) {
-    int passes = s->config->passes, rows = steps_count * passes;
+    int passes = s->config->update.passes, rows = steps_count * passes;
     double *all;
     int code = gather_losses(s, rows, &all);
     if (!code) code = grow_losses(s->record, steps_count);
@@ -138,7 +138,7 @@ int step_log_tests(struct session *s, int rows, int64_t *hits, double *loss) {
 static int append_hashes(struct session *s, int device, const uint64_t *from,
                          const struct logged_step *steps, int count, size_t width) {
     struct run_record *r = s->record;
-    size_t passes = (size_t)s->config->passes, bytes = width * sizeof *from;
+    size_t passes = (size_t)s->config->update.passes, bytes = width * sizeof *from;
     uint64_t *grown = realloc(r->hashes[device], (size_t)(r->steps + count) * bytes);
     if (!grown) return fail(ERR_MEMORY, "step log: no host memory");
     r->hashes[device] = grown;
@@ -152,7 +152,7 @@ static int append_hashes(struct session *s, int device, const uint64_t *from,
 /* Reads the rows of every device of this process, gathers those of all ranks and appends them to
  * the record. */
 static int read_hashes(struct session *s, const struct logged_step *steps, int count) {
-    int rows = count * s->config->passes;
+    int rows = count * s->config->update.passes;
     size_t width = (size_t)model_hashes(&s->model), bytes = (size_t)rows * width * sizeof(uint64_t);
     uint64_t *mine = malloc(bytes), *all = malloc((size_t)s->ranks * bytes);
     int code = mine && all ? OK : fail(ERR_MEMORY, "step log: no host memory");

@@ -26,7 +26,7 @@ static int most_channels(const struct model *model) {
 
 /* 1: the loss of a rank is the mean over its own samples, and gradients are averaged. */
 static int averages_ranks(const struct run_config *c) {
-    return c->join == JOIN_INITIAL || c->join == JOIN_ACTIVE;
+    return c->data.join == JOIN_INITIAL || c->data.join == JOIN_ACTIVE;
 }
 
 static const enum duet_join joins[] = {[JOIN_OFF] = DUET_JOIN_OFF,
@@ -43,18 +43,18 @@ static int ddp_strategy_open(struct session *s) {
         session_replica_config(s, batch_capacity(&s->split, s->largest_batch, 1));
     s->replicas[0] = &d->replica;
     struct ddp_config ddp = ddp_config_default();
-    ddp.bucket_cap_mb = c->bucket_cap_mb;
-    ddp.first_bucket_mb = c->first_bucket_mb;
+    ddp.bucket_cap_mb = c->ddp.bucket_cap_mb;
+    ddp.first_bucket_mb = c->ddp.first_bucket_mb;
     ddp.any_order = !s->virtual_devices;
-    ddp.no_overlap = c->no_overlap;
-    ddp.own_buffers = c->no_broadcast_buffers;
-    ddp.find_unused = c->find_unused;
+    ddp.no_overlap = c->ddp.no_overlap;
+    ddp.own_buffers = c->ddp.no_broadcast_buffers;
+    ddp.find_unused = c->ddp.find_unused;
     /* a step of several passes takes an empty batch as any other */
-    if (c->passes == 1) ddp.join = joins[c->join];
+    if (c->update.passes == 1) ddp.join = joins[c->data.join];
     ddp.divide = averages_ranks(c);
-    config.graph &= !c->find_unused; /* what a step enqueues may change */
+    config.graph &= !c->ddp.find_unused; /* what a step enqueues may change */
     s->record->buffers_apart = run_buffers_apart(c);
-    CHECK(allreduce_algorithm_parse(c->allreduce, &ddp.algorithm));
+    CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     const struct ddp_model model = ddp_model_of(&d->replica);
     CHECK(ddp_init(&d->ddp, s->comm, &model, &ddp));
@@ -70,7 +70,7 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
     struct ddp_strategy *d = s->state;
     struct step_block own = *step;
     int active, n = batch->segments.n;
-    if (c->join && c->passes == 1 && !n) return ddp_shadow(d->ddp, step, &active);
+    if (c->data.join && c->update.passes == 1 && !n) return ddp_shadow(d->ddp, step, &active);
     if (averages_ranks(c)) own.weight = 1.0f / (float)n;
     return ddp_step(d->ddp, &own, batch);
 }
@@ -92,7 +92,7 @@ static int ddp_strategy_hash_values(struct session *s, const struct step_block *
 /* PyTorch's warning, once. */
 static void say_if_none_unused(const struct session *s, const struct duet_ddp *ddp) {
     const struct run_config *c = s->config;
-    if (!c->find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->hashes) return;
+    if (!c->ddp.find_unused || ddp_found_unused(ddp) || s->rank || c->quiet || c->hashes) return;
     printf(
         "DDP    find_unused_parameters=True was specified in DDP constructor, but did not find any "
         "unused parameters in the forward pass: leave out --find-unused-parameters: each step is "

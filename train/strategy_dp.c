@@ -20,7 +20,7 @@ static void warn(const struct session *s) {
     }
     if (dp_imbalance(memory, cores, s->devices, text, sizeof text))
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
-    if (s->config->loss_in_forward)
+    if (s->config->dp.loss_in_forward)
         fprintf(stderr,
                 "%s: warning: Was asked to gather along dimension 0, but all input tensors were "
                 "scalars; will instead unsqueeze and return a vector.\n",
@@ -37,15 +37,15 @@ static int dp_strategy_open(struct session *s) {
                                        .values = s->values,
                                        .max_samples = s->largest_batch,
                                        .segments = s->devices * s->segments_per_device,
-                                       .loss_in_forward = c->loss_in_forward,
-                                       .output_device = c->output_device,
-                                       .sharded_reduce = c->sharded_reduce,
+                                       .loss_in_forward = c->dp.loss_in_forward,
+                                       .output_device = c->dp.output_device,
+                                       .sharded_reduce = c->dp.sharded_reduce,
                                        .update = run_optimizer(c),
                                        .hashes = c->hashes,
-                                       .blocking_copies = c->blocking_copies,
-                                       .graph = !c->no_graph && !c->host_serial_us,
+                                       .blocking_copies = c->data.blocking_copies,
+                                       .graph = !c->no_graph && !c->dp.host_serial_us,
                                        .log_rows = session_log_rows(s),
-                                       .passes = c->passes,
+                                       .passes = c->update.passes,
                                        .timeout_s = c->timeout};
     CHECK(dp_trainer_init(&dp, &config));
     s->state = dp;

@@ -69,7 +69,7 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
  * one pass. */
 static int one_step(struct loop *l, int batch) {
     struct session *s = l->s;
-    int most = s->config->passes, left = loader_steps(s->train_loader) - batch;
+    int most = s->config->update.passes, left = loader_steps(s->train_loader) - batch;
     struct logged_step logged = {.passes = left < most ? left : most};
     logged.samples = loader_samples(s->train_loader, batch, logged.passes);
     CHECK(snapshot_if_due(s, l->step, &l->snapshot));
@@ -80,7 +80,8 @@ static int one_step(struct loop *l, int batch) {
                                   .slot = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
-        optimizer_schedule(&step, &l->update, l->learning_rate, l->step - s->config->first_step);
+        optimizer_schedule(&step, &l->update, l->learning_rate,
+                           l->step - s->config->part.first_step);
         int last = step.more_passes ? 0 : l->step + 1 == l->last_step;
         CHECK(one_pass(l, &step, !last && batch + pass + 1 < loader_steps(s->train_loader)));
     }
@@ -97,7 +98,7 @@ static int look_for_stop(struct loop *l) {
 }
 
 static int checkpoint_if_due(struct loop *l) {
-    int every = l->s->config->checkpoint_every;
+    int every = l->s->config->files.checkpoint_every;
     checkpoint_look(l->checkpoint);
     if (!every || l->step % every || l->step == l->last_step) return OK;
     return checkpoint_take(l->checkpoint, l->step, 0);
@@ -145,12 +146,12 @@ static int is_power_of_two(int n) {
 
 static void set_learning_rate(struct loop *l, int epoch) {
     struct schedule schedule = run_schedule(l->s->config);
-    l->learning_rate = schedule_rate(&schedule, l->s->config->lr, epoch);
+    l->learning_rate = schedule_rate(&schedule, l->s->config->update.lr, epoch);
 }
 
 static int train_epoch(struct loop *l, int epoch) {
     struct session *s = l->s;
-    int batches = loader_steps(s->train_loader), passes = s->config->passes;
+    int batches = loader_steps(s->train_loader), passes = s->config->update.passes;
     int first = (l->step - epoch * session_steps(s)) * passes, in_epoch = 0;
     CHECK(feed_start_epoch(&l->feed, s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
@@ -181,7 +182,7 @@ static int train_epoch(struct loop *l, int epoch) {
 static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
     struct step_block step = {.seed = s->config->seed,
-                              .step = (uint64_t)l->step * (uint64_t)s->config->passes,
+                              .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
                               .weight = 1,
                               .first = batch->first,
                               .slot = row};
@@ -292,7 +293,8 @@ static int run_loop(struct loop *l) {
     const struct run_config *c = s->config;
     int per_epoch = session_steps(s);
     int64_t all = (int64_t)per_epoch * c->epochs;
-    int64_t last = c->steps && c->steps + c->first_step < all ? c->steps + c->first_step : all;
+    int64_t last =
+        c->steps && c->steps + c->part.first_step < all ? c->steps + c->part.first_step : all;
     l->step = s->first_step;
     l->last_step = last > INT32_MAX - 1 ? INT32_MAX - 1 : (int)last;
     l->update = run_optimizer(c);
@@ -307,7 +309,7 @@ static int run_loop(struct loop *l) {
     l->progress.untimed = *c->clock.gpu != 0;
     l->pace = LOG_ROWS;
     live_begin(s, l->last_step);
-    if (*c->resume) CHECK(start_resumed(l, per_epoch));
+    if (*c->files.resume) CHECK(start_resumed(l, per_epoch));
     for (int epoch = l->step / per_epoch; l->step < l->last_step && !l->stopped; epoch++) {
         int before = l->step;
         CHECK(train_epoch(l, epoch));

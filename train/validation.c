@@ -8,15 +8,15 @@
 
 /* The model of a series: "gpt2-small 256" is one with samples of 256 tokens. */
 static void set_model(struct run_config *c, const struct series *s) {
-    struct model_options *o = &c->model_options;
+    struct model_options *o = &c->model.options;
     int tokens = 128, own = !strcmp(s->model, "resnet18-d2l"),
         is_transformer = !strncmp(s->model, "gpt", 3) || !strncmp(s->model, "bert", 4);
-    snprintf(c->model, sizeof c->model, "%s",
+    snprintf(c->model.name, sizeof c->model.name, "%s",
              own                             ? "resnet18"
              : !strcmp(s->model, "resnet18") ? "torchvision-resnet18"
                                              : s->model);
-    if (is_transformer) sscanf(s->model, "%63s %d", c->model, &tokens);
-    if (is_transformer) c->optimizer = OPTIMIZER_ADAMW;
+    if (is_transformer) sscanf(s->model, "%63s %d", c->model.name, &tokens);
+    if (is_transformer) c->update.optimizer = OPTIMIZER_ADAMW;
     o->sample = is_transformer ? (struct sample_shape){tokens, 1, 1}
                 : own          ? (struct sample_shape){1, 64, 64}
                                : (struct sample_shape){3, 224, 224};
@@ -33,14 +33,15 @@ int validation_open(struct modelled *m, const struct series *s, const struct ser
     run_config_default(&c);
     c.dry = 1;
     set_model(&c, s);
-    snprintf(c.dataset, sizeof c.dataset, "random");
-    c.samples = 1 << 20;
+    snprintf(c.data.name, sizeof c.data.name, "random");
+    c.data.samples = 1 << 20;
     c.devices = p->gpus < clock->machine->gpus ? p->gpus : clock->machine->gpus;
     clock->nodes = (double)p->gpus / c.devices; /* alike */
     c.batch_size = p->batch * c.devices;
     c.mode = p->gpus == 1 && !ddp ? MODE_SINGLE : dp ? MODE_DP : MODE_DDP;
-    c.no_overlap = s->way == SERIES_DDP_AFTER;
-    c.no_pin_memory = c.blocking_copies = alone; /* the copy is part of the measured step */
+    c.ddp.no_overlap = s->way == SERIES_DDP_AFTER;
+    c.data.no_pin_memory = c.data.blocking_copies =
+        alone; /* the copy is part of the measured step */
     clock->last_phase = forward                            ? PHASE_GATHER
                         : alone || s->way == SERIES_SINGLE ? PHASE_ALLREDUCE
                                                            : PHASE_NONE;

@@ -42,7 +42,7 @@ static void print_row(const struct run_config *c, int way, const struct row *row
                       const struct row *single) {
     char name[32];
     snprintf(name, sizeof name, "%s%s", way_name(way), way == WAY_SINGLE ? "" : " x 4");
-    printf("  %-12.12s%-8s", c->model, name);
+    printf("  %-12.12s%-8s", c->model.name, name);
     for (int i = 0; i < MACHINES; i++)
         printf("  %8.2f ms %5.2fx", row->ms[i], single->ms[i] / row->ms[i]);
     printf("\n");
@@ -62,13 +62,13 @@ static int show_models(const struct run_config *demo, const struct clock_choice 
     struct run_config other;
     struct run_config first = *demo;
     run_config_default(&other);
-    snprintf(other.model, sizeof other.model, "resnet18");
-    snprintf(other.dataset, sizeof other.dataset, "random");
-    other.model_options.sample = (struct sample_shape){1, 28, 28};
+    snprintf(other.model.name, sizeof other.model.name, "resnet18");
+    snprintf(other.data.name, sizeof other.data.name, "random");
+    other.model.options.sample = (struct sample_shape){1, 28, 28};
     other.devices = first.devices = GPUS;
     other.dry = 1;
     CHECK(show_model(&first, choice));
-    return strcmp(demo->model, other.model) ? show_model(&other, choice) : OK;
+    return strcmp(demo->model.name, other.model.name) ? show_model(&other, choice) : OK;
 }
 
 int demo_modelled(const struct run_config *demo) {

@@ -32,12 +32,12 @@ static void write_runs(const void *what, struct json_writer *w) {
 /* 1: a model of this name is known better with another stem, for pictures of such a size. */
 static int is_of_small_pictures(const struct run_config *config) {
     enum { SMALL = 64 };
-    return !strcmp(config->model, "resnet18") && !config->model_options.own &&
-           config->model_options.sample.height > SMALL;
+    return !strcmp(config->model.name, "resnet18") && !config->model.options.own &&
+           config->model.options.sample.height > SMALL;
 }
 
 static void print_head(const struct run_config *config, int width) {
-    const struct model_options *o = &config->model_options;
+    const struct model_options *o = &config->model.options;
     struct text text = {.used = 0};
     char size[32], shape[SAMPLE_SHAPE_BYTES], outputs[32];
     if (o->tokens)
@@ -52,7 +52,7 @@ static void print_head(const struct run_config *config, int width) {
                  outputs, format_bytes(o->activation_bytes, size, sizeof size));
         if (!o->activation_bytes) text_add(&text, " (--activations was not given)");
     } else {
-        text_add(&text, "%s on %s", config->model, config->dataset);
+        text_add(&text, "%s on %s", config->model.name, config->data.name);
     }
     text_add(&text, ": computed, not measured: no device is opened and no data is read");
     if (is_of_small_pictures(config))

@@ -52,7 +52,8 @@ static int find(const struct run_config *config, int measure, struct max_batch *
 static void print_head(const struct run_config *config, int measure, int width) {
     struct text text = {.used = 0};
     char size[32];
-    text_add(&text, "%s on %s: the largest global batch that fits", config->model, config->dataset);
+    text_add(&text, "%s on %s: the largest global batch that fits", config->model.name,
+             config->data.name);
     for (int i = 0; i < config->device_memory_count; i++)
         text_add(&text, "%s %s", i ? "," : "",
                  format_bytes(config->device_memory[i], size, sizeof size));
@@ -146,10 +147,10 @@ int max_batch_command(const char *command, const struct run_config *config, int 
     if (!config->device_memory_count)
         return fail(ERR_USAGE, "--find-max-batch: the memory that it has to fit is missing: give "
                                "--device-memory");
-    const char *shows = *config->trace      ? "--trace"
-                        : *config->report   ? "--report"
-                        : *config->pictures ? "--pictures"
-                                            : NULL;
+    const char *shows = *config->files.trace      ? "--trace"
+                        : *config->files.report   ? "--report"
+                        : *config->files.pictures ? "--pictures"
+                                                  : NULL;
     if (shows)
         return fail(ERR_USAGE,
                     "%s: no effect beside --find-max-batch: its runs are not timed: leave one out",

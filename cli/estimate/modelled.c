@@ -84,13 +84,13 @@ static int read_asked(struct asked *a, const struct words *w) {
     if (a->run.as_pytorch)
         return fail(ERR_USAGE, "--as: no effect beside --gpu, which asks for times: leave one out; "
                                "--device-memory says what fits");
-    if (*a->run.csv)
+    if (*a->run.files.csv)
         return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
                                "give --json");
     CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
     CHECK(estimate_prepare(&a->run));
-    if (!*a->run.json) return OK;
-    CHECK(atomic_open(&a->json, a->run.json));
+    if (!*a->run.files.json) return OK;
+    CHECK(atomic_open(&a->json, a->run.files.json));
     CHECK(results_start(&a->writer, a->json.file, "estimate"));
     json_array(&a->writer, "modelled");
     return OK;
@@ -102,7 +102,7 @@ static struct run_config config_of(const struct asked *a, int way, int devices) 
     struct run_config c = a->run;
     way_apply(way, &c);
     c.devices = devices;
-    if (way == WAY_SINGLE) c.output_device = c.sharded_reduce = 0; /* of DP alone */
+    if (way == WAY_SINGLE) c.dp.output_device = c.dp.sharded_reduce = 0; /* of DP alone */
     if (c.batch_per_device) c.batch_size = c.batch_per_device * devices;
     return c;
 }
@@ -272,8 +272,8 @@ static void print_head(const struct asked *a, int width) {
     add_names(&text, a);
     text_add(&text,
              ": %s, %s, host %s%s: times of the modelled clock (docs/clock.md), measured on no GPU",
-             c->model, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
-    if (c->model_options.params)
+             c->model.name, each, a->choice.host == CLOCK_DUET ? "duet" : "pytorch", changes);
+    if (c->model.options.params)
         text_add(&text, "; transfers and the update alone, since the other kernels of a model that "
                         "is described by numbers are not known");
     if (!all) text_add(&text, "; +-30 %%: not calibrated for this GPU on this machine");

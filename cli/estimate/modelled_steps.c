@@ -17,9 +17,9 @@ static int put_name(char *to, size_t bytes, const char *option, const char *name
 
 int modelled_steps_open(struct modelled_steps *s, const struct modelled_files *files, int pairs) {
     struct run_config *c = &s->names;
-    CHECK(put_name(c->trace, sizeof c->trace, "--trace", files->trace));
-    CHECK(put_name(c->report, sizeof c->report, "--report", files->report));
-    CHECK(put_name(c->pictures, sizeof c->pictures, "--pictures", files->pictures));
+    CHECK(put_name(c->files.trace, sizeof c->files.trace, "--trace", files->trace));
+    CHECK(put_name(c->files.report, sizeof c->files.report, "--report", files->report));
+    CHECK(put_name(c->files.pictures, sizeof c->files.pictures, "--pictures", files->pictures));
     if (modelled_steps_asked(s) && pairs > 1)
         return fail(ERR_USAGE,
                     "--trace, --report, --pictures: %d pairs of GPU and machine: they show the "
@@ -29,7 +29,7 @@ int modelled_steps_open(struct modelled_steps *s, const struct modelled_files *f
 }
 
 int modelled_steps_asked(const struct modelled_steps *s) {
-    return *s->names.trace || *s->names.report || *s->names.pictures;
+    return *s->names.files.trace || *s->names.files.report || *s->names.files.pictures;
 }
 
 int modelled_steps_keep(struct modelled_steps *s, struct modelled *m, struct clock_config *clock,

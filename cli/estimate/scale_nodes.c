@@ -152,7 +152,7 @@ static void print_head(const struct run_config *run, int batch, const struct clo
              "modelled clock (docs/clock.md), +-%.0f %% within a node%s",
              clock->gpu->name, clock->machine->name,
              *clock->machine->network.name ? ", nodes joined by " : "",
-             clock->machine->network.name, run->model, batch, changes, error,
+             clock->machine->network.name, run->model.name, batch, changes, error,
              calibrated ? ", +-25 % beyond 64 GPUs" : "; not calibrated for this GPU here");
     text_wrap(stdout, text_width(stdout), 0, 2, text.words);
     printf("%7s %6s %9s %11s %7s %8s  %-13s %s\n", "GPUs", "nodes", "ms a step", "samples/s",
@@ -201,7 +201,7 @@ static int show_rows(const struct run_config *run, int batch, const struct node_
         }
         if (!code) code = run_row(&m, clock, &rows[i]);
         rows[i].efficiency = code ? 0 : one.ms / rows[i].ms;
-        if (!code) print_row(&rows[i], batch * run->passes);
+        if (!code) print_row(&rows[i], batch * run->update.passes);
     }
     modelled_close(&m);
     return code;
@@ -221,11 +221,11 @@ int nodes_show(const struct run_config *run, int batch, const struct node_counts
     if (!code && run->mode != MODE_DDP)
         code = fail(ERR_USAGE, "--mode: %s: one process cannot drive several nodes: give ddp",
                     mode_name(run->mode));
-    if (!code && *run->csv)
+    if (!code && *run->files.csv)
         code = fail(ERR_USAGE, "--csv: nothing runs on several nodes: give --json");
     for (int i = 0; !code && i < counts->count; i++)
         code = check_count(choice.machine[0], counts->gpus[i]);
-    if (!code && *run->json) code = atomic_open(&json, run->json);
+    if (!code && *run->files.json) code = atomic_open(&json, run->files.json);
     if (!code) {
         clock = clock_chosen(&choice, 0, 0);
         code = show_rows(run, batch, counts, &clock, rows);

@@ -34,18 +34,19 @@ enum run_mode way_mode(int way) {
 
 const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]) {
     int dp = ways[way].mode == MODE_DP, n = snprintf(text, WAY_TITLE, "%s", ways[way].name);
-    if (dp && config->output_device)
-        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", output device %d", config->output_device);
-    if (dp && config->sharded_reduce)
+    if (dp && config->dp.output_device)
+        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", output device %d",
+                      config->dp.output_device);
+    if (dp && config->dp.sharded_reduce)
         n += snprintf(text + n, WAY_TITLE - (size_t)n, ", sharded reduce");
-    if (dp && config->host_serial_us > 0)
-        snprintf(text + n, WAY_TITLE - (size_t)n, ", host serial %g us", config->host_serial_us);
+    if (dp && config->dp.host_serial_us > 0)
+        snprintf(text + n, WAY_TITLE - (size_t)n, ", host serial %g us", config->dp.host_serial_us);
     return text;
 }
 
 void way_apply(int way, struct run_config *config) {
     config->mode = ways[way].mode;
-    config->loss_in_forward = ways[way].loss_in_forward;
+    config->dp.loss_in_forward = ways[way].loss_in_forward;
 }
 
 struct ways *ways_new(void) {
@@ -133,9 +134,10 @@ void ways_show_what_fits(const struct ways *all, const struct run_config *config
 int ways_count_as_pytorch(struct ways *all, const struct run_config *config) {
     struct run_config c = *config, outline;
     int can;
-    c.join = JOIN_OFF; /* what PyTorch holds depends neither on this nor on the kind of device */
+    c.data.join =
+        JOIN_OFF; /* what PyTorch holds depends neither on this nor on the kind of device */
     snprintf(c.device, sizeof c.device, "cpu");
-    snprintf(c.allreduce, sizeof c.allreduce, "auto");
+    snprintf(c.ddp.allreduce, sizeof c.ddp.allreduce, "auto");
     CHECK(need_outline(&c, &outline, &can));
     for (int i = 0; can && i < WAYS; i++) {
         if (compare_leaves_out(config, ways[i].mode)) continue;

@@ -84,7 +84,7 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
                                       .buffers = given.buffers,
                                       .own = given.own};
     struct model model;
-    CHECK(model_open(&model, asked->config->model, &all));
+    CHECK(model_open(&model, asked->config->model.name, &all));
     *holds = condition == WITH_MLP       ? model.hidden_count > 0
              : condition == WITH_DROPOUT ? model.dropout >= 0
              : condition == WITH_BUFFERS ? model.buffer_count > 0
@@ -95,33 +95,33 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
 
 static int is_made(const struct run_config *config) {
     struct dataset_config data = run_dataset(config);
-    return config->model_options.params || dataset_made_samples(&data) > 0;
+    return config->model.options.params || dataset_made_samples(&data) > 0;
 }
 
 static int holds(const struct asked *asked, unsigned condition) {
     const struct run_config *c = asked->config;
-    int adam = c->optimizer == OPTIMIZER_ADAM || c->optimizer == OPTIMIZER_ADAMW;
+    int adam = c->update.optimizer == OPTIMIZER_ADAM || c->update.optimizer == OPTIMIZER_ADAMW;
     switch (condition) {
     /* One device is what single has, so whoever asks for one is not deceived. */
     case ON_SEVERAL_DEVICES: return asked->modes != 1U << MODE_SINGLE || c->devices == 1;
     case ON_GPUS: return strcmp(c->device, "cpu") != 0;
-    case WITH_LABELS: return c->model_options.loss != LOSS_MSE;
-    case WITH_RESNET: return !strcmp(c->model, "resnet18");
+    case WITH_LABELS: return c->model.options.loss != LOSS_MSE;
+    case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);
     case OF_FILES: return !is_made(c);
-    case FROM_THE_HOST: return strcmp(c->data_on, "device") != 0;
-    case BY_SGD: return c->optimizer == OPTIMIZER_SGD;
+    case FROM_THE_HOST: return strcmp(c->data.on, "device") != 0;
+    case BY_SGD: return c->update.optimizer == OPTIMIZER_SGD;
     case BY_ADAM: return adam;
-    case BY_ADADELTA: return c->optimizer == OPTIMIZER_ADADELTA;
-    case BY_ADADELTA_OR_ADAM: return adam || c->optimizer == OPTIMIZER_ADADELTA;
-    case BESIDE_PARAMS: return c->model_options.params > 0;
-    case BESIDE_MOMENTUM: return c->momentum != 0;
-    case BESIDE_LR_STEP: return c->lr_step > 0;
-    case BESIDE_SAVE: return *c->save != 0;
-    case BESIDE_CHECKPOINT: return *c->checkpoint != 0;
+    case BY_ADADELTA: return c->update.optimizer == OPTIMIZER_ADADELTA;
+    case BY_ADADELTA_OR_ADAM: return adam || c->update.optimizer == OPTIMIZER_ADADELTA;
+    case BESIDE_PARAMS: return c->model.options.params > 0;
+    case BESIDE_MOMENTUM: return c->update.momentum != 0;
+    case BESIDE_LR_STEP: return c->update.lr_step > 0;
+    case BESIDE_SAVE: return *c->files.save != 0;
+    case BESIDE_CHECKPOINT: return *c->files.checkpoint != 0;
     case WITHOUT_SEARCH: return !c->find_max_batch;
-    case WITHOUT_INIT_FROM: return !*c->init_from;
-    case WITHOUT_RESUME: return !*c->resume;
+    case WITHOUT_INIT_FROM: return !*c->model.init_from;
+    case WITHOUT_RESUME: return !*c->files.resume;
     case WITHOUT_SPANS: return !run_keeps_spans(c) && !c->live;
     case WITHOUT_QUIET: return !c->quiet;
     case BESIDE_GPU: return *c->clock.gpu != 0;
@@ -133,22 +133,25 @@ static const char *kind_name(const struct run_config *c) {
     return c->device;
 }
 static const char *model_name(const struct run_config *c) {
-    return c->model;
+    return c->model.name;
 }
 static const char *loss_word(const struct run_config *c) {
-    return loss_name(c->model_options.loss);
+    return loss_name(c->model.options.loss);
 }
 static const char *data_name(const struct run_config *c) {
-    return c->dataset;
+    return c->data.name;
 }
 static const char *optimizer_word(const struct run_config *c) {
-    return optimizer_name(c->optimizer);
+    return optimizer_name(c->update.optimizer);
 }
 static const char *mode_word(const struct run_config *c) {
     return mode_name(c->mode);
 }
 static const char *spans_option(const struct run_config *c) {
-    return *c->trace ? "--trace" : *c->report ? "--report" : c->live ? "--live" : "--pictures";
+    return *c->files.trace    ? "--trace"
+           : *c->files.report ? "--report"
+           : c->live          ? "--live"
+                              : "--pictures";
 }
 
 /* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave

@@ -61,13 +61,14 @@ static int file_of(const char *path, char real[PATH_MAX]) {
  * from, and a checkpoint replaces the one from which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
     enum { INIT_FROM, RESUME, MODEL, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
-    const struct model_file *model = model_file_of(config->model_options.own);
+    const struct model_file *model = model_file_of(config->model.options.own);
     const char *const names[] = {"--init-from", "--resume", "--model", "--save",   "--checkpoint",
                                  "--log-loss",  "--json",   "--trace", "--report", "--csv"};
-    const char *const paths[] = {config->init_from, config->resume,     model ? model->path : "",
-                                 config->save,      config->checkpoint, config->log_loss,
-                                 config->json,      config->trace,      config->report,
-                                 config->csv};
+    const char *const paths[] = {config->model.init_from,  config->files.resume,
+                                 model ? model->path : "", config->files.save,
+                                 config->files.checkpoint, config->files.log_loss,
+                                 config->files.json,       config->files.trace,
+                                 config->files.report,     config->files.csv};
     static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {
@@ -106,8 +107,8 @@ static int resolve_batch(struct run_config *config, int none) {
 /* The loss where none is given: cross entropy, unless it is the program's own model that says
  * otherwise. */
 static enum loss_kind own_loss(const struct run_config *config) {
-    const struct duet_model *own = config->model_options.own;
-    int is_own = own && !strcmp(config->model, own->name);
+    const struct duet_model *own = config->model.options.own;
+    int is_own = own && !strcmp(config->model.name, own->name);
     return is_own && own->loss == DUET_MSE ? LOSS_MSE : LOSS_CROSS_ENTROPY;
 }
 
@@ -119,30 +120,32 @@ static const char shown_model[] = "wide";
 static void choose_model(const struct options *o, struct run_config *config) {
     int any_data = options_have(o, "--dataset") || options_have(o, "--data-dir"),
         any_model =
-            options_have(o, "--model") || config->model_options.own || config->model_options.params;
+            options_have(o, "--model") || config->model.options.own || config->model.options.params;
     if ((command_bit(o->command) & (BY_PROFILE | BY_ESTIMATE)) && !any_model && !any_data) {
-        snprintf(config->model, sizeof config->model, "%s", shown_model);
+        snprintf(config->model.name, sizeof config->model.name, "%s", shown_model);
         if (!options_have(o, "--devices") && strcmp(config->device, "cuda") != 0)
             config->devices = SHOWN_DEVICES;
     }
-    const struct duet_model *own = config->model_options.own;
-    if (strcmp(config->model, shown_model) || (own && !strcmp(own->name, shown_model))) return;
-    if (!any_data) snprintf(config->dataset, sizeof config->dataset, "random");
-    if (!options_have(o, "--bucket-cap-mb")) config->bucket_cap_mb = 1; /* or there are but two */
+    const struct duet_model *own = config->model.options.own;
+    if (strcmp(config->model.name, shown_model) || (own && !strcmp(own->name, shown_model))) return;
+    if (!any_data) snprintf(config->data.name, sizeof config->data.name, "random");
+    if (!options_have(o, "--bucket-cap-mb"))
+        config->ddp.bucket_cap_mb = 1; /* or there are but two */
 }
 
 int run_options_read(struct options *o, int argc, char **argv, struct run_config *config) {
     int batch_size = config->batch_size, own = o->part[0].rows && o->part[0].rows != run_options;
     config->batch_size = 0; /* not given */
-    config->lr = -1;        /* not given */
+    config->update.lr = -1; /* not given */
     o->synonyms = synonyms;
     o->part[own].rows = run_options;
     o->part[own].target = config;
     CHECK(options_read(o, argc, argv));
     if (o->help) return OK;
     choose_model(o, config);
-    if (!options_have(o, "--loss")) config->model_options.loss = own_loss(config);
-    if (config->lr < 0) config->lr = optimizer_learning_rate(config->optimizer);
+    if (!options_have(o, "--loss")) config->model.options.loss = own_loss(config);
+    if (config->update.lr < 0)
+        config->update.lr = optimizer_learning_rate(config->update.optimizer);
     config->warned = config->quiet;
     if (*config->clock.gpu && !strcmp(config->device, "auto")) /* GPUs that are here are measured */
         snprintf(config->device, sizeof config->device, "cpu");
@@ -169,7 +172,7 @@ static int refuse_idle(const struct options *o, const struct run_config *config)
     if (config->live && !screen_is_built_in())
         return fail(ERR_USAGE, "--live: this build has no ncurses: install libncurses-dev and "
                                "build again, or leave it out");
-    if (config->random_sampler && (asked.modes & IN_DDP) && asked.modes != IN_DDP)
+    if (config->data.random_sampler && (asked.modes & IN_DDP) && asked.modes != IN_DDP)
         return fail(ERR_USAGE,
                     "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "
                     "leave it out",

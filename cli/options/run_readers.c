@@ -12,7 +12,7 @@
  * own. */
 int read_model(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
-    const struct duet_model *own = config->model_options.own;
+    const struct duet_model *own = config->model.options.own;
     const struct model_file *file = model_file_of(own);
     return read_text(option, file && !strcmp(file->path, text) ? own->name : text, target);
 }
@@ -53,29 +53,29 @@ int read_host_serial(const struct option *option, const char *text, void *target
         return fail(ERR_USAGE, "%s: '%.40s': give microseconds, as 20 or 20,forward", option->name,
                     text);
     snprintf(number, sizeof number, "%.*s", (int)length, text);
-    config->host_serial_forward = where != NULL;
+    config->dp.host_serial_forward = where != NULL;
     return parse_number(option->name, number, option->lowest, option->highest,
-                        &config->host_serial_us);
+                        &config->dp.host_serial_us);
 }
 
 /* The model is described by its numbers, and so are its samples. */
 int read_params(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
-    if (strcmp(config->model, "lenet") && strcmp(config->model, "described"))
+    if (strcmp(config->model.name, "lenet") && strcmp(config->model.name, "described"))
         return fail(ERR_USAGE, "%s: %s: --model %s is given too: give one", option->name, text,
-                    config->model);
-    snprintf(config->model, sizeof config->model, "described");
+                    config->model.name);
+    snprintf(config->model.name, sizeof config->model.name, "described");
     return read_count(option, text, config);
 }
 
 int read_shape(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
-    return sample_shape_parse(option->name, text, &config->model_options.sample);
+    return sample_shape_parse(option->name, text, &config->model.options.sample);
 }
 
 /* "512x30522": tokens of a sample, and classes of each. */
 int read_outputs(const struct option *option, const char *text, void *target) {
-    struct model_options *o = &((struct run_config *)target)->model_options;
+    struct model_options *o = &((struct run_config *)target)->model.options;
     char list[32];
     int64_t sizes[2];
     int count = 0;
@@ -97,12 +97,12 @@ int read_outputs(const struct option *option, const char *text, void *target) {
 
 int read_hidden(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;
-    enum { LAYERS = sizeof config->model_options.hidden / sizeof(int), WIDEST = 1000000 };
+    enum { LAYERS = sizeof config->model.options.hidden / sizeof(int), WIDEST = 1000000 };
     int64_t widths[LAYERS];
     CHECK(parse_int_list(option->name, text, 1, WIDEST, widths, LAYERS,
-                         &config->model_options.hidden_count));
-    for (int i = 0; i < config->model_options.hidden_count; i++)
-        config->model_options.hidden[i] = (int)widths[i];
+                         &config->model.options.hidden_count));
+    for (int i = 0; i < config->model.options.hidden_count; i++)
+        config->model.options.hidden[i] = (int)widths[i];
     return OK;
 }
 
@@ -112,7 +112,7 @@ int read_join(const struct option *option, const char *text, void *target) {
     static const char *const words[] = {"samples", "initial", "active", "throw"};
     int rule = 0;
     if (*text) CHECK(option_choose(option, text, words, 4, &rule));
-    config->join = (enum run_join)(JOIN_SAMPLES + rule);
+    config->data.join = (enum run_join)(JOIN_SAMPLES + rule);
     return OK;
 }
 
@@ -123,6 +123,6 @@ int read_algorithm(const struct option *option, const char *text, void *target) 
     for (a = 0; a < ALLREDUCE_ALGORITHM_COUNT; a++)
         words[a] = allreduce_algorithm_name((enum allreduce_algorithm)a);
     CHECK(option_choose(option, text, words, ALLREDUCE_ALGORITHM_COUNT, &a));
-    snprintf(config->allreduce, sizeof config->allreduce, "%s", words[a]);
+    snprintf(config->ddp.allreduce, sizeof config->ddp.allreduce, "%s", words[a]);
     return OK;
 }

@@ -8,7 +8,7 @@
 
 int run_files_open(struct run_files *o, const struct run_config *config) {
     CHECK(results_open(&o->results, config));
-    if (*config->trace) CHECK(atomic_open(&o->trace, config->trace));
+    if (*config->files.trace) CHECK(atomic_open(&o->trace, config->files.trace));
     return report_open(&o->report, config);
 }
 

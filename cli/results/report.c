@@ -61,9 +61,9 @@ static int try_folder(struct report *r, const char *folder) {
 }
 
 int report_open(struct report *r, const struct run_config *config) {
-    r->folder = config->pictures;
-    if (*config->report) CHECK(atomic_open(&r->page, config->report));
-    return *config->pictures ? try_folder(r, config->pictures) : OK;
+    r->folder = config->files.pictures;
+    if (*config->files.report) CHECK(atomic_open(&r->page, config->files.report));
+    return *config->files.pictures ? try_folder(r, config->files.pictures) : OK;
 }
 
 static int write_page(struct report *r, const struct page *page) {

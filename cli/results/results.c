@@ -42,8 +42,8 @@ int results_end(struct json_writer *w, struct atomic_file *file) {
 }
 
 int results_open(struct results_files *files, const struct run_config *config) {
-    if (*config->json) CHECK(atomic_open(&files->json, config->json));
-    if (*config->csv) CHECK(atomic_open(&files->csv, config->csv));
+    if (*config->files.json) CHECK(atomic_open(&files->json, config->files.json));
+    if (*config->files.csv) CHECK(atomic_open(&files->csv, config->files.csv));
     return OK;
 }
 

@@ -107,7 +107,7 @@ Test(own_model, a_program_has_its_own_loss, .timeout = 60) {
         run_config_own(&config, &own);
         cr_expect_eq(run_options_parse(&options, 3, argv, &config), OK, "%s", error_message());
         cr_expect_eq(run_config_check(&config), OK, "%s", error_message());
-        cr_expect_eq(config.model_options.loss, cases[i].loss, "case %d", i);
+        cr_expect_eq(config.model.options.loss, cases[i].loss, "case %d", i);
     }
 }
 

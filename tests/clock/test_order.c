@@ -20,9 +20,9 @@ static struct run_config config_of(enum run_mode mode, const char *model) {
     c.batch_size = 32;
     c.steps = MODELLED_STEPS;
     c.quiet = c.warned = 1;
-    snprintf(c.model, sizeof c.model, "%s", model);
-    snprintf(c.dataset, sizeof c.dataset, "random");
-    c.model_options.sample = (struct sample_shape){1, 28, 28};
+    snprintf(c.model.name, sizeof c.model.name, "%s", model);
+    snprintf(c.data.name, sizeof c.data.name, "random");
+    c.model.options.sample = (struct sample_shape){1, 28, 28};
     return c;
 }
 
@@ -47,7 +47,7 @@ static void check(struct run_config *c, int comm_spans) {
     struct span_log spans;
     struct clock_config clock = {.host = CLOCK_PYTORCH, .what_if = what_if_none()};
     c->dry = 1;
-    snprintf(c->trace, sizeof c->trace, "kept");
+    snprintf(c->files.trace, sizeof c->files.trace, "kept");
     span_log_init(&spans, 1);
     cr_assert(!hardware_open(&h, NULL));
     cr_assert(!hardware_find_gpu(h, "gpu", "v100", &clock.gpu));
@@ -89,14 +89,14 @@ Test(clock_order, single_dp_and_ddp, .timeout = 60) {
     check(&c, 0);
     c = config_of(MODE_DP, "lenet");
     check(&c, 0);
-    c.loss_in_forward = 1;
+    c.dp.loss_in_forward = 1;
     check(&c, 0);
-    c.loss_in_forward = 0;
-    c.sharded_reduce = 1;
+    c.dp.loss_in_forward = 0;
+    c.dp.sharded_reduce = 1;
     check(&c, 0);
     c = config_of(MODE_DDP, "lenet");
     check(&c, 1);
-    c.no_overlap = 1;
+    c.ddp.no_overlap = 1;
     check(&c, 1);
 }
 
@@ -125,9 +125,9 @@ Test(clock_order, a_step_is_that_of_a_full_batch) {
 
 Test(clock_order, accumulation_and_sync_batch_norm, .timeout = 60) {
     struct run_config c = config_of(MODE_DDP, "resnet18");
-    c.passes = 2;
+    c.update.passes = 2;
     check(&c, 1);
-    c.passes = 1;
-    c.model_options.sync_bn = 1;
+    c.update.passes = 1;
+    c.model.options.sync_bn = 1;
     check(&c, 1);
 }

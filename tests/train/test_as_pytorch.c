@@ -23,17 +23,17 @@ static void check(const char *golden, const char *model, int batch, int side, in
     static struct as_pytorch p;
     struct run_config c;
     run_config_default(&c);
-    snprintf(c.model, sizeof c.model, "%s", model);
-    snprintf(c.dataset, sizeof c.dataset, "random");
+    snprintf(c.model.name, sizeof c.model.name, "%s", model);
+    snprintf(c.data.name, sizeof c.data.name, "random");
     c.batch_size = batch;
-    c.momentum = 0.9;
-    if (!side) c.model_options.sample = (struct sample_shape){10, 1, 1};
-    if (!side) c.model_options.classes = 20000;
-    if (side > 28) c.model_options.sample = (struct sample_shape){3, side, side};
-    if (side > 28) c.model_options.classes = 1000;
-    c.model_options.hidden_count = width ? 2 : 0;
-    c.model_options.hidden[0] = width;
-    c.model_options.hidden[1] = second;
+    c.update.momentum = 0.9;
+    if (!side) c.model.options.sample = (struct sample_shape){10, 1, 1};
+    if (!side) c.model.options.classes = 20000;
+    if (side > 28) c.model.options.sample = (struct sample_shape){3, side, side};
+    if (side > 28) c.model.options.classes = 1000;
+    c.model.options.hidden_count = width ? 2 : 0;
+    c.model.options.hidden[0] = width;
+    c.model.options.hidden[1] = second;
     for (enum run_mode mode = MODE_SINGLE; mode < MODE_COUNT; mode++) {
         c.mode = mode;
         c.devices = mode == MODE_SINGLE ? 1 : 4;

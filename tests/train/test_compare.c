@@ -23,11 +23,11 @@ static void plant(struct run_config *config, const char *fault) {
     if (!strcmp(fault, "late"))
         config->late = 1;
     else if (!strcmp(fault, "lr"))
-        config->lr = nextafterf((float)config->lr, 1); /* one bit more */
+        config->update.lr = nextafterf((float)config->update.lr, 1); /* one bit more */
     else if (!strcmp(fault, "seed"))
         config->seed++;
     else if (!strcmp(fault, "decay"))
-        config->weight_decay = 1e-4;
+        config->update.weight_decay = 1e-4;
     else if (!strncmp(fault, "memory ", 7))
         config->device_memory[0] = strtoull(fault + 7, NULL, 10) << 10,
         config->device_memory_count = 1;
@@ -88,11 +88,11 @@ static struct run_config config_of(int devices, const char *allreduce) {
     config.epochs = 2;
     config.quiet = 1;
     config.seed = 5;
-    snprintf(config.model, sizeof config.model, "mlp");
-    config.model_options.hidden[0] = 12;
-    config.model_options.hidden_count = 1;
-    snprintf(config.data_dir, sizeof config.data_dir, "d");
-    snprintf(config.allreduce, sizeof config.allreduce, "%s", allreduce);
+    snprintf(config.model.name, sizeof config.model.name, "mlp");
+    config.model.options.hidden[0] = 12;
+    config.model.options.hidden_count = 1;
+    snprintf(config.data.folder, sizeof config.data.folder, "d");
+    snprintf(config.ddp.allreduce, sizeof config.ddp.allreduce, "%s", allreduce);
     return config;
 }
 
@@ -182,7 +182,7 @@ Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = folder_remo
         struct job_result result;
         char words[64];
         setenv("PLANT", "", 1);
-        config.lr = 1e30;
+        config.update.lr = 1e30;
         cr_assert_eq(compare_run(&c, &config, &result), ERR_CHECK);
         cr_assert_eq(result.exit_status, 3);
         const struct verdict *v = &c.verdict[MODE_DDP];
@@ -228,7 +228,7 @@ Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini 
     config.virtual_devices = 3;
     config.steps = 2;
     /* 6 MiB of parameters; memory comes in pieces of 2 MiB */
-    config.model_options.hidden[0] = 2000;
+    config.model.options.hidden[0] = 2000;
     for (int kib = 2048; !went_well; kib += test_short() ? 8192 : 2048) {
         static struct comparison c; /* too large for a small stack */
         memset(&c, 0, sizeof c);
@@ -265,8 +265,8 @@ Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = folder_
 /* The same with convolutions, dropout and the loss in forward. */
 Test(compare, late_convnet, .timeout = 120, .init = folder_make, .fini = folder_remove) {
     struct run_config config = config_of(4, "direct");
-    config.loss_in_forward = 1;
-    snprintf(config.model, sizeof config.model, "convnet");
+    config.dp.loss_in_forward = 1;
+    snprintf(config.model.name, sizeof config.model.name, "convnet");
     config.batch_size = 12;
     config.steps = 3;
     cr_assert_eq(judged("dp:-1:late", MODE_DP, &config, 0).kind, VERDICT_EQUAL);

@@ -10,7 +10,7 @@ struct limit {
 
 static int run_up_to(void *context, const struct run_config *config, struct run_record *record) {
     struct limit *l = context;
-    cr_expect(config->steps == MAX_BATCH_STEPS && config->workers == 0);
+    cr_expect(config->steps == MAX_BATCH_STEPS && config->data.workers == 0);
     if (config->batch_size > l->batch) {
         l->tried_bad |= config->batch_size == l->next;
         return fail(ERR_MEMORY, "%d is too much", config->batch_size);
@@ -27,8 +27,8 @@ static struct run_config config_of(int samples) {
     config.dry = 1; /* an outline of the data set is enough */
     config.mode = MODE_DDP;
     config.devices = 3;
-    config.samples = samples;
-    snprintf(config.dataset, sizeof config.dataset, "synthetic");
+    config.data.samples = samples;
+    snprintf(config.data.name, sizeof config.data.name, "synthetic");
     return config;
 }
 

@@ -16,12 +16,12 @@ static struct run_config config_of(int batch_size, int passes) {
     struct run_config config;
     run_config_default(&config);
     config.batch_size = batch_size;
-    config.passes = passes;
+    config.update.passes = passes;
     config.epochs = 1;
     config.quiet = 1;
     config.virtual_devices = 4;
     snprintf(config.device, sizeof config.device, "cpu");
-    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    snprintf(config.data.folder, sizeof config.data.folder, "d");
     return config;
 }
 
@@ -71,10 +71,10 @@ Test(passes, have_masks_of_their_own, .timeout = 120, .init = cli_folder_make,
                "f=train-labels-idx1-ubyte && (printf '\\0\\0\\10\\1\\0\\0\\0\\20'; tail -c +9 "
                "$f; tail -c +9 $f) >x && mv x $f"),
         0);
-    snprintf(one.model, sizeof one.model, "convnet");
-    snprintf(two.model, sizeof two.model, "convnet");
-    one.lr = two.lr = 0; /* the parameters stay: losses differ by masks alone */
-    one.shuffle = two.shuffle = 0;
+    snprintf(one.model.name, sizeof one.model.name, "convnet");
+    snprintf(two.model.name, sizeof two.model.name, "convnet");
+    one.update.lr = two.update.lr = 0; /* the parameters stay: losses differ by masks alone */
+    one.data.shuffle = two.data.shuffle = 0;
     run(&one, &a); /* two steps: batches 0 and 1 are equal */
     run(&two, &b);
     cr_assert_eq(a.steps, 2);

@@ -32,10 +32,10 @@ static void open_session(struct session *s, struct run_config *config, struct ru
     config->mode = mode;
     config->batch_size = 8;
     config->quiet = 1;
-    config->workers = 0;
+    config->data.workers = 0;
     config->timeout = 0.1; /* DP gives its threads 5 s more */
     snprintf(config->device, sizeof config->device, "cpu");
-    snprintf(config->data_dir, sizeof config->data_dir, "d");
+    snprintf(config->data.folder, sizeof config->data.folder, "d");
     cr_assert_eq(session_open(s, config, NULL, NULL, 0, record), OK, "%s", error_message());
 }
 
@@ -88,13 +88,13 @@ static struct run_config adam_config(enum run_mode mode) {
     struct run_config config;
     run_config_default(&config);
     config.mode = mode;
-    config.optimizer = OPTIMIZER_ADAM;
-    config.lr = 0.01;
+    config.update.optimizer = OPTIMIZER_ADAM;
+    config.update.lr = 0.01;
     config.batch_size = 8, config.epochs = 3; /* of two batches */
     config.quiet = 1;
     snprintf(config.device, sizeof config.device, "cpu");
-    snprintf(config.model, sizeof config.model, "mlp");
-    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    snprintf(config.model.name, sizeof config.model.name, "mlp");
+    snprintf(config.data.folder, sizeof config.data.folder, "d");
     return config;
 }
 
@@ -128,7 +128,7 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
         struct failures unwritten = {0};
         int in_use;
         train_by_hand(&config, &by_hand, &s);
-        snprintf(config.save, sizeof config.save, "w");
+        snprintf(config.files.save, sizeof config.files.save, "w");
         cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &unwritten, &in_use), OK, "%s",
                      error_message());
         cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
@@ -176,10 +176,10 @@ static int run_ranks(void (*different)(struct run_config *, int), const char *de
     config.epochs = 1;
     config.quiet = 1;
     config.timeout = 20;
-    snprintf(config.model, sizeof config.model, "mlp");
-    config.model_options.hidden_count = 1, config.model_options.hidden[0] = 4;
+    snprintf(config.model.name, sizeof config.model.name, "mlp");
+    config.model.options.hidden_count = 1, config.model.options.hidden[0] = 4;
     snprintf(config.device, sizeof config.device, "%s", device);
-    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    snprintf(config.data.folder, sizeof config.data.folder, "d");
     make_different = different;
     struct launch launch = {
         .world_size = 3, .entry = one_rank, .context = &config, .start_timeout_s = 20};

@@ -26,7 +26,7 @@ static void leave(void) {
 static struct run_config config_of(void) {
     struct run_config config;
     run_config_default(&config);
-    snprintf(config.data_dir, sizeof config.data_dir, "d");
+    snprintf(config.data.folder, sizeof config.data.folder, "d");
     return config;
 }
 
@@ -38,8 +38,8 @@ Test(shared_data, is_read_once, .timeout = 30, .init = enter, .fini = leave) {
     struct run_config config = config_of();
     struct dataset read, mapped;
     cr_assert_eq(shared_data_open(&config), OK, "%s", error_message());
-    cr_assert(config.data_fd[0] > 2 && config.data_fd[1] > 2 && config.data_seconds > 0);
-    int first = config.data_fd[0], second = config.data_fd[1];
+    cr_assert(config.data.fd[0] > 2 && config.data.fd[1] > 2 && config.data.seconds > 0);
+    int first = config.data.fd[0], second = config.data.fd[1];
     struct run_config from_disk = config_of();
     cr_assert_eq(run_open_set(&from_disk, &read, 1), OK, "%s", error_message());
     cr_assert_eq(system("rm d/*"), 0);
@@ -52,10 +52,10 @@ Test(shared_data, is_read_once, .timeout = 30, .init = enter, .fini = leave) {
     dataset_free(&mapped);
     cr_assert_eq(shared_data_open(&config), OK, "what is there is not read again: %s",
                  error_message());
-    cr_assert(config.data_fd[0] == first && config.data_fd[1] == second);
+    cr_assert(config.data.fd[0] == first && config.data.fd[1] == second);
     cr_assert_eq(run_open_set(&from_disk, &mapped, 1), ERR_FAILED, "the files are gone");
     shared_data_close(&config);
-    cr_assert(!is_open(first) && !is_open(second) && !config.data_fd[0] && !config.data_fd[1]);
+    cr_assert(!is_open(first) && !is_open(second) && !config.data.fd[0] && !config.data.fd[1]);
     shared_data_close(&config);
     dataset_free(&read);
 }
@@ -66,9 +66,9 @@ Test(shared_data, without_evaluation_the_test_part_is_not_read, .timeout = 30, .
     config.evaluate = 0;
     cr_assert_eq(system("rm d/t10k*"), 0);
     cr_assert_eq(shared_data_open(&config), OK, "%s", error_message());
-    cr_assert(config.data_fd[0] && !config.data_fd[1]);
-    int first = config.data_fd[0];
+    cr_assert(config.data.fd[0] && !config.data.fd[1]);
+    int first = config.data.fd[0];
     config.evaluate = 1;
     cr_assert_eq(shared_data_open(&config), ERR_FAILED, "and now it is missed");
-    cr_assert(!is_open(first) && !config.data_fd[0], "after a failure there are none");
+    cr_assert(!is_open(first) && !config.data.fd[0], "after a failure there are none");
 }

@@ -13,7 +13,7 @@
 static int adds_in_its_own_order(const struct run_config *config,
                                  enum allreduce_algorithm *algorithm) {
     *algorithm = ALLREDUCE_AUTO;
-    allreduce_algorithm_parse(config->allreduce, algorithm);
+    allreduce_algorithm_parse(config->ddp.allreduce, algorithm);
     return config->mode == MODE_DDP && config->devices > 2 && *algorithm != ALLREDUCE_AUTO &&
            !allreduce_keeps_order(*algorithm);
 }
@@ -31,7 +31,7 @@ int bits_promised(const struct run_config *config, char *why_not, size_t bytes) 
                  "%d virtual devices on %d devices: %d a device is no power of two, so sums "
                  "associate differently",
                  v, w, v / w);
-    else if (config->join == JOIN_INITIAL || config->join == JOIN_ACTIVE)
+    else if (config->data.join == JOIN_INITIAL || config->data.join == JOIN_ACTIVE)
         snprintf(why_not, bytes,
                  "--join: means of ranks are averaged, so samples of a short batch weigh "
                  "differently");

@@ -32,21 +32,21 @@ static int choose_points(const struct run_config *config, int points[MAX_SNAPSHO
     CHECK(run_open_set(config, &set, 1));
     struct order order = {.count = set.count,
                           .replicas = v ? v : 1,
-                          .end = config->join        ? ORDER_EXACT
-                                 : config->drop_last ? ORDER_CUT
-                                                     : ORDER_PAD};
+                          .end = config->data.join        ? ORDER_EXACT
+                                 : config->data.drop_last ? ORDER_CUT
+                                                          : ORDER_PAD};
     dataset_free(&set);
-    int per_epoch = batch_count(order_length(&order), config->batch_size, config->drop_last);
-    per_epoch = (per_epoch + config->passes - 1) / config->passes;
+    int per_epoch = batch_count(order_length(&order), config->batch_size, config->data.drop_last);
+    per_epoch = (per_epoch + config->update.passes - 1) / config->update.passes;
     int64_t all = (int64_t)per_epoch * config->epochs;
-    if (!v && !config->join && order.count % config->devices) all = per_epoch - 1;
+    if (!v && !config->data.join && order.count % config->devices) all = per_epoch - 1;
     if (config->steps && config->steps < all) all = config->steps;
     lockstep_points(all < INT32_MAX ? (int)all : INT32_MAX, points);
     return OK;
 }
 
 const char *compare_leaves_out(const struct run_config *config, enum run_mode mode) {
-    if (mode != MODE_DP || !config->model_options.sync_bn) return NULL;
+    if (mode != MODE_DP || !config->model.options.sync_bn) return NULL;
     return "SyncBatchNorm is only supported within torch.nn.parallel.DistributedDataParallel, says "
            "PyTorch";
 }
@@ -100,8 +100,8 @@ static int conclude(const struct comparison *c, struct job_result *result) {
 /* Without virtual devices each mode cuts the batch by its own devices. */
 static int check_norms(const struct run_config *config, struct job_result *result) {
     struct model model;
-    if (config->virtual_devices != VIRTUAL_OFF || config->model_options.sync_bn) return OK;
-    CHECK(model_open(&model, config->model, &config->model_options));
+    if (config->virtual_devices != VIRTUAL_OFF || config->model.options.sync_bn) return OK;
+    CHECK(model_open(&model, config->model.name, &config->model.options));
     int norms = model.buffer_count > 0;
     model_free(&model);
     if (!norms) return OK;
@@ -137,7 +137,7 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.live_run = (int)mode;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == c->reference && needs_lockstep(&c->config))
-            memcpy(one.snapshots, points, sizeof points);
+            memcpy(one.part.snapshots, points, sizeof points);
         int code = job_run_titled(mode_title(mode), &one, &c->run[mode], result);
         if (code == ERR_MEMORY && !result->signal) {
             snprintf(c->full[mode], sizeof c->full[mode], "%s", error_message());

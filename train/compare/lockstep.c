@@ -20,13 +20,13 @@ static int one_step(const struct run_config *config, enum run_mode mode,
                     struct job_result *result) {
     struct run_config one = *config;
     one.mode = mode;
-    one.first_step = single->snapshot_step[k];
+    one.part.first_step = single->snapshot_step[k];
     one.steps = 1;
     one.hashes = one.spans = one.evaluate = one.live_fd = 0;
-    one.dump_grads = one.quiet = one.warned = 1;
-    one.snapshots[0] = -1;
-    one.model_options.dropout = 0;
-    *one.init_from = 0;
+    one.part.dump_grads = one.quiet = one.warned = 1;
+    one.part.snapshots[0] = -1;
+    one.model.options.dropout = 0;
+    *one.model.init_from = 0;
     run_config_without_files(&one);
     return job_run(&one, single->snapshots[k], single->parameter_count, out, result);
 }
@@ -51,11 +51,11 @@ static double distance(const float *a, const float *b, size_t count, double leas
 static int compare_point(const struct run_config *config, const struct run_record *single, int k,
                          const struct run_record *a, const struct run_record *b,
                          struct verdict *v) {
-    struct model_options options = config->model_options;
+    struct model_options options = config->model.options;
     struct model model;
     options.sample = (struct sample_shape){single->channels, single->height, single->width};
     options.classes = single->classes;
-    CHECK(model_open(&model, config->model, &options));
+    CHECK(model_open(&model, config->model.name, &options));
     size_t offset = 0;
     double least =
         model.buffer_count ? LOCKSTEP_LEAST_SHARE * norm(a->grads, model_count(&model)) : 0;

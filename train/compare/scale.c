@@ -48,11 +48,11 @@ static int row_config(const struct scale_config *c, int devices, double lr,
     struct run_config one = c->run;
     one.devices = devices;
     one.batch_size = global_batch(c, devices);
-    one.lr = scaled_rate(c, devices, lr);
+    one.update.lr = scaled_rate(c, devices, lr);
     if (!c->batch_per_device && one.virtual_devices == VIRTUAL_DEFAULT)
         one.virtual_devices = common_virtual_devices(c);
     one.hashes = one.quiet = 1;
-    scale_run_name(name, one.devices, one.lr);
+    scale_run_name(name, one.devices, one.update.lr);
     CHECK(run_config_of_several(&one, &c->run, name));
     *out = one;
     return OK;
@@ -63,7 +63,7 @@ static int first_like(const struct scale *s, int i) {
     const struct run_config *a = &s->rows[i].config;
     for (int k = 0; k < i; k++) {
         const struct run_config *b = &s->rows[k].config;
-        if (a->batch_size == b->batch_size && a->lr == b->lr) return k;
+        if (a->batch_size == b->batch_size && a->update.lr == b->update.lr) return k;
     }
     return i;
 }
@@ -132,7 +132,7 @@ int scale_run(struct scale *s, void (*done)(void *context, const struct scale *s
         else
             CHECK(job_try_nccl(&row->config, result));
         snprintf(title, sizeof title, "%d device%s, lr %g", row->config.devices,
-                 row->config.devices > 1 ? "s" : "", row->config.lr);
+                 row->config.devices > 1 ? "s" : "", row->config.update.lr);
         CHECK(job_run_titled(title, &row->config, &row->run, result));
         judge(s, i);
         done(context, s, i);

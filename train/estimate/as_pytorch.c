@@ -41,7 +41,7 @@ static uint64_t output_bytes(const struct count *c, int samples) {
 
 /* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
-    int tokens = c->config->model_options.tokens;
+    int tokens = c->config->model.options.tokens;
     if (c->session->model.loss == LOSS_MSE) return output_bytes(c, samples);
     return 8 * (uint64_t)samples * (uint64_t)(tokens ? tokens : 1);
 }
@@ -157,7 +157,7 @@ static int one_device(const struct count *c, const struct part *p) {
     ledger_add(p->ledger, MEM_PARAMS, c->parameters);
     ledger_add(p->ledger, MEM_PARAMS, model_buffer_bytes(m));
     if (p->updates) ledger_add(p->ledger, MEM_OPTIMIZER, c->parameters * (uint64_t)o->each);
-    if (p->updates && c->config->passes > 1) ledger_add(p->ledger, MEM_GRADS, c->parameters);
+    if (p->updates && c->config->update.passes > 1) ledger_add(p->ledger, MEM_GRADS, c->parameters);
     if (c->config->mode == MODE_DDP) ledger_add(p->ledger, MEM_COMM, c->parameters);
     ledger_add(p->ledger, MEM_INPUT, sample_bytes(m) * (uint64_t)p->samples);
     ledger_add(p->ledger, MEM_INPUT, answer_bytes(c, p->loss_samples));
@@ -173,7 +173,7 @@ static int alone(const struct count *c, struct as_pytorch *out) {
                      .loss_samples = n,
                      .loss_cause = MEM_ACTIVATIONS,
                      .updates = 1,
-                     .accumulates = c->config->passes > 1};
+                     .accumulates = c->config->update.passes > 1};
     CHECK(one_device(c, &p));
     for (int d = 1; d < out->devices; d++) {
         out->device[d] = out->device[0];
@@ -186,7 +186,7 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
     const struct run_config *config = c->config;
     int all = config->batch_size, chunk = (all + out->devices - 1) / out->devices;
     for (int d = 0; d < out->devices; d++) {
-        int left = all - d * chunk, own = config->loss_in_forward;
+        int left = all - d * chunk, own = config->dp.loss_in_forward;
         struct part p = {.ledger = &out->device[d],
                          .saved = &out->saved[d],
                          .samples = left < chunk ? left : chunk,
@@ -194,7 +194,7 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
                          .replicated = d > 0,
                          .updates = d == 0};
         if (left <= 0) break; /* PyTorch uses fewer devices then */
-        p.loss_samples = own ? p.samples : d == config->output_device ? all : 0;
+        p.loss_samples = own ? p.samples : d == config->dp.output_device ? all : 0;
         CHECK(one_device(c, &p));
         /* nobody but autograd knew the chunk */
         ledger_remove(p.ledger, MEM_INPUT, sample_bytes(&c->session->model) * (uint64_t)p.samples);
@@ -206,13 +206,14 @@ static int data_parallel(const struct count *c, struct as_pytorch *out) {
 /* ---- the run ---- */
 
 static int64_t described_bytes(const struct run_config *config) {
-    return strcmp(config->model, "described") ? -1
-                                              : (int64_t)config->model_options.activation_bytes;
+    return strcmp(config->model.name, "described")
+               ? -1
+               : (int64_t)config->model.options.activation_bytes;
 }
 
 static int open_count(struct count *c, const struct run_config *dry, struct run_record *record) {
-    const struct graph *g = graph_of(dry->model_options.own);
-    int graph = g && !strcmp(dry->model, g->model.name) && g->pytorch_sample >= 0;
+    const struct graph *g = graph_of(dry->model.options.own);
+    int graph = g && !strcmp(dry->model.name, g->model.name) && g->pytorch_sample >= 0;
     CHECK(session_open(c->session, dry, NULL, NULL, 0, record));
     c->replica = c->session->replicas[0];
     c->known = graph ? g->pytorch_sample : described_bytes(dry);
@@ -229,7 +230,7 @@ int as_pytorch(const struct run_config *config, struct as_pytorch *out) {
     out->devices = run_devices(config);
     dry.mode = MODE_SINGLE; /* whose replica takes any part of the batch */
     dry.virtual_devices = VIRTUAL_OFF;
-    dry.passes = 1;
+    dry.update.passes = 1;
     dry.device_memory_count = 0;
     int code = c.session ? record_new(&record) : fail(ERR_MEMORY, "estimate: no host memory");
     if (!code) code = open_count(&c, &dry, record);

@@ -16,9 +16,9 @@ enum { ENOUGH_SAMPLES = 100000000 };
 /* The samples of a described model. Without sizes those of some data set would be taken for its
  * own. */
 static int describe_samples(struct run_config *c) {
-    struct model_options *o = &c->model_options;
-    if (strcmp(c->model, "described"))
-        return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model);
+    struct model_options *o = &c->model.options;
+    if (strcmp(c->model.name, "described"))
+        return fail(ERR_USAGE, "--params: --model %s is given too: give one", c->model.name);
     int outputs = o->tokens * o->token_classes;
     if (outputs && o->classes && o->classes != outputs)
         return fail(ERR_USAGE, "--outputs: %dx%d: --classes %d is given too: give one", o->tokens,
@@ -28,8 +28,9 @@ static int describe_samples(struct run_config *c) {
         return fail(ERR_USAGE,
                     "--params: the sizes of a sample and of its output are missing: give "
                     "--shape, and --classes or --outputs");
-    if (!strcmp(c->dataset, "fashion-mnist")) snprintf(c->dataset, sizeof c->dataset, "random");
-    if (!c->samples) c->samples = ENOUGH_SAMPLES;
+    if (!strcmp(c->data.name, "fashion-mnist"))
+        snprintf(c->data.name, sizeof c->data.name, "random");
+    if (!c->data.samples) c->data.samples = ENOUGH_SAMPLES;
     return OK;
 }
 
@@ -37,16 +38,16 @@ int estimate_prepare(struct run_config *c) {
     if (!strcmp(c->device, "cuda"))
         return fail(ERR_USAGE, "--device: cuda: emulated devices are counted; what kernels and "
                                "libraries take on a GPU is not known without it: leave it out");
-    if (!strcmp(c->allreduce, "nccl"))
+    if (!strcmp(c->ddp.allreduce, "nccl"))
         return fail(ERR_USAGE, "--allreduce: nccl: what it moves is not known: leave it out, or "
                                "give an algorithm of Duet");
-    if (c->join)
+    if (c->data.join)
         return fail(ERR_USAGE, "--join: a rank without samples cannot be counted alone: leave it "
                                "out");
-    if (c->model_options.params) return describe_samples(c);
+    if (c->model.options.params) return describe_samples(c);
     /* A graph has a shape of samples of its own, and no data is read. */
-    if (graph_of(c->model_options.own) && !strcmp(c->dataset, "fashion-mnist"))
-        snprintf(c->dataset, sizeof c->dataset, "random");
+    if (graph_of(c->model.options.own) && !strcmp(c->data.name, "fashion-mnist"))
+        snprintf(c->data.name, sizeof c->data.name, "random");
     return OK;
 }
 
@@ -55,11 +56,11 @@ int estimate_prepare(struct run_config *c) {
 struct run_config estimate_dry_config(const struct run_config *config) {
     struct run_config c = *config;
     c.dry = c.spans = c.quiet = c.warned = 1;
-    c.evaluate = c.hashes = c.stoppable = c.workers = 0;
-    c.data_fd[0] = c.data_fd[1] = 0;
+    c.evaluate = c.hashes = c.stoppable = c.data.workers = 0;
+    c.data.fd[0] = c.data.fd[1] = 0;
     snprintf(c.device, sizeof c.device, "cpu");
     run_config_without_files(&c);
-    *c.trace = *c.report = *c.pictures = *c.resume = *c.init_from = 0;
+    *c.files.trace = *c.files.report = *c.files.pictures = *c.files.resume = *c.model.init_from = 0;
     return c;
 }
 

@@ -33,7 +33,7 @@ static int try_one(struct search *s, int n) {
     c.batch_size = n * s->out->unit;
     c.batch_per_device = 0;
     if (!c.steps || c.steps > MAX_BATCH_STEPS) c.steps = MAX_BATCH_STEPS;
-    c.workers = 0; /* so that no second batch comes too late to be held */
+    c.data.workers = 0; /* so that no second batch comes too late to be held */
     int code = s->run(s->context, &c, record);
     s->out->tries++;
     if (!code) {

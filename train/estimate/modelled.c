@@ -16,16 +16,17 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     c.schedule = m->schedule;
     c.steps = MODELLED_STEPS;
     /* all steps are those of full batches */
-    c.drop_last = 1;
-    int made = !strcmp(c.dataset, "random") || !strcmp(c.dataset, "synthetic");
-    int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.passes;
-    if (!made && !*c.data_dir) { /* a named set: its pictures are those of the synthetic one */
-        snprintf(c.dataset, sizeof c.dataset, "synthetic");
-        c.samples = 0;
+    c.data.drop_last = 1;
+    int made = !strcmp(c.data.name, "random") || !strcmp(c.data.name, "synthetic");
+    int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes;
+    if (!made && !*c.data.folder) { /* a named set: its pictures are those of the synthetic one */
+        snprintf(c.data.name, sizeof c.data.name, "synthetic");
+        c.data.samples = 0;
         made = 1;
     }
-    if (made && c.samples < enough) c.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
-    m->pageable = c.no_pin_memory;
+    if (made && c.data.samples < enough)
+        c.data.samples = (int)(enough < INT32_MAX ? enough : INT32_MAX);
+    m->pageable = c.data.no_pin_memory;
     return estimate_run(&c, m->record);
 }
 

@@ -14,14 +14,14 @@ int need_outline(const struct run_config *config, struct run_config *c, int *can
     *c = *config;
     *can = !estimate_prepare(c);
     if (!*can) return OK;
-    if (*c->data_dir) {
+    if (*c->data.folder) {
         CHECK(run_open_set(config, &set, 1));
-        c->model_options.sample = set.shape;
-        c->samples = set.count;
-        if (!c->model_options.classes) c->model_options.classes = set.classes;
-        if (c->model_options.classes < DATASET_CLASSES) c->model_options.classes = DATASET_CLASSES;
-        snprintf(c->dataset, sizeof c->dataset, "synthetic");
-        *c->data_dir = 0;
+        c->model.options.sample = set.shape;
+        c->data.samples = set.count;
+        if (!c->model.options.classes) c->model.options.classes = set.classes;
+        if (c->model.options.classes < DATASET_CLASSES) c->model.options.classes = DATASET_CLASSES;
+        snprintf(c->data.name, sizeof c->data.name, "synthetic");
+        *c->data.folder = 0;
         dataset_free(&set);
     }
     c->dry = 1;

@@ -32,7 +32,7 @@ int retime_check(const struct run_config *config) {
     if (config->live)
         return fail(ERR_USAGE, "--live: it shows times while they are measured, and those of --gpu "
                                "are known when the run is over: leave one out");
-    if (config->host_serial_us > 0)
+    if (config->dp.host_serial_us > 0)
         return fail(ERR_USAGE,
                     "--host-serial: with --gpu the lock is that of --host pytorch: leave "
                     "one out");

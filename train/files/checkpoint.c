@@ -126,7 +126,7 @@ static int write_file(void *argument) {
         for (int i = 0; i < r->params->set.count; part += r->params->set.param[i++].count)
             optimizer_part_get(&r->optimizer->optimizer, &r->params->set.param[i], k, c->state,
                                part);
-    int code = atomic_open_again(&file, c->s->config->checkpoint);
+    int code = atomic_open_again(&file, c->s->config->files.checkpoint);
     file.disposable = !c->last;
     if (!code) code = model_state_save(&c->s->model, &file, &state);
     if (!code) code = atomic_commit(&file);
@@ -136,7 +136,7 @@ static int write_file(void *argument) {
 
 int checkpoint_init(struct checkpoint **out, struct session *s) {
     *out = NULL;
-    if (!*s->config->checkpoint || !session_leads(s)) return OK;
+    if (!*s->config->files.checkpoint || !session_leads(s)) return OK;
     struct checkpoint *c = *out = calloc(1, sizeof *c);
     if (!c) return fail(ERR_MEMORY, "--checkpoint: no host memory");
     c->s = s;
@@ -214,7 +214,8 @@ void checkpoint_finish(struct checkpoint *c, struct failures *unwritten) {
     else
         failures_add(unwritten,
                      fail(ERR_FAILED, "%s: %d of %d checkpoints could not be written: %s",
-                          c->s->config->checkpoint, c->failed, c->taken, c->task.result.text));
+                          c->s->config->files.checkpoint, c->failed, c->taken,
+                          c->task.result.text));
 }
 
 void checkpoint_free(struct checkpoint *c) {

@@ -52,7 +52,7 @@ static void add_epoch(struct curves *c, const struct run_record *r, const struct
 
 int curves_epoch(struct curves *c, struct session *s) {
     struct ledger memory[MAX_DEVICES];
-    if (!*s->config->tensorboard) return OK;
+    if (!*s->config->files.tensorboard) return OK;
     for (int i = 0; i < s->device_count; i++)
         memory[i] = device_ledger(s->device[i]);
     struct ledger mine = memory[0];

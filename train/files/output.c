@@ -17,11 +17,12 @@ int outputs_try_checkpoint(const char *path) {
 
 int outputs_open(struct outputs *o, const struct run_config *config) {
     o->config = config;
-    if (*config->checkpoint) CHECK(outputs_try_checkpoint(config->checkpoint));
-    if (*config->save) CHECK(atomic_open(&o->weights, config->save));
-    if (*config->tensorboard) CHECK(event_file_open(&o->curves.file, config->tensorboard));
-    if (!*config->log_loss) return OK;
-    CHECK(atomic_open(&o->losses, config->log_loss));
+    if (*config->files.checkpoint) CHECK(outputs_try_checkpoint(config->files.checkpoint));
+    if (*config->files.save) CHECK(atomic_open(&o->weights, config->files.save));
+    if (*config->files.tensorboard)
+        CHECK(event_file_open(&o->curves.file, config->files.tensorboard));
+    if (!*config->files.log_loss) return OK;
+    CHECK(atomic_open(&o->losses, config->files.log_loss));
     fprintf(o->losses.file, "step,epoch,loss\n");
     return OK;
 }
@@ -37,14 +38,14 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
 static int save_weights(struct outputs *o, struct session *s) {
     float **values = NULL;
     void *buffers = malloc(model_buffer_bytes(&s->model) + 1);
-    int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->save);
+    int code = buffers ? OK : fail(ERR_MEMORY, "%s: no host memory", s->config->files.save);
     if (!code) code = model_values_alloc(&s->model, &values);
     for (int i = 0; !code && i < s->model.param_count; i++)
         code = param_read_value(&s->replicas[0]->params->set, i, values[i]);
     if (!code) code = buffer_set_read(&s->replicas[0]->params->buffers, buffers);
     if (!code)
         code = model_values_save(&s->model, &o->weights, values, buffers,
-                                 s->config->module_prefix ? "module." : NULL);
+                                 s->config->files.module_prefix ? "module." : NULL);
     model_values_free(values);
     free(buffers);
     return code ? code : atomic_commit(&o->weights);

@@ -71,18 +71,18 @@ static int read_step(struct session *s, const struct safetensors *file) {
 }
 
 int resume_check_files(const struct run_config *config) {
-    const char *path = *config->resume ? config->resume : run_weights(config);
+    const char *path = *config->files.resume ? config->files.resume : run_weights(config);
     struct safetensors file = {0};
     int code = path && !config->dry ? safetensors_open(&file, path) : OK;
-    if (!code && *config->resume) code = check_version(&file);
+    if (!code && *config->files.resume) code = check_version(&file);
     safetensors_close(&file);
     CHECK(code);
-    return *config->checkpoint ? outputs_try_checkpoint(config->checkpoint) : OK;
+    return *config->files.checkpoint ? outputs_try_checkpoint(config->files.checkpoint) : OK;
 }
 
 int resume_open(struct session *s) {
     const struct safetensors *file = &s->checkpoint;
-    CHECK(safetensors_open(&s->checkpoint, s->config->resume));
+    CHECK(safetensors_open(&s->checkpoint, s->config->files.resume));
     CHECK(check_version(file));
     CHECK(check_settings(s, file));
     CHECK(read_step(s, file));
@@ -146,7 +146,7 @@ static int agree(struct session *s) {
             return fail(ERR_FAILED,
                         "--resume: %s: rank %d read step %d, rank 0 step %d: it was replaced "
                         "meanwhile: start again",
-                        s->config->resume, r, all[r], all[0]);
+                        s->config->files.resume, r, all[r], all[0]);
     return OK;
 }
 

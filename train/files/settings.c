@@ -99,7 +99,7 @@ static void add_update(struct list *l, const struct run_config *c) {
     struct optimizer_config o = run_optimizer(c);
     struct schedule schedule = run_schedule(c);
     put(l, "--optimizer", "%s", optimizer_name(o.kind));
-    add_number(l, "--lr", c->lr);
+    add_number(l, "--lr", c->update.lr);
     add_number(l, "--weight-decay", o.weight_decay);
     if (o.kind == OPTIMIZER_SGD) {
         add_number(l, "--momentum", o.momentum);
@@ -127,17 +127,17 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
                                         [JOIN_THROW] = "throw"};
     const struct run_config *c = s->config;
     struct list l = {.settings = settings};
-    add_model_name(&l, &s->model, model_file_of(c->model_options.own));
+    add_model_name(&l, &s->model, model_file_of(c->model.options.own));
     add_model(&l, &s->model);
     put(&l, "--seed", "%" PRIu64, c->seed); /* before the data, which may be drawn from it */
     add_data(&l, s);
     add_count(&l, "--virtual-devices", s->virtual_devices);
     put(&l, "--batch-size", "%d", c->batch_size);
-    put(&l, "--no-sync-steps", "%d", c->passes);
-    add_yes_no(&l, "--shuffle", c->shuffle);
-    add_yes_no(&l, "--drop-last", c->drop_last);
-    put(&l, "--join", "%s", joins[c->join]);
-    put(&l, "--sampler", "%s", c->random_sampler ? "random" : "distributed");
+    put(&l, "--no-sync-steps", "%d", c->update.passes);
+    add_yes_no(&l, "--shuffle", c->data.shuffle);
+    add_yes_no(&l, "--drop-last", c->data.drop_last);
+    put(&l, "--join", "%s", joins[c->data.join]);
+    put(&l, "--sampler", "%s", c->data.random_sampler ? "random" : "distributed");
     add_update(&l, c);
     put(&l, "--device", "%s", s->gpus ? "cuda" : "cpu");
     if (s->gpus) {
@@ -148,9 +148,9 @@ int settings_list(const struct session *s, struct setting settings[SETTINGS_MOST
     put(&l, "--mode", "%s", mode_name(c->mode));
     put(&l, "--devices", "%d", s->devices);
     if (c->mode == MODE_DDP) {
-        put(&l, "--allreduce", "%s", c->allreduce);
-        add_number(&l, "--bucket-cap-mb", c->bucket_cap_mb);
-        add_number(&l, "--first-bucket-mb", c->first_bucket_mb);
+        put(&l, "--allreduce", "%s", c->ddp.allreduce);
+        add_number(&l, "--bucket-cap-mb", c->ddp.bucket_cap_mb);
+        add_number(&l, "--first-bucket-mb", c->ddp.first_bucket_mb);
     }
     return l.count;
 }
