@@ -40,3 +40,13 @@ int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, si
         low, high, less, more);
     return 1;
 }
+
+int dp_imbalance_of(struct device *const *devices, int n, char *text, size_t bytes) {
+    uint64_t memory[MAX_DEVICES];
+    int cores[MAX_DEVICES];
+    for (int i = 0; i < n; i++) {
+        memory[i] = device_ledger(devices[i]).capacity;
+        cores[i] = device_cores(devices[i]);
+    }
+    return dp_imbalance(memory, cores, n, text, bytes);
+}

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -14,6 +16,9 @@ extern "C" {
  * memories are alike, of its cores. Returns 1 then, with one line in text[0 .. bytes), in PyTorch's
  * words as far as users search for them; else 0. Of several equal devices the first is named. */
 int dp_imbalance(const uint64_t *memory, const int *cores, int n, char *text, size_t bytes);
+
+/* The same of devices that are open. */
+int dp_imbalance_of(struct device *const *devices, int n, char *text, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -47,17 +47,6 @@ static int check_options(const struct duet_data_parallel_options *o, int n) {
     return OK;
 }
 
-static void warn_of_imbalance(struct duet_data_parallel *m) {
-    uint64_t memory[MAX_DEVICES];
-    int cores[MAX_DEVICES];
-    char text[320];
-    for (int r = 0; r < m->dp.count; r++) {
-        memory[r] = device_ledger(m->dp.group.device[r]).capacity;
-        cores[r] = device_cores(m->dp.group.device[r]);
-    }
-    if (dp_imbalance(memory, cores, m->dp.count, text, sizeof text)) data_parallel_warn(m, text);
-}
-
 /* ---- its life ---- */
 
 /* The same parameters, buffers and layers on another device; each forward brings the values. */
@@ -69,9 +58,11 @@ static int copy_params(struct duet_params **out, struct device *device,
     return api_params_register(*out, params->buffer_specs, params->buffers.count);
 }
 
-/* One line, also where several pairs of GPUs are at fault. */
-static void warn_of_p2p(struct duet_data_parallel *m, struct device *const *devices) {
+/* Of GPUs that cannot reach each other one line, also where several pairs are at fault. */
+static void warn_of_devices(struct duet_data_parallel *m, struct device *const *devices) {
     const char *fault = "";
+    char text[320];
+    if (dp_imbalance_of(devices, m->dp.count, text, sizeof text)) data_parallel_warn(m, text);
     for (int r = 0; r < m->dp.count && !*fault; r++)
         fault = device_p2p_fault(devices[r]);
     if (*fault) data_parallel_warn(m, fault);
@@ -95,8 +86,7 @@ static int build(struct duet_data_parallel *m, struct device *const *devices, in
                                      .context = m,
                                      .timeout_s = o->timeout_s};
     CHECK(dp_init(&m->dp, &config));
-    warn_of_imbalance(m);
-    warn_of_p2p(m, devices);
+    warn_of_devices(m, devices);
     return OK;
 }
 

@@ -9,16 +9,10 @@
 
 /* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
 static void warn(const struct session *s) {
-    uint64_t memory[MAX_DEVICES];
-    int cores[MAX_DEVICES];
     char text[320];
     if (s->config->warned || s->devices < 2) return;
     session_warn_of_gpus(s);
-    for (int i = 0; i < s->devices; i++) {
-        memory[i] = device_ledger(s->device[i]).capacity;
-        cores[i] = device_cores(s->device[i]);
-    }
-    if (dp_imbalance(memory, cores, s->devices, text, sizeof text))
+    if (dp_imbalance_of(s->device, s->devices, text, sizeof text))
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
     if (s->config->dp.loss_in_forward)
         fprintf(stderr,
