@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allreduce/cuts.h"
+#include "allreduce/reference.h"
 #include "base/error.h"
 
 _Static_assert((int)HOP_OUTPUT == (int)PLAN_OUTPUT && (int)HOP_SUM == (int)PLAN_BUFFERS,
@@ -26,7 +27,7 @@ struct builder {
     struct cuts cuts[BUFFERS];
     struct touched *touched[BUFFERS]; /* [n][stretches] */
     int *ended[MAX_DEVICES]; /* [rank][step]: the hop of the last move of a step that ran */
-    int at[MAX_DEVICES];     /* the next step of each rank */
+    int step;                /* the one that runs */
     /* [reader][kind][writer]: the step of `writer` that posts what `reader` awaited last */
     int (*poster)[PLAN_FLAG_KINDS][MAX_DEVICES];
 };
@@ -127,7 +128,7 @@ static int add_move(struct builder *b, int rank, struct place from, struct place
                             .action = (uint8_t)action,
                             .from_buffer = (uint8_t)from.buffer,
                             .to_buffer = (uint8_t)to.buffer,
-                            .step = b->at[rank],
+                            .step = b->step,
                             .order = b->out->move_count,
                             .from_offset = from.offset,
                             .to_offset = to.offset,
@@ -197,43 +198,28 @@ static int poster_of(struct builder *b, int r, int w, const struct plan_step *s)
     return -1;
 }
 
-/* 1 if all flags that the step awaits have been posted; *hop is then the hop of the latest. */
-static int flags_are_there(struct builder *b, int rank, const struct plan_step *s, int *hop) {
-    *hop = 0;
+/* The hop of the latest flag that the step awaits; all have been posted. */
+static int hop_of_flags(struct builder *b, int rank, const struct plan_step *s) {
+    int hop = 0;
     for (int w = 0; w < b->n; w++) {
         if (!(s->wait_ranks >> w & 1)) continue;
         /* places that were free before the first message need no post */
         if (s->wait_kind == PLAN_TAKEN && s->wait_epoch <= b->plans[rank].credits) continue;
         int step = poster_of(b, rank, w, s);
-        if (step < 0 || step >= b->at[w]) return 0;
-        *hop = later(*hop, b->ended[w][step]);
+        if (step >= 0) hop = later(hop, b->ended[w][step]);
     }
-    return 1;
+    return hop;
 }
 
-static int run_rank(struct builder *b, int rank, int *moved) {
+static int run_step(void *context, int rank, int step) {
+    struct builder *b = context;
     const struct plan *p = &b->plans[rank];
-    for (int hop; b->at[rank] < p->step_count; b->at[rank]++, *moved = 1) {
-        const struct plan_step *s = &p->steps[b->at[rank]];
-        if (!flags_are_there(b, rank, s, &hop)) return OK;
-        if (s->op != PLAN_NONE && s->length) CHECK(add_moves(b, p, s, &hop));
-        b->ended[rank][b->at[rank]] = hop;
-    }
+    const struct plan_step *s = &p->steps[step];
+    int hop = hop_of_flags(b, rank, s);
+    b->step = step;
+    if (s->op != PLAN_NONE && s->length) CHECK(add_moves(b, p, s, &hop));
+    b->ended[rank][step] = hop;
     return OK;
-}
-
-static int run_ranks(struct builder *b) {
-    int ended = 0;
-    for (int moved = 1; moved && ended < b->n;) {
-        moved = ended = 0;
-        for (int r = 0; r < b->n; r++) {
-            CHECK(run_rank(b, r, &moved));
-            ended += b->at[r] == b->plans[r].step_count;
-        }
-    }
-    if (ended == b->n) return OK;
-    return fail(ERR_FAILED, "hops of %s: a rank waits in vain: a bug in the planner",
-                plan_name(&b->plans[0]));
 }
 
 /* ---- memory ---- */
@@ -287,7 +273,7 @@ int hops_of_plans(struct hops *hops, const struct plan *plans, int n) {
     hops->n = n;
     hops->count = plans[0].count;
     int code = builder_init(&b);
-    if (!code) code = run_ranks(&b);
+    if (!code) code = plan_walk(plans, n, run_step, &b);
     if (!code) code = hops_join(hops);
     builder_free(&b);
     if (code) hops_free(hops);

@@ -208,25 +208,18 @@ static int deadlock(const struct plan *plans, int n, const int *at, flag_table f
                 text);
 }
 
-int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
-                  float scale) {
-    struct reference_memory memory = of_floats(data, scratch, scale);
-    return reference_run_of(plans, n, &memory);
-}
-
-int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory) {
+int plan_walk(const struct plan *plans, int n, plan_walk_step *step, void *context) {
     flag_table *flags = calloc(1, sizeof *flags);
-    if (!flags) return fail(ERR_MEMORY, "reference executor: no host memory for flags: free some");
+    if (!flags) return fail(ERR_MEMORY, "plans: no host memory for flags: free some");
     int at[MAX_DEVICES] = {0}, code = OK, ended = 0, moved = 1;
     post_credits(*flags, plans, n);
     while (moved && ended < n) {
         moved = ended = 0;
         for (int r = 0; r < n; r++) {
             const struct plan *p = &plans[r];
-            if (at[r] < p->step_count && missing(*flags, p, &p->steps[at[r]]) < 0) {
-                reference_step_of(p, &p->steps[at[r]], memory);
+            for (; at[r] < p->step_count && missing(*flags, p, &p->steps[at[r]]) < 0; at[r]++) {
+                CHECK_GOTO(step(context, r, at[r]), code, out);
                 CHECK_GOTO(post_flags(*flags, p, &p->steps[at[r]]), code, out);
-                at[r]++;
                 moved = 1;
             }
             ended += at[r] == p->step_count;
@@ -236,6 +229,28 @@ int reference_run_of(const struct plan *plans, int n, const struct reference_mem
 out:
     free(flags);
     return code;
+}
+
+struct run {
+    const struct plan *plans;
+    const struct reference_memory *memory;
+};
+
+static int run_step(void *context, int rank, int step) {
+    const struct run *run = context;
+    reference_step_of(&run->plans[rank], &run->plans[rank].steps[step], run->memory);
+    return OK;
+}
+
+int reference_run_of(const struct plan *plans, int n, const struct reference_memory *memory) {
+    struct run run = {plans, memory};
+    return plan_walk(plans, n, run_step, &run);
+}
+
+int reference_run(const struct plan *plans, int n, float *const *data, float *const *scratch,
+                  float scale) {
+    struct reference_memory memory = of_floats(data, scratch, scale);
+    return reference_run_of(plans, n, &memory);
 }
 
 int reference_allreduce(enum allreduce_algorithm algorithm, int n, size_t count,
