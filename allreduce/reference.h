@@ -36,10 +36,10 @@ struct reference_memory {
 void reference_step_of(const struct plan *plan, const struct plan_step *step,
                        const struct reference_memory *memory);
 
-/* The one walk in one thread over the plans of all ranks: in turn each rank goes as far as the flags
- * that it awaits have been posted. `step` is called for each step, before its flags are posted; its
- * failure ends the walk. ERR_FAILED on a deadlock: names each rank that is stuck, its step, and the
- * flag it waits for. */
+/* The one walk in one thread over the plans of all ranks: in turn each rank goes as far as the
+ * flags that it awaits have been posted. `step` is called for each step, before its flags are
+ * posted; its failure ends the walk. ERR_FAILED on a deadlock: names each rank that is stuck, its
+ * step, and the flag it waits for. */
 typedef int plan_walk_step(void *context, int rank, int step);
 int plan_walk(const struct plan *plans, int n, plan_walk_step *step, void *context);
 
