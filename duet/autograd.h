@@ -83,8 +83,8 @@ duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call);
 int duet_autograd_keep(duet_tape *tape, duet_tensor *tensor);
 
 /* duet_rpc_sync, duet_rpc_async, duet_rref_sync and duet_rref_async with vars. Float tensors in the
- * result are vars of `tape`; with async, from duet_future_wait on. Only these calls are recorded:
- * what duet_rref_to_here brings is a tensor. */
+ * result are vars of `tape`; with async, from duet_future_wait on. Only these calls are recorded,
+ * and those of duet_autograd_remote: what duet_rpc_sync and duet_rref_to_here bring is a tensor. */
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
                        const struct duet_rpc_value *args, int count, double timeout_s,
                        struct duet_rpc_value *result);
@@ -96,6 +96,16 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
 int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
                              const char *method, const struct duet_rpc_value *args, int count,
                              double timeout_s);
+
+/* duet_remote: the result stays there, with its tape, until duet_autograd_to_here brings it. */
+int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
+                         const struct duet_rpc_value *args, int count, double timeout_s);
+
+/* duet_rref_to_here with a way back for the gradient: of a parameter into the context at its owner,
+ * of a result of duet_autograd_remote, made on this tape, through that call. Each may be brought
+ * any number of times. Float tensors of other references become vars without a gradient. */
+int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
+                          struct duet_rpc_value *value);
 
 /* ---- backward ---- */
 

@@ -304,10 +304,9 @@ static int be_agent(struct agent *a) {
     duet_rpc *rpc = NULL;
     const struct duet_rpc_function functions[] = {{"select_action", select_action, a, NULL},
                                                   {"report_reward", report_reward, a, NULL}};
-    struct duet_rpc_options options = {
-        .functions = functions, .function_count = 2, .device = a->device};
+    struct duet_rpc_options o = {.functions = functions, .function_count = 2, .device = a->device};
     int code = build(a);
-    if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &options);
+    if (!code) code = duet_rpc_init(&rpc, "agent", -1, 0, &o);
     if (!code) code = train(a, rpc);
     int end = duet_rpc_shutdown(&rpc, !code, 0);
     forget(a);
@@ -322,12 +321,11 @@ static int be_observer(int rank, const struct settings *s, duet_device *device) 
     char name[32];
     struct observer o = {.device = device, .one_call = s->one_call};
     const struct duet_rpc_function functions[] = {{"run_episode", run_episode, &o, NULL}};
-    struct duet_rpc_options options = {
-        .functions = functions, .function_count = 1, .device = device};
+    struct duet_rpc_options all = {.functions = functions, .function_count = 1, .device = device};
     snprintf(name, sizeof name, "observer%d", rank);
     seed_pole(&o.pole, s->seed);
     duet_rpc *rpc = NULL;
-    int code = duet_rpc_init(&rpc, name, -1, 0, &options);
+    int code = duet_rpc_init(&rpc, name, -1, 0, &all);
     return code ? code : duet_rpc_shutdown(&rpc, 1, 0);
 }
 

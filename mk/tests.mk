@@ -109,6 +109,7 @@ docs: $(B)/duet
 .PHONY: docs check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
-soak: $(B)/duet $(patsubst %,$(B)/tests/cli/test_%,random_kills run_kills stop)
+soak: $(B)/duet $(patsubst %,$(B)/tests/%,cli/test_random_kills cli/test_run_kills cli/test_stop \
+          rpc/test_kills)
 	$(Q)tests/soak.sh $(B) '$(T)'
 .PHONY: soak

@@ -246,6 +246,9 @@ int64_t futures_expire(duet_rpc *rpc, int64_t now); /* the next deadline */
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
               double timeout_s, char *name, struct outgoing *o);
 
+struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s);
+int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type);
+
 /* ---- serving ---- */
 uint64_t call_of_thread(void); /* the id of the call whose function runs on this thread; 0: none */
 void serve_call(duet_rpc *rpc, struct frame *frame);

@@ -68,7 +68,8 @@ struct remote_op {
     uint64_t call; /* its id, which its pass at `to` has too */
     struct var_list sent;
     duet_var *out, *in; /* stand for the call as a whole: all of sent led to it; it led to all of
-                           received */
+                           received. `in` NULL: no result has come, as of a remote one whose value
+                           nobody has asked for */
     duet_var *received[MOST_VARS];
     duet_future *under_way; /* "duet.backward" */
     struct duet_rpc_value gradients;
@@ -114,6 +115,8 @@ void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the 
 /* ---- pass.c ---- */
 void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
 int pass_keep(struct autograd_pass *pass, duet_tensor *tensor);
+/* A parameter of the pass, of one sample, as a var of the parameter's own shape. */
+duet_var *pass_parameter(duet_tape *tape, int i);
 /* The function of a call has ended: its pass stays in the context or goes. */
 void pass_of_call_ends(duet_rpc_call *call, int code);
 struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */

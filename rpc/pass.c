@@ -116,6 +116,16 @@ int pass_keep(struct autograd_pass *p, duet_tensor *tensor) {
     return OK;
 }
 
+/* The only sample's copy of it: as a var of samples it may have any shape. */
+duet_var *pass_parameter(duet_tape *t, int i) {
+    struct param *p = tape_param_at(t, "to_here", i, 0);
+    if (!p) return NULL;
+    const int dims[2] = {1, (int)tensor_count(&p->value)};
+    duet_var *x = tape_expand(t, &p->value, p, 2, dims);
+    if (x) x->value = tensor_plain(x->value.data, DTYPE_F32, p->value.rank, p->value.dims);
+    return x;
+}
+
 struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call) {
     struct autograd_pass *p = c->passes;
     while (p && p->call != call)

@@ -108,6 +108,11 @@ static int enter(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
             CHECK(enter(op, (struct duet_rpc_value *)&v->items[i], wanted));
     if (v->type != DUET_RPC_TENSOR || v->tensor->t.dtype != DTYPE_F32) return OK;
     int number = op->pass->context ? v->count - 1 : -1;
+    if (number >= 0 && op->received[number]) { /* to_here once more: the gradients are added */
+        duet_tensor_free(v->tensor);
+        *v = duet_rpc_var(duet_multiply_number(t, op->received[number], 1));
+        return tape_error(t);
+    }
     duet_var *var = tape_leaf(t, &v->tensor->t, number >= 0);
     CHECK(tape_error(t));
     CHECK(pass_keep(op->pass, v->tensor));
@@ -121,7 +126,7 @@ static int enter(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result) {
     duet_tape *t = op->pass->tape;
     int wanted = 0, code = enter(op, result, &wanted);
-    if (code || !wanted) return code;
+    if (code || !wanted || op->in) return code;
     op->in = tape_var(t, (struct tensor){0}, 1);
     tape_node(t,
               &(struct node){.backward = fire_backward, .x = op->out, .y = op->in, .context = op});
@@ -161,15 +166,16 @@ static void let_go(duet_autograd_context *c) {
     pthread_mutex_unlock(&c->rpc->lock);
 }
 
-static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
+/* The op of a call that is about to be made. */
+static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, struct path *path) {
     struct autograd_pass *p = tape->remote;
-    struct path path = p->path;
     CHECK(duet_tape_error(tape));
-    if (path.depth == MOST_PATH)
+    *path = p->path;
+    if (path->depth == MOST_PATH)
         return fail(ERR_USAGE, "autograd: %s: calls in a context go %d deep", o->function,
                     MOST_PATH);
-    path.step[path.depth++] = p->calls++;
-    struct remote_op *op = calloc(1, sizeof *op);
+    path->step[path->depth++] = p->calls++;
+    struct remote_op *op = *out = calloc(1, sizeof *op);
     if (!op) return fail(ERR_MEMORY, "autograd: no host memory for a call");
     *op = (struct remote_op){
         .pass = p, .to = o->to, .sent = {.tape = tape, .records = p->context != NULL}};
@@ -177,18 +183,33 @@ static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
     p->ops = op;
     o->op = op;
     o->vars = &op->sent;
-    o->path = &path;
+    o->path = path;
+    return OK;
+}
+
+/* Makes the call in the pass's context. rref: not NULL: it is a remote one. */
+static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *p,
+                     struct outgoing *o) {
     o->autograd = p->context ? p->context->id : 0;
     CHECK(hold_context(p->context, o->to));
-    int code = call_begin(out, p->rpc, o);
+    int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
     if (code) {
         let_go(p->context);
         return code;
     }
+    if (rref) *out = (*rref)->created;
     (*out)->context = p->context;
-    op->call = (*out)->id;
     end_behind_call(p->context, o->to);
-    code = record_sent(op);
+    return OK;
+}
+
+static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
+    struct remote_op *op;
+    struct path path;
+    CHECK(op_new(&op, tape, o, &path));
+    CHECK(make_call(out, NULL, op->pass, o));
+    op->call = (*out)->id;
+    int code = record_sent(op);
     if (code) {
         duet_future_free(*out);
         *out = NULL;
@@ -247,4 +268,56 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     if (result) *result = duet_rpc_none();
     int code = duet_autograd_rref_async(&f, tape, rref, method, args, count, timeout_s);
     return finish(f, code, result);
+}
+
+/* Its nodes but those of `sent` are recorded when a value of it comes. */
+int duet_autograd_remote(duet_rref **out, duet_tape *tape, const char *to, const char *function,
+                         const struct duet_rpc_value *args, int count, double timeout_s) {
+    duet_future *created;
+    struct remote_op *op;
+    struct outgoing o;
+    struct path path;
+    CHECK(check_tape(&created, tape));
+    CHECK_OUT(out);
+    CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
+    CHECK(op_new(&op, tape, &o, &path));
+    o.op = NULL; /* what comes as the answer is no result */
+    CHECK(make_call(&created, out, op->pass, &o));
+    op->call = created->id;
+    int code = record_sent(op);
+    if (code) {
+        duet_rref_free(*out);
+        *out = NULL;
+    }
+    return code;
+}
+
+/* The call of this pass that has left the value behind the reference; NULL: there is none. */
+static struct remote_op *op_of(const struct autograd_pass *p, const duet_rref *r) {
+    struct remote_op *op = r->created ? p->ops : NULL;
+    while (op && op->call != r->created->id)
+        op = op->next;
+    return op;
+}
+
+int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
+                          struct duet_rpc_value *value) {
+    const struct duet_rpc_value numbers = duet_rpc_int(1);
+    duet_future *f;
+    if (value) *value = duet_rpc_none();
+    CHECK(check_tape(&f, tape));
+    if (!rref || !value)
+        return fail(ERR_USAGE, "autograd: to_here: no %s was given", rref ? "place" : "reference");
+    struct outgoing o = to_owner(rref, "duet.to_here", timeout_s);
+    struct remote_op *op = op_of(tape->remote, rref);
+    if (!op) {
+        int begun = begin(&f, tape, &o);
+        return finish(f, begun, value);
+    }
+    CHECK(duet_tape_error(tape));
+    o.op = op;
+    o.args = &numbers;
+    o.count = 1;
+    int code = make_call(&f, NULL, op->pass, &o);
+    return finish(f, code, value);
 }

@@ -192,7 +192,7 @@ int duet_rref_local_object(duet_rref *r, void **object) {
     return OK;
 }
 
-static struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s) {
+struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s) {
     return (struct outgoing){
         .to = r->owner, .function = function, .self = r->id, .held = r, .timeout_s = timeout_s};
 }
@@ -220,7 +220,7 @@ static void created(void *context, struct duet_future *f) {
     free(fork);
 }
 
-static int remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
+int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
     duet_rref *r = NULL;
     uint64_t *fork = malloc(sizeof *fork);
     if (!fork) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
@@ -257,7 +257,7 @@ int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *func
     if (!out) return fail(ERR_USAGE, "rpc: remote: no place for the reference was given");
     *out = NULL;
     CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return remote(out, rpc, &o, function);
+    return rref_remote(out, rpc, &o, function);
 }
 
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
@@ -302,5 +302,5 @@ int duet_rref_remote(duet_rref **out, duet_rref *r, const char *method,
     if (!out) return fail(ERR_USAGE, "rpc: proxy: no place for the reference was given");
     *out = NULL;
     CHECK(method_of(r, method, args, count, timeout_s, name, &o));
-    return remote(out, r->rpc, &o, name);
+    return rref_remote(out, r->rpc, &o, name);
 }

@@ -58,21 +58,24 @@ static struct function *find_function(duet_rpc *rpc, const char *name) {
 
 /* ---- the library's own ---- */
 
+/* In a context a parameter becomes a var of a pass here, and so may its gradient come back. What a
+ * call of the same context has left here has its pass already, and the caller knows it: argument 0
+ * then asks for the numbers of its vars. serve() has taken the device. */
 static int run_to_here(duet_rpc_call *call, void *context) {
     (void)context;
     struct owned *o = call->self;
+    duet_tape *t;
     if (o->object)
         return fail(ERR_USAGE,
                     "the reference is to an object of '%s', which cannot be copied: "
                     "call its methods",
                     o->type);
-    struct device_lock *l = o->device ? lock_of(call->rpc, o->device) : NULL;
-    if (l) device_lock_take(l);
-    int code = o->params
-                   ? duet_rpc_return(call, duet_rpc_tensor(duet_params_value(o->params, o->param)))
-                   : duet_rpc_return(call, o->value);
-    if (l) device_lock_give(l);
-    return code;
+    call->answer.numbered = call->args.count != 0;
+    if (!o->params) return duet_rpc_return(call, o->value);
+    if (!call->context)
+        return duet_rpc_return(call, duet_rpc_tensor(duet_params_value(o->params, o->param)));
+    CHECK(duet_autograd_call_pass(&t, call, o->params, 1));
+    return duet_rpc_return(call, duet_rpc_var(pass_parameter(t, o->param)));
 }
 
 static int run_wait(duet_rpc_call *call, void *context) {
@@ -243,6 +246,7 @@ static int serve(duet_rpc_call *call, struct request *r) {
         return fail(ERR_USAGE, "worker '%s' has no function of this name", rpc->name);
     if (r->head.self) CHECK(owned_wait(rpc, r->head.self, 0, &call->self));
     CHECK(find_pass(call, r));
+    if (call->function->run == run_to_here && call->self) call->device = call->self->device;
     struct device_lock *l = lock_of(rpc, call->device);
     if (l) device_lock_take(l);
     r->began = now_ns();

@@ -69,7 +69,7 @@ static int add_room(const struct duet_rpc_value *v, int depth, size_t *room) {
     if (x) *room += duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
     if (var) *room += tensor_count(&var->value) * sizeof(float);
     if (v->type == DUET_RPC_TEXT && v->text) *room += strlen(v->text);
-    if (v->type == DUET_RPC_BYTES) *room += v->bytes;
+    if (v->type == DUET_RPC_BYTES) *room += v->bytes < SIZE_MAX / 4 ? v->bytes : SIZE_MAX / 4;
     if (v->type == DUET_RPC_RREF) *room += NAME_BYTES;
     if (v->type != DUET_RPC_LIST) return OK;
     if (depth >= DEEPEST_LIST)
@@ -82,15 +82,20 @@ static int add_room(const struct duet_rpc_value *v, int depth, size_t *room) {
 }
 
 int values_room(const struct duet_rpc_value *v, int count, size_t *room) {
+    const size_t most = FRAME_MOST_BYTES - (64 << 10); /* a call has a head */
     *room = 0;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         CHECK(add_room(&v[i], 0, room));
+        if (*room > most)
+            return fail(ERR_USAGE, "rpc: values of %zu bytes: at most %zu go in a message", *room,
+                        most);
+    }
     return OK;
 }
 
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {
     switch (v->type) {
-    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, -1);
+    case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count - 1 : -1);
     case DUET_RPC_VAR: return write_var(w, v->var);
     case DUET_RPC_RREF: return write_rref(rpc, w, v->rref, to);
     default: break;

@@ -32,6 +32,7 @@ struct wire_out {
     size_t bytes, room;
     int failed;            /* 1: no host memory */
     struct var_list *vars; /* rpc/autograd.h: the vars of the message; NULL: none may be */
+    int numbered;          /* 1: tensors that came as VAR are VAR again, of the same number */
 };
 /* That many bytes will follow, more or less: they get their room at once. */
 void wire_reserve(struct wire_out *w, size_t bytes);
