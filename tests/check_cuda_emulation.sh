@@ -5,10 +5,10 @@
 #   tests/check_cuda_emulation.sh [SANITIZER [TEST...]]
 #
 # Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
-# an EMULATED_ variable or CUDA_EMULATION. Left out are tests that bring a runtime of their own
-# (cuda_stand_in.h), and scripts/test_gpu_check, which takes minutes and must be named. The last
-# line is `N passed, N failed`. Exit status 1 on any failure. Without CUDA's headers nothing is
-# done.
+# an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. Left out are
+# tests that bring a runtime of their own (cuda_stand_in.h), and scripts/test_gpu_check, which takes
+# minutes and must be named. The last line is `N passed, N failed`. Exit status 1 on any failure.
+# Without CUDA's headers nothing is done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}
@@ -19,7 +19,7 @@ if [[ -z $(scripts/find_cuda.sh headers) ]]; then
     exit 0
 fi
 build=build/emulation${san:+-san-${san//,/-}}
-words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_'
+words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_|WORKERS\('
 names=("$@")
 if ((${#names[@]} == 0)); then
     mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h |

@@ -1,5 +1,6 @@
 /* What the tests of rpc/ share: workers as processes, which check what they see and fail as ranks
- * do. Worker r is named "w<r>"; each has an emulated device of its own. */
+ * do. Worker r is named "w<r>"; each has an emulated device of its own, which with CUDA_EMULATION
+ * is a GPU. */
 #ifndef TESTS_RPC_WORKERS_H
 #define TESTS_RPC_WORKERS_H
 
@@ -35,6 +36,14 @@ const char *__tsan_default_suppressions(void) {
 #define FAILS(code_, call, words) \
     MUST((call) == (code_) && strstr(duet_error(), words), "wanted: %s", words)
 
+#ifdef CUDA_EMULATION
+static const char worker_kind[] = "cuda";
+enum { WORKER_MEMORY = 96 << 20 }; /* the workspace of a GPU is 64 MiB */
+#else
+static const char worker_kind[] = "cpu";
+enum { WORKER_MEMORY = 64 << 20 };
+#endif
+
 struct worker {
     int rank, n;
     duet_rpc *rpc;
@@ -60,7 +69,8 @@ static inline int worker_main(int rank, void *context) {
     char name[16];
     struct worker *w = &worker_here;
     *w = (struct worker){.rank = rank, .n = worker_world};
-    GOOD(duet_device_open(&w->device, "cpu", rank, 1 << 26));
+    setenv("EMULATED_GPUS", "4", 0);
+    GOOD(duet_device_open(&w->device, worker_kind, rank, WORKER_MEMORY));
     snprintf(name, sizeof name, "w%d", rank);
     struct duet_rpc_options options = {.functions = worker_functions,
                                        .function_count = worker_function_count,
