@@ -111,11 +111,12 @@ static int work(int rank, void *context) {
     (void)context;
     duet_device *device;
     duet_rpc *rpc = NULL;
-    const struct duet_rpc_function functions[] = {{"nothing", nothing, NULL, NULL},
-                                                  {"count", count, NULL, NULL}};
     TRY(duet_device_open(&device, "cpu", rank, 1 << 28));
-    const struct duet_rpc_options options = {
-        .functions = functions, .function_count = 2, .device = device};
+    const struct duet_rpc_function functions[] = {
+        /* an empty one needs no device */
+        {.name = "nothing", .run = nothing},
+        {.name = "count", .run = count, .device = device}};
+    const struct duet_rpc_options options = {.functions = functions, .function_count = 2};
     int code = duet_rpc_init(&rpc, rank ? "there" : "here", -1, 0, &options);
     if (!code && rank == 0) code = measure(rpc, device);
     int end = duet_rpc_shutdown(&rpc, !code, 0);

@@ -182,6 +182,7 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_destroy(&rpc->control_wakes);
     pthread_mutex_destroy(&rpc->lock);
     free(rpc->places);
+    payload_free_spare();
     free(rpc);
 }
 

@@ -1,19 +1,62 @@
 /* Frames are made and checked. */
 #include "rpc/frame.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
 
-void *payload_alloc(uint64_t bytes) {
-    enum { HUGE_PAGE = 2 << 20 };
-    if (bytes < 2 * HUGE_PAGE) return malloc(bytes);
-    size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    void *data = aligned_alloc(HUGE_PAGE, whole);
-    if (data) madvise(data, whole, MADV_HUGEPAGE); /* a hint: without it all is as before */
+/* The large payload that was freed last is kept for the next: most of the time that a large message
+ * takes is the kernel's, for fresh pages. Both ends have one, so that what is kept is at most as much
+ * as one message took. */
+enum { HUGE_PAGE = 2 << 20 };
+static struct {
+    pthread_mutex_t lock;
+    void *data;
+    size_t bytes;
+} spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* A spare one must not be much larger than what it is wanted for. */
+static void *take_spare(size_t bytes) {
+    pthread_mutex_lock(&spare.lock);
+    void *data = spare.bytes >= bytes && spare.bytes / 2 <= bytes ? spare.data : NULL;
+    if (data) spare.data = NULL, spare.bytes = 0;
+    pthread_mutex_unlock(&spare.lock);
     return data;
+}
+
+static size_t whole_pages(uint64_t bytes) {
+    return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+void *payload_alloc(uint64_t bytes) {
+    if (bytes < 2 * HUGE_PAGE) return malloc(bytes);
+    void *data = take_spare(whole_pages(bytes));
+    if (data) return data;
+    data = aligned_alloc(HUGE_PAGE, whole_pages(bytes));
+    if (data) madvise(data, whole_pages(bytes), MADV_HUGEPAGE); /* a hint */
+    return data;
+}
+
+void payload_free(void *data, uint64_t bytes) {
+    if (data && bytes >= 2 * HUGE_PAGE) {
+        pthread_mutex_lock(&spare.lock);
+        void *old = spare.data;
+        spare.data = data;
+        spare.bytes = whole_pages(bytes);
+        pthread_mutex_unlock(&spare.lock);
+        data = old;
+    }
+    free(data);
+}
+
+void payload_free_spare(void) {
+    pthread_mutex_lock(&spare.lock);
+    free(spare.data);
+    spare.data = NULL, spare.bytes = 0;
+    pthread_mutex_unlock(&spare.lock);
 }
 
 struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
@@ -30,7 +73,7 @@ struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
 
 void frame_free(struct frame *f) {
     if (!f) return;
-    free(f->payload);
+    payload_free(f->payload, f->header.bytes);
     free(f);
 }
 

@@ -18,45 +18,57 @@ void pool_open(struct pool *p, int limit) {
     pthread_cond_init(&p->ended, NULL);
 }
 
+static void *thread_of_pool(void *argument);
+
+/* Sees to it that somebody takes the next job, with the lock held. While one thread is on its way
+ * no other is called: it calls the next itself where there is more than one job. So a burst of short
+ * jobs does not wake all threads, which would meet at the same locks. */
+static void call_thread(struct pool *p) {
+    pthread_t thread;
+    if (!p->queued || p->stop || p->coming) return;
+    if (p->idle) {
+        p->coming = 1;
+        pthread_cond_signal(&p->work);
+        return;
+    }
+    if (p->count - p->waiting >= p->limit) return; /* who is done with a job takes it */
+    p->count++;
+    p->coming = 1;
+    if (thread_start(&thread, thread_of_pool, p)) {
+        p->count--;
+        p->coming = 0;
+    } else {
+        pthread_detach(thread);
+    }
+}
+
 static void *thread_of_pool(void *argument) {
     struct pool *p = argument;
     pthread_mutex_lock(&p->lock);
+    p->coming = 0;
     while (!p->stop && p->count - p->waiting <= p->limit) {
         if (!p->first) {
             p->idle++;
             pthread_cond_wait(&p->work, &p->lock);
             p->idle--;
+            p->coming = 0;
             continue;
         }
         struct job *job = p->first;
         p->first = job->next;
         if (!p->first) p->last = NULL;
         p->queued--;
+        call_thread(p);
         pthread_mutex_unlock(&p->lock);
         job->run(job->context);
         free(job);
         pthread_mutex_lock(&p->lock);
     }
     p->count--;
-    if (p->first) pthread_cond_signal(&p->work); /* what woke this thread is for another */
+    call_thread(p); /* what woke this thread is for another */
     pthread_cond_broadcast(&p->ended);
     pthread_mutex_unlock(&p->lock);
     return NULL;
-}
-
-/* Sees to it that somebody takes the next job, with the lock held. */
-static void call_thread(struct pool *p) {
-    pthread_t thread;
-    if (!p->queued || p->stop) return;
-    if (p->queued <= p->idle || p->count - p->waiting >= p->limit) {
-        pthread_cond_signal(&p->work);
-        return;
-    }
-    p->count++;
-    if (thread_start(&thread, thread_of_pool, p))
-        p->count--;
-    else
-        pthread_detach(thread);
 }
 
 int pool_run(struct pool *p, void (*run)(void *context), void *context) {
@@ -110,27 +122,55 @@ void pool_close(struct pool *p) {
 
 /* ---- devices ---- */
 
+/* Each has a condition of its own, so that who gives the device wakes the next one and no other. */
+struct device_waiter {
+    pthread_cond_t turn;
+    pthread_t thread;
+    int mine;
+    struct device_waiter *next;
+};
+
 void device_lock_open(struct device_lock *l, duet_device *device) {
     *l = (struct device_lock){.device = device};
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->turn, NULL);
+}
+
+static void wait_turn(struct device_lock *l) {
+    struct device_waiter w = {.thread = pthread_self()};
+    pthread_cond_init(&w.turn, NULL);
+    if (l->last)
+        l->last->next = &w;
+    else
+        l->first = &w;
+    l->last = &w;
+    while (!w.mine)
+        pthread_cond_wait(&w.turn, &l->lock);
+    pthread_cond_destroy(&w.turn);
 }
 
 void device_lock_take(struct device_lock *l) {
     pthread_mutex_lock(&l->lock);
-    uint64_t ticket = l->next++;
-    while (l->serving != ticket)
-        pthread_cond_wait(&l->turn, &l->lock);
-    l->holder = pthread_self();
-    l->held = 1;
+    if (l->held) {
+        wait_turn(l);
+    } else {
+        l->held = 1;
+        l->holder = pthread_self();
+    }
     pthread_mutex_unlock(&l->lock);
 }
 
 void device_lock_give(struct device_lock *l) {
     pthread_mutex_lock(&l->lock);
-    l->held = 0;
-    l->serving++;
-    if (l->next != l->serving) pthread_cond_broadcast(&l->turn);
+    struct device_waiter *w = l->first;
+    if (w) {
+        l->first = w->next;
+        if (!l->first) l->last = NULL;
+        l->holder = w->thread;
+        w->mine = 1;
+        pthread_cond_signal(&w->turn);
+    } else {
+        l->held = 0;
+    }
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -143,5 +183,4 @@ int device_lock_is_mine(struct device_lock *l) {
 
 void device_lock_close(struct device_lock *l) {
     pthread_mutex_destroy(&l->lock);
-    pthread_cond_destroy(&l->turn);
 }

@@ -12,7 +12,6 @@
 #define RPC_POOL_H
 
 #include <pthread.h>
-#include <stdint.h>
 
 #include "duet.h"
 
@@ -28,6 +27,7 @@ struct pool {
     struct job *first, *last;
     int queued, limit, stop;
     int count, idle, waiting; /* threads: all, without a job, inside pool_pause */
+    int coming;               /* 1: a thread has been woken or made, and has not yet looked */
 };
 
 void pool_open(struct pool *pool, int limit);
@@ -40,8 +40,7 @@ void pool_close(struct pool *pool); /* waits for the jobs under way and runs the
 struct device_lock {
     duet_device *device;
     pthread_mutex_t lock;
-    pthread_cond_t turn;
-    uint64_t next, serving; /* tickets */
+    struct device_waiter *first, *last; /* in the order of coming */
     pthread_t holder;
     int held;
 };
