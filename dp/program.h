@@ -135,10 +135,6 @@ void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape
 /* ERR_USAGE: a tensor of this shape and type cannot be cut along m->dim. */
 int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t);
 
-/* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */
-int data_parallel_move(const struct duet_data_parallel *m, struct device *device,
-                       const struct tensor *from, const struct tensor *to, int back);
-
 /* *front: `whole`, on device `lead`, with m->dim in front, in memory of `p` that nothing else of p
  * uses there; or `whole` itself. */
 int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_tensor *whole,

@@ -37,8 +37,9 @@ int data_parallel_check_dim(const struct duet_data_parallel *m, const struct ten
                 t->rank - 1, m->dim);
 }
 
-int data_parallel_move(const struct duet_data_parallel *m, struct device *device,
-                       const struct tensor *from, const struct tensor *to, int back) {
+/* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */
+static int move(const struct duet_data_parallel *m, struct device *device,
+                const struct tensor *from, const struct tensor *to, int back) {
     struct op_args args = {.in[0] = *from, .out[0] = *to};
     args.in[0].dtype = args.out[0].dtype = DTYPE_F32; /* whatever 4 bytes they are */
     find_order(m, from->rank, back, args.p.permute.order);
@@ -53,7 +54,7 @@ int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_te
     CHECK(data_parallel_room(m, p, lead, tensor_bytes(&whole->t), cause));
     data_parallel_turn(m, &front->t, 0);
     front->t.data = p->memory[lead];
-    return data_parallel_move(m, whole->device, &whole->t, &front->t, 0);
+    return move(m, whole->device, &whole->t, &front->t, 0);
 }
 
 duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *t, duet_var *x,
@@ -79,7 +80,7 @@ int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x)
     const struct tensor *shape = &p->shown[r].t;
     p->shown[r].t = tape_tensor(t, shape->dtype, LAYOUT_PLAIN, shape->rank, shape->dims);
     CHECK(duet_tape_error(t));
-    return data_parallel_move(m, p->part[r].device, &p->part[r].t, &p->shown[r].t, 1);
+    return move(m, p->part[r].device, &p->part[r].t, &p->shown[r].t, 1);
 }
 
 int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **tensor) {
@@ -88,7 +89,7 @@ int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **te
     if (!m->dim) return OK;
     data_parallel_turn(m, &shape, 1);
     CHECK(tensor_new(tensor, front->device, shape.dtype, shape.rank, shape.dims, MEM_GATHERED));
-    int code = data_parallel_move(m, front->device, &front->t, &(*tensor)->t, 1);
+    int code = move(m, front->device, &front->t, &(*tensor)->t, 1);
     if (!code) code = stream_sync(device_compute(front->device)); /* front is freed next */
     duet_tensor_free(front);
     return code;

@@ -108,20 +108,6 @@ static int find_short(struct group *g, const struct group_call *call, struct sho
 
 /* ---- the call ---- */
 
-int begin_short(struct work *work) {
-    struct group *g = work->group;
-    struct short_call *brief = work->brief;
-    if (!brief) CHECK(find_short(g, &work->call, &brief));
-    brief->users++;
-    work->run = run_short;
-    work->brief = brief;
-    work->tally = (struct tally){g->announcer.tally, g->announcer.number};
-    announcer_note(&g->announcer, &brief->told, brief->signature);
-    work->number = g->announcer.number;
-    work->base = g->short_calls++;
-    return OK;
-}
-
 static int tallies_differ(const struct work *work, int peer) {
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));
@@ -146,7 +132,7 @@ static int compare_tallies(const struct work *work) {
     return OK;
 }
 
-int run_short(struct runner *runner, struct work *work) {
+static int run_short(struct runner *runner, struct work *work) {
     const struct group *g = work->group;
     const struct group_call *call = &work->call;
     int turn = work->base % HALF_OF_SLOTS == 0;
@@ -166,4 +152,18 @@ int run_short(struct runner *runner, struct work *work) {
     part->signature = work->brief->signature ^ work->number << 32;
     CHECK(host_execute(&runner->slots, part));
     return turn ? compare_tallies(work) : OK;
+}
+
+int begin_short(struct work *work) {
+    struct group *g = work->group;
+    struct short_call *brief = work->brief;
+    if (!brief) CHECK(find_short(g, &work->call, &brief));
+    brief->users++;
+    work->run = run_short;
+    work->brief = brief;
+    work->tally = (struct tally){g->announcer.tally, g->announcer.number};
+    announcer_note(&g->announcer, &brief->told, brief->signature);
+    work->number = g->announcer.number;
+    work->base = g->short_calls++;
+    return OK;
 }

@@ -220,8 +220,7 @@ void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_
 /* short.c */
 int is_short(const struct group *group, const struct group_call *call);
 struct short_call *kept_short(const struct group *group, const struct group_call *call);
-int begin_short(struct work *work); /* work->brief: kept_short of its call, or NULL */
-int run_short(struct runner *runner, struct work *work);
+int begin_short(struct work *work);           /* work->brief: kept_short of its call, or NULL */
 void release_short(struct short_call *brief); /* NULL is fine */
 
 /* uneven.c */

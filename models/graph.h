@@ -107,8 +107,6 @@ void graph_free(struct graph *g); /* NULL is fine */
 const struct graph *graph_of(const struct duet_model *model);
 
 int graph_classes(const struct graph *g);
-/* Elements of all parameters, or of all other tensors. */
-int64_t graph_elements(const struct graph *g, int parameters);
 /* Samples are whole numbers, as tokens, below this; 0: they are not. */
 int graph_below(const struct graph *g);
 

@@ -174,18 +174,6 @@ int graph_classes(const struct graph *g) {
     return g->values[g->result].shape.size[1];
 }
 
-int64_t graph_elements(const struct graph *g, int parameters) {
-    int64_t total = 0;
-    for (int i = 0; i < g->tensor_count; i++) {
-        const struct graph_tensor *t = &g->tensors[i];
-        int64_t count = 1;
-        for (int d = 0; d < t->shape.rank; d++)
-            count *= t->shape.size[d];
-        if ((t->kind == GRAPH_PARAMETER) == parameters) total += count;
-    }
-    return total;
-}
-
 /* All inputs are of one kind. */
 int graph_below(const struct graph *g) {
     int below = g->inputs[0].below;

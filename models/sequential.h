@@ -25,7 +25,7 @@
 
 struct model_file;
 
-enum { SEQUENTIAL_NAME = 256, SEQUENTIAL_BYTES = 1 << 20, SEQUENTIAL_DEPTH = 16 };
+enum { SEQUENTIAL_NAME = 256, SEQUENTIAL_DEPTH = 16 };
 
 enum sequential_kind {
     SEQ_CONV2D,

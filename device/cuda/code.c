@@ -16,7 +16,8 @@
 static const int built_for[] = {DUET_GPU_CODE}; /* 10 * major + minor */
 enum { BUILDS = sizeof built_for / sizeof *built_for };
 
-int cuda_code_runs(int major, int minor) {
+/* 1 if the program holds machine code for GPUs of this compute capability. */
+static int code_runs(int major, int minor) {
     for (int i = 0; i < BUILDS; i++)
         if (built_for[i] / 10 == major && built_for[i] % 10 <= minor) return 1;
     return 0;
@@ -25,7 +26,7 @@ int cuda_code_runs(int major, int minor) {
 void cuda_code_say(const struct cuda_device *d) {
     char list[16 * BUILDS] = "";
     size_t used = 0;
-    if (cuda_code_runs(d->major, d->minor) || d->head.config.index != d->gpu) return;
+    if (code_runs(d->major, d->minor) || d->head.config.index != d->gpu) return;
     for (int i = 0; i < BUILDS && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%d.%d", i ? ", " : "",
                                  built_for[i] / 10, built_for[i] % 10);

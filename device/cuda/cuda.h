@@ -165,9 +165,6 @@ void cuda_launch_dependent(struct cuda_stream *stream, const void *kernel, dim3 
 
 /* ---- code.c ---- */
 
-/* 1 if the program holds machine code for GPUs of this compute capability. */
-int cuda_code_runs(int major, int minor);
-
 /* Says in one line on stderr that the driver has to compile the kernels for the device's GPU, if it
  * has to. Of the devices of a job that share a GPU only the first says so. */
 void cuda_code_say(const struct cuda_device *device);

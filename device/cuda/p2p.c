@@ -81,7 +81,7 @@ void cuda_p2p_close(struct cuda_device *d, cudaStream_t stream) {
 }
 
 /* Whole numbers below 2^24, which a product with 1 leaves as they are. None of them is zero. */
-void cuda_p2p_pattern(float *host, unsigned seed) {
+static void write_pattern(float *host, unsigned seed) {
     uint32_t x = 0x9e3779b9u * (seed + 1);
     for (int i = 0; i < CUDA_P2P_COUNT; i++) {
         x ^= x << 13, x ^= x >> 17, x ^= x << 5;
@@ -124,7 +124,7 @@ static int finish(struct cuda_device *d, cudaStream_t stream, cudaError_t error,
 
 int cuda_p2p_put(struct cuda_device *d, const struct cuda_p2p_trial *t, float *memory,
                  unsigned seed) {
-    cuda_p2p_pattern(t->host, seed);
+    write_pattern(t->host, seed);
     CHECK(cuda_use(&d->head));
     return finish(d, t->stream,
                   cudaMemcpyAsync(memory, t->host, BYTES, cudaMemcpyHostToDevice, t->stream), NULL);
@@ -133,7 +133,7 @@ int cuda_p2p_put(struct cuda_device *d, const struct cuda_p2p_trial *t, float *m
 int cuda_p2p_holds(struct cuda_device *d, const struct cuda_p2p_trial *t, const float *memory,
                    unsigned seed, int *equal) {
     float want[CUDA_P2P_COUNT];
-    cuda_p2p_pattern(want, seed);
+    write_pattern(want, seed);
     memset(t->host, 0, BYTES);
     CHECK(cuda_use(&d->head));
     CHECK(finish(d, t->stream,

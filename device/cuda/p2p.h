@@ -24,7 +24,6 @@ struct cuda_p2p_trial {
 /* The trials of a device, one after another, use one stream. close leaves a stuck one behind. */
 int cuda_p2p_open(struct cuda_device *device, cudaStream_t *stream);
 void cuda_p2p_close(struct cuda_device *device, cudaStream_t stream);
-void cuda_p2p_pattern(float *host, unsigned seed);
 /* `memory`, of this device, is CUDA_P2P_COUNT floats; synced. ERR_FAILED: the stream is stuck. */
 int cuda_p2p_put(struct cuda_device *device, const struct cuda_p2p_trial *t, float *memory,
                  unsigned seed);

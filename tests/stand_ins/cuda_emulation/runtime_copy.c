@@ -103,11 +103,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     return finish(cudaMemcpyAsync(to, from, bytes, kind, NULL));
 }
 
-cudaError_t cudaMemcpyPeer(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes) {
-    ENTER(enter_unsafe());
-    return finish(cudaMemcpyPeerAsync(to, to_gpu, from, from_gpu, bytes, NULL));
-}
-
 cudaError_t cudaMemset(void *memory, int byte, size_t bytes) {
     ENTER(enter_unsafe());
     return finish(cudaMemsetAsync(memory, byte, bytes, NULL));

@@ -273,13 +273,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device) {
-    ENTER(check_device(device));
-    if (bytes < 13) return give(cudaErrorInvalidValue);
-    snprintf(text, (size_t)bytes, "0000:%02X:00.0", emulated.gpus[device].number + 1);
-    return cudaSuccess;
-}
-
 int emulated_reaches(int a, int b) {
     switch (emulated.peer) {
     case PEER_NONE: return 0;
@@ -318,18 +311,5 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer) {
     ENTER(enter_gpu());
     if (!(atomic_fetch_and(&current_gpu()->peers, ~(1u << peer)) >> peer & 1))
         return give(cudaErrorPeerAccessNotEnabled);
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int device,
-                                      int peer) {
-    ENTER(check_device(device));
-    ENTER(check_device(peer));
-    switch (attribute) {
-    case cudaDevP2PAttrAccessSupported:
-    case cudaDevP2PAttrNativeAtomicSupported: *value = reaches(device, peer); break;
-    case cudaDevP2PAttrPerformanceRank: *value = 0; break;
-    default: return give(cudaErrorInvalidValue);
-    }
     return cudaSuccess;
 }

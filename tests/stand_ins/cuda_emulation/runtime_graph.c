@@ -227,11 +227,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph,
-                                          unsigned long long flags) {
-    return cudaGraphInstantiate(out, graph, flags);
-}
-
 /* Launches that still run have copies of their own. */
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     if (!exec) return give(cudaErrorInvalidValue);

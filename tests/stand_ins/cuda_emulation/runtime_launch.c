@@ -259,15 +259,6 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *ad
     return cudaSuccess;
 }
 
-cudaError_t cudaFuncSetAttribute(const void *address, enum cudaFuncAttribute attribute, int value) {
-    ENTER(enter_gpu());
-    if (!kernel_of(address)) return give(cudaErrorInvalidDeviceFunction);
-    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize &&
-        attribute != cudaFuncAttributePreferredSharedMemoryCarveout)
-        return give(cudaErrorInvalidValue);
-    return give(value < 0 || value > SHARED_BYTES ? cudaErrorInvalidValue : cudaSuccess);
-}
-
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *address,
                                                           int threads, size_t shared) {
     ENTER(enter_gpu());

@@ -322,14 +322,6 @@ cudaError_t cudaHostGetDevicePointer(void **out, void *host, unsigned flags) {
     return cudaSuccess;
 }
 
-cudaError_t cudaHostGetFlags(unsigned *flags, void *host) {
-    struct allocation a;
-    ENTER(enter_gpu());
-    if (!memory_find(host, 1, &a) || a.kind != MEMORY_PINNED) return give(cudaErrorInvalidValue);
-    *flags = a.flags;
-    return cudaSuccess;
-}
-
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *memory) {
     struct allocation a;
     ENTER(enter_gpu());

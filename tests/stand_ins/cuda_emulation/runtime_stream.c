@@ -258,10 +258,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
     return cudaStreamCreateWithPriority(out, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t *out) {
-    return cudaStreamCreateWithPriority(out, cudaStreamDefault, 0);
-}
-
 /* Returns at once; what is queued is still run. */
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     ENTER(enter_driver());
@@ -305,22 +301,6 @@ cudaError_t cudaDeviceSynchronize(void) {
     struct gpu *gpu = current_gpu();
     gpu_drain(gpu);
     return give(gpu->fault);
-}
-
-cudaError_t cudaStreamGetPriority(cudaStream_t handle, int *priority) {
-    ENTER(enter_gpu());
-    struct CUstream_st *s = stream_of(handle);
-    if (!s) return give(cudaErrorInvalidResourceHandle);
-    *priority = s->priority;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned *flags) {
-    ENTER(enter_gpu());
-    struct CUstream_st *s = stream_of(handle);
-    if (!s) return give(cudaErrorInvalidResourceHandle);
-    *flags = s->flags;
-    return cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void *data) {
