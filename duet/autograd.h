@@ -64,7 +64,11 @@ uint64_t duet_autograd_context_id(const duet_autograd_context *context);
  * these parameters, or none, as duet_tape_begin does. The tape lies on the device of `params`, or
  * of the worker, and belongs to the context; params must outlive it. Dropout draws from seed 0 and
  * a number that the context and the place of the call make. duet_tape_begin, duet_tape_seed and
- * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context. */
+ * duet_tape_accumulate are refused. DUET_USAGE: another worker has created the context.
+ *
+ * params may have a duet_ddp, whose ranks then all begin the same passes: what backward leaves in
+ * the context is the average over them. It passes through duet_params_grad. Such a pass has one
+ * backward, which waits for the other ranks with the device in its hands. */
 int duet_autograd_pass(duet_tape **out, duet_autograd_context *context, duet_params *params,
                        int samples);
 

@@ -7,6 +7,9 @@
 #include "rpc/autograd.h"
 
 static int check_again(const struct autograd_pass *p) {
+    if (p->turn && p->params && p->params->reducer)
+        return fail(ERR_USAGE, "Trying to backward through the graph a second time: with DDP each "
+                               "pass has one: begin another and forward again");
     return p->turn && !p->retain
                ? fail(ERR_USAGE, "Trying to backward through the graph a second time: give "
                                  "retain_graph 1 to all but the last")
@@ -31,6 +34,36 @@ static int new_arena(struct autograd_pass *p, float **out) {
     return tensor_zero(device, &all);
 }
 
+/* ---- DistributedDataParallel inside ---- */
+
+static int copy_grads(struct autograd_pass *p, float *arena, int i, int back) {
+    const struct param *param = &p->params->set.param[i];
+    struct device *device = p->tape->device;
+    float *own = param->grad.data, *ours = arena + param->value_offset;
+    return copy_peer(device_compute(device), device, back ? ours : own, device, back ? own : ours,
+                     tensor_bytes(&param->value));
+}
+
+/* The gradients of the walk go where those of the parameters lie, which the ddp averages over its
+ * ranks, and come back. All ranks give them in one order, the last parameter first. */
+static int average(struct autograd_pass *p, float *arena, duet_var *root) {
+    const struct grad_reducer *r = p->params->reducer;
+    const char *has_grad = p->shadow.has_grad;
+    int count = p->shadow.set.count;
+    CHECK(r->before(r->context, p->tape, root));
+    for (int i = count - 1; i >= 0; i--) {
+        if (!has_grad[i]) continue;
+        CHECK(copy_grads(p, arena, i, 0));
+        CHECK(r->ready(r->context, i));
+    }
+    CHECK(r->finish(r->context));
+    for (int i = 0; i < count; i++) {
+        if (r->finds_unused) p->shadow.has_grad[i] = p->params->has_grad[i];
+        if (has_grad[i]) CHECK(copy_grads(p, arena, i, 1));
+    }
+    return OK;
+}
+
 static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tensor *const *grads,
                 int count) {
     float *arena = NULL;
@@ -40,6 +73,7 @@ static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tens
     if (!code) code = pass_backward(p->tape, roots, grads, count);
     code = remote_ops_finish(p, code);
     if (!p->params) return code;
+    if (!code && p->params->reducer) code = average(p, arena, roots[0]);
     size_t params = (size_t)p->shadow.set.count;
     char *has_grad = code ? NULL : malloc(params + 1);
     if (!has_grad) {

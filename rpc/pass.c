@@ -174,6 +174,8 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
                     "autograd: pass: worker '%s' has created this context: use "
                     "duet_autograd_call_pass in a function",
                     rpc->peers[c->creator].name);
+    const struct grad_reducer *ddp = params ? params->reducer : NULL;
+    if (ddp) CHECK(ddp->enter(ddp->context, 1, 1));
     pthread_mutex_lock(&rpc->lock);
     const struct path path = {1, {c->own_passes++}};
     pthread_mutex_unlock(&rpc->lock);
@@ -192,6 +194,10 @@ int duet_autograd_call_pass(duet_tape **out, duet_rpc_call *call, duet_params *p
     if (!call) return fail(ERR_USAGE, "autograd: pass: no call was given");
     CHECK(duet_rpc_call_error(call));
     if (call->pass) return fail(ERR_USAGE, "autograd: pass: this call has begun one");
+    if (params && params->reducer &&
+        call->context) /* who would see to it that all ranks call it? */
+        return fail(ERR_USAGE, "autograd: pass: the parameters have a duet_ddp: use "
+                               "duet_autograd_pass in a context of this worker");
     if (params && (duet_device *)params->set.device != call->device)
         return fail(ERR_USAGE,
                     "autograd: pass: the parameters lie on %s, which is not the device "
