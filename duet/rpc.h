@@ -181,7 +181,9 @@ int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function);
  * it there. Whoever waits for another worker gives the device away until the answer is there:
  * wait, sync, to_here, shutdown and backward do so. So functions of one device run one at a time,
  * and any depth of calls back and forth works. A thread of your own that uses the device takes it
- * first, in the order of coming; a thread has one device at a time. */
+ * first, in the order of coming; a thread has one device at a time. The calls of a process group
+ * (duet/distributed.h) wait with the device in hand: give it away before them where another rank
+ * may meanwhile wait for a function here. */
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device);
 void duet_rpc_give_device(duet_rpc *rpc, duet_device *device);
 

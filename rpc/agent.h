@@ -133,7 +133,8 @@ struct duet_rpc {
     int controlled, stop;
     int serving;        /* calls that run here now */
     int came[MEETINGS]; /* at rank 0: workers that wait there */
-    int met[MEETINGS];  /* 1: all have come */
+    uint64_t who_came[MEETINGS];
+    int met[MEETINGS]; /* 1: all have come */
     struct life life;
     struct owned *owned;
     int rrefs; /* references that the program has */
@@ -173,6 +174,7 @@ struct duet_rpc_call {
     int returned, to;    /* to: who gets the result: `from`, or this worker where it stays */
     duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
     uint64_t id;
+    int64_t deadline;               /* shortly before the caller gives up; 0: it does not */
     struct path path;               /* autograd: where a pass of this call would stand */
     duet_autograd_context *context; /* NULL: none */
     struct autograd_pass *pass;     /* that the function has begun; NULL: none */

@@ -83,19 +83,34 @@ static int run_wait(duet_rpc_call *call, void *context) {
     return OK;
 }
 
-/* At rank 0: until all workers have come. */
-static int meet(duet_rpc *rpc, enum meeting at) {
+/* Who has not come yet. */
+static int missing(const duet_rpc *rpc, enum meeting at) {
+    char names[256] = "";
+    for (int r = 0; r < rpc->world; r++)
+        if (!(rpc->who_came[at] >> r & 1))
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%.100s'",
+                     names[0] ? ", " : "", rpc->peers[r].name);
+    return fail(ERR_TIMEOUT, "%s: worker %s did not come in time",
+                at == AT_END ? "shutdown" : "init", names);
+}
+
+/* At rank 0: until all workers have come, or the caller is about to give up. */
+static int meet(duet_rpc_call *call, enum meeting at) {
+    duet_rpc *rpc = call->rpc;
     int code = OK;
     struct pause pause = pause_begin(rpc);
     pthread_mutex_lock(&rpc->lock);
+    rpc->who_came[at] |= (uint64_t)1 << call->from;
     if (++rpc->came[at] == rpc->world) rpc->met[at] = 1;
     pthread_cond_broadcast(&rpc->changed);
-    for (;;) { /* one that has come may still die while it waits */
+    for (int late = 0;;) { /* one that has come may still die while it waits */
         for (int r = 0; r < rpc->world && !code; r++)
             if (rpc->peers[r].state == PEER_GONE)
                 code = peer_error(rpc, r, at == AT_END ? "shutdown" : "init");
         if (rpc->met[at] || code || rpc->stop) break;
-        wait_changed(rpc, 0);
+        if (late) code = missing(rpc, at);
+        if (late) break;
+        late = wait_changed(rpc, call->deadline) != OK;
     }
     pthread_mutex_unlock(&rpc->lock);
     pause_end(rpc, pause);
@@ -104,12 +119,12 @@ static int meet(duet_rpc *rpc, enum meeting at) {
 
 static int run_begin(duet_rpc_call *call, void *context) {
     (void)context;
-    return meet(call->rpc, AT_START);
+    return meet(call, AT_START);
 }
 
 static int run_leave(duet_rpc_call *call, void *context) {
     (void)context;
-    return meet(call->rpc, AT_END);
+    return meet(call, AT_END);
 }
 
 int register_internal(duet_rpc *rpc) {
@@ -160,6 +175,8 @@ static int read_request(struct request *r) {
 /* Where the call stands in its context, and the pass that it goes back over. */
 static int find_pass(duet_rpc_call *call, const struct request *r) {
     call->id = r->frame->header.call;
+    if (r->frame->header.timeout) /* a tenth is left for the answer */
+        call->deadline = r->frame->came + (int64_t)(r->frame->header.timeout / 10 * 9);
     call->path = r->path;
     call->context = r->frame->context;
     call->device = call->function->device;

@@ -1,0 +1,246 @@
+/* What PyTorch's own tests of torch.distributed.rpc ask for and no other file here shows
+ * (docs/rpc_tests.md): who is who, futures and what follows them, references in references, and
+ * workers that begin again, or that are ranks of a process group as well. */
+#include "rpc/agent.h"
+#include "tests/rpc/workers.h"
+
+static int who(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call, duet_rpc_text(duet_rpc_caller(call)));
+}
+
+static int add(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call,
+                           duet_rpc_int(duet_rpc_arg_int(call, 0) + duet_rpc_arg_int(call, 1)));
+}
+
+static int nap(duet_rpc_call *call, void *context) {
+    (void)context;
+    usleep((useconds_t)(duet_rpc_arg_number(call, 0) * 1e6));
+    return DUET_OK;
+}
+
+static const char *next_of(duet_rpc *rpc) {
+    return duet_rpc_name(rpc, (duet_rpc_rank(rpc, NULL) + 1) % duet_rpc_world_size(rpc));
+}
+
+/* forward(reference, hops): passes the reference on to the next worker so often, and reads it. */
+static int forward(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_rpc *rpc = duet_rpc_of_call(call);
+    duet_rref *r = duet_rpc_arg_rref(call, 0);
+    int64_t hops = duet_rpc_arg_int(call, 1);
+    struct duet_rpc_value got;
+    int code = hops ? duet_rpc_sync(rpc, next_of(rpc), "forward",
+                                    DUET_ARGS(duet_rpc_rref(r), duet_rpc_int(hops - 1)), 0, &got)
+                    : duet_rref_to_here(r, 0, &got);
+    if (code) return code;
+    code = duet_rpc_return(call, got);
+    duet_rpc_value_free(&got);
+    return code;
+}
+
+/* A list of two references: to a number here, and to one at the next worker. */
+static int two(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_rpc *rpc = duet_rpc_of_call(call);
+    duet_rref *r[2];
+    GOOD(duet_rref_create(&r[0], rpc, duet_rpc_int(35)));
+    GOOD(duet_remote(&r[1], rpc, next_of(rpc), "add", DUET_ARGS(duet_rpc_int(3), duet_rpc_int(4)),
+                     0));
+    const struct duet_rpc_value both[] = {duet_rpc_rref(r[0]), duet_rpc_rref(r[1])};
+    int code = duet_rpc_return(call, duet_rpc_list(both, 2));
+    duet_rref_free(r[0]), duet_rref_free(r[1]);
+    return code;
+}
+
+static const struct duet_rpc_function functions[] = {{"who", who, NULL, NULL},
+                                                     {"add", add, NULL, NULL},
+                                                     {"nap", nap, NULL, NULL},
+                                                     {"forward", forward, NULL, NULL},
+                                                     {"two", two, NULL, NULL}};
+
+/* ---- who is who ---- */
+
+static void known(struct worker *w) {
+    struct duet_rpc_value got;
+    char self[16];
+    snprintf(self, sizeof self, "w%d", w->rank);
+    MUST(duet_rpc_world_size(w->rpc) == 3 && duet_rpc_rank(w->rpc, NULL) == w->rank);
+    for (int r = 0; r < 3; r++)
+        MUST(duet_rpc_rank(w->rpc, duet_rpc_name(w->rpc, r)) == r);
+    MUST(duet_rpc_rank(w->rpc, "w3") == -1 && !duet_rpc_name(w->rpc, 3));
+    MUST(!duet_rpc_name(w->rpc, -1));
+    for (int r = 0; r < 3; r++) {
+        GOOD(duet_rpc_sync(w->rpc, duet_rpc_name(w->rpc, r), "who", DUET_NO_ARGS, 0, &got));
+        MUST(!strcmp(got.text, self));
+        duet_rpc_value_free(&got);
+    }
+}
+
+Test(suite, workers_know_each_other_and_who_calls, .timeout = 30) {
+    WORKERS(3, known, functions);
+}
+
+/* ---- futures ---- */
+
+struct chain {
+    struct worker *w;
+    int ended, code;
+    struct duet_rpc_value got;
+};
+
+/* Runs behind a call, and makes another, for which it waits. */
+static void go_on(void *context, int code) {
+    struct chain *c = context;
+    c->code = code;
+    GOOD(duet_rpc_sync(c->w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(20), duet_rpc_int(code)), 0,
+                       &c->got));
+    __atomic_store_n(&c->ended, 1, __ATOMIC_RELEASE);
+}
+
+static void follow(struct worker *w, const char *function, int64_t arg, int want) {
+    struct chain c = {.w = w};
+    duet_future *f;
+    GOOD(duet_rpc_async(&f, w->rpc, "w1", function, DUET_ARGS(duet_rpc_int(arg), duet_rpc_int(arg)),
+                        0));
+    if (arg % 2) duet_future_wait(f, NULL); /* it may have ended by then */
+    GOOD(duet_future_then(f, go_on, &c));
+    duet_future_free(f);
+    while (!__atomic_load_n(&c.ended, __ATOMIC_ACQUIRE))
+        usleep(100);
+    MUST(c.code == want && c.got.integer == 20 + want, "%s: %d", function, c.code);
+}
+
+static void futures(struct worker *w) {
+    struct duet_rpc_value got;
+    duet_future *f[3];
+    static const char *const name[] = {"add", "nothing", "add"};
+    if (w->rank) return;
+    for (int arg = 0; arg < 2; arg++) {
+        follow(w, "add", arg, DUET_OK);
+        follow(w, "nothing", arg, DUET_USAGE);
+    }
+    for (int i = 0; i < 3; i++)
+        GOOD(duet_rpc_async(&f[i], w->rpc, "w1", name[i],
+                            DUET_ARGS(duet_rpc_int(i), duet_rpc_int(1)), 0));
+    FAILS(DUET_USAGE, duet_future_wait_all(f, 3), "rpc: worker 'w1': nothing: ");
+    for (int i = 0; i < 3; i++)
+        MUST(duet_future_done(f[i])); /* those behind it have been waited for */
+    GOOD(duet_future_wait(f[2], &got));
+    MUST(got.integer == 3);
+    GOOD(duet_future_wait(f[2], &got)); /* twice: it has been taken */
+    MUST(got.type == DUET_RPC_NONE);
+    for (int twice = 0; twice < 2; twice++)
+        FAILS(DUET_USAGE, duet_future_wait(f[1], &got), "no function of this name");
+    FAILS(DUET_USAGE, duet_future_wait_all((duet_future *[]){f[0], NULL}, 2), "future 1 is NULL");
+    for (int i = 0; i < 3; i++)
+        duet_future_free(f[i]);
+    w->rpc->timeout_ns = 200 * 1000 * 1000; /* as the options give it: 0 means this one */
+    FAILS(DUET_TIMEOUT,
+          duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.6)), 0, NULL),
+          "no answer within 0.2 s");
+    GOOD(duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(0.3)), -1, NULL));
+}
+
+Test(suite, futures_are_followed_waited_for_twice_and_late, .timeout = 30) {
+    WORKERS(2, futures, functions);
+}
+
+/* ---- references ---- */
+
+static void nested(struct worker *w) {
+    struct duet_rpc_value got, inner;
+    struct duet_rpc_info info;
+    duet_rref *r;
+    GOOD(duet_rref_create(&r, w->rpc, duet_rpc_int(w->rank)));
+    for (int hops = 0; hops < 7; hops++) { /* round and round, also by way of its owner */
+        GOOD(duet_rpc_sync(w->rpc, next_of(w->rpc), "forward",
+                           DUET_ARGS(duet_rpc_rref(r), duet_rpc_int(hops)), 0, &got));
+        MUST(got.integer == w->rank);
+    }
+    duet_rref_free(r);
+    GOOD(duet_remote(&r, w->rpc, next_of(w->rpc), "two", DUET_NO_ARGS, 0));
+    GOOD(duet_rref_to_here(r, 0, &got));
+    MUST(got.type == DUET_RPC_LIST && got.count == 2);
+    duet_rref_free(r); /* what it held lives on in the copies */
+    MUST(duet_rref_owner(got.items[0].rref) == (w->rank + 1) % 3);
+    MUST(duet_rref_owner(got.items[1].rref) == (w->rank + 2) % 3);
+    for (int i = 0; i < 2; i++) {
+        GOOD(duet_rref_to_here(got.items[i].rref, 0, &inner));
+        MUST(inner.integer == (i ? 7 : 35));
+    }
+    duet_rpc_value_free(&got);
+    duet_rpc_give_device(w->rpc, w->device); /* which the others' calls need */
+    duet_rpc_info(w->rpc, &info);
+    for (int i = 0; i < 2000 && (info.owned || info.forks); i++) {
+        usleep(10000);
+        duet_rpc_info(w->rpc, &info);
+    }
+    GOOD(duet_rpc_take_device(w->rpc, w->device));
+    MUST(!info.owned && !info.forks, "%d objects, %d references", info.owned, info.forks);
+}
+
+Test(suite, references_go_round_and_lie_in_values, .timeout = 60) {
+    WORKERS(3, nested, functions);
+}
+
+/* ---- workers that begin again; process groups beside them ---- */
+
+static int sum_is(struct worker *w, duet_group *group) {
+    float one = 1;
+    duet_tensor *t = tensor_of(w, 1, &one);
+    GOOD(duet_all_reduce(group, t, DUET_SUM, NULL));
+    GOOD(duet_tensor_read(t, &one));
+    duet_tensor_free(t);
+    return (int)one;
+}
+
+static int again(int rank, void *context) {
+    (void)context;
+    struct worker w = {.rank = rank};
+    struct duet_rpc_value got;
+    duet_group *group = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "w%d", rank);
+    GOOD(duet_device_open(&w.device, "cpu", rank, 1 << 24));
+    const struct duet_rpc_options options = {
+        .functions = functions, .function_count = 5, .device = w.device};
+    for (int life = 0; life < 5; life++) {
+        GOOD(duet_rpc_init(&w.rpc, name, -1, 0, &options));
+        if (life == 2) GOOD(duet_group_init(&group, 0)); /* behind one, and before others */
+        GOOD(duet_rpc_sync(w.rpc, next_of(w.rpc), "add",
+                           DUET_ARGS(duet_rpc_int(life), duet_rpc_int(rank)), 0, &got));
+        MUST(got.integer == life + rank);
+        duet_rpc_give_device(w.rpc, w.device); /* a group's calls do not, and others call here */
+        if (group) MUST(sum_is(&w, group) == 3);
+        GOOD(duet_rpc_take_device(w.rpc, w.device));
+        GOOD(duet_rpc_shutdown(&w.rpc, 1, 20));
+        MUST(!w.rpc);
+        FAILS(DUET_USAGE, duet_rpc_sync(w.rpc, "w0", "add", DUET_NO_ARGS, 0, &got),
+              "no worker was given");
+    }
+    duet_group_destroy(&group);
+    duet_devices_close(&w.device, 1);
+    return DUET_OK;
+}
+
+Test(suite, workers_begin_again_and_are_ranks_of_a_group, .timeout = 60) {
+    int code = duet_spawn(3, again, NULL);
+    cr_assert_eq(code, DUET_OK, "%s", duet_error());
+}
+
+/* One does not come: the others' shutdown ends at its deadline, and names it. */
+static void late(struct worker *w) {
+    if (w->rank < 2)
+        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 0.5), "worker 'w2' did not come in time");
+    else
+        usleep(1000 * 1000);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+}
+
+Test(suite, a_shutdown_names_who_does_not_come, .timeout = 30) {
+    worker_abrupt = 1;
+    WORKERS(3, late, functions);
+}
