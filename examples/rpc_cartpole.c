@@ -242,8 +242,7 @@ static int choose(struct observer *o, duet_rpc_call *call, int64_t id, int *acti
     int code = duet_rpc_sync(duet_rpc_of_call(call), duet_rpc_caller(call), "select_action", args,
                              o->one_call && o->pole.steps ? 3 : 2, 0, &got);
     duet_tensor_free(state);
-    *action = (int)got.integer;
-    return code;
+    return *action = (int)got.integer, code;
 }
 
 static int run_episode(duet_rpc_call *call, void *context) {
@@ -264,8 +263,8 @@ static int run_episode(duet_rpc_call *call, void *context) {
 
 static int play(struct agent *a, duet_rpc *rpc) {
     duet_future *futures[MOST_OBSERVERS];
-    int n = a->settings.world - 1, begun = 0,
-        code = duet_tape_begin(a->tape, a->policy, 1, DUET_TRAIN);
+    int n = a->settings.world - 1, begun = 0;
+    int code = duet_tape_begin(a->tape, a->policy, 1, DUET_TRAIN);
     for (; begun < n && !code; begun += !code)
         code = duet_rpc_async(&futures[begun], rpc, duet_rpc_name(rpc, begun + 1), "run_episode",
                               DUET_ARGS(duet_rpc_int(begun)), 0);
@@ -343,8 +342,7 @@ static int work(int rank, void *context) {
 
 static int usage(FILE *to, const char *program) {
     fprintf(to,
-            "usage: %s [OPTION]...\n\n"
-            "RPC Reinforcement Learning Example\n\n"
+            "usage: %s [OPTION]...\n\nRPC Reinforcement Learning Example\n\n"
             "  --world_size W    number of workers, 2 to 16 (default: 2)\n"
             "  --log_interval N  interval between training status logs (default: 10)\n"
             "  --gamma G         how much to value future rewards (default: 0.99)\n"

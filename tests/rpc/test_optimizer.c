@@ -51,6 +51,11 @@ static void steps(struct worker *w) {
     duet_distributed_optimizer_free(o);
     duet_rpc_value_free(&r[0]), duet_rpc_value_free(&r[1]);
     FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, NULL, 0, &options), "give a");
+    options.name = "none"; /* its owners cannot make it */
+    GOOD(duet_rpc_sync(w->rpc, "w1", "parameter", DUET_NO_ARGS, 0, &r[0]));
+    FAILS(DUET_USAGE, duet_distributed_optimizer_create(&o, w->rpc, &r[0].rref, 1, &options),
+          "none");
+    duet_rpc_value_free(&r[0]);
     none_left(w);
     all_bye(w);
 }

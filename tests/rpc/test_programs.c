@@ -50,6 +50,17 @@ Test(programs, remote_parts_have_the_bits_of_one_tape, .timeout = 60) {
     same_in_one_process("rpc_rnn --mend --lr 2 --epochs 4", "Training epoch 3, loss ");
 }
 
+/* One job by send and recv, by remote calls and by DDP. */
+Test(programs, three_ways_have_the_same_bits, .timeout = 60) {
+    char first[4096], other[4096];
+    output_of("three_ways send", first, sizeof first);
+    cr_expect(strstr(first, "step 19: loss 0.0074"), "%s", first);
+    output_of("three_ways rpc", other, sizeof other);
+    cr_expect_str_eq(other, first);
+    output_of("three_ways ddp", other, sizeof other);
+    cr_expect_str_eq(other, first);
+}
+
 /* The dense part by DDP, the embedding by remote calls, and an odd number of trainers. */
 Test(programs, ddp_inside_has_the_bits_of_one_process, .timeout = 60) {
     same_in_one_process("rpc_ddp --trainers 3 --steps 12", "step 11: loss 2.");
