@@ -178,23 +178,22 @@ static int launch_replayed_buckets(struct duet_ddp *ddp) {
 
 /* ---- a step ---- */
 
-int ddp_count_gradient(struct duet_ddp *ddp, int index) {
-    if (ddp->is_ready[index])
-        return fail(
-            ERR_FAILED,
-            "Expected to mark a variable ready only once. Parameter at index %d with name %s has "
-            "been marked as ready twice: run one backward between ddp_begin and ddp_finish",
-            index, ddp->params->param[index].spec->name);
-    ddp->is_ready[index] = 1;
-    ddp->ready_order[ddp->ready_count++] = index;
-    ddp->pending[ddp->plan.bucket_of[index]]--;
-    return ddp->config.no_overlap ? OK : launch_full_buckets(ddp);
-}
-
 /* A backward outside of begin and finish is not reduced. */
 int ddp_gradient_ready(void *context, int index) {
     struct duet_ddp *ddp = context;
-    return ddp->expecting ? ddp_ended(ddp, ddp_count_gradient(ddp, index)) : OK;
+    if (!ddp->expecting) return OK;
+    if (ddp->is_ready[index])
+        return ddp_ended(
+            ddp,
+            fail(ERR_FAILED,
+                 "Expected to mark a variable ready only once. Parameter at index %d with name "
+                 "%s has been marked as ready twice: run one backward between ddp_begin and "
+                 "ddp_finish",
+                 index, ddp->params->param[index].spec->name));
+    ddp->is_ready[index] = 1;
+    ddp->ready_order[ddp->ready_count++] = index;
+    ddp->pending[ddp->plan.bucket_of[index]]--;
+    return ddp->config.no_overlap ? OK : ddp_ended(ddp, launch_full_buckets(ddp));
 }
 
 /* Appends to a list in `text`, as far as there is room. */

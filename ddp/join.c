@@ -24,7 +24,7 @@ static int bring_zeros(struct duet_ddp *ddp) {
     CHECK(launch(device_compute(ddp->device), OP_FILL, &args));
     memset(ddp->used, !ddp->config.find_unused, (size_t)params->count);
     for (int i = 0; i < params->count; i++)
-        CHECK(ddp_count_gradient(ddp, ddp->plan.order[i]));
+        CHECK(ddp_gradient_ready(ddp, ddp->plan.order[i]));
     return OK;
 }
 

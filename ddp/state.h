@@ -55,9 +55,8 @@ int ddp_plan_first_step(struct duet_ddp *ddp);
 int ddp_make_events(struct duet_ddp *ddp);
 
 /* The ends of a step: counters set back, and buckets rebuilt in the second step; and the wait for
- * the last allreduce. Between the two each gradient is counted once it is ready. */
+ * the last allreduce. Between the two ddp_gradient_ready counts each gradient. */
 int ddp_open_step(struct duet_ddp *ddp, int32_t step);
-int ddp_count_gradient(struct duet_ddp *ddp, int index);
 int ddp_close_step(struct duet_ddp *ddp);
 
 /* ---- meet.c ---- */
