@@ -5,8 +5,15 @@
 # its unpacked bytes; files that are there and right stay as they are. A file appears under its name
 # only when it is whole. DUET_DATA_URL names another folder that holds the .gz files, as
 # https://... or file://..., for mirrors.
+#
+# Programs that do not find a data set run the text of this file in their current folder
+# (data/fetch.c), unless DUET_DOWNLOAD is off. Files that are there stay then, whatever they hold.
 set -u
-cd "$(dirname "$0")/.." || exit 1
+program=1 # runs this text
+if [[ -f $0 ]]; then
+    program=
+    cd "$(dirname "$0")/.." || exit 1
+fi
 
 # set file sha256-of-the-unpacked-file, each on two lines
 table="
@@ -48,10 +55,10 @@ fail() {
 
 fetch() { # URL FILE
     if command -v curl >/dev/null; then
-        curl --fail --location --silent --show-error --connect-timeout 20 --max-time 900 \
+        curl --fail --location --silent --show-error --connect-timeout 8 --max-time 500 \
             --output "$2" "$1"
     else # it cannot read file://
-        wget --quiet --timeout 20 --tries 2 --output-document "$2" "$1"
+        wget --quiet --timeout 8 --tries 1 --output-document "$2" "$1"
     fi
 }
 
@@ -63,6 +70,7 @@ sum_is() { # FILE SHA256
 get() { # SET FILE SHA256
     local target=datasets/$1/$2 url
     sum_is "$target" "$3" && return
+    [[ $program && -e $target ]] && return
     for url in ${DUET_DATA_URL:-$(urls_of "$1")}; do
         echo "$1: $2 from $url"
         rm -f "$temporary"/*
