@@ -1,7 +1,6 @@
 /* The download itself is scripts/download_data.sh, the one that `make data` runs: its text is a
  * part of the program, and bash gets it as an argument. Here are the process, its deadline, what it
  * says, and the lock. */
-#define _GNU_SOURCE
 #include "data/fetch.h"
 
 #include <fcntl.h>
@@ -69,11 +68,7 @@ static int listen_to(int fd, int64_t deadline, struct heard *h) {
 
 /* A group of its own, so that what the script has started ends with it. */
 static int start(pid_t *pid, const char *name, const int pipe_ends[2]) {
-    char *words[] = {"bash",
-                     "-c",
-                     (char *)(uintptr_t)fetch_script,
-                     "./scripts/download_data.sh",
-                     (char *)(uintptr_t)name,
+    char *words[] = {"bash", "-c", (char *)(uintptr_t)fetch_script, "duet", (char *)(uintptr_t)name,
                      NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;

@@ -10,7 +10,7 @@
 # (data/fetch.c), unless DUET_DOWNLOAD is off. Files that are there stay then, whatever they hold.
 set -u
 program=1 # runs this text
-if [[ -f $0 ]]; then
+if [[ ${0##*/} == download_data.sh ]]; then
     program=
     cd "$(dirname "$0")/.." || exit 1
 fi

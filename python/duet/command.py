@@ -15,7 +15,7 @@ import numpy
 
 from ._library import DuetError, find
 
-_WITHOUT_REPORT = {"estimate"}  # subcommands that write no page
+_WITHOUT_REPORT = {"estimate", "scale"}  # subcommands that write no page
 _ENDS_IN = 10  # seconds that the command has to end after Ctrl-C
 # "epoch: 0 [4/8 (50%)] training loss: 2.302364" and "ddp epoch 1/1  step 6  loss 2.3020 ..."
 _STEP = re.compile(r"epoch: (\d+) \[(\d+)/(\d+) .*loss: (\S+)")

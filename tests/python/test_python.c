@@ -39,6 +39,10 @@ Test(python, what_no_graph_says_is_refused, .timeout = 300) {
     run("torch", PYTHON "tests/python/refusals.py 2>&1");
 }
 
+Test(python, the_notebooks_run_whole, .timeout = 600) {
+    run("nbclient, ipykernel, numpy", "DUET_DOWNLOAD=off " PYTHON "tests/python/notebooks.py 2>&1");
+}
+
 /* The launcher's ranks find each other through PyTorch's store. */
 Test(python, ranks_of_duet_run_and_of_torchrun, .timeout = 120) {
     run("torch",
