@@ -1,11 +1,14 @@
 /* The table of duet scale: see scale_table.h. */
 #include "report/scale_table.h"
 
-enum { WIDTH = 72, PUBLISHED_WIDTH = 6 };
+enum { WIDTH = 73, PUBLISHED_WIDTH = 6 };
 
 void scale_table_head(FILE *file, int published) {
-    fprintf(file, "devices  each  batch      lr  seconds speed-up final loss test acc   bits%s\n",
-            published ? "  text" : "");
+    static const char form[] = "%7s %5s %6s %8s %7s %5s %7s %7s %6s";
+    fprintf(file, form, "", "", "", "", "", "speed", "final", "valid_", "test");
+    fputc('\n', file);
+    fprintf(file, form, "devices", "each", "batch", "lr", "seconds", "-up", "loss", "loss", "acc");
+    fprintf(file, "   bits%s\n", published ? "  text" : "");
     for (int i = 0; i < WIDTH + (published ? PUBLISHED_WIDTH : 0); i++)
         fputc('-', file);
     fputc('\n', file);
@@ -15,6 +18,11 @@ static double last_loss(const struct run_record *r) {
     return r->steps ? r->losses[r->steps - 1] : 0;
 }
 
+/* Behind the point, so that a loss takes seven places. */
+static int digits(double loss) {
+    return loss < 10 ? 5 : loss < 1000 ? 3 : 0;
+}
+
 void scale_table_line(FILE *file, const struct scale_line *line, int published) {
     const struct run_record *r = line->run;
     double accuracy = record_last_accuracy(r);
@@ -22,12 +30,13 @@ void scale_table_line(FILE *file, const struct scale_line *line, int published) 
     char each[32];
     snprintf(each, sizeof each, "%d", least);
     if (r->batch_size % r->devices) snprintf(each, sizeof each, "%d-%d", least, least + 1);
-    fprintf(file, "%7d %5s %6d %7.4g %8.4g %8.2f %10.7g ", r->devices, each, r->batch_size, r->lr,
-            r->training_seconds, line->speed_up, last_loss(r));
+    fprintf(file, "%7d %5s %6d %8.4g %7.4g %5.2f %7.*f", r->devices, each, r->batch_size, r->lr,
+            r->training_seconds, line->speed_up, digits(last_loss(r)), last_loss(r));
+    double valid = record_last_valid_loss(r);
     if (accuracy >= 0)
-        fprintf(file, "%8.4f", accuracy);
+        fprintf(file, " %7.*f %6.4f", digits(valid), valid, accuracy);
     else
-        fprintf(file, "%8s", "-");
+        fprintf(file, " %7s %6s", "-", "-");
     fprintf(file, " %6s", line->bits);
     if (published && line->published) fprintf(file, " %3g s", line->published);
     fprintf(file, "\n");

@@ -9,7 +9,7 @@
 enum { RUNS = 4, WIDEST = 80 };
 
 static struct run_record runs[RUNS];
-static double losses[1], accuracy[RUNS][1];
+static double losses[1], accuracy[RUNS][1], valid[RUNS][1];
 static struct scale_line lines[RUNS];
 
 /* 1, 2, 4 and 8 devices by rates of 0.5; the last two with wide numbers. */
@@ -22,6 +22,7 @@ static void make(void) {
         r->devices = 1 << i, r->batch_size = i < 2 ? 128 : 262144, r->lr = i < 2 ? 0.5 : 0.000125;
         r->steps = 1, r->losses = losses, r->epoch_count = 1, r->accuracy = accuracy[i];
         r->training_seconds = 12.345678, accuracy[i][0] = 0.9 + 0.01 * i;
+        r->valid_loss = valid[i], valid[i][0] = i < 2 ? 0.25 : 34.56789;
         lines[i] = (struct scale_line){r, 1.5 * i + 1, i ? "equal" : "first", published[i]};
     }
 }
@@ -45,11 +46,11 @@ static void print_table(FILE *file) {
 Test(scale_table, lines_of_80_columns, .timeout = 30) {
     make();
     char *text = text_of(print_table), *line = text;
-    cr_expect(strstr(text, "\n      1   128    128     0.5    12.35     1.00 0.05123457   0.9000  "
+    cr_expect(strstr(text, "\n      1   128    128      0.5   12.35  1.00 0.05123 0.25000 0.9000  "
                            "first  30 s\n"),
               "%s", text);
-    cr_expect(strstr(text, " 0.9300  equal  18 s\n"), "%s", text);
-    for (int i = 0; i < 2 + RUNS; i++, line = strchr(line, '\n') + 1)
+    cr_expect(strstr(text, "  34.568 0.9300  equal  18 s\n"), "%s", text);
+    for (int i = 0; i < 3 + RUNS; i++, line = strchr(line, '\n') + 1)
         cr_expect_leq(strcspn(line, "\n"), (size_t)WIDEST, "%s", text);
     free(text);
 }
