@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "tests/base/content.h"
 #include "tests/harness/harness.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -17,15 +18,6 @@ static int files_in(const char *folder) {
         n += e->d_name[0] != '.';
     closedir(d);
     return n;
-}
-
-static void content_is(const char *path, const char *want) {
-    char text[100] = "";
-    FILE *f = fopen(path, "r");
-    cr_assert_not_null(f, "%s", path);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    cr_assert_str_eq(text, want);
 }
 
 static void write_file(const char *path, const char *text, int commit) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "tests/base/content.h"
 #include "tests/base/refuse.h"
 #include "tests/harness/harness.h"
 
@@ -42,15 +43,6 @@ static int files_in(const char *path) {
         n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     if (d) closedir(d);
     return n;
-}
-
-static void content_is(const char *path, const char *want) {
-    char text[100] = "";
-    FILE *f = fopen(path, "r");
-    cr_assert_not_null(f, "%s", path);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    cr_assert_str_eq(text, want);
 }
 
 static void write_file(const char *path, const char *text) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "tests/base/content.h"
 #include "tests/harness/harness.h"
 
 enum { SOMEBODY = 12345 }; /* a user id */
@@ -37,15 +38,6 @@ static void put(const char *path, const char *text, mode_t mode) {
     cr_assert_not_null(f);
     fputs(text, f), fclose(f);
     cr_assert_eq(chmod(path, mode), 0);
-}
-
-static void content_is(const char *path, const char *want) {
-    char text[100] = "";
-    FILE *f = fopen(path, "r");
-    cr_assert_not_null(f, "%s", path);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    cr_assert_str_eq(text, want);
 }
 
 static int files(void) {

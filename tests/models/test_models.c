@@ -10,6 +10,7 @@
 #include "models/replica.h"
 #include "nn/tape_internal.h"
 #include "tests/golden/golden.h"
+#include "tests/models/described.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
@@ -21,17 +22,6 @@ static void open_model(struct model *m, const char *name) {
 static void expect(int code, int want, const char *text) {
     cr_assert_eq(code, want, "code %d: %s", code, error_message());
     cr_assert(strstr(error_message(), text), "\"%s\" does not say \"%s\"", error_message(), text);
-}
-
-/* "W1(20,1,3,3) b1(20) ..." */
-static void describe(const struct model *m, char *text) {
-    *text = 0;
-    for (int i = 0; i < m->param_count; i++) {
-        text += sprintf(text, "%s%s(", i ? " " : "", m->params[i].name);
-        for (int d = 0; d < m->params[i].rank; d++)
-            text += sprintf(text, d ? ",%d" : "%d", m->params[i].dims[d]);
-        text += sprintf(text, ")");
-    }
 }
 
 /* Those of transformers' GPT2LMHeadModel. BERT's pooler and sentence pairs are left out. */

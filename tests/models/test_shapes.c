@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "models/model.h"
 #include "tests/golden/golden.h"
+#include "tests/models/described.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 
@@ -30,17 +31,6 @@ Test(shapes, initial_values_are_those_of_pytorch_to_the_bit, .timeout = 30) {
     check_hashes("simple", (struct sample_shape){0}, 0, 0, "simple");
     check_hashes("complex", (struct sample_shape){0}, 0, 3, "complex");
     check_hashes("simple", (struct sample_shape){3, 1, 1}, 2, 7, "narrow");
-}
-
-/* "W1(20,1,3,3) b1(20) ..." */
-static void describe(const struct model *m, char *text) {
-    *text = 0;
-    for (int i = 0; i < m->param_count; i++) {
-        text += sprintf(text, "%s%s(", i ? " " : "", m->params[i].name);
-        for (int d = 0; d < m->params[i].rank; d++)
-            text += sprintf(text, d ? ",%d" : "%d", m->params[i].dims[d]);
-        text += sprintf(text, ")");
-    }
 }
 
 /* Every layer that depends on the samples or the classes follows them. */
