@@ -196,7 +196,12 @@ int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
 
-/* The same without waiting. Arguments are copied before it returns. */
+/* With a result of this type, as of duet_future_wait_as. */
+int duet_rpc_sync_as(duet_rpc *rpc, const char *to, const char *function,
+                     const struct duet_rpc_value *args, int count, double timeout_s,
+                     enum duet_rpc_type type, struct duet_rpc_value *result);
+
+/* duet_rpc_sync without waiting. Arguments are copied before it returns. */
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s);
 
@@ -205,6 +210,10 @@ int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char 
  * A future that is freed early goes on by itself. wait_all returns the first error in their
  * order. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
+/* For a result that must be of this type: one of another is freed, and the error names worker,
+ * function and both types. An integer becomes the number that is wanted. */
+int duet_future_wait_as(duet_future *future, enum duet_rpc_type type,
+                        struct duet_rpc_value *result);
 int duet_future_done(duet_future *future);
 int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
 int duet_future_wait_all(duet_future *const *futures, int count);

@@ -135,6 +135,14 @@ static void futures(struct worker *w) {
     for (int twice = 0; twice < 2; twice++)
         FAILS(DUET_USAGE, duet_future_wait(f[1], &got), "no function of this name");
     FAILS(DUET_USAGE, duet_future_wait_all((duet_future *[]){f[0], NULL}, 2), "future 1 is NULL");
+    FAILS(DUET_USAGE, duet_future_wait_as(f[0], DUET_RPC_TENSOR, &got),
+          "rpc: worker 'w1': add: its result is an integer: it must be a tensor");
+    FAILS(DUET_USAGE, duet_rpc_sync_as(w->rpc, "w1", "who", DUET_NO_ARGS, 0, DUET_RPC_INT, &got),
+          "rpc: worker 'w1': who: its result is a text: it must be an integer");
+    MUST(got.type == DUET_RPC_NONE);
+    GOOD(duet_rpc_sync_as(w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_int(1)), 0,
+                          DUET_RPC_NUMBER, &got));
+    MUST(got.type == DUET_RPC_NUMBER && got.number == 2);
     for (int i = 0; i < 3; i++)
         duet_future_free(f[i]);
     w->rpc->timeout_ns = 200 * 1000 * 1000; /* as the options give it: 0 means this one */
