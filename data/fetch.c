@@ -66,16 +66,17 @@ static int listen_to(int fd, int64_t deadline, struct heard *h) {
     return ERR_TIMEOUT;
 }
 
-/* A group of its own, so that what the script has started ends with it. */
-static int start(pid_t *pid, const char *name, const int pipe_ends[2]) {
+/* A group of its own, so that what the script has started ends with it. It reads `life`, and ends
+ * when nobody holds the other end any more: this process has ended, in whatever way. */
+static int start(pid_t *pid, const char *name, int life, int says) {
     char *words[] = {"bash", "-c", (char *)(uintptr_t)fetch_script, "duet", (char *)(uintptr_t)name,
                      NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, pipe_ends[1], 1);
-    posix_spawn_file_actions_adddup2(&files, pipe_ends[1], 2);
+    posix_spawn_file_actions_adddup2(&files, life, 0);
+    posix_spawn_file_actions_adddup2(&files, says, 1);
+    posix_spawn_file_actions_adddup2(&files, says, 2);
     posix_spawnattr_init(&how);
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
     int code = posix_spawnp(pid, words[0], &files, &how, words, environ);
@@ -84,24 +85,38 @@ static int start(pid_t *pid, const char *name, const int pipe_ends[2]) {
     return code;
 }
 
-static int run_script(const char *name, int64_t deadline) {
+/* life: two ends of a pipe, and says: those of another. All are closed here. */
+static int run_with(const char *name, int64_t deadline, const int life[2], const int says[2]) {
     struct heard heard = {0};
-    int ends[2], status = 0;
+    int status = 0;
     pid_t pid;
-    if (pipe2(ends, O_CLOEXEC)) return fail(ERR_FAILED, "no pipe for the download");
-    int code = start(&pid, name, ends);
-    close(ends[1]);
+    int code = start(&pid, name, life[0], says[1]);
+    close(life[0]);
+    close(says[1]);
     if (code) {
-        close(ends[0]);
+        close(life[1]);
+        close(says[0]);
         return fail(ERR_FAILED, "bash, which downloads it, cannot be started: %s", strerror(code));
     }
-    code = listen_to(ends[0], deadline, &heard);
-    close(ends[0]);
+    code = listen_to(says[0], deadline, &heard);
+    close(says[0]);
     if (code) kill(-pid, SIGTERM); /* the script then removes what is not whole */
     waitpid(pid, &status, 0);
+    close(life[1]);
     if (code) return fail(ERR_FAILED, "its download took more than %.0f s", PATIENCE_S);
     if (status) return fail(ERR_FAILED, "its download failed (%s)", heard.line);
     return OK;
+}
+
+static int run_script(const char *name, int64_t deadline) {
+    int life[2], says[2];
+    if (pipe2(life, O_CLOEXEC)) return fail(ERR_FAILED, "no pipe for the download");
+    if (pipe2(says, O_CLOEXEC)) {
+        close(life[0]);
+        close(life[1]);
+        return fail(ERR_FAILED, "no pipe for the download");
+    }
+    return run_with(name, deadline, life, says);
 }
 
 /* The lock is the folder's own, so that nothing is left behind. */

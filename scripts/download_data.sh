@@ -91,14 +91,27 @@ for name in "$@"; do
     [[ $name == fashion-mnist || $name == mnist ]] ||
         fail "unknown data set: $name: give fashion-mnist or mnist"
 done
-temporary=
+temporary= watcher=
 # Removes partial files, and folders that this script made and could not fill.
 clean_up() {
     rm -rf "$temporary"
     rmdir datasets/fashion-mnist datasets/mnist datasets 2>/dev/null
+    [[ -z $watcher ]] || kill "$watcher"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
+# A program that ends closes our input: then nobody waits for what is downloaded, or hears of it.
+if [[ $program ]]; then
+    trap '' PIPE
+    exec 3<&0
+    (
+        trap - EXIT INT TERM HUP
+        read -r <&3
+        kill 0
+    ) >/dev/null 2>&1 &
+    watcher=$!
+    exec 3<&-
+fi
 (($#)) || set -- fashion-mnist mnist
 for name in "$@"; do
     mkdir -p "datasets/$name" || fail "cannot make the folder datasets/$name"

@@ -1,6 +1,10 @@
 /* scripts/download_data.sh, run in a folder of its own on Debian's copy of the files instead of the
  * network. */
+#include <arpa/inet.h>
 #include <dirent.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -120,6 +124,34 @@ Test(download, on_first_use_by_one_of_several, .timeout = 60, .init = scratch_ma
     cr_expect_eq(
         shell("test $(wc -c < %s/datasets/fashion-mnist/%s) = 2", "t10k-labels-idx1-ubyte"), 0);
     cr_assert_eq(chdir("/"), 0);
+}
+
+/* A server that never answers, and a program that is killed meanwhile: its download ends too. */
+Test(download, ends_with_its_program, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
+    char url[64];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    if (cannot_run()) cr_skip_test("%s", cannot_run());
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert(!bind(server, (struct sockaddr *)&at, sizeof at) && !listen(server, 8));
+    cr_assert_eq(getsockname(server, (struct sockaddr *)&at, &bytes), 0);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", ntohs(at.sin_port));
+    setenv("DUET_DOWNLOAD", "on", 1);
+    setenv("DUET_DATA_URL", url, 1);
+    pid_t pid = fork();
+    if (!pid) {
+        if (chdir(folder) || !freopen("said", "a", stderr)) _exit(9);
+        _exit(fetch_dataset("mnist", never, NULL));
+    }
+    int caller = accept(server, NULL, NULL); /* curl has come, and waits */
+    cr_assert_geq(caller, 0);
+    cr_assert_eq(shell("test -e %s/datasets/mnist%s", ""), 0);
+    cr_assert_eq(kill(pid, SIGKILL), 0);
+    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    while (!shell("test -e %s/datasets%s", ""))
+        usleep(20000);
+    close(caller);
+    close(server);
 }
 
 Test(download, that_fails_is_one_line, .timeout = 60, .init = scratch_make,
