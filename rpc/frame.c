@@ -9,8 +9,8 @@
 #include "base/error.h"
 
 /* The large payload that was freed last is kept for the next: most of the time that a large message
- * takes is the kernel's, for fresh pages. Both ends have one, so that what is kept is at most as much
- * as one message took. */
+ * takes is the kernel's, for fresh pages. Both ends have one, so that what is kept is at most as
+ * much as one message took. */
 enum { HUGE_PAGE = 2 << 20 };
 static struct {
     pthread_mutex_t lock;

@@ -21,8 +21,8 @@ void pool_open(struct pool *p, int limit) {
 static void *thread_of_pool(void *argument);
 
 /* Sees to it that somebody takes the next job, with the lock held. While one thread is on its way
- * no other is called: it calls the next itself where there is more than one job. So a burst of short
- * jobs does not wake all threads, which would meet at the same locks. */
+ * no other is called: it calls the next itself where there is more than one job. So a burst of
+ * short jobs does not wake all threads, which would meet at the same locks. */
 static void call_thread(struct pool *p) {
     pthread_t thread;
     if (!p->queued || p->stop || p->coming) return;
