@@ -63,8 +63,8 @@ struct hello {
 static const uint64_t FRAME_MOST_BYTES = (uint64_t)17 << 30;
 
 /* malloc for a payload. A large one lies in huge pages where the system has them: fresh memory
- * in small pages costs four times a copy of it. payload_free keeps the last large one for the next, and
- * free() will do too. `bytes`: as allocated, or fewer. */
+ * in small pages costs four times a copy of it. payload_free keeps the last large one for the next,
+ * and free() will do too. `bytes`: as allocated, or fewer. */
 void *payload_alloc(uint64_t bytes);
 void payload_free(void *data, uint64_t bytes);
 void payload_free_spare(void);
