@@ -14,11 +14,13 @@
  *     SILU        x / (1 + exp(-x))
  *     HARDSWISH   x min(max(x + 3, 0), 6) / 6            HARDSIGMOID  the same without the x before
  *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
+ *     ABOVE       x > a ? 1 : 0          EQUAL  x == a ? 1 : 0; neither has a gradient
+ *     ERF         the error function
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
  * What needs exp, log, erfc or tanh is computed in double and rounded to float once, so that
  * libraries which differ in the last bits of a double give the same float, but for one case in
- * millions. A NaN stays a NaN. */
+ * millions. A NaN stays a NaN, but for comparisons. */
 #ifndef DEVICE_ACTIVATION_H
 #define DEVICE_ACTIVATION_H
 
@@ -43,6 +45,9 @@ enum activation {
     ACTIVATION_SILU,
     ACTIVATION_HARDSWISH,
     ACTIVATION_HARDSIGMOID,
+    ACTIVATION_ABOVE,
+    ACTIVATION_EQUAL,
+    ACTIVATION_ERF,
     ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
@@ -67,6 +72,7 @@ static inline int activation_is_plain(enum activation kind) {
 #define ACTIVATION_TANH_SCALE 0.79788456080286535588
 #define ACTIVATION_DENSITY 0.39894228040143267794
 #define ACTIVATION_CUBE 0.044715
+#define ACTIVATION_TWO_BY_ROOT_PI 1.12837916709551257390
 #define ACTIVATION_LINEAR 20 /* from here on SOFTPLUS is x */
 
 ACTIVATION_FUNCTION double activation_cut(double x, double low, double high) {
@@ -117,6 +123,9 @@ ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
     case ACTIVATION_SILU: return (float)(v / (1 + exp(-v)));
     case ACTIVATION_HARDSWISH: return (float)(v * activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_HARDSIGMOID: return (float)(activation_cut(v + 3, 0, 6) / 6);
+    case ACTIVATION_ABOVE: return x > p.a ? 1 : 0;
+    case ACTIVATION_EQUAL: return x == p.a ? 1 : 0;
+    case ACTIVATION_ERF: return (float)erf(v);
     case ACTIVATION_POW: return (float)activation_power(v, p.a);
     default:
         return (float)(0.5 * v *
@@ -149,6 +158,9 @@ ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x,
     }
     case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
     case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
+    case ACTIVATION_ABOVE:
+    case ACTIVATION_EQUAL: return 0;
+    case ACTIVATION_ERF: return (float)(dy * (ACTIVATION_TWO_BY_ROOT_PI * exp(-v * v)));
     case ACTIVATION_POW:
         return p.a == 0 ? 0 : (float)(dy * (p.a * activation_power(v, (double)p.a - 1)));
     default: {

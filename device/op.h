@@ -38,6 +38,7 @@ extern "C" {
     OP(SUBTRACT_FORWARD,       subtract_forward,        "subtract forward") \
     OP(MULTIPLY_FORWARD,       multiply_forward,        "multiply forward") \
     OP(NEGATE,                 negate,                  "negate") \
+    OP(WHERE,                  where,                   "where") \
     OP(TANH_FORWARD,           tanh_forward,            "tanh forward") \
     OP(TANH_BACKWARD,          tanh_backward,           "tanh backward") \
     OP(SIGMOID_FORWARD,        sigmoid_forward,         "sigmoid forward") \
@@ -166,6 +167,7 @@ struct dropout_args {
 struct loss_args {
     int reduction;    /* enum reduction */
     int column;       /* LOSS_SUM: column of the log */
+    int places;       /* rows of a sample, which share its weight; 0: one */
     double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */
 };
 struct fill_args {
@@ -199,6 +201,10 @@ struct hash_args {
 struct matmul_args {
     int turn_a, turn_b; /* 1: a, or b, is stored with rows and columns exchanged */
 };
+/* left_out: 1 + the row that gets no gradient, which is 0; 0: every row gets its own. */
+struct embedding_args {
+    int left_out;
+};
 struct sum_args {
     int divide; /* at least 1 */
 };
@@ -211,7 +217,8 @@ struct layer_norm_args {
     int groups, inner; /* at least 1 */
 };
 
-/* What the gradient of row i's loss is multiplied by: MEAN: step->weight, SUM: 1, NONE: dloss[i]
+/* What the gradient of row i's loss is multiplied by: MEAN: step->weight, over the places of a
+ * sample where it has several rows; SUM: 1; NONE: dloss[i]
  * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
@@ -239,6 +246,7 @@ struct op_args {
         struct gather_args gather;
         struct matmul_args matmul;
         struct sum_args sum;
+        struct embedding_args embedding;
         struct permute_args permute;
         struct layer_norm_args layer_norm;
         struct activation_args activation;

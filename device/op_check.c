@@ -23,7 +23,7 @@ static enum dtype type_of(char letter) {
 
 static int wrong(enum op op, const struct operand *operand, const struct tensor *t,
                  const char *what) {
-    char shape[64];
+    char shape[SHAPE_TEXT];
     return fail(ERR_FAILED, "%s: operand %s %s: %s", op_name(op), operand->name,
                 op_shape_text(t, shape), what);
 }
@@ -68,7 +68,7 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
         return strchr(o->type, '?') ? OK
                                     : fail(ERR_FAILED, "%s: operand %s (%s[%d]) is missing",
                                            op_name(op), o->name, place, i);
-    if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 4");
+    if (t->rank < 1 || t->rank > MAX_RANK) return wrong(op, o, t, "rank must be 1 to 8");
     CHECK(check_rank(op, o, t));
     if (t->dtype != type_of(o->type[0]) && !(o->type[0] == 'w' && t->dtype == DTYPE_I32))
         return wrong(op, o, t, "is of the wrong type");

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *op_shape_text(const struct tensor *t, char text[64]) {
-    int used = snprintf(text, 64, "(");
+const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
+    int used = snprintf(text, SHAPE_TEXT, "(");
     for (int d = 0; d < t->rank && d < MAX_RANK; d++)
-        used += snprintf(text + used, (size_t)(64 - used), d ? ", %d" : "%d", t->dims[d]);
-    snprintf(text + used, (size_t)(64 - used), ")");
+        used += snprintf(text + used, (size_t)(SHAPE_TEXT - used), d ? ", %d" : "%d", t->dims[d]);
+    snprintf(text + used, (size_t)(SHAPE_TEXT - used), ")");
     return text;
 }
 

@@ -225,7 +225,8 @@ int rule_permute(enum op op, const struct op_args *a) {
         seen |= 1u << order[i];
         dims[i] = x->dims[order[i]];
     }
-    return want(op, "y", &a->out[0], x->rank, dims[0], dims[1], dims[2], dims[3]);
+    const struct tensor wanted = tensor_plain(NULL, DTYPE_F32, x->rank, dims);
+    return want_shape(op, "y", &a->out[0], &wanted);
 }
 
 int rule_layer_norm(enum op op, const struct op_args *a) {

@@ -73,6 +73,11 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_NEGATE] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
+    /* y = c is not 0 ? a : b. An operand that is left out is p.fill.value everywhere, so the
+     * gradients are the op itself of dy, with 0 for the other operand. */
+    [OP_WHERE] = {POINTWISE, .in = {{"c", "f", "."}, {"a", "f?", "."}, {"b", "f?", "."}},
+        .out = {{"y", "f", "."}}, .flops = "1 ."},
+
     /* In double, rounded once. Backward: dx = dy (1 - y y), of SIGMOID dx = dy (1 - y) y, each
      * product and difference rounded to float. A sigmoid is exp, add, divide. */
     [OP_TANH_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
@@ -255,7 +260,7 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
 
     /* Row r of dw is the sum of the rows of dy whose index is r, in the order of N, and 0 where
-     * there are none. An index outside 0..R-1 adds nothing. */
+     * there are none, or p.embedding.left_out is r + 1. An index outside 0..R-1 adds nothing. */
     [OP_EMBEDDING_BACKWARD] = {ALGEBRA, .in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
         .out = {{"dw", "f", "RD"}}, .flops = "1 ND"},
     [OP_ADAPTIVE_MAX_POOL_FORWARD] = {PICTURE, .in = {{"x", "f", "NCHW"}},

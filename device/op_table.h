@@ -54,7 +54,8 @@ int operand_may_be_in_place(const struct operand *input); /* in the memory of ou
 int op_is_plain(enum op op, const struct op_args *args);
 
 /* Writes "(256, 1, 28, 28)" into text and returns it. */
-const char *op_shape_text(const struct tensor *t, char text[64]);
+enum { SHAPE_TEXT = 104 };
+const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]);
 
 /* ---- op_letters.c ---- */
 

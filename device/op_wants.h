@@ -10,7 +10,7 @@
 /* A tensor must have the shape of another (want_shape), or this one (want). */
 static inline int want_shape(enum op op, const char *name, const struct tensor *t,
                              const struct tensor *wanted) {
-    char is[64], should[64];
+    char is[SHAPE_TEXT], should[SHAPE_TEXT];
     if (t->rank == wanted->rank &&
         !memcmp(t->dims, wanted->dims, (size_t)t->rank * sizeof *t->dims))
         return OK;

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-enum { MAX_RANK = 4, GROUP = 16 };
+enum { MAX_RANK = 8, GROUP = 16 };
 
 enum layout { LAYOUT_PLAIN, LAYOUT_N16 };
 enum dtype {

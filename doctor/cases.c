@@ -171,6 +171,7 @@ static int rows(struct op_cases *c, enum op op) {
             a.step = &step;
             a.p.loss = (struct loss_args){.reduction = reduction};
             if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
+            if (reduction == REDUCE_MEAN && i) a.p.loss.places = 7;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);
         }
         if (forward) {
@@ -194,7 +195,7 @@ static int loss_sum(struct op_cases *c) {
                             .out = {case_tensor(c, DTYPE_F64, 2, 4, 3, 1, 1),
                                     case_tensor(c, DTYPE_I64, 2, 4, 3, 1, 1)},
                             .step = &step,
-                            .p.loss = {.column = 1}};
+                            .p.loss = {.column = 1, .places = i}};
         for (int k = 0; a.in[0].data && a.in[1].data && k < samples[i]; k++) {
             ((double *)a.in[0].data)[k] = exp(9 * rng_double(&c->rng)) / 3;
             ((int32_t *)a.in[1].data)[k] = (int32_t)(rng_u32(&c->rng) % 2);
@@ -285,8 +286,28 @@ static int gather(struct op_cases *c) {
     return OK;
 }
 
+/* Conditions that are 0, -0, NaN and others, of every quad; an operand left out by turns. */
+static int where(struct op_cases *c) {
+    static const int sizes[] = {1, 3, 65, 4097};
+    static const float odd[] = {0, 1, -0.0f, -3, 0, NAN, 0.25f, INFINITY, 0};
+    for (int i = 0; i < 3 * COUNT(sizes); i++) {
+        int n = sizes[i / 3];
+        struct op_args a = {.in = {case_random(c, 1, n, 1, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F32, 1, n, 1, 1, 1)}};
+        for (int k = 0; a.in[0].data && k < n; k++)
+            tensor_f32(&a.in[0])[k] = odd[(k + i) % COUNT(odd)];
+        for (int k = 1; k < 3; k++)
+            if (k != i % 3) a.in[k] = case_random(c, 1, n, 1, 1, 1);
+        if (i % 3) put_special_values(&a.in[3 - i % 3]), a.p.fill.value = -1.5f;
+        CHECK(case_run(c, OP_WHERE, &a, 0));
+        case_forget(c);
+    }
+    return OK;
+}
+
 static int pointwise(struct op_cases *c, enum op op) {
     switch (op) {
+    case OP_WHERE: return where(c);
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD: return activations(c, op);
     case OP_DROPOUT2D_FORWARD:

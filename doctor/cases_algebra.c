@@ -1,5 +1,7 @@
 /* Cases of matmul, sums along a dimension, the order of dimensions and the gradient of an
  * embedding's table. */
+#include <string.h>
+
 #include "base/error.h"
 #include "doctor/cases.h"
 
@@ -50,17 +52,25 @@ static int sum(struct op_cases *c, enum op op) {
 
 static int permute(struct op_cases *c) {
     static const struct {
-        int rank, dims[4], order[4];
-    } cases[] = {{1, {7, 1, 1, 1}, {0}},           {2, {33, 65, 1, 1}, {1, 0}},
-                 {3, {5, 7, 33, 1}, {0, 2, 1}},    {3, {0, 7, 3, 1}, {0, 2, 1}},
-                 {4, {3, 5, 7, 11}, {0, 2, 1, 3}}, {4, {3, 5, 7, 11}, {3, 1, 0, 2}}};
+        int rank, dims[6], order[6];
+    } cases[] = {{1, {7, 1, 1, 1}, {0}},
+                 {2, {33, 65, 1, 1}, {1, 0}},
+                 {3, {5, 7, 33, 1}, {0, 2, 1}},
+                 {3, {0, 7, 3, 1}, {0, 2, 1}},
+                 {4, {3, 5, 7, 11}, {0, 2, 1, 3}},
+                 {4, {3, 5, 7, 11}, {3, 1, 0, 2}},
+                 {5, {3, 4, 3, 2, 5}, {2, 0, 3, 1, 4}},
+                 {6, {2, 3, 4, 2, 5, 3}, {5, 1, 3, 0, 2, 4}}};
     for (int i = 0; i < COUNT(cases); i++) {
         const int *s = cases[i].dims, *order = cases[i].order;
-        struct op_args a = {.in = {case_random(c, cases[i].rank, s[0], s[1], s[2], s[3])}};
-        int to[4] = {1, 1, 1, 1};
-        for (int k = 0; k < cases[i].rank; k++)
-            to[k] = s[order[k]], a.p.permute.order[k] = order[k];
-        a.out[0] = case_tensor(c, DTYPE_F32, cases[i].rank, to[0], to[1], to[2], to[3]);
+        int rank = cases[i].rank, count = 1, to[6];
+        for (int k = 0; k < rank; k++)
+            to[k] = s[order[k]], count *= s[k];
+        struct tensor x = case_random(c, 1, count, 1, 1, 1),
+                      y = case_tensor(c, DTYPE_F32, 1, count, 1, 1, 1);
+        struct op_args a = {.in = {tensor_plain(x.data, DTYPE_F32, rank, s)},
+                            .out = {tensor_plain(y.data, DTYPE_F32, rank, to)}};
+        memcpy(a.p.permute.order, order, (size_t)rank * sizeof *order);
         CHECK(case_run(c, OP_PERMUTE, &a, 0));
         case_forget(c);
     }
@@ -85,6 +95,7 @@ static int embedding(struct op_cases *c) {
             index[n] = n % 9 == 4   ? s[1] + n % 3
                        : n % 9 == 7 ? -1
                                     : (int32_t)(rng_u32(&c->rng) % (uint32_t)s[1]);
+        a.p.embedding.left_out = i % 3;
         CHECK(case_run(c, OP_EMBEDDING_BACKWARD, &a, 0));
         case_forget(c);
     }

@@ -50,7 +50,7 @@ typedef struct duet_ddp duet_ddp;
 typedef struct duet_work duet_work;
 typedef struct duet_module duet_module;
 
-enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 4 };
+enum { DUET_MAX_DEVICES = 64, DUET_MAX_RANK = 8 };
 
 /* ---- errors and time ---- */
 

@@ -41,7 +41,7 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
- *                  constant are
+ *                  constant are; row padding_idx gets no gradient, -1: all do
  * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
 duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
@@ -52,6 +52,10 @@ struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
 };
 duet_var *duet_conv(duet_tape *tape, duet_var *x, int w, int b, const struct duet_conv *how);
+/* F.conv_transpose2d and 1d: x (N,C,H,W), w (C,O/groups,K,L), b (O). output_padding: pixels that
+ * the result has more at the bottom and the right, fewer than the stride. */
+duet_var *duet_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
+                              const struct duet_conv *how, const int output_padding[2]);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
@@ -61,6 +65,7 @@ duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *nor
 duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);
 duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
+duet_var *duet_embedding_padded(duet_tape *tape, duet_var *index, int w, int padding_idx);
 
 /* Layers without parameters.
  *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with its defaults
@@ -72,13 +77,15 @@ duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
  *                  own is a formula: binary_cross_entropy_with_logits is the mean of
  *                  softplus(x) - x * y
+ *     above, equal 1 where x > number, or x == number, else 0; without a gradient
+ *     erf          torch.erf
  *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded
  *                  up. Averages count the zeros of the padding, as PyTorch's default does. With
  *                  padding a padded copy of x is made, and kept until backward
  *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     flatten                            y (N,C*H*W)
- *     reshape      to `rank` dimensions, 2 to 4: the first stays N, or is -1; one other may be -1
+ *     reshape      to `rank` dimensions, 1 to 8: the first stays N, or is -1; one other may be -1
  *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
  *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
  *                  narrow dim is not 0, that of the samples; -1 is the last one
@@ -107,6 +114,9 @@ duet_var *duet_log(duet_tape *tape, duet_var *x);
 duet_var *duet_sqrt(duet_tape *tape, duet_var *x);
 duet_var *duet_reciprocal(duet_tape *tape, duet_var *x);
 duet_var *duet_softplus(duet_tape *tape, duet_var *x);
+duet_var *duet_above(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_equal(duet_tape *tape, duet_var *x, double number);
+duet_var *duet_erf(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding,
                           int ceil_mode);
@@ -129,6 +139,8 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  dimensions one product for each of the leading ones, as for attention:
  *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only
  *                  matrix or vector of the other
+ *     where        torch.where: a where the condition is not 0, else b; whatever is not chosen, NaN
+ *                  too, has no part. masked_fill: value where the mask is not 0, else x
  *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
  *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
  *                  it is of shape (1). They are computed in double
@@ -145,6 +157,8 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_add(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
+duet_var *duet_where(duet_tape *tape, duet_var *condition, duet_var *a, duet_var *b);
+duet_var *duet_masked_fill(duet_tape *tape, duet_var *x, duet_var *mask, double value);
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_sum(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
 duet_var *duet_mean(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
@@ -157,6 +171,8 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  * that sample is NaN. The value of the var is the loss of each
  * sample, double (N). The reduction says where backward starts: from the mean over the samples of
  * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
+ * With scores (N,C,d1,...) and labels (N,d1,...) it is the loss of each place, and the mean is that
+ * over all of them; duet_loss_read then takes the mean of a sample's places.
  * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes. */
 enum duet_reduction {
     DUET_MEAN,

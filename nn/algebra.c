@@ -192,7 +192,7 @@ duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
 }
 
 duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
-    int order[MAX_RANK] = {0, 1, 2, 3}, a, b;
+    int order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, a, b;
     if (tape_stuck(t, x) || tape_fail(t, tape_find_dim("transpose", &x->value, dim0, &a)) ||
         tape_fail(t, tape_find_dim("transpose", &x->value, dim1, &b)))
         return NULL;

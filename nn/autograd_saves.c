@@ -52,6 +52,8 @@ static uint64_t log_probabilities(const struct node *n) {
 static const struct autograd_rule rules[OP_COUNT] = {
     [OP_CONV2D_FORWARD] = {.flags = SAVES_X | SAVES_W},
     [OP_GROUPED_CONV_FORWARD] = {.flags = SAVES_X | SAVES_W},
+    [OP_CONV2D_BACKWARD_DATA] = {.flags = SAVES_X | SAVES_W}, /* transposed convolutions */
+    [OP_GROUPED_CONV_BACKWARD_DATA] = {.flags = SAVES_X | SAVES_W},
     [OP_LINEAR_FORWARD] = {.flags = SAVES_X | SAVES_W},
     [OP_RELU_FORWARD] = {.flags = SAVES_Y},
     [OP_TANH_FORWARD] = {.flags = SAVES_Y},
@@ -60,6 +62,7 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_ADD_FORWARD] = {.flags = GIVES_X | GIVES_X2},
     [OP_SUBTRACT_FORWARD] = {.flags = GIVES_X},
     [OP_MULTIPLY_FORWARD] = {.flags = SAVES_FACTORS},
+    [OP_WHERE] = {.more = mask}, /* the condition, in bytes */
     [OP_MATMUL] = {.flags = SAVES_FACTORS},
     [OP_SUM] = {.flags = GIVES_X}, /* backward expands it */
     [OP_AVG_POOL_FORWARD] = {.flags = SAVES_X},
@@ -81,7 +84,9 @@ static const struct autograd_rule rules[OP_COUNT] = {
 /* a x and x + a read nothing of x; e^x, sqrt(x) and 1/x read their results. */
 static int of_activation(enum activation kind) {
     switch (kind) {
-    case ACTIVATION_SCALE: return 0;
+    case ACTIVATION_SCALE:
+    case ACTIVATION_ABOVE:
+    case ACTIVATION_EQUAL: return 0;
     case ACTIVATION_SHIFT: return GIVES_X;
     case ACTIVATION_EXP:
     case ACTIVATION_SQRT:

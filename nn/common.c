@@ -30,7 +30,7 @@ duet_var *duet_parameter(duet_tape *t, int i) {
 duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank) {
     if (tape_failed(t, x) || !x->common) return tape_failed(t, x) ? NULL : x;
     const struct tensor *v = &x->value;
-    int dims[MAX_RANK] = {t->segments.n, 1, 1, 1}, skip = v->rank == rank;
+    int dims[MAX_RANK] = {t->segments.n, 1, 1, 1, 1, 1, 1, 1}, skip = v->rank == rank;
     if (v->rank > rank || (skip && v->dims[0] != 1)) {
         tape_fail(t, fail(ERR_USAGE,
                           "%s: a constant or parameter of %s for samples of %d dimensions: it has "

@@ -226,7 +226,7 @@ duet_var *duet_flatten(duet_tape *t, duet_var *x) {
 static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
     int64_t known = 1, want = (int64_t)tensor_sample_count(x);
     int open = -1;
-    if (!shape || rank < 2 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
+    if (!shape || rank < 1 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
         return 0;
     for (int i = 1; i < rank; i++) {
         to[i] = shape[i];

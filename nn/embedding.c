@@ -24,7 +24,8 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     int rows = (int)tensor_count(&index);
     struct op_args args = {
         .in = {tensor_seen_as(&dy, 2, rows, dw->dims[1], 0), tensor_seen_as(&index, 1, rows, 0, 0)},
-        .out[0] = *dw};
+        .out[0] = *dw,
+        .p = n->args.p};
     return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
 }
 
@@ -39,7 +40,8 @@ static int first_own(const struct tensor *index, int common) {
 }
 
 /* The rows of w, (.., D); what is common becomes a copy for each sample. */
-static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w) {
+static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w,
+                         int padding_idx) {
     const int width = w->value.dims[1], rows = (int)tensor_count(index);
     int dims[MAX_RANK] = {t->segments.n}, rank = 1;
     for (int i = first_own(index, common); i < index->rank; i++)
@@ -59,6 +61,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
         .backward = backward, .op = OP_GATHER_ROWS, .w = w, .segment_grads = segment_grads};
     if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
     node.args.in[1] = *index;
+    node.args.p.embedding.left_out = padding_idx + 1;
     node.y = tape_var(t, y, 1);
     return tape_node(t, &node) ? NULL : node.y;
 }
@@ -88,15 +91,24 @@ duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int table) {
         return NULL;
     struct param *w = table_at(t, table);
     if (!w || tape_fail(t, check(t, &index->t, 0, w))) return NULL;
-    return look_up(t, &index->t, 0, w);
+    return look_up(t, &index->t, 0, w, -1);
 }
 
 duet_var *duet_embedding_of(duet_tape *t, duet_var *x, int table) {
+    return duet_embedding_padded(t, x, table, -1);
+}
+
+duet_var *duet_embedding_padded(duet_tape *t, duet_var *x, int table, int padding_idx) {
     if (tape_stuck(t, x) || !(x = to_plain(t, x))) return NULL;
     struct param *w = table_at(t, table);
     if (!w || tape_fail(t, check(t, &x->value, x->common, w))) return NULL;
+    if (padding_idx < -1 || padding_idx >= w->value.dims[0]) {
+        tape_fail(t, fail(ERR_USAGE, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1",
+                          w->spec->name, padding_idx, w->value.dims[0] - 1));
+        return NULL;
+    }
     struct op_args args = {.in[0] = x->value};
     args.out[0] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, launch(t->stream, OP_TO_INDEX, &args))) return NULL;
-    return look_up(t, &args.out[0], x->common, w);
+    return look_up(t, &args.out[0], x->common, w, padding_idx);
 }

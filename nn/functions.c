@@ -52,6 +52,25 @@ duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_RECIPROCAL, 0, 0);
 }
 
+duet_var *duet_erf(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_ERF, 0, 0);
+}
+
+/* A comparison has no gradient. */
+static duet_var *compare(duet_tape *t, duet_var *x, enum activation kind, double number) {
+    duet_var *y = activate(t, x, kind, number, 0);
+    if (y) y->needs_grad = 0;
+    return y;
+}
+
+duet_var *duet_above(duet_tape *t, duet_var *x, double number) {
+    return compare(t, x, ACTIVATION_ABOVE, number);
+}
+
+duet_var *duet_equal(duet_tape *t, duet_var *x, double number) {
+    return compare(t, x, ACTIVATION_EQUAL, number);
+}
+
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
 duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_val) {
     if (tape_failed(t, x)) return NULL;
@@ -127,7 +146,7 @@ static int check_shape(const struct tensor *x, int rank, const int *shape) {
     for (int i = 0; good && i < rank; i++)
         good = shape[i] == x->dims[x->rank - rank + i];
     if (good) return OK;
-    char want[64] = "", is[64] = "";
+    char want[SHAPE_TEXT] = "", is[SHAPE_TEXT] = "";
     for (int i = 0, used = 0; shape && rank <= MAX_RANK && i < rank; i++)
         used += snprintf(want + used, sizeof want - (size_t)used, i ? ", %d" : "%d", shape[i]);
     for (int i = 0, used = 0; i < x->rank; i++)

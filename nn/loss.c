@@ -67,8 +67,9 @@ static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) 
 static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
+    struct tensor dx = grad_target(t, n->x);
     args.in[2] = n->y->grad;
-    args.out[0] = grad_target(t, n->x);
+    args.out[0] = rows_of(&dx);
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
     if (args.in[2].data) args.p.loss.reduction = REDUCE_NONE;
@@ -77,7 +78,7 @@ static int loss_backward(duet_tape *t, struct node *n, enum op op) {
             ERR_USAGE,
             "loss: reduction none leaves a loss a sample: give backward a gradient for each");
     CHECK(launch_as_loss(t, op, &args));
-    return grad_done(t, n->x, &args.out[0]);
+    return grad_done(t, n->x, &dx);
 }
 
 static int cross_entropy_backward(duet_tape *t, struct node *n) {
@@ -105,24 +106,32 @@ static int check_labels(const duet_tape *t, enum op op, const struct tensor *lab
     return OK;
 }
 
+static struct tensor in_a_row(const struct tensor *x) {
+    return tensor_seen_as(x, 1, (int)tensor_count(x), 0, 0);
+}
+
+/* A sample has one row, or as many as x has places, (N,P,C). */
 static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enum duet_reduction r,
                       double smoothing, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
-    int n = x->value.dims[0];
+    int rank = x->value.rank - 1, places = rank > 1 ? x->value.dims[1] : 1;
+    struct tensor losses = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, rank, x->value.dims),
+                  hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
     struct node node = {.backward = backward, .op = op, .x = x};
-    node.args.in[0] = x->value;
-    node.args.in[1] = answers->t;
-    node.args.out[0] = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 1, &n);
-    node.args.out[1] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, 1, &n);
+    node.args.in[0] = rows_of(&x->value);
+    node.args.in[1] = op == OP_MSE_FORWARD ? answers->t : in_a_row(&answers->t);
+    node.args.out[0] = in_a_row(&losses);
+    node.args.out[1] = in_a_row(&hits);
     node.args.step = t->step.step;
-    node.args.p.loss = (struct loss_args){.reduction = (enum reduction)r, .smoothing = smoothing};
+    node.args.p.loss = (struct loss_args){
+        .reduction = (enum reduction)r, .smoothing = smoothing, .places = places};
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args)) ||
-        tape_fail(t, check_labels(t, op, &answers->t, x->value.dims[1])))
+        tape_fail(t, check_labels(t, op, &node.args.in[1], node.args.in[0].dims[1])))
         return NULL;
-    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    node.y = tape_var(t, losses, x->needs_grad);
     if (!node.y) return NULL;
-    node.y->hits = node.args.out[1];
+    node.y->hits = hits;
     node.y->reduction = (enum reduction)r;
     return tape_node(t, &node) ? NULL : node.y;
 }
@@ -142,12 +151,16 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
                       const duet_tensor *labels, enum duet_reduction r) {
     CHECK(tape_operand(t, op, "labels", labels, DTYPE_I32));
     CHECK(check_reduction(op, r));
-    if (x->value.dtype != DTYPE_F32 || x->value.rank != 2)
+    const struct tensor *v = &x->value, *l = &labels->t;
+    if (v->dtype != DTYPE_F32 || v->rank < 2)
         return fail(ERR_USAGE, "%s: scores of %s, of %s: must be (samples, classes), of float32",
-                    op, SHAPE(&x->value), dtype_name(x->value.dtype));
-    if (labels->t.rank == 1 && labels->t.dims[0] == x->value.dims[0]) return OK;
-    return fail(ERR_USAGE, "%s: labels of %s for scores of %s: give one for each sample", op,
-                SHAPE(&labels->t), SHAPE(&x->value));
+                    op, SHAPE(v), dtype_name(v->dtype));
+    int same = l->rank == v->rank - 1 && l->dims[0] == v->dims[0];
+    for (int i = 1; same && i < l->rank; i++)
+        same = l->dims[i] == v->dims[i + 1];
+    if (same) return OK;
+    return fail(ERR_USAGE, "%s: labels of %s for scores of %s: give one for each sample%s", op,
+                SHAPE(l), SHAPE(v), v->rank > 2 ? " and place" : "");
 }
 
 static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
@@ -162,6 +175,24 @@ static int check_targets(const duet_tape *t, const duet_var *x, const duet_tenso
                 SHAPE(&targets->t), SHAPE(&x->value));
 }
 
+/* (N,C,d1,...) as (N,P,C), in which the scores of a place are a row. */
+static duet_var *places_of(duet_tape *t, duet_var *x) {
+    int order[MAX_RANK] = {0}, rank = x->value.rank, classes = x->value.dims[1];
+    if (rank == 2) return x;
+    for (int i = 1; i < rank; i++)
+        order[i] = i < rank - 1 ? i + 1 : 1;
+    int dims[3] = {x->value.dims[0], (int)tensor_sample_count(&x->value) / classes, classes};
+    x = duet_permute(t, x, order);
+    return x ? tape_view(t, x, 3, dims) : NULL;
+}
+
+duet_var *tape_loss_of_places(duet_tape *t, duet_var *x, const duet_tensor *labels,
+                              int log_probabilities, double label_smoothing) {
+    if (log_probabilities) return loss(t, x, labels, DUET_MEAN, 0, OP_NLL_FORWARD, nll_backward);
+    return loss(t, x, labels, DUET_MEAN, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
+                cross_entropy_backward);
+}
+
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
                              enum duet_reduction r, double label_smoothing) {
     if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
@@ -172,7 +203,7 @@ duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *
                           label_smoothing));
         return NULL;
     }
-    return loss(t, scores, labels, r, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
+    return loss(t, places_of(t, scores), labels, r, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
                 cross_entropy_backward);
 }
 
@@ -181,7 +212,7 @@ duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_te
     if (tape_failed(t, log_probabilities) ||
         tape_fail(t, check_loss(t, "nll loss", log_probabilities, labels, r)))
         return NULL;
-    return loss(t, log_probabilities, labels, r, 0, OP_NLL_FORWARD, nll_backward);
+    return loss(t, places_of(t, log_probabilities), labels, r, 0, OP_NLL_FORWARD, nll_backward);
 }
 
 duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
@@ -202,11 +233,12 @@ static int log_segments(duet_tape *t, const duet_var *loss, const struct tensor 
                         const struct tensor *hits) {
     const struct tensor *row_hits = &loss->hits;
     for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = {.in[0] = tensor_segment(&loss->value, &t->segments, s),
-                               .in[1] = tensor_segment(row_hits, &t->segments, s),
+        const struct tensor part = tensor_segment(&loss->value, &t->segments, s),
+                            part_hits = tensor_segment(row_hits, &t->segments, s);
+        struct op_args args = {.in = {in_a_row(&part), in_a_row(&part_hits)},
                                .out = {*losses, *hits},
                                .step = t->step.step,
-                               .p.loss = {.column = s}};
+                               .p.loss = {.column = s, .places = part.rank > 1 ? part.dims[1] : 1}};
         CHECK(launch(t->stream, OP_LOSS_SUM, &args));
     }
     return OK;

@@ -241,6 +241,14 @@ struct pad_sides {
 };
 duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value);
 
+/* duet_where, in which NULL as a or b is `value` everywhere. */
+duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value);
+
+/* Cross entropy, or nll_loss, of scores (N,P,C) against labels (N,P): of a sample it is the mean
+ * over its P places. The mean over the samples is where backward starts. */
+duet_var *tape_loss_of_places(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                              int log_probabilities, double label_smoothing);
+
 /* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
  * sample. */
 struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s);

@@ -24,7 +24,7 @@ struct duet_tensor {
 
 /* For error texts: the shape of a struct tensor, "(8, 20)", which lives as long as the block that
  * it stands in; and "float32", static storage. */
-#define SHAPE(t) op_shape_text(t, (char[64]){0})
+#define SHAPE(t) op_shape_text(t, (char[SHAPE_TEXT]){0})
 const char *dtype_name(enum dtype dtype);
 
 /* A public device is a struct device under another name. */

@@ -46,7 +46,8 @@ static inline void check_fact(const char *file, const char *name, duet_device *d
     struct golden_tensor want = golden_tensor(file, line);
     for (int d = 0; d < DUET_MAX_RANK; d++) {
         shape[d] = duet_tensor_dim(got, d);
-        cr_assert_eq(shape[d], want.dims[d], "%s: dimension %d is %d", name, d, shape[d]);
+        cr_assert_eq(shape[d], d < 4 ? want.dims[d] : 0, "%s: dimension %d is %d", name, d,
+                     shape[d]);
     }
     expect_fact(file, name, "y", got, tolerance);
     dy = fact_input(device, duet_tensor_rank(got), shape, 3571, 1);

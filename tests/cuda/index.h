@@ -56,6 +56,7 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_SUBTRACT_FORWARD: RUN_THREADS(k_subtract_forward, &e, grid); break;
     case OP_MULTIPLY_FORWARD: RUN_THREADS(k_multiply_forward, &e, grid); break;
     case OP_NEGATE: RUN_THREADS(k_negate, &e, grid); break;
+    case OP_WHERE: RUN_THREADS(k_where, &e, grid); break;
     case OP_TANH_FORWARD: RUN_THREADS(k_tanh_forward, &e, grid); break;
     case OP_TANH_BACKWARD: RUN_THREADS(k_tanh_backward, &e, grid); break;
     case OP_SIGMOID_FORWARD: RUN_THREADS(k_sigmoid_forward, &e, grid); break;

@@ -188,6 +188,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         break;
     case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
     case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
+    case OP_WHERE: a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = F(4, 2, N, 7, 0, 0); break;
     case OP_PERMUTE: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0); break;
     case OP_TO_INDEX: a.in[0] = x2, a.out[0] = OF(1, DTYPE_I32, 2, N, 7, 0, 0); break;
     case OP_EMBEDDING_BACKWARD:

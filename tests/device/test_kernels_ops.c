@@ -96,6 +96,9 @@ static float function_of(int k, float x) {
     case ACTIVATION_SILU: return (float)(v / 2 * (1 + tanhl(v / 2)));
     case ACTIVATION_HARDSWISH: return (float)(v < -3 ? 0 : v > 3 ? v : v * (v + 3) / 6);
     case ACTIVATION_HARDSIGMOID: return (float)(v < -3 ? 0 : v > 3 ? 1 : (v + 3) / 6);
+    case ACTIVATION_ABOVE: return v > a;
+    case ACTIVATION_EQUAL: return v == a;
+    case ACTIVATION_ERF: return (float)erfl(v);
     case ACTIVATION_POW: return (float)powl(v, a);
     default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
     }
@@ -109,7 +112,7 @@ Test(math_ops, activations, .timeout = 60) {
         struct tensor x = tensor_random(&heap, 1, 2, 33, 7, 1, 1), y = tensor_like(&heap, &x);
         for (size_t j = 0; j < tensor_count(&x); j++)
             tensor_f32(&x)[j] *= 5;
-        tensor_f32(&x)[0] = 0, tensor_f32(&x)[2] = NAN;
+        tensor_f32(&x)[0] = 0, tensor_f32(&x)[1] = .3f, tensor_f32(&x)[2] = NAN;
         struct op_args a = {.in = {x}, .out = {y}};
         a.p.activation = (struct activation_args){(enum activation)k, .3f, .7f};
         host_reference_kernels[OP_ACTIVATION_FORWARD](&a);
@@ -122,6 +125,24 @@ Test(math_ops, activations, .timeout = 60) {
         }
         heap_free(&heap);
     }
+}
+
+/* NaN is not 0, -0 is; what is not chosen may be infinite. */
+Test(math_ops, where, .timeout = 60) {
+    float c[] = {0, 1, -0.0f, NAN, -2}, a[] = {1, 2, INFINITY, 4, 5}, b[] = {-1, NAN, -3, -4, -5},
+          y[5];
+    struct tensor t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = tensor_plain((float *[]){c, a, b, y}[i], DTYPE_F32, 1, (int[]){5});
+    struct op_args all = {.in = {t[0], t[1], t[2]}, .out = {t[3]}, .p.fill.value = 9};
+    host_reference_kernels[OP_WHERE](&all);
+    cr_assert(y[0] == -1 && y[1] == 2 && y[2] == -3 && y[3] == 4 && y[4] == 5);
+    all.in[1].data = NULL;
+    host_reference_kernels[OP_WHERE](&all);
+    cr_assert(y[0] == -1 && y[1] == 9 && y[2] == -3 && y[3] == 9 && y[4] == 9);
+    all.in[1] = t[1], all.in[2].data = NULL;
+    host_reference_kernels[OP_WHERE](&all);
+    cr_assert(y[0] == 9 && y[1] == 2 && y[2] == 9 && y[3] == 4 && y[4] == 5);
 }
 
 /* The square of a float is exact in double, so it is rounded once: 4097 x 4097 is the middle of two

@@ -39,6 +39,14 @@ def fact(name, shape, params, function, constant=None, own=None):
         line(f"{name}_d{k}", w.grad)
 
 
+fact("where", (3, 4, 5), [(5,)], lambda x, a: torch.where(x > 0, x * x, a))
+fact("masked_fill", (3, 4), [], lambda x, c: x.masked_fill(c != 0, -2.5), tokens((4,)))
+fact("erf", (3, 4, 5), [], lambda x: torch.erf(2 * x))
+fact("padded", ("tokens", (3, 4)), [(5, 6)], lambda x, a: F.embedding(x, a, padding_idx=2))
+fact("windows", (3, 4, 12), [], lambda x: x.reshape(3, 2, 2, 3, 2, 2).permute(0, 1, 3, 5, 2, 4).reshape(3, 6, 2, 4))
+fact("transposed", (3, 4, 3, 2), [(4, 2, 3, 3), (2,)], lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1))
+fact("transposed_groups", (3, 4, 3, 2), [(4, 3, 2, 3)], lambda x, w: F.conv_transpose2d(x, w, None, (2, 1), (0, 1), (1, 0), 2, (1, 2)))
+fact("transposed_1d", (3, 4, 3), [(4, 2, 4), (2,)], lambda x, w, b: F.conv_transpose1d(x, w, b, 3, 1, 2))
 fact("depthwise", (3, 4, 6, 5), [(4, 1, 3, 3), (4,)], lambda x, w, b: F.conv2d(x, w, b, 2, 1, 1, 4))
 fact("grouped", (3, 4, 6, 5), [(6, 2, 3, 2)], lambda x, w: F.conv2d(x, w, None, (1, 2), (2, 0), (2, 1), 2))
 fact("conv1d", (3, 4, 9), [(5, 4, 3), (5,)], lambda x, w, b: F.conv1d(x, w, b, 2, 2, 2))

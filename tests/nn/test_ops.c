@@ -63,12 +63,41 @@ CALL(pow_half, duet_pow(t, x, 0.5))
 CALL(pow_three_halves, duet_pow(t, x, 1.5))
 CALL(pow_65, duet_pow(t, x, 65))
 
+CALL(where, duet_where(t, duet_above(t, x, 0), duet_multiply(t, x, x), duet_parameter(t, 0)))
+CALL(masked_fill, duet_masked_fill(t, x, constant, -2.5))
+CALL(erf, duet_erf(t, duet_multiply_number(t, x, 2)))
+CALL(padded, duet_embedding_padded(t, x, 0, 2))
+CALL(windows, duet_reshape(t,
+                           duet_permute(t, duet_reshape(t, x, 6, (int[]){-1, 2, 2, 3, 2, 2}),
+                                        (int[]){0, 1, 3, 5, 2, 4}),
+                           4, (int[]){-1, 6, 2, 4}))
+CALL(transposed,
+     duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}, (int[]){1, 1}))
+CALL(transposed_groups,
+     duet_conv_transpose(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{2, 1}, {0, 1}, {1, 2}, 2},
+                         (int[]){1, 0}))
+CALL(transposed_1d,
+     duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{3}, {1}, {1}, 1}, (int[]){2, 0}))
 CALL(depthwise, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 4}))
 CALL(grouped, duet_conv(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0}, {2, 1}, 2}))
 CALL(conv1d, duet_conv(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
 CALL(square, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
 
 static const struct function functions[] = {
+    {"where", call_where, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
+    {"masked_fill", call_masked_fill, {2, {3, 4}}, {{0}}, {1, {4}}, 2, 0},
+    {"erf", call_erf, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
+    {"padded", call_padded, {2, {3, 4}}, {{2, {5, 6}}}, {0}, 1, 0},
+    {"windows", call_windows, {3, {3, 4, 12}}, {{0}}, {0}, 0, 0},
+    {"transposed", call_transposed, {4, {3, 4, 3, 2}}, {{4, {4, 2, 3, 3}}, {1, {2}}}, {0}, 0, 0},
+    {"transposed_groups",
+     call_transposed_groups,
+     {4, {3, 4, 3, 2}},
+     {{4, {4, 3, 2, 3}}},
+     {0},
+     0,
+     0},
+    {"transposed_1d", call_transposed_1d, {3, {3, 4, 3}}, {{3, {4, 2, 4}}, {1, {2}}}, {0}, 0, 0},
     {"depthwise", call_depthwise, {4, {3, 4, 6, 5}}, {{4, {4, 1, 3, 3}}, {1, {4}}}, {0}, 0, 0},
     {"grouped", call_grouped, {4, {3, 4, 6, 5}}, {{4, {6, 2, 3, 2}}}, {0}, 0, 0},
     {"conv1d", call_conv1d, {3, {3, 4, 9}}, {{3, {5, 4, 3}}, {1, {5}}}, {0}, 0, 0},
@@ -113,7 +142,7 @@ enum { FUNCTIONS = sizeof functions / sizeof *functions };
 /* ---- one pass ---- */
 
 struct result {
-    int y_rank, y_dims[4], y_count; /* y_count: of a sample */
+    int y_rank, y_dims[MAX_RANK], y_count; /* y_count: of a sample */
     float y[MOST], dx[MOST], dw[OP_PARAMS][MOST];
 };
 
@@ -144,7 +173,7 @@ static void run(struct device *device, const struct function *f, const struct se
     int n = 0, count = 0, each = count_of(&f->x, 1);
     for (; count < OP_PARAMS && f->params[count].rank; count++) {
         specs[count] = (struct param_spec){"w", f->params[count].rank, {0}};
-        memcpy(specs[count].dims, f->params[count].dims, sizeof specs[count].dims);
+        memcpy(specs[count].dims, f->params[count].dims, sizeof f->params[count].dims);
     }
     if (f->own) {
         char key[64];

@@ -155,29 +155,29 @@ struct permute {
     const float *x;
     float *y;
     size_t all;                      /* elements; below 2^31 */
-    struct divider by[MAX_RANK - 1]; /* of y, the elements below dimensions 0, 1 and 2 */
-    uint32_t step[MAX_RANK];         /* in x, of each dimension of y */
+    struct divider by[MAX_RANK - 1]; /* of y, the elements below each dimension but the last */
+    int first;               /* dimension of y that there is: the last one is MAX_RANK - 1 */
+    uint32_t step[MAX_RANK]; /* in x, of each dimension of y */
 };
 
 /* Returns 0 if there are 2^31 elements or more. */
 static inline int permute_of(const struct op_args *a, struct permute *p) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
     const struct permute none = ZEROED;
-    uint32_t stride[MAX_RANK] = {0, 0, 0, 0}, below = 1;
+    uint32_t stride[MAX_RANK] = {0}, below = 1;
     *p = none;
     if (tensor_count(y) >= (size_t)1 << 31) return 0;
     p->x = tensor_f32(x), p->y = tensor_f32(y), p->all = tensor_count(y);
     for (int i = x->rank - 1; i >= 0; below *= (uint32_t)x->dims[i--])
         stride[i] = below;
+    p->first = MAX_RANK - y->rank;
     for (int i = 0; i < MAX_RANK - 1; i++)
         p->by[i] = divider_of(1);
     below = 1;
     for (int i = y->rank - 1, at = MAX_RANK - 1; i >= 0; below *= (uint32_t)y->dims[i--], at--) {
         p->step[at] = stride[a->p.permute.order[i]];
-        if (at < MAX_RANK - 1) p->by[at] = divider_of(below);
+        if (at < MAX_RANK - 1) p->by[at] = divider_of(below ? below : 1);
     }
-    for (int at = MAX_RANK - 1 - y->rank; at >= 0; at--) /* dimensions that y has not */
-        p->by[at] = divider_of(below ? below : 1);
     return 1;
 }
 
@@ -185,10 +185,8 @@ DUET_HD void k_permute(const struct permute *p, struct place at) {
     for (size_t e = place_first(at); e < p->all; e += place_stride(at)) {
         uint32_t rest = (uint32_t)e, from = 0;
         DUET_UNROLL
-        for (int i = 0; i < MAX_RANK - 1; i++) {
-            uint32_t index = divide(p->by[i], rest, &rest);
-            from += index * p->step[i];
-        }
+        for (int i = 0; i < MAX_RANK - 1; i++)
+            if (i >= p->first) from += divide(p->by[i], rest, &rest) * p->step[i];
         p->y[e] = p->x[from + rest * p->step[MAX_RANK - 1]];
     }
 }
@@ -219,8 +217,8 @@ struct embedding {
     const float *dy;
     const int32_t *index;
     float *dw;
-    uint32_t n, width;
-    size_t all; /* elements of dw; below 2^31 */
+    uint32_t n, width, left_out; /* left_out: 1 + a row, or 0 */
+    size_t all;                  /* elements of dw; below 2^31 */
     struct divider by_width;
 };
 
@@ -230,7 +228,7 @@ static inline int embedding_of(const struct op_args *a, struct embedding *e) {
     *e = none;
     if (tensor_count(&a->out[0]) >= (size_t)1 << 31) return 0;
     e->dy = tensor_f32(&a->in[0]), e->index = (const int32_t *)a->in[1].data;
-    e->dw = tensor_f32(&a->out[0]);
+    e->dw = tensor_f32(&a->out[0]), e->left_out = (uint32_t)a->p.embedding.left_out;
     e->n = (uint32_t)a->in[0].dims[0], e->width = (uint32_t)a->in[0].dims[1];
     e->all = tensor_count(&a->out[0]);
     e->by_width = divider_of(e->width ? e->width : 1);
@@ -241,7 +239,7 @@ DUET_HD void k_embedding_backward(const struct embedding *e, struct place at) {
     for (size_t i = place_first(at); i < e->all; i += place_stride(at)) {
         uint32_t d, row = divide(e->by_width, (uint32_t)i, &d);
         float sum = 0;
-        for (uint32_t n = 0; n < e->n; n++)
+        for (uint32_t n = 0; n < e->n && row + 1 != e->left_out; n++)
             if (e->index[n] == (int32_t)row) sum += e->dy[(size_t)n * e->width + d];
         e->dw[i] = sum;
     }

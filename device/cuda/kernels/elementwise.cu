@@ -10,6 +10,7 @@ THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(subtract_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(multiply_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(negate, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(where, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(tanh_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(tanh_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sigmoid_forward, struct elementwise, SIMPLE_THREADS)
@@ -32,6 +33,7 @@ static const struct op_kernel kernels[] = {
     {OP_SUBTRACT_FORWARD, DUET_KERNEL(subtract_forward)},
     {OP_MULTIPLY_FORWARD, DUET_KERNEL(multiply_forward)},
     {OP_NEGATE, DUET_KERNEL(negate)},
+    {OP_WHERE, DUET_KERNEL(where)},
     {OP_TANH_FORWARD, DUET_KERNEL(tanh_forward)},
     {OP_TANH_BACKWARD, DUET_KERNEL(tanh_backward)},
     {OP_SIGMOID_FORWARD, DUET_KERNEL(sigmoid_forward)},

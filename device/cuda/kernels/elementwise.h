@@ -14,12 +14,13 @@
 
 /* The parameter of all of them. out may be in0 or in1. */
 struct elementwise {
-    const float *in0, *in1;
+    const float *in0, *in1, *in2;
     float *out, *out1;
     size_t count;
     int aligned;
     const struct step_block *step;
-    /* fill, scale: the number; dropout: the factor of an element that is kept */
+    /* fill, scale: the number; where: that of an operand left out; dropout: the factor of an
+     * element that is kept */
     float value;
     /* the optimizers: what a gradient gets of its value, and their scalars rounded as PyTorch's */
     float weight_decay;
@@ -36,13 +37,13 @@ struct elementwise {
 
 static inline struct elementwise elementwise_of(enum op op, const struct op_args *a) {
     struct elementwise e = ZEROED;
-    e.in0 = tensor_f32(&a->in[0]), e.in1 = tensor_f32(&a->in[1]);
+    e.in0 = tensor_f32(&a->in[0]), e.in1 = tensor_f32(&a->in[1]), e.in2 = tensor_f32(&a->in[2]);
     e.out = tensor_f32(&a->out[0]), e.out1 = tensor_f32(&a->out[1]);
     e.count = tensor_count(&a->out[0]);
-    e.aligned = is_aligned_16(e.in0) && is_aligned_16(e.in1) && is_aligned_16(e.out) &&
-                is_aligned_16(e.out1);
+    e.aligned = is_aligned_16(e.in0) && is_aligned_16(e.in1) && is_aligned_16(e.in2) &&
+                is_aligned_16(e.out) && is_aligned_16(e.out1);
     e.step = a->step;
-    if (op == OP_FILL || op == OP_SCALE) e.value = a->p.fill.value;
+    if (op == OP_FILL || op == OP_SCALE || op == OP_WHERE) e.value = a->p.fill.value;
     if (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) e.activation = a->p.activation;
     if (op == OP_SGD) {
         e.weight_decay = a->p.sgd.weight_decay, e.momentum = a->p.sgd.momentum;
@@ -174,6 +175,20 @@ K_OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))
 K_OF_ONE(activation_forward, activation_value(e->activation, x))
 K_OF_TWO(activation_backward, activation_gradient(e->activation, a, b))
 K_OF_TWO(sigmoid_backward, mul_f32(mul_f32(b, 1 - a), a))
+
+DUET_HD void k_where(const struct elementwise *e, struct place at) {
+    FOR_EACH_QUAD(q, e, at) {
+        float c[4], a[4] = {e->value, e->value, e->value, e->value},
+                    b[4] = {e->value, e->value, e->value, e->value};
+        quad_load(e, c, e->in0, q);
+        if (e->in1) quad_load(e, a, e->in1, q);
+        if (e->in2) quad_load(e, b, e->in2, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++)
+            a[i] = c[i] != 0 ? a[i] : b[i];
+        quad_store(e, e->out, q, a);
+    }
+}
 
 /* Forward and backward are the same: the mask is a function of (seed, virtual device, step, layer,
  * element). A quad of elements takes exactly one call of Philox. */

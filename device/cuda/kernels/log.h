@@ -24,7 +24,7 @@ struct loss_sum {
     const int32_t *hits;
     double *loss_log;
     int64_t *hit_log;
-    int rows, columns, column;
+    int rows, columns, column, places;
     const struct step_block *step;
 };
 
@@ -39,7 +39,7 @@ static inline struct loss_sum loss_sum_of(const struct op_args *a) {
     s.loss = (const double *)a->in[0].data, s.hits = (const int32_t *)a->in[1].data;
     s.loss_log = (double *)a->out[0].data, s.hit_log = (int64_t *)a->out[1].data;
     s.rows = a->in[0].dims[0], s.columns = a->out[0].dims[1], s.column = a->p.loss.column,
-    s.step = a->step;
+    s.places = a->p.loss.places > 1 ? a->p.loss.places : 1, s.step = a->step;
     return s;
 }
 
@@ -71,7 +71,7 @@ DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *sha
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
             size_t cell = (size_t)p->step->slot * (size_t)p->columns + (size_t)p->column;
-            p->loss_log[cell] = shared->loss_sum;
+            p->loss_log[cell] = shared->loss_sum / p->places;
             p->hit_log[cell] = shared->hit_sum;
         }
     }

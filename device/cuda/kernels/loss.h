@@ -30,7 +30,7 @@ struct row_op {
     float *out;
     double *loss;
     int32_t *hits;
-    int rows, classes, reduction;
+    int rows, classes, reduction, places;
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -56,6 +56,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.labels = (const int32_t *)a->in[1].data;
     r.dloss = tensor_f32(&a->in[2]);
     r.reduction = a->p.loss.reduction;
+    r.places = a->p.loss.places > 1 ? a->p.loss.places : 1;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
         r.smoothing = a->p.loss.smoothing;
     return r;
@@ -158,7 +159,7 @@ DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, i
 
 DUET_HD double row_weight(const struct row_op *p, int row) {
     switch (p->reduction) {
-    case REDUCE_MEAN: return p->step->weight;
+    case REDUCE_MEAN: return (double)p->step->weight / p->places;
     case REDUCE_SUM: return 1;
     default: return p->dloss[row];
     }

@@ -37,6 +37,7 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADD_FORWARD] = fast_add_forward,
     [OP_SUBTRACT_FORWARD] = fast_subtract_forward,
     [OP_MULTIPLY_FORWARD] = fast_multiply_forward,
+    [OP_WHERE] = fast_where,
     [OP_TANH_BACKWARD] = fast_tanh_backward,
     [OP_SIGMOID_BACKWARD] = fast_sigmoid_backward,
     [OP_ACTIVATION_FORWARD] = fast_activation_forward,

@@ -82,6 +82,18 @@ FAST_OF_TWO(tanh_backward, b * (1.0f - a * a))
 FAST_OF_TWO(sigmoid_backward, b * (1.0f - a) * a)
 // clang-format on
 
+static void fast_where(const struct op_args *args) {
+    const float *c = tensor_f32(&args->in[0]), *a = tensor_f32(&args->in[1]),
+                *b = tensor_f32(&args->in[2]), value = args->p.fill.value;
+    float *y = tensor_f32(&args->out[0]);
+    size_t i = 0, count = tensor_count(&args->out[0]);
+    for (; i + LANES <= count; i += LANES)
+        store(y + i, select_vec(load(c + i) != 0, a ? load(a + i) : splat(value),
+                                b ? load(b + i) : splat(value)));
+    for (; i < count; i++)
+        y[i] = c[i] != 0 ? (a ? a[i] : value) : (b ? b[i] : value);
+}
+
 /* Those that networks use much and that need no exp, erfc or tanh; libm has those one by one. */
 static void fast_activation_forward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);

@@ -57,25 +57,32 @@ void reference_spread(const struct op_args *p) {
                 to[i] = tensor_f32(&p->in[0])[o * inner + i] / divide;
 }
 
-/* The last dimension of y is the inner loop; where it is that of x as well, rows are copied. */
+/* The last dimension of y is the inner loop; where it is that of x as well, rows are copied. The
+ * others count up as the digits of a number do, and `from` follows them. */
 void reference_permute(const struct op_args *p) {
     const struct tensor *x = &p->in[0], *y = &p->out[0];
-    size_t count[MAX_RANK] = {1, 1, 1, 1}, step[MAX_RANK] = {0}, stride[MAX_RANK];
-    for (int i = x->rank - 1; i >= 0; i--)
-        stride[i] = i == x->rank - 1 ? 1 : stride[i + 1] * (size_t)x->dims[i + 1];
-    for (int i = 0, at = MAX_RANK - y->rank; i < y->rank; i++, at++)
-        count[at] = (size_t)y->dims[i], step[at] = stride[p->p.permute.order[i]];
+    const int last = y->rank - 1;
+    size_t at[MAX_RANK] = {0}, step[MAX_RANK], stride[MAX_RANK], rows = tensor_count(y);
+    for (int i = last; i >= 0; i--)
+        stride[i] = i == last ? 1 : stride[i + 1] * (size_t)x->dims[i + 1];
+    for (int i = 0; i <= last; i++)
+        step[i] = stride[p->p.permute.order[i]];
+    size_t width = (size_t)y->dims[last];
+    const float *from = tensor_f32(x);
     float *to = tensor_f32(y);
-    for (size_t a = 0; a < count[0]; a++)
-        for (size_t b = 0; b < count[1]; b++)
-            for (size_t c = 0; c < count[2]; c++, to += count[3]) {
-                const float *from = tensor_f32(x) + a * step[0] + b * step[1] + c * step[2];
-                if (step[3] == 1)
-                    memcpy(to, from, count[3] * sizeof *to);
-                else
-                    for (size_t d = 0; d < count[3]; d++)
-                        to[d] = from[d * step[3]];
-            }
+    for (rows = width ? rows / width : 0; rows; rows--, to += width) {
+        if (step[last] == 1)
+            memcpy(to, from, width * sizeof *to);
+        else
+            for (size_t d = 0; d < width; d++)
+                to[d] = from[d * step[last]];
+        for (int i = last - 1; i >= 0; i--) {
+            from += step[i];
+            if (++at[i] < (size_t)y->dims[i]) break;
+            from -= at[i] * step[i];
+            at[i] = 0;
+        }
+    }
 }
 
 void reference_to_index(const struct op_args *p) {
@@ -90,7 +97,9 @@ void reference_embedding_backward(const struct op_args *p) {
     size_t width = (size_t)p->in[0].dims[1];
     memset(p->out[0].data, 0, tensor_bytes(&p->out[0]));
     for (size_t n = 0; n < (size_t)p->in[0].dims[0]; n++) {
-        if (index[n] < 0 || index[n] >= p->out[0].dims[0]) continue;
+        if (index[n] < 0 || index[n] >= p->out[0].dims[0] ||
+            index[n] == p->p.embedding.left_out - 1)
+            continue;
         float *row = tensor_f32(&p->out[0]) + (size_t)index[n] * width;
         for (size_t d = 0; d < width; d++)
             row[d] += tensor_f32(&p->in[0])[n * width + d];

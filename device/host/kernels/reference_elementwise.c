@@ -64,6 +64,14 @@ OF_ONE(activation_forward, activation_value(args->p.activation, x))
 OF_TWO(activation_backward, activation_gradient(args->p.activation, a, b))
 // clang-format on
 
+void reference_where(const struct op_args *args) {
+    const float *c = tensor_f32(&args->in[0]), *a = tensor_f32(&args->in[1]),
+                *b = tensor_f32(&args->in[2]), value = args->p.fill.value;
+    float *y = tensor_f32(&args->out[0]);
+    for (size_t i = 0, n = tensor_count(&args->out[0]); i < n; i++)
+        y[i] = c[i] != 0 ? (a ? a[i] : value) : (b ? b[i] : value);
+}
+
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. With
  * `planes` there is one draw for each plane. */
 static void drop(const struct op_args *a, int planes) {

@@ -12,8 +12,9 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
- * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). A label outside the
- * row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
+ * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). Where a sample has
+ * several rows, as an image of labels, MEAN and the sum of losses take their mean. A label outside
+ * the row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
  * refused such labels before. */
 #include "device/host/kernels/reference.h"
 
@@ -92,9 +93,14 @@ static int32_t is_hit(const float *scores, int classes, int label) {
     return best == label;
 }
 
+/* Rows of a sample. */
+static int places_of(const struct op_args *a) {
+    return a->p.loss.places > 1 ? a->p.loss.places : 1;
+}
+
 static double row_weight(const struct op_args *a, int row) {
     switch ((enum reduction)a->p.loss.reduction) {
-    case REDUCE_MEAN: return a->step->weight;
+    case REDUCE_MEAN: return (double)a->step->weight / places_of(a);
     case REDUCE_SUM: return 1;
     case REDUCE_NONE: return tensor_f32(&a->in[2])[row];
     }
@@ -211,6 +217,6 @@ void reference_loss_sum(const struct op_args *a) {
         hit_sum += hits[i];
     }
     size_t cell = (size_t)a->step->slot * a->out[0].dims[1] + a->p.loss.column;
-    ((double *)a->out[0].data)[cell] = loss_sum;
+    ((double *)a->out[0].data)[cell] = loss_sum / places_of(a);
     ((int64_t *)a->out[1].data)[cell] = hit_sum;
 }
