@@ -64,7 +64,10 @@ static int check_made(const struct dataset_config *c, enum kind kind) {
                     "shape, or --dataset random",
                     text, SYNTHETIC_LEAST, SYNTHETIC_LEAST);
     double each = (double)sample_shape_count(&shape) * (kind == RANDOM ? sizeof(float) : 1) +
-                  (c->targets ? (double)classes_of(c) : 1) * sizeof(float);
+                  (c->targets  ? (double)classes_of(c)
+                   : c->places ? (double)c->places
+                               : 1) *
+                      sizeof(float);
     if (c->outline || each * count <= MOST_BYTES) return OK;
     return fail(ERR_USAGE,
                 "--samples: %d of %s take %.1f GiB of host memory: give at most %.0f, or a smaller "
@@ -183,7 +186,9 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
     struct rng rng;
     size_t count = (size_t)dataset_made_samples(c), classes = (size_t)classes_of(c);
     size_t numbers = count * sample_shape_count(&shape),
-           answers = count * (c->targets ? classes : 1);
+           answers = count * (c->targets  ? classes
+                              : c->places ? (size_t)c->places
+                                          : 1);
     float *x = malloc(numbers * sizeof *x);
     void *y = malloc(answers * sizeof(float));
     *set = (struct dataset){.name = "random",
@@ -193,7 +198,8 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
                             .owned = {x, y},
                             .numbers = x,
                             .answers = y,
-                            .outputs = c->targets ? (int)classes : 0};
+                            .outputs = c->targets ? (int)classes : 0,
+                            .places = c->targets ? 0 : c->places};
     if (!x || !y) return no_memory(set);
     rng_seed(&rng, c->seed);
     if (c->below)
@@ -254,6 +260,7 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
                             .shape = shape_of(c),
                             .classes = c->targets ? 0 : classes,
                             .outputs = c->targets ? classes : 0,
+                            .places = c->targets || kind != RANDOM ? 0 : c->places,
                             .outline = 1};
     if (kind == FILES) {
         set->count = train ? MNIST_TRAIN : MNIST_TEST;

@@ -29,8 +29,9 @@ struct dataset {
     void *owned[2];        /* the memory that dataset_free frees, of either kind */
     /* or numbers, which are taken as they are. */
     const float *numbers; /* (count, C, H, W); NULL: the set is bytes */
-    const void *answers;  /* labels I32 (count), or targets F32 (count, outputs) */
+    const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
     int outputs;          /* numbers of a target; 0: there are labels */
+    int places;           /* labels of a sample; 0: one */
     /* The set of a program may also be bytes with `answers` in place of labels; or it has no arrays
      * and a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
      * threads may call it at once. It returns 0, or a code that ends the loading. */
@@ -43,9 +44,9 @@ struct dataset {
     int outline; /* 1: sizes alone (dataset_outline); no sample may be read */
 };
 
-/* Numbers that answer a sample: 1 for a label. */
+/* Numbers that answer a sample: of a target, or its labels. */
 static inline int dataset_answer_count(const struct dataset *set) {
-    return set->outputs ? set->outputs : 1;
+    return set->outputs ? set->outputs : set->places ? set->places : 1;
 }
 
 /* The outputs that a model for this set has: the numbers of a target; the classes, where a program
@@ -65,6 +66,7 @@ struct dataset_config {
                   * them, of random none */
     /* Of random alone: */
     int targets;    /* 1: targets in place of labels */
+    int places;     /* labels of a sample; 0: one */
     int below;      /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn */
     int outline;    /* 1: for dataset_outline alone, so of any size */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's flags */
@@ -94,6 +96,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  *     torch.manual_seed(seed)
  *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...)
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
+ *               torch.randint(0, classes, (count, places)) where a sample has several
  *
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */

@@ -21,13 +21,13 @@ static struct tensor host_images(const struct dataset *set) {
 }
 
 static struct tensor host_labels(const struct dataset *set) {
-    const int dims[2] = {set->count, set->outputs};
+    const int dims[2] = {set->count, set->outputs ? set->outputs : set->places};
     const void *data = set->numbers ? set->answers : set->labels;
     return tensor_plain((void *)(uintptr_t)data,
                         set->outputs   ? DTYPE_F32
                         : set->numbers ? DTYPE_I32
                                        : DTYPE_U8,
-                        set->outputs ? 2 : 1, dims);
+                        dims[1] ? 2 : 1, dims);
 }
 
 static uint64_t occupied(size_t bytes) { /* rounded up as device_alloc rounds */

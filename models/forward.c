@@ -70,6 +70,11 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
     duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
+    if (model->places > 1) {
+        int dims[3] = {given.t.dims[0], model->places, model->classes / model->places};
+        return tape_loss_of_places(t, tape_view(t, output, 3, dims), &given,
+                                   model->log_probabilities, model->label_smoothing);
+    }
     if (model->loss == LOSS_MSE) return duet_mse_loss(t, output, &given, DUET_MEAN);
     if (model->log_probabilities) return duet_nll_loss(t, output, &given, DUET_MEAN);
     return duet_cross_entropy(t, output, &given, DUET_MEAN, model->label_smoothing);

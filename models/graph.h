@@ -19,6 +19,7 @@
  *     graph_statement.c  reads a line that is an op
  *     graph_words.c      reads names, numbers and shapes
  *     graph_ops.c        the ops: what each is given, and the function of duet.h that it calls
+ *     graph_norms.c      its norms
  *     graph_model.c      the model: what it registers, forward, and the check of all shapes */
 #ifndef MODELS_GRAPH_H
 #define MODELS_GRAPH_H
@@ -106,7 +107,9 @@ void graph_free(struct graph *g); /* NULL is fine */
 /* The graph behind a model, or NULL where it is none. */
 const struct graph *graph_of(const struct duet_model *model);
 
-int graph_classes(const struct graph *g);
+/* Classes of each label; with targets, the numbers of one. Labels of a sample; 0: one. */
+int graph_classes(const struct graph *g, int targets);
+int graph_places(const struct graph *g);
 /* Samples are whole numbers, as tokens, below this; 0: they are not. */
 int graph_below(const struct graph *g);
 
@@ -119,7 +122,8 @@ int graph_check(const struct model *model);
 
 /* ---- between the files ---- */
 
-/* Operands: one letter each. v: a value; p: a parameter; b: a buffer; t: any tensor. With ? behind
+/* Operands: one letter each. v: a value; p: a parameter; b: a buffer; t: any tensor; a: a value or
+ * any tensor. With ? behind
  * it may be none; * as the last one: as many more of the letter before it as are given.
  * Settings: their names with a space between; "stride=1" may be left out, "eps" may not. */
 struct graph_run;

@@ -61,27 +61,33 @@ static int dims_of(const struct graph_shape *s, int *dims) {
 }
 
 static void add_tensor(duet_module *m, const struct graph_tensor *t) {
-    int dims[GRAPH_RANK], rank = dims_of(&t->shape, dims);
+    int dims[GRAPH_RANK] = {0}, rank = dims_of(&t->shape, dims);
     if (t->kind == GRAPH_PARAMETER)
         duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
     else
         module_buffer(m, t->name,
                       &(struct buffer_spec){.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32,
                                             .rank = rank,
-                                            .dims = {dims[0], dims[1], dims[2], dims[3]}});
+                                            .dims = {dims[0], dims[1], dims[2], dims[3], dims[4],
+                                                     dims[5], dims[6], dims[7]}});
 }
 
 static void describe(duet_module *m, void *context) {
     const struct graph *g = context;
-    int classes = graph_classes(g), line = g->values[g->result].line;
+    int targets = module_options(m)->loss == LOSS_MSE, classes = graph_classes(g, targets),
+        line = g->values[g->result].line;
     int code = check_sample(g, m);
+    if (!code && !targets && g->values[g->result].shape.rank < 2)
+        code =
+            refused(g, line, "%sthe result has no dimension of classes: give --loss mse", "", 0, 0);
     if (!code && module_options(m)->classes > classes)
         code = refused(g, line,
                        "%s%d outputs for %d classes: give fewer, or a model with more outputs", "",
                        classes, module_options(m)->classes);
     module_fail(m, code);
     if (code) return;
-    model_of(m)->classes = classes;
+    model_of(m)->places = targets ? 0 : graph_places(g);
+    model_of(m)->classes = classes * (model_of(m)->places ? model_of(m)->places : 1);
     for (int i = 0; i < g->tensor_count; i++)
         add_tensor(m, &g->tensors[i]);
     for (int i = 0; i < g->node_count; i++)
@@ -145,22 +151,60 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
     }
 }
 
+/* The node that only moves the classes of its operand, (N,..,C), to where PyTorch's losses have
+ * them, (N,C,..); NULL: the result is no such one. */
+static const struct graph_node *turns_classes(const struct graph *g) {
+    const struct graph_node *last = g->node_count ? &g->nodes[g->node_count - 1] : NULL;
+    int rank = g->values[g->result].shape.rank;
+    if (!last || last->y != g->result || rank < 3) return NULL;
+    const struct graph_setting *s = last->settings;
+    if (!strcmp(last->op->name, "transpose"))
+        return rank == 3 && s[0].number[0] + s[1].number[0] == 3 ? last : NULL;
+    int turns = !strcmp(last->op->name, "permute") && s[0].number[1] == rank - 1;
+    for (int i = 2; turns && i < rank; i++)
+        turns = s[0].number[i] == i - 1;
+    return turns ? last : NULL;
+}
+
+/* The model's outputs, (N,numbers): against labels (N,P) the C scores of each place one behind the
+ * other. */
+static duet_var *result_of(struct graph_run *r) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    const struct graph_node *turn = turns_classes(g);
+    if (t->model->places && turn) return duet_flatten(t, r->vars[turn->operands[0]]);
+    duet_var *y = r->vars[g->result];
+    if (!y || !t->model->places) return y && y->value.rank != 2 ? duet_flatten(t, y) : y;
+    int order[GRAPH_RANK] = {0}, rank = y->value.rank;
+    for (int i = 1; i < rank; i++)
+        order[i] = i < rank - 1 ? i + 1 : 1;
+    y = duet_permute(t, y, order);
+    return y ? duet_flatten(t, y) : NULL;
+}
+
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct graph *g = context;
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
     r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
     if (!r.vars) return tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path)), NULL;
     cut_inputs(&r, x);
+    const struct graph_node *turn = t->model->places ? turns_classes(g) : NULL;
     for (int i = 0; !t->error && i < g->node_count; i++)
-        run_node(&r, &g->nodes[i]);
-    duet_var *y = t->error ? NULL : r.vars[g->result];
+        if (&g->nodes[i] != turn) run_node(&r, &g->nodes[i]);
+    duet_var *y = t->error ? NULL : result_of(&r);
     free(r.vars);
     return y;
 }
 
 void graph_make_model(struct graph *g) {
-    const struct graph_node *last = g->node_count ? &g->nodes[g->node_count - 1] : NULL;
-    int logs = last && last->y == g->result && !strcmp(last->op->name, "log_softmax");
+    int at = g->node_count - 1;
+    while (at > 0 &&
+           (!strcmp(g->nodes[at].op->name, "transpose") ||
+            !strcmp(g->nodes[at].op->name, "permute")) &&
+           g->nodes[at].operands[0] == g->nodes[at - 1].y)
+        at--;
+    int logs = at >= 0 && g->nodes[g->node_count - 1].y == g->result &&
+               !strcmp(g->nodes[at].op->name, "log_softmax");
     g->model = (struct duet_model){.name = g->name,
                                    .describe = describe,
                                    .forward = forward,
@@ -170,8 +214,17 @@ void graph_make_model(struct graph *g) {
     sample_of(g, g->model.sample);
 }
 
-int graph_classes(const struct graph *g) {
-    return g->values[g->result].shape.size[1];
+int graph_classes(const struct graph *g, int targets) {
+    const struct graph_shape *s = &g->values[g->result].shape;
+    return targets ? numbers_of(s) : s->rank > 1 ? s->size[1] : 1;
+}
+
+int graph_places(const struct graph *g) {
+    const struct graph_shape *s = &g->values[g->result].shape;
+    int places = 1;
+    for (int i = 2; i < s->rank; i++)
+        places *= s->size[i];
+    return s->rank > 2 ? places : 0;
 }
 
 /* All inputs are of one kind. */

@@ -2,53 +2,13 @@
  * more, add its row and its function here, and say in python/duet/_export_layers.py or
  * beside it what of PyTorch it is.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "base/error.h"
-#include "models/graph.h"
-#include "nn/tape_internal.h"
-
-/* ---- what an op is given ---- */
-
-static duet_var *value(const struct graph_run *r, const struct graph_node *n, int i) {
-    return n->operands[i] >= 0 ? r->vars[n->operands[i]] : NULL;
-}
-
-/* The index of a parameter or buffer; DUET_NO_BIAS, which is DUET_NO_WEIGHT too, of none. */
-static int tensor(const struct graph_run *r, const struct graph_node *n, int i) {
-    return n->operands[i] == GRAPH_NONE ? DUET_NO_BIAS : r->graph->tensors[~n->operands[i]].index;
-}
-
-static double number(const struct graph_node *n, int i) {
-    return n->settings[i].number[0];
-}
-
-/* What no op takes stays beyond its limits. */
-static int as_whole(double x) {
-    return x >= -INT_MAX && x <= INT_MAX ? (int)x : INT_MAX;
-}
-
-static int whole(const struct graph_node *n, int i) {
-    return as_whole(n->settings[i].number[0]);
-}
-
-/* The setting as a list of `count` numbers; a single number stands for all of them. */
-static void list(const struct graph_node *n, int i, int count, int *out) {
-    const struct graph_setting *s = &n->settings[i];
-    for (int k = 0; k < count; k++)
-        out[k] = as_whole(s->number[s->count < 0 ? 0 : k < s->count ? k : 0]);
-}
-
-/* The shape of the result as its line says. */
-static int result_shape(const struct graph_run *r, const struct graph_node *n, int *dims) {
-    const struct graph_shape *s = &r->graph->values[n->y].shape;
-    for (int i = 0; i < s->rank; i++)
-        dims[i] = as_whole(graph_size(s, i, r->samples));
-    return s->rank;
-}
+#include "models/graph_args.h"
+#include "nn/tensor.h"
 
 /* An op of nn/ without settings, as a function of this table. */
 #define OF_ONE(NAME)                                                               \
@@ -74,6 +34,10 @@ OF_ONE(log)
 OF_ONE(sqrt)
 OF_ONE(reciprocal)
 OF_ONE(softplus)
+OF_ONE(silu)
+OF_ONE(hardswish)
+OF_ONE(hardsigmoid)
+OF_ONE(erf)
 OF_ONE(flatten)
 OF_ONE(softmax)
 OF_ONE(log_softmax)
@@ -85,6 +49,9 @@ OF_NUMBER(leaky_relu)
 OF_NUMBER(elu)
 OF_NUMBER(multiply_number)
 OF_NUMBER(add_number)
+OF_NUMBER(above)
+OF_NUMBER(equal)
+OF_NUMBER(pow)
 
 /* ---- layers with parameters ---- */
 
@@ -101,79 +68,27 @@ static duet_var *run_conv(struct graph_run *r, const struct graph_node *n) {
     return duet_conv(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
 }
 
+static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node *n) {
+    struct duet_conv how = {.groups = whole(n, 3)};
+    int output_padding[2];
+    list(n, 0, 2, how.stride);
+    list(n, 1, 2, how.padding);
+    list(n, 2, 2, how.dilation);
+    list(n, 4, 2, output_padding);
+    return duet_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
+                               output_padding);
+}
+
 static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
     return duet_linear(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
 
 static duet_var *run_embedding(struct graph_run *r, const struct graph_node *n) {
-    return duet_embedding_of(r->tape, value(r, n, 0), tensor(r, n, 1));
+    return duet_embedding_padded(r->tape, value(r, n, 0), tensor(r, n, 1), whole(n, 0));
 }
 
 static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
     return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
-}
-
-/* The value `y` is used by node `n` alone, which is `name`. */
-static int feeds(const struct graph *g, int y, const struct graph_node *n, const char *name) {
-    if (n == g->nodes + g->node_count || strcmp(n->op->name, name) || g->values[y].uses != 1)
-        return 0;
-    return n->operands[0] == y || (n->operand_count == 2 && n->operands[1] == y);
-}
-
-/* The running statistics, of `channels` numbers: the kernels take them to lie one behind the other,
- * and the batches counted behind them. */
-static int find_statistics(const struct graph_run *r, const struct graph_node *n, int channels,
-                           struct norm_config *config) {
-    const int *operand = &n->operands[3];
-    int given = 0, fits = 1;
-    for (int i = 0; i < 3; i++)
-        given += operand[i] != GRAPH_NONE;
-    if (!given) return OK;
-    for (int i = 0; given == 3 && i < 3; i++) {
-        const struct graph_tensor *b = &r->graph->tensors[~operand[i]];
-        fits =
-            fits && b->index == r->graph->tensors[~operand[0]].index + i &&
-            (i < 2 ? !b->is_i64 && b->shape.rank == 1 && b->shape.size[0] == channels : b->is_i64);
-    }
-    if (given < 3 || !fits)
-        return fail(ERR_USAGE,
-                    "batch_norm: its buffers must be running_mean and running_var, f32[%d], and "
-                    "num_batches_tracked, i64[], declared in this order, or none",
-                    channels);
-    *config = norm_config_default(&r->tape->buffers->buffer[tensor(r, n, 3)]);
-    return OK;
-}
-
-static int same_shape(const struct graph *g, int a, int b) {
-    const struct graph_shape *s = &g->values[a].shape, *t = &g->values[b].shape;
-    int same = s->rank == t->rank;
-    for (int i = 0; same && i < s->rank; i++)
-        same = s->size[i] == t->size[i] && s->batch[i] == t->batch[i];
-    return same;
-}
-
-/* A relu that follows at once, and an addition between them, are done in the same pass over x; an
- * addition that broadcasts is not. */
-static duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
-    const struct graph *g = r->graph;
-    duet_tape *t = r->tape;
-    struct param *base = t->step.params->param, *w = &base[tensor(r, n, 1)],
-                 *b = &base[tensor(r, n, 2)];
-    struct norm_config config = {0};
-    if (t->error || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config))) return NULL;
-    config.epsilon = number(n, 0);
-    config.momentum = number(n, 1);
-    config.synchronised = t->sync_bn;
-    const struct graph_node *next = n + 1;
-    if (feeds(g, n->y, next, "relu"))
-        return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);
-    if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
-        int other = next->operands[next->operands[0] == n->y];
-        if (same_shape(g, n->y, other))
-            return r->vars[next->y] = r->vars[next[1].y] =
-                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->vars[other]);
-    }
-    return batch_norm(t, value(r, n, 0), w, b, &config);
 }
 
 /* ---- pools and pads ---- */
@@ -240,12 +155,14 @@ static duet_var *run_permute(struct graph_run *r, const struct graph_node *n) {
     return duet_permute(r->tape, x, order);
 }
 
-/* A parameter, buffer or constant as a value of the samples: each has it. */
+/* A parameter, buffer or constant as a value of the samples: each has it. Of a value, what has size
+ * 1 is repeated. */
 static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
-    const struct graph_tensor *from = &r->graph->tensors[~n->operands[0]];
     duet_tape *t = r->tape;
     if (t->error) return NULL;
+    if (n->operands[0] >= 0) return duet_expand(t, r->vars[n->operands[0]], rank, dims);
+    const struct graph_tensor *from = &r->graph->tensors[~n->operands[0]];
     if (from->kind != GRAPH_PARAMETER)
         return tape_expand(t, &t->buffers->buffer[from->index].value, NULL, rank, dims);
     struct param *p = &t->step.params->param[from->index];
@@ -254,20 +171,17 @@ static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
 
 /* ---- the rest ---- */
 
-static duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n) {
-    int dims[GRAPH_RANK], rank = n->settings[0].count;
-    list(n, 0, rank < 1 ? 1 : rank, dims);
-    return duet_layer_norm(r->tape, value(r, n, 0), rank < 1 ? 1 : rank, dims, tensor(r, n, 1),
-                           tensor(r, n, 2), number(n, 1));
-}
-
-static duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n) {
-    return duet_group_norm(r->tape, value(r, n, 0), whole(n, 0), tensor(r, n, 1), tensor(r, n, 2),
-                           number(n, 1));
-}
-
 static duet_var *run_hardtanh(struct graph_run *r, const struct graph_node *n) {
     return duet_hardtanh(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
+}
+
+static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
+    return duet_clamp(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
+}
+
+/* Of the last two operands the one that is left out is the number. */
+static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
+    return tape_where(r->tape, value(r, n, 0), value(r, n, 1), value(r, n, 2), number(n, 0));
 }
 
 static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
@@ -303,7 +217,9 @@ static const struct graph_op ops[] = {
     {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
     {"linear", "vpp?", "", run_linear},
     {"matmul_add", "vpp?", "", run_matmul_add},
-    {"embedding", "vp", "", run_embedding},
+    {"conv_transpose", "vpp?", "stride=1 padding=0 dilation=1 groups=1 output_padding=0",
+     run_conv_transpose},
+    {"embedding", "vp", "padding_idx=-1", run_embedding},
     {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1", run_batch_norm},
     {"layer_norm", "vp?p?", "shape eps=1e-5", run_layer_norm},
     {"group_norm", "vp?p?", "groups eps=1e-5", run_group_norm},
@@ -315,6 +231,15 @@ static const struct graph_op ops[] = {
     {"hardtanh", "v", "min=-1 max=1", run_hardtanh},
     {"relu6", "v", "", run_relu6},
     {"gelu", "v", "tanh=0", run_gelu},
+    {"silu", "v", "", run_silu},
+    {"hardswish", "v", "", run_hardswish},
+    {"hardsigmoid", "v", "", run_hardsigmoid},
+    {"erf", "v", "", run_erf},
+    {"clamp", "v", "min=-inf max=inf", run_clamp},
+    {"pow", "v", "exponent", run_pow},
+    {"above", "v", "number=0", run_above},
+    {"equal", "v", "number=0", run_equal},
+    {"where", "vv?v?", "value=0", run_where},
     {"softplus", "v", "", run_softplus},
     {"abs", "v", "", run_abs},
     {"exp", "v", "", run_exp},
@@ -330,7 +255,7 @@ static const struct graph_op ops[] = {
     {"multiply", "vv", "", run_multiply},
     {"multiply_number", "v", "number", run_multiply_number},
     {"add_number", "v", "number", run_add_number},
-    {"matmul", "vv", "", run_matmul},
+    {"matmul", "aa", "", run_matmul},
     {"sum", "v", "dims keepdim=0", run_sum},
     {"mean", "v", "dims keepdim=0", run_mean},
     {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", run_max_pool2d},
@@ -344,7 +269,7 @@ static const struct graph_op ops[] = {
     {"cat", "v*", "dim", run_cat},
     {"transpose", "v", "dim0 dim1", run_transpose},
     {"permute", "v", "order", run_permute},
-    {"expand", "t", "", run_expand},
+    {"expand", "a", "", run_expand},
 };
 enum { OPS = sizeof ops / sizeof *ops };
 

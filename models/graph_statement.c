@@ -38,10 +38,10 @@ static int check_operand(struct graph_reader *r, const struct graph_op *op, int 
     if (letter == 'v' && what < 0)
         return graph_wrong(r, "operand %d of %s is a value: expand %.80s first", i + 1, op->name,
                            g->tensors[~what].name);
-    if (letter != 'v' && what >= 0)
+    if (letter != 'v' && letter != 'a' && what >= 0)
         return graph_wrong(r, "operand %d of %s is a %s", i + 1, op->name,
                            letter == 'b' ? "buffer" : "parameter");
-    if (letter == 't' && g->tensors[~what].is_i64)
+    if ((letter == 't' || letter == 'a') && what < 0 && g->tensors[~what].is_i64)
         return graph_wrong(r, "operand %d of %s is f32: %.80s is i64", i + 1, op->name,
                            g->tensors[~what].name);
     if ((letter == 'p' && g->tensors[~what].kind != GRAPH_PARAMETER) ||

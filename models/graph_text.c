@@ -147,9 +147,12 @@ static int check_whole(struct graph_reader *r) {
                         g->path, g->values[g->inputs[i].y].line);
     if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
     const struct graph_shape *s = &g->values[g->result].shape;
-    if (s->rank == 2 && s->batch[0] && s->size[0] == 1 && !s->batch[1]) return OK;
+    int good = s->batch[0] && s->size[0] == 1;
+    for (int i = 1; i < s->rank; i++)
+        good = good && !s->batch[i];
+    if (good) return OK;
     return fail(ERR_USAGE,
-                "%.200s: line %d: a graph returns one number for each class, f32[N, classes]",
+                "%.200s: line %d: a graph returns numbers of each sample, as f32[N, classes]",
                 g->path, g->values[g->result].line);
 }
 

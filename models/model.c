@@ -64,7 +64,14 @@ struct sample_shape model_sample(const char *name, const struct model_options *o
 int model_classes(const char *name, const struct model_options *options) {
     const struct duet_model *from = find(name, options);
     const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
-    return graph ? graph_classes(graph) : from == &wide_model ? WIDE_CLASSES : 0;
+    if (graph) return graph_classes(graph, options->loss == LOSS_MSE);
+    return from == &wide_model ? WIDE_CLASSES : 0;
+}
+
+int model_places(const char *name, const struct model_options *options) {
+    const struct duet_model *from = find(name, options);
+    const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
+    return graph && options->loss != LOSS_MSE ? graph_places(graph) : 0;
 }
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes, int tokens) {
@@ -152,7 +159,11 @@ const char *loss_name(enum loss_kind kind) {
 }
 
 struct tensor model_answers(const struct model *model, void *memory, int n) {
-    const int dims[2] = {n, model->classes};
-    return model->loss == LOSS_MSE ? tensor_plain(memory, DTYPE_F32, 2, dims)
-                                   : tensor_plain(memory, DTYPE_I32, 1, dims);
+    int mse = model->loss == LOSS_MSE;
+    const int dims[2] = {n, mse ? model->classes : model->places};
+    return tensor_plain(memory, mse ? DTYPE_F32 : DTYPE_I32, dims[1] || mse ? 2 : 1, dims);
+}
+
+int model_label_classes(const struct model *model) {
+    return model->places ? model->classes / model->places : model->classes;
 }

@@ -34,7 +34,8 @@ const char *loss_name(enum loss_kind kind); /* "cross-entropy", "mse": as --loss
 struct model {
     const char *name;
     int channels, height, width; /* of one sample */
-    int classes;
+    int classes;                 /* numbers that forward gives for a sample */
+    int places;     /* labels of a sample: the numbers are the scores of each; 0: one */
     int normalised; /* 1: pixels enter as (x - mean) / std, float32 */
     float mean, std;
     int param_count;
@@ -97,14 +98,17 @@ int model_is_outline(const char *name);
 struct sample_shape model_sample(const char *name, const struct model_options *options);
 /* The classes of random data for it; 0: any. */
 int model_classes(const char *name, const struct model_options *options);
+/* Labels of a sample; 0: one. */
+int model_places(const char *name, const struct model_options *options);
 void model_free(struct model *model);          /* zeroed is fine */
 size_t model_count(const struct model *model); /* elements of all parameters */
 /* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
  * of each buffer the value. */
 int model_hashes(const struct model *model);
 
-/* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or targets
- * F32 (n,classes) of LOSS_MSE. */
+/* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or
+ * (n,places) where a sample has several; targets F32 (n,classes) of LOSS_MSE. */
+int model_label_classes(const struct model *model); /* of each label */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the

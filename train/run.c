@@ -115,6 +115,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .classes = o->classes || !follows ? o->classes : model_classes(config->model.name, o),
         .samples = config->data.samples,
         .targets = o->loss == LOSS_MSE,
+        .places = model_places(config->model.name, o),
         .below = graph ? graph_below(graph) : 0,
         .outline = config->dry,
         .seed = config->seed};

@@ -64,10 +64,15 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     const struct sample_shape *is = &set->shape, *first = &s->train_set.shape;
     const char *part = train ? "training" : "test";
     char text[2][SAMPLE_SHAPE_BYTES];
-    if (set->classes > m->classes)
+    if (!set->outputs && dataset_answer_count(set) != (m->places ? m->places : 1))
+        return fail(ERR_USAGE,
+                    "--dataset: %s: %d labels a sample: model %s has scores for %d: give --dataset "
+                    "random",
+                    set->name, dataset_answer_count(set), m->name, m->places ? m->places : 1);
+    if (set->classes > model_label_classes(m))
         return fail(ERR_FAILED,
                     "%s labels of %s: up to %d: model %s has %d classes: give --classes %d", part,
-                    set->name, set->classes - 1, m->name, m->classes, set->classes);
+                    set->name, set->classes - 1, m->name, model_label_classes(m), set->classes);
     if (set->outputs && set->outputs != m->classes)
         return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
                     m->classes, set->name, set->outputs);
@@ -292,7 +297,7 @@ static void describe(struct session *s) {
     r->channels = s->model.channels;
     r->height = s->model.height;
     r->width = s->model.width;
-    r->classes = s->model.classes;
+    r->classes = model_label_classes(&s->model);
     snprintf(r->loss, sizeof r->loss, "%s", loss_name(s->model.loss));
     r->duplicates = loader_duplicates(s->train_loader);
     r->bits_promised = bits_promised(c, r->why_not, sizeof r->why_not);

@@ -219,7 +219,7 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     CHECK(sync_devices(s));
     measure_spans(s);
     if (l->stopped) return OK;
-    *accuracy = (double)hits / s->test_set.count;
+    *accuracy = (double)hits / s->test_set.count / dataset_answer_count(&s->test_set);
     *valid_loss = isfinite(loss) ? loss / s->test_set.count : NAN; /* as JSON has it */
     return OK;
 }

@@ -49,6 +49,9 @@ class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
 
 
+_MOVES = "reshape", "narrow", "cat", "transpose", "permute"
+
+
 def text_of(value):
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(str, value)) + "]"
@@ -64,7 +67,7 @@ class Writer:
         self.expanded = {}
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
-        self.infinite = {}  # by the name of a value: -1: it may have -inf; 1: inf too
+        self.truths = set()  # the names of values that are 1 or 0, PyTorch's bool
         self.module = ""
 
     def emit(self, op, operands, shape, lifted=False, /, **settings):
@@ -79,12 +82,10 @@ class Writer:
         name = f"%{len(self.lines) + 1}"
         comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
-        moves = op in ("reshape", "narrow", "cat", "transpose", "permute")
-        if moves:
+        if op in _MOVES:
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in words))
-        infinite = max((self.infinite[x] for x in words if x in self.infinite), default=None)
-        if infinite and op != "softmax":
-            self.infinite[name] = infinite if moves or op == "add" else 1
+        if op in ("above", "equal") or (op in (*_MOVES, "expand") and words[0] in self.truths):
+            self.truths.add(name)
         return Value(name, list(shape), lifted)
 
     def constant(self, tensor):
@@ -108,9 +109,7 @@ class Writer:
             return self.emit("transpose", [value], original.shape, True, dim0=1, dim1=2)
         key = stored.name, tuple(map(str, shape)), lifted
         if key not in self.expanded:
-            value = self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
-            if self.torch.isinf(stored.of).any():
-                self.infinite[value.name] = 1 if self.torch.isposinf(stored.of).any() else -1
+            self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
         return self.expanded[key]
 
     def value(self, x):
@@ -121,6 +120,9 @@ class Writer:
             x = self.constant(x)
         if isinstance(x, Stored):
             return self.expand(x, x.shape, True)
+        if isinstance(x, Filled) and x.shape and isinstance(x.shape[0], N) and x.shape[0] == 1:
+            one = self.torch.full([1, *map(int, x.shape[1:])], float(x.number))
+            return self.expand(self.constant(one), x.shape, False)
         if not isinstance(x, Value):
             raise Refused("it takes a tensor in which the samples are not in front"
                           if hasattr(x, "dims") else "it takes what is no tensor of the samples")

@@ -2,7 +2,8 @@
 
 from . import _export_turned as turning
 from ._export_graph import Stored, Value
-from ._export_ops import Bound, binary, number_of, pair, pair_of, require, same, square, times
+from ._export_ops import Bound, binary, line_dim, number_of, pair, pair_of, require, same, \
+    square, times
 
 
 # ---- layers with parameters
@@ -35,11 +36,28 @@ def op_conv2d(w, a, shape):
 op_conv1d = op_conv2d
 
 
+def op_conv_transpose2d(w, a, shape):
+    kernel = list(a.weight.of.shape[2:])
+    settings = {key: pair(a[key])[:len(kernel)]
+                for key in ("stride", "padding", "dilation", "output_padding")}
+    settings = {key: y[0] if len(set(y)) == 1 else y for key, y in settings.items()}
+    return w.emit("conv_transpose", [w.value(a.input), w.parameter(a.weight, "weight"),
+                                     w.parameter(a.bias, "bias")], shape, **settings,
+                  groups=a.groups)
+
+
+op_conv_transpose1d = op_conv_transpose2d
+
+
 def op_linear(w, a, shape):
     if isinstance(a.input, turning.Turned):
         return turning.linear(w, a.input, lambda x: op_linear(
             w, Bound(a, input=x), [*x.shape[:-1], shape[-1]]))
     x, weight = w.value(a.input), a.weight
+    if isinstance(weight, Value):
+        turned = w.emit("transpose", [weight], weight.shape[::-1], True, dim0=1, dim1=2)
+        y = op_matmul(w, Bound(self=x, other=turned), shape)
+        return y if a.bias is None else binary(w, "add", y, a.bias, shape)
     op = "linear"
     if isinstance(weight, Stored) and weight.transposed:
         op, weight = "matmul_add", Stored(weight.name, weight.of.shape, weight.of)
@@ -54,15 +72,35 @@ def op_batch_norm(w, a, shape):
     if a.running_mean is not None:
         base = a.running_mean.name[:-len("running_mean")]
         buffers = [base + "running_mean", base + "running_var", base + "num_batches_tracked"]
-    return w.emit("batch_norm", [w.value(a.input), w.parameter(a.weight, "weight"),
-                                 w.parameter(a.bias, "bias"), *buffers], shape, eps=a.eps,
-                  momentum=a.momentum)
+    x, of_sequences = w.value(a.input), len(shape) == 3
+    if of_sequences:  # as pictures of one column
+        x = w.emit("reshape", [x], [*shape, 1])
+    y = w.emit("batch_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias"),
+                              *buffers], x.shape, eps=a.eps, momentum=a.momentum)
+    return w.emit("reshape", [y], shape) if of_sequences else y
 
 
 def op_layer_norm(w, a, shape):
     x = w.value(a.input)
     return w.emit("layer_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")],
                   shape, x.lifted, shape=list(a.normalized_shape), eps=a.eps)
+
+
+def op_instance_norm(w, a, shape):
+    require(a.use_input_stats and a.running_mean is None, "running statistics of instances")
+    return op_group_norm(w, Bound(a, num_groups=a.input.shape[1]), shape)
+
+
+def op_rms_norm(w, a, shape):
+    x = w.value(a.input)
+    dims = [line_dim(x, d - len(a.normalized_shape)) for d in range(len(a.normalized_shape))]
+    one = [1 if d >= len(shape) - len(dims) else n for d, n in enumerate(shape)]
+    mean = w.emit("mean", [w.emit("multiply", [x, x], shape, x.lifted)], one, x.lifted, dims=dims,
+                  keepdim=1)
+    eps = w.torch.finfo(w.torch.float32).eps if a.eps is None else a.eps
+    root = w.emit("sqrt", [w.emit("add_number", [mean], one, x.lifted, number=eps)], one, x.lifted)
+    y = binary(w, "multiply", x, w.emit("reciprocal", [root], one, x.lifted), shape)
+    return y if a.weight is None else binary(w, "multiply", y, a.weight, shape)
 
 
 def op_group_norm(w, a, shape):
@@ -73,14 +111,15 @@ def op_group_norm(w, a, shape):
 
 def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
-    require(a.get("padding_idx", -1) < 0, "padding_idx: Duet's trains every row: leave it out")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
         require(a.indices.name in w.tokens, "its tokens are computed, not an input's as they are")
         for name in w.tokens[a.indices.name]:
             w.below[name] = min(rows, w.below.get(name, rows))
     index = w.value(a.indices)
-    return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted)
+    left_out = {} if a.get("padding_idx", -1) < 0 else {"padding_idx": a.padding_idx}
+    return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted,
+                  **left_out)
 
 # ---- products of matrices
 
@@ -92,6 +131,16 @@ def op_matmul(w, a, shape):
             y.name, reversed(y.shape), y.of, not y.transposed)), shape) if y.transposed else \
             w.emit("matmul_add", [w.value(x), y.name, None], shape)
     x, y = w.value(x), w.value(y)
+    if y.lifted and not x.lifted and len(y.shape) == 2:  # each sample has a copy of y
+        rows = 1
+        for size in x.shape[1:-1]:
+            rows *= size
+        n, inner = x.shape[0], x.shape[-1]
+        z = x if len(x.shape) == 3 else w.emit("reshape", [x], [n, rows, inner])
+        z = w.emit("matmul", [z, y], [n, rows, shape[-1]])
+        return z if len(x.shape) == 3 else w.emit("reshape", [z], shape)
+    if x.lifted and not y.lifted and len(x.shape) == 2 and len(y.shape) == 3:
+        return w.emit("matmul", [x, y], shape)
     if x.lifted != y.lifted:
         x, y = pair_of(w, x, y)
     require(len(x.shape) == len(y.shape) or x.lifted, "operands with other numbers of dimensions")
@@ -137,39 +186,3 @@ def op_scaled_dot_product_attention(w, a, shape):
     if a.dropout_p:
         weights = w.emit("dropout", [weights], rows, p=a.dropout_p)
     return w.emit("matmul", [weights, v], shape)
-
-# ---- pools
-
-def op_max_pool2d(w, a, shape):
-    size = square(a.kernel_size, "windows of")
-    require(all(d == 1 for d in pair(a.dilation)), "dilation: Duet's pool has 1")
-    return same(w, "max_pool2d", a.self, shape, size=size,
-                 stride=square(a.stride or a.kernel_size, "a stride of"),
-                 padding=square(a.padding, "a padding of"), ceil_mode=int(a.ceil_mode))
-
-
-def op_avg_pool2d(w, a, shape):
-    padding = square(a.padding, "a padding of")
-    require(a.count_include_pad or not padding, "count_include_pad=False")
-    require(not a.ceil_mode and a.divisor_override is None, "ceil_mode or divisor_override")
-    return same(w, "avg_pool2d", a.self, shape, size=square(a.kernel_size, "windows of"),
-                 stride=square(a.stride or a.kernel_size, "a stride of"), padding=padding)
-
-
-def op_adaptive_avg_pool2d(w, a, shape):
-    return same(w, "adaptive_avg_pool2d", a.self, shape, size=list(shape[-2:]))
-
-
-def op_adaptive_max_pool2d(w, a, shape):
-    return [same(w, "adaptive_max_pool2d", a.self, shape[0], size=list(shape[0][-2:])), None]
-
-
-def op_constant_pad_nd(w, a, shape):
-    sides = [*a.pad, 0, 0, 0, 0]
-    require(len(a.self.shape) == 4 and not any(sides[4:]), "padding of other than pictures")
-    return same(w, "pad2d", a.self, shape, sides=sides[:4], value=a.value or 0)
-
-
-def op_pad(w, a, shape):
-    require(a.mode == "constant", f"mode={a.mode}")
-    return op_constant_pad_nd(w, a, shape)

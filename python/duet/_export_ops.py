@@ -1,12 +1,10 @@
 """What the ops of PyTorch are in a graph of Duet: op_NAME(w, a, shape) writes the lines of
 aten::NAME with the arguments `a`, whose result has this shape, and returns its value. Here are
-those that compute element by element, and sums; others are in _export_layers.py,
-_export_recurrent.py and _export_shapes.py."""
-
-import math
+those that compute element by element, and sums; others are in _export_choices.py,
+_export_layers.py, _export_recurrent.py and _export_shapes.py."""
 
 from . import _export_turned as turning
-from ._export_graph import N, Refused, Value
+from ._export_graph import Filled, N, Refused, Stored, Value
 
 
 class Bound(dict):
@@ -62,8 +60,8 @@ def op_leaky_relu(w, a, shape):
 
 
 def op_elu(w, a, shape):
-    require(a.scale == 1 and a.input_scale == 1, "a scaled ELU")
-    return same(w, "elu", a.self, shape, alpha=a.alpha)
+    require(a.input_scale == 1, "a scaled input of ELU")
+    return times(w, same(w, "elu", a.self, shape, alpha=a.alpha), a.scale)
 
 
 def op_hardtanh(w, a, shape):
@@ -79,24 +77,36 @@ def op_softplus(w, a, shape):
     return same(w, "softplus", a.self, shape)
 
 
-def op_silu(w, a, shape):
-    x = w.value(a.self)
-    gate = w.emit("sigmoid", [x], shape, x.lifted)
-    return w.emit("multiply", [x, gate], shape, x.lifted)
+op_silu, op_hardswish = _elementwise("silu"), _elementwise("hardswish")
+op_hardsigmoid, op_erf = _elementwise("hardsigmoid"), _elementwise("erf")
 
 
-def _hardsigmoid(w, x):
-    y = w.emit("relu6", [w.emit("add_number", [x], x.shape, x.lifted, number=3)], x.shape, x.lifted)
-    return w.emit("multiply_number", [y], x.shape, x.lifted, number=1 / 6)
+def op_clamp(w, a, shape):
+    low, high = (x if x is None else number_of(w, x) for x in (a.get("min"), a.get("max")))
+    require((low is None) == (a.get("min") is None) and (high is None) == (a.get("max") is None),
+            "its bounds are no numbers")
+    return same(w, "clamp", a.self, shape, **({} if low is None else {"min": low}),
+                **({} if high is None else {"max": high}))
 
 
-def op_hardsigmoid(w, a, shape):
-    return _hardsigmoid(w, w.value(a.self))
+op_clamp_min = op_clamp_max = op_clamp
 
 
-def op_hardswish(w, a, shape):
-    x = w.value(a.self)
-    return w.emit("multiply", [x, _hardsigmoid(w, x)], shape, x.lifted)
+def op_log1p(w, a, shape):
+    return same(w, "log", same(w, "add_number", a.self, shape, number=1), shape)
+
+
+def op_expm1(w, a, shape):
+    return same(w, "add_number", same(w, "exp", a.self, shape), shape, number=-1)
+
+
+def op_prelu(w, a, shape):
+    weight = a.weight
+    if isinstance(weight, Stored) and len(weight.shape) == 1 and len(shape) > 1:
+        weight = Stored(weight.name, [*weight.shape, *[1] * (len(shape) - 2)], weight.of)
+    below = same(w, "clamp", a.self, shape, max=0.0)
+    return binary(w, "add", same(w, "relu", a.self, shape), binary(w, "multiply", below, weight,
+                                                                   shape), shape)
 
 
 def op_rsqrt(w, a, shape):
@@ -108,14 +118,13 @@ def op_neg(w, a, shape):
 
 
 def op_pow(w, a, shape):
-    x, power = w.value(a.self), number_of(w, a.exponent)
-    require(power in (0.5, 1, 2, 3), f"to the power of {power}: Duet has 0.5, 1, 2, 3")
+    power = number_of(w, a.exponent)
+    require(power is not None and number_of(w, a.self) is None, "to a power that is no number")
     if power == 0.5:
-        return w.emit("sqrt", [x], shape, x.lifted)
-    y = x
-    for _ in range(int(power) - 1):
-        y = w.emit("multiply", [y, x], shape, x.lifted)
-    return y
+        return same(w, "sqrt", a.self, shape)
+    if power == 2:
+        return op_square(w, a, shape)
+    return same(w, "pow", a.self, shape, exponent=power)
 
 
 def _dropout(op):
@@ -143,6 +152,8 @@ def number_of(w, x):
 
 def pair_of(w, a, b):
     """Two operands with as many dimensions."""
+    a, b = (w.value(x) if isinstance(x, Filled) else x for x in (a, b))
+
     def rank(x):
         return len(x.shape)
     lifted = [not isinstance(x, Value) or x.lifted for x in (a, b)]
@@ -215,18 +226,6 @@ def op_square(w, a, shape):
     x = w.value(a.self)
     return w.emit("multiply", [x, x], shape, x.lifted)
 
-
-def op_masked_fill(w, a, shape):
-    require(isinstance(a.mask, w.torch.Tensor), "its mask is computed from the samples")
-    value = number_of(w, a.value)
-    require(value is not None, "its value is no number")
-    fill, x = w.torch.zeros(a.mask.shape).masked_fill(a.mask, value), w.value(a.self)
-    infinite = w.infinite.get(x.name)
-    if value == -math.inf and infinite != 1:
-        return binary(w, "add", x, fill, shape)  # which hides what x has, -inf too
-    require(infinite is None, "it fills what may be infinite, and 0 times that is NaN")
-    return binary(w, "add", binary(w, "multiply", x, (~a.mask).float(), shape), fill, shape)
-
 # ---- sums
 
 def _reduce(op):
@@ -264,6 +263,25 @@ def _variance(w, a, shape):
 op_var = _variance
 
 
+def _root(w, x):
+    """The square root, whose gradient at 0 is 0, as PyTorch has it for norms."""
+    zero = w.emit("equal", [x], x.shape, x.lifted, number=0)
+    safe = w.emit("sqrt", [w.emit("where", [zero, None, x], x.shape, x.lifted, value=1)], x.shape,
+                  x.lifted)
+    return w.emit("where", [zero, None, safe], x.shape, x.lifted, value=0)
+
+
+def op_std(w, a, shape):
+    return _root(w, _variance(w, a, shape))
+
+
+def op_linalg_vector_norm(w, a, shape):
+    require(number_of(w, a.ord) in (1, 2), f"the norm of order {a.ord}")
+    if a.ord == 1:
+        return op_sum(w, Bound(a, self=same(w, "abs", a.self, a.self.shape)), shape)
+    return _root(w, op_sum(w, Bound(a, self=op_square(w, a, a.self.shape)), shape))
+
+
 def _softmax(op):
     def run(w, a, shape):
         x, rank = w.value(a.self), len(a.self.shape)
@@ -280,3 +298,4 @@ def _softmax(op):
 
 
 op_softmax, op_log_softmax = _softmax("softmax"), _softmax("log_softmax")
+op__softmax, op__log_softmax = op_softmax, op_log_softmax

@@ -38,11 +38,69 @@ def op_expand(w, a, shape):
             require(own[1:] == list(shape[1:]) and own[0] == 1, "expand of other dimensions")
             return w.aligned(x, len(shape))
     x = w.value(x)
-    require([str(d) for d in x.shape] == [str(d) for d in shape], "expand of other dimensions")
-    return x
+    own = [1] * (len(shape) - len(x.shape)) + list(x.shape)
+    require(x.lifted or len(own) == len(x.shape), "expand to more dimensions than samples have")
+    if [str(d) for d in own] == [str(d) for d in shape]:
+        return x
+    if len(own) != len(x.shape):
+        x = w.emit("reshape", [x], own, x.lifted)
+    return w.emit("expand", [x], shape, x.lifted)
 
 
 op_expand_as = op_expand
+
+
+def op_repeat(w, a, shape):
+    """Each dimension is cut off as a 1 in front of it, which then expands."""
+    x = w.value(a.self)
+    if x.lifted and isinstance(shape[0], N):
+        x, times = w.aligned(x, len(shape)), [1, *a.repeats[1:]]
+    else:
+        times = [int(t) for t in a.repeats]
+    own = [1] * (len(times) - len(x.shape)) + list(x.shape)
+    require(x.lifted or (len(own) == len(x.shape) and times[0] == 1), "it repeats samples")
+    wide, tall = [], []
+    for d, t in zip(own, times):
+        wide, tall = wide + ([1] if t > 1 else []) + [d], tall + ([t] if t > 1 else []) + [d]
+    x = w.emit("reshape", [x], wide, x.lifted) if list(x.shape) != wide else x
+    x = w.emit("expand", [x], tall, x.lifted) if wide != tall else x
+    return w.emit("reshape", [x], shape, x.lifted) if list(x.shape) != list(shape) else x
+
+
+def op_repeat_interleave(w, a, shape):
+    x = w.value(a.self)
+    require(isinstance(a.repeats, int) and a.dim is not None, "other than a number of times")
+    dim = a.dim % len(x.shape)
+    require(dim or x.lifted, "it repeats samples")
+    wide = [*x.shape[:dim + 1], 1, *x.shape[dim + 1:]]
+    tall = [*x.shape[:dim + 1], a.repeats, *x.shape[dim + 1:]]
+    x = w.emit("expand", [w.emit("reshape", [x], wide, x.lifted)], tall, x.lifted)
+    return w.emit("reshape", [x], shape, x.lifted)
+
+
+def op_roll(w, a, shape):
+    x = w.value(a.self)
+    require(len(a.dims) == len(a.shifts), "of all numbers in a row")
+    for shift, dim in zip(a.shifts, a.dims):
+        dim %= len(shape)
+        require(dim or x.lifted, "it moves samples")
+        size = shape[dim]
+        if shift % size:
+            parts = [_narrow(w, x, dim, size - shift % size, shift % size),
+                     _narrow(w, x, dim, 0, size - shift % size)]
+            x = w.emit("cat", parts, shape, x.lifted, dim=line_dim(x, dim))
+    return x
+
+
+def op_index(w, a, shape):
+    """Rows of a table that a constant names, as relative positions do."""
+    index = [i for i in a.indices if i is not None]
+    require(isinstance(a.self, Stored) and a.self.whole and len(a.self.shape) == 2 and
+            a.self.name in w.stored and len(a.indices) == 1 and
+            isinstance(index[0], w.torch.Tensor) and not index[0].is_floating_point() and
+            index[0].dtype is not w.torch.bool, "of other than rows of a parameter")
+    rows = w.value(index[0] % a.self.shape[0])
+    return w.emit("embedding", [rows, a.self.name], shape, rows.lifted)
 
 
 def _swap(w, x, d0, d1, shape):
@@ -137,6 +195,9 @@ op_chunk = op_split_with_sizes = op_tensor_split = op_split
 
 
 def op_unbind(w, a, shape):
+    if isinstance(a.self, turning.Turned):
+        dim = a.dim % len(a.self.dims)
+        return [turning.selected(w, a.self, dim, i) for i in range(len(shape))]
     x = w.value(a.self)
     parts = _pieces(w, x, a.dim, [1] * len(shape))
     return [w.emit("reshape", [p], s, p.lifted) for p, s in zip(parts, shape)]

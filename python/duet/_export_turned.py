@@ -131,4 +131,5 @@ def elementwise(w, x, op, settings):
 
 
 AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
-         "unsqueeze", "transpose", "permute", "t", "select", "dropout", "relu", "tanh", "sigmoid"}
+         "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul",
+         "dropout", "relu", "tanh", "sigmoid"}

@@ -3,13 +3,15 @@
 import re
 from operator import getitem
 
-from . import _export_layers, _export_ops, _export_recurrent, _export_shapes
+from . import (_export_choices, _export_layers, _export_ops, _export_pools, _export_recurrent,
+               _export_shapes)
 from ._export_graph import Filled, N, Refused, Stacked, Stored, Value, Writer, text_of
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
-_OPS = _export_ops, _export_layers, _export_recurrent, _export_shapes
+_OPS = (_export_ops, _export_choices, _export_layers, _export_pools, _export_recurrent,
+        _export_shapes)
 
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
@@ -144,6 +146,8 @@ class Walk:
             raise Refused("it writes into a tensor of the model, which would change in each step")
         if not counts:
             return target(*args, **kwargs)
+        if target._schema.name == "aten::empty":
+            return Filled(0.0, list(args[0]))
 
         def of(samples):
             def number(x):
@@ -190,7 +194,7 @@ class Walk:
             return args[0]
         run = _writer_of(name)
         if not run:
-            raise Refused("Duet has no such op")
+            return self.walk_into(node, target)
         if name not in AWARE:
             args, kwargs = torch.utils._pytree.tree_map(
                 lambda x: self.writer.value(x) if isinstance(x, Turned) else x, (args, kwargs),
@@ -214,7 +218,41 @@ class Walk:
             return False
         name = target._schema.name.split("::")[-1]
         name = name.rstrip("_") if _written(target) else name
-        return name not in _KEEPS and not _writer_of(name)
+        return name not in _KEEPS and not _writer_of(name) and not self.parts_of(target)
+
+    def parts_of(self, target):
+        """What PyTorch makes of an op by others; None: it is one of its own."""
+        return target.decompose if target._can_decompose() else \
+            self.torch._decomp.decomposition_table.get(target)
+
+    def walk_into(self, node, target):
+        """An op that PyTorch itself makes of others."""
+        torch, parts = self.torch, self.parts_of(target)
+        if not parts:
+            raise Refused("Duet has no such op")
+        inputs, place = node.all_input_nodes, torch.fx.node.map_arg
+
+        def run(*given):
+            table = dict(zip(inputs, given))
+            args, kwargs = place((node.args, node.kwargs), lambda x: table[x])
+            return parts(*args, **kwargs)
+        trace = torch.fx.experimental.proxy_tensor.make_fx
+        graph = trace(run, tracing_mode="symbolic", pre_dispatch=not target._can_decompose(),
+                      _allow_non_fake_inputs=True)(*(x.meta["val"] for x in inputs))
+        given = iter(inputs)
+        for part in graph.graph.nodes:
+            for key in ("nn_module_stack", "stack_trace"):
+                part.meta[key] = node.meta.get(key)
+            if part.op == "placeholder":
+                self.env[part] = self.env[next(given)]
+            elif part.op == "get_attr":
+                self.env[part] = getattr(graph, part.target)
+            elif part.op == "output":
+                return self.look_up(part.args[0])
+            elif part.target is target:
+                raise Refused("Duet has no such op")
+            else:
+                self.env[part] = self.call(part)
 
     def check_types(self, node, result):
         """Values are float32, whole numbers too; what other types would round is refused."""
@@ -227,7 +265,9 @@ class Walk:
         if not any(kind.is_floating_point for kind in given):
             allowed += [torch.int32, torch.int64]
         for made, fake in zip(result, val) if many else [(result, val)]:
-            if made is not None and fake.dtype not in allowed:
+            is_truth = isinstance(made, Value) and made.name in self.writer.truths
+            if made is not None and fake.dtype not in allowed and \
+                    not (is_truth and fake.dtype is torch.bool):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def overwrite(self, node, result):
@@ -240,7 +280,7 @@ class Walk:
             if not isinstance(fake, self.torch.Tensor) or \
                     fake.untyped_storage()._cdata != storage:
                 continue
-            if not isinstance(self.env[other], Value):
+            if not isinstance(self.env[other], (Value, Filled)):
                 raise Refused("it writes into a tensor that is no value")
             if _place(fake) == _place(target.meta["val"]):
                 self.env[other] = result
@@ -280,9 +320,9 @@ class Walk:
         value = self.env[outputs[0]] if len(outputs) == 1 else None
         if value is Refused:
             return None
-        if not isinstance(value, Value) or value.lifted or len(value.shape) != 2:
+        if not isinstance(value, Value) or value.lifted:
             shape = text_of(value.shape) if isinstance(value, Value) else f"{len(outputs)} tensors"
-            self.refusals.append(f"the result is {shape}: Duet's losses take one number for each "
-                                 "class, [N, classes]")
+            self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
+                                 "[N, classes], [N, classes, places] or, for mse, any of samples")
             return None
         return value

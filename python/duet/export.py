@@ -108,13 +108,13 @@ def _weights_of(path):
     return path.with_name(path.name.removesuffix(".duet") + ".safetensors")
 
 
-def _check(path, text):
+def _check(path, text, loss):
     """The command reads the text before anything is written where it was asked for."""
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder, path.name)
         copy.write_text(text, encoding="utf-8")
         try:
-            estimate(model=copy, devices=1)
+            estimate(model=copy, devices=1, loss=loss)
         except DuetError as error:
             why = str(error).replace(str(copy), str(path))
             raise ExportError(f"duet.export: {why}") from None
@@ -174,7 +174,7 @@ def export(model, example_inputs, path):
         raise ExportError("duet.export: " + "\n".join(dict.fromkeys(walk.refusals)) +
                           _otherwise(model, example_inputs))
     text, stored = _text_of(walk, result, tensors, _saves(torch, model, example_inputs))
-    _check(path, text)
+    _check(path, text, "cross-entropy" if len(result.shape) > 1 else "mse")
     _write_tensors(_weights_of(path), stored)
     path.write_text(text, encoding="utf-8")
     return path

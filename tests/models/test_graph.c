@@ -46,7 +46,8 @@ Test(graph, is_the_model_that_its_text_says, .timeout = 30) {
     cr_assert_eq(m.params[3].rank, 3);
     cr_assert(m.buffers[2].dtype == DTYPE_I64 && m.buffers[2].rank == 0);
     cr_assert_str_eq(m.buffers[3].name, "mask");
-    cr_assert(graph_of(&g->model) == g && graph_classes(g) == 3 && !graph_below(g));
+    cr_assert(graph_of(&g->model) == g && graph_classes(g, 0) == 3 && !graph_places(g) &&
+              !graph_below(g));
     cr_assert(g->pytorch_sample == 5000 && g->pytorch_shared == 20);
     model_free(&m);
     graph_free(g);
@@ -100,7 +101,8 @@ static const struct {
     {HEAD "parameter w: f32[2]\n%1: f32[N, 2, 4, 4] = add(%x, w)\n", "expand w first"},
     {HEAD "buffer w: f32[2, 2]\n%1: f32[N, 2] = linear(%x, w, none)\n", "w is none"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\n", "return is missing"},
-    {HEAD "return %x\n", "a graph returns one number for each class, f32[N, classes]"},
+    {HEAD "%1: f32[2N, 16] = reshape(%x)\nreturn %1\n",
+     "a graph returns numbers of each sample, as f32[N, classes]"},
     {HEAD "input %y: f32[N, 2]\n%1: f32[N, 32] = flatten(%x)\nreturn %1\n",
      "line 3: no op uses this input"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\nreturn %1\n", "the graph has ended"},

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import user_nets
+
 
 class Bottleneck(nn.Module):
     def __init__(self, into, width, stride):
@@ -355,7 +357,7 @@ NETS = {  # how it is made, and a sample
     "convolutions": (Convolutions, PICTURE),
     "gpt2": (GPT2, WORDS), "bert": (BERT, WORDS), "transformer": (TransformerEncoder, ROWS),
     "lstm": (LSTM, WORDS), "gru": (GRU, ROWS), "both_ways": (BothWays, ROWS),
-    "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4))}
+    "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4)), **user_nets.NETS}
 
 
 VOCABULARY = 20
@@ -365,8 +367,8 @@ def is_words(name):
     return NETS[name][1] == WORDS
 
 
-def classes(name):
-    return VOCABULARY if name == "gpt2" else 10
+def is_mse(name):
+    return NETS[name][-1] == "mse"
 
 
 def samples(name, count):

@@ -1,0 +1,177 @@
+"""Pools, pads and changes of size: see _export_ops.py."""
+
+from ._export_ops import Bound, binary, pair, require, same, square
+
+
+_LEAST = -3.4028234663852886e+38  # of float32: no maximum is below it
+
+
+def op_max_pool2d(w, a, shape):
+    size = square(a.kernel_size, "windows of")
+    require(all(d == 1 for d in pair(a.dilation)), "dilation: Duet's pool has 1")
+    return same(w, "max_pool2d", a.self, shape, size=size,
+                 stride=square(a.stride or a.kernel_size, "a stride of"),
+                 padding=square(a.padding, "a padding of"), ceil_mode=int(a.ceil_mode))
+
+
+def _pool1d(is_max):
+    """Windows side by side are a dimension of their own; others are cut out place by place."""
+    def run(w, a, shape):
+        x = w.value(a.self)
+        (n, c, length), to = x.shape, shape[-1]
+        size, padding = pair(a.kernel_size)[0], pair(a.padding)[0]
+        stride = pair(a.stride)[0] if a.stride else size
+        require(pair(a.get("dilation", 1))[0] == 1, "dilation")
+        require(is_max or (a.count_include_pad or not padding), "count_include_pad=False")
+        short = (to - 1) * stride + max(size, stride) - padding - length
+        require(is_max or short <= padding, "a last window that is cut off")
+        x = w.emit("reshape", [x], [n, c, 1, length])
+        if padding or short > 0:
+            x = w.emit("pad2d", [x], [n, c, 1, length + padding + max(short, 0)],
+                       sides=[padding, max(short, 0), 0, 0], value=_LEAST if is_max else 0)
+        parts = []
+        for i in range(1 if stride == size else size):
+            y = w.emit("narrow", [x], [n, c, 1, (to - 1) * stride + 1], dim=3, start=i,
+                       length=(to - 1) * stride + 1) if stride != size else x
+            if y.shape[-1] != to * stride:
+                y = w.emit("pad2d", [y], [n, c, 1, to * stride],
+                           sides=[0, to * stride - y.shape[-1], 0, 0])
+            y = w.emit("reshape", [y], [n, c, to, stride])
+            if stride != size and stride > 1:
+                y = w.emit("narrow", [y], [n, c, to, 1], dim=3, start=0, length=1)
+            parts.append(y)
+        x = parts[0] if len(parts) == 1 else w.emit("cat", parts, [n, c, to, size], dim=3)
+        if not is_max:
+            return w.emit("mean", [x], shape, dims=[3], keepdim=0)
+        x = w.emit("reshape", [x], [n, c * to, 1, size])
+        x = w.emit("adaptive_max_pool2d", [x], [n, c * to, 1, 1], size=[1, 1])
+        return w.emit("reshape", [x], shape)
+    return run
+
+
+op_max_pool1d, op_avg_pool1d = _pool1d(True), _pool1d(False)
+
+
+def op_adaptive_avg_pool1d(w, a, shape):
+    x = w.value(a.self)
+    n, c, length = x.shape
+    x = w.emit("reshape", [x], [n, c, 1, length])
+    x = w.emit("adaptive_avg_pool2d", [x], [n, c, 1, shape[-1]], size=[1, shape[-1]])
+    return w.emit("reshape", [x], shape)
+
+
+def op_adaptive_max_pool1d(w, a, shape):
+    x = w.value(a.self)
+    n, c, length = x.shape
+    x = w.emit("reshape", [x], [n, c, 1, length])
+    x = w.emit("adaptive_max_pool2d", [x], [n, c, 1, shape[0][-1]], size=[1, shape[0][-1]])
+    return [w.emit("reshape", [x], shape[0]), None]
+
+
+def op_avg_pool2d(w, a, shape):
+    padding = square(a.padding, "a padding of")
+    require(not a.ceil_mode and a.divisor_override is None, "ceil_mode or divisor_override")
+    settings = {"size": square(a.kernel_size, "windows of"),
+                "stride": square(a.stride or a.kernel_size, "a stride of"), "padding": padding}
+    y = same(w, "avg_pool2d", a.self, shape, **settings)
+    if a.count_include_pad or not padding:
+        return y
+    ones = w.torch.ones(1, 1, *a.self.shape[-2:])
+    share = w.torch.nn.functional.avg_pool2d(ones, settings["size"], settings["stride"], padding)
+    return binary(w, "multiply", y, share.reciprocal()[0], shape)
+
+
+def op_adaptive_avg_pool2d(w, a, shape):
+    return same(w, "adaptive_avg_pool2d", a.self, shape, size=list(shape[-2:]))
+
+
+def op_adaptive_max_pool2d(w, a, shape):
+    return [same(w, "adaptive_max_pool2d", a.self, shape[0], size=list(shape[0][-2:])), None]
+
+
+def op_constant_pad_nd(w, a, shape):
+    sides, x = [*a.pad, 0, 0, 0, 0], w.value(a.self)
+    require(not any(sides[4:]), "padding of more than two dimensions")
+    require(not x.lifted and len(x.shape) > 1 + (any(sides[2:])), "padding of the samples")
+    four, to = ([s[0], _count(s[1:-2]), *([1] * (len(s) == 2)), *s[-2:][len(s) == 2:]]
+                for s in (x.shape, shape))
+    if list(four) != list(x.shape):
+        x = w.emit("reshape", [x], four)
+    y = w.emit("pad2d", [x], to, sides=sides[:4], value=a.value or 0)
+    return y if list(to) == list(shape) else w.emit("reshape", [y], shape)
+
+
+def _count(sizes):
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
+
+
+def op_pad(w, a, shape):
+    if a.mode == "constant":
+        return op_constant_pad_nd(w, a, shape)
+    x = w.value(a.self)
+    kept = list(x.shape)
+    for i in range(len(a.pad) // 2):
+        dim, before, behind = len(kept) - 1 - i, a.pad[2 * i], a.pad[2 * i + 1]
+        row = w.torch.eye(kept[dim]).unsqueeze(1)
+        map_of = w.torch.nn.functional.pad(row, (before, behind), mode=a.mode)[:, 0]
+        kept[dim] += before + behind
+        x = along(w, x, dim, map_of, list(kept))
+    return x
+
+
+# ---- linear maps of a side
+
+def along(w, x, dim, map_of, shape):
+    """Dimension dim of x by the matrix map_of: (from, to)."""
+    last = len(shape) - 1
+    if dim == last:
+        return w.emit("matmul", [x, w.constant(map_of)], shape)
+    places = {"dim0": dim, "dim1": last}
+    x = w.emit("transpose", [x], _swapped(x.shape, dim), **places)
+    x = w.emit("matmul", [x, w.constant(map_of)], _swapped(shape, dim))
+    return w.emit("transpose", [x], shape, **places)
+
+
+def _swapped(shape, dim):
+    out = list(shape)
+    out[dim], out[-1] = out[-1], out[dim]
+    return out
+
+
+def op_cumsum(w, a, shape):
+    x, dim = w.value(a.self), a.dim % len(shape)
+    require(dim and not x.lifted, "of samples")
+    return along(w, x, dim, w.torch.ones(shape[dim], shape[dim]).triu(), shape)
+
+
+def _resized(mode):
+    """Each side by itself, by the weights that PyTorch gives to a row of unit vectors."""
+    def run(w, a, shape):
+        x = w.value(a.input)
+        kept, sides = list(x.shape), len(shape) - 2
+        scales = a.get("scale_factors")
+        for i in range(sides):
+            dim, eye = len(kept) - 1 - i, w.torch.eye(kept[len(kept) - 1 - i]).double()
+            scale = scales[sides - 1 - i] if scales else None
+            options = {"mode": {"nearest": "nearest", "linear": "linear", "cubic": "bicubic"}[mode]}
+            if mode != "nearest":
+                options["align_corners"] = a.align_corners
+            if mode == "cubic":
+                eye = eye.unsqueeze(1).repeat(1, 4, 1)
+            size = {"size": shape[dim]} if scale is None else {"scale_factor": scale}
+            if mode == "cubic":
+                size = {"size": (4, shape[dim])} if scale is None else {"scale_factor": (1., scale)}
+            map_of = w.torch.nn.functional.interpolate(eye.unsqueeze(1), **size, **options)
+            map_of = map_of[:, 0, 1] if mode == "cubic" else map_of[:, 0]
+            kept[dim] = shape[dim]
+            x = along(w, x, dim, map_of, list(kept))
+        return x
+    return run
+
+
+op_upsample_nearest1d = op_upsample_nearest2d = _resized("nearest")
+op_upsample_linear1d = op_upsample_bilinear2d = _resized("linear")
+op_upsample_bicubic2d = _resized("cubic")

@@ -1,0 +1,193 @@
+"""Models as people write them, at small widths: results of other shapes than [N, classes], masks
+that are made of the samples, and the ops that they take, for tests of duet.export."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class LanguageModel(nn.Module):
+    """The next word at every place; RMSNorm by hand, rotary positions, SwiGLU, grouped queries."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 16), nn.Linear(16, 20, bias=False)
+        self.head.weight = self.words.weight
+        self.norm, self.last = nn.Parameter(torch.ones(16)), nn.RMSNorm(16)
+        self.q, self.kv, self.out = (nn.Linear(16, 16, bias=False) for _ in range(3))
+        self.up, self.gate, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
+        angles = torch.outer(torch.arange(12.0), torch.tensor([1.0, 0.01])).repeat(1, 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def turned(self, x):
+        a, b = x.chunk(2, -1)
+        return x * self.cos + torch.cat((-b, a), -1) * self.sin
+
+    def forward(self, tokens):
+        n, length = tokens.shape
+        x = self.words(tokens)
+        h = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.norm
+        q = self.turned(self.q(h).view(n, length, 4, 4).transpose(1, 2))
+        k, v = self.kv(h).view(n, length, 2, 2, 4).permute(2, 0, 3, 1, 4)
+        k = self.turned(k)[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4)
+        y = F.scaled_dot_product_attention(q, k, v.repeat_interleave(2, dim=1), is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, length, 16))
+        x = x + self.down(F.silu(self.gate(x)) * self.up(x))
+        return self.head(self.last(x)).transpose(1, 2)
+
+
+class UNet(nn.Module):
+    """A class of each pixel, by two ways of making pictures larger."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(True))
+        self.low = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(True))
+        self.up, self.wide = nn.ConvTranspose2d(8, 4, 2, stride=2), nn.Upsample(
+            scale_factor=2, mode="bilinear", align_corners=True)
+        self.nearest, self.out = nn.Upsample(scale_factor=2), nn.Conv2d(24, 5, 1)
+
+    def forward(self, x):
+        x = self.down(x)
+        y = self.low(x)
+        y = torch.cat([x, self.up(y), self.wide(y), self.nearest(y)], 1)
+        return F.log_softmax(self.out(y), dim=1)
+
+
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.GELU(), nn.Conv2d(4, 6, 3, 2, 1))
+        self.decode = nn.Sequential(
+            nn.ConvTranspose2d(6, 4, 3, 2, 1, 1), nn.Mish(),
+            nn.ConvTranspose2d(4, 4, 4, 2, 1, bias=False, groups=2), nn.PReLU(4),
+            nn.Conv2d(4, 3, 1))
+
+    def forward(self, x):
+        return torch.sigmoid(self.decode(self.encode(x)))
+
+
+class Regressor(nn.Module):
+    """One number of each sample, of standardised features."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(48, 16), nn.Linear(18, 1)
+
+    def forward(self, x):
+        x = self.first(x.flatten(1))
+        z = (x - x.mean(1, keepdim=True)) / (x.std(1, keepdim=True) + 1e-5)
+        more = x.var(1, keepdim=True), x.norm(dim=1, keepdim=True)
+        return self.last(torch.cat((z, *more), 1)).squeeze(-1)
+
+
+class PaddedBERT(nn.Module):
+    """Words of number 0 are padding: hidden from attention, left out of the mean, not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 16, padding_idx=0)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.q, self.k, self.head = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 10)
+
+    def forward(self, tokens):
+        padding = tokens == 0
+        x = self.words(tokens)
+        x = self.encoder(x, src_key_padding_mask=padding)
+        scores = self.q(x) @ self.k(x).transpose(-2, -1) / 4
+        x = scores.masked_fill(padding[:, None, :], float("-inf")).softmax(-1) @ x
+        keep = (~padding).unsqueeze(-1).float()
+        return self.head((x * keep).sum(1) / keep.sum(1).clamp(min=1))
+
+
+class Tagger(nn.Module):
+    """A class of each word, behind convolutions of sequences."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.convs = nn.ModuleList(nn.Conv1d(8, 16, 2, dilation=d) for d in (1, 2))
+        self.head = nn.Linear(8, 6)
+
+    def forward(self, tokens):
+        x = self.words(tokens).transpose(1, 2)
+        for d, conv in zip((1, 2), self.convs):
+            x = x + F.glu(conv(F.pad(x, (d, 0))), dim=1)
+        return self.head(x.transpose(1, 2)).permute(0, 2, 1)
+
+
+class TextCNN(nn.Module):
+    """Maxima over places, of windows and of all; means of windows; attention over places."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.convs = nn.ModuleList(nn.Conv1d(8, 6, k) for k in (2, 3))
+        self.weigh, self.head = nn.Linear(8, 1), nn.Linear(45, 10)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        share = torch.softmax(self.weigh(torch.tanh(x)), dim=1)
+        y = [F.relu(conv(x.transpose(1, 2))) for conv in self.convs]
+        pooled = [F.max_pool1d(y[0], 3, 2, 1).amax(2), F.max_pool1d(y[1], 2)[:, :, 0],
+                  F.avg_pool1d(y[0], 4)[:, :, 1], F.adaptive_avg_pool1d(y[1], 1)[:, :, 0]]
+        more = y[0].max(dim=2)[0], y[1].min(dim=2).values, (share * x).sum(1)
+        return self.head(torch.cat((*pooled, *more, x.logsumexp(2)[:, :1]), 1))
+
+
+class Choices(nn.Module):
+    """Comparisons, and functions that PyTorch makes of others; a learned temperature; experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.classes = nn.Linear(48, 16), nn.Parameter(torch.randn(10, 16))
+        self.temperature = nn.Parameter(torch.tensor(1.0))
+        self.gate, self.experts = nn.Linear(16, 3), nn.ModuleList(
+            nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        x = self.first(x.flatten(1))
+        x = torch.where(x > 0, x, 0.1 * torch.expm1(x)) * torch.erf(x)
+        x = torch.maximum(x, 0.5 * x) + torch.minimum(x, torch.zeros_like(x)) + F.selu(x)
+        x = torch.sign(x) * torch.sqrt(x.abs() + 1e-3)
+        x = x.masked_fill((x < -1) | ~(x >= -1.5), 0.25) + torch.cumsum(x, 1) / 16
+        y = torch.stack([expert(x) for expert in self.experts], dim=1)
+        x = torch.einsum("ne,nec->nc", F.softmax(self.gate(x), dim=-1), y)
+        x = F.normalize(x, dim=-1) @ F.normalize(self.classes, dim=-1).t()
+        return x * self.temperature.exp()
+
+
+class Swin(nn.Module):
+    """Windows of a picture that is rolled; biases by relative places; pixels out of channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.norm = nn.Conv2d(3, 16, 2, 2), nn.LayerNorm(16)
+        self.qkv, self.out, self.head = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(4, 10)
+        self.bias = nn.Parameter(torch.linspace(-1, 1, 98).view(49, 2))
+        at = torch.stack(torch.meshgrid(torch.arange(4), torch.arange(4), indexing="ij")).flatten(1)
+        apart = (at[:, :, None] - at[:, None, :]).permute(1, 2, 0) + 3
+        self.register_buffer("places", apart[..., 0] * 7 + apart[..., 1])
+
+    def forward(self, x):
+        x = self.patches(x).permute(0, 2, 3, 1)
+        n, h, w, c = x.shape
+        y = torch.roll(self.norm(x), (-2, -2), (1, 2))
+        y = y.view(n, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(n, -1, 16, c)
+        q, k, v = self.qkv(y).reshape(n, -1, 16, 3, 2, 8).permute(3, 0, 1, 4, 2, 5)
+        bias = self.bias[self.places.view(-1)].view(16, 16, 2).permute(2, 0, 1).unsqueeze(0)
+        y = (q * 8 ** -0.5 @ k.transpose(-2, -1) + bias).softmax(-1) @ v
+        y = self.out(y.transpose(2, 3).reshape(n, -1, 16, c)).view(n, h // 4, w // 4, 4, 4, c)
+        y = torch.roll(y.permute(0, 1, 3, 2, 4, 5).reshape(n, h, w, c), (2, 2), (1, 2))
+        y = F.pixel_shuffle((x + y).permute(0, 3, 1, 2), 2)
+        y = F.avg_pool2d(F.pad(y, (1, 1, 1, 1), mode="reflect"), 3, 2, 1, count_include_pad=False)
+        return self.head(F.instance_norm(y).abs().mean((2, 3)) + y.mean((2, 3)))
+
+
+PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
+NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
+        "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
+        "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
+        "choices": (Choices, SMALL), "swin": (Swin, PICTURE)}
