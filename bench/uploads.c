@@ -19,7 +19,7 @@
         if ((code = (call))) goto out; \
     } while (0)
 
-enum { PIXELS = 784, HIDDEN = 64, CLASSES = 10, MOST_ROUNDS = 99 };
+enum { PIXELS = 784, HIDDEN = 256, CLASSES = 10, MOST_ROUNDS = 99 };
 static const struct duet_param shapes[] = {{"W1", 2, {HIDDEN, PIXELS}, NULL},
                                            {"b1", 1, {HIDDEN}, NULL},
                                            {"W2", 2, {CLASSES, HIDDEN}, NULL},
@@ -51,7 +51,7 @@ out:
 
 static int train(const struct job *job, int ahead, struct result *out) {
     const struct duet_loader_options options = {
-        .batch_size = job->batch, .workers = 1, .device = ahead ? job->device : NULL};
+        .batch_size = job->batch, .workers = 2, .device = ahead ? job->device : NULL};
     duet_params *params = NULL;
     duet_tape *tape = NULL;
     duet_loader *loader = NULL;
