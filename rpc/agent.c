@@ -138,6 +138,7 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->device = o->device;
     rpc->trace = rpc_trace_open(rpc->rank);
     pthread_mutex_init(&rpc->lock, NULL);
+    spare_open(&rpc->spare);
     cond_open(&rpc->changed);
     cond_open(&rpc->control_wakes);
     pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
@@ -182,7 +183,7 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_destroy(&rpc->control_wakes);
     pthread_mutex_destroy(&rpc->lock);
     free(rpc->places);
-    payload_free_spare();
+    spare_close(&rpc->spare);
     free(rpc);
 }
 

@@ -113,6 +113,7 @@ struct duet_rpc {
     const char *scheme; /* of the transport: "abstract", "tcp", "tls+tcp" */
     int beyond;         /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
+    struct payload_spare spare;
     char (*places)[PLACE_BYTES]; /* where each worker listens, once rank 0 has said so; owned */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */

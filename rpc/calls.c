@@ -21,7 +21,7 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
 }
 
 static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
-    struct wire_out w = {.vars = o->vars};
+    struct wire_out w = {.vars = o->vars, .spare = &rpc->spare};
     struct call_head head = {.self = o->self,
                              .rref = o->rref,
                              .fork = o->fork,
@@ -46,6 +46,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
         return code;
     }
     f->payload = w.data;
+    f->spare = w.spare;
     f->header.bytes = w.bytes;
     f->header.flags = o->rref ? CALL_REMOTE : 0;
     *out = f;

@@ -1,29 +1,31 @@
 /* Frames are made and checked. */
 #include "rpc/frame.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
 
-/* The large payload that was freed last is kept for the next: most of the time that a large message
- * takes is the kernel's, for fresh pages. Both ends have one, so that what is kept is at most as
- * much as one message took. */
 enum { HUGE_PAGE = 2 << 20 };
-static struct {
-    pthread_mutex_t lock;
-    void *data;
-    size_t bytes;
-} spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A spare one must not be much larger than what it is wanted for. */
-static void *take_spare(size_t bytes) {
-    pthread_mutex_lock(&spare.lock);
-    void *data = spare.bytes >= bytes && spare.bytes / 2 <= bytes ? spare.data : NULL;
-    if (data) spare.data = NULL, spare.bytes = 0;
-    pthread_mutex_unlock(&spare.lock);
+void spare_open(struct payload_spare *s) {
+    *s = (struct payload_spare){0};
+    pthread_mutex_init(&s->lock, NULL);
+}
+
+void spare_close(struct payload_spare *s) {
+    free(s->data);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* It must not be much larger than what it is wanted for. */
+static void *take_spare(struct payload_spare *s, size_t bytes) {
+    if (!s) return NULL;
+    pthread_mutex_lock(&s->lock);
+    void *data = s->bytes >= bytes && s->bytes / 2 <= bytes ? s->data : NULL;
+    if (data) s->data = NULL, s->bytes = 0;
+    pthread_mutex_unlock(&s->lock);
     return data;
 }
 
@@ -31,49 +33,47 @@ static size_t whole_pages(uint64_t bytes) {
     return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
 }
 
-void *payload_alloc(uint64_t bytes) {
+void *payload_alloc(struct payload_spare *s, uint64_t bytes) {
     if (bytes < 2 * HUGE_PAGE) return malloc(bytes);
-    void *data = take_spare(whole_pages(bytes));
+    void *data = take_spare(s, whole_pages(bytes));
     if (data) return data;
     data = aligned_alloc(HUGE_PAGE, whole_pages(bytes));
     if (data) madvise(data, whole_pages(bytes), MADV_HUGEPAGE); /* a hint */
     return data;
 }
 
-void payload_free(void *data, uint64_t bytes) {
-    if (data && bytes >= 2 * HUGE_PAGE) {
-        pthread_mutex_lock(&spare.lock);
-        void *old = spare.data;
-        spare.data = data;
-        spare.bytes = whole_pages(bytes);
-        pthread_mutex_unlock(&spare.lock);
+static void payload_free(struct payload_spare *s, void *data, uint64_t bytes) {
+    if (s && data && bytes >= 2 * HUGE_PAGE) {
+        pthread_mutex_lock(&s->lock);
+        void *old = s->data;
+        s->data = data;
+        s->bytes = whole_pages(bytes);
+        pthread_mutex_unlock(&s->lock);
         data = old;
     }
     free(data);
 }
 
-void payload_free_spare(void) {
-    pthread_mutex_lock(&spare.lock);
-    free(spare.data);
-    spare.data = NULL, spare.bytes = 0;
-    pthread_mutex_unlock(&spare.lock);
-}
-
-struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
+struct frame *frame_new_of(struct payload_spare *spare, enum frame_kind kind, uint64_t bytes) {
     struct frame *f = calloc(1, sizeof *f);
     if (!f) return NULL;
+    f->spare = spare;
     f->header = (struct frame_header){
         .magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = kind, .bytes = bytes};
-    if (bytes && !(f->payload = payload_alloc(bytes))) {
+    if (bytes && !(f->payload = payload_alloc(spare, bytes))) {
         free(f);
         return NULL;
     }
     return f;
 }
 
+struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
+    return frame_new_of(NULL, kind, bytes);
+}
+
 void frame_free(struct frame *f) {
     if (!f) return;
-    payload_free(f->payload, f->header.bytes);
+    payload_free(f->spare, f->payload, f->header.bytes);
     free(f);
 }
 

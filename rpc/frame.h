@@ -9,6 +9,7 @@
 #ifndef RPC_FRAME_H
 #define RPC_FRAME_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,7 +39,8 @@ struct frame_header {
 
 struct frame {
     struct frame_header header;
-    uint8_t *payload; /* [header.bytes], owned; NULL: none */
+    uint8_t *payload;            /* [header.bytes], owned; NULL: none */
+    struct payload_spare *spare; /* where a large payload goes; NULL: it is freed */
     struct frame *next;
     int from; /* set by the receiver */
     void
@@ -62,15 +64,24 @@ struct hello {
 /* The largest payload: tensors of 2^31 - 1 doubles, and some room. */
 static const uint64_t FRAME_MOST_BYTES = (uint64_t)17 << 30;
 
-/* malloc for a payload. A large one lies in huge pages where the system has them: fresh memory
- * in small pages costs four times a copy of it. payload_free keeps the last large one for the next,
- * and free() will do too. `bytes`: as allocated, or fewer. */
-void *payload_alloc(uint64_t bytes);
-void payload_free(void *data, uint64_t bytes);
-void payload_free_spare(void);
+/* The large payload that was freed last is kept for the next: most of the time that a large message
+ * takes is the kernel's, for fresh pages. */
+struct payload_spare {
+    pthread_mutex_t lock;
+    void *data; /* owned; NULL: none */
+    size_t bytes;
+};
+void spare_open(struct payload_spare *spare);
+void spare_close(struct payload_spare *spare);
+
+/* malloc for a payload, which free() frees. A large one is the spare one (NULL: there is none), or
+ * lies in huge pages where the system has them: fresh memory in small pages costs four times a copy
+ * of it. */
+void *payload_alloc(struct payload_spare *spare, uint64_t bytes);
 
 /* A frame with room for `bytes` bytes; NULL: no host memory. */
 struct frame *frame_new(enum frame_kind kind, uint64_t bytes);
+struct frame *frame_new_of(struct payload_spare *spare, enum frame_kind kind, uint64_t bytes);
 void frame_free(struct frame *frame); /* NULL is fine */
 
 /* ERR_FAILED: no peer of ours sends such a header. */

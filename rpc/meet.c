@@ -238,8 +238,8 @@ static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
 int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o) {
     struct hello own = {.rank = rpc->rank, .world = rpc->world};
     const struct transport_events events = {on_link, on_refused, on_frame, on_gone, rpc};
-    const struct transport_options options = {rpc->scheme, rpc->secret,
-                                              option(o->tls_file, "DUET_RPC_TLS_FILE")};
+    const struct transport_options options = {
+        rpc->scheme, rpc->secret, option(o->tls_file, "DUET_RPC_TLS_FILE"), &rpc->spare};
     int64_t deadline = now_ns() + rpc->timeout_ns;
     snprintf(own.name, sizeof own.name, "%s", rpc->name);
     CHECK(rpc->transport->open(&rpc->carrier, &events, &own, &options));

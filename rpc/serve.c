@@ -282,13 +282,14 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
     if (!f) return; /* the caller's deadline will tell */
     if (code || r->head.rref || !call->returned) {
         free(call->answer.data);
-        call->answer = (struct wire_out){0};
+        call->answer = (struct wire_out){.spare = call->answer.spare};
         if (code)
             wire_put(&call->answer, text, strlen(text));
         else
             wire_put_u8(&call->answer, DUET_RPC_NONE);
     }
     f->payload = call->answer.data;
+    f->spare = call->answer.spare;
     f->header.bytes = call->answer.bytes;
     f->header.code = code;
     f->header.call = r->frame->header.call;
@@ -297,7 +298,8 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
 
 void serve_call(duet_rpc *rpc, struct frame *frame) {
     struct request r = {.frame = frame};
-    duet_rpc_call call = {.rpc = rpc, .from = frame->from, .to = frame->from};
+    duet_rpc_call call = {
+        .rpc = rpc, .from = frame->from, .to = frame->from, .answer = {.spare = &rpc->spare}};
     if (frame->header.flags & CALL_REMOTE) call.to = rpc->rank;
     int code = serve(&call, &r);
     if (!r.began) r.began = r.ended = now_ns();

@@ -27,9 +27,10 @@ struct transport_events {
 };
 
 struct transport_options {
-    const char *scheme;   /* "abstract", "tcp", "tls+tcp" */
-    const char *secret;   /* of the job; stays until close */
-    const char *tls_file; /* tls+tcp: duet_rpc_options */
+    const char *scheme;          /* "abstract", "tcp", "tls+tcp" */
+    const char *secret;          /* of the job; stays until close */
+    const char *tls_file;        /* tls+tcp: duet_rpc_options */
+    struct payload_spare *spare; /* for what comes */
 };
 
 struct transport {

@@ -125,7 +125,7 @@ static int take_frames(struct link *l) {
     while (!l->incoming && l->end - l->start >= sizeof h) {
         memcpy(&h, l->ring + l->start, sizeof h);
         if (frame_check(&h)) return -1;
-        struct frame *f = frame_new(FRAME_CALL, h.bytes);
+        struct frame *f = frame_new_of(l->carrier->options.spare, FRAME_CALL, h.bytes);
         if (!f) return -1;
         f->header = h;
         l->start += sizeof h;

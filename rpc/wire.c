@@ -18,7 +18,7 @@ static int make_room(struct wire_out *w, size_t bytes) {
     if (w->room - w->bytes >= bytes) return 1;
     size_t room = w->room + w->room / 2, wanted = w->bytes + bytes + 256;
     if (room < wanted) room = wanted;
-    uint8_t *data = bytes < SIZE_MAX / 4 ? payload_alloc(room) : NULL;
+    uint8_t *data = bytes < SIZE_MAX / 4 ? payload_alloc(w->spare, room) : NULL;
     if (!data) {
         w->failed = 1;
         return 0;

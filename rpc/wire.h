@@ -30,9 +30,10 @@ enum {
 struct wire_out {
     uint8_t *data; /* owned */
     size_t bytes, room;
-    int failed;            /* 1: no host memory */
-    struct var_list *vars; /* rpc/autograd.h: the vars of the message; NULL: none may be */
-    int numbered;          /* 1: tensors that came as VAR are VAR again, of the same number */
+    int failed;                  /* 1: no host memory */
+    struct payload_spare *spare; /* as of frames; NULL: none */
+    struct var_list *vars;       /* rpc/autograd.h: the vars of the message; NULL: none may be */
+    int numbered;                /* 1: tensors that came as VAR are VAR again, of the same number */
 };
 /* That many bytes will follow, more or less: they get their room at once. */
 void wire_reserve(struct wire_out *w, size_t bytes);
