@@ -131,6 +131,32 @@ static void others_to_here(struct worker *w) {
     duet_autograd_context_free(p.context);
 }
 
+/* x W^T at a third worker, to which the reference to W was passed on. */
+static int product(duet_rpc_call *call, void *context) {
+    (void)context;
+    duet_tape *t;
+    struct duet_rpc_value value;
+    int code = duet_autograd_call_pass(&t, call, NULL, ROWS);
+    if (!code) code = duet_autograd_to_here(t, duet_rpc_arg_rref(call, 1), 0, &value);
+    if (code) return code;
+    duet_var *W = duet_transpose(t, value.var, 0, 1);
+    return duet_rpc_return(call, duet_rpc_var(duet_matmul(t, duet_autograd_arg(t, call, 0), W)));
+}
+
+static void parameter_elsewhere(struct worker *w, const char *at, const char *owner) {
+    float dw[OUT * IN], dx[ROWS * IN];
+    struct duet_rpc_value r, y;
+    struct pass p;
+    on_one_tape(w, dw, dx, 1);
+    GOOD(duet_rpc_sync(w->rpc, owner, "parameter", DUET_NO_ARGS, 0, &r));
+    begin_pass(w, &p);
+    GOOD(duet_autograd_sync(p.tape, at, "product", DUET_ARGS(duet_rpc_var(p.h), r), 0, &y));
+    duet_var *loss = mean_of_squares(p.tape, y.var);
+    GOOD(duet_autograd_backward(p.context, &loss, 1, 0));
+    same_gradients(&p, owner, dw, dx);
+    duet_rpc_value_free(&r);
+}
+
 static void body(struct worker *w) {
     if (w->rank) return;
     for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
@@ -138,6 +164,9 @@ static void body(struct worker *w) {
         parameter_to_here(w, "w0");
         result_to_here(w, "w1");
         result_to_here(w, "w0");
+        parameter_elsewhere(w, "w1", "w2");
+        parameter_elsewhere(w, "w1", "w1");
+        parameter_elsewhere(w, "w1", "w0");
         others_to_here(w);
     }
     none_left(w);
@@ -145,5 +174,9 @@ static void body(struct worker *w) {
 }
 
 Test(to_here, has_the_gradients_of_one_tape, .timeout = 60) {
-    WORKERS(2, body, functions);
+    struct duet_rpc_function all[sizeof functions / sizeof *functions + 1];
+    memcpy(all, functions, sizeof functions);
+    all[sizeof functions / sizeof *functions] =
+        (struct duet_rpc_function){.name = "product", .run = product};
+    WORKERS(3, body, all);
 }
