@@ -273,6 +273,21 @@ static int leave_together(duet_rpc *rpc, double timeout_s) {
     return code;
 }
 
+/* Rank 0 stays until all others have said goodbye: they have its answers then. What a transport has
+ * taken may still lie with it, as TLS keeps the last bytes for a moment. */
+static void wait_goodbyes(duet_rpc *rpc) {
+    int64_t deadline = deadline_after(FLUSH_MS * 1e-3);
+    int here = rpc->rank == 0, late = 0;
+    pthread_mutex_lock(&rpc->lock);
+    while (here && !late) {
+        here = 0;
+        for (int r = 1; r < rpc->world; r++)
+            here |= rpc->peers[r].state == PEER_HERE;
+        if (here) late = wait_changed(rpc, deadline);
+    }
+    pthread_mutex_unlock(&rpc->lock);
+}
+
 int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     if (!at || !*at) return OK;
     duet_rpc *rpc = *at;
@@ -286,6 +301,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     rpc->transport->flush(rpc->carrier, FLUSH_MS);
     char text[ERROR_BYTES];
     snprintf(text, sizeof text, "%s", error_message());
+    if (graceful && !code) wait_goodbyes(rpc);
     free_worker(rpc);
     return code ? fail(code, "%s", text) : OK;
 }
