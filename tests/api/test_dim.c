@@ -154,8 +154,8 @@ Test(dim, every_input_and_output_is_cut_along_it, .timeout = 60) {
         duet_tensor_free(inputs[i]);
     duet_data_parallel_free(dp);
     MUST_FAIL(duet_data_parallel_create(&dp, devices, 3, params, samples_first, NULL,
-                                        &(struct duet_data_parallel_options){.dim = 4}),
-              DUET_USAGE, "dim 4: give 0 to 3");
+                                        &(struct duet_data_parallel_options){.dim = 8}),
+              DUET_USAGE, "dim 8: give 0 to 7");
     duet_params_free(params);
     duet_devices_close(devices, 3);
 }

@@ -159,7 +159,7 @@ static void describe_badly(duet_module *m, void *context) {
         duet_module_linear(m, "a", 3, 3, 1);
         duet_module_parameter(m, "a.bias", 1, (int[]){3}, one);
         break;
-    case 3: duet_module_parameter(m, "a", 5, (int[]){1, 1, 1, 1, 1}, one); break;
+    case 3: duet_module_parameter(m, "a", 9, (int[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, one); break;
     case 4: duet_module_parameter(m, "a", 1, (int[]){3}, (struct duet_init){9, 0, 0}); break;
     case 5: duet_module_conv2d(m, "a", 3, 3, 3, 0, 0, 1); break;
     case 6: duet_module_dropout(m, "a", 1.5); break;
@@ -180,7 +180,7 @@ Test(module, mistakes_of_describe_are_named, .timeout = 30) {
         "model own: a.weight: dimension 0 is 0",
         "model own: it has no name",
         "model own: two have the name 'a.bias'",
-        "model own: a: rank 5",
+        "model own: a: rank 9",
         "initial values of kind 9",
         "stride 0, padding 0",
         "dropout probability has to be between 0 and 1, but got 1.5",
