@@ -12,7 +12,7 @@
 #include "comm/environment.h"
 #include "rpc/table.h"
 
-static const double TIMEOUT_S = 60, SILENCE_S = 30;
+static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
 static const int64_t LOOK_NS = 1000000000;
 enum { THREADS = 16, FLUSH_MS = 2000 };
 
@@ -57,10 +57,17 @@ struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device) {
     return found;
 }
 
+struct device_lock *lock_of_thread(duet_rpc *rpc) {
+    struct device_lock *found = NULL;
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < rpc->lock_count && !found; i++)
+        if (device_lock_is_mine(&rpc->locks[i])) found = &rpc->locks[i];
+    pthread_mutex_unlock(&rpc->lock);
+    return found;
+}
+
 struct pause pause_begin(duet_rpc *rpc) {
-    struct pause pause = {NULL};
-    for (int i = 0; i < rpc->lock_count && !pause.lock; i++)
-        if (device_lock_is_mine(&rpc->locks[i])) pause.lock = &rpc->locks[i];
+    struct pause pause = {lock_of_thread(rpc)};
     if (pause.lock) device_lock_give(pause.lock);
     pool_pause(&rpc->pool);
     return pause;
@@ -74,10 +81,10 @@ void pause_end(duet_rpc *rpc, struct pause pause) {
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
     struct device_lock *l = rpc && device ? lock_of(rpc, device) : NULL;
     if (!l) return fail(ERR_USAGE, "rpc: take device: no %s was given", rpc ? "device" : "worker");
-    for (int i = 0; i < rpc->lock_count; i++)
-        if (device_lock_is_mine(&rpc->locks[i]))
-            return fail(ERR_USAGE, "rpc: take device: this thread has %s already: it may have one",
-                        duet_device_name(rpc->locks[i].device));
+    const struct device_lock *mine = lock_of_thread(rpc);
+    if (mine)
+        return fail(ERR_USAGE, "rpc: take device: this thread has %s already: it may have one",
+                    duet_device_name(mine->device));
     device_lock_take(l);
     return OK;
 }
@@ -132,9 +139,15 @@ int duet_rpc_world_size(const duet_rpc *rpc) {
 
 /* ---- the beginning ---- */
 
+/* In nanoseconds; at most LONGEST_S, also of INFINITY. */
+static int64_t time_of(double seconds, double otherwise) {
+    double s = seconds > 0 ? seconds : otherwise;
+    return (int64_t)((s < LONGEST_S ? s : LONGEST_S) * 1e9);
+}
+
 static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    rpc->timeout_ns = (int64_t)((o->timeout_s > 0 ? o->timeout_s : TIMEOUT_S) * 1e9);
-    rpc->silence_ns = (int64_t)((o->silence_s > 0 ? o->silence_s : SILENCE_S) * 1e9);
+    rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
+    rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
     rpc->trace = rpc_trace_open(rpc->rank);
     pthread_mutex_init(&rpc->lock, NULL);
@@ -259,7 +272,7 @@ static int wait_idle(duet_rpc *rpc, int64_t deadline) {
 /* Waits until this worker has nothing under way, and then for all others: rank 0 answers when all
  * have come (serve.c), and goes when its answers are out. */
 static int leave_together(duet_rpc *rpc, double timeout_s) {
-    int64_t deadline = timeout_s > 0 ? deadline_after(timeout_s) : 0;
+    int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
     const struct outgoing leave = {.function = "duet.leave",
                                    .timeout_s = timeout_s > 0 ? timeout_s : -1};
     struct pause pause = pause_begin(rpc);
@@ -291,6 +304,9 @@ static void wait_goodbyes(duet_rpc *rpc) {
 int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
     if (!at || !*at) return OK;
     duet_rpc *rpc = *at;
+    if (pool_has_this_thread(&rpc->pool)) /* it would wait for itself */
+        return fail(ERR_USAGE, "rpc: shutdown: a function cannot end the worker that runs it: let "
+                               "main do so");
     *at = NULL;
     int code = graceful ? leave_together(rpc, timeout_s) : OK;
     if (rpc->device) duet_rpc_give_device(rpc, rpc->device);

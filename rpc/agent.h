@@ -195,6 +195,7 @@ struct pause {
 struct pause pause_begin(duet_rpc *rpc);
 void pause_end(duet_rpc *rpc, struct pause pause);
 struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
+struct device_lock *lock_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
 /* Waits on `changed` until the deadline (0: none), under the lock. ERR_TIMEOUT without a text. */
 int wait_changed(duet_rpc *rpc, int64_t deadline);
@@ -264,6 +265,10 @@ int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal)
 int values_room(const struct duet_rpc_value *v, int count, size_t *room);
 /* Writes a value for worker `to`. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
+/* What was written goes, or it does not and its references are as they were: one of both, before
+ * the bytes are given away. */
+void values_sent(struct wire_out *w);
+void values_take_back(duet_rpc *rpc, struct wire_out *w);
 /* Makes the value that has come from `from`, its tensors on `device`. */
 int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
                struct duet_rpc_value *out);

@@ -174,9 +174,8 @@ uint64_t duet_autograd_context_id(const duet_autograd_context *c) {
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
     duet_rpc *rpc = c->rpc;
-    duet_device *mine = NULL;
-    for (int i = 0; i < rpc->lock_count && !mine; i++)
-        if (device_lock_is_mine(&rpc->locks[i])) mine = rpc->locks[i].device;
+    const struct device_lock *lock = lock_of_thread(rpc);
+    duet_device *mine = lock ? lock->device : NULL;
     pthread_mutex_lock(&rpc->lock);
     int alone = c->users == 1 && mine;
     struct autograd_pass *passes = alone ? take_passes(c, mine) : NULL;

@@ -42,8 +42,11 @@ static void call_thread(struct pool *p) {
     }
 }
 
+static _Thread_local const struct pool *pool_of_thread; /* NULL: it is of none */
+
 static void *thread_of_pool(void *argument) {
     struct pool *p = argument;
+    pool_of_thread = p;
     pthread_mutex_lock(&p->lock);
     p->coming = 0;
     while (!p->stop && p->count - p->waiting <= p->limit) {
@@ -87,7 +90,19 @@ int pool_run(struct pool *p, void (*run)(void *context), void *context) {
     return OK;
 }
 
+int pool_has_this_thread(const struct pool *p) {
+    return pool_of_thread == p;
+}
+
+int pool_threads(struct pool *p) {
+    pthread_mutex_lock(&p->lock);
+    int count = p->count;
+    pthread_mutex_unlock(&p->lock);
+    return count;
+}
+
 void pool_pause(struct pool *p) {
+    if (!pool_has_this_thread(p)) return;
     pthread_mutex_lock(&p->lock);
     p->waiting++;
     call_thread(p);
@@ -95,6 +110,7 @@ void pool_pause(struct pool *p) {
 }
 
 void pool_resume(struct pool *p) {
+    if (!pool_has_this_thread(p)) return;
     pthread_mutex_lock(&p->lock);
     p->waiting--;
     pthread_mutex_unlock(&p->lock);

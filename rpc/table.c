@@ -84,7 +84,7 @@ void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info) {
     info->calls_waiting = rpc->pending_count;
     info->owned = rpc->life.owned.count;
     info->forks = rpc->life.users.count;
-    info->threads = rpc->pool.count;
+    info->threads = pool_threads(&rpc->pool);
     for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
         info->contexts++;
     pthread_mutex_unlock(&rpc->lock);
