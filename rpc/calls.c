@@ -41,10 +41,12 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
     struct frame *f = code ? NULL : frame_new(FRAME_CALL, 0);
     if (!code && (!f || w.failed)) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
     if (code) {
+        values_take_back(rpc, &w);
         free(w.data);
         frame_free(f);
         return code;
     }
+    values_sent(&w);
     f->payload = w.data;
     f->spare = w.spare;
     f->header.bytes = w.bytes;

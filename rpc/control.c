@@ -68,7 +68,8 @@ static void serve_frame(void *context) {
 }
 
 /* What `remote` makes is there for references from this moment on, and the context of a call for
- * its end, in the order of the stream. */
+ * its end, in the order of the stream. The object of a method stays until the method has ended: its
+ * caller may give up or die meanwhile, and with it the last reference. */
 static void take_call(duet_rpc *rpc, struct frame *f) {
     struct call_head head;
     struct wire_in in = {f->payload, f->header.bytes, 0};
@@ -76,6 +77,10 @@ static void take_call(duet_rpc *rpc, struct frame *f) {
     int good = !wire_get(&in, &head, sizeof head) && !wire_get_text(&in, &name);
     if (good && head.context)
         f->context = context_enter(rpc, head.context, f->from, head.pass != 0);
+    if (good && head.self && owned_find(rpc, head.self)) {
+        f->self = head.self;
+        life_hold(&rpc->life, f->self);
+    }
     if (good && f->header.flags & CALL_REMOTE) {
         owned_new(rpc, head.rref, name);
         life_hold(&rpc->life, head.rref); /* until the function has ended */
@@ -93,6 +98,7 @@ static void take_call(duet_rpc *rpc, struct frame *f) {
         rpc->serving--;
     }
     if (f->context) context_leave(f->context);
+    if (f->self) life_let_go(&rpc->life, f->self);
     frame_free(f);
     free(s);
 }

@@ -45,7 +45,8 @@ struct frame {
     int from; /* set by the receiver */
     void
         *context; /* of a call, set by the receiver: that of autograd, which it holds; NULL: none */
-    int64_t came; /* when, on the clock of base/clock.h */
+    uint64_t self; /* of a call, set by the receiver: the object that it holds; 0: none */
+    int64_t came;  /* when, on the clock of base/clock.h */
 };
 
 enum { HELLO_NAME = 128, PLACE_BYTES = 64, NONCE_BYTES = 32, PROOF_BYTES = 32, MOST_WORKERS = 64 };

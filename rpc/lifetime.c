@@ -189,6 +189,11 @@ static void accepted(struct life *l, uint64_t fork) {
     end_user(l, parent);
 }
 
+void life_take_back(struct life *l, uint64_t child) {
+    accepted(l, child);
+    forget_fork(l, child);
+}
+
 void life_deliver(struct life *l, int from, const struct life_message *m) {
     switch (m->kind) {
     case LIFE_FORK:

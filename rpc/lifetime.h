@@ -114,8 +114,9 @@ int life_confirmed(const struct life *l, uint64_t fork);
 void life_share(struct life *l, uint64_t rref, uint64_t fork, uint64_t child, int to);
 /* `fork` has come from `from`: on the owner the object is held, as by life_hold. */
 void life_receive(struct life *l, uint64_t rref, uint64_t fork, int owner, int from);
-void life_release(struct life *l, uint64_t fork); /* the program lets go of it */
-void life_forget(struct life *l, uint64_t fork);  /* the call of life_create was not made */
+void life_take_back(struct life *l, uint64_t child); /* of life_share: it was not sent */
+void life_release(struct life *l, uint64_t fork);    /* the program lets go of it */
+void life_forget(struct life *l, uint64_t fork);     /* the call of life_create was not made */
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);

@@ -48,13 +48,16 @@ int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child) {
     pthread_mutex_unlock(&rpc->lock);
     if (wait) wait_confirmed(rpc, r);
     pthread_mutex_lock(&rpc->lock);
-    int code = rpc->peers[r->owner].state == PEER_HERE ? OK : peer_error(rpc, r->owner, r->type);
+    int code = rpc->peers[r->owner].state == PEER_HERE
+                   ? OK
+                   : peer_error(rpc, r->owner, r->type[0] ? r->type : "a reference");
     *child = 0;
     if (!code && !r->fork && to == rpc->rank) {
         life_hold(&rpc->life, r->id); /* what arrives here is held already */
     } else if (!code) {
         *child = new_id(rpc);
-        life_share(&rpc->life, r->id, r->fork, *child, to);
+        if (rpc->peers[to].state == PEER_HERE) /* to one that is gone nothing is sent */
+            life_share(&rpc->life, r->id, r->fork, *child, to);
     }
     pthread_mutex_unlock(&rpc->lock);
     return code;
@@ -115,6 +118,10 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
     CHECK(values_room(&value, 1, &room));
     CHECK(own(out, rpc, "", &o));
     int code = value_write(rpc, &w, &value, rpc->rank);
+    if (code)
+        values_take_back(rpc, &w);
+    else
+        values_sent(&w);
     if (!code) code = value_take(rpc, w.data, w.bytes, rpc->device, rpc->rank, &o->value);
     free(w.data);
     o->device = rpc->device;

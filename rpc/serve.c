@@ -157,7 +157,7 @@ struct request {
     struct path path;
     struct wire_in values;
     struct wire_value *wire; /* [count], owned */
-    int count;
+    int count, made;
     int64_t began, ended; /* the function itself; began 0: it did not */
 };
 
@@ -202,10 +202,11 @@ static int read_args(struct request *r) {
     return OK;
 }
 
-static int make_args(duet_rpc_call *call, const struct request *r) {
+static int make_args(duet_rpc_call *call, struct request *r) {
     struct duet_rpc_value *items = calloc((size_t)r->count + 1, sizeof *items);
     if (!items) return fail(ERR_MEMORY, "no host memory for %d arguments", r->count);
     int code = OK;
+    r->made = 1;
     call->args = duet_rpc_list(items, 0);
     for (int i = 0; i < r->count; i++) {
         CHECK_KEEP(value_make(call->rpc, &r->wire[i], call->device, call->from, &items[i]), code);
@@ -217,6 +218,7 @@ static int make_args(duet_rpc_call *call, const struct request *r) {
 /* What the function has returned becomes the value behind the reference. */
 static int keep_result(duet_rpc_call *call, uint64_t rref) {
     struct duet_rpc_value value = duet_rpc_none();
+    values_sent(&call->answer);
     if (call->returned && !call->object)
         CHECK(value_take(call->rpc, call->answer.data, call->answer.bytes, call->device,
                          call->rpc->rank, &value));
@@ -232,7 +234,7 @@ static int keep_result(duet_rpc_call *call, uint64_t rref) {
     return OK;
 }
 
-static int run(duet_rpc_call *call, const struct request *r) {
+static int run(duet_rpc_call *call, struct request *r) {
     int code = make_args(call, r);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
@@ -279,7 +281,14 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
     char text[ERROR_BYTES];
     snprintf(text, sizeof text, "%s", error_message());
     struct frame *f = frame_new(FRAME_ANSWER, 0);
-    if (!f) return; /* the caller's deadline will tell */
+    if (code || !f)
+        values_take_back(call->rpc, &call->answer);
+    else
+        values_sent(&call->answer);
+    if (!f) { /* the caller's deadline will tell */
+        free(call->answer.data);
+        return;
+    }
     if (code || r->head.rref || !call->returned) {
         free(call->answer.data);
         call->answer = (struct wire_out){.spare = call->answer.spare};
@@ -306,7 +315,10 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
     if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
     if (code && r.head.rref) owned_fail(rpc, r.head.rref, code, error_message());
     pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < r.count && !r.made; i++) /* the function did not get them */
+        value_refuse(rpc, &r.wire[i], frame->from);
     if (r.head.rref) life_let_go(&rpc->life, r.head.rref);
+    if (frame->self) life_let_go(&rpc->life, frame->self);
     if (frame->context) context_leave(frame->context);
     if (r.name && strlen(r.name) < NAME_BYTES)
         stat_add(rpc, &(struct stat_call){.function = r.name,

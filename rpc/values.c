@@ -49,7 +49,12 @@ static int write_var(struct wire_out *w, duet_var *x) {
 static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
     uint64_t child;
     if (!r) return fail(ERR_USAGE, "rpc: a reference is NULL");
+    struct wire_passed *passed =
+        realloc(w->passed, (size_t)(w->passed_count + 1) * sizeof *w->passed);
+    if (!passed) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
+    w->passed = passed;
     CHECK(rref_pass_on(rpc, r, to, &child));
+    passed[w->passed_count++] = (struct wire_passed){r->id, child};
     uint16_t owner = (uint16_t)r->owner;
     wire_put_u8(w, DUET_RPC_RREF);
     wire_put(w, &owner, sizeof owner);
@@ -123,6 +128,23 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
         return OK;
     default: return fail(ERR_USAGE, "rpc: a value of type %d: there is none", (int)v->type);
     }
+}
+
+void values_sent(struct wire_out *w) {
+    free(w->passed);
+    w->passed = NULL;
+    w->passed_count = 0;
+}
+
+void values_take_back(duet_rpc *rpc, struct wire_out *w) {
+    pthread_mutex_lock(&rpc->lock);
+    for (int i = 0; i < w->passed_count; i++)
+        if (w->passed[i].child)
+            life_take_back(&rpc->life, w->passed[i].child);
+        else
+            life_let_go(&rpc->life, w->passed[i].rref);
+    pthread_mutex_unlock(&rpc->lock);
+    values_sent(w);
 }
 
 /* ---- making ---- */

@@ -26,6 +26,11 @@ enum {
     DEEPEST_LIST = 16 /* lists in lists */
 };
 
+/* A reference that was passed on: `child` is its fork for the receiver, 0 on the owner itself. */
+struct wire_passed {
+    uint64_t rref, child;
+};
+
 /* What is being written. */
 struct wire_out {
     uint8_t *data; /* owned */
@@ -33,7 +38,9 @@ struct wire_out {
     int failed;                  /* 1: no host memory */
     struct payload_spare *spare; /* as of frames; NULL: none */
     struct var_list *vars;       /* rpc/autograd.h: the vars of the message; NULL: none may be */
-    int numbered;                /* 1: tensors that came as VAR are VAR again, of the same number */
+    struct wire_passed *passed;  /* [passed_count] the references in it so far; owned */
+    int passed_count;
+    int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
 };
 /* That many bytes will follow, more or less: they get their room at once. */
 void wire_reserve(struct wire_out *w, size_t bytes);
