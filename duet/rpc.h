@@ -164,8 +164,9 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
 
 /* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is under
  * way anywhere, and serves calls meanwhile; at most timeout_s seconds, 0: without end, as long as
- * all workers live. Free futures and references, contexts and distributed optimizers
- * (duet/autograd.h) before. */
+ * all workers live. Not from inside a function. Free futures and references, contexts and
+ * distributed optimizers (duet/autograd.h) before; futures and references that are kept
+ * nevertheless can only be freed, and say so. */
 int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 
 /* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */

@@ -168,6 +168,20 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     return OK;
 }
 
+/* References and futures that the program has kept say that the worker is no more, and can be
+ * freed: as long as there are any, this much of it stays. */
+static void end_memory(duet_rpc *rpc) {
+    pthread_mutex_destroy(&rpc->lock);
+    spare_close(&rpc->spare);
+    free(rpc);
+}
+
+void unlock_or_end(duet_rpc *rpc) {
+    int last = rpc->over && !rpc->rrefs && !rpc->futures;
+    pthread_mutex_unlock(&rpc->lock);
+    if (last) end_memory(rpc);
+}
+
 /* Functions that still run here must find links to answer on, so they end first; what comes in
  * meanwhile is dropped (on_frame). */
 static void free_worker(duet_rpc *rpc) {
@@ -194,10 +208,11 @@ static void free_worker(duet_rpc *rpc) {
         device_lock_close(&rpc->locks[i]);
     pthread_cond_destroy(&rpc->changed);
     pthread_cond_destroy(&rpc->control_wakes);
-    pthread_mutex_destroy(&rpc->lock);
     free(rpc->places);
-    spare_close(&rpc->spare);
-    free(rpc);
+    pthread_mutex_lock(&rpc->lock);
+    rpc->lock_count = 0;
+    rpc->over = 1;
+    unlock_or_end(rpc);
 }
 
 static int start(duet_rpc *rpc, const struct duet_rpc_options *o) {

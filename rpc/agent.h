@@ -138,7 +138,9 @@ struct duet_rpc {
     int met[MEETINGS]; /* 1: all have come */
     struct life life;
     struct owned *owned;
-    int rrefs; /* references that the program has */
+    int rrefs;   /* references that the program has */
+    int futures; /* that it has, or that wait for an answer */
+    int over;    /* 1: shut down; what is left goes with the last of both */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
     struct autograd_pass *spare_passes; /* their tapes are to be used again */
@@ -185,6 +187,8 @@ struct duet_rpc_call {
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
+/* Ends the lock; behind the end of a reference or of a future. */
+void unlock_or_end(duet_rpc *rpc);
 
 /* ---- waiting ----
  * Around every wait for another worker: gives the device of this thread away, and lets the pool

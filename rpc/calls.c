@@ -68,6 +68,7 @@ static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
         f->next = rpc->pending[f->id % PENDING_LISTS];
         rpc->pending[f->id % PENDING_LISTS] = f;
         rpc->pending_count++;
+        rpc->futures++;
         f->refs++;
         if (f->held) f->held->refs++;
         if (f->deadline && f->deadline < rpc->control_at) pthread_cond_signal(&rpc->control_wakes);
@@ -77,7 +78,7 @@ static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
 }
 
 static void future_end_memory(struct duet_future *f) {
-    if (f->context) context_leave(f->context);
+    if (f->context && !f->rpc->over) context_leave(f->context);
     frame_free(f->answer);
     pthread_cond_destroy(&f->ended);
     free(f);
@@ -145,7 +146,9 @@ static void start_then(struct duet_future *f) {
 }
 
 void future_drop(struct duet_future *f) {
-    if (--f->refs == 0) future_end_memory(f);
+    if (--f->refs) return;
+    f->rpc->futures--;
+    future_end_memory(f);
 }
 
 static void take_out(duet_rpc *rpc, struct duet_future *f) {
@@ -160,7 +163,7 @@ static void take_out(duet_rpc *rpc, struct duet_future *f) {
 static void refuse(duet_rpc *rpc, struct frame *answer) {
     struct wire_value wire;
     struct wire_in in = {answer->payload, answer->header.bytes, 0};
-    if (!answer->header.code && !wire_read(&in, &wire)) {
+    if (!rpc->over && !answer->header.code && !wire_read(&in, &wire)) {
         value_refuse(rpc, &wire, answer->from);
         wire_value_free(&wire);
     }
@@ -291,6 +294,12 @@ static int take_answer(struct duet_future *f, duet_device *device, struct duet_r
     return !code && f->op ? remote_op_result(f->op, result) : code;
 }
 
+/* The worker may have been shut down, and the program has kept the future. Under the lock. */
+static int check_over(const struct duet_future *f) {
+    return f->rpc->over ? fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function)
+                        : OK;
+}
+
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
     wait_for(f);
     return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, device, result) : OK;
@@ -299,6 +308,10 @@ int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_va
 int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
     if (result) *result = duet_rpc_none();
     if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
+    pthread_mutex_lock(&f->rpc->lock);
+    int over = check_over(f);
+    pthread_mutex_unlock(&f->rpc->lock);
+    if (over) return over;
     return future_result(f, f->op ? f->op->pass->device : f->rpc->device, result);
 }
 
@@ -313,7 +326,8 @@ int duet_future_done(duet_future *f) {
 int duet_future_then(duet_future *f, void (*run)(void *context, int code), void *context) {
     if (!f || !run) return fail(ERR_USAGE, "rpc: then: no %s was given", f ? "function" : "future");
     pthread_mutex_lock(&f->rpc->lock);
-    int code = f->has_then || f->notify ? fail(ERR_USAGE, "rpc: then: this future has one") : OK;
+    int code = f->has_then || f->notify ? fail(ERR_USAGE, "rpc: then: this future has one")
+                                        : check_over(f);
     if (!code) {
         f->has_then = 1;
         f->then = run;
@@ -342,7 +356,7 @@ void duet_future_free(duet_future *f) {
     pthread_mutex_lock(&rpc->lock);
     if (f->done) refuse_answer(rpc, f);
     future_drop(f);
-    pthread_mutex_unlock(&rpc->lock);
+    unlock_or_end(rpc);
 }
 
 int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result) {

@@ -91,7 +91,7 @@ void duet_rref_free(duet_rref *r) {
     duet_rpc *rpc = r->rpc;
     pthread_mutex_lock(&rpc->lock);
     rref_drop(r);
-    pthread_mutex_unlock(&rpc->lock);
+    unlock_or_end(rpc);
 }
 
 /* ---- references to what is here ---- */

@@ -1,5 +1,5 @@
 /* What holds on to what: a method to its object, a message that is not sent to its references, the
- * pool to its limit, and a worker to the function that runs in it. */
+ * pool to its limit, a worker to the function that runs in it, and what is kept to its worker. */
 #include <math.h>
 
 #include "tests/rpc/workers.h"
@@ -46,13 +46,18 @@ static int count_alive(duet_rpc_call *call, void *context) {
     return duet_rpc_return(call, duet_rpc_int(__atomic_load_n(&alive, __ATOMIC_SEQ_CST)));
 }
 
-/* Returns a reference, and then fails. */
-static int gives_and_fails(duet_rpc_call *call, void *context) {
+static int gives(duet_rpc_call *call, void *context) {
     (void)context;
     duet_rref *r;
     GOOD(duet_rref_create_object(&r, duet_rpc_of_call(call), "Thing", object_new(), destroy));
     int code = duet_rpc_return(call, duet_rpc_rref(r));
     duet_rref_free(r);
+    return code;
+}
+
+/* Returns a reference, and then fails. */
+static int gives_and_fails(duet_rpc_call *call, void *context) {
+    int code = gives(call, context);
     return code ? code : fail(DUET_FAILED, "after its result");
 }
 
@@ -82,12 +87,13 @@ static const struct duet_rpc_function functions[] = {
     {"Thing.slow", thing_slow, NULL, NULL},
     {"seen", seen, NULL, NULL},
     {"alive", count_alive, NULL, NULL},
+    {"gives", gives, NULL, NULL},
     {"gives_and_fails", gives_and_fails, NULL, NULL},
     {"one_of_few", one_of_few, NULL, NULL},
     {"ends_worker", ends_worker, NULL, NULL}};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
-static void (*body)(struct worker *w);
+static void (*body)(struct worker *w), (*behind)(void);
 static double timeout;
 
 static int bare_main(int rank, void *context) {
@@ -99,7 +105,12 @@ static int bare_main(int rank, void *context) {
         .functions = functions, .function_count = FUNCTIONS, .threads = 2, .timeout_s = timeout};
     GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
     body(w);
-    return duet_rpc_shutdown(&w->rpc, 1, 20);
+    GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+    if (behind) behind();
+#ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
+    MUST(!__lsan_do_recoverable_leak_check());
+#endif
+    return DUET_OK;
 }
 
 static void run(int n, void (*each)(struct worker *w)) {
@@ -191,4 +202,34 @@ static void end_from_inside(struct worker *w) {
 
 Test(holds, a_function_cannot_end_its_worker, .timeout = 60) {
     run(2, end_from_inside);
+}
+
+static duet_future *kept_future;
+static duet_rref *kept_rref;
+
+static void keep_some(struct worker *w) {
+    GOOD(duet_rpc_async(&kept_future, w->rpc, "w1", "gives", DUET_NO_ARGS, 0));
+    GOOD(duet_remote(&kept_rref, w->rpc, "w0", "Thing", DUET_NO_ARGS, 0));
+}
+
+static void follow(void *context, int code) {
+    (void)context, (void)code;
+}
+
+static void use_them(void) {
+    const struct duet_rpc_value *value;
+    struct duet_rpc_value got;
+    FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
+    FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
+    FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
+          "Thing.slow: the worker has been shut down");
+    MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
+    duet_future_free(kept_future);
+    duet_rref_free(kept_rref);
+}
+
+Test(holds, what_is_kept_beyond_the_end_says_so, .timeout = 60) {
+    behind = use_them;
+    run(2, keep_some);
+    behind = NULL;
 }
