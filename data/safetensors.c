@@ -170,6 +170,11 @@ static int open_checked(struct safetensors *s) {
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
     CHECK(read_at(s, 0, &length, 8));
+    if (!memcmp(&length, "PK\3\4", 4)) /* a zip file */
+        return fail(ERR_FAILED,
+                    "not a safetensors file: %s: it looks like one of torch.save: write it by "
+                    "safetensors.torch.save_file(model.state_dict(), FILE)",
+                    s->path);
     if (length > size - 8) return wrong(s, NULL, "its header is longer than the file");
     if (length > HEADER_LIMIT) return wrong(s, NULL, "its header is longer than 100 MB");
     char *text = malloc((size_t)length + 1);

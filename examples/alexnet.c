@@ -9,8 +9,9 @@
  *
  *     ./alexnet 4        with a quarter of the maps; 1: with all of them, 62 million numbers
  *
- * The program trains it on one device, where both halves are, and on two, with the same bits, and
- * says what each device held. Dropout and local response normalisation are left out. */
+ * The program draws this figure with the maps that it has. It trains the network on one device,
+ * where both halves are, and on two, with the same bits, and says what each device held. Dropout
+ * and local response normalisation are left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,35 @@ static int is_shared(int layer) { /* reads the maps of both halves */
 
 static int outputs(int layer, int divisor) {
     return layer == LAYERS - 1 ? layers[layer].out : layers[layer].out / divisor;
+}
+
+/* The figure: a device a line, and between them where the halves meet. */
+static void draw(int divisor) {
+    char half[2][128], meet[128], word[32];
+    int n = snprintf(meet, sizeof meet, "%11s", "");
+    for (int d = 0; d < N; d++)
+        snprintf(half[d], sizeof half[d], "device %d   ", d);
+    for (int i = 0; i < LAYERS; i++) {
+        int width = i == LAYERS - 1 ? CLASSES / 2 : outputs(i, divisor);
+        if (layers[i].kernel)
+            snprintf(word, sizeof word, "%s %d", layers[i].name, width);
+        else
+            snprintf(word, sizeof word, "%d", width);
+        for (int d = 0; d < N; d++)
+            snprintf(half[d] + n, sizeof half[d] - (size_t)n, "%s%s",
+                     i == 0          ? ""
+                     : !is_shared(i) ? " - "
+                     : d             ? " -'- "
+                                     : " -.- ",
+                     word);
+        n += snprintf(meet + n, sizeof meet - (size_t)n, "%s%*s",
+                      i == 0          ? ""
+                      : !is_shared(i) ? "   "
+                                      : "  X  ",
+                      (int)strlen(word), "");
+    }
+    *(strrchr(meet, 'X') + 1) = '\0';
+    printf("%s\n%s\n%s\n", half[0], meet, half[1]);
 }
 
 static int make(struct half *h, duet_device *device, int divisor, duet_rng *rng, duet_tensor *x) {
@@ -142,6 +172,7 @@ int main(int argc, char **argv) {
     int code = DUET_OK, divisor = argc > 1 ? atoi(argv[1]) : 4;
     if (divisor < 1 || 16 % divisor)
         return fprintf(stderr, "alexnet DIVISOR: 1, 2, 4, 8 or 16\n"), DUET_USAGE;
+    draw(divisor);
     TRY(duet_rng_create(&rng, 1));
     duet_rng_normal(rng, pictures, sizeof pictures / sizeof *pictures, 0, 1);
     for (int count = 1; count <= 2 && !code; count++) { /* devices of their own for each run */
