@@ -111,11 +111,12 @@ static int open_somewhere(struct dataset *set, const char *name, int train, int 
     return OK;
 }
 
-/* 1: both files of the part are where they are looked for. */
 struct part {
     const char *name;
     int train;
 };
+
+/* 1: both files of the part are where they are looked for. */
 static int is_there(void *context) {
     const struct part *part = context;
     char path[PATH_BYTES], folder[64], images[32], labels[32];
