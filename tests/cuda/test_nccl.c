@@ -343,8 +343,8 @@ Test(cuda_nccl, an_error_that_comes_later_is_seen_in_waits, .timeout = 60) {
                        error_message());
 }
 
-/* A job of three of which one is killed. On a busy machine the launcher may end a survivor before it
- * can say what it saw: then the job runs again. */
+/* A job of three of which one is killed. On a busy machine the launcher may end a survivor before
+ * it can say what it saw: then the job runs again. */
 static struct launch_result lose(struct job *job, int victim) {
     for (int tries = 1;; tries++) {
         int silent = 0;
