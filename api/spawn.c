@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "base/system_error.h"
@@ -33,17 +34,38 @@ static int run_rank(void *argument) {
     return error_exit_status(code);
 }
 
-/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What
- * is mapped tells: an emulated device's memory, or a GPU's. 0 where /proc cannot be read. */
-static int has_device(void) {
+/* Is one of these names, which NULL ends, part of the name of a file that this process has mapped?
+ * 0 where /proc cannot be read. */
+static int has_mapped(const char *const *names) {
     char line[512];
     int found = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     while (maps && !found && fgets(line, sizeof line, maps))
-        found = strstr(line, "/memfd:duet-device") != NULL ||
-                strstr(line, "/memfd:duet-job") != NULL || strstr(line, "/dev/nvidia") != NULL;
+        for (int i = 0; names[i] && !found; i++)
+            found = strstr(line, names[i]) != NULL;
     if (maps) fclose(maps);
     return found;
+}
+
+#define JOB "duet-job" /* the memory that the ranks of a job share: comm/board.c */
+
+/* Has this process a device open? Its memory is shared with a fork, and its threads are not. What
+ * is mapped tells: an emulated device's memory, or a GPU's. */
+static int has_device(void) {
+    return has_mapped(
+        (const char *const[]){"/memfd:duet-device", "/memfd:" JOB, "/dev/nvidia", NULL});
+}
+
+int api_check_alone(void) {
+    struct place place;
+    if (!environment_is_of_a_rank() || read_place_anywhere(&place, "") || place.world == 1 ||
+        has_mapped((const char *const[]){"/memfd:" JOB, "/libmpi", NULL}))
+        return OK;
+    return fail(ERR_USAGE,
+                "devices: this is rank %d of %d that another program started, and it has joined no "
+                "process group, so each rank would run the whole program: start it alone; a rank "
+                "calls duet_group_init first, or opens its own device by duet_device_open",
+                place.rank, place.world);
 }
 
 /* The rank whose failure is told: `first`, unless that only saw that a peer had ended, or left: who
@@ -75,6 +97,19 @@ static int launch_them(struct spawn *s, int n) {
                 first->text);
 }
 
+/* This process is the rank. As in a rank that the launcher forked, memory of a job is mapped while
+ * `work` runs: has_device and api_check_alone look for it. */
+static int run_here(const struct spawn *s, int rank) {
+    const size_t page = 4096;
+    int fd = memfd_create(JOB, MFD_CLOEXEC);
+    void *mark = fd < 0 ? MAP_FAILED : mmap(NULL, page, PROT_NONE, MAP_PRIVATE, fd, 0);
+    if (fd >= 0) close(fd);
+    if (mark == MAP_FAILED) return fail_system(errno, "spawn: %zu bytes of memory", page);
+    int code = s->work(rank, s->context);
+    munmap(mark, page);
+    return code;
+}
+
 int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
     struct spawn s = {.work = work, .context = context};
     if (n < 1 || n > MAX_DEVICES)
@@ -87,7 +122,7 @@ int duet_spawn(int n, int (*work)(int rank, void *context), void *context) {
     if (environment_is_of_a_rank()) { /* `duet run` or mpirun has started the ranks */
         struct place place;
         CHECK(read_place(&place, "start the program by duet run, torchrun or mpirun"));
-        return work(place.rank, context);
+        return run_here(&s, place.rank);
     }
     size_t bytes = (size_t)n * sizeof *s.outcomes;
     s.outcomes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -38,7 +38,7 @@ static const char *name_in_use(const char *const *names) {
 }
 
 int environment_is_of_a_rank(void) {
-    return getenv(name_in_use(RANKS)) && getenv(name_in_use(WORLDS));
+    return getenv(name_in_use(RANKS)) || getenv(name_in_use(WORLDS));
 }
 
 int read_place_anywhere(struct place *out, const char *advice) {

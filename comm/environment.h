@@ -19,7 +19,8 @@ struct place {
 int read_place(struct place *out, const char *advice);
 int read_place_anywhere(struct place *out, const char *advice); /* several machines are fine */
 
-/* 1: the environment numbers this process, so another program has started it as a rank. */
+/* 1: the environment numbers this process or the ranks, so another program has started it as one of
+ * them. With one of the two numbers alone, read_place names the other. */
 int environment_is_of_a_rank(void);
 
 /* The value of the variable `name`, a number of least .. most. *out stays where it is not set. */

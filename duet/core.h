@@ -79,7 +79,6 @@ double duet_time(void);
 /* ---- devices ---- */
 
 /* Opens the devices 0 .. n-1 and stores them in devices[0 .. n).
- *
  * kind   "cpu"       emulated devices: each has its own memory, which can run out, and computes in
  *                    the thread that calls
  *        "cpu-async" the same, but computes in a thread of its own, as a GPU does
@@ -87,9 +86,10 @@ double duet_time(void);
  *                    no device touches another's memory: slow, for tests of your program
  *        "cuda"      GPUs; with more devices than GPUs, several devices share one
  *        "auto"      "cuda" if there is a GPU, else "cpu"
- *
  * memory_bytes is the memory of each device; 0 takes a default that suits the machine. n is 1 to
- * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. */
+ * DUET_MAX_DEVICES. After a failure none of the devices is open and all are NULL. DUET_USAGE: a
+ * launcher has started this process as one of several ranks, and it is none by its own account (no
+ * process group, not in duet_spawn, no MPI library): each rank would run the whole program. */
 int duet_devices_open(duet_device **devices, int n, const char *kind, uint64_t memory_bytes);
 /* Sets each to NULL. Free what lies on a device before: a warning on stderr says what is left. */
 void duet_devices_close(duet_device **devices, int n);

@@ -172,14 +172,14 @@ int main(int argc, char **argv) {
     int code = DUET_OK, divisor = argc > 1 ? atoi(argv[1]) : 4;
     if (divisor < 1 || 16 % divisor)
         return fprintf(stderr, "alexnet DIVISOR: 1, 2, 4, 8 or 16\n"), DUET_USAGE;
-    draw(divisor);
     TRY(duet_rng_create(&rng, 1));
     duet_rng_normal(rng, pictures, sizeof pictures / sizeof *pictures, 0, 1);
     for (int count = 1; count <= 2 && !code; count++) { /* devices of their own for each run */
         duet_device *devices[2] = {NULL};
         duet_tensor *x = NULL, *y = NULL;
-        printf(count == 1 ? "on one device\n" : "on two devices\n");
         code = duet_devices_open(devices, count, "auto", (uint64_t)2 << 30);
+        if (!code && count == 1) draw(divisor);
+        if (!code) printf(count == 1 ? "on one device\n" : "on two devices\n");
         const int shape[4] = {N, 3, SIDE, SIDE};
         if (!code) code = duet_tensor_create(&x, devices[0], DUET_F32, 4, shape, pictures);
         if (!code) code = duet_tensor_create(&y, devices[0], DUET_I32, 1, shape, labels);

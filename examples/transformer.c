@@ -113,7 +113,7 @@ out:
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2) return fprintf(stderr, "transformer STEPS [FILE]\n"), 2;
+    if (argc < 2 || atoi(argv[1]) < 1) return fprintf(stderr, "transformer STEPS [FILE]\n"), 2;
     int code = duet_spawn(1, work, argv);
     if (code) fprintf(stderr, "transformer: %s\n", duet_error());
     return duet_exit_status(code);

@@ -9,8 +9,8 @@ int main(int argc, char **argv) {
     duet_tensor *X = NULL, *y = NULL;
     double loss;
     int code, n = argc > 1 ? atoi(argv[1]) : 2;
-    if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_devices_open(devices, n, "auto", 64 << 20));
+    if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_params_create_model(&params, devices[0], &mlp, CLASSES, 0));
     TRY(duet_data_parallel_create(&model, devices, n, params, mlp.forward, NULL, NULL));
     TRY(duet_tape_create(&tape, devices[0]));

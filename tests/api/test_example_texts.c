@@ -44,24 +44,93 @@ Test(texts, ten_epochs_say_their_loss, .timeout = 60, .init = scratch_make,
     "OMPI_COMM_WORLD_LOCAL_RANK=$1 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=$$ " program \
     "; }; rank 0 >{}/0 2>&1 & rank 1 >{}/1 2>&1; wait; cat {}/0 {}/1"
 
-/* A program joins the ranks and starts none itself. Of most of them rank 0 alone prints: rank 1
- * would print the same if it were a job of its own. */
-Test(texts, a_rank_of_mpirun_starts_no_ranks_of_its_own, .timeout = 120, .init = scratch_make,
+/* Every example as two ranks of mpirun. */
+static const struct {
+    const char *program, *arguments;
+    enum { ALONE, ONE_SPEAKS, BOTH_SPEAK } as_ranks;
+} programs[] = {
+    /* programs of one process, which refuse to run twice */
+    {"alexnet", "16", ALONE},
+    {"chapter_demos", "", ALONE},
+    {"data_parallel", "4", ALONE},
+    {"dp_train", "2 synthetic 1", ALONE},
+    {"epochs", "2", ALONE},
+    {"files", "{}/samples 0", ALONE},
+    {"lenet_from_scratch", "--steps 1", ALONE},
+    {"mlp/data_parallel", "2", ALONE},
+    {"mlp/single", "", ALONE},
+    {"my_model", "train --steps 1", ALONE},
+    {"resnet18", "1 4 0.1 synthetic 1", ALONE},
+    {"several_inputs", "2", ALONE},
+    {"shared_rnn", "", ALONE},
+    {"tensor_parallel", "", ALONE},
+    /* One job: rank 1 would say the same as rank 0 if it were a job of its own. */
+    {"convnet_mnist", "2 synthetic 2", ONE_SPEAKS},
+    {"ddp_train", "synthetic 1", ONE_SPEAKS},
+    {"ddp_traps", "set_epoch", ONE_SPEAKS},
+    {"mlp/ddp", "", ONE_SPEAKS},
+    {"model_parallel", "4", ONE_SPEAKS},
+    {"rpc_cartpole", "--episodes 10", ONE_SPEAKS},
+    {"rpc_rnn", "--epochs 1", ONE_SPEAKS},
+    {"tensor_parallel_ranks", "", ONE_SPEAKS},
+    {"transformer", "20", ONE_SPEAKS},
+    /* Each rank has something of its own to say. */
+    {"all_reduce", "", BOTH_SPEAK},
+    {"rpc_ddp", "", BOTH_SPEAK},
+    {"rpc_parameter_server", "", BOTH_SPEAK},
+    {"rpc_pipeline", "", BOTH_SPEAK},
+    {"scatter", "", BOTH_SPEAK},
+    {"three_ways", "send", BOTH_SPEAK},
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+Test(texts, ranks_of_mpirun_are_one_job_or_refused, .timeout = 300, .init = scratch_make,
      .fini = scratch_remove) {
-    static const char *const programs[] = {
-        MPIRUN(EXAMPLES "mlp/ddp"), MPIRUN(EXAMPLES "model_parallel 4"),
-        MPIRUN(EXAMPLES "ddp_traps set_epoch"), MPIRUN(EXAMPLES "rpc_rnn")};
     RUN(0, MPIRUN(EXAMPLES "all_reduce"));
     cr_expect_str_eq(output(), "rank 0: [[3, 3]]\nrank 1: [[3, 3]]\n");
-    for (int i = 0; i < 4; i++) {
-        RUN(0, programs[i]);
-        RUN(0, "test -s {}/0 && ! test -s {}/1 || head {}/0 {}/1");
-        cr_expect_str_eq(output(), "", "%s: %s", programs[i], output());
+    for (int i = 0; i < PROGRAMS; i++) {
+        char line[900];
+        if (programs[i].as_ranks == BOTH_SPEAK) continue;
+        snprintf(line, sizeof line, MPIRUN(EXAMPLES "%s %s"), programs[i].program,
+                 programs[i].arguments);
+        int status = shell(line);
+        if (programs[i].as_ranks == ONE_SPEAKS) {
+            cr_expect_eq(status, 0, "%s: %s", programs[i].program, output());
+            RUN(0, "test -s {}/0 && ! test -s {}/1 || head {}/0 {}/1");
+            cr_expect_str_eq(output(), "", "%s: %s", programs[i].program, output());
+            continue;
+        }
+        RUN(0,
+            "for i in 0 1; do test $(wc -l <{}/$i) = 1 && grep -c \"it is rank $i of 2 that "
+            "another program started\\|this is rank $i of 2 that another program started\" {}/$i "
+            "|| head {}/$i; done");
+        cr_expect_str_eq(output(), "1\n1\n", "%s: %s", programs[i].program, output());
     }
     RUN(0, MPIRUN(BUILD_DIR "/duet train --steps 1"));
     cr_expect_not_null(strstr(output(), "duet train: it is rank 1 of 2 that another program "
                                         "started, and starts ranks itself"),
                        "%s", output());
+}
+
+/* With half of a launcher's numbers a program does not start ranks of its own. */
+Test(texts, a_rank_without_the_number_of_ranks_is_refused, .init = scratch_make,
+     .fini = scratch_remove) {
+    RUN(2, "RANK=0 " EXAMPLES "mlp/ddp");
+    cr_expect_not_null(strstr(output(), "environment variable WORLD_SIZE: expected, but not set"),
+                       "%s", output());
+    RUN(2, "WORLD_SIZE=2 " EXAMPLES "mlp/ddp");
+    cr_expect_not_null(strstr(output(), "environment variable RANK: expected, but not set"), "%s",
+                       output());
+    RUN(0, "WORLD_SIZE=2 " EXAMPLES "mlp/single");
+}
+
+Test(texts, every_example_is_tried_as_ranks, .init = scratch_make, .fini = scratch_remove) {
+    char all[4096] = "cd examples && ls *.c mlp/*.c | grep -v 'mlp/model.c\\|mlp/data.c' | sed "
+                     "'s/\\.c$//' | grep -vx";
+    for (int i = 0; i < PROGRAMS; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), " -e %s", programs[i].program);
+    RUN(1, all);
+    cr_expect_str_eq(output(), "");
 }
 
 /* The launches of a chain do not become fewer where its samples do. */
