@@ -56,8 +56,9 @@ static void append(struct worker *w, struct task *task) {
 }
 
 /* Runs a task that is in no queue; the lock is free meanwhile. */
-static void run(struct worker *w, struct task *task) {
+static void run(struct worker *w, struct task *task, int by_waiter) {
     task->state = TASK_RUNNING;
+    task->by_waiter = by_waiter;
     w->running++;
     pthread_mutex_unlock(&w->lock);
     perform(task);
@@ -68,11 +69,11 @@ static void run(struct worker *w, struct task *task) {
     if (w->first) pthread_cond_signal(&w->given);
 }
 
-static void run_first(struct worker *w) {
+static void run_first(struct worker *w, int by_waiter) {
     struct task *task = w->first;
     w->first = task->next;
     if (!w->first) w->end = &w->first;
-    run(w, task);
+    run(w, task, by_waiter);
 }
 
 static void wait_until(struct worker *w, int64_t deadline) {
@@ -80,10 +81,14 @@ static void wait_until(struct worker *w, int64_t deadline) {
     pthread_cond_timedwait(&w->ended, &w->lock, &t);
 }
 
-static int wait_for(struct worker *w, struct task *task, int64_t deadline) {
+static int may_help(const struct worker *w, int helps) {
+    return w->first && (helps ? w->running < (w->threads ? w->threads : 1) : !w->threads);
+}
+
+static int wait_for(struct worker *w, struct task *task, int64_t deadline, int helps) {
     while (task->state != TASK_ENDED) {
-        if (!w->threads && w->first)
-            run_first(w);
+        if (may_help(w, helps))
+            run_first(w, 1);
         else if (now_ns() < deadline)
             wait_until(w, deadline);
         else
@@ -101,7 +106,7 @@ static void *thread_main(void *argument) {
     pthread_mutex_lock(&w->lock);
     while (w->first || !w->closing) {
         if (w->first && w->running < w->threads)
-            run_first(w);
+            run_first(w, 0);
         else
             pthread_cond_wait(&w->given, &w->lock);
     }
@@ -134,18 +139,32 @@ void worker_give(struct worker *w, struct task *task) {
 void worker_run(struct worker *w, struct task *task) {
     pthread_mutex_lock(&w->lock);
     if (!w->first && !w->running) {
-        run(w, task);
+        run(w, task, 1);
     } else {
         append(w, task);
         pthread_cond_signal(&w->given);
-        wait_for(w, task, WORKER_NEVER);
+        wait_for(w, task, WORKER_NEVER, 0);
     }
+    pthread_mutex_unlock(&w->lock);
+}
+
+int worker_run_now(struct worker *w, struct task *task) {
+    pthread_mutex_lock(&w->lock);
+    int idle = !w->first && !w->running;
+    if (idle) run(w, task, 1);
+    pthread_mutex_unlock(&w->lock);
+    return idle;
+}
+
+void worker_help(struct worker *w, struct task *task) {
+    pthread_mutex_lock(&w->lock);
+    wait_for(w, task, WORKER_NEVER, 1);
     pthread_mutex_unlock(&w->lock);
 }
 
 int worker_wait(struct worker *w, struct task *task, int64_t deadline) {
     pthread_mutex_lock(&w->lock);
-    int ended = wait_for(w, task, deadline);
+    int ended = wait_for(w, task, deadline, 0);
     pthread_mutex_unlock(&w->lock);
     return ended;
 }

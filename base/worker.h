@@ -34,6 +34,7 @@ struct task {
     int (*run)(void *context); /* returns a code of base/error.h and leaves its text */
     void *context;
     enum task_state state;  /* the worker's, as all that follows */
+    int by_waiter;          /* 1: it runs, or ran, in a caller that waits for its end */
     struct failures result; /* its code and text, once it has ended */
     struct task *next;
 };
@@ -53,6 +54,13 @@ void worker_give(struct worker *worker, struct task *task);
 /* Runs the task to its end: at once in the caller where nothing is before it, else behind the
  * others. */
 void worker_run(struct worker *worker, struct task *task);
+
+/* The same where nothing is before it, and 1; else 0, and the task is idle. */
+int worker_run_now(struct worker *worker, struct task *task);
+
+/* Waits until the task, which was given, has ended, and runs it and what is before it in the caller
+ * as far as no thread has begun that: a thread that sleeps takes longer to wake up. */
+void worker_help(struct worker *worker, struct task *task);
 
 /* Returns 1 once the task has ended; 0: it has not by `deadline`, ns of base/clock.h. */
 int worker_wait(struct worker *worker, struct task *task, int64_t deadline);

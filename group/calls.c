@@ -10,7 +10,9 @@
 /* ---- one thread at a time ---- */
 
 static int is_entered(struct group *g) {
-    return !__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE);
+    if (__atomic_exchange_n(&g->used, 1, __ATOMIC_ACQUIRE)) return 0;
+    begin_deferred(g);
+    return 1;
 }
 
 static int in_use(const struct group *g, const char *what) {

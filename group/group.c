@@ -28,6 +28,7 @@ static void look_back(struct group *g) {
 
 static void free_group(struct group *g) {
     int opened = g->collectives != NULL;
+    begin_deferred(g);
     runner_close(g->collectives);
     for (int r = 0; r < g->n; r++)
         runner_close(g->sends[r]);

@@ -1,6 +1,12 @@
 /* Who runs a call. A call that the caller waits for runs in the caller, which costs nothing, unless
  * calls of the same runner are still under way before it. A call that it does not wait for runs in
- * the thread of the runner's worker (base/worker.h), which starts with the first such call.
+ * the thread of the runner's worker (base/worker.h), which starts with the first such call. If the
+ * caller comes to wait for it before that thread has woken up, the caller runs it after all.
+ *
+ * Short messages need no thread. A message for which the mailbox has room waits for nobody, so it
+ * is sent when it is called. A receive whose message fits one place of the mailbox makes no sender
+ * wait, so it is deferred: its thread gets it only when the program asks whether it has ended, or
+ * makes its next call of the group. A caller that waits for it before that runs it.
  *
  * There is a runner for the collectives, one for the messages to each rank and one for those from
  * each. So two ranks may begin to send each other long messages, and neither waits for the other to
@@ -51,7 +57,7 @@ static struct comm_wait_reason reason_of(struct runner *runner, int peer) {
         .peer = g->ranks[peer],
         .number = work->number,
         .timeout_s = g->timeout_s,
-        .spin_ns = work->waited ? CALLER_SPIN_NS : 0,
+        .spin_ns = work->task.by_waiter ? CALLER_SPIN_NS : 0,
         .message = work->call.what == COLLECTIVE_SEND,
         .look = look_at_peers,
         .context = runner};
@@ -126,13 +132,62 @@ static int start_worker(struct runner *runner) {
     return code;
 }
 
+/* 1: the mailbox has room for the whole message (group/plans/mail.c). */
+static int has_room(const struct runner *runner, const struct work *work) {
+    const struct group *g = work->group;
+    if (runner->kind != RUNS_SENDS || work->parts > 1) return 0;
+    const struct comm_flag *taken = &g->memory.flags[g->rank][PLAN_TAKEN * g->n + work->call.peer];
+    return __atomic_load_n(&taken->epoch, __ATOMIC_ACQUIRE) >= work->base + work->last->plan.epochs;
+}
+
+/* 1: the task has run to its end. Nothing may overtake what its runner has still to send. */
+static int run_at_once(struct runner *runner, struct work *work) {
+    if (!has_room(runner, work)) return 0;
+    if (runner->worker) return worker_run_now(runner->worker, &work->task);
+    work->task.by_waiter = 1;
+    task_run(&work->task);
+    return 1;
+}
+
+static int may_be_deferred(const struct runner *runner, const struct work *work) {
+    const struct group_call *call = &work->call;
+    return runner->kind == RUNS_RECEIVES &&
+           mail_pieces(work->group, call->count, call->how.type) == 1;
+}
+
+static void defer(struct work *work) {
+    work->task.state = TASK_IDLE;
+    __atomic_store_n(&work->group->deferred, work, __ATOMIC_RELEASE);
+}
+
+/* 1: the caller is the one who runs it. */
+static int take_deferred(struct work *work) {
+    struct work *expected = work;
+    return __atomic_compare_exchange_n(&work->group->deferred, &expected, NULL, 0, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
+void begin_deferred(struct group *g) {
+    if (!__atomic_load_n(&g->deferred, __ATOMIC_RELAXED)) return;
+    struct work *work = __atomic_exchange_n(&g->deferred, NULL, __ATOMIC_ACQ_REL);
+    if (work) worker_give(work->runner->worker, &work->task);
+}
+
 int run_on(struct runner *runner, struct work *work, int wait) {
-    if (!wait) CHECK(start_worker(runner));
     work->runner = runner;
-    work->waited = wait;
     work->task.run = run_work;
     work->task.context = work;
-    if (!wait) return worker_give(runner->worker, &work->task), OK;
+    work->at_once = !wait && run_at_once(runner, work);
+    if (work->at_once) return OK;
+    if (!wait) {
+        CHECK(start_worker(runner));
+        if (may_be_deferred(runner, work))
+            defer(work);
+        else
+            worker_give(runner->worker, &work->task);
+        return OK;
+    }
+    work->task.by_waiter = 1;
     __atomic_store_n(&runner->group->waits, runner->kind == RUNS_COLLECTIVES, __ATOMIC_RELEASE);
     int code = runner->worker ? OK : run_work(work);
     if (runner->worker) {
@@ -162,12 +217,16 @@ void runner_close(struct runner *runner) {
 /* ---- works ---- */
 
 int work_wait(struct work *work) {
-    worker_wait(work->runner->worker, &work->task, WORKER_NEVER);
+    if (!work->at_once && take_deferred(work))
+        worker_run(work->runner->worker, &work->task);
+    else if (!work->at_once)
+        worker_help(work->runner->worker, &work->task);
     return task_end(&work->task);
 }
 
 int work_done(struct work *work) {
-    return worker_has_ended(work->runner->worker, &work->task);
+    begin_deferred(work->group);
+    return work->at_once || worker_has_ended(work->runner->worker, &work->task);
 }
 
 int work_source(const struct work *work) {

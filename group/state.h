@@ -123,7 +123,7 @@ struct work {
 
     int (*run)(struct runner *runner, struct work *work);
     struct runner *runner;
-    int waited; /* 1: the thread that made the call waits for its end */
+    int at_once; /* 1: a message that was sent when it was called: its task has ended */
     int source;
     struct task task;
 };
@@ -147,6 +147,7 @@ struct runner {
 /* wait 1: runs the work to its end, in the caller where the runner is idle, and returns its code.
  * wait 0: the runner's thread will run it. */
 int run_on(struct runner *runner, struct work *work, int wait);
+void begin_deferred(struct group *group);
 void wait_for_runner(struct runner *runner); /* until all works so far have ended */
 int runner_open(struct runner **out, struct group *group, enum runner_kind kind);
 void runner_close(struct runner *runner); /* behind all its works; NULL is fine */
@@ -195,6 +196,7 @@ struct group {
     struct work here;         /* of a call that is waited for */
     int used;                 /* 1: a thread is inside; atomic */
     int waits;                /* 1: it waits for the collective that it has made; atomic */
+    struct work *deferred;    /* a receive that its runner has not been given yet; atomic */
     uint64_t made;            /* new_groups that this rank has begun of this group */
     struct call_trace *trace; /* NULL: the calls are not noted */
 };

@@ -32,7 +32,8 @@ static struct worker *worker_of(int threads) {
     return worker;
 }
 
-/* With one thread, and with none, where whoever waits runs them. */
+/* With one thread, which in the second round is helped, and with none, where whoever waits runs
+ * them. */
 Test(worker, tasks_run_in_their_order_and_keep_their_errors) {
     for (int threads = 0; threads <= 1; threads++) {
         struct worker *worker = worker_of(threads);
@@ -49,6 +50,7 @@ Test(worker, tasks_run_in_their_order_and_keep_their_errors) {
                 char want[16];
                 int order = round * TASKS + i;
                 snprintf(want, sizeof want, "task %d", order);
+                if (round) worker_help(worker, &tasks[i]);
                 cr_assert(worker_wait(worker, &tasks[i], WORKER_NEVER));
                 cr_assert(worker_has_ended(worker, &tasks[i]));
                 cr_assert_eq(notes[i].order, order);
@@ -119,4 +121,24 @@ Test(worker, a_lost_thread_keeps_its_worker) {
     gate = 1;
     while (!count)
         usleep(100);
+}
+
+/* A worker of one thread runs one task at a time, wherever that runs. */
+Test(worker, a_task_runs_now_only_where_nothing_is_before_it) {
+    struct worker *worker = worker_of(1);
+    atomic_int count = 0, gate = 0;
+    struct note slow = {.count = &count, .gate = &gate}, quick = {.count = &count};
+    struct task first = {.run = take_note, .context = &slow},
+                second = {.run = take_note, .context = &quick};
+    worker_give(worker, &first);
+    cr_assert(!worker_run_now(worker, &second));
+    cr_assert_eq(second.state, TASK_IDLE);
+    atomic_store(&gate, 1);
+    cr_assert(worker_wait(worker, &first, WORKER_NEVER));
+    cr_assert(!first.by_waiter);
+    cr_assert(worker_run_now(worker, &second));
+    cr_assert(second.by_waiter && worker_has_ended(worker, &second));
+    cr_assert_eq(slow.order, 0);
+    cr_assert_eq(quick.order, 1);
+    cr_assert(worker_free(worker, WORKER_NEVER));
 }

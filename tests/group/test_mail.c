@@ -143,6 +143,53 @@ static int beside(struct group *g) {
     return code;
 }
 
+/* Receives that were begun take their messages although nobody waits for them: more messages than
+ * the mailbox holds are sent before the first wait. They end in the order in which they began. */
+static int begun_before(struct group *g) {
+    enum { MESSAGES = MAIL_PIECES + 3 };
+    int me = group_rank(g), code = OK;
+    struct group_call barrier = {.what = COLLECTIVE_BARRIER};
+    float in[MESSAGES][4] = {{0}}, out[4];
+    struct work *work[MESSAGES] = {0}, *last = NULL;
+    for (int m = 0; me == 1 && m < MESSAGES && !code; m++)
+        code = begin(g, 1, 0, in[m], 4, &work[m]);
+    for (int m = 0; me == 0 && m < MESSAGES && !code; m++) {
+        for (size_t i = 0; i < 4; i++)
+            out[i] = value(0, m, i);
+        code = begin(g, 0, 1, out, 4, NULL);
+    }
+    if (!code) code = group_run(g, &barrier, NULL);
+    for (int m = MESSAGES - 1; me == 1 && m >= 0 && !code; m--) {
+        code = work_wait(work[m]);
+        if (!code) code = check(in[m], 0, m, 4);
+    }
+    /* The mailbox is empty again: a message has gone when its call returns, and a receive ends for
+     * who only asks. */
+    if (!code && me == 0) code = begin(g, 0, 1, out, 4, &last);
+    if (!code && me == 0 && !work_done(last)) code = fail(ERR_CHECK, "a short message is not sent");
+    if (!code && me == 1) code = begin(g, 1, 0, in[0], 4, &last);
+    while (me == 1 && !code && !work_done(last))
+        usleep(1000);
+    if (!code && me == 1) code = check(in[0], 0, MESSAGES - 1, 4);
+    work_free(last);
+    for (int m = 0; m < MESSAGES; m++)
+        work_free(work[m]);
+    return code;
+}
+
+static int begun_before_entry(void *context) {
+    struct group *g;
+    (void)context;
+    int code = group_open_sized(&g, 30, &tiny);
+    for (int round = 0; round < 20 && !code; round++)
+        code = begun_before(g);
+    return end_rank(g, NULL, code);
+}
+
+Test(mail, receives_go_on_while_nobody_waits, .timeout = 60) {
+    run_well(2, begun_before_entry, NULL);
+}
+
 static int mail_entry(void *context) {
     static const size_t counts[] = {0, 1, 63, 64, 65, 255, 256, 257, 5000, 70000};
     struct group *g;
