@@ -2,8 +2,8 @@
 bench/torch_backend.py [RANKS]. Needs torch.
 
 Both backends take turns, block by block, so that the noise of the machine meets both; the table has
-the median of the blocks on the slowest rank. Last comes DistributedDataParallel over a small
-convolutional net, as time per step.
+the median of the blocks on the slowest rank. Last comes DistributedDataParallel as time per step:
+over a small convolutional net, and over ResNet-18 where torchvision is installed.
 """
 
 import os
@@ -24,17 +24,18 @@ BACKENDS, BLOCKS = ("duet", "gloo"), 7
 SIZES = (1, 256, 16384, 262144, 4194304)
 
 
-def median_us(group, call, calls):
-    blocks = []
+def medians_us(groups, calls, number):
+    blocks = {name: [] for name in BACKENDS}
     for _ in range(BLOCKS):
-        dist.barrier(group)
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        blocks.append((time.perf_counter() - begin) / calls * 1e6)
-    slowest = torch.tensor(statistics.median(blocks))
-    dist.all_reduce(slowest, dist.ReduceOp.MAX, group)
-    return slowest.item()
+        for name in BACKENDS:
+            dist.barrier(groups[name])
+            begin = time.perf_counter()
+            for _ in range(number):
+                calls[name]()
+            blocks[name].append((time.perf_counter() - begin) / number * 1e6)
+    slowest = torch.tensor([statistics.median(blocks[name]) for name in BACKENDS])
+    dist.all_reduce(slowest, dist.ReduceOp.MAX, groups["gloo"])
+    return dict(zip(BACKENDS, slowest.tolist()))
 
 
 def calls_of(group, count, n, rank):
@@ -54,12 +55,15 @@ def calls_of(group, count, n, rank):
     yield "send, recv", there_and_back
 
 
-def step_of(group):
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1),
+def small_net():
+    return nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1),
                         nn.ReLU(), nn.Flatten(), nn.Linear(64 * 16 * 16, 256), nn.ReLU(),
-                        nn.Linear(256, 10))
-    net = DistributedDataParallel(net, process_group=group)
+                         nn.Linear(256, 10))
+
+
+def step_of(group, net_of):
+    torch.manual_seed(0)
+    net = DistributedDataParallel(net_of(), process_group=group)
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     x, y = torch.randn(8, 3, 32, 32), torch.randint(10, (8,))
 
@@ -78,7 +82,7 @@ def rank_of(rank, n, file):
     def show(what, count, times):
         if rank == 0:
             print(f"{what:15}{4 * count:>10}{times['duet']:>12.1f}{times['gloo']:>12.1f}"
-                  f"{times['gloo'] / times['duet']:>8.1f}", flush=True)
+                  f"{times['gloo'] / times['duet']:>8.2f}", flush=True)
     if rank == 0:
         print(f"torch {torch.__version__}, {n} ranks on {os.cpu_count()} cores; us, median of "
               f"{BLOCKS} blocks\n{'call':15}{'bytes':>10}{'duet':>12}{'gloo':>12}{'times':>8}")
@@ -86,10 +90,17 @@ def rank_of(rank, n, file):
         number = max(3, min(200, 1000000 // count))
         calls = {name: dict(calls_of(groups[name], count, n, rank)) for name in BACKENDS}
         for what in calls["duet"]:
-            show(what, count, {name: median_us(groups[name], calls[name][what], number)
-                               for name in BACKENDS})
-    show("DDP step", 0, {name: median_us(groups[name], step_of(groups[name]), 5)
-                         for name in BACKENDS})
+            show(what, count, medians_us(groups, {name: calls[name][what] for name in BACKENDS},
+                                         number))
+    nets = {"DDP step": small_net}
+    try:
+        from torchvision.models import resnet18
+        nets["DDP resnet18"] = lambda: resnet18(num_classes=10)
+    except ImportError:
+        pass
+    for what, net_of in nets.items():
+        show(what, 0, medians_us(groups, {name: step_of(groups[name], net_of)
+                                          for name in BACKENDS}, 5))
     for name in BACKENDS:
         dist.destroy_process_group(groups[name])
     dist.destroy_process_group()
