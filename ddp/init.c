@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ddp/setup.h"
 #include "ddp/state.h"
+#include "group/call_trace.h"
 #include "group/group.h"
 
 static int make_counters(struct duet_ddp *ddp) {
@@ -87,6 +88,7 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *m
                              .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
+    ddp_trace_open(ddp);
     int code = ddp_ended(ddp, init(ddp, &model->params->buffers));
     if (code) {
         struct failures first = {0};
@@ -114,6 +116,7 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     hooks_free(&ddp->hooks);
     /* an error of the stream has been returned by an earlier call */
     stream_sync(device_comm(ddp->device));
+    call_trace_close(ddp->trace);
     allreduce_free(ddp->allreduce);
     ddp_buffers_free(ddp->buffers);
     for (int b = 0; b < ddp->events; b++)

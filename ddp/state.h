@@ -42,7 +42,9 @@ struct duet_ddp {
     /* Of a program. */
     struct grad_reducer reducer; /* what the owner's tapes call */
     struct hooks hooks;
-    int sync_buffers; /* 1: the next pass begins with rank 0's buffers */
+    int sync_buffers;         /* 1: the next pass begins with rank 0's buffers */
+    struct call_trace *trace; /* of DUET_TRACE; NULL: buckets are not noted */
+    int64_t bucket_began_ns;  /* of the bucket under way; written and read on the stream */
 };
 
 /* ---- ddp.c ---- */
@@ -67,6 +69,13 @@ int ddp_agree_on_used(struct duet_ddp *ddp);
 /* With config.join, else nothing: how many ranks have input for the step that begins. `mine` 1:
  * this one has. Collective. */
 int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
+
+/* ---- trace.c ---- */
+
+void ddp_trace_open(struct duet_ddp *ddp);
+
+/* Launches a bucket, with ddp->trace, and notes when it runs. */
+int ddp_launch_noted(struct duet_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- join.c ---- */
 

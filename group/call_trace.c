@@ -21,7 +21,7 @@ struct call_trace {
     struct noted_call *calls;
     size_t count, room, lost;
     char *path, group[64];
-    int rank, n;
+    int rank, n, ddps;
 };
 
 /* Letters that a file name may have on every system. The name may be drawn at random, 32 digits of
@@ -34,34 +34,59 @@ static void name_group(struct call_trace *t, const char *name, int made) {
         if (!isalnum((unsigned char)*p) && *p != '-') *p = '_';
 }
 
-struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
+static struct call_trace *new_trace(int rank, int n) {
     const char *file = getenv("DUET_TRACE");
     struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
     if (!t) return NULL;
-    name_group(t, name, made);
     t->rank = rank;
     t->n = n;
-    t->path = trace_file_path(t->group, rank);
     pthread_mutex_init(&t->lock, NULL);
     return t;
 }
 
-void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
-    if (!t) return;
-    const struct group_call *c = &work->call;
-    struct noted_call noted = {.number = work->number,
-                               .bytes = c->count * element_bytes(c->how.type),
-                               .start_ns = start_ns,
-                               .end_ns = now_ns(),
-                               .what = (uint8_t)c->what,
-                               .receive = (uint8_t)c->receive};
+struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
+    struct call_trace *t = new_trace(rank, n);
+    if (!t) return NULL;
+    name_group(t, name, made);
+    t->path = trace_file_path(t->group, rank);
+    return t;
+}
+
+struct call_trace *call_trace_open_ddp(struct group *group) {
+    struct call_trace *of = group ? group->trace : NULL,
+                      *t = of ? new_trace(of->rank, of->n) : NULL;
+    if (!t) return NULL;
+    snprintf(t->group, sizeof t->group, "%.40s-ddp%d", of->group, of->ddps++);
+    t->path = trace_file_path(t->group, t->rank);
+    return t;
+}
+
+/* number 0: the next one. */
+static void add(struct call_trace *t, struct noted_call noted) {
+    noted.end_ns = now_ns();
     pthread_mutex_lock(&t->lock);
+    if (!noted.number) noted.number = t->count + t->lost + 1;
     struct noted_call *calls = trace_file_room(t->calls, &t->room, t->count, sizeof noted);
     if (calls)
         (t->calls = calls)[t->count++] = noted;
     else
         t->lost++;
     pthread_mutex_unlock(&t->lock);
+}
+
+void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
+    const struct group_call *c = &work->call;
+    if (!t) return;
+    add(t, (struct noted_call){.number = work->number,
+                               .bytes = c->count * element_bytes(c->how.type),
+                               .start_ns = start_ns,
+                               .what = (uint8_t)c->what,
+                               .receive = (uint8_t)c->receive});
+}
+
+void call_trace_add_bucket(struct call_trace *t, uint64_t bytes, int64_t start_ns) {
+    add(t,
+        (struct noted_call){.bytes = bytes, .start_ns = start_ns, .what = COLLECTIVE_ALL_REDUCE});
 }
 
 static void write_calls(struct json_writer *w, void *of) {

@@ -3,6 +3,9 @@
  * Each rank of each group writes a file of its own when it leaves the group (trace_file.h);
  * report/calls/calls.h says its form. All processes of a machine share the clock of the times.
  *
+ * A duet_ddp sums its buckets outside of the calls of its group: they are a group of their own
+ * here, "world-ddp0", with a call for each bucket (ddp/trace.c).
+ *
  * A call is noted when it begins to run and when it has ended. A rank that begins before the last
  * one of its group waits, so who waited for whom follows from the beginnings. */
 #ifndef GROUP_CALL_TRACE_H
@@ -11,11 +14,19 @@
 #include <stdint.h>
 
 struct call_trace;
+struct group;
 struct work;
 
 /* NULL where DUET_TRACE is not set, or without host memory. `name`: of the job, or "world";
  * `made`: which of the groups made of it this is, 0: it is the job itself. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n);
+
+/* Of the next ddp around this group; all ranks make them in the same order. NULL: of no group, or
+ * the calls of the group are not noted. */
+struct call_trace *call_trace_open_ddp(struct group *group);
+
+/* An allreduce of so many bytes has run from start_ns until now, the next of this trace. */
+void call_trace_add_bucket(struct call_trace *trace, uint64_t bytes, int64_t start_ns);
 
 /* `work` has run from start_ns until now. Any thread; NULL: nothing is done. */
 void call_trace_add(struct call_trace *trace, const struct work *work, int64_t start_ns);

@@ -100,6 +100,22 @@ Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
     cli_free(&c);
 }
 
+/* The buckets of a program's DDP: in each step all ranks begin the allreduce of each once. */
+Test(cli_calls, buckets_are_a_group_of_their_own, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    setenv("DUET_TRACE", "calls", 1);
+    cli_run(&c, "run --nproc-per-node 3 %s/" BUILD_DIR "/examples/mlp/ddp", cli_root_path);
+    unsetenv("DUET_TRACE");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cli_free(&c);
+    cli_run(&c, "report calls");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect(strstr(c.out, "Group world-ddp0: 3 ranks, 5 collectives in"), "%s", c.out);
+    cr_expect(!strstr(c.out, "Only "), "%s", c.out);
+    cli_free(&c);
+}
+
 Test(cli_calls, wrong_files_are_refused, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const wrong[][2] = {
