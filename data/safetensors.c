@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/text/json.h"
+#include "data/torch_file.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 
@@ -61,8 +62,7 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
 static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
                       const struct json *j, uint64_t data_bytes) {
     const struct json *dtype = json_find(j, "dtype"), *offsets = json_find(j, "data_offsets");
-    e->name = j->key;
-    if (!strncmp(e->name, "module.", 7)) e->name += 7;
+    e->name = safetensors_name(j->key);
     if (j->kind != JSON_OBJECT || j->count != 3)
         return wrong(s, e->name, "not {dtype, shape, data_offsets}");
     if (!dtype || dtype->kind != JSON_STRING) return wrong(s, e->name, "no dtype");
@@ -81,6 +81,10 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
         return wrong(s, e->name, "shape and data_offsets disagree");
     e->offset = begin;
     return OK;
+}
+
+const char *safetensors_name(const char *name) {
+    return strncmp(name, "module.", 7) ? name : name + 7;
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -143,7 +147,7 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
     return check_names(s);
 }
 
-static int read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
+int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
     char *to = out;
     while (bytes) {
         /* One call of pread reads at most 2 GiB. */
@@ -169,17 +173,18 @@ static int open_checked(struct safetensors *s) {
                     s->path);
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
-    CHECK(read_at(s, 0, &length, 8));
-    if (!memcmp(&length, "PK\3\4", 4)) /* a zip file */
-        return fail(ERR_FAILED,
-                    "not a safetensors file: %s: it looks like one of torch.save: write it by "
-                    "safetensors.torch.save_file(model.state_dict(), FILE)",
-                    s->path);
+    CHECK(safetensors_read_at(s, 0, &length, 8));
+    if (!memcmp(&length, "PK\3\4", 4)) { /* a zip file */
+        CHECK(torch_file_read(s, size));
+        return check_names(s);
+    }
+    if (torch_file_is_legacy((const unsigned char *)&length))
+        return torch_file_wrong(s, "it has the format before PyTorch 1.6");
     if (length > size - 8) return wrong(s, NULL, "its header is longer than the file");
     if (length > HEADER_LIMIT) return wrong(s, NULL, "its header is longer than 100 MB");
     char *text = malloc((size_t)length + 1);
     if (!text) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
-    int code = read_at(s, 8, text, length);
+    int code = safetensors_read_at(s, 8, text, length);
     if (!code && text[0] != '{') code = wrong(s, NULL, "its header is not an object");
     if (!code) code = json_parse(s->path, text, (size_t)length, &s->header);
     free(text);
@@ -199,6 +204,7 @@ void safetensors_close(struct safetensors *s) {
     if (s->path && s->fd >= 0) close(s->fd); /* in a zeroed struct fd 0 is not ours */
     free(s->path);
     free(s->entries);
+    free(s->names);
     json_free(s->header);
     memset(s, 0, sizeof *s);
 }
@@ -237,7 +243,7 @@ int safetensors_read_as(const struct safetensors *s, const char *dtype, const ch
     if (strcmp(e->dtype, dtype))
         return fail(ERR_FAILED, "tensor '%s' is not %s: %s has %s: save it as %s", name,
                     type_text(dtype), s->path, e->dtype, type_text(dtype));
-    return read_at(s, e->offset, out, e->bytes);
+    return safetensors_read_at(s, e->offset, out, e->bytes);
 }
 
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,

@@ -43,10 +43,12 @@ struct safetensors {
     int count;                         /* how many tensors there are */
     struct safetensors_entry *entries; /* [count], in the order of their data in the file */
     struct json *header;               /* the parsed header; entries point into it */
+    char *names;                       /* of a file of torch.save, in place of the header */
 };
 
 /* Opens a file and checks its whole header; only the tensors' numbers are not looked at. The file
- * stays open until safetensors_close. ERR_FAILED names the path and what is wrong. */
+ * stays open until safetensors_close. It may also be a state_dict that torch.save wrote
+ * (data/torch_file.h). ERR_FAILED names the path and what is wrong. */
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
@@ -57,6 +59,12 @@ int safetensors_read(const struct safetensors *s, const char *name, int dims, co
 /* The same for a tensor of type `dtype`, as safetensors spells it: "I64". */
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out);
+
+/* A tensor's name without the prefix "module.". */
+const char *safetensors_name(const char *name);
+
+/* Reads `bytes` bytes at `offset` of the open file. ERR_FAILED: it ends before. */
+int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes);
 
 /* A tensor to be written. */
 struct safetensors_item {

@@ -106,9 +106,9 @@ duet_tensor *duet_params_buffer(duet_params *params, int i);
 /* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
 
-/* Loads all values and buffers from a safetensors file. The file must have every one of them by its
- * name, with its shape; a prefix "module." of a name in the file is ignored. If anything is
- * missing, no parameter changes. */
+/* Loads all values and buffers from a safetensors file, or from a state_dict that torch.save wrote.
+ * The file must have every one of them by its name, with its shape; a prefix "module." of a name in
+ * the file is ignored. If anything is missing, no parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
 /* ---- optimizers ----

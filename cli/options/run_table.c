@@ -98,8 +98,9 @@ const struct option run_options[] = {
      "(single and ddp)",
      read_on, AT(model.options.sync_bn), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_BUFFERS},
-    {"--init-from", "FILE", "start from the weights in a safetensors file", read_text,
-     AT(model.init_from), NO_LIMITS,
+    {"--init-from", "FILE",
+     "start from the weights in a safetensors file, or in a state_dict that torch.save wrote",
+     read_text, AT(model.init_from), NO_LIMITS,
      BY_RUNS, IN_ANY_MODE, 0},
 
     OPTION_HEADING("data"),

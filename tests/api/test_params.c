@@ -111,6 +111,38 @@ Test(api_params, save_and_load, .timeout = 30) {
     duet_devices_close(devices, 2);
 }
 
+/* What PyTorch saved of the texts' models, under their names (golden/make_torch_files.py): the
+ * numbers are eighths that count up. */
+Test(api_params, files_of_pytorch, .timeout = 30) {
+    static const struct duet_param simple[2] = {{"fc.weight", 2, {10, 10}, NULL},
+                                                {"fc.bias", 1, {10}, NULL}};
+    static const struct duet_param complex[2] = {{"conv1.weight", 4, {64, 3, 3, 3}, NULL},
+                                                 {"conv1.bias", 1, {64}, NULL}};
+    static const struct {
+        const char *file;
+        const struct duet_param *params;
+        int first, count; /* of the bias */
+    } files[] = {{"tests/golden/torch_files/simple.safetensors", simple, 100, 10},
+                 {"tests/golden/torch_files/simple.pth", simple, 100, 10},
+                 {"tests/golden/torch_files/module.pth", simple, 100, 10},
+                 {"tests/golden/torch_files/complex.safetensors", complex, 1728, 64}};
+    float bias[64];
+    for (int i = 0; i < 4; i++) {
+        duet_device *device;
+        duet_params *params;
+        MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+        MUST(duet_params_create(&params, device, files[i].params, 2));
+        MUST(duet_params_load(params, files[i].file));
+        MUST(duet_tensor_read(duet_params_value(params, 1), bias));
+        for (int k = 0; k < files[i].count; k++)
+            cr_assert_eq(bias[k], (float)(files[i].first + k) / 8, "%s: %d", files[i].file, k);
+        MUST_FAIL(duet_params_load(params, files[i < 3 ? 3 : 1].file), DUET_FAILED,
+                  i < 3 ? "no tensor 'fc.weight'" : "no tensor 'conv1.weight'");
+        duet_params_free(params);
+        duet_devices_close(&device, 1);
+    }
+}
+
 /* ---- random numbers: randn(3), randperm(10) and rand(1), each after torch.manual_seed(0) ---- */
 
 Test(api_rng, draws_as_pytorch, .timeout = 30) {
