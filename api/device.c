@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/files/atomic_file.h"
 #include "base/program.h"
+#include "base/text/json.h"
 #include "base/worker.h"
 #include "device/visible.h"
 
@@ -148,6 +150,45 @@ int duet_device_spans(duet_device *device, struct duet_span *spans, int most, in
         spans[i] = (struct duet_span){log->spans[i].name, (double)log->spans[i].start_ns * 1e-9,
                                       (double)log->spans[i].end_ns * 1e-9, log->spans[i].waiting};
     return OK;
+}
+
+static void write_spans(struct json_writer *w, int d, const struct span_log *log) {
+    for (size_t i = 0; i < log->count; i++) {
+        const struct span *s = &log->spans[i];
+        json_array(w, NULL);
+        json_integer(w, NULL, d);
+        json_string(w, NULL, s->name);
+        json_integer(w, NULL, s->start_ns);
+        json_integer(w, NULL, s->end_ns);
+        json_boolean(w, NULL, s->waiting);
+        json_close(w);
+    }
+}
+
+int duet_devices_timeline(duet_device *const *devices, int n, const char *path) {
+    struct atomic_file file = {0};
+    struct json_writer w;
+    if (!devices || n < 1 || n > MAX_DEVICES || !path)
+        return fail(ERR_USAGE, "timeline: %d devices: give 1 to %d, and a file", n, MAX_DEVICES);
+    for (int d = 0; d < n; d++)
+        CHECK(duet_device_sync(devices[d]));
+    CHECK(atomic_open(&file, path));
+    json_start(&w, file.file);
+    json_object(&w, NULL);
+    json_integer(&w, "duet_timeline", 1);
+    json_array(&w, "devices");
+    for (int d = 0; d < n; d++)
+        json_string(&w, NULL, duet_device_name(devices[d]));
+    json_close(&w);
+    json_array(&w, "spans"); /* device, name, start and end in ns, does it only wait */
+    for (int d = 0; d < n; d++)
+        write_spans(&w, d, stream_spans(device_compute(device_of(devices[d]))));
+    json_close(&w);
+    json_close(&w);
+    int code = json_finish(&w, path);
+    if (!code) code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code;
 }
 
 /* ---- one thread per device ---- */

@@ -1,5 +1,6 @@
 /* duet report: who waited for whom in a job of process groups, PyTorch's or one's own, and who
- * called whom by remote calls, from the files of DUET_TRACE. */
+ * called whom by remote calls, from the files of DUET_TRACE; and when each device of a program
+ * computed, from the file of duet_devices_timeline. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -8,20 +9,23 @@
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
 #include "report/calls/calls.h"
+#include "report/calls/timeline.h"
 #include "report/text.h"
 
 struct words {
-    const char *trace; /* NULL: not given */
+    const char *trace, *picture; /* NULL: not given */
 };
 
 static const struct option calls_options[] = {
     {"--trace", "FILE", "write a timeline for ui.perfetto.dev, a row a rank", read_word,
      OPTION_AT(struct words, trace), NO_LIMITS, ALWAYS},
+    {"--picture", "FILE", "of a file of duet_devices_timeline: draw it as SVG", read_word,
+     OPTION_AT(struct words, picture), NO_LIMITS, ALWAYS},
     OPTION_END};
 
 static int help(void) {
     say_text(
-        "usage: duet report FILE [--trace OUT]\n\n"
+        "usage: duet report FILE [--trace OUT] [--picture SVG]\n\n"
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
         "FILE.GROUP.RANK at its end, and all of them are read. A rank that begins a collective "
@@ -31,13 +35,39 @@ static int help(void) {
         "back.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls --trace timeline.json\n\n"
+        "Where FILE is what a program wrote by duet_devices_timeline, it draws when each device "
+        "computed, and says how much of their time is the bubble, in which they wait for each "
+        "other:\n\n"
+        "    build/examples/model_parallel 4 cpu-async parts.json\n"
+        "    duet report parts.json --picture parts.svg\n\n"
         "DUET_RPC_LIVE=SECONDS has each worker of remote calls write a line now and then.\n\n");
     options_print(calls_options);
     return 0;
 }
 
+static int draw_timeline_of(const struct timeline *t, const struct words *words) {
+    struct atomic_file trace = {0}, picture = {0};
+    int code = words->trace ? atomic_open(&trace, words->trace) : OK;
+    if (!code && words->picture) code = atomic_open(&picture, words->picture);
+    if (!code) timeline_print(stdout, t);
+    if (!code && words->trace) code = timeline_trace(t, &trace);
+    if (!code && words->picture) code = timeline_picture(t, &picture);
+    atomic_abandon(&trace);
+    atomic_abandon(&picture);
+    return code;
+}
+
 static int report(const char *path, const struct words *words, struct traced_job *job,
                   struct atomic_file *file) {
+    struct timeline timeline;
+    int is_timeline, code = timeline_read(&timeline, path, &is_timeline);
+    if (!code && is_timeline) code = draw_timeline_of(&timeline, words);
+    timeline_free(&timeline);
+    if (code || is_timeline) return code;
+    if (words->picture)
+        return fail(ERR_USAGE,
+                    "--picture: %s: it is drawn of a file of duet_devices_timeline alone",
+                    words->picture);
     CHECK(calls_read(job, path));
     if (words->trace) CHECK(atomic_open(file, words->trace));
     calls_print(stdout, text_width(stdout), job);

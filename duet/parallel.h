@@ -207,6 +207,10 @@ int duet_device_profile(duet_device *device, int on);
  * and their number in *count, which may be larger. spans may be NULL where most is 0. */
 int duet_device_spans(duet_device *device, struct duet_span *spans, int most, int *count);
 
+/* Waits, and writes the spans of all these devices, 1 to DUET_MAX_DEVICES, as a file that
+ * `duet report FILE` draws: a lane for each device, and the bubble between them. */
+int duet_devices_timeline(duet_device *const *devices, int n, const char *file);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,11 @@
 /* Model parallelism: a model split by layers over two devices of one process, first as it is, then
  * with micro-batches that follow each other through the parts as on a belt. Beside each call stands
- * what it is in PyTorch. The program shows that the split model has the bits of the whole one, and
- * draws when each device computed: F forward, B backward, S the step. The dots are the bubble.
+ * what it is in PyTorch. The program shows that the split model has the bits of the whole one. With
+ * a file it also writes when each device computed in the last step, which `duet report` draws.
  *
- *     ./model_parallel 4              in four micro-batches, on emulated devices
- *     ./model_parallel 4 cuda         on GPUs, without the drawing
+ *     ./model_parallel 1 cpu-async one.json      one batch, on emulated devices
+ *     ./model_parallel 4 cpu-async parts.json    in four micro-batches
+ *     ./model_parallel 4 cuda                    on GPUs, which write no such file
  *     duet run --nproc-per-node 2 ./model_parallel 4      DDP around it: four devices */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
     } while (0)
 
 enum { WIDTH = 256, LAYERS = 8, CLASSES = 10, BATCH = 256, STEPS = 3, MOST_PARTS = 16 };
-enum { PARAMS = 2 * LAYERS, COLUMNS = 64, MOST_SPANS = 4096 };
+enum { PARAMS = 2 * LAYERS };
 
 /* A model on one device, or in two halves on two: half h is on tape[h], where its first parameter
  * has the number first[h]. */
@@ -100,42 +101,6 @@ out:
     return code;
 }
 
-/* ---- when each device computed ---- */
-
-static int draw(duet_device *const *devices) {
-    static struct duet_span spans[2][MOST_SPANS];
-    int code, count[2];
-    double first = 0, last = 0;
-    for (int d = 0; d < 2; d++) {
-        TRY(duet_device_spans(devices[d], spans[d], MOST_SPANS, &count[d]));
-        if (count[d] > MOST_SPANS) count[d] = MOST_SPANS;
-        for (int i = 0; i < count[d]; i++) {
-            if (!first || spans[d][i].start < first) first = spans[d][i].start;
-            if (spans[d][i].end > last) last = spans[d][i].end;
-        }
-    }
-    for (int d = 0; d < 2; d++) {
-        char line[COLUMNS + 1];
-        double busy = 0;
-        memset(line, '.', COLUMNS), line[COLUMNS] = 0;
-        for (int i = 0; i < count[d]; i++) {
-            if (spans[d][i].waiting) continue;
-            double scale = COLUMNS / (last - first) * (1 - 1e-9);
-            char mark = ':'; /* copies and sums */
-            if (strstr(spans[d][i].name, "forward")) mark = 'F';
-            if (strstr(spans[d][i].name, "backward")) mark = 'B';
-            if (strstr(spans[d][i].name, "sgd")) mark = 'S';
-            int from = (int)((spans[d][i].start - first) * scale);
-            int to = (int)((spans[d][i].end - first) * scale);
-            memset(line + from, mark, (size_t)(to - from + 1));
-            busy += spans[d][i].end - spans[d][i].start;
-        }
-        printf("  device %d |%s| busy %2.0f %%\n", d, line, 100 * busy / (last - first));
-    }
-out:
-    return code;
-}
-
 /* ---- the program ---- */
 
 struct run {
@@ -144,7 +109,7 @@ struct run {
     duet_device *devices[2];
     duet_tensor *X[2][MOST_PARTS], *y[2][MOST_PARTS]; /* [0]: the batch, [1]: cut into parts */
     duet_group *group;
-    int profiled;
+    const char *timeline; /* the file for it; NULL: none */
 };
 
 /* Labels on the device of the loss, which is the last one of the model. */
@@ -175,8 +140,7 @@ static int train(struct run *run, int halves, int parts, const char *name) {
     TRY(batch(run, rank, parts, run->devices[halves - 1]));
     TRY(make(&m, run->devices, halves, run->group));
     for (int i = 0; i < STEPS; i++) {
-        int profile = run->profiled && halves == 2 && i == STEPS - 1;
-        for (int d = 0; d < 2 && profile; d++)
+        for (int d = 0; d < 2 && run->timeline && i == STEPS - 1; d++)
             TRY(duet_device_profile(run->devices[d], 1));
         TRY(step(&m, run->X[n], run->y[n], parts, &loss[i]));
     }
@@ -185,10 +149,8 @@ static int train(struct run *run, int halves, int parts, const char *name) {
         for (int i = 0; i < STEPS; i++)
             printf(" %.9f", loss[i]);
         printf("\n");
-        if (run->profiled && halves == 2) TRY(draw(run->devices));
     }
-    for (int d = 0; d < 2 && run->profiled; d++)
-        TRY(duet_device_profile(run->devices[d], 0));
+    if (run->timeline && halves == 2) TRY(duet_devices_timeline(run->devices, 2, run->timeline));
     for (int i = 0, count = PARAMS / halves; i < PARAMS; i++)
         TRY(duet_tensor_read(duet_params_value(m.params[i / count], i % count),
                              run->weights[halves - 1][i]));
@@ -219,11 +181,11 @@ static int work(int rank, void *context) {
     int code, parts = atoi(words[1]);
     TRY(duet_group_init(&group, 0));
     if (duet_group_size(group) > 1) run.group = group;
-    run.profiled = !run.group && strcmp(kind, "cuda") != 0;
+    if (words[2] && !run.group) run.timeline = words[3];
     for (int d = 0; d < 2; d++) /* dev0 = rank * 2, dev1 = rank * 2 + 1 */
         TRY(duet_device_open(&run.devices[d], kind, 2 * rank + d, 256 << 20));
     TRY(compare(&run, 1));
-    TRY(compare(&run, parts));
+    if (parts > 1) TRY(compare(&run, parts));
 out:
     for (int n = 0; n < 2; n++)
         for (int i = 0; i < MOST_PARTS; i++)
@@ -236,8 +198,10 @@ out:
 
 int main(int argc, char **argv) {
     int parts = argc > 1 ? atoi(argv[1]) : 0;
-    if (parts < 2 || parts > MOST_PARTS || BATCH % parts)
-        return fprintf(stderr, "model_parallel PARTS [KIND]: 2, 4, 8 or 16 micro-batches\n"), 2;
+    if (parts < 1 || parts > MOST_PARTS || BATCH % parts)
+        return fprintf(stderr,
+                       "model_parallel PARTS [KIND [TIMELINE]]: 1, 2, 4, 8 or 16 micro-batches\n"),
+               2;
     int code = duet_spawn(1, work, argv);
     if (code) fprintf(stderr, "model_parallel: %s\n", duet_error());
     return duet_exit_status(code);

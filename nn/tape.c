@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -187,7 +188,9 @@ int tape_node(duet_tape *t, const struct node *node) {
         t->node_capacity = capacity;
     }
     t->nodes[t->node_count] = *node;
-    t->nodes[t->node_count++].clock = ++t->clock;
+    int64_t now = now_ns();
+    t->clock = now > t->clock ? now : t->clock + 1;
+    t->nodes[t->node_count++].clock = t->clock;
     return OK;
 }
 
