@@ -1,12 +1,13 @@
 /* How long a remote call takes between two processes of this machine; bench/torch_rpc.py measures
- * the same calls of PyTorch. Run both one after the other on a quiet machine:
+ * the same calls of PyTorch, and bench/rpc_beside_torch.py runs both in turns:
  *
- *     make bench && build/bench/rpc && python3 bench/torch_rpc.py
+ *     make bench examples && build/bench/rpc && python3 bench/rpc_beside_torch.py
  *
  * Each line is the fastest and the median of its calls in microseconds, and the answers are
  * checked. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "duet.h"
 
@@ -66,6 +67,25 @@ static int tensor_calls(duet_rpc *rpc, duet_device *device, const char *name, in
     return DUET_OK;
 }
 
+/* What a copy takes where a call copies: how fast memory is. */
+static int copies(void) {
+    enum { BYTES = 1 << 26, COUNT = 20 };
+    double us[COUNT];
+    char *from = malloc(BYTES), *to = malloc(BYTES);
+    for (int i = 0; from && to && i < COUNT; i++) {
+        memset(i ? from + i : from, i + 1, i ? 1 : BYTES);
+        double began = duet_time();
+        memcpy(to, from, BYTES);
+        us[i] = (duet_time() - began) * 1e6;
+        if (to[i] != i + 1) return DUET_CHECK;
+    }
+    int good = from && to;
+    free(from);
+    free(to);
+    if (good) show("memcpy of 64 MiB", us, COUNT);
+    return good ? DUET_OK : DUET_MEMORY;
+}
+
 static int many_calls(duet_rpc *rpc) {
     duet_future *f[IN_FLIGHT] = {NULL};
     double began = duet_time();
@@ -103,6 +123,7 @@ static int measure(duet_rpc *rpc, duet_device *device) {
     TRY(tensor_calls(rpc, device, "4 floats", 4, MOST));
     TRY(tensor_calls(rpc, device, "1 MiB", 1 << 18, 400));
     TRY(tensor_calls(rpc, device, "64 MiB", 1 << 24, 20));
+    TRY(copies());
     TRY(many_calls(rpc));
     return references(rpc);
 }

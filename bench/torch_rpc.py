@@ -1,4 +1,5 @@
-"""The calls of bench/rpc.c by torch.distributed.rpc: python3 bench/torch_rpc.py"""
+"""The calls of bench/rpc.c by torch.distributed.rpc: python3 bench/torch_rpc.py
+bench/rpc_beside_torch.py runs both."""
 import os
 import statistics
 import time

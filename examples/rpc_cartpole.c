@@ -1,7 +1,5 @@
 /* Reinforcement learning by remote calls: the program of PyTorch's text on torch.distributed.rpc.
  *
- *     rpc_cartpole [OPTION]...        --help names them
- *
  * Worker 0 is the agent and has the policy; all others are observers, each with a pole on a cart
  * (CartPole-v1). In an episode the agent asks all observers at once to play; each observer asks the
  * agent for every action, and reports every reward: two calls a step, back to the one that waits
@@ -10,7 +8,7 @@
  *
  * Weights, dropout and actions are drawn as PyTorch draws them from this seed, so with one observer
  * the first episodes are those of the text's own program. With more of them the text lets the
- * returns of one observer run into those of the next; --mend begins each anew. */
+ * returns of one observer run into those of the next; --mend begins each anew (see --help). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +17,10 @@
 #include "cart_pole.h"
 #include "duet.h"
 
-enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15 };
-static const double SOLVED = 475;
+enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15, SOLVED = 475 };
 
 struct settings {
-    int world, episodes, log_interval, mend, one_call;
+    int world, episodes, log_interval, mend, one_call, rate;
     uint64_t seed;
     double gamma;
 };
@@ -50,6 +47,7 @@ struct agent {
     float rewards[MOST_OBSERVERS][MOST_STEPS];
     int chosen[MOST_OBSERVERS], rewarded[MOST_OBSERVERS];
     double running_reward;
+    int steps; /* of all observers in all episodes */
 };
 
 static int keep(struct agent *a, duet_tensor *t) {
@@ -170,7 +168,7 @@ static int all_returns(const struct agent *a, float *returns) {
 static int learn(struct agent *a) {
     static float returns[MOST_OBSERVERS * MOST_STEPS];
     duet_var *loss = NULL;
-    all_returns(a, returns);
+    a->steps += all_returns(a, returns);
     for (int ob = 0, i = 0; ob < a->settings.world - 1; ob++)
         for (int k = 0; k < a->chosen[ob]; k++, i++) {
             float weight[ACTIONS] = {0, 0};
@@ -275,27 +273,29 @@ static int play(struct agent *a, duet_rpc *rpc) {
 }
 
 /* As Python prints it. */
-static const char *python_number(double x, char text[32]) {
+static const char *python_number(double x) {
+    static char text[32];
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, 32, "%.*g", digits, x);
+        snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x) break;
     }
     return text;
 }
 
 static int train(struct agent *a, duet_rpc *rpc) {
-    char text[32];
+    double began = duet_time(), last;
     for (int episode = 1; !a->settings.episodes || episode <= a->settings.episodes; episode++) {
-        double last;
         TRY(play(a, rpc));
         TRY(finish_episode(a, &last));
         if (episode % a->settings.log_interval == 0)
             printf("Episode %d\tLast reward: %.2f\tAverage reward: %.2f\n", episode, last,
                    a->running_reward);
         if (a->running_reward <= SOLVED) continue;
-        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward, text));
+        printf("Solved! Running reward is now %s!\n", python_number(a->running_reward));
         break;
     }
+    if (a->settings.rate)
+        printf("%d steps: %.0f a second\n", a->steps, a->steps / (duet_time() - began));
     return DUET_OK;
 }
 
@@ -350,7 +350,8 @@ static int usage(FILE *to, const char *program) {
             "beside the text's own:\n"
             "  --episodes N      end after so many (default: 0, when it is solved)\n"
             "  --mend            returns of one observer do not run into those of the next\n"
-            "  --one_call        the reward goes along with the next state\n",
+            "  --one_call        the reward goes along with the next state\n"
+            "  --rate            says at the end how many steps a second there were\n",
             program);
     return to == stderr ? 2 : 0;
 }
@@ -381,12 +382,13 @@ static int read_word(struct settings *s, const char *word, const char *value) {
 int main(int argc, char **argv) {
     struct settings s = {.world = 2, .log_interval = 10, .seed = 1, .gamma = 0.99};
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help"))
-            return usage(stdout, argv[0]);
-        else if (!strcmp(argv[i], "--mend"))
-            s.mend = 1;
-        else if (is_option(argv[i], "--one_call"))
-            s.one_call = 1;
+        int *flag = is_option(argv[i], "--mend")       ? &s.mend
+                    : is_option(argv[i], "--one_call") ? &s.one_call
+                    : is_option(argv[i], "--rate")     ? &s.rate
+                                                       : NULL;
+        if (!strcmp(argv[i], "--help")) return usage(stdout, argv[0]);
+        if (flag)
+            *flag = 1;
         else if (i + 1 == argc || !read_word(&s, argv[i], argv[i + 1]))
             return usage(stderr, argv[0]);
         else

@@ -2,6 +2,7 @@
 #include "rpc/autograd.h"
 
 #include <ctype.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
 static const int64_t LOOK_NS = 1000000000;
+static const int64_t AWAKE_NS = 100000, TURN_NS = 500000, REST_NS = 50000000;
 enum { THREADS = 16, FLUSH_MS = 2000 };
 
 uint64_t new_id(duet_rpc *rpc) {
@@ -76,6 +78,30 @@ struct pause pause_begin(duet_rpc *rpc) {
 void pause_end(duet_rpc *rpc, struct pause pause) {
     pool_resume(&rpc->pool);
     if (pause.lock) device_lock_take(pause.lock);
+}
+
+/* Nobody's core is taken away: a thread that wants it gets it at each turn. Where it then keeps it,
+ * as one that computes does, the cores are busy: who sleeps is woken quickly, and who gives way to
+ * such a thread waits for long. So threads sleep at once for a while. */
+void stay_awake(void *context, const int *done) {
+    duet_rpc *rpc = context;
+    char text[ERROR_BYTES];
+    if (pthread_mutex_trylock(&rpc->looking)) return;
+    snprintf(text, sizeof text, "%s", error_message()); /* events may leave another */
+    int64_t began = now_ns(), now = began, came = 0;
+    while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && now - began < AWAKE_NS &&
+           now >= rpc->rest_until && __atomic_load_n(&rpc->awake, __ATOMIC_ACQUIRE)) {
+        int looked = 0;
+        for (int r = 0; r < rpc->world; r++)
+            if (rpc->peers[r].link) looked |= rpc->transport->look(rpc->peers[r].link);
+        if (!looked) sched_yield();
+        int64_t before = now;
+        now = now_ns();
+        if (!looked && now - before > TURN_NS) rpc->rest_until = now + REST_NS;
+        came |= looked;
+    }
+    pthread_mutex_unlock(&rpc->looking);
+    if (came) fail(OK, "%s", text);
 }
 
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
@@ -153,8 +179,10 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     pthread_mutex_init(&rpc->lock, NULL);
     spare_open(&rpc->spare);
     cond_open(&rpc->changed);
+    cond_open(&rpc->ended);
     cond_open(&rpc->control_wakes);
-    pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
+    pthread_mutex_init(&rpc->looking, NULL);
+    pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS, stay_awake, rpc);
     rpc->life =
         (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
     for (int r = 0; r < MOST_WORKERS; r++)
@@ -172,6 +200,7 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
  * freed: as long as there are any, this much of it stays. */
 static void end_memory(duet_rpc *rpc) {
     pthread_mutex_destroy(&rpc->lock);
+    pthread_mutex_destroy(&rpc->looking);
     spare_close(&rpc->spare);
     free(rpc);
 }
@@ -192,8 +221,11 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_broadcast(&rpc->control_wakes);
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
+    __atomic_store_n(&rpc->awake, 0, __ATOMIC_RELEASE);
     if (rpc->controlled) pthread_join(rpc->control, NULL);
     pool_close(&rpc->pool);
+    pthread_mutex_lock(&rpc->looking); /* who looks now is done with the links */
+    pthread_mutex_unlock(&rpc->looking);
     if (rpc->carrier) rpc->transport->close(rpc->carrier);
     contexts_free_all(rpc);
     owned_free_all(rpc);
@@ -207,6 +239,7 @@ static void free_worker(duet_rpc *rpc) {
     for (int i = 0; i < rpc->lock_count; i++)
         device_lock_close(&rpc->locks[i]);
     pthread_cond_destroy(&rpc->changed);
+    pthread_cond_destroy(&rpc->ended);
     pthread_cond_destroy(&rpc->control_wakes);
     free(rpc->places);
     pthread_mutex_lock(&rpc->lock);
@@ -217,6 +250,7 @@ static void free_worker(duet_rpc *rpc) {
 
 static int start(duet_rpc *rpc, const struct duet_rpc_options *o) {
     CHECK(meet_others(rpc, o));
+    __atomic_store_n(&rpc->awake, 1, __ATOMIC_RELEASE);
     int error = thread_start(&rpc->control, control_thread, rpc);
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
@@ -279,7 +313,7 @@ static int wait_idle(duet_rpc *rpc, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
     while (!code && (rpc->pending_count || rpc->serving > rpc->came[AT_END]))
-        code = wait_changed(rpc, deadline);
+        code = timed_wait(&rpc->ended, &rpc->lock, deadline);
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;
 }

@@ -15,7 +15,8 @@
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; those of the
  * pool and of links, which hold no other. Threads: the program's; the pool's, which run functions;
  * those of the transport, which deliver answers and control messages and never wait or run what a
- * user wrote; and `control`, which looks after deadlines. */
+ * user wrote (a thread that waits may be quicker to deliver them: stay_awake); and `control`, which
+ * looks after deadlines. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 
@@ -117,6 +118,7 @@ struct duet_rpc {
     char (*places)[PLACE_BYTES]; /* where each worker listens, once rank 0 has said so; owned */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
+    pthread_cond_t ended;   /* a call from here or to here, or it waits for the end: for shutdown */
     struct peer peers[MOST_WORKERS];
     char wrong[ERROR_BYTES]; /* why init must fail; "": nothing */
     int lost;                /* connections made from here that ended before a hello */
@@ -132,8 +134,11 @@ struct duet_rpc {
     pthread_cond_t control_wakes;
     int64_t control_at; /* when it wakes by itself */
     int controlled, stop;
-    int serving;        /* calls that run here now */
-    int came[MEETINGS]; /* at rank 0: workers that wait there */
+    pthread_mutex_t looking; /* held by the thread that looks: one at a time */
+    int awake;               /* 1: threads may look; atomic */
+    int64_t rest_until;      /* no thread looks before; under `looking` */
+    int serving;             /* calls that run here now */
+    int came[MEETINGS];      /* at rank 0: workers that wait there */
     uint64_t who_came[MEETINGS];
     int met[MEETINGS]; /* 1: all have come */
     struct life life;
@@ -198,6 +203,10 @@ struct pause {
 };
 struct pause pause_begin(duet_rpc *rpc);
 void pause_end(duet_rpc *rpc, struct pause pause);
+/* For a moment, looks itself at what comes until *done (atomic) is not 0, so that nobody needs to
+ * wake this thread. Then, or at once where another thread looks or the cores are busy, it is time
+ * to sleep. */
+void stay_awake(void *rpc, const int *done);
 struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
 struct device_lock *lock_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 

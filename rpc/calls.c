@@ -178,7 +178,7 @@ static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
 static void finish(struct duet_future *f, int code) {
     duet_rpc *rpc = f->rpc;
     take_out(rpc, f);
-    f->done = 1;
+    __atomic_store_n(&f->done, 1, __ATOMIC_RELEASE);
     f->code = code;
     stat_add(rpc, &(struct stat_call){.function = f->function,
                                       .worker = f->to,
@@ -193,7 +193,7 @@ static void finish(struct duet_future *f, int code) {
     if (f->notify) f->notify(f->then_context, f);
     start_then(f);
     pthread_cond_broadcast(&f->ended);
-    pthread_cond_broadcast(&rpc->changed);
+    pthread_cond_broadcast(&rpc->ended);
     duet_rref *held = f->held;
     f->held = NULL;
     if (f->refs == 1) refuse_answer(rpc, f); /* the program has freed it */
@@ -274,6 +274,7 @@ static void wait_for(struct duet_future *f) {
     pthread_mutex_unlock(&rpc->lock);
     if (done) return;
     struct pause pause = pause_begin(rpc);
+    stay_awake(rpc, &f->done);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
         timed_wait(&f->ended, &rpc->lock, 0);

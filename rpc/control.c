@@ -63,7 +63,7 @@ static void serve_frame(void *context) {
         serve_call(s.rpc, s.frame);
     pthread_mutex_lock(&s.rpc->lock);
     s.rpc->serving--;
-    pthread_cond_broadcast(&s.rpc->changed);
+    pthread_cond_broadcast(&s.rpc->ended);
     pthread_mutex_unlock(&s.rpc->lock);
 }
 

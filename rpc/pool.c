@@ -11,8 +11,9 @@
 #include "base/error.h"
 #include "base/thread.h"
 
-void pool_open(struct pool *p, int limit) {
-    *p = (struct pool){.limit = limit};
+void pool_open(struct pool *p, int limit, void (*stay_awake)(void *context, const int *queued),
+               void *context) {
+    *p = (struct pool){.limit = limit, .stay_awake = stay_awake, .context = context};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->ended, NULL);
@@ -42,6 +43,23 @@ static void call_thread(struct pool *p) {
     }
 }
 
+/* Sleeps until it is called, if nothing comes before; with the lock held. One thread at a time
+ * stays awake for a moment, and counts as coming. */
+static void wait_for_job(struct pool *p) {
+    if (!p->coming) {
+        p->coming = 1;
+        pthread_mutex_unlock(&p->lock);
+        p->stay_awake(p->context, &p->queued);
+        pthread_mutex_lock(&p->lock);
+        p->coming = 0;
+        if (p->queued || p->stop) return;
+    }
+    p->idle++;
+    pthread_cond_wait(&p->work, &p->lock);
+    p->idle--;
+    p->coming = 0;
+}
+
 static _Thread_local const struct pool *pool_of_thread; /* NULL: it is of none */
 
 static void *thread_of_pool(void *argument) {
@@ -51,16 +69,13 @@ static void *thread_of_pool(void *argument) {
     p->coming = 0;
     while (!p->stop && p->count - p->waiting <= p->limit) {
         if (!p->first) {
-            p->idle++;
-            pthread_cond_wait(&p->work, &p->lock);
-            p->idle--;
-            p->coming = 0;
+            wait_for_job(p);
             continue;
         }
         struct job *job = p->first;
         p->first = job->next;
         if (!p->first) p->last = NULL;
-        p->queued--;
+        __atomic_fetch_sub(&p->queued, 1, __ATOMIC_RELAXED);
         call_thread(p);
         pthread_mutex_unlock(&p->lock);
         job->run(job->context);
@@ -84,7 +99,7 @@ int pool_run(struct pool *p, void (*run)(void *context), void *context) {
     else
         p->first = job;
     p->last = job;
-    p->queued++;
+    __atomic_fetch_add(&p->queued, 1, __ATOMIC_RELEASE);
     call_thread(p);
     pthread_mutex_unlock(&p->lock);
     return OK;

@@ -27,10 +27,15 @@ struct pool {
     struct job *first, *last;
     int queued, limit, stop;
     int count, idle, waiting; /* threads: all, without a job, inside pool_pause */
-    int coming;               /* 1: a thread has been woken or made, and has not yet looked */
+    int coming; /* 1: a thread has been woken or made and has not yet looked, or stays awake */
+    void (*stay_awake)(void *context, const int *queued);
+    void *context;
 };
 
-void pool_open(struct pool *pool, int limit);
+/* A thread without a job calls stay_awake(context, queued) before it sleeps; that returns when
+ * *queued (atomic) is not 0, or soon after. */
+void pool_open(struct pool *pool, int limit, void (*stay_awake)(void *context, const int *queued),
+               void *context);
 /* Runs run(context) on a thread. ERR_MEMORY: it cannot. */
 int pool_run(struct pool *pool, void (*run)(void *context), void *context);
 /* Around a wait, also of a thread that is not of the pool: it counts for nothing there. */

@@ -103,6 +103,7 @@ static int meet(duet_rpc_call *call, enum meeting at) {
     rpc->who_came[at] |= (uint64_t)1 << call->from;
     if (++rpc->came[at] == rpc->world) rpc->met[at] = 1;
     pthread_cond_broadcast(&rpc->changed);
+    pthread_cond_broadcast(&rpc->ended);
     for (int late = 0;;) { /* one that has come may still die while it waits */
         for (int r = 0; r < rpc->world && !code; r++)
             if (rpc->peers[r].state == PEER_GONE)

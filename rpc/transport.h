@@ -3,7 +3,8 @@
  * sockets, which only processes of this machine get to, or over TCP and TLS. Where NNG was not
  * found by the build there is none (rpc/transport_absent.c).
  *
- * A link is a connection to one peer. Events come on threads of the transport, which must not wait:
+ * A link is a connection to one peer. Events come on threads of the transport, which must not wait,
+ * and on those that look:
  *     on_link    a peer has said a good hello; returns what `user` of its later events is, or NULL,
  *                and then the link is closed
  *     on_refused a connection has ended without a good hello: error_message() says why. dialed 1:
@@ -48,6 +49,9 @@ struct transport {
     int (*dial)(struct carrier *carrier, const char *address, int listen_too);
     /* Takes the frame, also of a link that is gone. Any thread; returns at once. */
     void (*send)(struct link *link, struct frame *frame);
+    /* Takes in what has come, where no other thread is at it; 1: it did, and its events came on
+     * this thread. For a thread that waits, which calls it again and again for a moment. */
+    int (*look)(struct link *link);
     /* Waits up to timeout_ms until what was sent has left. */
     void (*flush)(struct carrier *carrier, int timeout_ms);
     /* Ends all links, without on_gone. No event comes once it has returned. NULL is fine. */

@@ -1,28 +1,28 @@
-/* One connection as a stream of NNG: its frames come and leave.
+/* One connection as a stream of NNG: it begins, its frames come, it ends.
  *
  * Receiving: one read takes what is there, up to RING_BYTES, and often several frames. Where a
  * payload is longer than what has come, the rest is read straight into it.
  *
  *     |opening|hello|proof|   then   |header payload|header payload|...   -> on_frame, on_frame
  *
- * Sending: a link has a queue. One write takes up to four frames, header and payload each in place;
- * a write may end early, and then goes on where it stopped. The opening leaves at once, hello and
- * proof as soon as the peer's nonce is there, and frames behind them.
+ * transport_send.c is the other half. No operation has a callback, which would cost a thread's
+ * wakeup each. What comes is taken in by the link's reader, or by a thread that waits for it and
+ * looks (link_look) while the reader naps:
  *
- * Callbacks run on NNG's threads. They hold no lock while they call NNG, which may run the next
- * callback at once. */
+ *     nobody looks    NNG's poller -> reader -> the thread that the frame is for
+ *     it looks        NNG's poller -> the thread that the frame is for, which never slept */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "rpc/transport_nng.h"
 
-enum { SEND_FRAMES = 4, HELLO_MS = 10000 };
+enum { HELLO_MS = 10000, NAP_NS = 100000 };
 
 static void read_more(struct link *l);
-static void write_more(struct link *l);
 
 /* ---- a link ---- */
 
@@ -31,6 +31,12 @@ void link_free(struct link *l) {
     if (l->stream) nng_stream_close(l->stream);
     if (l->receive) nng_aio_stop(l->receive);
     if (l->send) nng_aio_stop(l->send);
+    pthread_mutex_lock(&l->lock);
+    l->ending = 1;
+    pthread_cond_signal(&l->stuck_or_ending);
+    pthread_mutex_unlock(&l->lock);
+    if (l->has_reader) pthread_join(l->reader, NULL);
+    if (l->has_writer) pthread_join(l->writer, NULL);
     if (l->receive) nng_aio_free(l->receive);
     if (l->send) nng_aio_free(l->send);
     if (l->stream) nng_stream_free(l->stream);
@@ -39,11 +45,13 @@ void link_free(struct link *l) {
         frame_free(f);
     }
     frame_free(l->incoming);
+    pthread_cond_destroy(&l->stuck_or_ending);
+    pthread_mutex_destroy(&l->reading);
     pthread_mutex_destroy(&l->lock);
     free(l);
 }
 
-static void gone(struct link *l) {
+void link_gone(struct link *l) {
     const struct transport_events *events = &l->carrier->events;
     pthread_mutex_lock(&l->lock);
     int before = l->gone;
@@ -52,7 +60,6 @@ static void gone(struct link *l) {
     nng_stream_close(l->stream);
     if (!before && l->user) events->on_gone(events->context, l->user);
     if (!before && !l->user) events->on_refused(events->context, l->role == ROLE_DIALS);
-    __atomic_store_n(&l->unread, 1, __ATOMIC_RELEASE); /* nothing of the reader comes any more */
 }
 
 /* A peer that is turned away still hears who does so: it may have the same name. */
@@ -60,10 +67,15 @@ static void turn_away(struct link *l) {
     pthread_mutex_lock(&l->lock);
     int later = l->refused = l->busy && l->opened;
     pthread_mutex_unlock(&l->lock);
-    if (!later) gone(l);
+    if (!later) link_gone(l);
 }
 
 /* ---- receiving ---- */
+
+/* Frames that have come whole, in their order. */
+struct whole {
+    struct frame *first, *last;
+};
 
 static int take(struct link *l, void *out, size_t bytes) {
     if (l->end - l->start < bytes) return 0;
@@ -83,7 +95,7 @@ static void say_hello(struct link *l) {
     int start = !l->busy;
     l->busy = 1;
     pthread_mutex_unlock(&l->lock);
-    if (start) write_more(l);
+    if (start) link_write(l);
 }
 
 /* The peer's first words: 1 once they are there and good, 0 not yet, -1 it is turned away. */
@@ -114,13 +126,15 @@ static int take_first_words(struct link *l) {
     return 1;
 }
 
-static void deliver(struct link *l, struct frame *f) {
+static void add_whole(struct whole *w, struct frame *f) {
+    f->next = NULL;
     f->came = now_ns();
-    l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
+    *(w->first ? &w->last->next : &w->first) = f;
+    w->last = f;
 }
 
 /* Takes all whole frames out of the ring. -1: what came is no frame. */
-static int take_frames(struct link *l) {
+static int take_frames(struct link *l, struct whole *w) {
     struct frame_header h;
     while (!l->incoming && l->end - l->start >= sizeof h) {
         memcpy(&h, l->ring + l->start, sizeof h);
@@ -134,7 +148,7 @@ static int take_frames(struct link *l) {
         if (here) memcpy(f->payload, l->ring + l->start, here);
         l->start += here;
         if (here == h.bytes) {
-            deliver(l, f);
+            add_whole(w, f);
         } else {
             l->incoming = f;
             l->got = here;
@@ -143,12 +157,15 @@ static int take_frames(struct link *l) {
     return 0;
 }
 
-static void on_read(void *argument) {
-    struct link *l = argument;
+/* One read has ended; `reading` is held. */
+static void take_in(struct link *l) {
+    nng_aio_wait(l->receive);
     size_t count = nng_aio_count(l->receive);
+    struct whole w = {NULL, NULL};
+    l->deaf = 1;
     if (nng_aio_result(l->receive)) {
         fail(ERR_FAILED, "rpc: a connection has ended before its hello");
-        gone(l);
+        link_gone(l);
         return;
     }
     if (l->incoming) {
@@ -156,18 +173,22 @@ static void on_read(void *argument) {
         if (l->got == l->incoming->header.bytes) {
             struct frame *f = l->incoming;
             l->incoming = NULL;
-            deliver(l, f);
+            add_whole(&w, f);
         }
     } else {
         l->end += count;
     }
-    int good = take_first_words(l);
-    if (good < 0)
-        turn_away(l);
-    else if (good && take_frames(l))
-        gone(l);
-    else
-        read_more(l);
+    int good = take_first_words(l), bad = good > 0 && take_frames(l, &w);
+    if (good >= 0 && !bad) {
+        l->deaf = 0;
+        read_more(l); /* before anybody answers, who would find the stream locked */
+    }
+    for (struct frame *f = w.first, *next; f; f = next) {
+        next = f->next;
+        l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
+    }
+    if (good < 0) turn_away(l);
+    if (bad) link_gone(l);
 }
 
 static void read_more(struct link *l) {
@@ -187,87 +208,34 @@ static void read_more(struct link *l) {
     nng_stream_recv(l->stream, l->receive);
 }
 
-/* ---- sending ---- */
-
-/* Takes `count` bytes off the front of the first words and the queue. */
-static struct frame *take_written(struct link *l, size_t count) {
-    struct frame *done = NULL;
-    size_t left = l->words_ready - l->words_sent, words = count < left ? count : left;
-    l->words_sent += words;
-    l->written += count - words;
-    while (l->first && l->written >= sizeof l->first->header + l->first->header.bytes) {
-        struct frame *f = l->first;
-        l->written -= sizeof f->header + f->header.bytes;
-        l->first = f->next;
-        if (!l->first) l->last = NULL;
-        f->next = done;
-        done = f;
-    }
-    return done;
+/* Both are 0 until a read ends, or is about to: take_in waits for the rest. */
+static int has_come(struct link *l) {
+    return !l->deaf && (nng_aio_count(l->receive) || nng_aio_result(l->receive));
 }
 
-static void on_written(void *argument) {
+int link_look(struct link *l) {
+    __atomic_store_n(&l->looked, now_ns(), __ATOMIC_RELAXED);
+    if (pthread_mutex_trylock(&l->reading)) return 0;
+    int came = has_come(l);
+    if (came) take_in(l);
+    pthread_mutex_unlock(&l->reading);
+    return came;
+}
+
+/* It does not wait for the same read as a thread that looks: NNG would wake it each time. */
+static void *reader(void *argument) {
     struct link *l = argument;
-    int bad = nng_aio_result(l->send) != 0;
-    pthread_mutex_lock(&l->lock);
-    struct frame *done = bad ? NULL : take_written(l, nng_aio_count(l->send));
-    int more = !bad && !l->gone && (l->first || l->words_sent < l->words_ready);
-    l->busy = more;
-    int refused = l->refused && !more;
-    pthread_mutex_unlock(&l->lock);
-    for (struct frame *next; done; done = next) {
-        next = done->next;
-        frame_free(done);
+    for (int deaf = 0; !deaf;) {
+        if (now_ns() - __atomic_load_n(&l->looked, __ATOMIC_RELAXED) < NAP_NS)
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        else
+            nng_aio_wait(l->receive);
+        pthread_mutex_lock(&l->reading);
+        if (has_come(l)) take_in(l);
+        deaf = l->deaf;
+        pthread_mutex_unlock(&l->reading);
     }
-    if (more) write_more(l); /* a broken stream is seen by the reader */
-    if (refused) gone(l);
-}
-
-static int add_part(nng_iov *parts, int n, const void *data, size_t bytes, size_t *skip) {
-    size_t skipped = *skip < bytes ? *skip : bytes;
-    *skip -= skipped;
-    if (skipped == bytes) return n;
-    parts[n].iov_buf = (char *)data + skipped;
-    parts[n].iov_len = bytes - skipped;
-    return n + 1;
-}
-
-/* Whoever has set `busy` calls it, without the lock. */
-static void write_more(struct link *l) {
-    nng_iov parts[2 * SEND_FRAMES];
-    int n = 0;
-    pthread_mutex_lock(&l->lock);
-    size_t skip = l->written;
-    if (l->words_sent < l->words_ready) {
-        parts[n].iov_buf = (char *)&l->first_words + l->words_sent;
-        parts[n++].iov_len = l->words_ready - l->words_sent;
-    }
-    for (struct frame *f = l->first; f && n <= 2 * SEND_FRAMES - 2; f = f->next) {
-        n = add_part(parts, n, &f->header, sizeof f->header, &skip);
-        n = add_part(parts, n, f->payload, f->header.bytes, &skip);
-    }
-    pthread_mutex_unlock(&l->lock);
-    nng_aio_set_iov(l->send, (unsigned)n, parts);
-    nng_stream_send(l->stream, l->send);
-}
-
-void link_send(struct link *l, struct frame *f) {
-    f->next = NULL;
-    pthread_mutex_lock(&l->lock);
-    if (l->gone) {
-        pthread_mutex_unlock(&l->lock);
-        frame_free(f);
-        return;
-    }
-    if (l->last)
-        l->last->next = f;
-    else
-        l->first = f;
-    l->last = f;
-    int start = !l->busy;
-    l->busy = 1;
-    pthread_mutex_unlock(&l->lock);
-    if (start) write_more(l);
+    return NULL;
 }
 
 /* ---- the beginning ---- */
@@ -285,15 +253,23 @@ int link_new(struct carrier *c, nng_stream *stream, enum proof_role role) {
     l->words_ready = sizeof l->first_words.opening;
     l->busy = 1;
     pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->reading, NULL);
+    pthread_cond_init(&l->stuck_or_ending, NULL);
     int code = getentropy(l->first_words.opening.nonce, NONCE_BYTES) ||
-               nng_aio_alloc(&l->receive, on_read, l) || nng_aio_alloc(&l->send, on_written, l);
-    if (code || carrier_keep(c, l)) {
+               nng_aio_alloc(&l->receive, NULL, NULL) || nng_aio_alloc(&l->send, NULL, NULL);
+    l->has_writer = !code && !thread_start(&l->writer, link_writer, l);
+    if (!l->has_writer || carrier_keep(c, l)) {
         link_free(l);
         return fail(ERR_FAILED, "rpc: no room for another connection");
     }
     nng_aio_set_timeout(l->send, NNG_DURATION_INFINITE);
-    write_more(l);
+    link_write(l);
     read_more(l);
+    pthread_mutex_lock(&l->lock); /* until it counts as gone it stays */
+    l->has_reader = !thread_start(&l->reader, reader, l);
+    int deaf = !l->has_reader;
+    pthread_mutex_unlock(&l->lock);
+    if (deaf) link_gone(l);
     return OK;
 }
 
@@ -308,7 +284,7 @@ int link_is_over(struct link *l) {
     pthread_mutex_lock(&l->lock);
     int over = l->gone && !l->busy;
     pthread_mutex_unlock(&l->lock);
-    return over && __atomic_load_n(&l->unread, __ATOMIC_ACQUIRE);
+    return over;
 }
 
 void link_hush(struct link *l) {

@@ -214,6 +214,7 @@ const struct transport *transport_of_build(void) {
                                          .listen = carrier_listen,
                                          .dial = carrier_dial,
                                          .send = link_send,
+                                         .look = link_look,
                                          .flush = carrier_flush,
                                          .close = carrier_close};
     return &nng;

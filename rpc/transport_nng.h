@@ -1,5 +1,5 @@
-/* The inside of the transport of NNG: links (transport_link.c) and what makes them, the carrier
- * (transport_nng.c). */
+/* The inside of the transport of NNG: links (transport_link.c, transport_send.c) and what makes
+ * them, the carrier (transport_nng.c). */
 #ifndef RPC_TRANSPORT_NNG_H
 #define RPC_TRANSPORT_NNG_H
 
@@ -16,21 +16,27 @@ struct link {
     struct carrier *carrier;
     nng_stream *stream;
     nng_aio *receive, *send;
+    pthread_t reader, writer;
+    int has_reader, has_writer;
     enum proof_role role;
     void *user; /* NULL: no good hello yet */
-    /* receiving: used by its callback alone */
+    /* receiving: all but `looked` under `reading` */
+    pthread_mutex_t reading;
+    int64_t looked; /* when another thread than the reader did so last; atomic */
+    int deaf;       /* 1: nothing more is read */
     uint8_t ring[RING_BYTES];
     size_t start, end; /* what has come and was not taken: ring[start .. end) */
     int opened;        /* 1: the peer's opening has come, with this nonce */
     uint8_t peer_nonce[NONCE_BYTES];
     struct frame *incoming; /* its payload is being read straight into it */
     uint64_t got;           /* bytes of that payload */
-    int unread;             /* 1: the reader has ended; atomic */
     /* sending */
     pthread_mutex_t lock;
-    struct frame *first, *last; /* the queue; the first ones are being written */
-    size_t written;             /* bytes of `first` that have left */
-    struct {                    /* they leave before the queue: bytes [words_sent .. words_ready) */
+    pthread_cond_t stuck_or_ending; /* the writer waits for it */
+    int stuck, ending;              /* stuck 1: a write is under way, and the writer's to end */
+    struct frame *first, *last;     /* the queue; the first ones are being written */
+    size_t written;                 /* bytes of `first` that have left */
+    struct { /* they leave before the queue: bytes [words_sent .. words_ready) */
         struct opening opening;
         struct hello hello;
         uint8_t proof[PROOF_BYTES];
@@ -56,10 +62,17 @@ struct carrier {
 /* ---- transport_link.c ---- */
 int link_new(struct carrier *c, nng_stream *stream, enum proof_role role); /* takes the stream */
 void link_free(struct link *l);                                            /* NULL is fine */
-void link_send(struct link *l, struct frame *frame);
+int link_look(struct link *l);
 int link_is_busy(struct link *l); /* 1: something is leaving */
-int link_is_over(struct link *l); /* 1: it is gone, and no callback of it comes any more */
+int link_is_over(struct link *l); /* 1: it is gone, and nothing of it is leaving */
 void link_hush(struct link *l);   /* it counts as gone, and nobody is told */
+
+void link_gone(struct link *l); /* it has ended */
+
+/* ---- transport_send.c ---- */
+void link_send(struct link *l, struct frame *frame);
+void link_write(struct link *l); /* whoever has set `busy` calls it, without the lock */
+void *link_writer(void *link);   /* a thread of it */
 
 /* ---- transport_nng.c ---- */
 int carrier_keep(struct carrier *c, struct link *l); /* ERR_FAILED without a text: no room */

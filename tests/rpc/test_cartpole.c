@@ -37,8 +37,9 @@ Test(cartpole, first_episodes_are_those_of_pytorch, .timeout = 60) {
 /* With two observers, which see the same starts but draw their actions in turns. */
 Test(cartpole, more_observers_play_at_once, .timeout = 60) {
     char out[4096];
-    output_of("--world-size 3 --episodes 4 --log-interval 2 --mend", out, sizeof out);
+    output_of("--world-size 3 --episodes 4 --log-interval 2 --mend --rate", out, sizeof out);
     cr_expect(strstr(out, "Episode 4\tLast reward: "), "%s", out);
+    cr_expect(strstr(out, " steps: ") && strstr(out, " a second\n"), "%s", out);
 }
 
 /* The text's arguments with their defaults; a word that is none is refused. */
@@ -49,5 +50,5 @@ Test(cartpole, options_are_the_text_s, .timeout = 60) {
     cr_expect(strstr(out, "--log_interval N  interval between training status logs (default: 10)"));
     cr_expect(strstr(out, "--gamma G         how much to value future rewards (default: 0.99)"));
     output_of("--world_size 1 2>&1 | tail -1", out, sizeof out);
-    cr_expect(strstr(out, "--one_call"), "%s", out);
+    cr_expect(strstr(out, "--rate"), "%s", out);
 }
