@@ -97,6 +97,7 @@ static int take_state(struct duet_optimizer *o, struct state *s) {
         snprintf(s->prefix[k], TEXT_BYTES, "optimizer.%s.",
                  optimizer_part_name(o->optimizer.config.kind, k));
         for (int i = 0; i < set->count; part += set->param[i++].count) {
+            if (!param_trains(&set->param[i])) continue;
             optimizer_part_get(&o->optimizer, &set->param[i], k, s->device, part);
             s->items[s->count++] = part_item(set->param[i].spec, s->prefix[k], part);
         }
@@ -258,6 +259,7 @@ static int read_state(const struct duet_optimizer *o, const struct safetensors *
     CHECK(read_updates(o, file, s));
     for (int k = 0; k < o->optimizer.each; k++)
         for (int i = 0; i < set->count; i++) {
+            if (!param_trains(&set->param[i])) continue;
             char name[NAME_BYTES];
             struct safetensors_item item = part_item(set->param[i].spec, NULL, NULL);
             snprintf(name, sizeof name, "optimizer.%s.%s",

@@ -8,8 +8,9 @@
 /* PyTorch's: keeps the division defined where all gradients are zero. */
 static const double NORM_EPSILON = 1e-6;
 
-/* Adds the squares of all elements to *sum; `host` has room for them. */
+/* Adds the squares of all elements to *sum; `host` has room for them. NULL: it is frozen. */
 static int add_squares(const duet_tensor *grad, float *host, double *sum) {
+    if (!grad) return OK;
     size_t count = duet_tensor_count(grad);
     CHECK(duet_tensor_read(grad, host));
     for (size_t i = 0; i < count; i++)
@@ -22,7 +23,7 @@ static int norm_of(duet_params *params, double *norm) {
     double sum = 0;
     int n = duet_params_count(params), code = OK;
     for (int i = 0; i < n; i++) {
-        size_t count = duet_tensor_count(duet_params_grad(params, i));
+        size_t count = duet_tensor_count(duet_params_value(params, i));
         if (count > largest) largest = count;
     }
     float *host = malloc(largest * sizeof *host);
@@ -45,6 +46,7 @@ int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {
     double factor = max_norm / (all + NORM_EPSILON);
     if (factor >= 1) return OK; /* NaN is not: it reaches all gradients */
     for (int i = 0; i < duet_params_count(params); i++)
-        CHECK(duet_tensor_scale(duet_params_grad(params, i), (float)factor));
+        if (duet_params_requires_grad(params, i))
+            CHECK(duet_tensor_scale(duet_params_grad(params, i), (float)factor));
     return OK;
 }

@@ -61,6 +61,7 @@ int api_optimizer_create(duet_optimizer **out, duet_params *params,
     *out = NULL;
     if (!o) return fail(ERR_MEMORY, "optimizer: no host memory");
     o->params = params;
+    params->in_use = 1;
     int code = optimizer_init(&o->optimizer, &params->set, config);
     if (code)
         duet_optimizer_free(o);
@@ -102,7 +103,7 @@ int duet_optimizer_set_lr(duet_optimizer *o, double lr) {
 
 int api_optimizer_update(duet_optimizer *o, const struct step_block *now) {
     struct duet_params *p = o->params;
-    o->left_out |= memchr(p->has_grad, 0, (size_t)p->set.count) != NULL;
+    o->left_out |= param_set_lacks(&p->set, p->has_grad);
     return o->left_out ? optimizer_step_used(&o->optimizer, &p->set, p->step, p->has_grad, now)
                        : optimizer_step(&o->optimizer, &p->set, p->step);
 }

@@ -48,6 +48,18 @@ static struct duet_tensor borrowed(struct device *device, const struct tensor *t
     return (struct duet_tensor){.device = device, .t = *t, .borrowed = 1};
 }
 
+/* Each has a gradient, since the program may fill it by itself. */
+void api_params_show(struct duet_params *p) {
+    int count = p->set.count;
+    for (int i = 0; i < count; i++) {
+        const struct param *param = &p->set.param[i];
+        p->views[i] = borrowed(p->set.device, &param->value);
+        p->views[count + i] = borrowed(p->set.device, &param->grad);
+        p->views[count + i].has_grad = &p->has_grad[i];
+        p->has_grad[i] = (char)param_trains(param);
+    }
+}
+
 static int build(struct duet_params *p, struct device *device, const struct param_spec *specs,
                  int count, float *const *values, int segments) {
     CHECK(copy_specs(&p->specs, specs, count));
@@ -59,13 +71,9 @@ static int build(struct duet_params *p, struct device *device, const struct para
     p->has_grad = malloc((size_t)count + 1);
     if (!p->views || !p->has_grad)
         return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
-    memset(p->has_grad, 1, (size_t)count + 1); /* the program may fill them by itself */
-    for (int i = 0; i < count; i++) {
-        p->views[i] = borrowed(device, &p->set.param[i].value);
-        p->views[count + i] = borrowed(device, &p->set.param[i].grad);
-        p->views[count + i].has_grad = &p->has_grad[i];
+    api_params_show(p);
+    for (int i = 0; i < count; i++)
         if (values && values[i]) CHECK(param_write_value(&p->set, i, values[i]));
-    }
     return stream_sync(device_compute(device));
 }
 
@@ -150,12 +158,16 @@ int duet_params_has_grad(const duet_params *params, int i) {
     return params && i >= 0 && i < params->set.count && params->has_grad[i];
 }
 
+int duet_params_requires_grad(const duet_params *params, int i) {
+    return params && i >= 0 && i < params->set.count && param_trains(&params->set.param[i]);
+}
+
 duet_tensor *duet_params_value(duet_params *params, int i) {
     return params && i >= 0 && i < params->set.count ? &params->views[i] : NULL;
 }
 
 duet_tensor *duet_params_grad(duet_params *params, int i) {
-    return params && i >= 0 && i < params->set.count ? &params->views[params->set.count + i] : NULL;
+    return duet_params_requires_grad(params, i) ? &params->views[params->set.count + i] : NULL;
 }
 
 int duet_sgd(duet_params *params, double lr, int batch_size) {

@@ -28,12 +28,12 @@ int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]) {
 }
 
 /* Copies `order`. bucket_of[p] is -1 until p has been seen. */
-static int copy_order(struct bucket_plan *plan, const int *order) {
-    for (int i = 0; i < plan->param_count; i++)
+static int copy_order(struct bucket_plan *plan, const int *order, int params) {
+    for (int i = 0; i < params; i++)
         plan->bucket_of[i] = -1;
     for (int i = 0; i < plan->param_count; i++) {
         int p = order[i];
-        if (p < 0 || p >= plan->param_count || plan->bucket_of[p] != -1)
+        if (p < 0 || p >= params || plan->bucket_of[p] != -1)
             return fail(ERR_FAILED,
                         "buckets: parameter %d at place %d of %d: an order names each once", p, i,
                         plan->param_count);
@@ -61,18 +61,18 @@ static void assign(struct bucket_plan *plan, const uint64_t *bytes, const uint64
     }
 }
 
-int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
-                     const uint64_t *limits, int limit_count) {
+int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params, const int *order,
+                     int count, const uint64_t *limits, int limit_count) {
     int code;
     size_t room = count > 0 ? (size_t)count : 1;
     *plan = (struct bucket_plan){.param_count = count};
     plan->order = malloc(room * sizeof *plan->order);
-    plan->bucket_of = malloc(room * sizeof *plan->bucket_of);
+    plan->bucket_of = malloc(((size_t)params + 1) * sizeof *plan->bucket_of);
     plan->bucket = malloc(room * sizeof *plan->bucket); /* at most one per parameter */
     if (!plan->order || !plan->bucket_of || !plan->bucket)
         CHECK_GOTO(fail(ERR_MEMORY, "buckets: %d parameters: the host is out of memory", count),
                    code, failed);
-    CHECK_GOTO(copy_order(plan, order), code, failed);
+    CHECK_GOTO(copy_order(plan, order, params), code, failed);
     assign(plan, bytes, limits, limit_count);
     return OK;
 failed:
@@ -95,7 +95,7 @@ void bucket_plan_reverse(struct bucket_plan *plan) {
     for (int b = 0; b < buckets; b++)
         plan->bucket[b].first = count - plan->bucket[b].first - plan->bucket[b].count;
     for (int i = 0; i < count; i++)
-        plan->bucket_of[i] = buckets - 1 - plan->bucket_of[i];
+        plan->bucket_of[plan->order[i]] = buckets - 1 - plan->bucket_of[plan->order[i]];
 }
 
 void bucket_plan_free(struct bucket_plan *plan) {

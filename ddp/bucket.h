@@ -30,11 +30,12 @@ struct bucket {
     uint64_t bytes;   /* of those parameters, pads not counted */
 };
 
-/* Every parameter lies in exactly one bucket; buckets cut `order` into consecutive runs. */
+/* Every parameter that is not frozen lies in exactly one bucket; buckets cut `order` into
+ * consecutive runs. */
 struct bucket_plan {
-    int param_count, bucket_count;
-    int *order;            /* [param_count] parameter indices, owned */
-    int *bucket_of;        /* [param_count] the bucket that holds parameter i, owned */
+    int param_count, bucket_count; /* parameters that are in buckets */
+    int *order;                    /* [param_count] parameter indices, owned */
+    int *bucket_of;        /* of all: the bucket that holds parameter i, -1: it is frozen; owned */
     struct bucket *bucket; /* [bucket_count], owned */
 };
 
@@ -44,12 +45,12 @@ struct bucket_plan {
  * gives each parameter its own bucket. ERR_USAGE: a size is NaN. */
 int bucket_limits(double cap_mb, double first_mb, uint64_t limits[2]);
 
-/* Assigns `count` parameters of bytes[i] each, taken in `order` (a permutation of 0 .. count-1,
- * copied). Bucket b closes at limits[b]; buckets past the end of the list close at its last entry
- * (limit_count >= 1). On failure *plan is zeroed. ERR_FAILED: `order` is no permutation.
- * ERR_MEMORY: the host's. */
-int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, const int *order, int count,
-                     const uint64_t *limits, int limit_count);
+/* Assigns `count` of `params` parameters of bytes[i] each, taken in `order` (different numbers from
+ * 0 to params-1, copied); the others are frozen. Bucket b closes at limits[b]; buckets past the end
+ * of the list close at its last entry (limit_count >= 1). On failure *plan is zeroed. ERR_FAILED:
+ * `order` names one twice. ERR_MEMORY: the host's. */
+int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params, const int *order,
+                     int count, const uint64_t *limits, int limit_count);
 /* Turns the order and the list of buckets around: what was walked last comes first. */
 void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */

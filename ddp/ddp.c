@@ -52,7 +52,8 @@ static int plan_buckets(struct duet_ddp *ddp, const int *order, const uint64_t *
     for (int i = 0; i < params->count; i++)
         bytes[i] = params->param[i].count * sizeof(float);
     bucket_plan_free(&ddp->plan);
-    int code = bucket_plan_init(&ddp->plan, bytes, order, params->count, limits, limit_count);
+    int code = bucket_plan_init(&ddp->plan, bytes, params->count, order, params->trained, limits,
+                                limit_count);
     free(bytes);
     return code;
 }
@@ -69,9 +70,10 @@ int ddp_make_events(struct duet_ddp *ddp) {
  * was registered last is reduced first. */
 int ddp_plan_first_step(struct duet_ddp *ddp) {
     uint64_t no_limit = BUCKET_NO_LIMIT;
-    int count = ddp->params->count;
-    for (int i = 0; i < count; i++)
-        ddp->ready_order[i] = ddp->config.find_unused ? i : count - 1 - i;
+    const struct param_set *params = ddp->params;
+    for (int i = 0, at = 0; i < params->count; i++)
+        if (param_trains(&params->param[i]))
+            ddp->ready_order[ddp->config.find_unused ? at++ : params->trained - 1 - at++] = i;
     if (ddp->config.find_unused) {
         CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
         bucket_plan_reverse(&ddp->plan);
@@ -87,7 +89,7 @@ static int rebuild(struct duet_ddp *ddp) {
     struct param_set *params = ddp->params;
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(group_announce(ddp->group, "DDP: order of buckets"));
-    CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->count));
+    CHECK(ddp_broadcast_order(ddp->comm, ddp->ready_order, params->trained));
     CHECK(plan_buckets(ddp, ddp->ready_order, ddp->limits, 2));
     CHECK(ddp_make_events(ddp));
     CHECK(param_set_relayout_grads(params, ddp->plan.order));
@@ -202,19 +204,23 @@ static void list(char *text, size_t bytes, const char *separator, const char *it
     snprintf(text + used, bytes - used, "%s%s", used ? separator : "", item);
 }
 
+static int is_missing(const struct duet_ddp *ddp, int i) {
+    return !ddp->is_ready[i] && param_trains(&ddp->params->param[i]);
+}
+
 const char *ddp_unfinished(const struct duet_ddp *ddp, char *text, size_t bytes) {
     int count = ddp->plan.param_count, incomplete = ddp->ready_count && ddp->ready_count < count;
     *text = 0;
-    for (int i = 0; incomplete && i < count; i++)
-        if (!ddp->is_ready[i]) list(text, bytes, ", ", ddp->params->param[i].spec->name);
+    for (int i = 0; incomplete && i < ddp->params->count; i++)
+        if (is_missing(ddp, i)) list(text, bytes, ", ", ddp->params->param[i].spec->name);
     return text;
 }
 
 static int unfinished(const struct duet_ddp *ddp) {
     char names[256], indices[256] = "", number[16];
     ddp_unfinished(ddp, names, sizeof names);
-    for (int i = 0; i < ddp->plan.param_count; i++) {
-        if (ddp->is_ready[i]) continue;
+    for (int i = 0; i < ddp->params->count; i++) {
+        if (!is_missing(ddp, i)) continue;
         snprintf(number, sizeof number, "%d", i);
         list(indices, sizeof indices, " ", number);
     }
@@ -234,7 +240,7 @@ int ddp_open_step(struct duet_ddp *ddp, int32_t step) {
     if (ddp->ready_count && !ddp->rebuilt && !ddp->config.find_unused) CHECK(rebuild(ddp));
     for (int b = 0; b < ddp->plan.bucket_count; b++)
         ddp->pending[b] = ddp->plan.bucket[b].count;
-    memset(ddp->is_ready, 0, (size_t)count);
+    memset(ddp->is_ready, 0, (size_t)ddp->params->count);
     ddp->ready_count = ddp->next = 0;
     ddp->step = step;
     ddp->expecting = 1;

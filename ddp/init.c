@@ -43,8 +43,9 @@ static int attach(struct duet_ddp *ddp) {
 }
 
 static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
+    ddp->owner->in_use = 1;
     CHECK(ddp_check_shapes(ddp->comm, ddp->params));
-    if (!ddp->params->count)
+    if (!ddp->params->trained)
         return fail(
             ERR_FAILED,
             "DistributedDataParallel is not needed when a module doesn't have any parameter that "
@@ -62,7 +63,7 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     config.any_order = ddp->config.any_order;
     config.group = group_order(ddp->group);
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
-    CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->arena_count));
+    CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->grad_count));
     CHECK(share_buffers(ddp, buffers));
     return ddp->replica ? attach(ddp) : OK;
 }

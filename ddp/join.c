@@ -19,11 +19,11 @@
 /* The gradients of a rank without input: zeros, ready at once in the order of the buckets. */
 static int bring_zeros(struct duet_ddp *ddp) {
     struct param_set *params = ddp->params;
-    int count = (int)params->arena_count; /* param_set_init refuses more */
+    int count = (int)params->grad_count; /* param_set_init refuses more */
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
     CHECK(launch(device_compute(ddp->device), OP_FILL, &args));
     memset(ddp->used, !ddp->config.find_unused, (size_t)params->count);
-    for (int i = 0; i < params->count; i++)
+    for (int i = 0; i < ddp->plan.param_count; i++)
         CHECK(ddp_gradient_ready(ddp, ddp->plan.order[i]));
     return OK;
 }

@@ -36,14 +36,14 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active) {
 /* A parameter that any rank used is updated on all, from the sum in which the others' parts are
  * zero; one that none used is left alone. What a rank used is known on its host alone. */
 int ddp_agree_on_used(struct duet_ddp *ddp) {
-    size_t count = (size_t)ddp->plan.param_count;
+    size_t count = (size_t)ddp->params->count;
     if (!ddp->config.find_unused) return OK;
     CHECK(stream_sync(device_compute(ddp->device)));
     CHECK(group_announce(ddp->group, "DDP: used parameters"));
     CHECK(comm_gather(ddp->comm, ddp->used, count, ddp->all_used));
     for (int rank = 0; rank < comm_world_size(ddp->comm); rank++) {
         const char *used = ddp->all_used + (size_t)rank * count;
-        ddp->found_unused |= memchr(used, 0, count) != NULL;
+        ddp->found_unused |= param_set_lacks(ddp->params, used);
         for (size_t i = 0; i < count; i++)
             ddp->used[i] |= used[i];
     }
@@ -51,9 +51,9 @@ int ddp_agree_on_used(struct duet_ddp *ddp) {
 }
 
 int ddp_set_used(struct duet_ddp *ddp, const char *used) {
-    memcpy(ddp->used, used, (size_t)ddp->plan.param_count);
-    for (int i = 0; i < ddp->plan.param_count; i++)
-        if (!used[i]) CHECK(ddp_gradient_ready(ddp, i));
+    memcpy(ddp->used, used, (size_t)ddp->params->count);
+    for (int i = 0; i < ddp->params->count; i++)
+        if (!used[i] && param_trains(&ddp->params->param[i])) CHECK(ddp_gradient_ready(ddp, i));
     return OK;
 }
 

@@ -28,16 +28,19 @@
 
 /* ---- shapes ---- */
 
-static int check_counts(struct comm *comm, int count) {
-    int counts[MAX_DEVICES];
-    CHECK(comm_exchange(comm, &count, sizeof count, -1, counts, NULL));
+/* Those that are trained, as in PyTorch, and then all of them. */
+static int check_counts(struct comm *comm, const struct param_set *params) {
+    const int mine[2] = {params->trained, params->count};
+    int all[MAX_DEVICES][2];
+    CHECK(comm_exchange(comm, mine, sizeof mine, -1, all, NULL));
     for (int r = 0; r < comm_world_size(comm); r++) {
-        if (counts[r] == count) continue;
+        int k = all[r][0] == mine[0];
+        if (all[r][k] == mine[k]) continue;
         return fail(
             ERR_FAILED,
             "DDP expects same model across all ranks, but Rank %d has %d params, while rank %d has "
             "inconsistent %d params.",
-            comm_rank(comm), count, r, counts[r]);
+            comm_rank(comm), mine[k], r, all[r][k]);
     }
     return OK;
 }
@@ -51,11 +54,11 @@ static void describe_sizes(const struct param_spec *spec, char *text, size_t byt
 }
 
 struct shape {
-    int rank, dims[MAX_RANK];
+    int rank, dims[MAX_RANK], frozen;
 };
 
 static struct shape shape_of(const struct param_spec *spec) {
-    struct shape shape = {.rank = spec->rank};
+    struct shape shape = {.rank = spec->rank, .frozen = spec->frozen};
     memcpy(shape.dims, spec->dims, (size_t)spec->rank * sizeof *shape.dims);
     return shape;
 }
@@ -66,6 +69,11 @@ static int compare_shapes(const struct param_set *params, int rank, const struct
         struct shape mine = shape_of(spec);
         char sizes[64];
         if (!memcmp(&mine, &theirs[i], sizeof mine)) continue;
+        if (mine.frozen != theirs[i].frozen)
+            return fail(ERR_FAILED,
+                        "[%d]: params[%d] in this process is %sfrozen, unlike that of process 0: "
+                        "freeze the same ones on all ranks",
+                        rank, i, mine.frozen ? "" : "not ");
         describe_sizes(spec, sizes, sizeof sizes);
         return fail(
             ERR_FAILED,
@@ -90,7 +98,7 @@ static int broadcast_bytes(struct comm *comm, void *bytes, size_t count) {
 }
 
 int ddp_check_shapes(struct comm *comm, const struct param_set *params) {
-    CHECK(check_counts(comm, params->count));
+    CHECK(check_counts(comm, params));
     struct shape *shapes = calloc((size_t)params->count + 1, sizeof *shapes);
     if (!shapes)
         return fail(ERR_MEMORY, "ddp: shapes of %d parameters: the host is out of memory",

@@ -195,5 +195,5 @@ int dp_reduce(struct dp *dp) {
     if (dp->sharded) CHECK(run_on_all(dp, PHASE_REDUCE, add_shard));
     dp_enter(dp, PHASE_REDUCE);
     return dp->sharded ? sharded_reduce_collect(&dp->shards)
-                       : reduce_add_coalesced(&dp->reduce, dp->groups, dp->group_count);
+                       : reduce_add_coalesced(&dp->reduce, dp->grad_groups, dp->grad_group_count);
 }

@@ -40,8 +40,8 @@ struct dp {
     uint64_t layout_version; /* of params[0], as it was at the beginning */
     size_t buffer_bytes;     /* of its buffers, as they were at the beginning */
     /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
-    struct param_range *groups;
-    int group_count;
+    struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */
+    int group_count, grad_group_count;
     int sharded; /* 1: `shards` sums the gradients, not `reduce` */
     struct reduce_plan reduce;
     struct sharded_reduce shards;

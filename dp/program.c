@@ -227,8 +227,10 @@ int data_parallel_backward_on(void *context, int r) {
 
 /* The gradient of the mean of the losses. */
 static int divide(struct duet_data_parallel *m) {
-    for (int i = 0; m->used > 1 && i < m->params[0]->set.count; i++)
-        CHECK(duet_tensor_scale(duet_params_grad(m->params[0], i), 1.0f / (float)m->used));
+    duet_params *params = m->params[0];
+    for (int i = 0; m->used > 1 && i < params->set.count; i++)
+        if (duet_params_grad(params, i))
+            CHECK(duet_tensor_scale(duet_params_grad(params, i), 1.0f / (float)m->used));
     return OK;
 }
 

@@ -20,7 +20,7 @@ enum { MOST_PASSES = 1 << 20 };
 static int make_sums(struct duet_data_parallel *m) {
     struct param_set *set = &m->params[0]->set;
     if (m->passes.sums) return OK;
-    return device_alloc(set->device, (void **)&m->passes.sums, set->arena_count * sizeof(float),
+    return device_alloc(set->device, (void **)&m->passes.sums, set->grad_count * sizeof(float),
                         MEM_GRADS);
 }
 
@@ -59,7 +59,7 @@ const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet
 }
 
 static struct tensor whole(const struct duet_data_parallel *m, float *arena) {
-    const int count = (int)m->params[0]->set.arena_count;
+    const int count = (int)m->params[0]->set.grad_count;
     return tensor_plain(arena, DTYPE_F32, 1, &count);
 }
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "dp/dp.h"
 
-/* The ranges of the values are those of the gradients too, unless a ddp has moved the latter. */
+/* The gradients lie as the values do, unless a ddp has moved them. */
 static int find_groups(struct dp *dp) {
     const struct param_set *set = &dp->params[0]->set;
     for (int i = 0; i < set->count; i++)
@@ -15,7 +15,9 @@ static int find_groups(struct dp *dp) {
     dp->layout_version = set->layout_version;
     dp->buffer_bytes = dp->params[0]->buffers.bytes;
     dp->groups = malloc(((size_t)set->count + 1) * sizeof *dp->groups);
-    if (!dp->groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    dp->grad_groups = malloc(((size_t)set->count + 1) * sizeof *dp->grad_groups);
+    if (!dp->groups || !dp->grad_groups) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    CHECK(coalesce_params(set, 1, COALESCE_BYTES, dp->grad_groups, &dp->grad_group_count));
     return coalesce_params(set, 0, COALESCE_BYTES, dp->groups, &dp->group_count);
 }
 
@@ -24,10 +26,11 @@ static int init_reduce(struct dp *dp) {
     size_t most = 0;
     for (int r = 0; r < dp->count; r++)
         grads[r] = dp->params[r]->set.grads;
-    for (int g = 0; g < dp->group_count; g++)
-        if (most < dp->groups[g].count) most = dp->groups[g].count;
+    for (int g = 0; g < dp->grad_group_count; g++)
+        if (most < dp->grad_groups[g].count) most = dp->grad_groups[g].count;
     if (dp->sharded)
-        return sharded_reduce_init(&dp->shards, &dp->group, grads, dp->groups, dp->group_count);
+        return sharded_reduce_init(&dp->shards, &dp->group, grads, dp->grad_groups,
+                                   dp->grad_group_count);
     return reduce_plan_init(&dp->reduce, &dp->group, 0, grads, most);
 }
 
@@ -35,6 +38,7 @@ static int build(struct dp *dp, const struct dp_config *c) {
     CHECK(device_group_init(&dp->group, c->devices, c->device));
     for (int r = 0; r < c->devices; r++)
         CHECK(group_ready(&dp->group, r)); /* new parameters have enqueued zeros */
+    dp->params[0]->in_use = 1;
     CHECK(find_groups(dp));
     CHECK(init_reduce(dp));
     return workers_init(&dp->workers, c->devices, c->timeout_s > 0 ? c->timeout_s : DP_TIMEOUT_S);
@@ -64,6 +68,7 @@ int dp_free(struct dp *dp) {
     sharded_reduce_free(&dp->shards);
     device_group_free(&dp->group);
     free(dp->groups);
+    free(dp->grad_groups);
     span_log_free(&dp->waits);
     memset(dp, 0, sizeof *dp);
     return 1;

@@ -60,6 +60,9 @@ duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
                           double momentum);
+/* A layer in eval mode within a training pass, as that of a frozen backbone: the running statistics
+ * normalise, and stay as they are. */
+duet_var *duet_batch_norm_eval(duet_tape *tape, duet_var *x, int w, int b, int running, double eps);
 duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *normalized_shape,
                           int w, int b, double eps);
 duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);

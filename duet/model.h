@@ -98,6 +98,10 @@ int duet_module_parameter(duet_module *module, const char *name, int rank, const
 int duet_module_buffer(duet_module *module, const char *name, int rank, const int *shape,
                        double value);
 
+/* requires_grad_(False), as duet_params_freeze: of what is registered so far, the parameter of this
+ * name and all whose names begin with it and a dot. A model must leave one to be trained. */
+void duet_module_freeze(duet_module *module, const char *name);
+
 /* The elements of parameter i; 0: there is none. */
 size_t duet_module_count(const duet_module *module, int i);
 

@@ -49,7 +49,7 @@ int duet_params_create(duet_params **out, duet_device *device, const struct duet
 void duet_params_free(duet_params *params);
 
 /* The value and the gradient of parameter i: float tensors that belong to `params` and live as long
- * as it does. NULL: there is no parameter i. */
+ * as it does. NULL: there is no parameter i, or it is frozen and has no gradient. */
 duet_tensor *duet_params_value(duet_params *params, int i);
 duet_tensor *duet_params_grad(duet_params *params, int i);
 int duet_params_count(const duet_params *params);
@@ -57,6 +57,18 @@ int duet_params_count(const duet_params *params);
 /* 1: parameter i has a gradient, as at first, since the program may write one; 0: it is PyTorch's
  * grad None, as behind duet_zero_grad (see duet_optimizer_step), or there is no parameter i. */
 int duet_params_has_grad(const duet_params *params, int i);
+
+/* requires_grad_(False): freezes the parameter of this name and all whose names begin with it and a
+ * dot, as "backbone" does "backbone.0.weight". From then on backward makes no gradient of them and
+ * goes no farther back than it must, optimizers leave them alone, and a duet_ddp puts them into no
+ * bucket; they stay in files, and rank 0 and device 0 still share them. Call it before the first
+ * training pass, and before an optimizer, a duet_ddp or a duet_data_parallel is made of the
+ * parameters. What duet_params_value has returned stays valid. DUET_USAGE: it is later than that,
+ * or there is no such parameter. */
+int duet_params_freeze(duet_params *params, const char *name);
+
+/* requires_grad: 1, or 0 of a frozen parameter, or where there is no parameter i. */
+int duet_params_requires_grad(const duet_params *params, int i);
 
 /* One step of stochastic gradient descent on every parameter:
  *     value -= (lr / batch_size) * gradient

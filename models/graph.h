@@ -57,6 +57,7 @@ struct graph_tensor {
     int is_i64;
     struct graph_shape shape; /* without N */
     int index;                /* among the parameters, or among buffers and constants */
+    int frozen;               /* a parameter: 1: it is not trained */
     int line, uses;
 };
 

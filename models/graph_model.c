@@ -62,14 +62,16 @@ static int dims_of(const struct graph_shape *s, int *dims) {
 
 static void add_tensor(duet_module *m, const struct graph_tensor *t) {
     int dims[GRAPH_RANK] = {0}, rank = dims_of(&t->shape, dims);
-    if (t->kind == GRAPH_PARAMETER)
-        duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
-    else
+    if (t->kind != GRAPH_PARAMETER) {
         module_buffer(m, t->name,
                       &(struct buffer_spec){.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32,
                                             .rank = rank,
                                             .dims = {dims[0], dims[1], dims[2], dims[3], dims[4],
                                                      dims[5], dims[6], dims[7]}});
+        return;
+    }
+    int i = duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
+    if (i >= 0) model_of(m)->params[i].frozen = t->frozen;
 }
 
 static void describe(duet_module *m, void *context) {

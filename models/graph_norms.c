@@ -56,6 +56,7 @@ duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
     config.epsilon = number(n, 0);
     config.momentum = number(n, 1);
     config.synchronised = t->sync_bn;
+    config.eval = !number(n, 2);
     const struct graph_node *next = n + 1;
     if (feeds(g, n->y, next, "relu"))
         return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);

@@ -220,7 +220,7 @@ static const struct graph_op ops[] = {
     {"conv_transpose", "vpp?", "stride=1 padding=0 dilation=1 groups=1 output_padding=0",
      run_conv_transpose},
     {"embedding", "vp", "padding_idx=-1", run_embedding},
-    {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1", run_batch_norm},
+    {"batch_norm", "vppb?b?b?", "eps=1e-5 momentum=0.1 training=1", run_batch_norm},
     {"layer_norm", "vp?p?", "shape eps=1e-5", run_layer_norm},
     {"group_norm", "vp?p?", "groups eps=1e-5", run_group_norm},
     {"relu", "v", "", run_relu},

@@ -2,7 +2,7 @@
  *
  *     duet 1
  *     input %x: TYPE [below NUMBER]
- *     parameter NAME: TYPE                buffer NAME: TYPE      constant NAME: TYPE
+ *     parameter NAME: TYPE [frozen]       buffer NAME: TYPE      constant NAME: TYPE
  *     saves NUMBER NUMBER
  *     %y: TYPE = OP(OPERAND, ..., SETTING=VALUE, ...)
  *     return %y
@@ -69,6 +69,7 @@ static int declare(struct graph_reader *r, enum graph_kind kind) {
         return graph_wrong(r, "a tensor has 1 to %d dimensions", DUET_MAX_RANK);
     CHECK(graph_grow(g, &g->tensors, g->tensor_count, &g->tensor_room, sizeof *g->tensors));
     CHECK(graph_add_name(r, name, ~g->tensor_count));
+    t.frozen = kind == GRAPH_PARAMETER && graph_is_word(r, "frozen");
     t.index = kind == GRAPH_PARAMETER ? g->parameters++ : g->buffers++;
     t.name = strdup(name);
     if (!t.name) return fail(ERR_MEMORY, "%s: no host memory", g->path);

@@ -100,8 +100,9 @@ struct sample_shape model_sample(const char *name, const struct model_options *o
 int model_classes(const char *name, const struct model_options *options);
 /* Labels of a sample; 0: one. */
 int model_places(const char *name, const struct model_options *options);
-void model_free(struct model *model);          /* zeroed is fine */
-size_t model_count(const struct model *model); /* elements of all parameters */
+void model_free(struct model *model);            /* zeroed is fine */
+size_t model_count(const struct model *model);   /* elements of all parameters */
+size_t model_trained(const struct model *model); /* of those that are not frozen */
 /* Hashes of a step in the proof of equal bits: of each parameter the value and the gradient, and
  * of each buffer the value. */
 int model_hashes(const struct model *model);

@@ -192,6 +192,19 @@ int duet_module_buffer(duet_module *module, const char *name, int rank, const in
     return added(module, code, model->buffer_count);
 }
 
+void duet_module_freeze(duet_module *module, const char *name) {
+    if (stuck(module)) return;
+    struct model *model = model_of(module);
+    int found = 0;
+    for (int i = 0; name && i < model->param_count; i++)
+        if (api_name_covers(name, model->params[i].name)) found = model->params[i].frozen = 1;
+    if (!found)
+        module_fail(module, fail(ERR_USAGE,
+                                 "model %s: freeze '%.100s': no parameter so far has this name, or "
+                                 "one that begins with it and a dot",
+                                 model->name, name ? name : ""));
+}
+
 int module_buffer(duet_module *module, const char *name, const struct buffer_spec *spec) {
     if (stuck(module)) return -1;
     int code = add_buffer(model_of(module), name, "", *spec);
@@ -363,7 +376,13 @@ int module_describe(struct model *model, const struct duet_model *from,
     if (!model->param_count)
         return fail(ERR_USAGE, "model %s: it has no parameters: nothing can be trained",
                     model->name);
-    return check_names(model);
+    CHECK(check_names(model));
+    for (int i = 0; i < model->param_count; i++)
+        if (!model->params[i].frozen) return OK;
+    return fail(ERR_USAGE,
+                "model %s: all %d parameters are frozen: element 0 of tensors does not require "
+                "grad and does not have a grad_fn: leave one to be trained",
+                model->name, model->param_count);
 }
 
 void module_free(struct model *model) {

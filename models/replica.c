@@ -202,7 +202,7 @@ static int clear_unused(struct replica *r, duet_var *root) {
     memcpy(r->params->has_grad, tape_uses(r->tape, root), (size_t)r->params->set.count);
     for (int i = 0; i < r->params->set.count; i++) {
         struct op_args args = {.out[0] = r->params->set.param[i].grad};
-        if (r->params->has_grad[i]) continue;
+        if (r->params->has_grad[i] || !param_trains(&r->params->set.param[i])) continue;
         CHECK(launch(device_compute(r->device), OP_FILL, &args));
         if (r->unused_hook) CHECK(r->unused_hook(r->unused_context, i));
     }
@@ -227,7 +227,7 @@ static int update(struct replica *r) {
 }
 
 static void look_for_left_out(struct replica *r) {
-    r->optimizer->left_out |= memchr(r->params->has_grad, 0, (size_t)r->params->set.count) != NULL;
+    r->optimizer->left_out |= param_set_lacks(&r->params->set, r->params->has_grad);
 }
 
 int replica_update(struct replica *r) {

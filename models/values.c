@@ -15,6 +15,13 @@ size_t model_count(const struct model *model) {
     return count;
 }
 
+size_t model_trained(const struct model *model) {
+    size_t count = 0;
+    for (int i = 0; i < model->param_count; i++)
+        if (!model->params[i].frozen) count += param_spec_count(&model->params[i]);
+    return count;
+}
+
 int model_hashes(const struct model *model) {
     return 2 * model->param_count + model->buffer_count;
 }

@@ -215,7 +215,7 @@ static void to_operand(struct autograd_memory *a, const duet_var *x, int dy, int
 }
 
 static void to_param(struct autograd_memory *a, const struct param *p) {
-    if (!p || a->has_grad[p - a->tape->step.params->param]++) return;
+    if (!param_trains(p) || a->has_grad[p - a->tape->step.params->param]++) return;
     ledger_add(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));
     if (a->config.accumulates)
         ledger_remove(a->config.ledger, MEM_GRADS, autograd_bytes(&p->value));

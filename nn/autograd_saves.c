@@ -101,7 +101,9 @@ struct autograd_rule autograd_rule_of(const struct node *n) {
     if (n->op == OP_ACTIVATION_FORWARD) rule.flags = of_activation(n->args.p.activation.kind);
     /* One mean of the whole plane is taken by mean(), which reads nothing in backward. */
     if (n->op == OP_ADAPTIVE_AVG_POOL_FORWARD && y[2] * y[3] == 1) rule.flags = 0;
-    /* The weight of a linear layer is read for the gradient of x alone. */
+    /* The weight of a linear layer is read for the gradient of x alone, and x for that of the
+     * weight. */
     if (n->op == OP_LINEAR_FORWARD && !n->x->needs_grad) rule.flags &= ~SAVES_W;
+    if (n->op == OP_LINEAR_FORWARD && !param_trains(n->w)) rule.flags &= ~SAVES_X;
     return rule;
 }

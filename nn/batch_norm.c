@@ -5,7 +5,9 @@
  *                           running statistics | factors, y
  *                backward   each segment: sums | dw, db | added up over all segments, if
  *                           synchronised | factors, dx
- *     eval       one set of moments, made of the running statistics, serves every segment
+ *     eval       one set of moments, made of the running statistics, serves every segment. Such a
+ *                layer may stand in a training pass: then dx is dy, scaled, since no sum depends on
+ *                x
  *
  * A segment is a virtual device (base/segment.h), so plain BatchNorm normalises what one replica
  * of DataParallel or one rank of DDP would. Running statistics are those of a device's first
@@ -38,9 +40,14 @@ static struct tensor moments_of(const struct node *n, int s) {
 
 /* ---- the matrices of the segments ---- */
 
+/* 1 if the running statistics normalise, and stay. */
+static int is_eval(const duet_tape *t, const struct norm_config *config) {
+    return !t->step.training || config->eval;
+}
+
 /* 1 if the segments of other ranks count too. */
 static int is_exchanged(const duet_tape *t, const struct norm_config *config) {
-    return t->exchange.segments && config->synchronised;
+    return t->exchange.segments && config->synchronised && !config->eval;
 }
 
 /* Takes memory for a matrix of each segment: the tape's own, or of all ranks. */
@@ -130,6 +137,15 @@ static int add_up(duet_tape *t, struct node *n, struct tensor *total) {
     return launch(t->stream, OP_BATCH_NORM_TOTAL, &args);
 }
 
+/* In place of sums: dx of a layer in eval mode depends on none. */
+static int no_sums(duet_tape *t, const struct node *n, struct tensor *sums) {
+    *sums = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 2, (int[]){2, n->x->value.dims[1]});
+    struct tensor as_floats =
+        tensor_plain(sums->data, DTYPE_F32, 2, (int[]){4, n->x->value.dims[1]});
+    CHECK(t->error);
+    return tensor_zero(t->device, &as_floats);
+}
+
 /* dx of one segment from the sums that it depends on. */
 static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *sums,
                       const struct tensor *dx) {
@@ -170,7 +186,10 @@ static int backward(duet_tape *t, struct node *n) {
     struct tensor dx = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
     struct tensor total = matrix(&n->sums, 0);
-    if (is_shared(n)) CHECK(add_up(t, n, &total));
+    if (n->eval)
+        CHECK(no_sums(t, n, &total));
+    else if (is_shared(n))
+        CHECK(add_up(t, n, &total));
     for (int s = 0; s < segments; s++) {
         struct tensor sums = is_shared(n) ? total : matrix(&n->sums, s);
         CHECK(segment_dx(t, n, s, &sums, &dx));
@@ -187,7 +206,7 @@ static int check(const duet_tape *t, const duet_var *x, const struct param *w,
         return fail(ERR_USAGE,
                     "batch_norm %s: %d channels do not suit an input of %s: check the model",
                     w->spec->name, w->value.dims[0], SHAPE(v));
-    if (!t->step.training && !config->running.data)
+    if (is_eval(t, config) && !config->running.data)
         return fail(ERR_USAGE, "batch_norm %s: eval needs running statistics: give them",
                     w->spec->name);
     return OK;
@@ -217,10 +236,10 @@ static int check_count(const duet_tape *t, const duet_var *x, const struct norm_
 
 static int forward(duet_tape *t, struct node *n, const struct norm_config *config) {
     int segments = t->segments.count, channels = n->x->value.dims[1];
-    int one = !t->step.training || config->synchronised;
+    int one = is_eval(t, config) || config->synchronised;
     n->moments = matrices(t, DTYPE_F64, one ? 1 : segments, 3, channels);
     CHECK(t->error);
-    if (!t->step.training) {
+    if (is_eval(t, config)) {
         struct op_args args = {.in[0] = config->running, .out[0] = matrix(&n->moments, 0)};
         CHECK(launch(t->stream, OP_BATCH_NORM_OF_RUNNING, &args));
     } else if (config->synchronised) {
@@ -232,7 +251,7 @@ static int forward(duet_tape *t, struct node *n, const struct norm_config *confi
     } else {
         CHECK(make_moments(t, n, &n->moments));
     }
-    if (t->step.training) CHECK(track(t, n, config));
+    if (!is_eval(t, config)) CHECK(track(t, n, config));
     return normalise(t, n);
 }
 
@@ -248,7 +267,7 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "batch_norm", w, b) || tape_fail(t, check(t, x, w, config)))
         return NULL;
-    if (t->step.training && tape_fail(t, check_count(t, x, config))) return NULL;
+    if (!is_eval(t, config) && tape_fail(t, check_count(t, x, config))) return NULL;
     struct node node = {.backward = backward,
                         .op = OP_BATCH_NORM_FORWARD,
                         .segment_grads = segment_grads,
@@ -256,11 +275,13 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
                         .x2 = residual,
                         .w = w,
                         .b = b,
-                        .exchanged = is_exchanged(t, config)};
+                        .exchanged = is_exchanged(t, config),
+                        .eval = is_eval(t, config)};
     node.args.p.norm = (struct norm_args){config->epsilon, config->momentum, with_relu};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, forward(t, &node, config))) return NULL;
-    node.y = tape_var(t, node.args.out[0], 1);
+    node.y = tape_var(t, node.args.out[0],
+                      tape_needs_grad(x, w, b) || (residual && residual->needs_grad));
     return tape_node(t, &node) ? NULL : node.y;
 }
 
@@ -325,16 +346,26 @@ static int find_batches(duet_tape *t, int i, struct norm_config *config) {
     return tensor_zero(t->device, &bits);
 }
 
-duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
-                          double momentum) {
+static duet_var *function(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
+                          double momentum, int eval) {
     if (tape_failed(t, x)) return NULL;
     struct param *weight = tape_param_at(t, "batch_norm", w, 1),
                  *bias = tape_param_at(t, "batch_norm", b, 1);
-    struct norm_config config = {.epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn};
+    struct norm_config config = {
+        .epsilon = eps, .momentum = momentum, .synchronised = t->sync_bn, .eval = eval};
     if (!(eps >= 0)) tape_fail(t, fail(ERR_USAGE, "batch_norm: eps %g: give at least 0", eps));
     if (!weight || !bias || t->error ||
         tape_fail(t, find_running(t, running, weight->value.dims[0], &config.running)) ||
         tape_fail(t, find_batches(t, running, &config)))
         return NULL;
     return batch_norm(t, x, weight, bias, &config);
+}
+
+duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
+                          double momentum) {
+    return function(t, x, w, b, running, eps, momentum, 0);
+}
+
+duet_var *duet_batch_norm_eval(duet_tape *t, duet_var *x, int w, int b, int running, double eps) {
+    return function(t, x, w, b, running, eps, 0, 1);
 }

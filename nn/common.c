@@ -7,7 +7,7 @@
 #include "nn/tape_internal.h"
 
 static duet_var *common(duet_tape *t, const struct tensor *value, struct param *p) {
-    duet_var *x = tape_var(t, *value, p != NULL);
+    duet_var *x = tape_var(t, *value, param_trains(p));
     if (!x) return NULL;
     x->common = 1;
     x->param = p;

@@ -62,7 +62,7 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
     if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
     node.args.in[1] = *index;
     node.args.p.embedding.left_out = padding_idx + 1;
-    node.y = tape_var(t, y, 1);
+    node.y = tape_var(t, y, param_trains(w));
     return tape_node(t, &node) ? NULL : node.y;
 }
 

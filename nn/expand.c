@@ -49,7 +49,7 @@ duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w,
                                  .out[0] = tensor_seen_as(&y, 3, 1, n, count),
                                  .p.sum.divide = 1};
     if (t->error || (n && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args)))) return NULL;
-    node.y = tape_var(t, y, w != NULL);
+    node.y = tape_var(t, y, param_trains(w));
     if (node.y) node.y->outside = 1;
     return tape_node(t, &node) ? NULL : node.y;
 }

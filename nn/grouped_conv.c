@@ -96,6 +96,6 @@ duet_var *duet_conv(duet_tape *t, duet_var *x, int w_at, int b_at, const struct 
                                                     {how.padding[0], how.padding[1]},
                                                     {how.dilation[0], how.dilation[1]},
                                                     how.groups}};
-    duet_var *y = tape_append_op(t, OP_GROUPED_CONV_FORWARD, &node, 1);
+    duet_var *y = tape_append_op(t, OP_GROUPED_CONV_FORWARD, &node, tape_needs_grad(x, w, b));
     return y && sequence ? tape_view(t, y, 3, dims) : y;
 }

@@ -63,7 +63,7 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
         return NULL;
     if (w && !b)
         node.args.in[2] = node.args.in[1]; /* its shape, for a gradient that nobody reads */
-    node.y = tape_var(t, y, x->needs_grad || w);
+    node.y = tape_var(t, y, tape_needs_grad(x, w, b));
     return tape_node(t, &node) ? NULL : node.y;
 }
 

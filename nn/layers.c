@@ -152,7 +152,7 @@ static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param
     node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, k[0])},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
-    return tape_append_op(t, OP_CONV2D_FORWARD, &node, 1);
+    return tape_append_op(t, OP_CONV2D_FORWARD, &node, tape_needs_grad(x, w, b));
 }
 
 /* The result of conv2d; its padding makes the picture larger before the kernel makes it smaller. */
@@ -205,7 +205,7 @@ static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param
     node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
-    return tape_append_op(t, OP_LINEAR_FORWARD, &node, 1);
+    return tape_append_op(t, OP_LINEAR_FORWARD, &node, tape_needs_grad(x, w, b));
 }
 
 /* The rows that a linear layer sees in each sample of x (N,..,K). */

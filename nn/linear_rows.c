@@ -83,6 +83,6 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
                                  .out[0] = as_rows(&y),
                                  .p.linear = {weight_is_in_out}};
     if (t->error || tape_fail(t, launch_rows(t, OP_LINEAR_FORWARD, &node.args))) return NULL;
-    node.y = tape_var(t, y, 1);
+    node.y = tape_var(t, y, tape_needs_grad(x, w, b));
     return tape_node(t, &node) ? NULL : node.y;
 }

@@ -84,10 +84,10 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
     o->each = config->kind != OPTIMIZER_SGD ? 2 : config->momentum != 0;
     o->missed = calloc((size_t)set->count + 1, sizeof *o->missed);
     if (!o->missed) return fail(ERR_MEMORY, "optimizer: no host memory");
-    if (!o->each) return OK;
-    size_t count = set->arena_count * (size_t)o->each;
+    if (!o->each || !set->grad_count) return OK;
+    size_t count = set->grad_count * (size_t)o->each;
     CHECK(device_alloc(set->device, (void **)&o->state, count * sizeof(float), MEM_OPTIMIZER));
-    int dims[2] = {(int)set->arena_count, o->each};
+    int dims[2] = {(int)set->grad_count, o->each};
     struct op_args args = {.out[0] = tensor_plain(o->state, DTYPE_F32, 2, dims)};
     return launch(device_compute(set->device), OP_FILL, &args);
 }
@@ -138,13 +138,15 @@ static int update(struct optimizer *o, struct param_set *set, const struct param
 }
 
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step) {
-    for (int i = set->count - 1; i >= 0;) { /* values lie in reverse order of registration */
-        const struct param *first = &set->param[i], *last = first;
-        while (--i >= 0 && in_step(last, &set->param[i]))
-            last = &set->param[i];
-        CHECK(update(o, set, first, last, step));
+    const struct param *first = NULL, *last = NULL;
+    for (int i = set->count - 1; i >= 0; i--) { /* values lie in reverse order of registration */
+        const struct param *p = &set->param[i];
+        if (!param_trains(p)) continue;
+        if (first && !in_step(last, p)) CHECK(update(o, set, first, last, step));
+        if (!first || !in_step(last, p)) first = p;
+        last = p;
     }
-    return OK;
+    return first ? update(o, set, first, last, step) : OK;
 }
 
 /* The step block for parameters that were left out of `missed` updates. */
@@ -159,6 +161,7 @@ int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_
                         const char *used, const struct step_block *now) {
     int64_t written = 0; /* the missed updates that the step block is made for */
     for (int i = set->count - 1; i >= 0; i--) {
+        if (!param_trains(&set->param[i])) continue;
         if (!used[i]) {
             o->missed[i]++;
             continue;

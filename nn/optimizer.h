@@ -63,7 +63,7 @@ struct optimizer {
     struct device *device;
     struct optimizer_config config;
     float *state; /* device memory, MEM_OPTIMIZER: `each` floats per element of the value arena, in
-                   * its order; NULL: none */
+                   * its order, up to the frozen parameters; NULL: none */
     int each;     /* 0, 1 (momentum) or 2 (Adadelta, Adam, AdamW) */
     int64_t *missed; /* [parameters of the set] updates that each was left out of; owned */
 };
@@ -74,8 +74,9 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void optimizer_free(struct optimizer *o);
 
-/* Enqueues the update of every parameter from its gradient on the compute stream. The learning rate
- * and whatever else optimizer_schedule fills in are read from *step, in device memory. */
+/* Enqueues the update of each parameter that is not frozen by its gradient, on the compute stream.
+ * The learning rate and whatever else optimizer_schedule fills in are read from *step, in device
+ * memory. */
 int optimizer_step(struct optimizer *o, struct param_set *set, const struct step_block *step);
 
 /* The same where some parameters have no gradient (PyTorch's None): used[i] 0: parameter i and its

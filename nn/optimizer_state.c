@@ -14,7 +14,7 @@ const char *optimizer_part_name(enum optimizer_kind kind, int k) {
 }
 
 size_t optimizer_state_bytes(const struct optimizer *o, const struct param_set *set) {
-    return set->arena_count * (size_t)o->each * sizeof *o->state;
+    return set->grad_count * (size_t)o->each * sizeof *o->state;
 }
 
 int optimizer_state_read(struct optimizer *o, const struct param_set *set, float *state) {

@@ -13,10 +13,28 @@ size_t param_spec_count(const struct param_spec *spec) {
     return count;
 }
 
-static int zero_arena(struct param_set *set, float *arena) {
-    int dims[1] = {(int)set->arena_count};
+static int zero_arena(struct param_set *set, float *arena, size_t count) {
+    int dims[1] = {(int)count};
     struct op_args args = {.out[0] = tensor_plain(arena, DTYPE_F32, 1, dims)};
     return launch(device_compute(set->device), OP_FILL, &args);
+}
+
+/* Places the parameters that are frozen, or those that are not, in reverse registration order. */
+static void place(struct param_set *set, int frozen) {
+    for (int i = set->count - 1; i >= 0; i--) {
+        struct param *p = &set->param[i];
+        if (p->spec->frozen != frozen) continue;
+        p->value_offset = p->grad_offset = set->arena_count;
+        set->arena_count += param_padded(p->count);
+        set->trained += !frozen;
+    }
+    if (!frozen) set->grad_count = set->arena_count;
+}
+
+static struct tensor grad_of(const struct param_set *set, const struct param *p) {
+    const int none = 0;
+    if (p->spec->frozen) return tensor_plain(set->values, DTYPE_F32, 1, &none);
+    return tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
 }
 
 int param_set_init(struct param_set *set, struct device *device, const struct param_spec *specs,
@@ -27,30 +45,29 @@ int param_set_init(struct param_set *set, struct device *device, const struct pa
     set->param = calloc((size_t)count + 1, sizeof *set->param);
     if (!set->param) return fail(ERR_MEMORY, "parameters: no host memory for %d of them", count);
     set->count = count;
-    for (int i = count - 1; i >= 0; i--) {
+    for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];
         p->spec = &specs[i];
         p->count = param_spec_count(p->spec);
-        p->value_offset = p->grad_offset = set->arena_count;
-        set->arena_count += param_padded(p->count);
         set->total_count += p->count;
     }
+    place(set, 0);
+    place(set, 1);
     if (set->arena_count > INT32_MAX) {
         code = fail(ERR_USAGE, "parameters: %zu in all: a model may have 2^31 - 1 of them",
                     set->total_count);
         goto fail;
     }
-    size_t bytes = set->arena_count * sizeof(float);
+    size_t bytes = set->arena_count * sizeof(float), grads = set->grad_count * sizeof(float);
     CHECK_GOTO(device_alloc(device, (void **)&set->values, bytes, MEM_PARAMS), code, fail);
-    CHECK_GOTO(device_alloc(device, (void **)&set->grads, bytes, MEM_GRADS), code, fail);
-    CHECK_GOTO(zero_arena(set, set->values), code, fail);
-    CHECK_GOTO(zero_arena(set, set->grads), code, fail);
+    if (grads) CHECK_GOTO(device_alloc(device, (void **)&set->grads, grads, MEM_GRADS), code, fail);
+    CHECK_GOTO(zero_arena(set, set->values, set->arena_count), code, fail);
+    if (grads) CHECK_GOTO(zero_arena(set, set->grads, set->grad_count), code, fail);
     for (int i = 0; i < count; i++) {
         struct param *p = &set->param[i];
         p->value =
             tensor_plain(set->values + p->value_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
-        p->grad =
-            tensor_plain(set->grads + p->grad_offset, DTYPE_F32, p->spec->rank, p->spec->dims);
+        p->grad = grad_of(set, p);
     }
     return OK;
 fail:
@@ -59,8 +76,8 @@ fail:
 }
 
 int param_set_keep_segments(struct param_set *set, int segments) {
-    size_t count = set->arena_count * (size_t)(segments - 1);
-    if (segments > 1)
+    size_t count = set->grad_count * (size_t)(segments - 1);
+    if (count)
         CHECK(device_alloc(set->device, (void **)&set->segment_grads, count * sizeof(float),
                            MEM_GRADS));
     set->kept_segments = segments;
@@ -78,16 +95,22 @@ void param_set_free(struct param_set *set) {
     memset(set, 0, sizeof *set);
 }
 
+int param_set_lacks(const struct param_set *set, const char *has_grad) {
+    for (int i = 0; i < set->count; i++)
+        if (!has_grad[i] && param_trains(&set->param[i])) return 1;
+    return 0;
+}
+
 int param_set_relayout_grads(struct param_set *set, const int *order) {
     size_t offset = 0;
-    for (int k = 0; k < set->count; k++) {
+    for (int k = 0; k < set->trained; k++) {
         struct param *p = &set->param[order[k]];
         p->grad_offset = offset;
         p->grad.data = set->grads + offset;
         offset += param_padded(p->count);
     }
     set->layout_version++;
-    return zero_arena(set, set->grads);
+    return zero_arena(set, set->grads, set->grad_count);
 }
 
 static int read_tensor(struct param_set *set, const struct tensor *t, size_t count, float *host) {
@@ -101,7 +124,10 @@ int param_read_value(struct param_set *set, int index, float *host) {
 }
 
 int param_read_grad(struct param_set *set, int index, float *host) {
-    return read_tensor(set, &set->param[index].grad, set->param[index].count, host);
+    const struct param *p = &set->param[index];
+    if (param_trains(p)) return read_tensor(set, &p->grad, p->count, host);
+    memset(host, 0, p->count * sizeof *host);
+    return OK;
 }
 
 int param_write_value(struct param_set *set, int index, const float *host) {

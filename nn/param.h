@@ -7,6 +7,8 @@
  *     arena           ... b2 W2 b1 W1            backward completes gradients in about this order
  *
  * so that a bucket of DDP is a pointer and a count, reduced in place, and replication is one copy.
+ * Frozen parameters, PyTorch's requires_grad=False, have values alone, which lie behind those of
+ * all others: so the arena of the gradients, and the state of an optimizer, end where they begin.
  * Offsets and counts are in elements (float32). Arenas are charged to MEM_PARAMS and MEM_GRADS. */
 #ifndef NN_PARAM_H
 #define NN_PARAM_H
@@ -29,17 +31,24 @@ struct param_spec {
     const char *name; /* PyTorch's: "cn1.weight" */
     int rank;
     int dims[MAX_RANK];
+    int frozen; /* 1: it has no gradient, and no optimizer changes it */
 };
 size_t param_spec_count(const struct param_spec *spec); /* elements: the product of dims */
 
 struct param {
     const struct param_spec *spec;
     struct tensor value; /* PLAIN, device memory, inside the value arena */
-    struct tensor grad;  /* PLAIN, device memory, inside the gradient arena */
-    size_t count;        /* elements, pads not counted */
+    struct tensor
+        grad;     /* PLAIN, device memory, inside the gradient arena; of a frozen one: empty */
+    size_t count; /* elements, pads not counted */
     size_t value_offset; /* elements from the arena's start */
-    size_t grad_offset;
+    size_t grad_offset;  /* of a frozen one: it is in no arena */
 };
+
+/* 1: backward makes a gradient of it. NULL, a parameter that a layer has not: 0. */
+static inline int param_trains(const struct param *p) {
+    return p && !p->spec->frozen;
+}
 
 struct param_set {
     struct device *device;
@@ -51,8 +60,10 @@ struct param_set {
      * arena, laid out as the values. NULL: none are kept. Device memory, owned. */
     float *segment_grads;
     int kept_segments;       /* segments whose sums are kept; 0: gradients are of one pass only */
-    size_t arena_count;      /* elements of each arena, pads included */
+    size_t arena_count;      /* elements of the value arena, pads included */
+    size_t grad_count;       /* elements of the gradient arena, pads included: the first of them */
     size_t total_count;      /* elements of all parameters, pads not counted */
+    int trained;             /* parameters that are not frozen */
     uint64_t layout_version; /* grows when the gradients get other addresses */
 };
 
@@ -65,13 +76,16 @@ int param_set_keep_segments(struct param_set *set, int segments);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void param_set_free(struct param_set *set);
 
+/* 1 if a parameter that is not frozen has no gradient. has_grad: [count] 1: it has one. */
+int param_set_lacks(const struct param_set *set, const char *has_grad);
+
 /* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
- * of 0 .. count-1). The pointers in param[].grad move; the contents are lost and zeros are
- * enqueued. Only between steps. */
+ * of the parameters that are not frozen). The pointers in param[].grad move; the contents are lost
+ * and zeros are enqueued. Only between steps. */
 int param_set_relayout_grads(struct param_set *set, const int *order);
 
 /* Copy the value or gradient of one parameter from or to host memory of p->count elements,
- * row-major. They wait for the copy. */
+ * row-major. They wait for the copy. The gradient of a frozen one reads as zeros. */
 int param_read_value(struct param_set *set, int index, float *host);
 int param_read_grad(struct param_set *set, int index, float *host);
 int param_write_value(struct param_set *set, int index, const float *host);

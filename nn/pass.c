@@ -137,6 +137,7 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     tape_set_exchange(t, t->sync_bn ? &params->sync->exchange : NULL);
     begin_update(t);
     t->went_back = 0;
+    const int trains = pass == DUET_TRAIN;
     const struct segments segments = {
         .count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
@@ -144,11 +145,10 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
     struct tape_step step = {.segments = &segments,
                              .params = params ? &params->set : NULL,
                              .step = t->block,
-                             .training = pass == DUET_TRAIN};
-    if (pass == DUET_TRAIN) {
-        step.add_grads = t->pass_of_update > 0;
-        step.more_passes = t->pass_of_update + 1 < t->passes_of_update;
-    }
+                             .training = trains,
+                             .add_grads = trains && t->pass_of_update > 0,
+                             .more_passes = trains && t->pass_of_update + 1 < t->passes_of_update};
+    if (params) params->in_use |= trains;
     if (!code && params && params->reducer && pass != DUET_EVALUATE_MODULE)
         code = params->reducer->enter(params->reducer->context, step.training && !step.add_grads,
                                       step.training && !step.more_passes);
@@ -191,7 +191,8 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 static int zero_unused(duet_tape *t) {
     struct param_set *set = t->step.params;
     for (int i = 0; i < set->count; i++) {
-        if (!t->fired[i]) CHECK(tensor_zero(t->device, &set->param[i].grad));
+        if (!t->fired[i] && param_trains(&set->param[i]))
+            CHECK(tensor_zero(t->device, &set->param[i].grad));
         if (t->owner) t->owner->has_grad[i] = (char)t->fired[i];
     }
     return OK;

@@ -243,7 +243,7 @@ static void reach(duet_var *x) {
 }
 
 static void count_use(duet_tape *t, const struct param *p) {
-    if (p) t->uses_total[p - t->step.params->param]++;
+    if (param_trains(p)) t->uses_total[p - t->step.params->param]++;
 }
 
 /* Forgets what an earlier walk has left in this tape. */
@@ -312,6 +312,10 @@ static int check_root(const duet_tape *t, const duet_var *root, const struct ten
     if (!t->step.training)
         return fail(ERR_FAILED,
                     "backward: the tape was begun for evaluation: begin it with training");
+    if (!root->needs_grad)
+        return fail(ERR_USAGE,
+                    "backward: element 0 of tensors does not require grad and does not have a "
+                    "grad_fn: the var depends on no parameter that is trained");
     if (!grad && (root->hits.data || root->joins)) return OK;
     if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
     if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||

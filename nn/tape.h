@@ -166,6 +166,7 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
 struct norm_config {
     double epsilon;        /* PyTorch's default: 1e-5 */
     double momentum;       /* PyTorch's default: 0.1; below 0: its None, the mean of all batches */
+    int eval;              /* 1: as in evaluation, also in a training pass; needs running */
     int synchronised;      /* 1: SyncBatchNorm, the statistics of all segments */
     struct tensor running; /* F32 (2, C): running_mean, running_var */
     struct tensor batches; /* I64 (1): num_batches_tracked */

@@ -26,6 +26,7 @@ struct node {
     int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
     int exchanged;               /* of batch_norm.c: the segments of other ranks count too */
+    int eval;                    /* of batch_norm.c: running statistics normalise */
     struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
     void *context;       /* of a node whose op is not one of device/op.h; borrowed */
@@ -155,8 +156,16 @@ int grad_may_reuse(const duet_var *y);
 /* *to += *from. */
 int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
 
+/* 1 if a layer's result needs a gradient: for x, for w or for b (NULL: there is none). Behind
+ * frozen layers that begin at the input none does, so nothing is kept of them, and backward ends
+ * there. */
+static inline int tape_needs_grad(const duet_var *x, const struct param *w, const struct param *b) {
+    return x->needs_grad || param_trains(w) || param_trains(b);
+}
+
 /* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
- * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. */
+ * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. Of
+ * those that are frozen there are none. */
 int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
 
 /* duet_backward_all, for a tape of rpc/ too; and what it refuses before anything is walked. */

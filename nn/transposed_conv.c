@@ -93,13 +93,13 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
     if (is_plain(w, how)) {
         node.args.p.conv = (struct conv_args){how->stride[0], how->padding[0]};
-        return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, 1);
+        return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
     }
     node.args.p.grouped_conv = (struct grouped_conv_args){{how->stride[0], how->stride[1]},
                                                           {how->padding[0], how->padding[1]},
                                                           {how->dilation[0], how->dilation[1]},
                                                           how->groups};
-    return tape_append_op(t, OP_GROUPED_CONV_BACKWARD_DATA, &node, 1);
+    return tape_append_op(t, OP_GROUPED_CONV_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
 }
 
 duet_var *duet_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,

@@ -11,7 +11,10 @@
  * 2) of segment 0, the same of segment 1, and so on; then these are folded.
  *
  * The same holds for passes (nn/tape.h), which are further uses. Their buffers outlive the step
- * arena, so they belong to the param_set; that of segment 0 is the gradient itself. */
+ * arena, so they belong to the param_set; that of segment 0 is the gradient itself.
+ *
+ * Of a frozen parameter nothing is kept. Where only one of a layer's two is frozen, the kernel
+ * still writes both gradients, one of them into memory that nobody reads. */
 #include "base/error.h"
 #include "base/fold.h"
 #include "nn/tape_internal.h"
@@ -35,24 +38,29 @@ static struct tensor like(duet_tape *t, const struct tensor *x) {
     return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
 }
 
+static struct tensor like_weight(duet_tape *t, const struct node *n) {
+    return like(t, &n->w->value);
+}
+
 /* Room for the gradient of a bias. The kernels of layers that may have one write it without a bias
  * too, and nobody reads it; its shape is that of args.in[2]. An op that knows no bias has none
  * there. */
 static struct tensor like_bias(duet_tape *t, const struct node *n) {
     const struct tensor *absent = &n->args.in[2];
-    if (n->b) return like(t, &n->b->grad);
+    if (n->b) return like(t, &n->b->value);
     return absent->rank ? like(t, absent) : *absent;
 }
 
 /* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
 static int fold_once(duet_tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
-    struct tensor w[FOLD_MAX_BUFFERS] = {n->w->grad}, b[FOLD_MAX_BUFFERS];
+    struct tensor w[FOLD_MAX_BUFFERS], b[FOLD_MAX_BUFFERS];
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
     struct step_arena_mark mark = t->arena.mark;
-    b[0] = n->b ? n->b->grad : like_bias(t, n);
+    w[0] = param_trains(n->w) ? n->w->grad : like_weight(t, n);
+    b[0] = param_trains(n->b) ? n->b->grad : like_bias(t, n);
     for (int i = 1; i < buffers; i++) {
-        w[i] = like(t, &n->w->grad);
+        w[i] = like_weight(t, n);
         b[i] = like_bias(t, n);
     }
     if (t->error) return t->error;
@@ -62,8 +70,8 @@ static int fold_once(duet_tape *t, enum op op, struct node *n) {
             CHECK(launch_segment(t, op, n, s->term, &w[s->to], &b[s->to]));
             continue;
         }
-        CHECK(tape_add(t, &w[s->from], &w[s->to]));
-        if (n->b) CHECK(tape_add(t, &b[s->from], &b[s->to]));
+        if (param_trains(n->w)) CHECK(tape_add(t, &w[s->from], &w[s->to]));
+        if (param_trains(n->b)) CHECK(tape_add(t, &b[s->from], &b[s->to]));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -75,7 +83,7 @@ static struct tensor segment_grad(duet_tape *t, const struct param *p, int segme
     struct param_set *set = t->step.params;
     struct tensor grad = p->grad;
     if (tape_accumulates(t)) {
-        size_t arena = (size_t)(segment - 1) * set->arena_count;
+        size_t arena = (size_t)(segment - 1) * set->grad_count;
         if (segment) grad.data = set->segment_grads + arena + p->value_offset;
         return grad;
     }
@@ -98,18 +106,20 @@ static int first_use(duet_tape *t, const struct param *p) {
 
 /* The first use of a parameter writes the kept gradients; each further use is added to them. */
 static int keep_use(duet_tape *t, enum op op, struct node *n) {
-    int first_w = first_use(t, n->w), first_b = n->b && first_use(t, n->b);
+    int has_w = param_trains(n->w), has_b = param_trains(n->b);
+    int first_w = has_w && first_use(t, n->w), first_b = has_b && first_use(t, n->b);
     struct step_arena_mark mark = t->arena.mark;
     struct tensor w = {0}, b = {0};
-    if (!first_w) w = like(t, &n->w->grad);
+    if (!first_w) w = like_weight(t, n);
     if (!first_b) b = like_bias(t, n);
     if (t->error) return t->error;
     for (int s = 0; s < t->segments.count; s++) {
-        struct tensor kept_w = segment_grad(t, n->w, s), kept_b = b;
-        if (n->b) kept_b = segment_grad(t, n->b, s);
+        struct tensor kept_w = w, kept_b = b;
+        if (has_w) kept_w = segment_grad(t, n->w, s);
+        if (has_b) kept_b = segment_grad(t, n->b, s);
         CHECK(launch_segment(t, op, n, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
-        if (!first_w) CHECK(tape_add(t, &w, &kept_w));
-        if (n->b && !first_b) CHECK(tape_add(t, &b, &kept_b));
+        if (has_w && !first_w) CHECK(tape_add(t, &w, &kept_w));
+        if (has_b && !first_b) CHECK(tape_add(t, &b, &kept_b));
     }
     step_arena_release(&t->arena, mark);
     return OK;
@@ -145,11 +155,15 @@ int tape_complete_kept(duet_tape *t) {
     return OK;
 }
 
+/* 1 if this is the only use of a parameter, or one that has no gradient. */
+static int is_once(const duet_tape *t, const struct param *p) {
+    return !param_trains(p) || t->uses_total[p - t->step.params->param] == 1;
+}
+
 int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
-    struct param *base = t->step.params->param;
-    int once = t->uses_total[n->w - base] == 1 && !tape_accumulates(t) &&
-               (!n->b || t->uses_total[n->b - base] == 1);
+    int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t);
+    if (!param_trains(n->w) && !param_trains(n->b)) return OK;
     CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
-    if (n->b) CHECK(complete(t, n->b, !once));
-    return complete(t, n->w, !once);
+    if (param_trains(n->b)) CHECK(complete(t, n->b, !once));
+    return param_trains(n->w) ? complete(t, n->w, !once) : OK;
 }

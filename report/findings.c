@@ -200,8 +200,8 @@ static void ddp_does_not_save(const struct page *page, const struct run_record *
         text_add(&text,
                  ". %s keeps no state; with adam every device of DDP would hold %s more, and of DP "
                  "device 0 alone (computed: 8 bytes for each of %zu parameters)",
-                 ddp->optimizer, bytes_words(8 * (double)ddp->parameter_count, one),
-                 ddp->parameter_count);
+                 ddp->optimizer, bytes_words(8 * (double)ddp->trainable_count, one),
+                 ddp->trainable_count);
     }
     text_add(&text, ".");
     sentence(page, &text);

@@ -27,7 +27,7 @@ static int check_walk(struct autograd_pass *p) {
 
 /* An arena of zeros, pads included, for the gradients of a walk. */
 static int new_arena(struct autograd_pass *p, float **out) {
-    int count = (int)p->shadow.set.arena_count;
+    int count = (int)p->shadow.set.grad_count;
     struct device *device = p->tape->device;
     CHECK(device_alloc(device, (void **)out, (size_t)count * sizeof **out, MEM_GRADS));
     const struct tensor all = tensor_plain(*out, DTYPE_F32, 1, &count);

@@ -12,6 +12,7 @@ void shadow_place(struct duet_params *shadow, float *arena) {
     shadow->set.grads = arena;
     for (int i = 0; i < shadow->set.count; i++) {
         struct param *p = &shadow->set.param[i];
+        if (!param_trains(p)) continue;
         p->grad_offset = p->value_offset;
         p->grad.data = arena ? arena + p->value_offset : NULL;
     }

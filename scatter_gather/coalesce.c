@@ -42,14 +42,17 @@ static int check_disjoint(const struct param_range *groups, int n) {
 
 int coalesce_params(const struct param_set *set, int gradients, size_t limit_bytes,
                     struct param_range *groups, int *group_count) {
+    int n = 0;
     *group_count = 0;
     struct param_range *pieces = malloc((size_t)(set->count > 0 ? set->count : 1) * sizeof *pieces);
     if (!pieces) return fail(ERR_MEMORY, "coalesce: no host memory for %d parameters", set->count);
-    for (int i = 0; i < set->count; i++) {
-        const struct param *p = &set->param[i];
-        pieces[i] = (struct param_range){gradients ? p->grad_offset : p->value_offset, p->count};
-    }
-    *group_count = coalesce(pieces, set->count, limit_bytes, groups);
+    for (int trains = gradients; trains <= 1; trains++)
+        for (int i = 0; i < set->count; i++) {
+            const struct param *p = &set->param[i];
+            size_t first = gradients ? p->grad_offset : p->value_offset;
+            if (param_trains(p) == trains) pieces[n++] = (struct param_range){first, p->count};
+        }
+    *group_count = coalesce(pieces, n, limit_bytes, groups);
     free(pieces);
     return check_disjoint(groups, *group_count);
 }

@@ -87,6 +87,7 @@ struct run_record {
     int epochs;          /* as asked for; epoch_count has those that ran */
     int parameters;      /* parameter tensors, the length of names */
     size_t parameter_count; /* elements of all parameters together */
+    size_t trainable_count; /* of those that are not frozen */
     char optimizer[16];
     double lr, momentum, dampening, weight_decay; /* lr: of epoch 0 */
     int nesterov;

@@ -319,6 +319,7 @@ static const struct field run_fields[] = {
     {"classes",            &FIELD_INT,    AT(classes)},
     {"loss",               &FIELD_TEXT,   AT(loss)},
     {"parameter_count",    &FIELD_INT64,  AT(parameter_count)},
+    {"trainable_count",    &FIELD_INT64,  AT(trainable_count)},
     {"parameters",         &FIELD_NAMES,  ARRAY_AT(names, parameters)},
     {"buffers",            &FIELD_NAMES,  ARRAY_AT(buffer_names, buffers)},
     {"buffers_apart",      &FIELD_YES_NO, AT(buffers_apart)},

@@ -292,6 +292,7 @@ static void describe(struct session *s) {
     span_log_init(&r->memory, c->spans && *c->files.trace);
     r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
+    r->trainable_count = model_trained(&s->model);
     r->train_samples = s->train_set.count;
     r->test_samples = s->test_set.count;
     r->channels = s->model.channels;

@@ -66,7 +66,6 @@ def op_linear(w, a, shape):
 
 
 def op_batch_norm(w, a, shape):
-    require(a.training, "it is in eval mode: Duet trains BatchNorm with the batch's statistics")
     require(a.weight is not None and a.bias is not None, "affine=False: Duet's has weights")
     buffers = [None] * 3
     if a.running_mean is not None:
@@ -75,8 +74,9 @@ def op_batch_norm(w, a, shape):
     x, of_sequences = w.value(a.input), len(shape) == 3
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
+    how = {"momentum": a.momentum} if a.training else {"training": 0}
     y = w.emit("batch_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias"),
-                              *buffers], x.shape, eps=a.eps, momentum=a.momentum)
+                              *buffers], x.shape, eps=a.eps, **how)
     return w.emit("reshape", [y], shape) if of_sequences else y
 
 

@@ -73,8 +73,6 @@ class Walk:
 
     def parameter(self, parameter):
         name = self.name_of(parameter)
-        if not parameter.requires_grad:
-            raise Refused(f"parameter {name}: requires_grad is False: Duet trains all")
         if parameter.dtype != self.torch.float32:
             raise Refused(f"parameter {name} is {parameter.dtype}: Duet computes in float32: "
                           "model.float() makes it so")

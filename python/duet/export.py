@@ -132,7 +132,8 @@ def _text_of(walk, result, examples, saves):
     tensors = {}
     for name, parameter in walk.model.named_parameters():  # a number is a list of one here
         tensors[name] = parameter.reshape(tuple(parameter.shape) or 1)
-        lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}")
+        frozen = "" if parameter.requires_grad else " frozen"
+        lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
     for name, buffer in walk.model.named_buffers():
         if name in walk.buffers:
             wide = not buffer.dtype.is_floating_point
@@ -147,9 +148,10 @@ def _text_of(walk, result, examples, saves):
 def export(model, example_inputs, path):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
-    mode stay so, which Duet has not for BatchNorm. example_inputs: a tensor or a tuple of them,
-    whose first dimension is the samples. ExportError names every op that Duet has not, with its
-    module and the line of your source. Returns `path`. Nothing of the model changes."""
+    mode stay so: a BatchNorm keeps its statistics. What has requires_grad=False stays frozen.
+    example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
+    names every op that Duet has not, with its module and the line of your source. Returns `path`.
+    Nothing of the model changes."""
     try:
         import torch
     except ImportError:

@@ -180,8 +180,11 @@ static void add_word(struct text *text, const char *word) {
 }
 
 static void put_run_facts(FILE *file, const struct run_record *r) {
-    fact(file, "model", "%s, %zu parameters in %d tensors", r->model, r->parameter_count,
-         r->parameters);
+    char frozen[48] = "";
+    if (r->trainable_count < r->parameter_count)
+        snprintf(frozen, sizeof frozen, ", %zu of them trainable", r->trainable_count);
+    fact(file, "model", "%s, %zu parameters in %d tensors%s", r->model, r->parameter_count,
+         r->parameters, frozen);
     fact(file, "data", "%s: %d samples of %d x %d x %d for training, %d for testing, %d classes",
          r->dataset, r->train_samples, r->channels, r->height, r->width, r->test_samples,
          r->classes);

@@ -17,7 +17,7 @@ static void expect_net(double cap, double first, const char *sizes, const char *
     char text[128];
     struct bucket_plan plan;
     cr_assert_eq(bucket_limits(cap, first, limits), OK);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, NET, limits, 2), OK, "%s",
+    cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, limits, 2), OK, "%s",
                  error_message());
     bucket_plan_sizes(&plan, text, sizeof text);
     cr_assert_str_eq(text, sizes, "cap %g, first %g: %s", cap, first, text);
@@ -43,7 +43,7 @@ Test(ddp_bucket, first_step_has_one_bucket, .timeout = 10) {
     uint64_t limit = BUCKET_NO_LIMIT;
     struct bucket_plan plan;
     char text[64];
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, NET, &limit, 1), OK);
+    cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, &limit, 1), OK);
     cr_assert_eq(plan.bucket_count, 1);
     bucket_plan_sizes(&plan, text, sizeof text);
     cr_assert_str_eq(text, "5256088");
@@ -95,7 +95,7 @@ Test(ddp_bucket, find_unused_parameters, .timeout = 10) {
         uint64_t limits[2];
         char text[200];
         cr_assert_eq(bucket_limits(cases[c].cap, -1, limits), OK);
-        cr_assert_eq(bucket_plan_init(&plan, bytes, order, 8, limits, 2), OK);
+        cr_assert_eq(bucket_plan_init(&plan, bytes, 8, order, 8, limits, 2), OK);
         bucket_plan_reverse(&plan);
         bucket_plan_sizes(&plan, text, sizeof text);
         cr_assert_str_eq(text, cases[c].sizes);
@@ -142,7 +142,7 @@ Test(ddp_bucket, any_assignment_keeps_the_rule, .timeout = 20) {
         for (int i = 0; i < limit_count; i++)
             limits[i] = rng_u32(&engine) % 6000;
         struct bucket_plan plan;
-        cr_assert_eq(bucket_plan_init(&plan, bytes, order, count, limits, limit_count), OK);
+        cr_assert_eq(bucket_plan_init(&plan, bytes, count, order, count, limits, limit_count), OK);
         check_plan(&plan, bytes, order, count, limits, limit_count);
         bucket_plan_free(&plan);
     }
@@ -153,7 +153,7 @@ Test(ddp_bucket, an_order_names_each_parameter_once, .timeout = 10) {
     static const int bad[][3] = {{0, 1, 1}, {0, 1, 3}, {-1, 1, 2}};
     for (int i = 0; i < 3; i++) {
         struct bucket_plan plan;
-        cr_assert_eq(bucket_plan_init(&plan, bytes, bad[i], 3, &limit, 1), ERR_FAILED);
+        cr_assert_eq(bucket_plan_init(&plan, bytes, 3, bad[i], 3, &limit, 1), ERR_FAILED);
         cr_assert(strstr(error_message(), "once"), "%s", error_message());
         cr_assert_null(plan.order);
         bucket_plan_free(&plan);
@@ -165,12 +165,12 @@ Test(ddp_bucket, text_is_cut_to_its_room, .timeout = 10) {
     struct bucket_plan plan;
     char text[12] = "...........";
     cr_assert_eq(bucket_limits(-1, -1, limits), OK);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, NET, limits, 2), OK);
+    cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, limits, 2), OK);
     cr_assert_eq(bucket_plan_sizes(&plan, text, sizeof text), 16);
     cr_assert_str_eq(text, "4052088, 12");
     cr_assert_eq(bucket_plan_sizes(&plan, NULL, 0), 16);
     bucket_plan_free(&plan);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, net_ready, 0, limits, 2), OK);
+    cr_assert_eq(bucket_plan_init(&plan, net_bytes, 0, net_ready, 0, limits, 2), OK);
     cr_assert_eq(bucket_plan_sizes(&plan, text, sizeof text), 0);
     cr_assert_str_eq(text, "");
     bucket_plan_free(&plan);

@@ -150,6 +150,9 @@ static const struct {
           "return %2\n",
      "line 4: transpose"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\nreturn %1\n", "it has no parameters"},
+    {HEAD "parameter w: f32[4, 32] frozen\n%1: f32[N, 32] = flatten(%x)\n"
+          "%2: f32[N, 4] = linear(%1, w, none)\nreturn %2\n",
+     "all 1 parameters are frozen: element 0 of tensors does not require grad"},
     {NORM("m, none, t"), "line 8: batch_norm: its buffers must be running_mean and running_var"},
     {NORM("none, v, none"), "line 8: batch_norm: its buffers"},
     {NORM("v, m, t"), "line 8: batch_norm: its buffers"},
@@ -203,6 +206,26 @@ static int count_nodes(const char *text) {
     model_free(&m);
     graph_free(g);
     return count;
+}
+
+/* Nodes below the first trained parameter are not kept. */
+#define TWO_LAYERS(first, second)                                                \
+    HEAD "parameter a: f32[8, 32]" first "\nparameter b: f32[4, 8]" second       \
+         "\n%1: f32[N, 32] = flatten(%x)\n%2: f32[N, 8] = linear(%1, a, none)\n" \
+         "%3: f32[N, 8] = tanh(%2)\n%4: f32[N, 4] = linear(%3, b, none)\nreturn %4\n"
+
+Test(graph, a_frozen_parameter_is_not_trained, .timeout = 30) {
+    int all = count_nodes(TWO_LAYERS("", ""));
+    cr_assert_eq(count_nodes(TWO_LAYERS("", " frozen")), all);
+    cr_assert_lt(count_nodes(TWO_LAYERS(" frozen", "")), all - 1);
+    struct graph *g = read_graph(TWO_LAYERS(" frozen", ""));
+    struct model m;
+    MUST(open_graph(&m, g));
+    cr_assert(m.params[0].frozen && !m.params[1].frozen);
+    cr_assert_eq(model_count(&m), 8u * 32 + 4 * 8);
+    cr_assert_eq(model_trained(&m), 4u * 8);
+    model_free(&m);
+    graph_free(g);
 }
 
 /* A norm, an addition and a relu are one node, unless the addition broadcasts. */

@@ -29,10 +29,10 @@ enum {
 enum { NET_SEED = 17, NET_STEP = 5 };
 
 static const struct param_spec net_specs[NET_PARAMS] = {
-    {"conv1.weight", 4, {3, 2, 3, 3}}, {"conv1.bias", 1, {3}},
-    {"conv2.weight", 4, {4, 3, 2, 2}}, {"conv2.bias", 1, {4}},
-    {"fc.weight", 2, {6, 16}},         {"fc.bias", 1, {6}},
-    {"out.weight", 2, {6, 5}},         {"out.bias", 1, {5}},
+    {"conv1.weight", 4, {3, 2, 3, 3}, 0}, {"conv1.bias", 1, {3}, 0},
+    {"conv2.weight", 4, {4, 3, 2, 2}, 0}, {"conv2.bias", 1, {4}, 0},
+    {"fc.weight", 2, {6, 16}, 0},         {"fc.bias", 1, {6}, 0},
+    {"out.weight", 2, {6, 5}, 0},         {"out.bias", 1, {5}, 0},
 };
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())

@@ -5,7 +5,7 @@
 #include "tests/nn/step.h"
 
 enum { V = 4, SAMPLES = 36, ROWS = 7, WIDTH = 5, LENGTH = 3, TABLE = ROWS * WIDTH };
-static const struct param_spec specs[1] = {{"embedding.weight", 2, {ROWS, WIDTH}}};
+static const struct param_spec specs[1] = {{"embedding.weight", 2, {ROWS, WIDTH}, 0}};
 static const int counts[V] = {9, 17, 0, 10}, first[V] = {0, 9, 26, 26};
 
 /* y of each sample, and the table's gradient. */

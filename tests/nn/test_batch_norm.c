@@ -93,7 +93,8 @@ struct outcome {
     int64_t batches;
 };
 
-static const struct param_spec specs[2] = {{"1.weight", 1, {CHANNELS}}, {"1.bias", 1, {CHANNELS}}};
+static const struct param_spec specs[2] = {{"1.weight", 1, {CHANNELS}, 0},
+                                           {"1.bias", 1, {CHANNELS}, 0}};
 
 static void *take(struct device *device, size_t bytes) {
     void *memory;

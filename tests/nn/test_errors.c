@@ -235,8 +235,8 @@ Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
 Test(errors, of_parameter_sets, .timeout = 30) {
     struct param_set set;
     struct optimizer sgd;
-    const struct param_spec huge[] = {{"a", 2, {40000, 40000}}, {"b", 2, {40000, 40000}}},
-                            large = {"c", 1, {1 << 24}};
+    const struct param_spec huge[] = {{"a", 2, {40000, 40000}, 0}, {"b", 2, {40000, 40000}, 0}},
+                            large = {"c", 1, {1 << 24}, 0};
     open_net();
     struct ledger before = device_ledger(net.device);
     expect(param_set_init(&set, net.device, huge, 2), ERR_USAGE, "2^31 - 1");
@@ -244,14 +244,14 @@ Test(errors, of_parameter_sets, .timeout = 30) {
     expect(param_set_init(&set, net.device, &large, 1), ERR_MEMORY, "out of memory on device 0");
     param_set_free(&set);
     void *hoarded = hoard((1 << 20) + 256);
-    const struct param_spec half = {"d", 1, {1 << 17}};
+    const struct param_spec half = {"d", 1, {1 << 17}, 0};
     MUST(param_set_init(&set, net.device, &half, 1));
     expect(optimizer_init(&sgd, &set, &(struct optimizer_config){.momentum = 0.9}), ERR_MEMORY,
            "out of memory on device 0");
     optimizer_free(&sgd);
     MUST(stream_sync(device_compute(net.device)));
     param_set_free(&set);
-    const struct param_spec more = {"e", 1, {1 << 18}};
+    const struct param_spec more = {"e", 1, {1 << 18}, 0};
     expect(param_set_init(&set, net.device, &more, 1), ERR_MEMORY, "out of memory on device 0");
     param_set_free(&set);
     param_set_free(NULL);

@@ -10,8 +10,9 @@ enum { V = 4, SAMPLES = 13, WORDS = 4, WIDTH = 6, CHANNELS = 8, GROUPS = 2 };
 enum { SAMPLE = WORDS * WIDTH, RESULT = CHANNELS * WORDS, WEIGHTS = 2 * WIDTH + CHANNELS * WIDTH };
 enum { PARAMS = 6, NUMBERS = WEIGHTS + 3 * CHANNELS };
 static const struct param_spec specs[PARAMS] = {
-    {"0.weight", 1, {WIDTH}},  {"0.bias", 1, {WIDTH}},      {"1.weight", 2, {CHANNELS, WIDTH}},
-    {"1.bias", 1, {CHANNELS}}, {"2.weight", 1, {CHANNELS}}, {"2.bias", 1, {CHANNELS}}};
+    {"0.weight", 1, {WIDTH}, 0},           {"0.bias", 1, {WIDTH}, 0},
+    {"1.weight", 2, {CHANNELS, WIDTH}, 0}, {"1.bias", 1, {CHANNELS}, 0},
+    {"2.weight", 1, {CHANNELS}, 0},        {"2.bias", 1, {CHANNELS}, 0}};
 static const int counts[V] = {3, 5, 0, 5}, first[V] = {0, 3, 8, 8};
 
 static float x_at(int i) {

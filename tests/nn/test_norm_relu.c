@@ -5,7 +5,7 @@
 
 enum { C = 3, PIXELS = 4, ROWS = 41, COUNT = ROWS * C * PIXELS };
 
-static const struct param_spec specs[2] = {{"1.weight", 1, {C}}, {"1.bias", 1, {C}}};
+static const struct param_spec specs[2] = {{"1.weight", 1, {C}, 0}, {"1.bias", 1, {C}, 0}};
 
 struct outcome {
     float y[COUNT], dx[COUNT], dw[C], db[C], running[2 * C];

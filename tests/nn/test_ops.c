@@ -172,7 +172,7 @@ static void run(struct device *device, const struct function *f, const struct se
     void *at_dy, *at_block;
     int n = 0, count = 0, each = count_of(&f->x, 1);
     for (; count < OP_PARAMS && f->params[count].rank; count++) {
-        specs[count] = (struct param_spec){"w", f->params[count].rank, {0}};
+        specs[count] = (struct param_spec){"w", f->params[count].rank, {0}, 0};
         memcpy(specs[count].dims, f->params[count].dims, sizeof f->params[count].dims);
     }
     if (f->own) {

@@ -8,9 +8,9 @@
 
 enum { PARAMS = 6, STEPS = 4 };
 
-static const struct param_spec specs[PARAMS] = {{"a", 2, {5, 13}},      {"b", 1, {5}},
-                                                {"c", 4, {4, 2, 3, 3}}, {"d", 1, {1}},
-                                                {"e", 2, {64, 2}},      {"f", 1, {63}}};
+static const struct param_spec specs[PARAMS] = {{"a", 2, {5, 13}, 0},      {"b", 1, {5}, 0},
+                                                {"c", 4, {4, 2, 3, 3}, 0}, {"d", 1, {1}, 0},
+                                                {"e", 2, {64, 2}, 0},      {"f", 1, {63}, 0}};
 
 /* As registered last to first (the values' order), in runs, and with nothing where it was. */
 static const struct {
@@ -149,7 +149,7 @@ static void update_as_pytorch(int which, struct device *d, float *after) {
     struct param_set set;
     struct optimizer o;
     const struct optimizer_config config = golden_updates[which].config;
-    const struct param_spec one = {"w", 1, {GOLDEN_COUNT}};
+    const struct param_spec one = {"w", 1, {GOLDEN_COUNT}, 0};
     struct step_block *step = (struct step_block *)test_floats(d, 64);
     MUST(param_set_init(&set, d, &one, 1));
     MUST(optimizer_init(&o, &set, &config));

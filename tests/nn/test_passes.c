@@ -79,7 +79,7 @@ Test(passes, add_up_in_order, .timeout = 60) {
 /* A layer of its own weights, used twice in one pass: both uses of a segment are added before
  * segments are. */
 static void twice_in_each_pass(int w, int r, float *grads) {
-    static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}}, {"a.bias", 1, {5}}};
+    static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}, 0}, {"a.bias", 1, {5}, 0}};
     struct net net;
     net_open(&net, DEVICE_HOST, 0, r, &batch[0]);
     param_set_free(&net.params);

@@ -5,7 +5,7 @@
 
 enum { N = 41, C = 3, SIDE = 5, HALF = 2, COUNT = N * C * SIDE * SIDE, LESS = N * C * HALF * HALF };
 
-static const struct param_spec specs[1] = {{"unused", 1, {1}}};
+static const struct param_spec specs[1] = {{"unused", 1, {1}, 0}};
 
 struct outcome {
     float y[LESS], dx[COUNT];

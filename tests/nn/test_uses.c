@@ -95,8 +95,10 @@ static void load_narrow(struct net *net, int r, int w, size_t width) {
  * bias gradients, 30 numbers a layer. */
 static void shared_layers(int shared, int r, int w, enum device_kind kind, float *grads,
                           struct seen *seen) {
-    static const struct param_spec specs[] = {
-        {"a.weight", 2, {5, 5}}, {"a.bias", 1, {5}}, {"b.weight", 2, {5, 5}}, {"b.bias", 1, {5}}};
+    static const struct param_spec specs[] = {{"a.weight", 2, {5, 5}, 0},
+                                              {"a.bias", 1, {5}, 0},
+                                              {"b.weight", 2, {5, 5}, 0},
+                                              {"b.bias", 1, {5}, 0}};
     struct net net;
     net_open(&net, kind, 0, r, &data);
     param_set_free(&net.params);

@@ -51,7 +51,8 @@ def loss_and_gradients(name, net, dtype):
     else:
         loss = F.cross_entropy(y, torch.randint(0, y.shape[1], (SAMPLES, *y.shape[2:])))
     loss.backward()
-    return loss.item(), {name: p.grad.double().numpy() for name, p in net.named_parameters()}
+    return loss.item(), {name: (torch.zeros_like(p) if p.grad is None else p.grad).double().numpy()
+                         for name, p in net.named_parameters()}
 
 
 class Export(unittest.TestCase):
@@ -140,19 +141,18 @@ class Refusals(unittest.TestCase):
             def forward(self, x):
                 return self.head(x - x.mean(0))
 
-        class Frozen(Mixes):
+        class Plain(Mixes):
             def forward(self, x):
                 return self.head(x)
-        frozen = Frozen()
-        frozen.head.weight.requires_grad_(False)
-        branch = Frozen()
+        frozen = Plain().requires_grad_(False)
+        branch = Plain()
         branch.forward = lambda x: branch.head(x) if x.sum() > 0 else x
-        for net, says in ((Mixes(), "mixes samples"), (frozen, "requires_grad"),
+        for net, says in ((Mixes(), "mixes samples"), (frozen, "all 2 parameters are frozen"),
                           (branch, "cannot trace")):
             with self.assertRaisesRegex(duet.ExportError, says):
                 duet.export(net, torch.zeros(2, 4), "/nowhere/net.duet")
         with self.assertRaisesRegex(ValueError, "no samples"):
-            duet.export(Frozen(), torch.tensor(1.0), "/nowhere/net.duet")
+            duet.export(Plain(), torch.tensor(1.0), "/nowhere/net.duet")
 
     def test_estimate_sets_pytorch_beside_duet(self):
         class Net(nn.Sequential):

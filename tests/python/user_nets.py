@@ -186,8 +186,50 @@ class Swin(nn.Module):
         return self.head(F.instance_norm(y).abs().mean((2, 3)) + y.mean((2, 3)))
 
 
+class FineTuned(nn.Module):
+    """A backbone whose stem and first block are frozen, their norms in eval mode; of the last norm
+    only the bias is trained; a new head."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+
+        def forward(self, x):
+            return torch.relu(x + self.norm(self.conv(x)))
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.blocks = nn.Conv2d(3, 8, 3), nn.Sequential(self.Block(), self.Block())
+        self.head = nn.Linear(8, 10)
+        for norm in self.blocks[0].norm, self.blocks[1].norm:
+            norm.running_mean.uniform_(-1, 1)
+            norm.running_var.uniform_(0.5, 2)
+            nn.init.normal_(norm.weight)
+        for frozen in self.stem, self.blocks[0], self.blocks[1].norm.weight:
+            frozen.requires_grad_(False)
+        self.train()
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.blocks[0].eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+class TrainedBehindEval(FineTuned):
+    """The same norms in eval mode, but all is trained: gradients go through them."""
+
+    def __init__(self):
+        super().__init__()
+        self.requires_grad_(True)
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
-        "choices": (Choices, SMALL), "swin": (Swin, PICTURE)}
+        "choices": (Choices, SMALL), "swin": (Swin, PICTURE),
+        "fine_tuned": (FineTuned, PICTURE), "behind_eval": (TrainedBehindEval, PICTURE)}

@@ -54,10 +54,12 @@ Test(coalesce, ten_mebibytes_are_pytorchs, .timeout = 30) {
 
 static void lay(struct param_set *set, struct param *params, const size_t *offsets,
                 const size_t *counts, int n) {
+    static const struct param_spec spec = {.name = "p"};
     memset(set, 0, sizeof *set);
     set->param = params;
     set->count = n;
     for (int i = 0; i < n; i++) {
+        params[i].spec = &spec;
         params[i].count = counts[i];
         params[i].value_offset = offsets[i];
         params[i].grad_offset = offsets[n - 1 - i];

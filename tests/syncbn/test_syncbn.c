@@ -33,7 +33,8 @@ struct job {
     int victim; /* this rank kills itself after its forward; -1: none */
 };
 
-static const struct param_spec specs[2] = {{"weight", 1, {CHANNELS}}, {"bias", 1, {CHANNELS}}};
+static const struct param_spec specs[2] = {{"weight", 1, {CHANNELS}, 0},
+                                           {"bias", 1, {CHANNELS}, 0}};
 static const struct buffer_spec buffer_specs[3] = {{"running_mean", DTYPE_F32, 1, {CHANNELS}, 0},
                                                    {"running_var", DTYPE_F32, 1, {CHANNELS}, 1},
                                                    {"num_batches_tracked", DTYPE_I64, 0, {0}, 0}};

@@ -22,6 +22,7 @@ struct count {
     int64_t known,
         known_once;      /* bytes that autograd saves: of a sample, of all; -1: by the rules */
     uint64_t parameters; /* bytes of all */
+    uint64_t trained;    /* bytes of those that are not frozen */
 };
 
 /* One device of it. */
@@ -120,7 +121,7 @@ static int known_pass(const struct count *c, const struct part *p) {
     CHECK(loss_and_gradient(c, p, 0, &dy, &cause));
     ledger_add(p->ledger, cause, dy);
     ledger_remove(p->ledger, cause, dy);
-    if (!p->accumulates) ledger_add(p->ledger, MEM_GRADS, c->parameters);
+    if (!p->accumulates) ledger_add(p->ledger, MEM_GRADS, c->trained);
     ledger_remove(p->ledger, MEM_ACTIVATIONS, saved);
     if (p->replicated) ledger_remove(p->ledger, MEM_PARAMS, c->parameters);
     return OK;
@@ -135,6 +136,7 @@ static void reduce(const struct count *c, const struct part *p, int leads) {
     uint64_t before = 0, bytes = 0;
     int tensors = 0;
     for (int i = 0; i <= set->count; i++) {
+        if (i < set->count && !param_trains(&set->param[i])) continue;
         uint64_t next = i < set->count ? 4 * (uint64_t)set->param[i].count : 0;
         if (i == set->count || (bytes && bytes + next > BUFFER_BYTES)) {
             uint64_t joined = tensors > 1 ? bytes : 0;
@@ -156,9 +158,9 @@ static int one_device(const struct count *c, const struct part *p) {
     const struct optimizer *o = &c->replica->optimizer->optimizer;
     ledger_add(p->ledger, MEM_PARAMS, c->parameters);
     ledger_add(p->ledger, MEM_PARAMS, model_buffer_bytes(m));
-    if (p->updates) ledger_add(p->ledger, MEM_OPTIMIZER, c->parameters * (uint64_t)o->each);
-    if (p->updates && c->config->update.passes > 1) ledger_add(p->ledger, MEM_GRADS, c->parameters);
-    if (c->config->mode == MODE_DDP) ledger_add(p->ledger, MEM_COMM, c->parameters);
+    if (p->updates) ledger_add(p->ledger, MEM_OPTIMIZER, c->trained * (uint64_t)o->each);
+    if (p->updates && c->config->update.passes > 1) ledger_add(p->ledger, MEM_GRADS, c->trained);
+    if (c->config->mode == MODE_DDP) ledger_add(p->ledger, MEM_COMM, c->trained);
     ledger_add(p->ledger, MEM_INPUT, sample_bytes(m) * (uint64_t)p->samples);
     ledger_add(p->ledger, MEM_INPUT, answer_bytes(c, p->loss_samples));
     return c->known < 0 ? ruled_pass(c, p) : known_pass(c, p);
@@ -219,6 +221,7 @@ static int open_count(struct count *c, const struct run_config *dry, struct run_
     c->known = graph ? g->pytorch_sample : described_bytes(dry);
     c->known_once = graph ? g->pytorch_shared : 0;
     c->parameters = 4 * (uint64_t)model_count(&c->session->model);
+    c->trained = 4 * (uint64_t)model_trained(&c->session->model);
     return tape_init(&c->loss, c->replica->device);
 }
 

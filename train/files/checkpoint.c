@@ -82,6 +82,7 @@ static void list_items(struct checkpoint *c) {
                  optimizer_part_name(o->config.kind, k));
         for (int i = 0; i < set->count; i++) {
             const struct param_spec *spec = set->param[i].spec;
+            if (spec->frozen) continue;
             struct safetensors_item *item = &c->items[c->item_count++];
             *item = (struct safetensors_item){
                 .name = spec->name, .prefix = c->prefix[k], .dims = spec->rank, .data = part};

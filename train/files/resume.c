@@ -128,7 +128,9 @@ static int read_state(struct replica *r, const struct safetensors *file) {
     float *state = calloc(1, bytes + 1), *part = malloc(r->params->set.arena_count * sizeof *part);
     int code = state && part ? OK : fail(ERR_MEMORY, "--resume: no host memory");
     for (int i = 0; i < r->params->set.count; i++)
-        for (int k = 0; !code && k < r->optimizer->optimizer.each; k++)
+        for (int k = 0;
+             param_trains(&r->params->set.param[i]) && !code && k < r->optimizer->optimizer.each;
+             k++)
             code = read_part(r, file, i, k, part, state);
     if (!code) code = optimizer_state_write(&r->optimizer->optimizer, &r->params->set, state);
     free(state);
