@@ -37,6 +37,7 @@ static int is_of_small_pictures(const struct run_config *config) {
 }
 
 static void print_head(const struct run_config *config, int width) {
+    const char *why = compare_leaves_out(config, MODE_DP);
     const struct model_options *o = &config->model.options;
     struct text text = {.used = 0};
     char size[32], shape[SAMPLE_SHAPE_BYTES], outputs[32];
@@ -59,27 +60,27 @@ static void print_head(const struct run_config *config, int width) {
         text_add(&text, ". resnet18 is the chapter's, for small pictures: its stem does not pool; "
                         "that of torchvision is --model torchvision-resnet18");
     text_wrap(stdout, width, 0, 2, text.words);
+    if (!why) return;
+    text = (struct text){.used = 0};
+    text_add(&text, "DP is left out: %s", why);
+    text_wrap(stdout, width, 0, 2, text.words);
 }
 
 /* ERR_MEMORY: some way does not fit; the others are there all the same. */
 static int estimate_ways(const struct run_config *config, struct ways *ways, int width) {
     struct run_config base = *config;
-    const char *why = compare_leaves_out(config, MODE_DP);
-    int full = -1;
-    print_head(config, width);
-    struct text left_out = {.used = 0};
-    text_add(&left_out, "DP is left out: %s", why ? why : "");
-    if (why) text_wrap(stdout, width, 0, 2, left_out.words);
+    int full = -1, has_head = 0;
     for (int i = 0; i < WAYS; i++) {
         way_apply(i, &base);
         if (compare_leaves_out(config, base.mode)) continue;
         int code = estimate_run(&base, &ways->run[i]);
         if (code) fail(code, "%s: %s", way_name(i), error_message());
+        if (code && code != ERR_MEMORY) return code; /* the error stands alone */
+        if (!has_head++) print_head(config, width);
         if (code == ERR_MEMORY) {
             way_note_full(ways, full = i, &base, width);
             continue;
         }
-        CHECK(code);
     }
     return full < 0 ? OK : ERR_MEMORY;
 }

@@ -21,7 +21,7 @@
 static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
                                                  {"--world-size", "--devices"},
                                                  {"--nproc-per-node", "--devices"},
-                                                 {"--gpus", "--devices"},
+                                                 {"--gpus", "--devices N, or --gpu NAME"},
                                                  {"--num-workers", "--workers"},
                                                  {"--num-epochs", "--epochs"},
                                                  {"--max-steps", "--steps"},

@@ -246,6 +246,20 @@ static void expect_refused(const char *words, const char *what) {
     cli_free(&c);
 }
 
+/* What a model takes is known only where it is built. No head of a table stands before the error. */
+Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    FILE *file = fopen("net.txt", "w");
+    cr_assert_not_null(file);
+    fputs("Sequential(\n  (0): Linear(in_features=10, out_features=4, bias=True)\n)\n", file);
+    fclose(file);
+    cli_run(&c, "estimate --model net.txt --dataset random --shape 12 --classes 4");
+    cr_expect(c.status != 0 && strstr(c.err, "layer 0 takes 10 features"), "%s", c.err);
+    cr_expect_str_eq(c.out, "");
+    cli_free(&c);
+}
+
 Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     expect_refused("--device cuda", "--device: cuda: emulated devices are counted");
