@@ -246,7 +246,7 @@ static void expect_refused(const char *words, const char *what) {
     cli_free(&c);
 }
 
-/* What a model takes is known only where it is built. No head of a table stands before the error. */
+/* What a model takes is known where it is built. No head of a table stands before the error. */
 Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
