@@ -49,6 +49,12 @@ static inline int dataset_answer_count(const struct dataset *set) {
     return set->outputs ? set->outputs : set->places ? set->places : 1;
 }
 
+/* Label number `place` of a sample, where the set has labels and is no outline. */
+static inline int dataset_label(const struct dataset *set, int index, int place) {
+    size_t at = (size_t)index * (size_t)dataset_answer_count(set) + (size_t)place;
+    return set->answers ? ((const int32_t *)set->answers)[at] : set->labels[at];
+}
+
 /* The outputs that a model for this set has: the numbers of a target; the classes, where a program
  * says them; else at least DATASET_CLASSES. */
 int dataset_model_outputs(const struct dataset *set);

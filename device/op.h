@@ -169,6 +169,7 @@ struct loss_args {
     int column;       /* LOSS_SUM: column of the log */
     int places;       /* rows of a sample, which share its weight; 0: one */
     double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */
+    int ignores, ignore_index; /* ignores 1: rows of this label count nothing, whatever it is */
 };
 struct fill_args {
     float value;
@@ -222,8 +223,10 @@ struct layer_norm_args {
  * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
+enum { OP_INPUTS = 4 }; /* the most that an op has */
+
 struct op_args {
-    struct tensor in[3];
+    struct tensor in[OP_INPUTS];
     struct tensor out[2];
     const struct step_block *step; /* device memory; NULL where the op does not read it */
     /* Of the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() fills

@@ -79,7 +79,7 @@ static int check_operand(enum op op, const char *place, int i, const struct oper
 
 int op_takes_n16(const struct op_args *args) {
     int n16 = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < OP_INPUTS; i++)
         n16 |= args->in[i].data && args->in[i].layout == LAYOUT_N16;
     for (int i = 0; i < 2; i++)
         n16 |= args->out[i].data && args->out[i].layout == LAYOUT_N16;
@@ -92,8 +92,8 @@ static int check_letters(enum op op, const struct op_args *args) {
     const struct tensor *first = NULL;
     struct op_letters letters;
     memset(&letters, 0xff, sizeof letters);
-    for (int i = 0; i < 5; i++) {
-        int output = i >= 3, k = output ? i - 3 : i;
+    for (int i = 0; i < OP_INPUTS + 2; i++) {
+        int output = i >= OP_INPUTS, k = output ? i - OP_INPUTS : i;
         const struct operand *o = output ? &row->out[k] : &row->in[k];
         const struct tensor *t = output ? &args->out[k] : &args->in[k];
         struct tensor wanted;
@@ -120,7 +120,7 @@ int operand_may_be_in_place(const struct operand *input) {
 static int check_overlaps(enum op op, const struct op_args *a) {
     const struct op_row *s = &op_table[op];
     for (int o = 0; o < 2; o++) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < OP_INPUTS; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
             if (o == 0 && a->out[0].data == a->in[i].data && operand_may_be_in_place(&s->in[i]))
                 continue;
@@ -138,7 +138,7 @@ int op_check(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT)
         return fail(ERR_FAILED, "op %d: there is none of this number", (int)op);
     const struct op_row *s = &op_table[op];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < OP_INPUTS; i++)
         CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
     for (int i = 0; i < 2; i++)
         CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));

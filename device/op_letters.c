@@ -60,8 +60,8 @@ double op_letters_count(enum op op, const struct op_args *args, const char *flop
     struct tensor wanted;
     char *at;
     memset(&letters, 0xff, sizeof letters);
-    for (int i = 0; i < 5; i++) {
-        int output = i >= 3, k = output ? i - 3 : i;
+    for (int i = 0; i < OP_INPUTS + 2; i++) {
+        int output = i >= OP_INPUTS, k = output ? i - OP_INPUTS : i;
         const struct tensor *t = output ? &args->out[k] : &args->in[k];
         if ((output ? row->out[k].name : row->in[k].name) && t->data)
             op_letters_read(&letters, op_shape(op, args, output, k), t, &wanted);

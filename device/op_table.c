@@ -149,18 +149,20 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
     /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss
-     * of a row in MSE is the mean of its (x - target)^2, and has no hits: they are 0. dloss:
-     * enum reduction. */
-    [OP_NLL_FORWARD] = {LOSS, .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}},
+     * of a row in MSE is the mean of its (x - target)^2, and has no hits: they are 0. w: weights
+     * of the classes; without them all are 1. dloss: enum reduction. */
+    [OP_NLL_FORWARD] = {LOSS,
+        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward},
     [OP_NLL_BACKWARD] = {LOSS,
-        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}},
+        .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}, {"w", "f?", "M"}},
         .out = {{"dlogp", "f", "NM"}}, .rule = rule_loss_backward, .flops = "1 N"},
-    [OP_CROSS_ENTROPY_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}, {"labels", "i", "N"}},
+    [OP_CROSS_ENTROPY_FORWARD] = {LOSS,
+        .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,
         .flops = "5 NM"},
     [OP_CROSS_ENTROPY_BACKWARD] = {LOSS, 
-        .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}},
+        .in = {{"x", "f", "NM"}, {"labels", "i", "N"}, {"dloss", "f?", "N"}, {"w", "f?", "M"}},
         .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .flops = "6 NM"},
     [OP_MSE_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}, {"targets", "f", "NM"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward,

@@ -37,7 +37,7 @@ enum op_family {
 
 struct op_row {
     enum op_family family;
-    struct operand in[3], out[2];
+    struct operand in[OP_INPUTS], out[2];
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
     op_rule *rule; /* NULL: the letters say all */

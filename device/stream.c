@@ -174,7 +174,7 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
     CHECK(op_check(op, args));
     CHECK(check_layout(device, op, args));
     if (device->config.check_operands) {
-        CHECK(check_tensors(device, op, "in", args->in, 3));
+        CHECK(check_tensors(device, op, "in", args->in, OP_INPUTS));
         CHECK(check_tensors(device, op, "out", args->out, 2));
         if (args->step)
             CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));

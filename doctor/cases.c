@@ -173,6 +173,8 @@ static int rows(struct op_cases *c, enum op op) {
             if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
             if (reduction == REDUCE_MEAN && i) a.p.loss.places = 7;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);
+            if (!mse && i > 2) a.p.loss.ignores = 1, a.p.loss.ignore_index = i % 2 ? k : k - 1;
+            if (!mse && i > 3) a.in[3] = case_random(c, 1, k, 1, 1, 1);
         }
         if (forward) {
             a.out[0] = case_tensor(c, DTYPE_F64, 1, n, 1, 1, 1);

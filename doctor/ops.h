@@ -52,7 +52,7 @@ struct comparison {
 /* Compares output number `output` of `op` and adds what it finds to the tally. */
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c);
 
-enum { INPUTS = 3, OUTPUTS = 2, OPERANDS = INPUTS + OUTPUTS }; /* of struct op_args */
+enum { INPUTS = OP_INPUTS, OUTPUTS = 2, OPERANDS = INPUTS + OUTPUTS }; /* of struct op_args */
 
 /* What is compared with an output (struct comparison), from the reference: `want`, of the same
  * shapes, and for products `size`. They live until case_forget. */

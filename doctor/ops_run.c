@@ -29,15 +29,16 @@ static struct tensor n16_of(struct op_cases *c, const struct tensor *plain) {
  * copies the operands there. The device's operands are `there`. */
 static int to_device(struct op_testbed *bed, const struct op_args *laid, struct op_args *there) {
     struct stream *stream = device_compute(bed->device);
-    const struct tensor *from[OPERANDS] = {&laid->in[0], &laid->in[1], &laid->in[2], &laid->out[0],
-                                           &laid->out[1]};
-    struct tensor *to[OPERANDS] = {&there->in[0], &there->in[1], &there->in[2], &there->out[0],
-                                   &there->out[1]};
+    const struct tensor *from[OPERANDS];
+    struct tensor *to[OPERANDS];
     void *step = NULL;
     *there = *laid;
-    for (int i = 0; i < OPERANDS; i++)
-        to[i]->data = NULL;
     there->step = NULL;
+    for (int i = 0; i < OPERANDS; i++) {
+        from[i] = i < INPUTS ? &laid->in[i] : &laid->out[i - INPUTS];
+        to[i] = i < INPUTS ? &there->in[i] : &there->out[i - INPUTS];
+        to[i]->data = NULL;
+    }
     for (int i = 0; i < OPERANDS; i++) {
         if (!from[i]->data) continue;
         CHECK(device_alloc(bed->device, &to[i]->data, tensor_bytes(from[i]), MEM_WORKSPACE));

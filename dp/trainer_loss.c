@@ -34,7 +34,7 @@ static int loss_of_all(struct dp_trainer *t, const struct tensor *gathered, duet
     struct tensor labels = model_answers(here->model, where, t->all->n);
     dp_enter(&t->dp, PHASE_LOSS);
     *y = tape_leaf(tape, gathered, 1);
-    duet_var *loss = model_loss(here->model, tape, *y, &labels);
+    duet_var *loss = model_loss(here->model, tape, *y, &labels, &here->class_weights);
     CHECK(tape_error(tape));
     CHECK(tape_log_loss(tape, loss, &here->losses, &here->hits));
     return t->dp.training ? tape_backward(tape, loss, NULL) : OK;

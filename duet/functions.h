@@ -176,7 +176,18 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
  * With scores (N,C,d1,...) and labels (N,d1,...) it is the loss of each place, and the mean is that
  * over all of them; duet_loss_read then takes the mean of a sample's places.
- * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes. */
+ * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes.
+ *
+ * cross_entropy_with and nll_loss_with take more: struct duet_loss_options, zeroed for nothing.
+ *     weight       float (M), borrowed while the pass lasts: how much each class counts
+ *     ignores 1    rows whose label is ignore_index, which need not be a class, have loss 0 and no
+ *                  gradient
+ *     label_smoothing      of cross_entropy alone; nll_loss has none
+ * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over
+ * the sum of the weights of its labels, which is NaN, with gradients of 0, where all are ignored;
+ * and duet_loss_read gives this mean times the samples. A rank of DDP knows its own labels alone,
+ * so the ranks' means are averaged, as PyTorch's are. To divide by the labels of all ranks, take
+ * DUET_SUM and scale its gradient. */
 enum duet_reduction {
     DUET_MEAN,
     DUET_SUM,
@@ -190,6 +201,16 @@ duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tenso
                              enum duet_reduction r, double label_smoothing);
 duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r);
+struct duet_loss_options {
+    const duet_tensor *weight; /* NULL: every class counts 1 */
+    int ignores, ignore_index;
+    double label_smoothing;
+};
+duet_var *duet_cross_entropy_with(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                                  enum duet_reduction r, const struct duet_loss_options *options);
+duet_var *duet_nll_loss_with(duet_tape *tape, duet_var *log_probabilities,
+                             const duet_tensor *labels, enum duet_reduction r,
+                             const struct duet_loss_options *options);
 /* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
 duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
                         enum duet_reduction r);

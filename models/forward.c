@@ -66,16 +66,17 @@ duet_var *model_forward(const struct model *model, duet_tape *t, struct buffer_s
 }
 
 duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
-                     const struct tensor *answers) {
-    duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1};
+                     const struct tensor *answers, const struct tensor *weights) {
+    duet_tensor given = {.device = t->device, .t = *answers, .borrowed = 1},
+                weight = {.device = t->device, .t = *weights, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
-    if (model->places > 1) {
-        int dims[3] = {given.t.dims[0], model->places, model->classes / model->places};
-        return tape_loss_of_places(t, tape_view(t, output, 3, dims), &given,
-                                   model->log_probabilities, model->label_smoothing);
-    }
     if (model->loss == LOSS_MSE) return duet_mse_loss(t, output, &given, DUET_MEAN);
-    if (model->log_probabilities) return duet_nll_loss(t, output, &given, DUET_MEAN);
-    return duet_cross_entropy(t, output, &given, DUET_MEAN, model->label_smoothing);
+    const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};
+    if (model->places > 1) output = tape_view(t, output, 3, dims);
+    const struct duet_loss_options options = {.weight = weights->data ? &weight : NULL,
+                                              .ignores = model->class_weights.ignored > 0,
+                                              .ignore_index = model->class_weights.ignored - 1,
+                                              .label_smoothing = model->label_smoothing};
+    return tape_loss_of_step(t, output, &given, &options, model->log_probabilities);
 }

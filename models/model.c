@@ -138,7 +138,8 @@ int model_open(struct model *model, const char *name, const struct model_options
                             .sync_bn = options->sync_bn,
                             .init_d2l = options->init_d2l,
                             .dropout = -1,
-                            .label_smoothing = options->label_smoothing};
+                            .label_smoothing = options->label_smoothing,
+                            .class_weights = options->class_weights};
     int code = module_describe(model, from, options);
     if (!code && from != &described_model && !model_is_outline(name)) code = check_count(model);
     if (!code) code = check_options(model);
@@ -156,6 +157,19 @@ void model_free(struct model *model) {
 const char *loss_name(enum loss_kind kind) {
     static const char *const names[LOSS_COUNT] = {"cross-entropy", "mse"};
     return names[kind];
+}
+
+int model_check_class_weights(const struct model *model) {
+    const struct class_weights *w = &model->class_weights;
+    int classes = model_label_classes(model);
+    if (w->count && w->count != classes)
+        return fail(ERR_USAGE,
+                    "--class-weights: %d number%s: model %s has %d classes: give one for each",
+                    w->count, w->count > 1 ? "s" : "", model->name, classes);
+    if (w->ignored > classes)
+        return fail(ERR_USAGE, "--ignore-index: %d: model %s has the classes 0 to %d",
+                    w->ignored - 1, model->name, classes - 1);
+    return OK;
 }
 
 struct tensor model_answers(const struct model *model, void *memory, int n) {

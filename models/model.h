@@ -26,6 +26,18 @@ struct safetensors_pair;
 
 enum { MODEL_HIDDEN_MAX = 16 }; /* hidden layers of an mlp */
 
+/* What the classes weigh in the loss (--class-weights), and the label that counts nothing. All
+ * zero: every label counts 1. */
+enum { CLASS_WEIGHTS_MAX = 256 };
+struct class_weights {
+    int count; /* of weight[], one for each class; 0: all weigh 1 */
+    float weight[CLASS_WEIGHTS_MAX];
+    int ignored; /* 1 + the label (--ignore-index); 0: none */
+};
+static inline int class_weights_given(const struct class_weights *w) {
+    return w->count || w->ignored;
+}
+
 /* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
  * or targets, by the mean squared error. */
 enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_COUNT };
@@ -47,11 +59,12 @@ struct model {
     int log_probabilities;
     double dropout;         /* < 0: the model's own probabilities; else it replaces all of them */
     double label_smoothing; /* of cross entropy; 0: none */
-    int init_d2l;           /* 1: initial values as "Dive into Deep Learning" draws them */
-    int sync_bn;            /* 1: every BatchNorm of the model is a SyncBatchNorm */
-    int collective_inside;  /* 1: forward or backward waits for other ranks: cannot be recorded */
-    int graph_changes;      /* 1: forward is not the same in every step: cannot be recorded */
-    int hidden_count;       /* mlp: number of hidden layers */
+    struct class_weights class_weights;
+    int init_d2l;          /* 1: initial values as "Dive into Deep Learning" draws them */
+    int sync_bn;           /* 1: every BatchNorm of the model is a SyncBatchNorm */
+    int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
+    int graph_changes;     /* 1: forward is not the same in every step: cannot be recorded */
+    int hidden_count;      /* mlp: number of hidden layers */
     int hidden[MODEL_HIDDEN_MAX]; /* mlp: their widths */
     uint64_t activation_bytes;    /* described: that a sample leaves for backward */
     /* As in struct duet_model. */
@@ -65,12 +78,13 @@ struct model {
 };
 
 struct model_options {
-    int sync_bn;                  /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
-    int init_d2l;                 /* 1: the chapter's initial values */
-    double dropout;               /* < 0: not given */
-    double label_smoothing;       /* 0: none; only where the loss is cross entropy */
-    int hidden_count;             /* of hidden[]; 0: not given */
-    int hidden[MODEL_HIDDEN_MAX]; /* mlp: widths of the hidden layers */
+    int sync_bn;                        /* 1: every BatchNorm is synchronised (SyncBatchNorm) */
+    int init_d2l;                       /* 1: the chapter's initial values */
+    double dropout;                     /* < 0: not given */
+    double label_smoothing;             /* 0: none; only where the loss is cross entropy */
+    struct class_weights class_weights; /* only there, too */
+    int hidden_count;                   /* of hidden[]; 0: not given */
+    int hidden[MODEL_HIDDEN_MAX];       /* mlp: widths of the hidden layers */
     /* What the data set says; 0: not given, which is model_sample and 10 classes. */
     struct sample_shape sample;
     int classes; /* or numbers of a target */
@@ -107,9 +121,11 @@ size_t model_trained(const struct model *model); /* of those that are not frozen
  * of each buffer the value. */
 int model_hashes(const struct model *model);
 
+int model_label_classes(const struct model *model); /* of each label */
+/* ERR_USAGE: class weights, or a label to ignore, that these classes do not have. */
+int model_check_class_weights(const struct model *model);
 /* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or
  * (n,places) where a sample has several; targets F32 (n,classes) of LOSS_MSE. */
-int model_label_classes(const struct model *model); /* of each label */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the
@@ -119,9 +135,10 @@ duet_var *model_forward(const struct model *model, duet_tape *tape, struct buffe
                         duet_var *x);
 
 /* The model's loss, with reduction MEAN over the global batch. answers: as model_answers, of the
- * rows of `output` or more. */
+ * rows of `output` or more. weights: the model's class weights on the tape's device, F32 (classes);
+ * data NULL: it has none. */
 duet_var *model_loss(const struct model *model, duet_tape *tape, duet_var *output,
-                     const struct tensor *answers);
+                     const struct tensor *answers, const struct tensor *weights);
 
 /* Host copies of all parameters: param_count arrays, row-major, in one block, which the caller
  * frees with model_values_free (NULL is fine). alloc makes zeros; init draws from `seed`; load

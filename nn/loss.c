@@ -63,15 +63,16 @@ static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) 
 }
 
 /* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
- * NONE a gradient is given for each row, and so it is where a root's gradient was given. */
+ * NONE a gradient is given for each row, and so it is where a root's gradient was given. A mean by
+ * weights has its own from the forward pass. */
 static int loss_backward(duet_tape *t, struct node *n, enum op op) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     struct tensor dx = grad_target(t, n->x);
-    args.in[2] = n->y->grad;
     args.out[0] = rows_of(&dx);
     args.out[1] = (struct tensor){0};
     CHECK(tape_error(t));
+    if (n->y->grad.data || !args.in[2].data) args.in[2] = n->y->grad;
     if (args.in[2].data) args.p.loss.reduction = REDUCE_NONE;
     if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
         return fail(
@@ -95,12 +96,13 @@ static int mse_backward(duet_tape *t, struct node *n) {
 
 /* In PyTorch's words, by which users search. Only where the kernel has run already and left them in
  * memory of the host: a device that goes on by itself is not waited for, and its loss is NaN. */
-static int check_labels(const duet_tape *t, enum op op, const struct tensor *labels, int classes) {
+static int check_labels(const duet_tape *t, enum op op, const struct tensor *labels, int classes,
+                        const struct loss_args *p) {
     const struct device_config *config = device_config(t->device);
     const int32_t *label = labels->data;
     if (op == OP_MSE_FORWARD || config->kind != DEVICE_HOST || config->async) return OK;
     for (int i = 0; i < labels->dims[0]; i++)
-        if (label[i] < 0 || label[i] >= classes)
+        if ((label[i] < 0 || label[i] >= classes) && !(p->ignores && label[i] == p->ignore_index))
             return fail(ERR_USAGE, "%s: Target %d is out of bounds: give labels 0 to %d",
                         op == OP_NLL_FORWARD ? "nll loss" : "cross entropy", label[i], classes - 1);
     return OK;
@@ -110,29 +112,40 @@ static struct tensor in_a_row(const struct tensor *x) {
     return tensor_seen_as(x, 1, (int)tensor_count(x), 0, 0);
 }
 
+struct wanted_loss {
+    struct loss_args p;
+    const duet_tensor *weight; /* of each class; NULL: none */
+    int divides;               /* 1: MEAN divides by the weights of this pass's labels */
+};
+
 /* A sample has one row, or as many as x has places, (N,P,C). */
-static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers, enum duet_reduction r,
-                      double smoothing, enum op op, node_backward *backward) {
+static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
+                      const struct wanted_loss *wanted, enum op op, node_backward *backward) {
     x = to_plain(t, x);
     if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int rank = x->value.rank - 1, places = rank > 1 ? x->value.dims[1] : 1;
     struct tensor losses = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, rank, x->value.dims),
                   hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
-    struct node node = {.backward = backward, .op = op, .x = x};
+    struct tensor divisor = {0};
+    struct node node = {.backward = backward, .op = op, .x = x, .args.p.loss = wanted->p};
     node.args.in[0] = rows_of(&x->value);
+    if (wanted->weight) node.args.in[3] = wanted->weight->t;
     node.args.in[1] = op == OP_MSE_FORWARD ? answers->t : in_a_row(&answers->t);
     node.args.out[0] = in_a_row(&losses);
     node.args.out[1] = in_a_row(&hits);
     node.args.step = t->step.step;
-    node.args.p.loss = (struct loss_args){
-        .reduction = (enum reduction)r, .smoothing = smoothing, .places = places};
+    node.args.p.loss.places = places;
     if (t->error || tape_fail(t, launch(t->stream, op, &node.args)) ||
-        tape_fail(t, check_labels(t, op, &node.args.in[1], node.args.in[0].dims[1])))
+        tape_fail(t, check_labels(t, op, &node.args.in[1], node.args.in[0].dims[1], &wanted->p)))
+        return NULL;
+    if (wanted->divides &&
+        tape_fail(t, tape_mean_by_weights(t, &node.args, &divisor, &node.args.in[2])))
         return NULL;
     node.y = tape_var(t, losses, x->needs_grad);
     if (!node.y) return NULL;
     node.y->hits = hits;
-    node.y->reduction = (enum reduction)r;
+    node.y->divisor = divisor;
+    node.y->reduction = (enum reduction)wanted->p.reduction;
     return tape_node(t, &node) ? NULL : node.y;
 }
 
@@ -163,6 +176,19 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
                 SHAPE(l), SHAPE(v), v->rank > 2 ? " and place" : "");
 }
 
+static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
+                         const struct duet_loss_options *o) {
+    if (!o) return fail(ERR_USAGE, "%s: no options were given", op);
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return fail(ERR_USAGE, "%s: label_smoothing must be between 0.0 and 1.0. Got: %g", op,
+                    o->label_smoothing);
+    if (!o->weight) return OK;
+    CHECK(tape_operand(t, op, "weight", o->weight, DTYPE_F32));
+    if (o->weight->t.rank == 1 && o->weight->t.dims[0] == x->dims[1]) return OK;
+    return fail(ERR_USAGE, "%s: weight of %s for scores of %s: give one for each of %d classes", op,
+                SHAPE(&o->weight->t), SHAPE(x), x->dims[1]);
+}
+
 static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
                          enum duet_reduction r) {
     CHECK(tape_operand(t, "mse loss", "targets", targets, DTYPE_F32));
@@ -186,39 +212,65 @@ static duet_var *places_of(duet_tape *t, duet_var *x) {
     return x ? tape_view(t, x, 3, dims) : NULL;
 }
 
-duet_var *tape_loss_of_places(duet_tape *t, duet_var *x, const duet_tensor *labels,
-                              int log_probabilities, double label_smoothing) {
-    if (log_probabilities) return loss(t, x, labels, DUET_MEAN, 0, OP_NLL_FORWARD, nll_backward);
-    return loss(t, x, labels, DUET_MEAN, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
-                cross_entropy_backward);
+static duet_var *loss_of_labels(duet_tape *t, duet_var *x, const duet_tensor *labels,
+                                const struct wanted_loss *wanted, int log_probabilities) {
+    if (log_probabilities) return loss(t, x, labels, wanted, OP_NLL_FORWARD, nll_backward);
+    return loss(t, x, labels, wanted, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
+}
+
+static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_reduction r) {
+    return (struct wanted_loss){.p = {.reduction = (enum reduction)r,
+                                      .smoothing = o->label_smoothing,
+                                      .ignores = o->ignores,
+                                      .ignore_index = o->ignore_index},
+                                .weight = o->weight};
+}
+
+/* A model that ends in log-probabilities has no label smoothing: models/model.c refuses it. */
+duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels,
+                            const struct duet_loss_options *o, int log_probabilities) {
+    const struct wanted_loss w = wanted(o, DUET_MEAN);
+    return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w, log_probabilities);
+}
+
+/* What a program may ask for. The mean by weights is over the labels of this pass. */
+static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
+                                 const duet_tensor *labels, enum duet_reduction r,
+                                 const struct duet_loss_options *o, int log_probabilities) {
+    if (tape_failed(t, x) || tape_fail(t, check_loss(t, op, x, labels, r)) ||
+        tape_fail(t, check_options(t, op, &x->value, o)))
+        return NULL;
+    struct wanted_loss w = wanted(o, r);
+    w.divides = r == DUET_MEAN && (o->weight || o->ignores);
+    return loss_of_labels(t, places_of(t, x), labels, &w, log_probabilities);
+}
+
+duet_var *duet_cross_entropy_with(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                                  enum duet_reduction r, const struct duet_loss_options *options) {
+    return loss_of_program(t, "cross entropy", scores, labels, r, options, 0);
+}
+
+duet_var *duet_nll_loss_with(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
+                             enum duet_reduction r, const struct duet_loss_options *options) {
+    return loss_of_program(t, "nll loss", log_probabilities, labels, r, options, 1);
 }
 
 duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
                              enum duet_reduction r, double label_smoothing) {
-    if (tape_failed(t, scores) || tape_fail(t, check_loss(t, "cross entropy", scores, labels, r)))
-        return NULL;
-    if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "cross entropy: label_smoothing must be between 0.0 and 1.0. Got: %g",
-                          label_smoothing));
-        return NULL;
-    }
-    return loss(t, places_of(t, scores), labels, r, label_smoothing, OP_CROSS_ENTROPY_FORWARD,
-                cross_entropy_backward);
+    const struct duet_loss_options options = {.label_smoothing = label_smoothing};
+    return duet_cross_entropy_with(t, scores, labels, r, &options);
 }
 
 duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
                         enum duet_reduction r) {
-    if (tape_failed(t, log_probabilities) ||
-        tape_fail(t, check_loss(t, "nll loss", log_probabilities, labels, r)))
-        return NULL;
-    return loss(t, places_of(t, log_probabilities), labels, r, 0, OP_NLL_FORWARD, nll_backward);
+    return duet_nll_loss_with(t, log_probabilities, labels, r, &(struct duet_loss_options){0});
 }
 
 duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
                         enum duet_reduction r) {
     if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r))) return NULL;
-    return loss(t, x, targets, r, 0, OP_MSE_FORWARD, mse_backward);
+    const struct wanted_loss w = {.p.reduction = (enum reduction)r};
+    return loss(t, x, targets, &w, OP_MSE_FORWARD, mse_backward);
 }
 
 int tape_loss_reduction(const duet_var *loss, enum reduction *r) {

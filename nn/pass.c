@@ -362,7 +362,7 @@ int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
     CHECK(stream_sync(stream));
     if (sum) *sum = sum_here;
     if (right) *right = right_here;
-    return OK;
+    return tape_scale_to_mean(t, loss, sum);
 }
 
 static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {

@@ -51,6 +51,7 @@ struct duet_var {
     int reached;         /* 1: the root depends on it */
     struct tensor hits;  /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
+    struct tensor divisor;    /* of a loss with weights and MEAN: F32 (1), their sum; else NULL */
     int common;               /* 1: the same for all samples: it has no dimension of samples */
     struct param *param;      /* common: the parameter whose value it is, or a view of; else NULL */
     int joins;                /* 1: made by tape_join: it stands for several roots */

@@ -253,10 +253,21 @@ duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float va
 /* duet_where, in which NULL as a or b is `value` everywhere. */
 duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value);
 
-/* Cross entropy, or nll_loss, of scores (N,P,C) against labels (N,P): of a sample it is the mean
- * over its P places. The mean over the samples is where backward starts. */
-duet_var *tape_loss_of_places(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                              int log_probabilities, double label_smoothing);
+/* Cross entropy, or nll_loss, of scores (N,C) or (N,P,C) against labels (N) or (N,P), as one device
+ * computes it for the step of a global batch: of a sample it is the mean over its P places, and the
+ * step block has what a sample weighs, which is where backward starts. */
+struct duet_loss_options;
+duet_var *tape_loss_of_step(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                            const struct duet_loss_options *options, int log_probabilities);
+
+/* The mean by the weights of the labels that a loss of these arguments was launched with: *divisor,
+ * F32 (1), is the sum of those that count, and *dloss, F32 (rows), its reciprocal for each row.
+ * Without rows both stay as they are. nn/class_weights.c */
+int tape_mean_by_weights(duet_tape *t, const struct op_args *loss, struct tensor *divisor,
+                         struct tensor *dloss);
+/* *sum, the log's sum of such a loss, becomes the mean times the samples. NULL, and other losses,
+ * are fine. Waits for the device. */
+int tape_scale_to_mean(duet_tape *t, const duet_var *loss, double *sum);
 
 /* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
  * sample. */

@@ -304,6 +304,8 @@ static const struct field run_fields[] = {
     {"lr_step",            &FIELD_INT,    AT(lr_step)},
     {"lr_gamma",           &FIELD_NUMBER, AT(lr_gamma)},
     {"label_smoothing",    &FIELD_NUMBER, AT(label_smoothing)},
+    {"ignore_index",       &FIELD_INT,    AT(ignore_index)},
+    {"class_weights",      &FIELD_NUMBERS_COUNTED, ARRAY_AT(class_weights, class_weight_count)},
     {"seed",               &FIELD_UINT64, AT(seed)},
     {"loss_in_forward",    &FIELD_YES_NO, AT(loss_in_forward)},
     {"output_device",      &FIELD_INT,    AT(output_device)},

@@ -76,6 +76,7 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
     if (set->outputs && set->outputs != m->classes)
         return fail(ERR_USAGE, "--classes: %d: the targets of %s have %d numbers: leave it out",
                     m->classes, set->name, set->outputs);
+    CHECK(model_check_class_weights(m));
     const struct graph *graph = graph_of(s->config->model.options.own);
     if (graph && graph_below(graph) && !set->numbers)
         return fail(ERR_USAGE,
@@ -271,6 +272,8 @@ static void describe(struct session *s) {
     r->epochs = c->epochs;
     describe_update(c, r);
     r->label_smoothing = s->model.label_smoothing;
+    r->ignore_index = s->model.class_weights.ignored - 1;
+    record_class_weights(r, s->model.class_weights.weight, s->model.class_weights.count);
     r->seed = c->seed;
     r->loss_in_forward = c->dp.loss_in_forward;
     r->output_device = s->output_device;

@@ -70,6 +70,7 @@ static double fold_copy(const double *x, int n) {
 static int gathered_losses(struct session *s, const double *row) {
     struct run_record *r = s->record;
     int each = s->segments_per_device;
+    if (class_weights_given(&s->model.class_weights)) return OK; /* its labels are not known here */
     if (s->config->mode != MODE_DP || !s->config->dp.loss_in_forward || s->devices < 2) return OK;
     if (!r->gathered_losses)
         r->gathered_losses = malloc((size_t)s->devices * sizeof *r->gathered_losses);
@@ -102,7 +103,7 @@ static int read_losses(struct session *s, const struct logged_step *steps, int s
     int code = gather_losses(s, rows, &all);
     if (!code) code = grow_losses(s->record, steps_count);
     for (int i = 0; !code && i < steps_count; i++) {
-        double loss = step_loss(s, all, rows, i * passes, &steps[i]) / steps[i].samples;
+        double loss = step_loss(s, all, rows, i * passes, &steps[i]) / steps[i].divisor;
         s->record->losses[s->record->steps + i] =
             isnan(loss) ? NAN : loss; /* NaNs of any sign become the same NaN */
     }

@@ -64,6 +64,19 @@ static int one_pass(struct loop *l, struct step_block *step, int more) {
     return code;
 }
 
+/* What the mean over these global batches divides the sum of the losses by: the samples, or where
+ * classes have weights those of all their labels, a sample's loss being the mean of its places.
+ * Every rank knows the labels of all, so no rank asks another. */
+static double weight_of(const struct session *s, const struct loader *loader, int batch, int count,
+                        int64_t *counted) {
+    const struct class_weights *w = &s->model.class_weights;
+    int each = dataset_answer_count(&s->train_set);
+    if (!class_weights_given(w)) return loader_samples(loader, batch, count);
+    return loader_label_weight(loader, batch, count, w->count ? w->weight : NULL, w->ignored,
+                               counted) /
+           each;
+}
+
 /* A step, whose first batch is number `batch` of the epoch. A sample weighs what it would in one
  * batch as large as all of them, so gradients need only be added. Without --no-sync-steps there is
  * one pass. */
@@ -72,11 +85,12 @@ static int one_step(struct loop *l, int batch) {
     int most = s->config->update.passes, left = loader_steps(s->train_loader) - batch;
     struct logged_step logged = {.passes = left < most ? left : most};
     logged.samples = loader_samples(s->train_loader, batch, logged.passes);
+    logged.divisor = weight_of(s, s->train_loader, batch, logged.passes, NULL);
     CHECK(snapshot_if_due(s, l->step, &l->snapshot));
     for (int pass = 0; pass < logged.passes; pass++) {
         struct step_block step = {.seed = s->config->seed,
                                   .step = (uint64_t)l->step * (uint64_t)most + (uint64_t)pass,
-                                  .weight = 1.0f / (float)logged.samples,
+                                  .weight = 1.0f / (float)logged.divisor,
                                   .slot = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
@@ -219,8 +233,10 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     CHECK(sync_devices(s));
     measure_spans(s);
     if (l->stopped) return OK;
-    *accuracy = (double)hits / s->test_set.count / dataset_answer_count(&s->test_set);
-    *valid_loss = isfinite(loss) ? loss / s->test_set.count : NAN; /* as JSON has it */
+    int64_t labels = (int64_t)s->test_set.count * dataset_answer_count(&s->test_set);
+    double divisor = weight_of(s, s->test_loader, 0, loader_steps(s->test_loader), &labels);
+    if (labels) *accuracy = (double)hits / (double)labels;
+    *valid_loss = isfinite(loss / divisor) ? loss / divisor : NAN; /* as JSON has it */
     return OK;
 }
 

@@ -219,6 +219,15 @@ const struct option run_options[] = {
      "cross entropy: spread this part of each target evenly over all classes (default 0)",
      read_number, AT(model.options.label_smoothing), 0, 1,
      BY_ALL, IN_ANY_MODE, WITH_LABELS | WITH_SCORES},
+    {"--class-weights", "W0,W1,...",
+     "how much each class counts in the loss, which the weights of the batch's labels divide "
+     "(default 1 each)",
+     read_class_weights, NO_MEMBER, NO_LIMITS,
+     BY_ALL, IN_ANY_MODE, WITH_LABELS},
+    {"--ignore-index", "CLASS",
+     "the label that counts nothing, neither in the loss nor in the accuracy (default none)",
+     read_ignore_index, NO_MEMBER, NO_LIMITS,
+     BY_ALL, IN_ANY_MODE, WITH_LABELS},
     {"--seed", "S",
      "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
      "(default 0)",

@@ -45,7 +45,7 @@ static void write_log(const struct tensor *log, const struct step_block *step, i
 }
 
 void host_race_check(enum op op, const struct op_args *args) {
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < OP_INPUTS; i++)
         touch(&args->in[i], 0);
     if (args->step) __tsan_read_range(args->step, sizeof *args->step);
     for (int i = 0; i < 2; i++) {

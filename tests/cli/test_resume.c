@@ -151,6 +151,8 @@ Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_
         {"--model convnet", "--model: convnet|written with mlp"},
         {"--mlp-hidden 30", "--mlp-hidden: 30|written with 20"},
         {"--label-smoothing 0.1", "--label-smoothing: 0.1"},
+        {"--ignore-index 1", "--ignore-index: 1"},
+        {"--class-weights 1,1,1,1,1,1,1,1,1,2", "--class-weights: 10, fingerprint"},
         {"--virtual-devices 4", "--virtual-devices: 4|written with 2"},
         {"--virtual-devices off", "--virtual-devices: off"},
         {"--batch-size 16", "--batch-size: 16|written with 8"},

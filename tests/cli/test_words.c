@@ -199,6 +199,8 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--rho", "0.95"},
                  {"--eps", "1e-7"},
                  {"--label-smoothing", "0.1"},
+                 {"--class-weights", "1,0.5,2"},
+                 {"--ignore-index", "9"},
                  {"--weight-decay", "1e-4"},
                  {"--seed", "-1"},
                  {"--shuffle", NULL},

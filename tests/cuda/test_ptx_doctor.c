@@ -46,7 +46,8 @@ static void add_values(uint64_t *hash, const struct tensor *t) {
 }
 
 /* What a kernel of an op may access: its operands to the byte, and the workspace. */
-static int operand_ranges(struct stream *s, const struct op_args *a, struct ptx_range ranges[7]) {
+static int operand_ranges(struct stream *s, const struct op_args *a,
+                          struct ptx_range ranges[OPERANDS + 2]) {
     int count = 0;
     uintptr_t workspace = (uintptr_t)((struct cuda_stream *)s)->workspace,
               step = (uintptr_t)a->step;
@@ -63,7 +64,7 @@ static int operand_ranges(struct stream *s, const struct op_args *a, struct ptx_
 static int products_by_text; /* 1: there is no PTX of convolutions and linear layers */
 
 static int launch_within(struct stream *stream, enum op op, const struct op_args *args) {
-    struct ptx_range ranges[7];
+    struct ptx_range ranges[OPERANDS + 2];
     CHECK(stream_sync(stream));
     emulated_ptx_only(ranges, operand_ranges(stream, args, ranges));
     int code = correct->launch(stream, op, args);

@@ -19,7 +19,7 @@ static void must_accept(enum op op, const struct op_args *a) {
 }
 
 static struct tensor *operand(struct op_args *a, int i) {
-    return i < 3 ? &a->in[i] : &a->out[i - 3];
+    return i < OP_INPUTS ? &a->in[i] : &a->out[i - OP_INPUTS];
 }
 
 /* 1: dimension d of operand t may change alone. */
@@ -38,8 +38,8 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
     case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the samples of the data set */
     case OP_SUM: return t == 0 && d == 1;              /* how many are added */
-    case OP_SPREAD: return t == 3 && d == 1;
-    case OP_EMBEDDING_BACKWARD: return t == 3 && d == 0; /* rows of the table */
+    case OP_SPREAD: return t == OP_INPUTS && d == 1;
+    case OP_EMBEDDING_BACKWARD: return t == OP_INPUTS && d == 0; /* rows of the table */
     case OP_NLL_FORWARD:
     case OP_CROSS_ENTROPY_FORWARD: return t == 0 && d == 1; /* the number of classes */
     default: return 0;
@@ -58,7 +58,7 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
         const struct op_args good =
             good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
         cr_assert_eq(op_check(op, &good), OK, "%s", error_message());
-        for (int t = 0; t < 5; t++) {
+        for (int t = 0; t < OP_INPUTS + 2; t++) {
             struct op_args a = good;
             if (!operand(&a, t)->data) {
                 *operand(&a, t) = F(7, 1, 3, 0, 0, 0);
@@ -151,6 +151,10 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_NLL_BACKWARD, a.step = NULL, "the mean without 1/B");
     REFUSE(OP_NLL_BACKWARD, a.p.loss.reduction = REDUCE_NONE, "no dloss");
     REFUSE(OP_NLL_BACKWARD, a.in[2] = F(2, 1, N, 0, 0, 0), "dloss with the mean");
+    for (int op = OP_NLL_FORWARD; op <= OP_CROSS_ENTROPY_BACKWARD; op++) {
+        ACCEPT(op, a.in[3] = F(3, 1, 10, 0, 0, 0));
+        REFUSE(op, a.in[3] = F(3, 1, 9, 0, 0, 0), "9 weights of 10 classes");
+    }
     ACCEPT(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE));
     REFUSE(OP_NLL_BACKWARD, (a.in[2] = F(2, 1, N - 1, 0, 0, 0), a.p.loss.reduction = REDUCE_NONE),
            "dloss is short");
@@ -210,7 +214,7 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
 Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
     for (int i = 0; i < OP_COUNT; i++) {
         enum op op = (enum op)i;
-        for (int in = 0; in < 3; in++) {
+        for (int in = 0; in < OP_INPUTS; in++) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
             int allowed =

@@ -19,7 +19,10 @@ CASES = [
     ("simple", lambda: Simple(10, 10), (10,), 10, "mse", 0.1, 0),
     ("complex", None, (3, 32, 32), 10, "cross-entropy", 0.001, 3),
     ("narrow", lambda: Simple(3, 2), (3,), 2, "mse", 0.1, 7),
+    ("weighted", lambda: Simple(10, 10), (10,), 10, "weighted", 0.1, 5),
 ]
+# Class weights, an ignored class and smoothed labels; the numbers of tests/cli/test_random.c.
+WEIGHTED = {"weight": torch.tensor([1, 2, 0.5, 1, 0, 3, 1, 0.25, 1, 1]).double(), "ignore_index": 7, "label_smoothing": 0.1}
 
 
 class Simple(torch.nn.Module):
@@ -71,7 +74,7 @@ def make(name, build, shape, outputs, loss, lr, seed):
     for parameter, value in net.named_parameters():
         lines.append(f"init {name} {parameter} {fnv1a64(value)} {bits(value)}")
     net.double()
-    criterion = torch.nn.MSELoss() if loss == "mse" else torch.nn.CrossEntropyLoss()
+    criterion = torch.nn.MSELoss() if loss == "mse" else torch.nn.CrossEntropyLoss(**(WEIGHTED if loss == "weighted" else {}))
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     for step in range(STEPS):
         rows = slice(step * BATCH, (step + 1) * BATCH)

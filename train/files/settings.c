@@ -84,6 +84,13 @@ static void add_model_name(struct list *l, const struct model *m, const struct m
         put(l, "--model", "%s", m->name);
 }
 
+static void add_class_weights(struct list *l, const struct class_weights *w) {
+    if (w->count)
+        put(l, "--class-weights", "%d, fingerprint %016" PRIx64, w->count,
+            mix(1, (const uint8_t *)w->weight, (size_t)w->count * sizeof *w->weight));
+    if (w->ignored) put(l, "--ignore-index", "%d", w->ignored - 1);
+}
+
 static void add_model(struct list *l, const struct model *m) {
     char widths[SETTING_BYTES] = "";
     for (int i = 0, used = 0; i < m->hidden_count; i++)
@@ -92,6 +99,7 @@ static void add_model(struct list *l, const struct model *m) {
     put(l, "--mlp-hidden", "%s", *widths ? widths : "none");
     add_number(l, "--dropout", m->dropout);
     add_number(l, "--label-smoothing", m->label_smoothing);
+    add_class_weights(l, &m->class_weights);
     add_yes_no(l, "--sync-bn", m->sync_bn);
 }
 

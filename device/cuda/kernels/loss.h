@@ -11,6 +11,9 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
+ * With weights w of the classes every -log_softmax(x)[j] counts w[j] times; a row whose label is
+ * ignored has loss 0 and no gradient.
+ *
  * Of the 32 lanes, lane l takes the columns l, l + 32, ...; then the lanes' parts are added in
  * fold order (base/fold.h). That order depends on the number of classes alone, so a row has the
  * same bits among any number of rows. A label outside the row gives a NaN loss and NaN
@@ -25,12 +28,12 @@ enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK 
 /* scores: x; or log-probabilities (nll); or y, the output (softmax and log_softmax backward).
  * dy: the gradient of y; or the targets (mse.h). */
 struct row_op {
-    const float *scores, *dy, *dloss;
+    const float *scores, *dy, *dloss, *weights; /* weights: of classes; NULL: all are 1 */
     const int32_t *labels;
     float *out;
     double *loss;
     int32_t *hits;
-    int rows, classes, reduction, places;
+    int rows, classes, reduction, places, ignores, ignore_index;
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -54,7 +57,8 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.dy = tensor_f32(&a->in[1]);
     else
         r.labels = (const int32_t *)a->in[1].data;
-    r.dloss = tensor_f32(&a->in[2]);
+    r.dloss = tensor_f32(&a->in[2]), r.weights = tensor_f32(&a->in[3]);
+    r.ignores = a->p.loss.ignores, r.ignore_index = a->p.loss.ignore_index;
     r.reduction = a->p.loss.reduction;
     r.places = a->p.loss.places > 1 ? a->p.loss.places : 1;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
@@ -117,8 +121,16 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax. Where
- * labels are not smoothed it does nothing. */
+DUET_HD int is_ignored(const struct row_op *p, int32_t label) {
+    return p->ignores && label == p->ignore_index;
+}
+
+DUET_HD double class_weight(const struct row_op *p, int class_index) {
+    return p->weights ? (double)p->weights[class_index] : 1;
+}
+
+/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax, each by
+ * its weight. Where labels are not smoothed it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     if (p->smoothing == 0) return;
@@ -126,7 +138,23 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]), sum = 0;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            sum += log_sum - (x[j] - max);
+            sum += mul_f64(class_weight(p, j), log_sum - (x[j] - max));
+        shared->smooth[at.thread] = sum;
+    }
+    ROW_FOLD(at, half) {
+        shared->smooth[at.thread] += shared->smooth[at.thread + half];
+    }
+}
+
+/* Leaves in each row's slot the sum of the weights of all classes, where they have some. */
+DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, int first,
+                             struct place at) {
+    (void)first;
+    if (!p->weights) return;
+    BLOCK_PHASE(at) {
+        double sum = 0;
+        for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+            sum += p->weights[j];
         shared->smooth[at.thread] = sum;
     }
     ROW_FOLD(at, half) {
@@ -142,7 +170,7 @@ DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, i
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         int32_t beaten = 0, label = row_of(first, at) < p->rows ? p->labels[row_of(first, at)] : -1;
-        if (label < 0 || label >= p->classes) {
+        if (label < 0 || label >= p->classes || is_ignored(p, label)) {
             beaten = 1;
         } else if (is_nan(x[0]) || is_nan(x[label])) {
             beaten = label != 0;
@@ -247,9 +275,11 @@ DUET_BLOCK void k_nll_forward(const struct row_op *p, struct row_shared *shared,
             if (lane_of(at) == 0 && row < p->rows) {
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                p->loss[row] =
-                    known ? -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label]
-                          : not_a_number();
+                double loss = not_a_number();
+                if (known)
+                    loss = class_weight(p, label) *
+                           -(double)p->scores[(size_t)row * (size_t)p->classes + (size_t)label];
+                p->loss[row] = is_ignored(p, label) ? 0 : loss;
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
@@ -268,13 +298,14 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 const float *x = p->scores + (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
                 int known = label >= 0 && label < p->classes;
-                double loss =
-                    known ? log(shared->sum[at.thread]) - (x[label] - shared->max[at.thread])
-                          : not_a_number();
+                double loss = not_a_number();
+                if (known)
+                    loss = mul_f64(class_weight(p, label), log(shared->sum[at.thread]) -
+                                                               (x[label] - shared->max[at.thread]));
                 if (p->smoothing != 0)
                     loss = mul_f64(1 - p->smoothing, loss) +
                            mul_f64(p->smoothing / p->classes, shared->smooth[at.thread]);
-                p->loss[row] = loss;
+                p->loss[row] = is_ignored(p, label) ? 0 : loss;
                 p->hits[row] = shared->beaten[at.thread] == 0;
             }
         }
@@ -290,10 +321,12 @@ DUET_BLOCK void k_nll_backward(const struct row_op *p, struct row_shared *shared
             if (row < p->rows) {
                 float *dlogp = p->out + (size_t)row * (size_t)p->classes;
                 int32_t label = p->labels[row];
-                int known = label >= 0 && label < p->classes;
-                float weight = known ? (float)-row_weight(p, row) : 0;
+                int known = label >= 0 && label < p->classes, ignored = is_ignored(p, label);
+                float weight = 0, other = known || ignored ? 0 : (float)not_a_number();
+                if (known && !ignored)
+                    weight = (float)mul_f64(class_weight(p, label), -row_weight(p, row));
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
-                    dlogp[j] = !known ? (float)not_a_number() : j == label ? weight : 0;
+                    dlogp[j] = j == label ? weight : other;
             }
         }
     }
@@ -303,6 +336,7 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                                          struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         rows_softmax(p, shared, first, at);
+        rows_weights(p, shared, first, at);
         BLOCK_PHASE(at) {
             int row = row_of(first, at);
             if (row < p->rows) {
@@ -312,11 +346,17 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                     label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
                 double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
                 double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
-                for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
+                double all = 1;
+                if (p->weights && label >= 0 && label < p->classes)
+                    all = mul_f64(at_label, class_weight(p, label)) +
+                          mul_f64(spread, shared->smooth[row_slot(at)]);
+                for (int j = lane_of(at); j < p->classes; j += ROW_LANES) {
+                    double w = class_weight(p, j), target = j == label ? mul_f64(at_label, w) : 0;
+                    double d = mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum), all) -
+                               target - mul_f64(spread, w);
                     p->out[start + (size_t)j] =
-                        (float)mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum) -
-                                           (j == label ? at_label : 0) - spread,
-                                       weight);
+                        is_ignored(p, label) ? 0 : (float)mul_f64(d, weight);
+                }
             }
         }
     }

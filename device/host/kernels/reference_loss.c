@@ -12,6 +12,9 @@
  *                         - e / C * sum over j of log_softmax(x)[j]
  *     d loss / d x[j]   = softmax(x)[j] - (1 - e) * (j == label) - e / C
  *
+ * With weights w of the classes every -log_softmax(x)[j] above counts w[j] times. A row whose label
+ * is ignored has loss 0 and no gradient, whatever its scores are.
+ *
  * A row's weight is step->weight (MEAN), 1 (SUM) or its entry of dloss (NONE). Where a sample has
  * several rows, as an image of labels, MEAN and the sum of losses take their mean. A label outside
  * the row gives a NaN loss and NaN gradients instead of a read past the row; the data reader has
@@ -98,6 +101,23 @@ static int places_of(const struct op_args *a) {
     return a->p.loss.places > 1 ? a->p.loss.places : 1;
 }
 
+static int is_ignored(const struct op_args *a, int label) {
+    return a->p.loss.ignores && label == a->p.loss.ignore_index;
+}
+
+static double class_weight(const struct op_args *a, int class) {
+    return a->in[3].data ? tensor_f32(&a->in[3])[class] : 1;
+}
+
+/* The sum of what all classes weigh in a row's loss: 1 unless they have weights. */
+static double weights_of_all(const struct op_args *a, int label, int classes) {
+    double e = a->p.loss.smoothing, all = 0;
+    if (!a->in[3].data) return 1;
+    for (int j = 0; j < classes; j++)
+        all += class_weight(a, j);
+    return (1 - e) * class_weight(a, label) + e / classes * all;
+}
+
 static double row_weight(const struct op_args *a, int row) {
     switch ((enum reduction)a->p.loss.reduction) {
     case REDUCE_MEAN: return (double)a->step->weight / places_of(a);
@@ -114,7 +134,10 @@ void reference_nll_forward(const struct op_args *a) {
     int32_t *hits = a->out[1].data;
     for (int i = 0; i < rows; i++) {
         const float *logp = tensor_f32(&a->in[0]) + (size_t)i * classes;
-        loss[i] = labels[i] >= 0 && labels[i] < classes ? -(double)logp[labels[i]] : NAN;
+        hits[i] = 0, loss[i] = 0;
+        if (is_ignored(a, labels[i])) continue;
+        int known = labels[i] >= 0 && labels[i] < classes;
+        loss[i] = known ? class_weight(a, labels[i]) * -(double)logp[labels[i]] : NAN;
         hits[i] = is_hit(logp, classes, labels[i]);
     }
 }
@@ -124,18 +147,20 @@ void reference_nll_backward(const struct op_args *a) {
     const int32_t *labels = a->in[1].data;
     for (int i = 0; i < rows; i++) {
         float *dlogp = tensor_f32(&a->out[0]) + (size_t)i * classes;
-        int known = labels[i] >= 0 && labels[i] < classes;
+        int known = labels[i] >= 0 && labels[i] < classes, ignored = is_ignored(a, labels[i]);
         for (int j = 0; j < classes; j++)
-            dlogp[j] = known ? 0 : NAN;
-        if (known) dlogp[labels[i]] = (float)-row_weight(a, i);
+            dlogp[j] = known || ignored ? 0 : NAN;
+        if (known && !ignored)
+            dlogp[labels[i]] = (float)(class_weight(a, labels[i]) * -row_weight(a, i));
     }
 }
 
-/* The sum over all classes of -log_softmax. */
-static double smooth_loss(const float *x, int classes, const struct softmax_row *r) {
+/* The sum over all classes of -log_softmax, each by its weight. */
+static double smooth_loss(const struct op_args *a, const float *x, int classes,
+                          const struct softmax_row *r) {
     double sum = 0;
     for (int j = 0; j < classes; j++)
-        sum += r->log_sum - (x[j] - r->max);
+        sum += class_weight(a, j) * (r->log_sum - (x[j] - r->max));
     return sum;
 }
 
@@ -147,9 +172,12 @@ void reference_cross_entropy_forward(const struct op_args *a) {
     int32_t *hits = a->out[1].data;
     for (int i = 0; i < rows; i++) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
+        hits[i] = 0, loss[i] = 0;
+        if (is_ignored(a, labels[i])) continue;
         struct softmax_row r = softmax_of(x, classes);
-        loss[i] = labels[i] >= 0 && labels[i] < classes ? r.log_sum - (x[labels[i]] - r.max) : NAN;
-        if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(x, classes, &r);
+        int known = labels[i] >= 0 && labels[i] < classes;
+        loss[i] = known ? class_weight(a, labels[i]) * (r.log_sum - (x[labels[i]] - r.max)) : NAN;
+        if (e != 0) loss[i] = (1 - e) * loss[i] + e / classes * smooth_loss(a, x, classes, &r);
         hits[i] = is_hit(x, classes, labels[i]);
     }
 }
@@ -161,13 +189,15 @@ void reference_cross_entropy_backward(const struct op_args *a) {
     for (int i = 0; i < rows; i++) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
-        int known = labels[i] >= 0 && labels[i] < classes;
+        int known = labels[i] >= 0 && labels[i] < classes, ignored = is_ignored(a, labels[i]);
         struct softmax_row r = softmax_of(x, classes);
-        double weight = known ? row_weight(a, i) : NAN;
-        for (int j = 0; j < classes; j++)
-            dx[j] =
-                (float)((exp(x[j] - r.max - r.log_sum) - (j == labels[i] ? at_label : 0) - spread) *
-                        weight);
+        double weight = known ? row_weight(a, i) : NAN,
+               all = known ? weights_of_all(a, labels[i], classes) : 1;
+        for (int j = 0; j < classes; j++) {
+            double w = class_weight(a, j), target = j == labels[i] ? at_label * w : 0;
+            double d = exp(x[j] - r.max - r.log_sum) * all - target - spread * w;
+            dx[j] = ignored ? 0 : (float)(d * weight);
+        }
     }
 }
 
