@@ -19,6 +19,7 @@ draw_function draw_matrix;     /* one run: the same as a matrix */
 draw_function draw_collective; /* the run of DDP: its allreduce, hop by hop */
 draw_function draw_moves;      /* one run of DP: what it moves, before and after each move */
 draw_function draw_buckets;    /* the run of DDP: overlapped and exposed time of each bucket */
+draw_function draw_splits;     /* the model, and the three ways to split it over devices */
 draw_function draw_equality;   /* the hashes of some steps in all runs */
 
 /* 1 if there is something to draw. */
@@ -32,6 +33,7 @@ int has_collective(const struct page *page);
 int has_moves(const struct page *page, int index);
 int has_buckets(const struct page *page);
 int has_phases(const struct page *page);
+int has_splits(const struct page *page);
 
 /* The colour of a run. */
 enum shade shade_of_run(const struct page *page, int index);

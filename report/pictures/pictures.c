@@ -12,7 +12,8 @@ static const struct {
 } pictures[] = {{"timeline.svg", draw_timeline}, {"memory.svg", draw_memory},
                 {"phases.svg", draw_phases},     {"loss.svg", draw_loss},
                 {"accuracy.svg", draw_accuracy}, {"equality.svg", draw_equality},
-                {"buckets.svg", draw_buckets},   {"collective.svg", draw_collective}};
+                {"buckets.svg", draw_buckets},   {"collective.svg", draw_collective},
+                {"splits.svg", draw_splits}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
 /* Of each run on several devices. */
@@ -82,7 +83,7 @@ static void put_traffic(struct writer *w) {
 int page_pictures(const struct page *page, const struct picture_files *files) {
     const int there[PICTURES] = {has_timeline(page), first_run(page) != NULL, has_phases(page),
                                  has_chart(page, 0), has_chart(page, 1),      has_equality(page),
-                                 has_buckets(page),  has_collective(page)};
+                                 has_buckets(page),  has_collective(page),    has_splits(page)};
     struct writer w = {.page = page, .files = files};
     for (int i = 0; i < PICTURES; i++)
         if (there[i]) put_picture(&w, pictures[i].name, pictures[i].draw, 0);
