@@ -52,10 +52,14 @@ struct safetensors {
 int safetensors_open(struct safetensors *s, const char *path);
 void safetensors_close(struct safetensors *s); /* takes a zeroed struct and a closed one */
 
-/* Reads the float32 tensor of this name into out, which has room for all its elements. ERR_FAILED:
- * there is no tensor of this name, shape and type. */
+/* Reads the float32 tensor of this name into out, which has room for all its elements. A tensor of
+ * F16 or BF16 becomes float32, which holds each of their numbers. ERR_FAILED: there is no tensor of
+ * this name, shape and type. */
 int safetensors_read(const struct safetensors *s, const char *name, int dims, const int64_t *shape,
                      float *out);
+/* "F16" or "BF16", the type of the first such tensor of the file, static storage; NULL: there is
+ * none. */
+const char *safetensors_halves(const struct safetensors *s);
 /* The same for a tensor of type `dtype`, as safetensors spells it: "I64". */
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out);

@@ -82,10 +82,12 @@ int model_values_read(const struct model *model, const struct safetensors *file,
     return code;
 }
 
-int model_values_load(const struct model *model, const char *path, float ***out) {
+int model_values_load(const struct model *model, const char *path, float ***out,
+                      const char **halves) {
     struct safetensors file = {0};
     CHECK(safetensors_open(&file, path));
     int code = model_values_read(model, &file, out);
+    if (halves) *halves = safetensors_halves(&file);
     safetensors_close(&file);
     return code;
 }

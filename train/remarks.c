@@ -24,6 +24,9 @@ static void show_gathered(const struct run_record *r, const char *title) {
 void remarks_print(const struct session *s, const struct progress *p) {
     const struct run_record *r = s->record;
     const char *title = p->title;
+    if (p->shown && s->halves && !s->config->warned)
+        printf("%-6s weights of %s in %s: they are taken as float32\n", title, s->halves,
+               run_weights(s->config));
     if (!p->shown || s->config->hashes) return;
     if (r->duplicates)
         printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", title,

@@ -44,9 +44,10 @@ struct session {
     int gpus;            /* physical GPUs that the devices share; 0: emulated devices */
 
     struct model model;
-    float **values; /* initial parameters, in host memory */
-    void *buffers;  /* initial buffers of a file, in host memory; NULL: those of the model */
-    int first_step; /* where the run begins: config->first_step, or the step of a checkpoint */
+    float **values;     /* initial parameters, in host memory */
+    const char *halves; /* "F16" or "BF16", as the file of weights has them; NULL: it has none */
+    void *buffers;      /* initial buffers of a file, in host memory; NULL: those of the model */
+    int first_step;     /* where the run begins: config->first_step, or the step of a checkpoint */
     struct safetensors checkpoint; /* of --resume; open while the session is being opened */
 
     struct dataset train_set, test_set;

@@ -8,11 +8,13 @@ becomes a constant. Parameters, buffers and constants go into net.safetensors be
 """
 
 import contextlib
+import copy
 import json
 import logging
 import pathlib
 import struct
 import tempfile
+import warnings
 
 from ._export_graph import ExportError, text_of
 from ._export_walk import Walk
@@ -51,6 +53,18 @@ def _without_torchs_log():
         yield
     finally:
         log.setLevel(level)
+
+
+def _in_float32(torch, model, inputs):
+    """Of a model in half precision a copy in float32, which holds each of its numbers."""
+    halves = {x.dtype for x in (*model.parameters(), *model.buffers())
+              if x.dtype in (torch.float16, torch.bfloat16)}
+    if not halves:
+        return model, inputs
+    warnings.warn(f"duet.export: the model is in {', '.join(sorted(map(str, halves)))}: its "
+                  "weights are taken as float32, in which Duet computes", stacklevel=3)
+    return copy.deepcopy(model).float(), tuple(
+        x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
 
 
 @_without_torchs_log()
@@ -111,12 +125,12 @@ def _weights_of(path):
 def _check(path, text, loss):
     """The command reads the text before anything is written where it was asked for."""
     with tempfile.TemporaryDirectory() as folder:
-        copy = pathlib.Path(folder, path.name)
-        copy.write_text(text, encoding="utf-8")
+        trial = pathlib.Path(folder, path.name)
+        trial.write_text(text, encoding="utf-8")
         try:
-            estimate(model=copy, devices=1, loss=loss)
+            estimate(model=trial, devices=1, loss=loss)
         except DuetError as error:
-            why = str(error).replace(str(copy), str(path))
+            why = str(error).replace(str(trial), str(path))
             raise ExportError(f"duet.export: {why}") from None
 
 
@@ -148,7 +162,8 @@ def _text_of(walk, result, examples, saves):
 def export(model, example_inputs, path):
     """Writes `path`, a text, and beside it the weights, path with .safetensors in place of .duet.
     A model in eval mode is traced in training mode; of one in training mode the layers in eval
-    mode stay so: a BatchNorm keeps its statistics. What has requires_grad=False stays frozen.
+    mode stay so: a BatchNorm keeps its statistics. A model in half precision becomes float32, with
+    a warning. What has requires_grad=False stays frozen.
     example_inputs: a tensor or a tuple of them, whose first dimension is the samples. ExportError
     names every op that Duet has not, with its module and the line of your source. Returns `path`.
     Nothing of the model changes."""
@@ -158,6 +173,7 @@ def export(model, example_inputs, path):
         raise ImportError("duet.export: there is no torch: pip install torch") from None
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
+    model, example_inputs = _in_float32(torch, model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \
             len({x.shape[0] for x in tensors}) > 1:

@@ -36,7 +36,7 @@ static void read_losses(const char *path, double *losses, int steps) {
 
 static float **load(const char *path, const struct model *m) {
     float **values;
-    cr_assert_eq(model_values_load(m, path, &values), OK, "%s", error_message());
+    cr_assert_eq(model_values_load(m, path, &values, NULL), OK, "%s", error_message());
     return values;
 }
 

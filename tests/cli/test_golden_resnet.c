@@ -48,7 +48,7 @@ static void open_resnet(struct model *m) {
 
 static float **load(const char *path, const struct model *m) {
     float **values;
-    cr_assert_eq(model_values_load(m, path, &values), OK, "%s", error_message());
+    cr_assert_eq(model_values_load(m, path, &values, NULL), OK, "%s", error_message());
     return values;
 }
 

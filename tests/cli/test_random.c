@@ -131,3 +131,23 @@ Test(cli_random, bad_input_is_one_line, .timeout = 120, .init = cli_folder_make,
         cli_fails(2, wrong[i][1], "compare %s", wrong[i][0]);
     }
 }
+
+/* Weights of BF16 that are all zero: scores of zeros, so the loss of 10 classes is log(10). */
+Test(cli_random, weights_of_half_precision, .timeout = 30, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char header[] =
+        "{\"fc.bias\":{\"dtype\":\"BF16\",\"shape\":[10],\"data_offsets\":[0,20]},"
+        "\"fc.weight\":{\"dtype\":\"BF16\",\"shape\":[10,10],\"data_offsets\":[20,220]}}";
+    const uint64_t length = sizeof header - 1;
+    const char zeros[220] = {0};
+    struct cli c;
+    FILE *f = fopen("h", "w");
+    fwrite(&length, 8, 1, f), fwrite(header, length, 1, f), fwrite(zeros, sizeof zeros, 1, f);
+    fclose(f);
+    cli_run(&c, "train --model simple --dataset random --steps 1 --init-from h");
+    cr_assert_eq(c.status, 0, "%s", c.err);
+    cr_expect_not_null(strstr(c.out, "single weights of BF16 in h: they are taken as float32\n"),
+                       "%s", c.out);
+    cr_expect_not_null(strstr(c.out, "loss 2.3026"), "%s", c.out);
+    cli_free(&c);
+}

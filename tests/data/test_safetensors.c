@@ -1,6 +1,7 @@
 /* safetensors: what Duet writes it reads back, it reads what PyTorch wrote, and it refuses what is
  * broken. */
 #include <dirent.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -46,6 +47,48 @@ static int written(const char *path, const struct safetensors_item *items, int c
     if (!code) code = atomic_commit(&f);
     atomic_abandon(&f);
     return code;
+}
+
+/* Each of the 65536 numbers of a type of two bytes. */
+static void read_all_halves(const char *type, float *got) {
+    char header[100];
+    struct safetensors s;
+    uint64_t length = (uint64_t)snprintf(
+        header, sizeof header,
+        "{\"h\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}", type);
+    FILE *f = fopen(in("halves"), "w");
+    fwrite(&length, 8, 1, f);
+    fputs(header, f);
+    for (int i = 0; i < 65536; i++)
+        fwrite(&(uint16_t){(uint16_t)i}, 2, 1, f);
+    fclose(f);
+    cr_assert_eq(safetensors_open(&s, in("halves")), OK, "%s", error_message());
+    cr_expect_str_eq(safetensors_halves(&s), type);
+    cr_assert_eq(safetensors_read(&s, "h", 1, (int64_t[]){65536}, got), OK, "%s", error_message());
+    safetensors_close(&s);
+}
+
+Test(safetensors, halves_become_floats, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    static float got[65536];
+    read_all_halves("F16", got);
+    for (int i = 0; i < 65536; i++) {
+        int exponent = i >> 10 & 31, fraction = i & 1023;
+        double size = exponent == 31 ? fraction ? NAN : INFINITY
+                      : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                     : ldexp(fraction, -24);
+        if (isnan(size))
+            cr_expect(isnan(got[i]), "%#x", i);
+        else
+            cr_expect(fabs((double)got[i]) == size && !signbit(got[i]) == (i < 32768),
+                      "%#x: %g, not %g", i, (double)got[i], size);
+    }
+    read_all_halves("BF16", got);
+    for (uint32_t i = 0; i < 65536; i++) {
+        uint32_t bits;
+        memcpy(&bits, &got[i], 4);
+        cr_expect(bits == i << 16 || isnan(got[i]), "%#x: %#x", i, bits);
+    }
 }
 
 Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {

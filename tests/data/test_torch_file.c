@@ -67,7 +67,14 @@ Test(torch_file, tensors_that_share_a_storage_and_all_types, .timeout = 30) {
     opened(&s, FILES "types.pth", 10);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         cr_expect_str_eq(entry(&s, types[i][0])->dtype, types[i][1]);
-    float none[3];
+    float none[3], halves[3], bfloats[3], whole[3];
+    int64_t three = 3;
+    cr_assert_eq(safetensors_read(&s, "float32", 1, &three, whole), OK);
+    cr_assert_eq(safetensors_read(&s, "float16", 1, &three, halves), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "bfloat16", 1, &three, bfloats), OK, "%s", error_message());
+    cr_expect_arr_eq(halves, whole, sizeof whole);
+    cr_expect_arr_eq(bfloats, whole, sizeof whole);
+    cr_expect_str_eq(safetensors_halves(&s), "F16");
     cr_expect_eq(safetensors_read(&s, "float64", 1, (int64_t[]){3}, none), ERR_FAILED);
     cr_expect_not_null(strstr(error_message(), "is not float32"), "%s", error_message());
     safetensors_close(&s);

@@ -115,7 +115,7 @@ static void lenet_from(struct trial *t, int point, int math, int parts, int step
     struct model m;
     MUST(model_open(&m, "lenet", &options));
     if (point)
-        MUST(model_values_load(&m, "tests/golden/lenet_300.safetensors", &values));
+        MUST(model_values_load(&m, "tests/golden/lenet_300.safetensors", &values, NULL));
     else
         MUST(model_values_init(&m, 0, &values));
     open_trial(t, "lenet", math, values);

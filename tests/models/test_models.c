@@ -271,17 +271,17 @@ Test(models, values_survive_a_checkpoint, .timeout = 30) {
     MUST(model_values_save(&m, &file, values, NULL, NULL));
     MUST(atomic_commit(&file));
     atomic_abandon(&file);
-    MUST(model_values_load(&m, path, &back));
+    MUST(model_values_load(&m, path, &back, NULL));
     cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
     model_values_free(back);
 
     struct model lenet;
     open_model(&lenet, "lenet");
     back = NULL;
-    expect(model_values_load(&lenet, path, &back), ERR_FAILED, "W1");
+    expect(model_values_load(&lenet, path, &back, NULL), ERR_FAILED, "W1");
     cr_assert_null(back);
     unlink(path);
-    expect(model_values_load(&m, path, &back), ERR_FAILED, path);
+    expect(model_values_load(&m, path, &back, NULL), ERR_FAILED, path);
     model_values_free(values);
     model_free(&lenet);
     model_free(&m);
@@ -313,10 +313,10 @@ Test(models, a_checkpoint_may_have_prefixes_but_no_other_shape, .timeout = 30) {
         MUST(atomic_commit(&file));
         atomic_abandon(&file);
         if (turned) {
-            expect(model_values_load(&m, path, &back), ERR_FAILED, "fc2.weight");
+            expect(model_values_load(&m, path, &back, NULL), ERR_FAILED, "fc2.weight");
             cr_assert_null(back);
         } else {
-            MUST(model_values_load(&m, path, &back));
+            MUST(model_values_load(&m, path, &back, NULL));
             cr_assert_arr_eq(values[0], back[0], model_count(&m) * sizeof(float));
             model_values_free(back);
             back = NULL;

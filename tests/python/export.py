@@ -165,6 +165,21 @@ class Refusals(unittest.TestCase):
         self.assertRegex(run.output, r"DP at its peak +Duet +PyTorch\n.*\nheld ")
         self.assertRegex(run.output, r"\nsaved by autograd .*360 B")  # of 3 samples
 
+    def test_half_precision_becomes_float32(self):
+        for kind in (torch.float16, torch.bfloat16):
+            net = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to(kind)
+            with tempfile.TemporaryDirectory() as folder:
+                with self.assertWarnsRegex(UserWarning, f"in {kind}: .* taken as float32"):
+                    path = duet.export(net, torch.randn(4, 8, dtype=kind),
+                                       pathlib.Path(folder, "net.duet"))
+                stored = read_tensors(path.with_suffix(".safetensors"))
+                duet.train(model=path, dataset="random", samples=8, batch_size=4, steps=1,
+                           progress=False, quiet=True)
+            self.assertIs(net[0].weight.dtype, kind)
+            for key, value in net.state_dict().items():
+                if value.is_floating_point():
+                    self.assertTrue(numpy.array_equal(stored[key], value.float().numpy()), key)
+
     def test_nothing_of_the_model_changes(self):
         net = nets.NETS["residual"][0]().eval()
         before = {key: value.clone() for key, value in net.state_dict().items()}

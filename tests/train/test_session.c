@@ -131,7 +131,7 @@ Test(session, the_trainer_counts_updates, .timeout = 60, .init = cli_folder_make
         snprintf(config.files.save, sizeof config.files.save, "w");
         cr_assert_eq(trainer_run(&config, NULL, NULL, 0, &record, &unwritten, &in_use), OK, "%s",
                      error_message());
-        cr_assert_eq(model_values_load(&s.model, "w", &want), OK, "%s", error_message());
+        cr_assert_eq(model_values_load(&s.model, "w", &want, NULL), OK, "%s", error_message());
         for (int p = 0; p < s.model.param_count; p++) {
             size_t count = s.replicas[0]->params->set.param[p].count;
             float *got = malloc(count * sizeof *got);
