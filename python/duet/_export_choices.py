@@ -214,6 +214,32 @@ def op_amax(w, a, shape):
     return binary(w, "multiply", total, w.emit("reciprocal", [count], shape, count.lifted), shape)
 
 
+def op_argmax(w, a, shape):
+    """The first of equal maxima: of the places that hold it the one with the most behind it. It has
+    no gradient."""
+    require(a.get("dim") is not None, "it mixes samples: give dim")
+    x, (dim,) = _dims_of(w, a)
+    count, rank = x.shape[dim], len(x.shape)
+    one = [1 if d == dim else n for d, n in enumerate(x.shape)]
+    most = w.emit("reshape", [_largest(w, x, [dim])], one, x.lifted)
+    equal = op_eq(w, Bound(self=x, other=most), x.shape)
+    behind = w.torch.arange(count, 0, -1.0)
+    behind = behind.reshape([count if d == dim else 1 for d in range(rank)])
+    y = _largest(w, binary(w, "multiply", equal, behind, x.shape), [dim])
+    y = w.emit("multiply_number", [y], y.shape, y.lifted, number=-1)
+    y = w.emit("add_number", [y], y.shape, y.lifted, number=count)
+    if a.get("keepdim"):
+        y = w.emit("reshape", [y], shape, y.lifted)
+    w.wholes.add(y.name)
+    w.tokens[y.name] = set()  # what an embedding may look up, of no input
+    return y
+
+
+def op_argmin(w, a, shape):
+    minus = same(w, "multiply_number", a.self, a.self.shape, number=-1)
+    return op_argmax(w, Bound(a, self=minus), shape)
+
+
 def op_amin(w, a, shape):
     minus = same(w, "multiply_number", a.self, a.self.shape, number=-1)
     return same(w, "multiply_number", op_amax(w, Bound(a, self=minus), shape), shape, number=-1)

@@ -3,7 +3,7 @@
 from . import _export_turned as turning
 from ._export_graph import Stored, Value
 from ._export_ops import Bound, binary, line_dim, number_of, pair, pair_of, require, same, \
-    square, times
+    times
 
 
 # ---- layers with parameters

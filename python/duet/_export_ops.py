@@ -23,12 +23,6 @@ def pair(x):
     return x * 2 if len(x) == 1 else x
 
 
-def square(x, what):
-    a, b = pair(x)
-    require(a == b, f"{what} {a} x {b}: Duet's are square")
-    return a
-
-
 def line_dim(x, dim):
     """A dimension of the value as its line has it."""
     return dim % len(x.shape) + (1 if x.lifted else 0)

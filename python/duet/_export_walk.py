@@ -263,9 +263,10 @@ class Walk:
         if not any(kind.is_floating_point for kind in given):
             allowed += [torch.int32, torch.int64]
         for made, fake in zip(result, val) if many else [(result, val)]:
-            is_truth = isinstance(made, Value) and made.name in self.writer.truths
-            if made is not None and fake.dtype not in allowed and \
-                    not (is_truth and fake.dtype is torch.bool):
+            name = made.name if isinstance(made, Value) else None
+            exact = torch.bool if name in self.writer.truths else \
+                torch.int64 if name in self.writer.wholes else torch.float32
+            if made is not None and fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def overwrite(self, node, result):

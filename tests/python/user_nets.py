@@ -227,9 +227,29 @@ class TrainedBehindEval(FineTuned):
         self.requires_grad_(True)
 
 
+class Windows(nn.Module):
+    """Pools whose windows are no squares, or have gaps; the nearest code of a book."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 10)
+        self.most = nn.MaxPool2d((2, 3), (1, 2), (1, 0), ceil_mode=True)
+        self.apart = nn.MaxPool2d(3, 1, 1, dilation=(2, 1))
+        self.means = nn.AvgPool2d((3, 2), (2, 1), (1, 1))
+        self.inside = nn.AvgPool2d((2, 3), (1, 2), (0, 1), count_include_pad=False)
+        self.book = nn.Embedding(6, 8)
+
+    def forward(self, x):
+        x = F.relu(self.conv(x))
+        x = self.inside(self.means(self.apart(self.most(x)))).flatten(2).transpose(1, 2)
+        nearest = (x @ self.book.weight.t()).argmax(-1)
+        farthest = (x @ self.book.weight.t()).argmin(2, keepdim=True)
+        return self.head((x + self.book(nearest) - self.book(farthest[:, :, 0])).mean(1))
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
-        "choices": (Choices, SMALL), "swin": (Swin, PICTURE),
+        "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
         "fine_tuned": (FineTuned, PICTURE), "behind_eval": (TrainedBehindEval, PICTURE)}
