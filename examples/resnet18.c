@@ -59,9 +59,14 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
     duet_tensor *X = NULL, *y = NULL, *output = NULL, *grad = NULL;
     enum duet_pass pass = lr < 0 ? DUET_EVALUATE : DUET_TRAIN;
     int64_t right = 0, all = 0, hits;
-    double start = duet_time();
+    double start = duet_time(), said = start;
     int code = duet_loader_start(iter, epoch);
     for (struct duet_batch b; !code; right += hits, all += b.n) {
+        if (duet_time() - said > 10) { /* an epoch takes many minutes on emulated devices */
+            said = duet_time();
+            fprintf(stderr, "epoch %d: %lld samples in %.0f s\n", epoch, (long long)all,
+                    said - start);
+        }
         TRY(duet_loader_next(iter, &b)); /* for X, y in train_iter: */
         if (!b.n) break;
         duet_tensor_free(X), duet_tensor_free(y), duet_tensor_free(output), duet_tensor_free(grad);

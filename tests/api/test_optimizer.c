@@ -180,3 +180,45 @@ Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
     duet_tape_free(tape);
     duet_devices_close(&device, 1);
 }
+
+/* zero_grad before each pass, as the texts have it; behind each step; and never, for a backward
+ * overwrites the gradients. All give the same bits. After zero_grad gradients count as None, so a
+ * step then changes nothing, momentum or not. */
+Test(api_optimizer, the_order_of_calls, .timeout = 30) {
+    static const float start[6] = {.5f, -1, .25f, 2, 0, -.5f};
+    static const int32_t labels[4] = {0, 1, 1, 0};
+    float x[12], first[6], w[6];
+    enum { BEFORE, BEHIND, NEVER, ORDERS };
+    for (int order = 0; order < ORDERS; order++) {
+        const struct duet_param specs[] = {{"fc.weight", 2, {2, 3}, start}};
+        const struct duet_optimizer_options sgd = {"sgd", .lr = 0.1, .momentum = 0.9};
+        duet_device *device;
+        duet_params *params;
+        duet_tape *tape;
+        duet_optimizer *optimizer;
+        duet_tensor *y;
+        MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+        duet_tensor *X = api_tensor(device, 2, (int[]){4, 3}, x);
+        MUST(duet_tensor_create(&y, device, DUET_I32, 1, (int[]){4}, labels));
+        MUST(duet_params_create(&params, device, specs, 1));
+        MUST(duet_tape_create(&tape, device));
+        MUST(duet_optimizer_create(&optimizer, params, &sgd));
+        for (int step = 0; step < 4; step++) {
+            if (order == BEFORE) MUST(duet_zero_grad(params));
+            MUST(duet_tape_begin(tape, params, 4, DUET_TRAIN));
+            duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, -1);
+            MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL));
+            MUST(duet_optimizer_step(optimizer));
+            if (order == BEHIND) MUST(duet_zero_grad(params));
+        }
+        MUST(duet_tensor_read(duet_params_value(params, 0), order ? w : first));
+        if (order) cr_expect_arr_eq(w, first, sizeof w, "order %d", order);
+        MUST(duet_zero_grad(params));
+        MUST(duet_optimizer_step(optimizer));
+        MUST(duet_tensor_read(duet_params_value(params, 0), w));
+        cr_expect_arr_eq(w, first, sizeof w, "a gradient of None moves nothing");
+        duet_optimizer_free(optimizer), duet_tape_free(tape), duet_params_free(params);
+        duet_tensor_free(X), duet_tensor_free(y), duet_devices_close(&device, 1);
+    }
+    cr_expect(memcmp(first, start, sizeof first) != 0);
+}
