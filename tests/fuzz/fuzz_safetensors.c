@@ -24,9 +24,10 @@ static void read_entry(const struct safetensors *s, const struct safetensors_ent
     }
     MUST(count == e->count);
     ask_for_another(s, e);
-    if (strcmp(e->dtype, "F32")) return;
-    MUST(e->bytes == e->count * sizeof(float));
-    float *values = malloc(e->bytes + 1);
+    int half = !strcmp(e->dtype, "F16") || !strcmp(e->dtype, "BF16");
+    if (strcmp(e->dtype, "F32") && !half) return;
+    MUST(e->bytes == e->count * (half ? 2 : sizeof(float)));
+    float *values = malloc(e->count * sizeof(float) + 1);
     MUST(values);
     MUST(safetensors_read(s, e->name, e->dims, e->shape, values) == OK);
     free(values);
