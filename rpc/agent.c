@@ -15,7 +15,9 @@
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
 static const int64_t LOOK_NS = 1000000000;
-static const int64_t AWAKE_NS = 100000, TURN_NS = 500000, REST_NS = 50000000;
+/* A thread stays awake for AWAKE_NS, and looks from FIRST_NS on: what has come by then is there at
+ * the first look, and no poller was woken for it. */
+static const int64_t AWAKE_NS = 100000, FIRST_NS = 4000, TURN_NS = 500000, REST_NS = 50000000;
 enum { THREADS = 16, FLUSH_MS = 2000 };
 
 uint64_t new_id(duet_rpc *rpc) {
@@ -92,7 +94,7 @@ void stay_awake(void *context, const int *done) {
     while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && now - began < AWAKE_NS &&
            now >= rpc->rest_until && __atomic_load_n(&rpc->awake, __ATOMIC_ACQUIRE)) {
         int looked = 0;
-        for (int r = 0; r < rpc->world; r++)
+        for (int r = 0; r < rpc->world && now - began >= FIRST_NS; r++)
             if (rpc->peers[r].link) looked |= rpc->transport->look(rpc->peers[r].link);
         if (!looked) sched_yield();
         int64_t before = now;

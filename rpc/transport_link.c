@@ -72,11 +72,6 @@ static void turn_away(struct link *l) {
 
 /* ---- receiving ---- */
 
-/* Frames that have come whole, in their order. */
-struct whole {
-    struct frame *first, *last;
-};
-
 static int take(struct link *l, void *out, size_t bytes) {
     if (l->end - l->start < bytes) return 0;
     memcpy(out, l->ring + l->start, bytes);
@@ -126,15 +121,13 @@ static int take_first_words(struct link *l) {
     return 1;
 }
 
-static void add_whole(struct whole *w, struct frame *f) {
-    f->next = NULL;
+static void deliver(struct link *l, struct frame *f) {
     f->came = now_ns();
-    *(w->first ? &w->last->next : &w->first) = f;
-    w->last = f;
+    l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
 }
 
 /* Takes all whole frames out of the ring. -1: what came is no frame. */
-static int take_frames(struct link *l, struct whole *w) {
+static int take_frames(struct link *l) {
     struct frame_header h;
     while (!l->incoming && l->end - l->start >= sizeof h) {
         memcpy(&h, l->ring + l->start, sizeof h);
@@ -148,7 +141,7 @@ static int take_frames(struct link *l, struct whole *w) {
         if (here) memcpy(f->payload, l->ring + l->start, here);
         l->start += here;
         if (here == h.bytes) {
-            add_whole(w, f);
+            deliver(l, f);
         } else {
             l->incoming = f;
             l->got = here;
@@ -161,8 +154,8 @@ static int take_frames(struct link *l, struct whole *w) {
 static void take_in(struct link *l) {
     nng_aio_wait(l->receive);
     size_t count = nng_aio_count(l->receive);
-    struct whole w = {NULL, NULL};
     l->deaf = 1;
+    l->reads = 0;
     if (nng_aio_result(l->receive)) {
         fail(ERR_FAILED, "rpc: a connection has ended before its hello");
         link_gone(l);
@@ -173,22 +166,18 @@ static void take_in(struct link *l) {
         if (l->got == l->incoming->header.bytes) {
             struct frame *f = l->incoming;
             l->incoming = NULL;
-            add_whole(&w, f);
+            deliver(l, f);
         }
     } else {
         l->end += count;
     }
-    int good = take_first_words(l), bad = good > 0 && take_frames(l, &w);
-    if (good >= 0 && !bad) {
+    int good = take_first_words(l);
+    if (good < 0)
+        turn_away(l);
+    else if (good && take_frames(l))
+        link_gone(l);
+    else
         l->deaf = 0;
-        read_more(l); /* before anybody answers, who would find the stream locked */
-    }
-    for (struct frame *f = w.first, *next; f; f = next) {
-        next = f->next;
-        l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
-    }
-    if (good < 0) turn_away(l);
-    if (bad) link_gone(l);
 }
 
 static void read_more(struct link *l) {
@@ -205,19 +194,24 @@ static void read_more(struct link *l) {
     }
     nng_aio_set_timeout(l->receive, l->user ? NNG_DURATION_INFINITE : HELLO_MS);
     nng_aio_set_iov(l->receive, 1, &part);
+    l->reads = 1;
     nng_stream_recv(l->stream, l->receive);
 }
 
-/* Both are 0 until a read ends, or is about to: take_in waits for the rest. */
-static int has_come(struct link *l) {
-    return !l->deaf && (nng_aio_count(l->receive) || nng_aio_result(l->receive));
+/* Takes in what has come; `reading` is held. Count and result are 0 until a read ends, or is about
+ * to. A thread that looks leaves the next read to the next look: it has other things to do first,
+ * and what has come by then needs no poller. */
+static int look(struct link *l) {
+    if (!l->reads && !l->deaf) read_more(l);
+    int came = l->reads && (nng_aio_count(l->receive) || nng_aio_result(l->receive));
+    if (came) take_in(l);
+    return came;
 }
 
 int link_look(struct link *l) {
     __atomic_store_n(&l->looked, now_ns(), __ATOMIC_RELAXED);
     if (pthread_mutex_trylock(&l->reading)) return 0;
-    int came = has_come(l);
-    if (came) take_in(l);
+    int came = look(l);
     pthread_mutex_unlock(&l->reading);
     return came;
 }
@@ -226,14 +220,16 @@ int link_look(struct link *l) {
 static void *reader(void *argument) {
     struct link *l = argument;
     for (int deaf = 0; !deaf;) {
-        if (now_ns() - __atomic_load_n(&l->looked, __ATOMIC_RELAXED) < NAP_NS)
+        if (now_ns() - __atomic_load_n(&l->looked, __ATOMIC_RELAXED) < NAP_NS) {
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-        else
-            nng_aio_wait(l->receive);
+            continue;
+        }
         pthread_mutex_lock(&l->reading);
-        if (has_come(l)) take_in(l);
+        while (look(l))
+            ;
         deaf = l->deaf;
         pthread_mutex_unlock(&l->reading);
+        if (!deaf) nng_aio_wait(l->receive);
     }
     return NULL;
 }
@@ -264,7 +260,6 @@ int link_new(struct carrier *c, nng_stream *stream, enum proof_role role) {
     }
     nng_aio_set_timeout(l->send, NNG_DURATION_INFINITE);
     link_write(l);
-    read_more(l);
     pthread_mutex_lock(&l->lock); /* until it counts as gone it stays */
     l->has_reader = !thread_start(&l->reader, reader, l);
     int deaf = !l->has_reader;

@@ -26,7 +26,7 @@ int carrier_keep(struct carrier *c, struct link *l) {
     int count = 0, kept = 0;
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->count; i++)
-        if (!c->links[i]->user && link_is_over(c->links[i]))
+        if (link_is_over(c->links[i]) && !c->links[i]->user)
             over[count++] = c->links[i];
         else
             c->links[kept++] = c->links[i];

@@ -22,8 +22,8 @@ struct link {
     void *user; /* NULL: no good hello yet */
     /* receiving: all but `looked` under `reading` */
     pthread_mutex_t reading;
-    int64_t looked; /* when another thread than the reader did so last; atomic */
-    int deaf;       /* 1: nothing more is read */
+    int64_t looked;  /* when another thread than the reader did so last; atomic */
+    int reads, deaf; /* 1: a read is under way; nothing more is read */
     uint8_t ring[RING_BYTES];
     size_t start, end; /* what has come and was not taken: ring[start .. end) */
     int opened;        /* 1: the peer's opening has come, with this nonce */

@@ -102,7 +102,7 @@ static void one_leaves_at_once(struct worker *w) {
         FAILS(DUET_PEER,
               duet_rpc_sync(w->rpc, "w0", "nap", DUET_ARGS(duet_rpc_number(0.3)), 0, NULL),
               "rpc: nap: worker 'w0' has left");
-        _exit(0); /* its nap is long */
+        raise(SIGKILL); /* its nap is long */
     }
     GOOD(duet_rpc_async(&f, w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_number(20)), 0));
     duet_future_free(f); /* nobody waits for it */
@@ -113,7 +113,7 @@ static void one_leaves_at_once(struct worker *w) {
 }
 
 Test(ends, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
-    alone(2, one_leaves_at_once, (int[]){0, 0});
+    alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
 }
 
 /* A graceful one waits for calls of others, too, that nobody waits for. */
