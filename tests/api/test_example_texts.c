@@ -36,6 +36,7 @@ Test(texts, ten_epochs_say_their_loss, .timeout = 60, .init = scratch_make,
                        output());
     RUN(0, EXAMPLES "epochs 2 complex | grep -c '^Epoch \\[[0-9]*/10\\], Loss: [0-9.]*$'");
     cr_expect_str_eq(output(), "10\n");
+    RUN(2, EXAMPLES "epochs 2 ComplexModel");
 }
 
 /* Starts two ranks as Open MPI's mpirun numbers them, and shows what each printed. */

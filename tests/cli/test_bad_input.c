@@ -29,6 +29,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "unknown option|--bogus=3", "compare --bogus=3"},
         {2, "unknown option|extra", "profile extra"},
         {2, "unknown option|--dev:|did you mean --device?", "train --dev 2"},
+        {2, "unknown option|--num_gpus:|did you mean --devices?", "train --num_gpus 2"},
         {2, "unknown option|--gpus:|did you mean --devices N, or --gpu NAME?", "estimate --gpus 2"},
         {2, "unknown option|--devicesx|did you mean --devices?", "train --devicesx 2"},
         {2, "unknown option|--devcies|did you mean --devices?", "train --devcies=2"},
