@@ -39,9 +39,6 @@ int api_params_register(duet_params *params, const struct buffer_spec *specs, in
 /* The views of values and gradients, where they are now. */
 void api_params_show(struct duet_params *params);
 
-/* 1: a parameter called `full` is `name`, or part of the module `name`. */
-int api_name_covers(const char *name, const char *full);
-
 /* An optimizer, and its update with the step block that lies in params->step; `now` is its host
  * copy. Parameters without a gradient are left alone. */
 int api_optimizer_create(duet_optimizer **out, duet_params *params,

@@ -18,7 +18,7 @@
 /* The version of the command's list of tensors, and that of a program's list of texts. */
 #define CHECKPOINT_VERSION "1"
 
-enum { TEXT_BYTES = 40, MOST_TEXTS = 8, MOST_PARTS = 2, NAME_BYTES = 600 };
+enum { TEXT_BYTES = 40, MOST_TEXTS = 9 + OPTIMIZER_GROUPS, MOST_PARTS = 2, NAME_BYTES = 600 };
 
 /* ---- what is checked before anything is read or written ---- */
 
@@ -132,6 +132,11 @@ static void add_double(struct texts *t, const char *key, double value) {
     add_text(t, key, text);
 }
 
+/* The rates of groups; below 0: that of the optimizer. */
+static const char *const group_keys[OPTIMIZER_GROUPS] = {
+    "lr.1", "lr.2",  "lr.3",  "lr.4",  "lr.5",  "lr.6",  "lr.7",  "lr.8",
+    "lr.9", "lr.10", "lr.11", "lr.12", "lr.13", "lr.14", "lr.15", "lr.16"};
+
 static void describe(const struct duet_checkpoint *c, struct texts *t) {
     add_text(t, "format", "pt");
     add_text(t, "duet_checkpoint", CHECKPOINT_VERSION);
@@ -141,6 +146,10 @@ static void describe(const struct duet_checkpoint *c, struct texts *t) {
     if (c->optimizer) {
         add_text(t, "--optimizer", optimizer_name(c->optimizer->optimizer.config.kind));
         add_double(t, "lr", c->optimizer->lr);
+        if (c->optimizer->optimizer.config.groups)
+            add_integer(t, "groups", c->optimizer->optimizer.config.groups);
+        for (int g = 0; g < c->optimizer->optimizer.config.groups; g++)
+            add_double(t, group_keys[g], c->optimizer->optimizer.rate[g]);
     }
 }
 
@@ -199,15 +208,30 @@ static int read_integer(const struct safetensors *file, const char *key, int64_t
     return text && !parse_int(key, text, 0, most, value) ? OK : broken(file, key);
 }
 
-static int read_rate(const struct safetensors *file, double *lr) {
-    const char *text = text_of(file, "lr");
+static int read_rate(const struct safetensors *file, const char *key, double lowest, double *lr) {
+    const char *text = text_of(file, key);
     char *end;
     if (!text) return OK;
     locale_t before = numbers_of_c();
     *lr = strtod(text, &end);
     numbers_end(before);
-    return end == text || *end || !(*lr >= 0 && *lr <= FLT_MAX) ? broken(file, "learning rate")
-                                                                : OK;
+    return end == text || *end || !(*lr >= lowest && *lr <= FLT_MAX) ? broken(file, "learning rate")
+                                                                     : OK;
+}
+
+/* Which parameters a group has is the program's affair; how many groups there are must agree. */
+static int read_groups(const struct duet_optimizer *o, const struct safetensors *file,
+                       double rates[OPTIMIZER_GROUPS]) {
+    int64_t groups = 0;
+    CHECK(read_integer(file, "groups", OPTIMIZER_GROUPS, 0, &groups));
+    if (groups != o->optimizer.config.groups)
+        return fail(ERR_USAGE,
+                    "load: %s: it was written with %d parameter groups beside the first, this "
+                    "optimizer has %d: add the same",
+                    file->path, (int)groups, o->optimizer.config.groups);
+    for (int g = 0; g < groups; g++)
+        CHECK(read_rate(file, group_keys[g], -INFINITY, &rates[g]));
+    return OK;
 }
 
 static int check_kind(const struct duet_optimizer *o, const struct safetensors *file) {
@@ -274,16 +298,18 @@ static int read_state(const struct duet_optimizer *o, const struct safetensors *
 static int load(struct duet_checkpoint *c, const struct safetensors *file, struct state *s) {
     struct duet_optimizer *o = c->optimizer;
     int64_t epoch = 0, step = 0, passes = c->tape ? (int64_t)c->tape->passes : 0;
-    double lr = o ? o->lr : 0;
+    double lr = o ? o->lr : 0, rates[OPTIMIZER_GROUPS] = {0};
     CHECK(check_version(file));
     CHECK(read_integer(file, "step", INT64_MAX, 1, &step));
     CHECK(read_integer(file, "epoch", INT32_MAX, 0, &epoch));
     CHECK(read_integer(file, "passes", INT64_MAX - 1, 0, &passes));
-    CHECK(read_rate(file, &lr));
+    CHECK(read_rate(file, "lr", 0, &lr));
+    if (o) CHECK(read_groups(o, file, rates));
     if (o) CHECK(read_state(o, file, s));
     CHECK(api_params_read(c->params, file));
     if (o) CHECK(optimizer_state_write(&o->optimizer, &c->params->set, s->device));
     if (o) take_updates(o, s->updates), o->lr = lr;
+    if (o) memcpy(o->optimizer.rate, rates, sizeof rates);
     if (c->tape) c->tape->passes = (uint64_t)passes;
     c->epoch = (int)epoch, c->step = step;
     return OK;

@@ -1,14 +1,7 @@
 /* Freezing: parameters that a program leaves as they are, PyTorch's requires_grad_(False). The
  * values of frozen ones lie behind all others and have no gradients (nn/param.h), so both arenas
  * are laid out anew: that is possible as long as nobody counts on where the gradients lie. */
-#include <string.h>
-
 #include "api/api.h"
-
-int api_name_covers(const char *name, const char *full) {
-    size_t length = strlen(name);
-    return !strncmp(name, full, length) && (!full[length] || full[length] == '.');
-}
 
 /* New arenas, with the values of the old ones. */
 static int lay_out(duet_params *p) {
@@ -42,7 +35,7 @@ int duet_params_freeze(duet_params *params, const char *name) {
                     name);
     for (int i = 0; i < params->set.count; i++) {
         struct param_spec *spec = &params->specs[i];
-        if (!api_name_covers(name, spec->name)) continue;
+        if (!param_is_of(spec, name)) continue;
         spec->frozen = 1;
         found = 1;
     }

@@ -42,6 +42,7 @@ static int check_rate(double lr) {
 }
 
 static int config_of(const struct duet_optimizer_options *options, struct optimizer_config *c) {
+    *c = (struct optimizer_config){.groups = 0};
     CHECK(kind_of(options->name, &c->kind));
     c->weight_decay = options->weight_decay;
     c->momentum = options->momentum;
@@ -101,6 +102,27 @@ int duet_optimizer_set_lr(duet_optimizer *o, double lr) {
     return OK;
 }
 
+int duet_optimizer_add_group(duet_optimizer *o, const struct duet_param_group *group) {
+    if (!o || !group || !group->params)
+        return fail(ERR_USAGE, "group: no %s given", o ? "group was" : "optimizer was");
+    struct param_group g = {.lr = group->lr, .weight_decay = group->weight_decay};
+    if (strlen(group->params) >= sizeof g.params)
+        return fail(ERR_USAGE, "group: '%.80s': give a name of at most %zu bytes", group->params,
+                    sizeof g.params - 1);
+    strcpy(g.params, group->params);
+    return optimizer_add_group(&o->optimizer, &o->params->set, &g);
+}
+
+int duet_optimizer_set_group_lr(duet_optimizer *o, int group, double lr) {
+    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
+    if (group < 1 || group > o->optimizer.config.groups)
+        return fail(ERR_USAGE, "optimizer: group %d: it has %d beside the first, which is 1", group,
+                    o->optimizer.config.groups);
+    CHECK(check_rate(lr));
+    o->optimizer.rate[group - 1] = lr;
+    return OK;
+}
+
 int api_optimizer_update(duet_optimizer *o, const struct step_block *now) {
     struct duet_params *p = o->params;
     o->left_out |= param_set_lacks(&p->set, p->has_grad);
@@ -113,6 +135,7 @@ int duet_optimizer_step(duet_optimizer *o) {
     struct step_block step = {.slot = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));
+    CHECK(optimizer_write_groups(&o->optimizer, &step));
     CHECK(api_optimizer_update(o, &step));
     o->updates++;
     return OK;

@@ -163,6 +163,21 @@ int duet_optimizer_create(duet_optimizer **out, duet_params *params,
                           const struct duet_optimizer_options *options);
 void duet_optimizer_free(duet_optimizer *optimizer);
 
+/* add_param_group: parameters with a learning rate or a weight decay of their own, as in PyTorch's
+ * optim.SGD([{"params": head, "lr": 0.1}, {"params": rest}], lr=0.01).
+ *
+ *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"head", 0.1, -1});
+ *     duet_optimizer_add_group(optimizer, &(struct duet_param_group){"1d", -1, 0});
+ *
+ * params: the name of a parameter, or of a module, whose parameters begin with it and a dot; a
+ * pattern as of files ("*.bias"); or "1d": all of one dimension, as biases and norms. A group takes
+ * what is trained and in none yet; the first is group 1, of 16. DUET_USAGE: it takes nothing. */
+struct duet_param_group {
+    const char *params;      /* at most 63 bytes; kept as a copy */
+    double lr, weight_decay; /* below 0: the optimizer's */
+};
+int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_group *group);
+
 /* Updates every parameter from its gradient. The gradients stay as they are. A parameter without a
  * gradient (PyTorch's grad None) and its state stay as they are too, and it counts its own updates.
  * It is one that had no part in the loss of the last duet_backward, of no rank where there is a
@@ -170,8 +185,10 @@ void duet_optimizer_free(duet_optimizer *optimizer);
  * gradient reads as zeros; once the program writes to it, it is a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
-/* Sets the learning rate of the next steps, at least 0. */
+/* Sets the learning rate of the next steps, at least 0; that of a group with one of its own by its
+ * number. */
 int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
+int duet_optimizer_set_group_lr(duet_optimizer *optimizer, int group, double lr);
 
 /* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
  *     step    as StepLR: multiplied by gamma every `step_size` epochs

@@ -197,7 +197,7 @@ void duet_module_freeze(duet_module *module, const char *name) {
     struct model *model = model_of(module);
     int found = 0;
     for (int i = 0; name && i < model->param_count; i++)
-        if (api_name_covers(name, model->params[i].name)) found = model->params[i].frozen = 1;
+        if (param_is_of(&model->params[i], name)) found = model->params[i].frozen = 1;
     if (!found)
         module_fail(module, fail(ERR_USAGE,
                                  "model %s: freeze '%.100s': no parameter so far has this name, or "

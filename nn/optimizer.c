@@ -83,7 +83,11 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
     o->config = *config;
     o->each = config->kind != OPTIMIZER_SGD ? 2 : config->momentum != 0;
     o->missed = calloc((size_t)set->count + 1, sizeof *o->missed);
-    if (!o->missed) return fail(ERR_MEMORY, "optimizer: no host memory");
+    o->group_of = calloc((size_t)set->count + 1, 1);
+    if (!o->missed || !o->group_of) return fail(ERR_MEMORY, "optimizer: no host memory");
+    o->config.groups = 0;
+    for (int g = 0; g < config->groups; g++)
+        CHECK(optimizer_add_group(o, set, &config->group[g]));
     if (!o->each || !set->grad_count) return OK;
     size_t count = set->grad_count * (size_t)o->each;
     CHECK(device_alloc(set->device, (void **)&o->state, count * sizeof(float), MEM_OPTIMIZER));
@@ -95,13 +99,22 @@ int optimizer_init(struct optimizer *o, const struct param_set *set,
 void optimizer_free(struct optimizer *o) {
     if (!o) return;
     if (o->device) device_free(o->device, o->state);
+    if (o->device) device_free(o->device, o->blocks);
     free(o->missed);
+    free(o->group_of);
     memset(o, 0, sizeof *o);
 }
 
-/* 1 if the gradient of b lies as far behind that of a as its value does behind the value of a. */
-static int in_step(const struct param *a, const struct param *b) {
-    return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset;
+static int group_of(const struct optimizer *o, const struct param_set *set, const struct param *p) {
+    return o->group_of[p - set->param];
+}
+
+/* 1 if the gradient of b lies as far behind that of a as its value does behind the value of a, and
+ * both are of one group. */
+static int in_step(const struct optimizer *o, const struct param_set *set, const struct param *a,
+                   const struct param *b) {
+    return b->value_offset - a->value_offset == b->grad_offset - a->grad_offset &&
+           group_of(o, set, a) == group_of(o, set, b);
 }
 
 enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
@@ -125,15 +138,17 @@ enum op optimizer_op(const struct optimizer_config *c, struct op_args *args) {
 /* Updates the parameters from `first` to `last` in the value arena as one vector. */
 static int update(struct optimizer *o, struct param_set *set, const struct param *first,
                   const struct param *last, const struct step_block *step) {
+    const int group = group_of(o, set, first);
+    const struct optimizer_config config = optimizer_of_group(o, group);
     int count = (int)(last->value_offset + last->count - first->value_offset),
         pairs[2] = {count, 2};
     struct op_args args = {.in[0] = tensor_plain(first->grad.data, DTYPE_F32, 1, &count),
                            .out[0] = tensor_plain(first->value.data, DTYPE_F32, 1, &count),
-                           .step = step};
+                           .step = group ? &o->blocks[group - 1] : step};
     float *state = o->state + first->value_offset * (size_t)o->each;
     if (o->each == 1) args.out[1] = tensor_plain(state, DTYPE_F32, 1, &count);
     if (o->each == 2) args.out[1] = tensor_plain(state, DTYPE_F32, 2, pairs);
-    enum op op = optimizer_op(&o->config, &args);
+    enum op op = optimizer_op(&config, &args);
     return launch(device_compute(set->device), op, &args);
 }
 
@@ -142,35 +157,37 @@ int optimizer_step(struct optimizer *o, struct param_set *set, const struct step
     for (int i = set->count - 1; i >= 0; i--) { /* values lie in reverse order of registration */
         const struct param *p = &set->param[i];
         if (!param_trains(p)) continue;
-        if (first && !in_step(last, p)) CHECK(update(o, set, first, last, step));
-        if (!first || !in_step(last, p)) first = p;
+        if (first && !in_step(o, set, last, p)) CHECK(update(o, set, first, last, step));
+        if (!first || !in_step(o, set, last, p)) first = p;
         last = p;
     }
     return first ? update(o, set, first, last, step) : OK;
 }
 
-/* The step block for parameters that were left out of `missed` updates. */
-static int write_schedule(struct optimizer *o, struct step_block *step,
+/* The step block of a group for parameters that were left out of `missed` updates. */
+static int write_schedule(struct optimizer *o, int group, struct step_block *step,
                           const struct step_block *now, int64_t missed) {
-    struct step_block own = *now;
-    optimizer_schedule(&own, &o->config, now->rate, now->update - missed);
-    return stream_write(device_compute(o->device), step, &own, sizeof own);
+    struct step_block own = optimizer_block_of_group(o, group, now, missed);
+    return stream_write(device_compute(o->device), group ? &o->blocks[group - 1] : step, &own,
+                        sizeof own);
 }
 
 int optimizer_step_used(struct optimizer *o, struct param_set *set, struct step_block *step,
                         const char *used, const struct step_block *now) {
-    int64_t written = 0; /* the missed updates that the step block is made for */
+    int64_t written[OPTIMIZER_GROUPS + 1] = {0}; /* the missed updates that each block is for */
     for (int i = set->count - 1; i >= 0; i--) {
         if (!param_trains(&set->param[i])) continue;
         if (!used[i]) {
             o->missed[i]++;
             continue;
         }
-        if (o->missed[i] != written) CHECK(write_schedule(o, step, now, o->missed[i]));
-        written = o->missed[i];
+        int group = o->group_of[i];
+        if (o->missed[i] != written[group])
+            CHECK(write_schedule(o, group, step, now, o->missed[i]));
+        written[group] = o->missed[i];
         CHECK(update(o, set, &set->param[i], &set->param[i], step));
     }
-    if (!written) return OK;
+    if (!*written) return OK;
     return stream_write(device_compute(o->device), step, now, sizeof *now);
 }
 

@@ -40,6 +40,13 @@ enum optimizer_kind optimizer_named(const char *name);
 /* The learning rate where none is given: 0.2 (the d2l chapter's), 1, 0.001, 0.001. */
 double optimizer_learning_rate(enum optimizer_kind kind);
 
+/* Parameters with a rate or a weight decay of their own (optimizer_groups.c). */
+enum { OPTIMIZER_GROUPS = 16 };
+struct param_group {
+    char params[64];         /* a name, a module's name, a pattern as of files, or "1d" */
+    double lr, weight_decay; /* < 0: the optimizer's */
+};
+
 /* A kind ignores the members that are not its own. */
 struct optimizer_config {
     enum optimizer_kind kind;
@@ -50,6 +57,8 @@ struct optimizer_config {
     double rho;          /* adadelta */
     double beta1, beta2; /* adam, adamw */
     double epsilon;      /* adadelta, adam, adamw */
+    int groups;          /* beside the one that takes all others */
+    struct param_group group[OPTIMIZER_GROUPS];
 };
 
 /* PyTorch's defaults: no momentum, no weight decay (but 0.01 in AdamW), and the numbers above. */
@@ -66,13 +75,29 @@ struct optimizer {
                    * its order, up to the frozen parameters; NULL: none */
     int each;     /* 0, 1 (momentum) or 2 (Adadelta, Adam, AdamW) */
     int64_t *missed; /* [parameters of the set] updates that each was left out of; owned */
+    char *group_of;  /* [parameters] 0, or one more than the place in config.group; owned */
+    double rate[OPTIMIZER_GROUPS]; /* learning rate of each group now; < 0: that of the step */
+    struct step_block *blocks;     /* device memory: [groups] what their updates read; or NULL */
 };
 
-/* Allocates and zeroes the state on the set's device. */
+/* Allocates and zeroes the state on the set's device. ERR_USAGE: a group of config takes none. */
 int optimizer_init(struct optimizer *o, const struct param_set *set,
                    const struct optimizer_config *config);
 /* The device must be idle. NULL, zeroed and half-built are fine. */
 void optimizer_free(struct optimizer *o);
+
+/* A further group: of the parameters that are trained and in none, those that it matches.
+ * ERR_USAGE: there are none. */
+int optimizer_add_group(struct optimizer *o, const struct param_set *set,
+                        const struct param_group *group);
+/* Config's groups from a text: "1d:weight_decay=0;head.*:lr=0.5"; "": none. */
+int optimizer_read_groups(const char *text, struct optimizer_config *config);
+/* The configuration of group g, 0 or more, and the step block of its parameters. */
+struct optimizer_config optimizer_of_group(const struct optimizer *o, int g);
+struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
+                                           const struct step_block *now, int64_t missed);
+/* Enqueues what the groups read in the step of `now`. Before its update; not to be recorded. */
+int optimizer_write_groups(struct optimizer *o, const struct step_block *now);
 
 /* Enqueues the update of each parameter that is not frozen by its gradient, on the compute stream.
  * The learning rate and whatever else optimizer_schedule fills in are read from *step, in device

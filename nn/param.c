@@ -6,6 +6,11 @@
 
 #include "base/error.h"
 
+int param_is_of(const struct param_spec *spec, const char *name) {
+    size_t length = strlen(name);
+    return !strncmp(name, spec->name, length) && (!spec->name[length] || spec->name[length] == '.');
+}
+
 size_t param_spec_count(const struct param_spec *spec) {
     size_t count = 1;
     for (int i = 0; i < spec->rank; i++)

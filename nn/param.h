@@ -45,6 +45,9 @@ struct param {
     size_t grad_offset;  /* of a frozen one: it is in no arena */
 };
 
+/* 1: the parameter's name is `name`, or begins with it and a dot: it is of the module `name`. */
+int param_is_of(const struct param_spec *spec, const char *name);
+
 /* 1: backward makes a gradient of it. NULL, a parameter that a layer has not: 0. */
 static inline int param_trains(const struct param *p) {
     return p && !p->spec->frozen;

@@ -92,6 +92,7 @@ struct run_record {
     double lr, momentum, dampening, weight_decay; /* lr: of epoch 0 */
     int nesterov;
     double rho, beta1, beta2, epsilon; /* NaN: the optimizer has none */
+    char groups[256];                  /* of parameters, as --groups has them; "": none */
     char lr_schedule[16];              /* "none", "step" or "cosine" */
     int lr_step;                       /* of "step": epochs between two cuts; else 0 */
     double lr_gamma;                   /* of "step"; else NaN */

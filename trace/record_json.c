@@ -300,6 +300,7 @@ static const struct field run_fields[] = {
     {"beta1",              &FIELD_NUMBER, AT(beta1)},
     {"beta2",              &FIELD_NUMBER, AT(beta2)},
     {"epsilon",            &FIELD_NUMBER, AT(epsilon)},
+    {"groups",             &FIELD_TEXT,   AT(groups)},
     {"lr_schedule",        &FIELD_TEXT,   AT(lr_schedule)},
     {"lr_step",            &FIELD_INT,    AT(lr_step)},
     {"lr_gamma",           &FIELD_NUMBER, AT(lr_gamma)},

@@ -63,6 +63,7 @@ struct run_update {
     int lr_step;                                     /* epochs between two cuts; 0: none */
     double lr_gamma;                                 /* < 0: not given */
     int lr_cosine;
+    char groups[256]; /* as optimizer_read_groups takes them; "": none */
 };
 
 struct run_dp {

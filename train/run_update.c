@@ -19,6 +19,7 @@ struct optimizer_config run_optimizer(const struct run_config *config) {
     take(&o.beta1, config->update.beta1);
     take(&o.beta2, config->update.beta2);
     take(&o.epsilon, config->update.epsilon);
+    optimizer_read_groups(config->update.groups, &o); /* run_check_update has read them */
     return o;
 }
 
@@ -43,6 +44,8 @@ static int check_optimizer(const struct run_config *c) {
 }
 
 int run_check_update(const struct run_config *c) {
+    struct optimizer_config groups;
+    CHECK(optimizer_read_groups(c->update.groups, &groups));
     CHECK(check_optimizer(c));
     if (c->update.lr_step && c->update.lr_cosine)
         return fail(ERR_USAGE,

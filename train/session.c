@@ -245,9 +245,9 @@ static void describe_update(const struct run_config *c, struct run_record *r) {
     r->nesterov = o.nesterov;
     r->weight_decay = o.weight_decay;
     r->rho = o.kind == OPTIMIZER_ADADELTA ? o.rho : NAN;
-    r->beta1 = adam ? o.beta1 : NAN;
-    r->beta2 = adam ? o.beta2 : NAN;
+    r->beta1 = adam ? o.beta1 : NAN, r->beta2 = adam ? o.beta2 : NAN;
     r->epsilon = sgd ? NAN : o.epsilon;
+    snprintf(r->groups, sizeof r->groups, "%s", c->update.groups);
     snprintf(r->lr_schedule, sizeof r->lr_schedule, "%s", schedule_name(schedule.kind));
     r->lr_step = schedule.step_size;
     r->lr_gamma = schedule.kind == SCHEDULE_STEP ? schedule.gamma : NAN;

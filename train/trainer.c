@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "train/feed.h"
@@ -161,6 +162,12 @@ static int is_power_of_two(int n) {
 static void set_learning_rate(struct loop *l, int epoch) {
     struct schedule schedule = run_schedule(l->s->config);
     l->learning_rate = schedule_rate(&schedule, l->s->config->update.lr, epoch);
+    for (int i = 0; i < l->s->device_count; i++) {
+        duet_optimizer *o = l->s->replicas[i]->optimizer;
+        for (int g = 0; o && g < o->optimizer.config.groups; g++)
+            if (l->update.group[g].lr >= 0)
+                o->optimizer.rate[g] = schedule_rate(&schedule, l->update.group[g].lr, epoch);
+    }
 }
 
 static int train_epoch(struct loop *l, int epoch) {

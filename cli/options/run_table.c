@@ -202,6 +202,11 @@ const struct option run_options[] = {
      "weight decay, which is added to the gradient; adamw: which makes the weights smaller beside "
      "it (default 0; adamw 0.01)",
      read_number, AT(update.weight_decay), 0, LARGEST_FLOAT, EVERYWHERE},
+    {"--groups", "PARAMS:lr=X,weight_decay=Y[;...]",
+     "parameter groups: a learning rate or a weight decay of their own for parameters by name, "
+     "module or pattern, as 'head:lr=0.1' or '*.bias:weight_decay=0', or for all of one dimension "
+     "(biases and norms), as '1d:weight_decay=0'. The first that matches counts",
+     read_text, AT(update.groups), NO_LIMITS, EVERYWHERE},
     {"--beta1", "X", "adam, adamw: the decay of the mean of gradients (default 0.9)", read_number,
      AT(update.beta1), 0, 1,
      BY_ALL, IN_ANY_MODE, BY_ADAM},

@@ -123,6 +123,11 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
          "train --mode ddp --devices 2 --dataset random --model mlp --join=active "
          "--ignore-index 1"},
         {2, "--weight-decay|'-1'", "train --weight-decay -1"},
+        {2, "--groups|'1d'|a colon", "train --groups 1d"},
+        {2, "--groups|a colon", "train --groups '1d:lr=1;'"},
+        {2, "--groups|lr=X or weight_decay=X", "train --groups 1d:rho=1"},
+        {2, "--groups: lr|'-1'", "train --groups 1d:lr=-1"},
+        {2, "group 'fc9'|has this name", "train --dataset random --groups fc9:lr=1"},
         {2, "--dropout|'1.5'|0 to 1", "train --model convnet --dropout 1.5"},
         {2, "--timeout|'0'", "train --mode ddp --timeout 0"},
         {2, "--timeout|'-5'", "compare --timeout -5"},

@@ -60,6 +60,7 @@ static const struct row {
     {"--momentum", "train --momentum 0.9 --optimizer adam", "with optimizer adam|--optimizer sgd"},
     {"--nesterov", "train --optimizer adamw --nesterov", "with optimizer adamw|--optimizer sgd"},
     {"--dampening", "compare --dampening 0.5", "without --momentum|--momentum X"},
+    {"--groups", NULL, "every optimizer has rates and weight decay"},
     {"--weight-decay", NULL, "every optimizer has it"},
     {"--beta1", "train --optimizer adadelta --beta1 0.9", "with optimizer adadelta|adam or adamw"},
     {"--beta2", "train --beta2 0.9", "with optimizer sgd|adam or adamw"},

@@ -163,6 +163,7 @@ Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_
         {"--optimizer adamw", "--optimizer: adamw|written with adam"},
         {"--lr 0.02", "--lr: 0.02|written with 0.01"},
         {"--weight-decay 1e-3", "--weight-decay: 0.001"},
+        {"--groups 1d:lr=0.1", "--groups: 1d:lr=0.1|written with none"},
         {"--beta1 0.8", "--beta1: 0.8|written with 0.9"},
         {"--beta2 0.8", "--beta2: 0.8"},
         {"--eps 1e-5", "--eps: 1e-05"},

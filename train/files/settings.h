@@ -5,7 +5,7 @@
 
 #include "train/session.h"
 
-enum { SETTINGS_MOST = 48, SETTING_BYTES = 200 };
+enum { SETTINGS_MOST = 48, SETTING_BYTES = 260 };
 
 struct setting {
     const char *name;         /* the flag: "--batch-size" */
