@@ -163,8 +163,9 @@ static int begun_before(struct group *g) {
         code = work_wait(work[m]);
         if (!code) code = check(in[m], 0, m, 4);
     }
-    /* The mailbox is empty again: a message has gone when its call returns, and a receive ends for
-     * who only asks. */
+    /* The mailbox is empty behind this barrier: a message has gone when its call returns, and a
+     * receive ends for who only asks. */
+    if (!code) code = group_run(g, &barrier, NULL);
     if (!code && me == 0) code = begin(g, 0, 1, out, 4, &last);
     if (!code && me == 0 && !work_done(last)) code = fail(ERR_CHECK, "a short message is not sent");
     if (!code && me == 1) code = begin(g, 1, 0, in[0], 4, &last);

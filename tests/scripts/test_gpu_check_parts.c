@@ -20,7 +20,7 @@ static void skip_where_short(void) {
 
 /* What step_perf has measured when it is cut off is not lost: figures with a target, and its JSON.
  */
-Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 90, .init = make_place,
+Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 150, .init = make_place,
      .fini = cli_folder_remove) {
     skip_where_short();
     unlink("b/bench");
@@ -32,7 +32,7 @@ Test(gpu_check, a_step_that_is_cut_off_keeps_its_figures, .timeout = 90, .init =
                "echo 'target: an epoch | at most 0.05 s | 0.04 s | reached'\n"
                "cp $OUT/*.json $OUT/../before 2>/dev/null\nsleep 1\n"
                "cp $OUT/*.json $OUT/../during\nsleep 100\n");
-    setenv("GPU_CHECK_SECONDS", "16", 1);
+    setenv("GPU_CHECK_SECONDS", "30", 1);
     put_script("b/bench/gpu_facts", "#!/usr/bin/env bash\n[[ $1 == --hold ]] && exec sleep 100\n"
                                     "echo 'gpu 0: A GPU | sm_90'\n");
     struct json *root = run_real("step", 1), *during = json_of("during");
