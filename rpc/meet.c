@@ -45,11 +45,20 @@ static void *on_link(void *context, struct link *link, const struct hello *hello
     return good ? peer : NULL;
 }
 
+/* What may explain why a worker has not come. That nobody answers does not take the place of a
+ * reason. Under the lock. */
+static void keep_hint(duet_rpc *rpc, const char *why, int reason) {
+    if (reason || !rpc->hint[0]) snprintf(rpc->hint, sizeof rpc->hint, "%s", why);
+}
+
 /* Whoever has connected may be a stranger, so this ends nothing. */
 static void on_refused(void *context, int dialed) {
     duet_rpc *rpc = context;
     pthread_mutex_lock(&rpc->lock);
-    snprintf(rpc->hint, sizeof rpc->hint, "%s", error_message());
+    if (*error_message())
+        keep_hint(rpc, error_message(), 1);
+    else
+        keep_hint(rpc, "rpc: a connection has ended before its hello", 0);
     rpc->lost += dialed;
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
@@ -104,13 +113,6 @@ int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
 
 /* ---- coming together ---- */
 
-/* What may explain why a worker has not come. */
-static void keep_hint(duet_rpc *rpc) {
-    pthread_mutex_lock(&rpc->lock);
-    snprintf(rpc->hint, sizeof rpc->hint, "%s", error_message());
-    pthread_mutex_unlock(&rpc->lock);
-}
-
 /* A connection that ends before its hello is made again. 1: the worker is here, or it cannot be any
  * more: then all_here says why. */
 static int is_met(duet_rpc *rpc, int rank, int before, int64_t deadline) {
@@ -130,7 +132,9 @@ static int dial(duet_rpc *rpc, int rank, const char *address, int listen_too, in
         pthread_mutex_unlock(&rpc->lock);
         int code = rpc->transport->dial(rpc->carrier, address, listen_too);
         if (code && code != ERR_PEER) return code;
-        if (code && rpc->beyond) keep_hint(rpc);
+        pthread_mutex_lock(&rpc->lock);
+        if (code && rpc->beyond) keep_hint(rpc, error_message(), 0);
+        pthread_mutex_unlock(&rpc->lock);
         if ((!code && is_met(rpc, rank, before, deadline)) || now_ns() >= deadline || wrong)
             return OK;
         nanosleep(&(struct timespec){.tv_nsec = DIAL_MS * 1000000}, NULL);

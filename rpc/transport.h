@@ -7,8 +7,8 @@
  * and on those that look:
  *     on_link    a peer has said a good hello; returns what `user` of its later events is, or NULL,
  *                and then the link is closed
- *     on_refused a connection has ended without a good hello: error_message() says why. dialed 1:
- *                `dial` has made it
+ *     on_refused a connection has ended without a good hello: error_message() says why, or is "".
+ *                dialed 1: `dial` has made it
  *     on_frame   a frame has come; it belongs to the receiver. Of one link one at a time, in order
  *     on_gone    the stream has ended; the last event of a link */
 #ifndef RPC_TRANSPORT_H

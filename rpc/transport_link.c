@@ -157,7 +157,7 @@ static void take_in(struct link *l) {
     l->deaf = 1;
     l->reads = 0;
     if (nng_aio_result(l->receive)) {
-        fail(ERR_FAILED, "rpc: a connection has ended before its hello");
+        fail(OK, "%s", ""); /* the peer has not said why */
         link_gone(l);
         return;
     }
