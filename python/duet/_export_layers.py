@@ -147,7 +147,13 @@ def op_matmul(w, a, shape):
     return w.emit("matmul", [x, y], shape, x.lifted)
 
 
-op_bmm = op_mm = op_matmul
+op_mm = op_matmul
+
+
+def op_bmm(w, a, shape):
+    if any(isinstance(x, turning.Turned) for x in (a.self, a.mat2)):
+        return turning.matmul(w, a.self, a.mat2)
+    return op_matmul(w, a, shape)
 
 
 def op_addmm(w, a, shape):
@@ -160,6 +166,9 @@ def op_addmm(w, a, shape):
 
 
 def op_baddbmm(w, a, shape):
+    if any(isinstance(x, turning.Turned) for x in (a.self, a.batch1, a.batch2)):
+        require(a.alpha == 1 and a.beta == 1, "with factors")
+        return turning.added(w, turning.matmul(w, a.batch1, a.batch2), a.self, binary)
     product = op_matmul(w, Bound(self=a.batch1, other=a.batch2), shape)
     scaled = times(w, product, a.alpha)
     return scaled if a.beta == 0 else binary(w, "add", scaled, times(w, a.self, a.beta), shape)

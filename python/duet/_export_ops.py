@@ -224,8 +224,12 @@ def op_square(w, a, shape):
 
 def _reduce(op):
     def run(w, a, shape):
-        x = w.value(a.self)
         dims = a.get("dim")
+        if isinstance(a.self, turning.Turned) and dims is not None:
+            dims = [dims] if isinstance(dims, int) else dims
+            return turning.reduced(w, a.self, op, {d % len(a.self.dims) for d in dims},
+                                   a.get("keepdim", False))
+        x = w.value(a.self)
         require(dims is not None or x.lifted, "it mixes samples: give dim, without 0")
         dims = range(len(x.shape)) if dims is None else [dims] if isinstance(dims, int) else dims
         dims = sorted(line_dim(x, d) for d in dims)
@@ -278,8 +282,11 @@ def op_linalg_vector_norm(w, a, shape):
 
 def _softmax(op):
     def run(w, a, shape):
-        x, rank = w.value(a.self), len(a.self.shape)
+        rank = len(a.self.shape)
         d = a.dim % rank
+        if isinstance(a.self, turning.Turned):
+            return turning.softmax(w, a.self, op, d)
+        x = w.value(a.self)
         require(d or x.lifted, "it mixes samples: dim is 0")
         if d == rank - 1:
             return w.emit(op, [x], shape, x.lifted)

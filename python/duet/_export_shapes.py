@@ -29,8 +29,20 @@ op_view = op_reshape = op_flatten = op_unflatten = op__unsafe_view = op_squeeze 
 op_unsqueeze = op_view_as = op_reshape_as = _view
 
 
+def _expand_behind(w, x, shape, place):
+    """To samples that are not in front, as (L, 1, E) becomes (L, N, E)."""
+    x = w.value(x)
+    require(x.lifted and list(x.shape) == [1 if i == place else d for i, d in enumerate(shape)],
+            "expand to samples that are not in front, and of other dimensions")
+    base = w.emit("reshape", [x], [N(1), *(d for i, d in enumerate(shape) if i != place)])
+    return turning.Turned(base, [[0 if i == place else i + (i < place)] for i in range(len(shape))])
+
+
 def op_expand(w, a, shape):
     x = a.self
+    place = next((i for i, d in enumerate(shape) if isinstance(d, N)), 0)
+    if place:
+        return _expand_behind(w, x, shape, place)
     if isinstance(x, (Stored, w.torch.Tensor)) or x.lifted:
         if shape and isinstance(shape[0], N):
             missing = len(shape) - len(x.shape)

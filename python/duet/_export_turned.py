@@ -126,10 +126,67 @@ def linear(w, x, run):
     return settled(w, Turned(y, [*dims, [len(y.shape) - 1]]))
 
 
+def _of_matrices(w, x):
+    """The line of matrices (N, ..., rows, columns), of a value (N * ..., rows, columns)."""
+    x = turned(x)
+    order = [i for group in x.dims for i in group]
+    if len(x.dims) != 3 or x.dims[0][:1] != [0] or sorted(order) != list(range(len(order))):
+        raise Refused("it takes matrices that are not of samples")
+    base = _ordered(w, x.base, order)
+    shape = [x.base.shape[i] for i in x.dims[0]] + x.shape[1:]
+    return base if len(shape) == len(base.shape) else w.emit("reshape", [base], shape)
+
+
+def matmul(w, x, y):
+    a, b = _of_matrices(w, x), _of_matrices(w, y)
+    if [str(d) for d in a.shape[:-2]] != [str(d) for d in b.shape[:-2]]:
+        raise Refused("the samples of its operands cannot be followed")
+    at = len(a.shape)
+    product = w.emit("matmul", [a, b], [*a.shape[:-1], b.shape[-1]])
+    return settled(w, Turned(product, [list(range(at - 2)), [at - 2], [at - 1]]))
+
+
+def added(w, x, mask, add):
+    """x + mask, of matrices as _of_matrices takes them, or one for all."""
+    if isinstance(mask, w.torch.Tensor):
+        if mask.dim() == 3 and mask.shape[0] != 1:
+            raise Refused("its mask has matrices that are not of samples")
+        mask = mask.reshape(mask.shape[-2:])
+    else:
+        mask = _of_matrices(w, mask)
+    return Turned(add(w, "add", x.base, mask, x.base.shape), x.dims)
+
+
+def softmax(w, x, op, dim):
+    """Over one of the line's dimensions, which goes to the end for it."""
+    group, rank = x.dims[dim], len(x.base.shape)
+    if len(group) != 1 or group == [0]:
+        raise Refused("it mixes samples, or its dimension cannot be followed")
+    order = [i for i in range(rank) if i != group[0]] + group
+    base = _ordered(w, x.base, order)
+    y = w.emit(op, [base], base.shape)
+    return Turned(y, [[order.index(i) for i in g] for g in x.dims])
+
+
+def reduced(w, x, op, dims, keepdim):
+    """mean and sum over some of the line's dimensions."""
+    gone = sorted(i for d in dims for i in x.dims[d])
+    if 0 in gone:
+        raise Refused("it mixes samples: dim has theirs")
+    shape = [1 if i in gone else d for i, d in enumerate(x.base.shape)]
+    groups = x.dims
+    if not keepdim:
+        shape = [d for i, d in enumerate(shape) if i not in gone]
+        groups = [[i - sum(g < i for g in gone) for i in group]
+                  for d, group in enumerate(x.dims) if d not in dims]
+    y = w.emit(op, [x.base], shape, dims=gone, keepdim=int(keepdim))
+    return settled(w, Turned(y, groups))
+
+
 def elementwise(w, x, op, settings):
     return Turned(w.emit(op, [x.base], x.base.shape, **settings), x.dims)
 
 
 AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
          "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul",
-         "dropout", "relu", "tanh", "sigmoid"}
+         "dropout", "relu", "tanh", "sigmoid", "bmm", "softmax", "_softmax", "mean", "sum", "baddbmm"}

@@ -247,9 +247,32 @@ class Windows(nn.Module):
         return self.head((x + self.book(nearest) - self.book(farthest[:, :, 0])).mean(1))
 
 
+class Attending(nn.Module):
+    """nn.MultiheadAttention as scripts call it: with its weights, which it returns unless it is told
+    not to; samples first or second; masks of both kinds; a query that is learned."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 16)
+        self.first = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.second, self.third = (nn.MultiheadAttention(16, 4) for _ in range(2))
+        self.query, self.head = nn.Parameter(torch.randn(3, 16)), nn.Linear(16 + 12, 10)
+
+    def forward(self, tokens):
+        x, places = self.words(tokens), tokens.shape[1]
+        later = torch.triu(torch.full((places, places), float("-inf"), dtype=x.dtype), 1)
+        x = x + self.first(x, x, x, attn_mask=later)[0]
+        x = x.transpose(0, 1)  # (places, samples, 16) from here on
+        y, weights = self.second(x, x, x, key_padding_mask=tokens == 0)
+        query = self.query.unsqueeze(1).expand(-1, tokens.shape[0], -1)
+        z, _ = self.third(query, y, y, need_weights=False)
+        return self.head(torch.cat((z.mean(0) + y.mean(0), weights.mean(1)), 1))
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
         "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
-        "fine_tuned": (FineTuned, PICTURE), "behind_eval": (TrainedBehindEval, PICTURE)}
+        "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
+        "behind_eval": (TrainedBehindEval, PICTURE)}
