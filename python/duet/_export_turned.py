@@ -189,4 +189,5 @@ def elementwise(w, x, op, settings):
 
 AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
          "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul",
-         "dropout", "relu", "tanh", "sigmoid", "bmm", "softmax", "_softmax", "mean", "sum", "baddbmm"}
+         "dropout", "relu", "tanh", "sigmoid", "bmm", "baddbmm", "softmax", "_softmax", "mean",
+         "sum"}

@@ -248,8 +248,8 @@ class Windows(nn.Module):
 
 
 class Attending(nn.Module):
-    """nn.MultiheadAttention as scripts call it: with its weights, which it returns unless it is told
-    not to; samples first or second; masks of both kinds; a query that is learned."""
+    """nn.MultiheadAttention as scripts call it: with its weights, which it returns unless told not
+    to; samples first or second; masks of both kinds; a query that is learned."""
 
     def __init__(self):
         super().__init__()
