@@ -216,7 +216,7 @@ Test(profile, findings, .timeout = 30) {
     for (int d = 0; d < 4; d++)
         ddp.device[d].memory.total_peak = 5 * MIB,
         ddp.device[d].memory.at_peak[MEM_OPTIMIZER] = MIB;
-    ddp.parameter_count = 1000;
+    ddp.parameter_count = ddp.trainable_count = 1000;
     first->step_median_ns = 9000000, ddp.device[0].step_median_ns = 8000000;
     first->step_spread_ns = 300000, ddp.device[0].step_spread_ns = 400000;
     runs = (struct profiled){.dp = &dp, .loss_in_forward = &lif, .ddp = &ddp, .details = 1};
