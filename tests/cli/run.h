@@ -7,9 +7,9 @@
  *
  * Each call demands that the command ends in time and leaves no process behind: the test adopts
  * orphans, so waitpid knows all of them. cli_start and cli_wait are the two halves of cli_run.
- * Devices are emulated also on a machine with a GPU, unless the words name others. A test that uses
- * this has .init = cli_folder_make and .fini = cli_folder_remove. It runs in that folder, where
- * golden/ is a link to tests/golden. */
+ * Devices are emulated also on a machine with a GPU, unless the words name others, and no data set
+ * is looked for in the network. A test that uses this has .init = cli_folder_make and .fini =
+ * cli_folder_remove. It runs in that folder, where golden/ is a link to tests/golden. */
 #ifndef TESTS_CLI_RUN_H
 #define TESTS_CLI_RUN_H
 
@@ -59,6 +59,7 @@ static inline void cli_folder_make(void) {
     cr_assert_eq(chdir(cli_folder), 0);
     cr_assert_eq(symlink(golden, "golden"), 0);
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    setenv("DUET_DOWNLOAD", "off", 0); /* also where a test is run by hand */
 }
 
 static inline void cli_folder_remove(void) {
