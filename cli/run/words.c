@@ -97,6 +97,16 @@ static int read_module(const struct option *option, const char *text, void *targ
                 option->name);
 }
 
+/* What other launchers call the number of ranks, and Duet's other commands. */
+static const struct option_synonym synonyms[] = {{"-n", "--nproc-per-node"},
+                                                 {"-np", "--nproc-per-node"},
+                                                 {"--np", "--nproc-per-node"},
+                                                 {"--nproc", "--nproc-per-node"},
+                                                 {"--num-processes", "--nproc-per-node"},
+                                                 {"--world-size", "--nproc-per-node"},
+                                                 {"--devices", "--nproc-per-node"},
+                                                 {NULL, NULL}};
+
 #define AT(member) OPTION_AT(struct run_words, member)
 const struct option launch_options[] = {
     {"--nproc-per-node", "N",
@@ -197,8 +207,10 @@ static int check_program(const char *program) {
 }
 
 int run_words_read(int argc, char **argv, struct run_words *w) {
-    struct options o = {
-        .command = "run", .part = {{launch_options, w}}, .form = OPTIONS_THEN_WORDS};
+    struct options o = {.command = "run",
+                        .part = {{launch_options, w}},
+                        .synonyms = synonyms,
+                        .form = OPTIONS_THEN_WORDS};
     *w = (struct run_words){.ranks = 1, .grace_s = 30, .role = "default"}; /* torchrun's */
     CHECK(options_read(&o, argc, argv));
     w->help = o.help;

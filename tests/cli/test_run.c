@@ -307,6 +307,9 @@ Test(cli_run, misuse, .timeout = 60, .init = cli_folder_make, .fini = cli_folder
     cli_fails(2, "no such program along PATH: give ./here", "run here");
     cli_fails(2, "--nproc-per-node|1 to 64", "run --nproc-per-node 65 true");
     cli_fails(2, "did you mean --max-restarts?", "run --max-restart 1 true");
+    cli_fails(2, "-n: did you mean --nproc-per-node?", "run -n 2 true"); /* mpirun's */
+    cli_fails(2, "-np: did you mean --nproc-per-node?", "run -np 2 true");
+    cli_fails(2, "--devices: did you mean --nproc-per-node?", "run --devices 2 true");
     cli_fails(2, "-m: names a Python module|give python -m MODULE as the program", "run -m x");
     cli_fails(2, "--tee|0 to 3", "run --tee 4 true");
     cli_fails(2, "--tee|RANK:0 to 3", "run --tee 0:1,2 true");
