@@ -91,6 +91,8 @@ int main(int argc, char **argv) {
     duet_tensor *rows = NULL, *x = NULL;
     duet_rng *rng = NULL;
     int code;
+    if (n < 1 || (argc > 2 && !is_complex && strcmp(argv[2], "simple")))
+        return fprintf(stderr, "data_parallel [DEVICES [simple | complex]]: 1 to 64 devices\n"), 2;
     TRY(duet_rng_create(&rng, 0));
     TRY(duet_devices_open(devices, n, "auto", 128 << 20));
     TRY(duet_params_create(&params, devices[0], shapes, is_complex ? 4 : 2));

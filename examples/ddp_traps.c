@@ -114,8 +114,17 @@ static int work(int rank, void *context) {
     return code;
 }
 
+static int is_known(const char *trap, const char *way) {
+    int evaluates = !strcmp(trap, "evaluate");
+    return (evaluates || !strcmp(trap, "set_epoch") || !strcmp(trap, "prepare")) &&
+           (!way || !strcmp(way, "mended") || (evaluates && !strcmp(way, "module")));
+}
+
 int main(int argc, char **argv) {
-    if (argc < 2) return fprintf(stderr, "ddp_traps set_epoch|evaluate|prepare [mended]\n"), 2;
+    if (argc < 2 || !is_known(argv[1], argv[2])) {
+        fprintf(stderr, "ddp_traps set_epoch|evaluate|prepare [mended], or evaluate module\n");
+        return 2;
+    }
     remove("prepared.txt"); /* of an earlier run */
     int code = duet_spawn(RANKS, work, argv);
     if (code) fprintf(stderr, "ddp_traps: %s\n", duet_error());

@@ -69,8 +69,8 @@ int main(int argc, char **argv) {
     duet_tensor *inputs = NULL, *targets = NULL, *x = NULL, *y = NULL;
     duet_rng *rng = NULL;
     int code;
-    if (argc > 2 && !is_complex && strcmp(argv[2], "simple"))
-        return fprintf(stderr, "epochs [DEVICES [simple | complex]]\n"), 2;
+    if (n < 1 || (argc > 2 && !is_complex && strcmp(argv[2], "simple")))
+        return fprintf(stderr, "epochs [DEVICES [simple | complex]]: 1 to 64 devices\n"), 2;
     TRY(duet_devices_open(devices, n, "auto", 128 << 20));
     if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_rng_create(&rng, 0)); /* torch.manual_seed(0) */

@@ -172,8 +172,7 @@ static int split_batch(const struct duet_batch *batch, struct replica *replicas,
         struct replica *r = &replicas[i];
         int from = i * chunk < batch->n ? i * chunk : batch->n;
         int count = from + chunk < batch->n ? chunk : batch->n - from;
-        duet_tensor_free(r->X);
-        duet_tensor_free(r->y);
+        duet_tensor_free(r->X), duet_tensor_free(r->y);
         r->X = r->y = NULL;
         TRY(duet_tensor_create(&r->X, r->device, DUET_F32, 4, (int[4]){count, s[0], s[1], s[2]},
                                batch->X + from * s[0] * s[1] * s[2]));
@@ -325,8 +324,7 @@ static int run(const struct options *o) {
     duet_loader_free(train_iter), duet_loader_free(test_iter);
     duet_dataset_free(train_set), duet_dataset_free(test_set);
     for (int c = 0; c < o->devices; c++) {
-        duet_tensor_free(replicas[c].X);
-        duet_tensor_free(replicas[c].y);
+        duet_tensor_free(replicas[c].X), duet_tensor_free(replicas[c].y);
         duet_tape_free(replicas[c].tape);
         duet_params_free(replicas[c].params);
     }
@@ -362,8 +360,10 @@ static const char *read_options(char **words, struct options *o) {
         {"--broken", .yes = &o->broken},
         {"--sharded", .yes = &o->sharded},
         {"--devices", .count = &o->devices, .most = DUET_MAX_DEVICES},
+        {"--num_gpus", .count = &o->devices, .most = DUET_MAX_DEVICES}, /* the chapter's name */
         {"--epochs", .count = &o->epochs, .most = 1000000},
         {"--batch-size", .count = &o->batch_size, .most = 1000000},
+        {"--batch_size", .count = &o->batch_size, .most = 1000000},
         {"--steps", .count = &o->steps, .most = 1000000},
         {"--lr", .most = 0},
     };

@@ -148,8 +148,12 @@ Test(api_data_parallel_example, says_what_each_replica_sees, .timeout = 60, .ini
                  inputs[model]);
         cr_assert_not_null(strstr(output(), line), "%s: %s", line, output());
     }
-    RUN(2, BUILD_DIR "/examples/data_parallel 0");
-    cr_assert_not_null(strstr(output(), "data_parallel: devices: 0: give 1 to 64"), "%s", output());
+    RUN(2, BUILD_DIR "/examples/data_parallel 65");
+    cr_assert_not_null(strstr(output(), "data_parallel: devices: 65: give 1 to 64"), "%s",
+                       output());
+    RUN(2, BUILD_DIR "/examples/data_parallel --help");
+    cr_assert_not_null(strstr(output(), "data_parallel [DEVICES [simple | complex]]"), "%s",
+                       output());
 }
 
 /* Scores are gathered, losses become a vector, and training goes the way it goes in PyTorch. */
@@ -247,7 +251,7 @@ Test(api_example, replicas_stay_equal_and_lateness_changes_nothing, .timeout = 2
     RUN(0, "cmp {}/cpu {}/late");
     /* The third device gets no sample. */
     RUN(0,
-        EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --devices 3 --batch-size 2");
+        EXAMPLE " --dataset mnist --data-dir {} --epochs 1 --steps 1 --num_gpus 3 --batch_size 2");
 }
 
 /* Exercise 3 of the chapter: other devices add, in the same order. */

@@ -37,6 +37,8 @@ Test(texts, ten_epochs_say_their_loss, .timeout = 60, .init = scratch_make,
     RUN(0, EXAMPLES "epochs 2 complex | grep -c '^Epoch \\[[0-9]*/10\\], Loss: [0-9.]*$'");
     cr_expect_str_eq(output(), "10\n");
     RUN(2, EXAMPLES "epochs 2 ComplexModel");
+    RUN(2, EXAMPLES "epochs --help");
+    cr_expect_str_eq(output(), "epochs [DEVICES [simple | complex]]: 1 to 64 devices\n");
 }
 
 /* Starts two ranks as Open MPI's mpirun numbers them, and shows what each printed. */

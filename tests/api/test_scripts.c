@@ -171,6 +171,9 @@ Test(scripts, evaluation_on_rank_0_alone_ends_at_the_deadline, .timeout = 60, .i
     SAYS("evaluated\n");
     RUN(0, EXAMPLES "ddp_traps evaluate module");
     SAYS("evaluated\n");
+    RUN(2, EXAMPLES "ddp_traps --help");
+    RUN(2, EXAMPLES "ddp_traps set_epoch module");
+    SAYS("[mended], or evaluate module\n");
 }
 
 Test(scripts, the_first_process_prepares_the_data_while_the_others_wait, .timeout = 60,
