@@ -112,7 +112,8 @@ int main(int argc, char **argv) {
     if (with_epochs) words[EPOCHS] = argv[2], argc -= 2, argv += 2;
     for (int i = 1; i < argc && i <= PLAIN + 1; i++)
         words[i - 1] = argv[i];
-    if (atoi(words[RANKS]) < 1)
+    if (atoi(words[RANKS]) < 1 || atoi(words[EPOCHS]) < 1 ||
+        (words[STEPS] && atoi(words[STEPS]) < 1))
         return fprintf(stderr, "convnet_mnist [--epochs N] [RANKS [DATASET [STEPS [plain]]]]\n"), 2;
     int code = duet_spawn(atoi(words[RANKS]), work, words);
     if (code) fprintf(stderr, "convnet_mnist: %s\n", duet_error());

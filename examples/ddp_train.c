@@ -119,7 +119,8 @@ out:
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) return fprintf(stderr, "ddp_train DATASET EPOCHS [FILE]\n"), 2;
+    if (argc < 3 || atoi(argv[2]) < 1)
+        return fprintf(stderr, "ddp_train DATASET EPOCHS [FILE]\n"), 2;
     int code = duet_spawn(2, work, argv);
     if (code) fprintf(stderr, "ddp_train: %s\n", duet_error());
     return duet_exit_status(code);

@@ -69,7 +69,8 @@ int main(int argc, char **argv) {
     duet_dataset *sets[2] = {NULL}; /* for evaluation and for training */
     duet_loader *loaders[2] = {NULL};
     double sums[SUMS];
-    if (argc < 4) return fprintf(stderr, "dp_train DEVICES DATASET EPOCHS [FILE]\n"), 2;
+    if (argc < 4 || atoi(argv[3]) < 1)
+        return fprintf(stderr, "dp_train DEVICES DATASET EPOCHS [FILE]\n"), 2;
     int code, n = atoi(argv[1]);
     TRY(duet_devices_open(devices, n, "auto", 128 << 20));
     if (n > 1) printf("Let's use %d devices!\n", n);

@@ -93,7 +93,8 @@ out:
 
 int main(int argc, char **argv) {
     const struct duet_model resnet18 = {"resnet18", .describe = describe, .init = init};
-    if (argc < 6) return fprintf(stderr, "resnet18 GPUS BATCH_SIZE LR DATASET EPOCHS [FILE]\n"), 2;
+    if (argc < 6 || atoi(argv[5]) < 1)
+        return fprintf(stderr, "resnet18 GPUS BATCH_SIZE LR DATASET EPOCHS [FILE]\n"), 2;
     int code, n = atoi(argv[1]);
     duet_device *devices[DUET_MAX_DEVICES] = {NULL};
     duet_params *params = NULL;

@@ -88,6 +88,8 @@ Test(scripts, convnets_losses_are_those_of_the_command_to_the_byte, .timeout = 1
         RUN(0, line);
         cr_assert_not_null(strstr(output(), "\n4\n"), "%s", output());
     }
+    RUN(2, EXAMPLES "convnet_mnist --epochs x");
+    RUN(2, EXAMPLES "convnet_mnist 1 fashion-mnist x");
 }
 
 /* ---- the training scripts of a single machine ---- */
@@ -103,6 +105,7 @@ Test(scripts, ddp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_d
            "fc.weight aux.bias; do grep -aq \"\\\"$name\\\"\" model && grep -aq "
            "\"\\\"$name\\\"\" other || exit 1; done && ! cmp -s model other");
     RUN(2, BUILD_DIR "/examples/ddp_train mnist");
+    RUN(2, BUILD_DIR "/examples/ddp_train mnist x");
 }
 
 Test(scripts, dp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_data,
@@ -110,6 +113,7 @@ Test(scripts, dp_trains_evaluates_and_saves, .timeout = 120, .init = put_real_da
     RUN(0, INSIDE "$build/examples/dp_train 3 mnist 4 model && grep -aq fc.weight model");
     SAYS("Let's use 3 devices!\nepoch 0: valid_loss ");
     check_accuracy();
+    RUN(2, EXAMPLES "dp_train 3 mnist x");
 }
 
 /* Two passes of one rank have the bits of one pass of each of two; the text is learned. (The
@@ -134,6 +138,7 @@ Test(scripts, resnet18_trains_as_the_command_does, .timeout = 200, .init = scrat
                "--model resnet18 --init d2l --dataset mnist --batch-size 4 --lr 0.1 --epochs 1 "
                "--save commands --quiet && cmp ours commands");
     SAYS(" sec/epoch, test acc: ");
+    RUN(2, EXAMPLES "resnet18 1 4 0.1 mnist 0");
     if (test_short()) return;
     RUN(0, INSIDE "$build/examples/resnet18 2 8 0.1 mnist 1");
     SAYS(" sec/epoch, test acc: ");
