@@ -32,7 +32,6 @@ STACKS = {
     "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
     "spin_kernel": (208, "the same tree; 8 to 16 bytes for two blocks a multiprocessor"),
     "batch_norm_factors": (8, "on sm_80 alone; its threads have one channel each"),
-    "cross_entropy_backward": (8, "on sm_80 alone; one register, for full occupancy"),
     "adaptive_avg_pool_backward": (24, "ends of windows, for full occupancy; a plane once a step"),
 }
 
