@@ -1,6 +1,7 @@
 /* duet profile: a few steps each of DP, of DP with the loss in forward and of DDP; one table for
- * each. */
+ * each. `duet profile FILE` draws the devices of a program of one's own, as `duet report FILE`. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
@@ -145,6 +146,8 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct job_result result = {.exit_status = 0};
     struct live *live = NULL;
     int width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
+    if (argc > 0 && *argv[0] != '-' && !access(argv[0], R_OK))
+        return command_report(argc, argv, own);
     run_config_default(&config);
     run_config_own(&config, own);
     CHECK_GOTO(run_options_parse(&options, argc, argv, &config), code, done);

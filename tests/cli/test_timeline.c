@@ -32,6 +32,10 @@ Test(cli_timeline, times_by_hand, .timeout = 30, .init = cli_folder_make,
         "device 1  |................................FFFFFFFF::::SSSS................| busy 25 %\n"
         "the bubble: 50 % of the time of 2 devices\n");
     cli_free(&c);
+    char same[PATH_MAX + 64]; /* without the options that cli_run gives to profile */
+    snprintf(same, sizeof same,
+             "%s/" BUILD_DIR "/duet profile parts.json | grep -q 'bubble: 50 %%'", cli_root_path);
+    cr_expect_eq(system(same), 0);
     cr_expect_eq(system("grep -q 'A model in parts' parts.svg && tail -1 parts.svg | grep -q "
                         "'</svg>' && grep -q 'linear backward data' parts.trace"),
                  0);
