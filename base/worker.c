@@ -136,6 +136,12 @@ void worker_give(struct worker *w, struct task *task) {
     pthread_mutex_unlock(&w->lock);
 }
 
+void worker_queue(struct worker *w, struct task *task) {
+    pthread_mutex_lock(&w->lock);
+    append(w, task);
+    pthread_mutex_unlock(&w->lock);
+}
+
 void worker_run(struct worker *w, struct task *task) {
     pthread_mutex_lock(&w->lock);
     if (!w->first && !w->running) {

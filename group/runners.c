@@ -160,17 +160,27 @@ static void defer(struct work *work) {
     __atomic_store_n(&work->group->deferred, work, __ATOMIC_RELEASE);
 }
 
-/* 1: the caller is the one who runs it. */
-static int take_deferred(struct work *work) {
-    struct work *expected = work;
-    return __atomic_compare_exchange_n(&work->group->deferred, &expected, NULL, 0, __ATOMIC_ACQ_REL,
-                                       __ATOMIC_RELAXED);
+/* It is in its runner's queue before it is deferred no more, so what is called after it comes
+ * behind it there, also where another thread waits for it than the one that makes calls. */
+static void end_deferred(struct work *work, void (*give)(struct worker *, struct task *)) {
+    give(work->runner->worker, &work->task);
+    __atomic_store_n(&work->group->deferred, NULL, __ATOMIC_RELEASE);
 }
 
 void begin_deferred(struct group *g) {
-    if (!__atomic_load_n(&g->deferred, __ATOMIC_RELAXED)) return;
-    struct work *work = __atomic_exchange_n(&g->deferred, NULL, __ATOMIC_ACQ_REL);
-    if (work) worker_give(work->runner->worker, &work->task);
+    if (!__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE)) return;
+    lock_mail(g);
+    if (g->deferred) end_deferred(g->deferred, worker_give);
+    unlock_mail(g);
+}
+
+/* The caller is the one who runs it. */
+static void take_deferred(struct work *work) {
+    struct group *g = work->group;
+    if (__atomic_load_n(&g->deferred, __ATOMIC_ACQUIRE) != work) return;
+    lock_mail(g);
+    if (g->deferred == work) end_deferred(work, worker_queue);
+    unlock_mail(g);
 }
 
 int run_on(struct runner *runner, struct work *work, int wait) {
@@ -217,10 +227,9 @@ void runner_close(struct runner *runner) {
 /* ---- works ---- */
 
 int work_wait(struct work *work) {
-    if (!work->at_once && take_deferred(work))
-        worker_run(work->runner->worker, &work->task);
-    else if (!work->at_once)
-        worker_help(work->runner->worker, &work->task);
+    if (work->at_once) return task_end(&work->task);
+    take_deferred(work);
+    worker_help(work->runner->worker, &work->task);
     return task_end(&work->task);
 }
 

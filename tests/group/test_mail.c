@@ -1,5 +1,7 @@
 /* Messages: in order, of any size, both ways at once, from anybody; and what is under way beside
  * them. */
+#include <pthread.h>
+
 #include "tests/group/shared.h"
 
 static const struct group_sizes tiny = {.window = 4096, .half = 2048, .mail = 1024, .slot = 256};
@@ -189,6 +191,49 @@ static int begun_before_entry(void *context) {
 
 Test(mail, receives_go_on_while_nobody_waits, .timeout = 60) {
     run_well(2, begun_before_entry, NULL);
+}
+
+static void *wait_there(void *work) {
+    return (void *)(intptr_t)work_wait(work);
+}
+
+/* A receive is waited for in another thread, and takes the message before that of the receive which
+ * begins meanwhile. */
+static int waited_elsewhere(struct group *g) {
+    enum { SHORT = 4, LONG = 2000, ROUNDS = 300 };
+    int me = group_rank(g), code = OK;
+    float *x = calloc(LONG, sizeof *x), y[SHORT] = {0};
+    for (int round = 0; round < ROUNDS && !code; round++) {
+        struct work *first = NULL;
+        pthread_t thread;
+        void *ended = NULL;
+        if (me == 0) {
+            code = begin(g, 0, 1, y, SHORT, NULL);
+            if (!code) code = begin(g, 0, 1, x, LONG, NULL);
+            continue;
+        }
+        CHECK_GOTO(begin(g, 1, 0, y, SHORT, &first), code, out);
+        int error = pthread_create(&thread, NULL, wait_there, first);
+        code = error ? fail(ERR_FAILED, "no thread") : begin(g, 1, 0, x, LONG, NULL);
+        if (!error) pthread_join(thread, &ended);
+        if (!code) code = (int)(intptr_t)ended;
+        work_free(first);
+    }
+out:
+    free(x);
+    return code;
+}
+
+static int waited_elsewhere_entry(void *context) {
+    struct group *g;
+    (void)context;
+    int code = group_open_sized(&g, 30, &tiny);
+    if (!code) code = waited_elsewhere(g);
+    return end_rank(g, NULL, code);
+}
+
+Test(mail, receives_keep_their_order_where_another_thread_waits, .timeout = 60) {
+    run_well(2, waited_elsewhere_entry, NULL);
 }
 
 static int mail_entry(void *context) {
