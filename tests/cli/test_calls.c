@@ -79,14 +79,20 @@ Test(cli_calls, odd_names_and_counts, .timeout = 60, .init = cli_folder_make,
 }
 
 /* A file each of the ranks of the job and of the group made of two of them. */
-Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
+static void run_traced(int ranks, const char *example) {
     struct cli c;
     setenv("DUET_TRACE", "calls", 1);
-    cli_run(&c, "run --nproc-per-node 4 %s/" BUILD_DIR "/examples/scatter", cli_root_path);
+    cli_run(&c, "run --nproc-per-node %d %s/" BUILD_DIR "/examples/%s", ranks, cli_root_path,
+            example);
     unsetenv("DUET_TRACE");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
+}
+
+Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    struct cli c;
+    run_traced(4, "scatter");
     cli_run(&c, "report calls");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "Group world: 4 ranks, 1 collectives in"), "%s", c.out);
@@ -104,11 +110,7 @@ Test(cli_calls, ranks_leave_their_files, .timeout = 60, .init = cli_folder_make,
 Test(cli_calls, buckets_are_a_group_of_their_own, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
-    setenv("DUET_TRACE", "calls", 1);
-    cli_run(&c, "run --nproc-per-node 3 %s/" BUILD_DIR "/examples/mlp/ddp", cli_root_path);
-    unsetenv("DUET_TRACE");
-    cr_assert_eq(c.status, 0, "%s", c.err);
-    cli_free(&c);
+    run_traced(3, "mlp/ddp");
     cli_run(&c, "report calls");
     cr_assert_eq(c.status, 0, "%s", c.err);
     cr_expect(strstr(c.out, "Group world-ddp0: 3 ranks, 5 collectives in"), "%s", c.out);
