@@ -1,57 +1,24 @@
 """The first program of PyTorch's text on torch.distributed.rpc, as the text has it, beside
 examples/rpc_cartpole.c: python3 bench/torch_rpc_cartpole.py WORLD_SIZE EPISODES
 
-Prints how many steps of the poles it made a second. CartPole-v1 is written out from its published
-equations, so that no gymnasium is needed; its step costs less than gymnasium's."""
-import math
+Prints how many steps of the poles it made a second. Pole and policy are those that made the golden
+lengths of episodes: CartPole-v1 by its published equations, whose step costs less than
+gymnasium's."""
 import os
 import sys
 import time
 
-import numpy
 import torch
 import torch.distributed.rpc as rpc
 import torch.multiprocessing as mp
-from torch import nn
 from torch.distributed.rpc import RRef, remote, rpc_async
 from torch.distributions import Categorical
 
-GAMMA, SEED = 0.99, 1
-EPS = numpy.finfo(numpy.float32).eps.item()
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "tests", "golden"))
+from make_rpc_cartpole import EPS, GAMMA, CartPole, Policy  # noqa: E402
 
-
-class CartPole:
-    def __init__(self, seed):
-        self.rng = numpy.random.Generator(numpy.random.PCG64(numpy.random.SeedSequence(seed)))
-
-    def reset(self):
-        self.state, self.steps = list(self.rng.uniform(-0.05, 0.05, 4)), 0
-        return numpy.array(self.state, dtype=numpy.float32)
-
-    def step(self, action):
-        x, v, angle, speed = self.state
-        force = 10.0 if action == 1 else -10.0
-        c, s = math.cos(angle), math.sin(angle)
-        t = (force + 0.05 * (speed * speed) * s) / 1.1
-        angular = (9.8 * s - c * t) / (0.5 * (4.0 / 3.0 - 0.1 * (c * c) / 1.1))
-        linear = t - 0.05 * angular * c / 1.1
-        self.state = [x + 0.02 * v, v + 0.02 * linear, angle + 0.02 * speed, speed + 0.02 * angular]
-        self.steps += 1
-        done = (abs(self.state[0]) > 2.4 or abs(self.state[2]) > 12 * 2 * math.pi / 360
-                or self.steps == 500)
-        return numpy.array(self.state, dtype=numpy.float32), 1.0, done
-
-
-class Policy(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.affine1 = nn.Linear(4, 128)
-        self.dropout = nn.Dropout(p=0.6)
-        self.affine2 = nn.Linear(128, 2)
-
-    def forward(self, x):
-        x = torch.relu(self.dropout(self.affine1(x)))
-        return torch.softmax(self.affine2(x), dim=1)
+SEED = 1
 
 
 def _call_method(method, rref, *args, **kwargs):

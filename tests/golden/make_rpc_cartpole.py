@@ -3,7 +3,8 @@ one observer: python3 tests/golden/make_rpc_cartpole.py > tests/golden/rpc_cartp
 
 Policy, Agent and Observer are the text's, in one process: the calls between them change no number.
 CartPole-v1 is written out from its published equations, in float64, with the starts that gymnasium
-draws; the state goes to the policy as float32. Agent and observer have generators of their own."""
+draws; the state goes to the policy as float32. Agent and observer have generators of their own.
+bench/torch_rpc_cartpole.py takes pole and policy from here."""
 import math
 import numpy
 import torch
@@ -75,7 +76,8 @@ def lengths(seed):
     return found
 
 
-torch.set_num_threads(1)
-print(f"torch {torch.__version__}: lengths of the first {EPISODES} episodes, a line a seed")
-for seed in SEEDS:
-    print(seed, *lengths(seed))
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(f"torch {torch.__version__}: lengths of the first {EPISODES} episodes, a line a seed")
+    for seed in SEEDS:
+        print(seed, *lengths(seed))
