@@ -52,6 +52,9 @@ int announced_by_all(struct comm *comm);
 /* imagine.c: what every rank of an imagined world brings to a gather. */
 void imagine_all(const struct comm *comm, const void *mine, size_t bytes, void *all);
 
+/* A wait looks around at least once in it, and shows that its rank lives. */
+static const int64_t SLICE_NS = 50 * 1000000;
+
 /* One wait, of one of two kinds:
  *   counter >= 0   until begun[counter] of every rank has reached `target` (barrier, exchange)
  *   counter < 0    until *epoch, which rank reason.peer posts, has reached `target` (a flag)

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "comm/rank.h"
 
-static const int64_t SLICE_NS = 50 * 1000000;
 static const int64_t MOST_CHARGED_NS = 1000000000; /* per poll, see struct wait */
 
 void wait_start(struct wait *wait, struct comm *comm, const struct comm_wait_reason *reason) {
@@ -77,12 +76,6 @@ static int fail_job(struct wait *wait, int code, int blamed, const char *where, 
     if (!board_abort(comm->board, blamed, code, text)) return failure_of_job(comm, where);
     note_where(comm, where);
     return fail(code, "%s", text);
-}
-
-int comm_is_silent(const struct comm *comm, int rank) {
-    const int64_t silent_ns = 6 * SLICE_NS;
-    return now_ns() - __atomic_load_n(&comm->board->slots[rank].beat_ns, __ATOMIC_RELAXED) >
-           silent_ns;
 }
 
 /* The other ranks that wait for nobody, and may be stopped. */

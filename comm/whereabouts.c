@@ -33,6 +33,13 @@ void whereabouts_end(struct wait *wait) {
     __atomic_store_n(&slot->shows, 0, __ATOMIC_RELEASE);
 }
 
+/* A rank that waits says so in each slice of its wait (wait.c). */
+int comm_is_silent(const struct comm *comm, int rank) {
+    const int64_t silent_ns = 6 * SLICE_NS;
+    return now_ns() - __atomic_load_n(&comm->board->slots[rank].beat_ns, __ATOMIC_RELAXED) >
+           silent_ns;
+}
+
 int whereabouts_waits(const struct comm *comm, int rank) {
     return __atomic_load_n(&comm->board->slots[rank].since_ns, __ATOMIC_ACQUIRE) &&
            !comm_is_silent(comm, rank);

@@ -17,12 +17,6 @@
 #include "base/error.h"
 #include "data/torch_pickle.h"
 
-struct value *torch_push(struct machine *m, enum kind kind) {
-    m->stack[m->depth++] = m->value_count;
-    m->values[m->value_count] = (struct value){.kind = kind};
-    return &m->values[m->value_count++];
-}
-
 /* The bytes of an operand; NULL: the pickle ends before. */
 static const unsigned char *take(struct machine *m, size_t bytes) {
     if ((size_t)(m->end - m->at) < bytes) return NULL;

@@ -122,3 +122,9 @@ int torch_read_dict(struct safetensors *s, const struct machine *m) {
     }
     return OK;
 }
+
+struct value *torch_push(struct machine *m, enum kind kind) {
+    m->stack[m->depth++] = m->value_count;
+    m->values[m->value_count] = (struct value){.kind = kind};
+    return &m->values[m->value_count++];
+}

@@ -98,13 +98,3 @@ int duet_bf16_compress_hook(const struct duet_bucket *bucket, void *context) {
     (void)context;
     return compress(bucket, 0);
 }
-
-void hooks_free_packed(struct hook_bucket *b) {
-    work_free(b->sum); /* waits */
-    free(b->packed);
-    free(b->staged);
-    b->sum = NULL;
-    b->packed = NULL;
-    b->staged = NULL;
-    b->room = 0;
-}

@@ -302,6 +302,20 @@ static int step(struct duet_ddp *ddp, const struct step_block *block, const stru
     return replica_update(r);
 }
 
+/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
+void program_show_gradients(struct duet_params *params) {
+    struct param_set *set = &params->set;
+    for (int i = 0; i < set->count; i++)
+        params->views[set->count + i].t = set->param[i].grad;
+}
+
+int ddp_set_used(struct duet_ddp *ddp, const char *used) {
+    memcpy(ddp->used, used, (size_t)ddp->params->count);
+    for (int i = 0; i < ddp->params->count; i++)
+        if (!used[i] && param_trains(&ddp->params->param[i])) CHECK(ddp_gradient_ready(ddp, i));
+    return OK;
+}
+
 int ddp_step(struct duet_ddp *ddp, const struct step_block *block, const struct batch *batch) {
     return ddp_ended(ddp, step(ddp, block, batch));
 }

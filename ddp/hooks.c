@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "group/group.h"
+
 /* Where bucket `index` is kept; buckets stay at their places, since hooks have pointers to them. */
 static int place(struct hooks *h, int index, struct hook_bucket **out) {
     while (h->count <= index) {
@@ -89,6 +91,16 @@ int duet_bucket_then(const struct duet_bucket *bucket, duet_work *work,
     b->then = then;
     b->state = state;
     return OK;
+}
+
+void hooks_free_packed(struct hook_bucket *b) {
+    work_free(b->sum); /* waits */
+    free(b->packed);
+    free(b->staged);
+    b->sum = NULL;
+    b->packed = NULL;
+    b->staged = NULL;
+    b->room = 0;
 }
 
 void hooks_free(struct hooks *h) {

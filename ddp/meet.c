@@ -50,13 +50,6 @@ int ddp_agree_on_used(struct duet_ddp *ddp) {
     return OK;
 }
 
-int ddp_set_used(struct duet_ddp *ddp, const char *used) {
-    memcpy(ddp->used, used, (size_t)ddp->params->count);
-    for (int i = 0; i < ddp->params->count; i++)
-        if (!used[i] && param_trains(&ddp->params->param[i])) CHECK(ddp_gradient_ready(ddp, i));
-    return OK;
-}
-
 int ddp_was_used(const struct duet_ddp *ddp, int index) {
     return ddp->used[index];
 }

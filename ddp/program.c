@@ -10,13 +10,6 @@
 
 /* ---- what the tape calls ---- */
 
-/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
-void program_show_gradients(struct duet_params *params) {
-    struct param_set *set = &params->set;
-    for (int i = 0; i < set->count; i++)
-        params->views[set->count + i].t = set->param[i].grad;
-}
-
 /* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
  * before it was one whose gradients were summed. */
 static int enter(void *context, int opens, int reduces) {

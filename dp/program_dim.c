@@ -94,3 +94,19 @@ int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **te
     duet_tensor_free(front);
     return code;
 }
+
+/* Growth waits, because the memory may be in use. */
+int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
+                       enum mem_cause cause) {
+    struct device *device = m->dp.group.device[r];
+    if (bytes <= p->room[r]) return OK;
+    if (p->memory[r]) {
+        CHECK(group_follow(&m->dp.group, r));
+        CHECK(stream_sync(device_compute(device)));
+        device_free(device, p->memory[r]);
+    }
+    p->memory[r] = NULL, p->room[r] = 0;
+    CHECK(device_alloc(device, &p->memory[r], bytes, cause));
+    p->room[r] = bytes;
+    return OK;
+}

@@ -7,13 +7,6 @@
 #include "dp/balance.h"
 #include "dp/program.h"
 
-void data_parallel_warn(const struct duet_data_parallel *m, const char *text) {
-    if (m->warn)
-        m->warn(text, m->context);
-    else
-        fprintf(stderr, "%s: warning: %s\n", program_name(), text);
-}
-
 /* ---- what is given ---- */
 
 static int check_devices(duet_device *const *devices, int n) {

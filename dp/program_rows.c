@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/program.h"
 #include "dp/program.h"
 
 /* ---- inputs ---- */
@@ -53,20 +54,11 @@ void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x
             m->x[i].sizes[r] = 0;
 }
 
-/* Growth waits, because the memory may be in use. */
-int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
-                       enum mem_cause cause) {
-    struct device *device = m->dp.group.device[r];
-    if (bytes <= p->room[r]) return OK;
-    if (p->memory[r]) {
-        CHECK(group_follow(&m->dp.group, r));
-        CHECK(stream_sync(device_compute(device)));
-        device_free(device, p->memory[r]);
-    }
-    p->memory[r] = NULL, p->room[r] = 0;
-    CHECK(device_alloc(device, &p->memory[r], bytes, cause));
-    p->room[r] = bytes;
-    return OK;
+void data_parallel_warn(const struct duet_data_parallel *m, const char *text) {
+    if (m->warn)
+        m->warn(text, m->context);
+    else
+        fprintf(stderr, "%s: warning: %s\n", program_name(), text);
 }
 
 int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tensor *whole,

@@ -63,10 +63,6 @@ static size_t room_in_caches(void) {
     return (bytes > 0 ? (size_t)bytes : USUAL_CACHE) / 4 * 3;
 }
 
-const char *call_name(enum collective what) {
-    return what == COLLECTIVE_ALL_REDUCE ? "all_reduce" : collective_name(what);
-}
-
 static void name_call(char name[CALL_NAME], const char *call, int number) {
     snprintf(name, CALL_NAME, number ? "%s of group %d" : "%s", call, number);
 }

@@ -161,7 +161,10 @@ int check_job(struct runner *runner);
 /* What messages call the calls of a group: "all_reduce", or of the second group that a program has
  * made "all_reduce of group 2". The group of all ranks is number 0 and not named. */
 enum { CALL_NAME = 40 };
-const char *call_name(enum collective what); /* as torch.distributed: "all_reduce" */
+/* As torch.distributed: "all_reduce". */
+static inline const char *call_name(enum collective what) {
+    return what == COLLECTIVE_ALL_REDUCE ? "all_reduce" : collective_name(what);
+}
 struct call_names {
     char collectives[COLLECTIVE_COUNT][CALL_NAME], recv[CALL_NAME], monitored[CALL_NAME];
 };

@@ -80,3 +80,7 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
                                               .label_smoothing = model->label_smoothing};
     return tape_loss_of_step(t, output, &given, &options, model->log_probabilities);
 }
+
+int model_label_classes(const struct model *model) {
+    return model->places ? model->classes / model->places : model->classes;
+}

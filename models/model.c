@@ -177,7 +177,3 @@ struct tensor model_answers(const struct model *model, void *memory, int n) {
     const int dims[2] = {n, mse ? model->classes : model->places};
     return tensor_plain(memory, mse ? DTYPE_F32 : DTYPE_I32, dims[1] || mse ? 2 : 1, dims);
 }
-
-int model_label_classes(const struct model *model) {
-    return model->places ? model->classes / model->places : model->classes;
-}

@@ -37,12 +37,6 @@ static int read_all(struct model_file *f, int fd) {
     return OK;
 }
 
-void model_file_name(const char *path, const char *unnamed, char name[64]) {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    int has_none = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);
-    snprintf(name, 64, "%s", has_none || !*base ? unnamed : base);
-}
-
 /* net.duet -> net.safetensors */
 static char *weights_of(const char *path) {
     size_t length = strlen(path);

@@ -3,6 +3,9 @@
 #ifndef MODELS_MODEL_FILE_H
 #define MODELS_MODEL_FILE_H
 
+#include <stdio.h>
+#include <string.h>
+
 #include "duet.h"
 
 struct graph;
@@ -29,6 +32,10 @@ const struct model_file *model_file_of(const struct duet_model *model);
 
 /* What a model of this file is called: its name without folders; what has no name of its own, as
  * /dev/fd/63, is called `unnamed`. */
-void model_file_name(const char *path, const char *unnamed, char name[64]);
+static inline void model_file_name(const char *path, const char *unnamed, char name[64]) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    int has_none = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);
+    snprintf(name, 64, "%s", has_none || !*base ? unnamed : base);
+}
 
 #endif

@@ -74,12 +74,6 @@ void replica_free(struct replica *r) {
     memset(r, 0, sizeof *r);
 }
 
-struct stream *replica_phase(struct replica *r, enum phase phase) {
-    struct stream *stream = device_compute(r->device);
-    stream_set_phase(stream, phase, r->step_number);
-    return stream;
-}
-
 int replica_write_other(struct replica *r, const struct step_block *step, enum phase phase) {
     int passes = r->config.passes > 1 ? r->config.passes : 1;
     r->step_number = (int32_t)(step->step / (uint64_t)passes);
@@ -95,12 +89,6 @@ int replica_write_other(struct replica *r, const struct step_block *step, enum p
 
 int replica_write_step(struct replica *r, const struct step_block *step) {
     return replica_write_other(r, step, PHASE_INPUT);
-}
-
-int replica_check_samples(const struct replica *r, const char *what, int n) {
-    if (n >= 0 && n <= r->config.max_samples) return OK;
-    return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n,
-                device_name(r->device), r->config.max_samples);
 }
 
 /* ---- the parts of a step ---- */

@@ -2,14 +2,23 @@
 #ifndef MODELS_REPLICA_INTERNAL_H
 #define MODELS_REPLICA_INTERNAL_H
 
+#include "base/error.h"
 #include "models/replica.h"
 
 /* Spans of what is enqueued next on the compute stream, which is returned, carry this phase and the
  * number of the step. */
-struct stream *replica_phase(struct replica *r, enum phase phase);
+static inline struct stream *replica_phase(struct replica *r, enum phase phase) {
+    struct stream *stream = device_compute(r->device);
+    stream_set_phase(stream, phase, r->step_number);
+    return stream;
+}
 
 /* ERR_FAILED: more samples than the replica has room for. */
-int replica_check_samples(const struct replica *r, const char *what, int n);
+static inline int replica_check_samples(const struct replica *r, const char *what, int n) {
+    if (n >= 0 && n <= r->config.max_samples) return OK;
+    return fail(ERR_FAILED, "%s: %d samples: the input buffer of %s holds %d", what, n,
+                device_name(r->device), r->config.max_samples);
+}
 
 int replica_make_input(struct replica *r);
 void replica_free_input(struct replica *r); /* zeroed and half-built are fine */

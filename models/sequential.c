@@ -14,32 +14,6 @@
 #include "base/error.h"
 #include "models/model_file.h"
 
-/* Where line number `line` begins; *length: without the spaces at its ends. */
-static const char *find_line(const struct sequential *s, int line, int *length) {
-    const char *at = s->text;
-    for (int i = 1; i < line && *at; i++)
-        at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0);
-    at += strspn(at, " \t\r");
-    *length = (int)strcspn(at, "\n");
-    while (*length && strchr(" \t\r", at[*length - 1]))
-        --*length;
-    return at;
-}
-
-int sequential_fail(const struct sequential *s, int line, const char *format, ...) {
-    char why[256], shown[81];
-    int length;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
-    va_end(args);
-    const char *at = find_line(s, line, &length);
-    snprintf(shown, sizeof shown, "%.*s", length, at);
-    for (char *c = shown; *c; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = '?';
-    return fail(ERR_USAGE, "%.200s: line %d: '%s': %s", s->path, line, shown, why);
-}
-
 /* ---- lines ---- */
 
 struct reader {
@@ -124,7 +98,7 @@ static int read_text(struct sequential *s) {
                     s->path);
     for (const char *at = s->text; *at;) {
         int length;
-        const char *text = find_line(&(struct sequential){.text = (char *)at}, 1, &length);
+        const char *text = sequential_line(&(struct sequential){.text = (char *)at}, 1, &length);
         r.line++;
         CHECK(read_line(&r, text, (size_t)length));
         at += strcspn(at, "\n");

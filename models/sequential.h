@@ -101,6 +101,9 @@ const struct sequential *sequential_of(const struct duet_model *model);
 
 /* ---- between the files ---- */
 
+/* Where line number `line` of the text begins; *length: without the spaces at its ends. */
+const char *sequential_line(const struct sequential *s, int line, int *length);
+
 /* An error of the text in `line`, which is shown. */
 int sequential_fail(const struct sequential *s, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

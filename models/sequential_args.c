@@ -1,6 +1,7 @@
 /* The words of a layer's arguments, and what each value may be: see sequential_args.h. */
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,31 @@
 #include "api/api.h"
 #include "base/error.h"
 #include "models/sequential_args.h"
+
+const char *sequential_line(const struct sequential *s, int line, int *length) {
+    const char *at = s->text;
+    for (int i = 1; i < line && *at; i++)
+        at += strcspn(at, "\n") + (at[strcspn(at, "\n")] != 0);
+    at += strspn(at, " \t\r");
+    *length = (int)strcspn(at, "\n");
+    while (*length && strchr(" \t\r", at[*length - 1]))
+        --*length;
+    return at;
+}
+
+int sequential_fail(const struct sequential *s, int line, const char *format, ...) {
+    char why[256], shown[81];
+    int length;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    const char *at = sequential_line(s, line, &length);
+    snprintf(shown, sizeof shown, "%.*s", length, at);
+    for (char *c = shown; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = '?';
+    return fail(ERR_USAGE, "%.200s: line %d: '%s': %s", s->path, line, shown, why);
+}
 
 void arg_refuse(struct args *a, const char *what, const char *value, const char *why) {
     if (!a->code) a->code = sequential_fail(a->s, a->line, "%s=%s: %s", what, value, why);

@@ -43,3 +43,37 @@ int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t o
                       (long long)samples));
     return 1;
 }
+
+int tape_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                 enum dtype dtype) {
+    if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
+    if (x->device != t->device)
+        return fail(ERR_USAGE,
+                    "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op,
+                    what, device_name(x->device), device_name(t->device));
+    if (x->t.dtype != dtype)
+        return fail(ERR_USAGE, "%s: %s is of type %s: must be %s", op, what, dtype_name(x->t.dtype),
+                    dtype_name(dtype));
+    return OK;
+}
+
+/* Backward counts the uses of a parameter by its index in the set. */
+static int check_param(const duet_tape *t, const char *layer, const struct param *p) {
+    const struct param_set *set = t->step.params;
+    if (set && p >= set->param && p < set->param + set->count) return OK;
+    return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
+}
+
+int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
+                      const struct param *b) {
+    CHECK(tape_fail(t, check_param(t, layer, w)));
+    return b ? tape_fail(t, check_param(t, layer, b)) : OK;
+}
+
+/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
+struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs) {
+    if (b) return b->value;
+    struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};
+    if (!t->error) tape_fail(t, launch(t->stream, OP_FILL, &args));
+    return args.out[0];
+}

@@ -7,119 +7,6 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-/* 1: the op takes struct dropout_args, which name the virtual device. */
-static int draws(enum op op) {
-    return op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD || op == OP_DROPOUT2D_FORWARD ||
-           op == OP_DROPOUT2D_BACKWARD;
-}
-
-/* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
-static int launch_segments(duet_tape *t, enum op op, const struct op_args *whole) {
-    for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = *whole;
-        args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
-        args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        if (draws(op)) args.p.dropout.v = t->segments.seg[s].v;
-        CHECK(launch(t->stream, op, &args));
-    }
-    return OK;
-}
-
-int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
-    return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
-                                             : launch_segments(t, op, args);
-}
-
-duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
-    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
-    node->op = op;
-    node->y = tape_var(t, node->args.out[0], needs_grad);
-    if (tape_node(t, node)) return NULL;
-    return node->y;
-}
-
-int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
-                       int in_place) {
-    if (!n->x->needs_grad) return OK;
-    args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
-    args->p = n->args.p;
-    args->step = n->args.step;
-    CHECK(tape_error(t));
-    CHECK(tape_launch_batch(t, op, args));
-    return grad_done(t, n->x, &args->out[0]);
-}
-
-/* ---- layouts ---- */
-
-/* Converts segment by segment, because no group of 16 holds samples of two segments. */
-static int convert(duet_tape *t, const struct tensor *from, const struct tensor *to) {
-    for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),
-                               .out[0] = tensor_segment(to, &t->segments, s)};
-        CHECK(launch(t->stream, to->layout == LAYOUT_N16 ? OP_TO_N16 : OP_TO_PLAIN, &args));
-    }
-    return OK;
-}
-
-static int convert_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
-    CHECK(tape_error(t));
-    CHECK(convert(t, &n->y->grad, &dx));
-    return grad_done(t, n->x, &dx);
-}
-
-static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
-    if (tape_stuck(t, x)) return NULL;
-    if (x->value.layout == layout) return x;
-    struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
-    struct node node = {.backward = convert_backward, .x = x};
-    node.y = tape_view_var(t, y, x);
-    return tape_node(t, &node) ? NULL : node.y;
-}
-
-int tape_check_samples(const duet_tape *t, const struct tensor *x) {
-    if (x->dims[0] == t->segments.n) return OK;
-    return fail(
-        ERR_USAGE,
-        "layer: its input has %d rows, the pass %d samples: only the functions that know no "
-        "samples take it",
-        x->dims[0], t->segments.n);
-}
-
-duet_var *to_device_layout(duet_tape *t, duet_var *x) {
-    if (tape_stuck(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
-    return to_layout(t, x, device_layout(t->device));
-}
-
-duet_var *to_plain(duet_tape *t, duet_var *x) {
-    return to_layout(t, x, LAYOUT_PLAIN);
-}
-
-/* ---- layers with parameters ---- */
-
-/* Backward counts the uses of a parameter by its index in the set. */
-static int check_param(const duet_tape *t, const char *layer, const struct param *p) {
-    const struct param_set *set = t->step.params;
-    if (set && p >= set->param && p < set->param + set->count) return OK;
-    return fail(ERR_FAILED, "%s: a parameter that is not in the set given to tape_begin", layer);
-}
-
-int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
-                      const struct param *b) {
-    CHECK(tape_fail(t, check_param(t, layer, w)));
-    return b ? tape_fail(t, check_param(t, layer, b)) : OK;
-}
-
-/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
-struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs) {
-    if (b) return b->value;
-    struct op_args args = {.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 1, &outputs)};
-    if (!t->error) tape_fail(t, launch(t->stream, OP_FILL, &args));
-    return args.out[0];
-}
-
 /* How many places a window of `size` pixels has along a side of `pixels`. */
 static int window_count(int pixels, int size, int stride, int padding) {
     return (pixels + 2 * padding - size) / stride + 1;
@@ -246,7 +133,7 @@ static int drop_gradient(duet_tape *t, struct node *n, enum op op) {
     args.in[0] = n->y->grad;
     args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(launch_segments(t, op, &args));
+    CHECK(tape_launch_segments(t, op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
@@ -271,7 +158,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_back
     node.args = (struct op_args){
         .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, launch_segments(t, op, &node.args))) return NULL;
+    if (t->error || tape_fail(t, tape_launch_segments(t, op, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }

@@ -50,19 +50,6 @@ int duet_tape_error(duet_tape *t) {
     return tape_error(t);
 }
 
-int tape_operand(const struct duet_tape *t, const char *op, const char *what, const duet_tensor *x,
-                 enum dtype dtype) {
-    if (!x) return fail(ERR_USAGE, "%s: no %s was given", op, what);
-    if (x->device != t->device)
-        return fail(ERR_USAGE,
-                    "%s: %s lies on %s, the tape on %s: bring it over with duet_tensor_to", op,
-                    what, device_name(x->device), device_name(t->device));
-    if (x->t.dtype != dtype)
-        return fail(ERR_USAGE, "%s: %s is of type %s: must be %s", op, what, dtype_name(x->t.dtype),
-                    dtype_name(dtype));
-    return OK;
-}
-
 /* Others have begun the pass in which a forward function runs, and they go on from there. */
 static int belongs_to_others(const duet_tape *t) {
     return t->inside_model || t->inside_forward;

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "nn/optimizer.h"
+
 const char *schedule_name(enum schedule_kind kind) {
     static const char *const names[] = {"none", "step", "cosine"};
     return names[kind];
@@ -28,4 +30,16 @@ double schedule_rate(const struct schedule *s, double base, int epoch) {
     for (int e = 1; e <= epoch && s->kind != SCHEDULE_NONE; e++)
         rate = s->kind == SCHEDULE_STEP ? after_step(s, rate, e) : after_cosine(s, base, rate, e);
     return rate;
+}
+
+void optimizer_schedule(struct step_block *step, const struct optimizer_config *config,
+                        double learning_rate, int64_t update) {
+    double t = (double)update + 1;
+    step->learning_rate = (float)learning_rate;
+    step->first_update = update == 0;
+    step->update = update;
+    step->rate = learning_rate;
+    step->adam_rate = (float)(learning_rate / (1 - pow(config->beta1, t)));
+    step->adam_root = (float)sqrt(1 - pow(config->beta2, t));
+    step->adam_keep = (float)(1 - learning_rate * config->weight_decay);
 }

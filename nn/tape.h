@@ -146,8 +146,8 @@ duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad)
  *
  * The layers, functions and losses are those of duet/functions.h, which says what each computes.
  * nn/ implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
- * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, embedding.c, common.c, matmul.c,
- * cat.c, loss.c.
+ * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, view.c, embedding.c, common.c,
+ * matmul.c, cat.c, loss.c; operand.c has what all of them are made of.
  * model_layers.c has the layers that a model has described, by number.
  *
  * Losses. The value of one is F64 (N): the unweighted loss of each sample. In backward DUET_MEAN

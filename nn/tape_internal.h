@@ -182,6 +182,9 @@ static inline int tape_accumulates(const duet_tape *t) {
  * and fires their hooks. */
 int tape_complete_kept(duet_tape *t);
 
+/* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
+int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole);
+
 /* One launch of an op that treats each sample alike, over the whole batch; where the bits of this
  * device's kernel depend on the size of the batch, one for each segment. */
 int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);

@@ -2,7 +2,9 @@
 #include "train/remarks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/program.h"
 #include "base/text/text.h"
 
 /* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
@@ -40,4 +42,17 @@ void remarks_print(const struct session *s, const struct progress *p) {
     struct text text = {.used = 0};
     text_add(&text, "%-6s equal bits are not promised: %s", title, r->why_not);
     text_wrap(stdout, TEXT_USUAL, 0, 7, text.words);
+}
+
+void remarks_warn_of_gpus(const struct session *s) {
+    const char *fault = "", *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (s->gpus && s->ranks > 1 && !s->rank && blocking && atoi(blocking))
+        fprintf(stderr,
+                "%s: warning: CUDA_LAUNCH_BLOCKING=%s: behind an allreduce a launch waits in the "
+                "driver for the other ranks, where neither --timeout nor Ctrl-C reaches it: unset "
+                "it once the failing kernel is known\n",
+                program_name(), blocking);
+    for (int i = 0; i < s->device_count && !*fault; i++)
+        fault = device_p2p_fault(s->device[i]);
+    if (*fault && !s->rank) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
 }

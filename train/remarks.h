@@ -8,4 +8,7 @@
 /* Prints what the numbers of a run do not show. Nothing where p shows nothing. */
 void remarks_print(const struct session *s, const struct progress *p);
 
+/* On stderr, in rank 0: GPUs advertise P2P and move no bytes by it; launches that wait. */
+void remarks_warn_of_gpus(const struct session *s);
+
 #endif

@@ -363,19 +363,6 @@ int session_is_stuck(struct session *s) {
     return stuck;
 }
 
-void session_warn_of_gpus(const struct session *s) {
-    const char *fault = "", *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-    if (s->gpus && s->ranks > 1 && !s->rank && blocking && atoi(blocking))
-        fprintf(stderr,
-                "%s: warning: CUDA_LAUNCH_BLOCKING=%s: behind an allreduce a launch waits in the "
-                "driver for the other ranks, where neither --timeout nor Ctrl-C reaches it: unset "
-                "it once the failing kernel is known\n",
-                program_name(), blocking);
-    for (int i = 0; i < s->device_count && !*fault; i++)
-        fault = device_p2p_fault(s->device[i]);
-    if (*fault && !s->rank) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
-}
-
 int session_close(struct session *s) {
     if (s->strategy && !s->strategy->close(s)) return 0;
     loader_free(s->train_loader);

@@ -95,9 +95,6 @@ int session_close(struct session *s);
  * released first, and each rank's GPU memory belongs to its own process. */
 int session_is_stuck(struct session *s);
 
-/* On stderr, in rank 0: GPUs advertise P2P and move no bytes by it; launches that wait. */
-void session_warn_of_gpus(const struct session *s);
-
 /* 1 in the process that prints, saves and records. */
 static inline int session_leads(const struct session *s) {
     return s->rank == 0;

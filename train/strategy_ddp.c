@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ddp/ddp.h"
 #include "syncbn/syncbn.h"
+#include "train/remarks.h"
 #include "train/session.h"
 
 struct ddp_strategy {
@@ -58,7 +59,7 @@ static int ddp_strategy_open(struct session *s) {
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
     const struct ddp_model model = ddp_model_of(&d->replica);
     CHECK(ddp_init(&d->ddp, s->comm, &model, &ddp));
-    if (!c->warned) session_warn_of_gpus(s);
+    if (!c->warned) remarks_warn_of_gpus(s);
     if (!s->model.sync_bn) return OK;
     return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
                        most_channels(&s->model));

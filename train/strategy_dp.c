@@ -5,13 +5,14 @@
 #include "base/program.h"
 #include "dp/balance.h"
 #include "dp/trainer.h"
+#include "train/remarks.h"
 #include "train/session.h"
 
 /* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
 static void warn(const struct session *s) {
     char text[320];
     if (s->config->warned || s->devices < 2) return;
-    session_warn_of_gpus(s);
+    remarks_warn_of_gpus(s);
     if (dp_imbalance_of(s->device, s->devices, text, sizeof text))
         fprintf(stderr, "%s: warning: %s\n", program_name(), text);
     if (s->config->dp.loss_in_forward)

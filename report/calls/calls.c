@@ -2,6 +2,7 @@
 #include "report/calls/calls.h"
 
 #include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,4 +218,15 @@ void calls_free(struct traced_job *job) {
     free(job->group);
     remote_free(&job->remote);
     *job = (struct traced_job){.groups = 0};
+}
+
+const char *calls_seconds(int64_t ns, char text[24]) {
+    double s = (double)ns * 1e-9;
+    if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
+        snprintf(text, 24, "%.3g us", s * 1e6);
+    else if (s < 0.9995)
+        snprintf(text, 24, "%.3g ms", s * 1e3);
+    else
+        snprintf(text, 24, "%.2f s", s);
+    return text;
 }

@@ -15,17 +15,6 @@ struct kind {
     int64_t ns, waited_ns;
 };
 
-const char *calls_seconds(int64_t ns, char text[24]) {
-    double s = (double)ns * 1e-9;
-    if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
-        snprintf(text, 24, "%.3g us", s * 1e6);
-    else if (s < 0.9995)
-        snprintf(text, 24, "%.3g ms", s * 1e3);
-    else
-        snprintf(text, 24, "%.2f s", s);
-    return text;
-}
-
 static double share(int64_t part, int64_t of) {
     return of > 0 ? 100 * (double)part / (double)of : 0;
 }

@@ -27,20 +27,6 @@ static const char *s_of(size_t n) {
     return n == 1 ? "" : "s";
 }
 
-void set_words(uint64_t ranks, char *text, size_t bytes) {
-    size_t used = 0;
-    if (bytes) text[0] = 0;
-    for (int r = 0, end; r < MAX_DEVICES && used < bytes; r = end + 1) {
-        for (end = r; end < MAX_DEVICES && ranks >> end & 1;)
-            end++;
-        if (end == r) continue;
-        const char *comma = used ? "," : "";
-        int n = end - r == 1 ? snprintf(text + used, bytes - used, "%s%d", comma, r)
-                             : snprintf(text + used, bytes - used, "%s%d-%d", comma, r, end - 1);
-        used += (size_t)n;
-    }
-}
-
 /* "chunk 3", "chunks 0-3": the chunks of DATA that a move takes or fills. */
 static void chunk_words(const struct hops *h, const struct hop_move *m, char *text, size_t bytes) {
     int first, last;

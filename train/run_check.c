@@ -1,0 +1,133 @@
+/* What of a configuration is refused before anything is opened: options that are right alone, and
+ * not together. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/nearest.h"
+#include "models/model.h"
+#include "train/estimate/retime.h"
+#include "train/run.h"
+
+/* A number was most likely meant for --devices. */
+static int check_device_word(const char *word) {
+    static const char *const words[] = {"auto", "cpu", "cuda"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(word, words[i])) return OK;
+    if (!*word || word[strspn(word, "0123456789")])
+        return unknown_value("--device", word, words, 3);
+    return fail(ERR_USAGE, "--device: %s: there are auto, cpu and cuda: did you mean --devices %s?",
+                word, word);
+}
+
+static int check_words(const struct run_config *config) {
+    static const char *const places[] = {"auto", "host", "device"};
+    CHECK(check_device_word(config->device));
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(config->data.on, places[i])) return OK;
+    return unknown_value("--data-on", config->data.on, places, 3);
+}
+
+static int check_dp(const struct run_config *config) {
+    if (config->dp.output_device >= config->devices)
+        return fail(ERR_USAGE, "--output-device: %d: there are devices 0 to %d",
+                    config->dp.output_device, config->devices - 1);
+    if (config->dp.sharded_reduce && config->devices == 1)
+        return fail(ERR_USAGE,
+                    "--dp-reduce: sharded: one device has nothing to reduce: give first, or "
+                    "more --devices");
+    return OK;
+}
+
+/* Ranks that each had an order of their own would each train on the whole data set. */
+static int check_sampler(const struct run_config *config) {
+    if (!config->data.random_sampler) return OK;
+    if (config->mode == MODE_DDP)
+        return fail(ERR_USAGE,
+                    "--sampler: random: the ranks of DDP must share one order: leave it out, or "
+                    "give --mode single or dp");
+    if (!config->data.shuffle)
+        return fail(ERR_USAGE, "--sampler: random: --no-shuffle is given too: give one");
+    return OK;
+}
+
+static int check_checkpoint(const struct run_config *config) {
+    if (*config->files.resume && *config->model.init_from)
+        return fail(ERR_USAGE,
+                    "--init-from: %s: no effect: --resume takes the weights from its file too: "
+                    "give one of them",
+                    config->model.init_from);
+    if (*config->files.checkpoint && run_buffers_apart(config))
+        return fail(ERR_USAGE,
+                    "--checkpoint: %s: it holds the buffers of rank 0, and with "
+                    "--no-broadcast-buffers each rank has its own: leave one out",
+                    config->files.checkpoint);
+    return OK;
+}
+
+static int check_devices(const struct run_config *config) {
+    int w = run_devices(config), v = run_virtual_devices(config);
+    if (config->devices < 1 || config->devices > MAX_DEVICES)
+        return fail(ERR_USAGE, "--devices: %d: give 1 to %d", config->devices, MAX_DEVICES);
+    if (config->device_memory_count > 1 && config->device_memory_count != w)
+        return fail(ERR_USAGE,
+                    "--device-memory: %d sizes for %d device%s: give one, or one for each",
+                    config->device_memory_count, w, w > 1 ? "s" : "");
+    if (v != VIRTUAL_OFF && (v < 1 || v > MAX_DEVICES))
+        return fail(ERR_USAGE, "--virtual-devices: %d: give 1 to %d, or off", v, MAX_DEVICES);
+    if (v != VIRTUAL_OFF && v % w)
+        return fail(ERR_USAGE,
+                    "--virtual-devices: %d is no multiple of %d devices: give %d, or off", v, w,
+                    (v / w + 1) * w);
+    if (config->batch_size < 1)
+        return fail(ERR_USAGE, "--batch-size: %d: give at least 1", config->batch_size);
+    if (config->batch_size < w)
+        return fail(
+            ERR_USAGE,
+            "--batch-size: %d (the global batch) is below %d devices: give at least one sample for "
+            "each, or fewer --devices",
+            config->batch_size, w);
+    return OK;
+}
+
+static int check_join(const struct run_config *c) {
+    if (c->data.join == JOIN_OFF) return OK;
+    if (c->data.drop_last)
+        return fail(ERR_USAGE, "--join and --drop-last: no rank runs out where samples are left "
+                               "out: give one of them");
+    if (c->model.options.sync_bn)
+        return fail(ERR_USAGE, "--join and --sync-bn: a rank without samples cannot take part in "
+                               "SyncBatchNorm's forward: give one of them");
+    if (c->data.join != JOIN_SAMPLES && c->mode != MODE_DDP)
+        return fail(ERR_USAGE, "--join: initial, active and throw are about ranks: give --join "
+                               "alone, or duet train --mode ddp");
+    if ((c->data.join == JOIN_INITIAL || c->data.join == JOIN_ACTIVE) &&
+        class_weights_given(&c->model.options.class_weights))
+        return fail(ERR_USAGE, "--join: initial and active count samples, not the weights of their "
+                               "labels: give --join alone");
+    if (c->data.join != JOIN_SAMPLES && c->update.passes > 1)
+        return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
+                               "give --join alone");
+    return OK;
+}
+
+int run_config_check(const struct run_config *config) {
+    struct model model = {0};
+    struct dataset_config data = run_dataset(config);
+    CHECK(dataset_check(&data));
+    if (!config->dry && !config->model.options.own && model_is_outline(config->model.name))
+        return fail(ERR_USAGE,
+                    "--model: %s: it can be estimated alone: duet estimate --model %s; models that "
+                    "can be trained: duet --help",
+                    config->model.name, config->model.name);
+    CHECK(check_sampler(config));
+    struct model_options options = run_model_options(config);
+    CHECK(model_open(&model, config->model.name, &options));
+    model_free(&model);
+    CHECK(check_words(config));
+    CHECK(run_check_update(config));
+    CHECK(check_checkpoint(config));
+    CHECK(check_dp(config));
+    CHECK(check_join(config));
+    CHECK(check_devices(config));
+    return *config->clock.gpu ? retime_check(config) : OK;
+}
