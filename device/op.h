@@ -37,7 +37,6 @@ extern "C" {
     OP(ADD_FORWARD,            add_forward,             "add forward") \
     OP(SUBTRACT_FORWARD,       subtract_forward,        "subtract forward") \
     OP(MULTIPLY_FORWARD,       multiply_forward,        "multiply forward") \
-    OP(NEGATE,                 negate,                  "negate") \
     OP(WHERE,                  where,                   "where") \
     OP(TANH_FORWARD,           tanh_forward,            "tanh forward") \
     OP(TANH_BACKWARD,          tanh_backward,           "tanh backward") \
@@ -53,10 +52,8 @@ extern "C" {
     OP(ADAPTIVE_AVG_POOL_BACKWARD,   adaptive_avg_pool_backward,  "adaptive avg pool backward") \
     OP(PAD,                    pad,                     "pad") \
     OP(CAT,                    cat,                     "cat") \
-    OP(DROPOUT_FORWARD,        dropout_forward,         "dropout forward") \
-    OP(DROPOUT_BACKWARD,       dropout_backward,        "dropout backward") \
-    OP(DROPOUT2D_FORWARD,      dropout2d_forward,       "dropout2d forward") \
-    OP(DROPOUT2D_BACKWARD,     dropout2d_backward,      "dropout2d backward") \
+    OP(DROPOUT,                dropout,                 "dropout") \
+    OP(DROPOUT2D,              dropout2d,               "dropout2d") \
     OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
     OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
     OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \

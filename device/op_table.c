@@ -71,7 +71,6 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_MULTIPLY_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
-    [OP_NEGATE] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* y = c is not 0 ? a : b. An operand that is left out is p.fill.value everywhere, so the
      * gradients are the op itself of dy, with 0 for the other operand. */
@@ -126,16 +125,12 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
         .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 
-    /* Backward makes the mask of the forward pass again. DROPOUT2D drops whole planes. */
-    [OP_DROPOUT_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
+    /* Backward is the same op on dy: it makes the mask of the forward pass again. DROPOUT2D drops
+     * whole planes. */
+    [OP_DROPOUT] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
-    [OP_DROPOUT_BACKWARD] = {POINTWISE, .in = {{"dy", "fn=", "."}}, .out = {{"dx", "fn", "."}},
-        .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
-    [OP_DROPOUT2D_FORWARD] = {POINTWISE, .in = {{"x", "fn=", "NCHW"}}, .out = {{"y", "fn", "NCHW"}},
+    [OP_DROPOUT2D] = {POINTWISE, .in = {{"x", "fn=", "NCHW"}}, .out = {{"y", "fn", "NCHW"}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 NCHW"},
-    [OP_DROPOUT2D_BACKWARD] = {POINTWISE, .in = {{"dy", "fn=", "NCHW"}},
-        .out = {{"dx", "fn", "NCHW"}}, .step = 1, .segment = 1, .rule = rule_dropout,
-        .flops = "1 NCHW"},
 
     /* A logarithm of softmax: max, subtract, exp, add, subtract; backward: add, exp, multiply,
      * subtract. */

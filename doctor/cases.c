@@ -75,8 +75,7 @@ static int elementwise(struct op_cases *c, enum op op) {
                 if (op == OP_ADADELTA || e % 2)
                     tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
             break;
-        case OP_DROPOUT_FORWARD:
-        case OP_DROPOUT_BACKWARD:
+        case OP_DROPOUT:
             a.step = &step;
             a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i};
             break;
@@ -312,8 +311,7 @@ static int pointwise(struct op_cases *c, enum op op) {
     case OP_WHERE: return where(c);
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD: return activations(c, op);
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD: return planes(c, op);
+    case OP_DROPOUT2D: return planes(c, op);
     default: return elementwise(c, op);
     }
 }

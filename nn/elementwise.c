@@ -137,26 +137,26 @@ static int add_backward(duet_tape *t, struct node *n) {
     return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
 }
 
-/* The gradient of x by `op` of dy and `other` (NULL: of dy alone), in memory of its own: dy may be
- * read again. */
-static int gradient_of(duet_tape *t, duet_var *x, enum op op, const struct tensor *dy,
-                       const struct tensor *other) {
+/* The gradient of x by `op` of args->in, in memory of its own: dy may be read again. */
+static int gradient_of(duet_tape *t, duet_var *x, enum op op, struct op_args *args) {
     if (!x->needs_grad) return OK;
-    struct op_args args = {.in[0] = *dy, .out[0] = grad_target(t, x)};
-    if (other) args.in[1] = *other;
+    args->out[0] = grad_target(t, x);
     CHECK(tape_error(t));
-    CHECK(tape_launch_batch(t, op, &args));
-    return grad_done(t, x, &args.out[0]);
+    CHECK(tape_launch_batch(t, op, args));
+    return grad_done(t, x, &args->out[0]);
 }
 
 static int subtract_backward(duet_tape *t, struct node *n) {
-    CHECK(gradient_of(t, n->x2, OP_NEGATE, &n->y->grad, NULL));
+    struct op_args minus = {.in = {n->y->grad}, .p.activation = {ACTIVATION_SCALE, -1, 0}};
+    CHECK(gradient_of(t, n->x2, OP_ACTIVATION_FORWARD, &minus));
     return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
 }
 
 static int multiply_backward(duet_tape *t, struct node *n) {
-    CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x2->value));
-    return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &n->y->grad, &n->x->value);
+    struct op_args by_x2 = {.in = {n->y->grad, n->x2->value}},
+                   by_x = {.in = {n->y->grad, n->x->value}};
+    CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &by_x2));
+    return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &by_x);
 }
 
 duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {

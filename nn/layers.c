@@ -127,25 +127,17 @@ duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
 
 /* The mask depends on the virtual device, so each segment is a launch of its own, forward and
  * backward alike. */
-static int drop_gradient(duet_tape *t, struct node *n, enum op op) {
+static int drop_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
     args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(tape_launch_segments(t, op, &args));
+    CHECK(tape_launch_segments(t, n->op, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
-static int dropout_backward(duet_tape *t, struct node *n) {
-    return drop_gradient(t, n, OP_DROPOUT_BACKWARD);
-}
-
-static int dropout2d_backward(duet_tape *t, struct node *n) {
-    return drop_gradient(t, n, OP_DROPOUT2D_BACKWARD);
-}
-
-static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_backward *backward) {
+static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op) {
     if (!(p >= 0 && p <= 1)) {
         tape_fail(t,
                   fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
@@ -154,7 +146,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_back
     if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
-    struct node node = {.backward = backward, .op = op, .x = x};
+    struct node node = {.backward = drop_backward, .op = op, .x = x};
     node.args = (struct op_args){
         .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
@@ -165,7 +157,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op, node_back
 
 duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
-    return drop(t, x, p, OP_DROPOUT_FORWARD, dropout_backward);
+    return drop(t, x, p, OP_DROPOUT);
 }
 
 duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
@@ -175,5 +167,5 @@ duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
                           SHAPE(&x->value)));
         return NULL;
     }
-    return drop(t, x, p, OP_DROPOUT2D_FORWARD, dropout2d_backward);
+    return drop(t, x, p, OP_DROPOUT2D);
 }

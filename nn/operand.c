@@ -7,8 +7,7 @@
 
 /* 1: the op takes struct dropout_args, which name the virtual device. */
 static int draws(enum op op) {
-    return op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD || op == OP_DROPOUT2D_FORWARD ||
-           op == OP_DROPOUT2D_BACKWARD;
+    return op == OP_DROPOUT || op == OP_DROPOUT2D;
 }
 
 int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole) {

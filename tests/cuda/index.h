@@ -55,7 +55,6 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_ADD_FORWARD: RUN_THREADS(k_add_forward, &e, grid); break;
     case OP_SUBTRACT_FORWARD: RUN_THREADS(k_subtract_forward, &e, grid); break;
     case OP_MULTIPLY_FORWARD: RUN_THREADS(k_multiply_forward, &e, grid); break;
-    case OP_NEGATE: RUN_THREADS(k_negate, &e, grid); break;
     case OP_WHERE: RUN_THREADS(k_where, &e, grid); break;
     case OP_TANH_FORWARD: RUN_THREADS(k_tanh_forward, &e, grid); break;
     case OP_TANH_BACKWARD: RUN_THREADS(k_tanh_backward, &e, grid); break;
@@ -63,10 +62,8 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_SIGMOID_BACKWARD: RUN_THREADS(k_sigmoid_backward, &e, grid); break;
     case OP_ACTIVATION_FORWARD: RUN_THREADS(k_activation_forward, &e, grid); break;
     case OP_ACTIVATION_BACKWARD: RUN_THREADS(k_activation_backward, &e, grid); break;
-    case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD: RUN_THREADS(k_dropout, &e, grid); break;
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD: RUN_THREADS(k_dropout2d, &e, grid); break;
+    case OP_DROPOUT: RUN_THREADS(k_dropout, &e, grid); break;
+    case OP_DROPOUT2D: RUN_THREADS(k_dropout2d, &e, grid); break;
     case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
     case OP_ADD: RUN_THREADS(k_add, &e, grid); break;
     case OP_SCALE: RUN_THREADS(k_scale, &e, grid); break;

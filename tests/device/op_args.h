@@ -78,14 +78,11 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = x4, a.in[1] = pool_y, a.out[0] = L(2, 4, N, 3, 9, 8);
         break;
     case OP_ACTIVATION_FORWARD:
-    case OP_NEGATE:
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
     case OP_RELU_FORWARD:
-    case OP_DROPOUT_FORWARD:
-    case OP_DROPOUT_BACKWARD:
-    case OP_DROPOUT2D_FORWARD:
-    case OP_DROPOUT2D_BACKWARD:
+    case OP_DROPOUT:
+    case OP_DROPOUT2D:
     case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
@@ -231,8 +228,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){2, 2, 0};
-    if (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)
-        a.p.dropout = (struct dropout_args){0.5f, 1, 63};
+    if (op == OP_DROPOUT || op == OP_DROPOUT2D) a.p.dropout = (struct dropout_args){0.5f, 1, 63};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)

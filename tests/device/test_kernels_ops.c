@@ -174,7 +174,7 @@ Test(math_ops, dropout_keeps_the_right_share_and_scales_it, .timeout = 60) {
     struct tensor x = tensor_random(&heap, 1, 2, 50, 1000, 1, 1), y = tensor_like(&heap, &x);
     for (int i = 0; i < 4; i++) {
         struct op_args a = dropout_of(&x, &y, &step, ps[i], 0, 0);
-        host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+        host_reference_kernels[OP_DROPOUT](&a);
         double kept = 0, n = (double)tensor_count(&x), p = (double)ps[i];
         for (size_t j = 0; j < tensor_count(&x); j++) {
             float got = tensor_f32(&y)[j];
@@ -197,10 +197,10 @@ Test(math_ops, dropout_at_the_ends, .timeout = 60) {
         tensor_f32(&zero)[i] = tensor_f32(&x)[i] * 0;
     struct tensor y = tensor_like(&heap, &x);
     struct op_args a = dropout_of(&x, &y, &step, 0, 0, 0);
-    host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+    host_reference_kernels[OP_DROPOUT](&a);
     cr_assert(same_bits(&y, &x), "p = 0 copies");
     a.p.dropout.p = 1;
-    host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+    host_reference_kernels[OP_DROPOUT](&a);
     for (size_t i = 0; i < tensor_count(&x); i++)
         cr_assert(tensor_f32(&y)[i] == tensor_f32(&zero)[i] || isnan(tensor_f32(&zero)[i]),
                   "p = 1 gives x * 0: element %zu", i);
@@ -216,7 +216,7 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
             struct tensor x = tensor_random(&heap, 1, 2, sample_counts[i], count, 1, 1),
                           y = tensor_like(&heap, &x);
             struct op_args a = dropout_of(&x, &y, &step, .4f, 3, 5);
-            host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+            host_reference_kernels[OP_DROPOUT](&a);
             for (size_t j = 0; j < tensor_count(&x); j++) {
                 int kept = philox_keep(step.seed, 5, 11, 3, j, philox_threshold(1 - (double).4f));
                 cr_assert_eq(tensor_f32(&y)[j] != 0, kept, "element %zu", j);
@@ -232,7 +232,7 @@ Test(math_ops, dropout_masks_are_a_function_of_the_element, .timeout = 60) {
                                                    : 5,
                                   .step = i == 3};
         struct op_args a = dropout_of(&x, &y[i], &step, .5f, i == 4, i == 5);
-        host_reference_kernels[OP_DROPOUT_FORWARD](&a);
+        host_reference_kernels[OP_DROPOUT](&a);
         for (int j = 0; j < i; j++)
             cr_assert(!same_bits(&y[i], &y[j]), "masks %d and %d are equal", i, j);
     }
@@ -249,7 +249,7 @@ Test(math_ops, dropout2d_drops_planes, .timeout = 60) {
                 struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], channels, side, 2),
                               y = tensor_like(&heap, &x);
                 struct op_args a = dropout_of(&x, &y, &step, .4f, 3, 5);
-                host_reference_kernels[OP_DROPOUT2D_FORWARD](&a);
+                host_reference_kernels[OP_DROPOUT2D](&a);
                 for (size_t j = 0; j < tensor_count(&x); j++) {
                     int kept = philox_keep(step.seed, 5, 11, 3, j / (size_t)(2 * side),
                                            philox_threshold(1 - (double).4f));

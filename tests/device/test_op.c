@@ -3,7 +3,7 @@
 #include "tests/device/op_args.h"
 
 static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT2D_BACKWARD || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
+    return op <= OP_DROPOUT2D || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
            op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
            op == OP_BATCH_NORM_BACKWARD_DATA;
 }
@@ -132,11 +132,11 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_LINEAR_FORWARD, a.p.linear.weight_is_in_out = 1, "w lies the other way");
     ACCEPT(OP_LINEAR_FORWARD,
            (a.p.linear.weight_is_in_out = 1, a.in[1].dims[0] = 7, a.in[1].dims[1] = 11));
-    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = 1.5f, "p above 1");
-    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.p = NAN, "p is no number");
-    REFUSE(OP_DROPOUT_FORWARD, a.p.dropout.v = 64, "virtual device 64");
-    REFUSE(OP_DROPOUT_BACKWARD, a.step = NULL, "no step block");
-    REFUSE(OP_DROPOUT2D_FORWARD, a.p.dropout.layer = -1, "layer -1");
+    REFUSE(OP_DROPOUT, a.p.dropout.p = 1.5f, "p above 1");
+    REFUSE(OP_DROPOUT, a.p.dropout.p = NAN, "p is no number");
+    REFUSE(OP_DROPOUT, a.p.dropout.v = 64, "virtual device 64");
+    REFUSE(OP_DROPOUT, a.step = NULL, "no step block");
+    REFUSE(OP_DROPOUT2D, a.p.dropout.layer = -1, "layer -1");
     REFUSE(OP_SGD, a.step = NULL, "no step block");
     REFUSE(OP_SGD, a.out[1].data = NULL, "momentum without its buffer");
     ACCEPT(OP_SGD, (a.out[1].data = NULL, a.p.sgd.momentum = 0));
@@ -218,9 +218,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
             struct op_args a = good_args(op, LAYOUT_PLAIN);
             if (!a.in[in].data) continue;
             int allowed =
-                ((op == OP_RELU_FORWARD || op == OP_NEGATE || op == OP_ACTIVATION_FORWARD ||
-                  op == OP_TANH_FORWARD || op == OP_SIGMOID_FORWARD ||
-                  (op >= OP_DROPOUT_FORWARD && op <= OP_DROPOUT2D_BACKWARD)) &&
+                ((op == OP_RELU_FORWARD || op == OP_ACTIVATION_FORWARD || op == OP_TANH_FORWARD ||
+                  op == OP_SIGMOID_FORWARD || op == OP_DROPOUT || op == OP_DROPOUT2D) &&
                  in == 0) ||
                 (op == OP_BATCH_NORM_FORWARD && in == 0) ||
                 ((op == OP_RELU_BACKWARD || op == OP_TANH_BACKWARD ||

@@ -7,7 +7,7 @@ static int launch_dropout(struct device *d, float *x, const struct step_block *s
     memset(&a, 0, sizeof a);
     a.in[0] = a.out[0] = test_vector(x, 4);
     a.step = step;
-    return launch(device_compute(d), OP_DROPOUT_FORWARD, &a);
+    return launch(device_compute(d), OP_DROPOUT, &a);
 }
 
 Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
@@ -42,7 +42,7 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
         step = memory;
         MUST(stream_write(s, step, &block, sizeof block));
         cr_assert_eq(launch_dropout(d, mine, &block), ERR_FAILED);
-        MUST_SAY("dropout forward on ");
+        MUST_SAY("dropout on ");
         MUST_SAY("(0): step");
         MUST(launch_dropout(d, mine, step));
         MUST(test_fill(s, mine, 64, 1)); /* a refused call leaves no error in the stream */

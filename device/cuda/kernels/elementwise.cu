@@ -9,7 +9,6 @@ THREAD_KERNEL(relu_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(subtract_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(multiply_forward, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(negate, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(where, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(tanh_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(tanh_backward, struct elementwise, SIMPLE_THREADS)
@@ -32,7 +31,6 @@ static const struct op_kernel kernels[] = {
     {OP_ADD_FORWARD, DUET_KERNEL(add_forward)},
     {OP_SUBTRACT_FORWARD, DUET_KERNEL(subtract_forward)},
     {OP_MULTIPLY_FORWARD, DUET_KERNEL(multiply_forward)},
-    {OP_NEGATE, DUET_KERNEL(negate)},
     {OP_WHERE, DUET_KERNEL(where)},
     {OP_TANH_FORWARD, DUET_KERNEL(tanh_forward)},
     {OP_TANH_BACKWARD, DUET_KERNEL(tanh_backward)},
@@ -40,10 +38,8 @@ static const struct op_kernel kernels[] = {
     {OP_SIGMOID_BACKWARD, DUET_KERNEL(sigmoid_backward)},
     {OP_ACTIVATION_FORWARD, DUET_KERNEL(activation_forward)},
     {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
-    {OP_DROPOUT_FORWARD, DUET_KERNEL(dropout)},
-    {OP_DROPOUT_BACKWARD, DUET_KERNEL(dropout)},
-    {OP_DROPOUT2D_FORWARD, DUET_KERNEL(dropout2d)},
-    {OP_DROPOUT2D_BACKWARD, DUET_KERNEL(dropout2d)},
+    {OP_DROPOUT, DUET_KERNEL(dropout)},
+    {OP_DROPOUT2D, DUET_KERNEL(dropout2d)},
     {OP_FILL, DUET_KERNEL(fill)},
     {OP_ADD, DUET_KERNEL(add)},
     {OP_SCALE, DUET_KERNEL(scale)},

@@ -59,9 +59,9 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
         e.rest1 = (float)(1 - a->p.adam.beta1), e.epsilon = (float)a->p.adam.epsilon;
         e.beta2 = (float)a->p.adam.beta2, e.rest2 = (float)(1 - a->p.adam.beta2);
     }
-    int planes = op == OP_DROPOUT2D_FORWARD || op == OP_DROPOUT2D_BACKWARD;
-    if (planes) e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
-    if (planes || op == OP_DROPOUT_FORWARD || op == OP_DROPOUT_BACKWARD) {
+    if (op == OP_DROPOUT2D)
+        e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
+    if (op == OP_DROPOUT || op == OP_DROPOUT2D) {
         e.value = 1.0f / (1.0f - a->p.dropout.p);
         e.threshold = philox_threshold(1.0 - (double)a->p.dropout.p);
         e.layer = (uint32_t)a->p.dropout.layer, e.v = (uint32_t)a->p.dropout.v;
@@ -168,7 +168,6 @@ DUET_HD void k_add_forward(const struct elementwise *e, struct place at) {
 
 K_OF_TWO(subtract_forward, a - b)
 K_OF_TWO(multiply_forward, mul_f32(a, b))
-K_OF_ONE(negate, -x)
 K_OF_ONE(tanh_forward, (float)tanh((double)x))
 K_OF_TWO(tanh_backward, mul_f32(b, 1 - mul_f32(a, a)))
 K_OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))

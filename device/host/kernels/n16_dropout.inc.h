@@ -28,13 +28,13 @@ INLINE struct philox_lanes philox_of(struct philox_lanes c, uint32_t key0, uint3
     return c;
 }
 
-static void n16_dropout_forward(const struct op_args *a) {
+static void n16_dropout(const struct op_args *a) {
     const struct tensor *y = &a->out[0];
     size_t count = tensor_sample_count(y);
     struct dropout_args d = a->p.dropout;
     uint64_t threshold = philox_threshold(1.0 - (double)d.p);
     if (y->layout == LAYOUT_PLAIN || count % 4 || threshold >> 32) {
-        reference_dropout_forward(a);
+        reference_dropout(a);
         return;
     }
     uvec limit = (uint32_t)threshold - (uvec){0};
@@ -59,18 +59,14 @@ static void n16_dropout_forward(const struct op_args *a) {
     }
 }
 
-static void n16_dropout_backward(const struct op_args *a) {
-    n16_dropout_forward(a);
-}
-
 /* Whole planes: LANES samples draw for their planes of a channel in one call, each from the word
  * that is its own. */
-static void n16_dropout2d_forward(const struct op_args *a) {
+static void n16_dropout2d(const struct op_args *a) {
     const struct tensor *y = &a->out[0];
     struct dropout_args d = a->p.dropout;
     uint64_t threshold = philox_threshold(1.0 - (double)d.p);
     if (y->layout == LAYOUT_PLAIN || threshold >> 32) {
-        reference_dropout2d_forward(a);
+        reference_dropout2d(a);
         return;
     }
     uvec limit = (uint32_t)threshold - (uvec){0};
@@ -94,8 +90,4 @@ static void n16_dropout2d_forward(const struct op_args *a) {
             for (size_t i = 0; i < pixels * GROUP; i += GROUP)
                 store(to + i, load(from + i) * mask);
         }
-}
-
-static void n16_dropout2d_backward(const struct op_args *a) {
-    n16_dropout2d_forward(a);
 }

@@ -55,7 +55,6 @@ OF_TWO(relu_backward, a > 0 ? b : 0)
 OF_TWO(add_forward, a + b)
 OF_TWO(subtract_forward, a - b)
 OF_TWO(multiply_forward, a * b)
-OF_ONE(negate, -x)
 OF_ONE(tanh_forward, (float)tanh((double)x)) /* in double, so that one rounding to float is all */
 OF_TWO(tanh_backward, b * (1 - a * a))
 OF_ONE(sigmoid_forward, (float)(1 / (1 + exp(-(double)x))))
@@ -92,20 +91,11 @@ static void drop(const struct op_args *a, int planes) {
     }
 }
 
-void reference_dropout_forward(const struct op_args *a) {
+void reference_dropout(const struct op_args *a) {
     drop(a, 0);
 }
 
-/* dx = dy * mask: the forward pass again, applied to the gradient. */
-void reference_dropout_backward(const struct op_args *a) {
-    drop(a, 0);
-}
-
-void reference_dropout2d_forward(const struct op_args *a) {
-    drop(a, 1);
-}
-
-void reference_dropout2d_backward(const struct op_args *a) {
+void reference_dropout2d(const struct op_args *a) {
     drop(a, 1);
 }
 
