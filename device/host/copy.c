@@ -53,7 +53,7 @@ int host_launch(struct stream *stream, enum op op, const struct op_args *args) {
 
 /* A GPU reads and writes pinned host memory alone. Its driver takes a copy from or to any other by
  * way of a pinned buffer, piece by piece, and so does the emulated GPU. */
-enum { BOUNCE = 64 << 10 };
+enum { BOUNCE = 8 << 10 }; /* it stays in the innermost cache */
 
 static void copy_by_way(char *destination, const char *source, size_t bytes) {
     char bounce[BOUNCE];
