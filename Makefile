@@ -33,7 +33,7 @@ FOLDERS := base base/files base/text trace clock device device/host device/host/
            report/calls report/collective report/chrome report/live report/pictures report/page \
            doctor api rpc cli cli/estimate cli/live cli/options cli/results cli/run
 LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
-             $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c proof.c)),\
+             $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c send.c proof.c)),\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
