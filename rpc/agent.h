@@ -4,7 +4,7 @@
  *     wire.h          values as bytes                 values.c        values from and to bytes
  *     pool.h          threads, device locks           lifetime.h      the protocol of references
  *     agent.c         beginning, end, other workers   control.c       deadlines, pings, deaths
- *     meet.c          how workers find each other
+ *     meet.c          how workers find each other     region.h        memory that two workers share
  *     calls.c         calls from here, futures        serve.c         calls to here
  *     call.c          what a function sees of its call
  *     rref.c          references, the proxies         owned.c         the values behind them
@@ -12,8 +12,8 @@
  *     trace.c         each call with its times        live.c          a line now and then
  *     autograd.h      backward through calls, in files of its own
  *
- * Locks, in the order in which they are taken: a device lock; `lock` of the worker; those of the
- * pool and of links, which hold no other. Threads: the program's; the pool's, which run functions;
+ * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the
+ * pool or of a link; that of the regions. Threads: the program's; the pool's, which run functions;
  * those of the transport, which deliver answers and control messages and never wait or run what a
  * user wrote (a thread that waits may be quicker to deliver them: stay_awake); and `control`, which
  * looks after deadlines. */
@@ -33,6 +33,7 @@ struct remote_op;
 struct autograd_pass;
 
 enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1, SECRET_BYTES = 512 };
+enum { LEAST_BESIDE = 1 << 20 };
 enum { ID_BITS = 48 }; /* an id is worker << 48 | counter */
 
 enum meeting { AT_START, AT_END, MEETINGS };
@@ -276,6 +277,10 @@ int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal)
 /* The room that `count` values take when they are written, or a little more. ERR_USAGE: a list lies
  * in more lists than are read. To be called before they are written. */
 int values_room(const struct duet_rpc_value *v, int count, size_t *room);
+/* The same check, and room in `w` for them and the bytes of what comes before them; for values of
+ * LEAST_BESIDE and more beside the message, where worker `to` shares memory with this one. */
+int values_reserve(duet_rpc *rpc, struct wire_out *w, size_t heads, const struct duet_rpc_value *v,
+                   int count, int to);
 /* Writes a value for worker `to`. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
 /* What was written goes, or it does not and its references are as they were: one of both, before
@@ -288,7 +293,7 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
 /* Gives up the references that came in a value nobody takes. */
 void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from);
 /* Reads one value out of bytes and makes it. */
-int value_take(duet_rpc *rpc, const uint8_t *data, size_t bytes, duet_device *device, int from,
+int value_take(duet_rpc *rpc, struct wire_in in, duet_device *device, int from,
                struct duet_rpc_value *out);
 
 /* ---- references ---- */

@@ -30,9 +30,8 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
                              .count = (uint32_t)o->count,
                              .depth = o->path ? o->path->depth : 0};
     int code = OK;
-    size_t room;
-    CHECK(values_room(o->args, o->count, &room));
-    wire_reserve(&w, sizeof head + NAME_BYTES + sizeof *o->path + room);
+    CHECK(values_reserve(rpc, &w, sizeof head + NAME_BYTES + sizeof *o->path, o->args, o->count,
+                         o->to));
     wire_put(&w, &head, sizeof head);
     wire_put_text(&w, o->function);
     if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);
@@ -42,14 +41,12 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
     if (!code && (!f || w.failed)) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
     if (code) {
         values_take_back(rpc, &w);
-        free(w.data);
+        wire_drop(&w);
         frame_free(f);
         return code;
     }
     values_sent(&w);
-    f->payload = w.data;
-    f->spare = w.spare;
-    f->header.bytes = w.bytes;
+    wire_give(&w, f);
     f->header.flags = o->rref ? CALL_REMOTE : 0;
     *out = f;
     return OK;
@@ -110,7 +107,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     int code = write_call(rpc, o, &frame);
     if (!code) {
         frame->header.timeout = (uint64_t)timeout;
-        f->bytes_out = frame->header.bytes;
+        f->bytes_out = frame_bytes(frame);
         code = expect(rpc, f, frame);
     }
     if (code) {
@@ -162,7 +159,7 @@ static void take_out(duet_rpc *rpc, struct duet_future *f) {
 /* Nobody takes this answer: the references in it are given up. */
 static void refuse(duet_rpc *rpc, struct frame *answer) {
     struct wire_value wire;
-    struct wire_in in = {answer->payload, answer->header.bytes, 0};
+    struct wire_in in = wire_in_of(answer);
     if (!rpc->over && !answer->header.code && !wire_read(&in, &wire)) {
         value_refuse(rpc, &wire, answer->from);
         wire_value_free(&wire);
@@ -188,7 +185,7 @@ static void finish(struct duet_future *f, int code) {
                                       .came = f->began,
                                       .began = f->began,
                                       .ended = now_ns(),
-                                      .in = f->answer ? f->answer->header.bytes : 0,
+                                      .in = f->answer ? frame_bytes(f->answer) : 0,
                                       .out = f->bytes_out});
     if (f->notify) f->notify(f->then_context, f);
     start_then(f);
@@ -290,7 +287,7 @@ static int take_answer(struct duet_future *f, duet_device *device, struct duet_r
     f->answer = NULL;
     pthread_mutex_unlock(&rpc->lock);
     if (!answer) return OK;
-    int code = value_take(rpc, answer->payload, answer->header.bytes, device, f->to, result);
+    int code = value_take(rpc, wire_in_of(answer), device, f->to, result);
     frame_free(answer);
     return !code && f->op ? remote_op_result(f->op, result) : code;
 }

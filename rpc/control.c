@@ -72,7 +72,7 @@ static void serve_frame(void *context) {
  * caller may give up or die meanwhile, and with it the last reference. */
 static void take_call(duet_rpc *rpc, struct frame *f) {
     struct call_head head;
-    struct wire_in in = {f->payload, f->header.bytes, 0};
+    struct wire_in in = wire_in_of(f);
     const char *name;
     int good = !wire_get(&in, &head, sizeof head) && !wire_get_text(&in, &name);
     if (good && head.context)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "rpc/region.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -74,6 +75,7 @@ struct frame *frame_new(enum frame_kind kind, uint64_t bytes) {
 void frame_free(struct frame *f) {
     if (!f) return;
     payload_free(f->spare, f->payload, f->header.bytes);
+    region_release(f->beside);
     free(f);
 }
 
@@ -83,9 +85,10 @@ int frame_check(const struct frame_header *h) {
                     h->version);
     if (h->kind < FRAME_CALL || h->kind >= FRAME_KINDS)
         return fail(ERR_FAILED, "rpc: frame: kind %d: there are 1 to %d", h->kind, FRAME_KINDS - 1);
-    if (h->bytes > FRAME_MOST_BYTES)
-        return fail(ERR_FAILED, "rpc: frame: %llu bytes: at most %llu",
-                    (unsigned long long)h->bytes, (unsigned long long)FRAME_MOST_BYTES);
+    const uint64_t bytes = h->bytes > h->beside ? h->bytes : h->beside;
+    if (bytes > FRAME_MOST_BYTES)
+        return fail(ERR_FAILED, "rpc: frame: %llu bytes: at most %llu", (unsigned long long)bytes,
+                    (unsigned long long)FRAME_MOST_BYTES);
     return OK;
 }
 

@@ -1,6 +1,9 @@
 /* Frames: what travels between two workers. A frame is a header of 64 bytes and a payload.
  *
- *     magic | version | kind | flags | code | call | time left | bytes || payload
+ *     magic | version | kind | flags | code | call | time left | bytes | beside || payload
+ *
+ * Between workers of one machine the elements of large tensors do not travel in the payload but lie
+ * beside it, in memory that both see (rpc/region.h): the header says where.
  *
  * All lengths are checked against limits before anything is allocated. Numbers are in the machine's
  * own byte order: a peer of another one fails at the magic of its opening. Before the first frame
@@ -13,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 3 };
+enum { FRAME_MAGIC = 0x43505244, HELLO_MAGIC = 0x48505244, FRAME_VERSION = 4 };
 
 enum frame_kind {
     FRAME_CALL = 1,    /* payload: struct call_head and the arguments (rpc/serve.c) */
@@ -23,6 +26,7 @@ enum frame_kind {
     FRAME_BYE,         /* the worker ends as planned */
     FRAME_CONTEXT_END, /* call: the id of a context of autograd (rpc/context.c) */
     FRAME_PLACES,      /* of rank 0: where each worker listens, PLACE_BYTES each (rpc/meet.c) */
+    FRAME_SHARES,      /* "what you share can be opened here": for the transport alone */
     FRAME_KINDS
 };
 
@@ -31,16 +35,22 @@ struct frame_header {
     uint16_t version, kind;
     uint32_t flags;
     int32_t code;
-    uint64_t call;     /* its id */
-    uint64_t timeout;  /* of a call: nanoseconds until its caller gives up; 0: never */
-    uint64_t bytes;    /* of the payload */
-    uint64_t spare[3]; /* zero */
+    uint64_t call;    /* its id */
+    uint64_t timeout; /* of a call: nanoseconds until its caller gives up; 0: never */
+    uint64_t bytes;   /* of the payload */
+    uint64_t beside;  /* bytes in the region; 0: there is none */
+    uint64_t region;  /* its id, and its descriptor in the sender's process */
+    int32_t fd;
+    uint32_t spare; /* zero */
 };
+
+struct region;
 
 struct frame {
     struct frame_header header;
     uint8_t *payload;            /* [header.bytes], owned; NULL: none */
     struct payload_spare *spare; /* where a large payload goes; NULL: it is freed */
+    struct region *beside;       /* owned; NULL: none, or it cannot be opened */
     struct frame *next;
     int from; /* set by the receiver */
     void
@@ -60,6 +70,8 @@ struct hello {
     int32_t rank, world;
     char name[HELLO_NAME];
     char place[PLACE_BYTES]; /* where it listens: "HOST:PORT"; "": nowhere, or all know it */
+    int32_t pid, door;       /* whose memory may be opened, and what to try; pid 0: none */
+    uint64_t token;          /* that stands in what it shares */
 };
 
 /* The largest payload: tensors of 2^31 - 1 doubles, and some room. */
@@ -84,6 +96,11 @@ void *payload_alloc(struct payload_spare *spare, uint64_t bytes);
 struct frame *frame_new(enum frame_kind kind, uint64_t bytes);
 struct frame *frame_new_of(struct payload_spare *spare, enum frame_kind kind, uint64_t bytes);
 void frame_free(struct frame *frame); /* NULL is fine */
+
+/* Payload and what lies beside it. */
+static inline size_t frame_bytes(const struct frame *frame) {
+    return frame->header.bytes + frame->header.beside;
+}
 
 /* ERR_FAILED: no peer of ours sends such a header. */
 int frame_check(const struct frame_header *header);

@@ -122,8 +122,10 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
         values_take_back(rpc, &w);
     else
         values_sent(&w);
-    if (!code) code = value_take(rpc, w.data, w.bytes, rpc->device, rpc->rank, &o->value);
-    free(w.data);
+    if (!code)
+        code = value_take(rpc, (struct wire_in){w.data, .bytes = w.bytes}, rpc->device, rpc->rank,
+                          &o->value);
+    wire_drop(&w);
     o->device = rpc->device;
     if (code) {
         duet_rref_free(*out);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "rpc/autograd.h"
+#include "rpc/region.h"
 
 /* ---- functions ---- */
 
@@ -163,7 +164,7 @@ struct request {
 };
 
 static int read_request(struct request *r) {
-    r->values = (struct wire_in){r->frame->payload, r->frame->header.bytes, 0};
+    r->values = wire_in_of(r->frame);
     CHECK(wire_get(&r->values, &r->head, sizeof r->head));
     CHECK(wire_get_text(&r->values, &r->name));
     if (strlen(r->name) >= NAME_BYTES || r->head.count > r->values.bytes ||
@@ -213,6 +214,8 @@ static int make_args(duet_rpc_call *call, struct request *r) {
         CHECK_KEEP(value_make(call->rpc, &r->wire[i], call->device, call->from, &items[i]), code);
         call->args.count = i + 1;
     }
+    region_release(r->frame->beside); /* before the answer, so that the next call may have it */
+    r->frame->beside = NULL;
     return code;
 }
 
@@ -221,8 +224,9 @@ static int keep_result(duet_rpc_call *call, uint64_t rref) {
     struct duet_rpc_value value = duet_rpc_none();
     values_sent(&call->answer);
     if (call->returned && !call->object)
-        CHECK(value_take(call->rpc, call->answer.data, call->answer.bytes, call->device,
-                         call->rpc->rank, &value));
+        CHECK(value_take(call->rpc,
+                         (struct wire_in){call->answer.data, .bytes = call->answer.bytes},
+                         call->device, call->rpc->rank, &value));
     pthread_mutex_lock(&call->rpc->lock);
     struct owned *o = owned_find(call->rpc, rref);
     o->value = value;
@@ -287,20 +291,18 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
     else
         values_sent(&call->answer);
     if (!f) { /* the caller's deadline will tell */
-        free(call->answer.data);
+        wire_drop(&call->answer);
         return;
     }
     if (code || r->head.rref || !call->returned) {
-        free(call->answer.data);
+        wire_drop(&call->answer);
         call->answer = (struct wire_out){.spare = call->answer.spare};
         if (code)
             wire_put(&call->answer, text, strlen(text));
         else
             wire_put_u8(&call->answer, DUET_RPC_NONE);
     }
-    f->payload = call->answer.data;
-    f->spare = call->answer.spare;
-    f->header.bytes = call->answer.bytes;
+    wire_give(&call->answer, f);
     f->header.code = code;
     f->header.call = r->frame->header.call;
     send_frame(call->rpc, call->from, f);
@@ -330,8 +332,8 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
                                           .came = frame->came,
                                           .began = r.began,
                                           .ended = r.ended,
-                                          .in = frame->header.bytes,
-                                          .out = call.answer.bytes});
+                                          .in = frame_bytes(frame),
+                                          .out = call.answer.bytes + call.answer.beside_bytes});
     pthread_mutex_unlock(&rpc->lock);
     answer(&call, &r, code);
     for (int i = 0; i < r.count; i++)

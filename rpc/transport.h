@@ -47,6 +47,9 @@ struct transport {
     /* Connects; ERR_PEER: nobody listens there yet. The hellos are exchanged behind it.
      * listen_too: over TCP, before them, listens at the address that leads there. */
     int (*dial)(struct carrier *carrier, const char *address, int listen_too);
+    /* Memory that both ends of the link see, with room for so many bytes: for `beside` of a frame
+     * to the peer. NULL: there is none. Any thread. */
+    struct region *(*room)(struct link *link, uint64_t bytes);
     /* Takes the frame, also of a link that is gone. Any thread; returns at once. */
     void (*send)(struct link *link, struct frame *frame);
     /* Takes in what has come, where no other thread is at it; 1: it did, and its events came on

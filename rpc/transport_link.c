@@ -45,6 +45,7 @@ void link_free(struct link *l) {
         frame_free(f);
     }
     frame_free(l->incoming);
+    guests_close(&l->guests);
     pthread_cond_destroy(&l->stuck_or_ending);
     pthread_mutex_destroy(&l->reading);
     pthread_mutex_destroy(&l->lock);
@@ -58,6 +59,7 @@ void link_gone(struct link *l) {
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
     nng_stream_close(l->stream);
+    regions_of_gone(&l->carrier->regions, l);
     if (!before && l->user) events->on_gone(events->context, l->user);
     if (!before && !l->user) events->on_refused(events->context, l->role == ROLE_DIALS);
 }
@@ -93,6 +95,11 @@ static void say_hello(struct link *l) {
     if (start) link_write(l);
 }
 
+static void tell_whether_shared(struct link *l, const struct hello *peer) {
+    struct frame *f = guests_open(&l->guests, peer) ? frame_new(FRAME_SHARES, 0) : NULL;
+    if (f) link_send(l, f);
+}
+
 /* The peer's first words: 1 once they are there and good, 0 not yet, -1 it is turned away. */
 static int take_first_words(struct link *l) {
     struct carrier *c = l->carrier;
@@ -118,11 +125,21 @@ static int take_first_words(struct link *l) {
     l->user = c->events.on_link(c->events.context, l, &said.hello);
     if (!l->user) return -1;
     carrier_has_peer(c);
+    tell_whether_shared(l, &said.hello);
     return 1;
 }
 
+/* Something comes at least once a second, so this is also when to look for regions that nobody
+ * uses any more. */
 static void deliver(struct link *l, struct frame *f) {
     f->came = now_ns();
+    regions_trim(&l->carrier->regions, f->came);
+    guests_trim(&l->guests, f->came);
+    if (f->header.kind == FRAME_SHARES) {
+        __atomic_store_n(&l->shares, 1, __ATOMIC_RELAXED);
+        frame_free(f);
+        return;
+    }
     l->carrier->events.on_frame(l->carrier->events.context, l->user, f);
 }
 
@@ -135,6 +152,8 @@ static int take_frames(struct link *l) {
         struct frame *f = frame_new_of(l->carrier->options.spare, FRAME_CALL, h.bytes);
         if (!f) return -1;
         f->header = h;
+        if (h.beside && guests_find(&f->beside, &l->guests, &h, now_ns()))
+            f->header.kind = FRAME_PING; /* the message is lost with its owner */
         l->start += sizeof h;
         size_t here = l->end - l->start;
         if (here > h.bytes) here = h.bytes;

@@ -170,6 +170,8 @@ static int carrier_open(struct carrier **out, const struct transport_events *eve
     c->options = *options;
     c->own = *own;
     pthread_mutex_init(&c->lock, NULL);
+    regions_open(&c->regions);
+    if (is_abstract(c)) regions_introduce(&c->regions, &c->own);
     return open_tls(c);
 }
 
@@ -203,6 +205,7 @@ static void carrier_close(struct carrier *c) {
     if (c->listener) nng_stream_listener_free(c->listener); /* the last peer's link closes it */
     if (c->tls_client) nng_tls_config_free(c->tls_client);
     if (c->tls_server) nng_tls_config_free(c->tls_server);
+    regions_close(&c->regions);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -213,6 +216,7 @@ const struct transport *transport_of_build(void) {
                                          .open = carrier_open,
                                          .listen = carrier_listen,
                                          .dial = carrier_dial,
+                                         .room = link_room,
                                          .send = link_send,
                                          .look = link_look,
                                          .flush = carrier_flush,

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "rpc/proof.h"
+#include "rpc/region.h"
 #include "rpc/transport.h"
 
 enum { RING_BYTES = 64 << 10, MOST_LINKS = 4 * MOST_WORKERS };
@@ -30,6 +31,7 @@ struct link {
     uint8_t peer_nonce[NONCE_BYTES];
     struct frame *incoming; /* its payload is being read straight into it */
     uint64_t got;           /* bytes of that payload */
+    struct guests guests;   /* what the peer shares */
     /* sending */
     pthread_mutex_t lock;
     pthread_cond_t stuck_or_ending; /* the writer waits for it */
@@ -44,12 +46,14 @@ struct link {
     size_t words_sent, words_ready;
     int busy, gone;
     int refused; /* 1: it ends when what is being written has left */
+    int shares;  /* 1: the peer can open what is shared here; atomic */
 };
 
 struct carrier {
     struct transport_events events;
     struct transport_options options;
     struct hello own;
+    struct regions regions;
     nng_tls_config *tls_client, *tls_server; /* NULL: no TLS */
     nng_stream_listener *listener;
     nng_aio *accept;
@@ -70,6 +74,7 @@ void link_hush(struct link *l);   /* it counts as gone, and nobody is told */
 void link_gone(struct link *l); /* it has ended */
 
 /* ---- transport_send.c ---- */
+struct region *link_room(struct link *l, uint64_t bytes);
 void link_send(struct link *l, struct frame *frame);
 void link_write(struct link *l); /* whoever has set `busy` calls it, without the lock */
 void *link_writer(void *link);   /* a thread of it */

@@ -102,6 +102,11 @@ void *link_writer(void *argument) {
     return NULL;
 }
 
+struct region *link_room(struct link *l, uint64_t bytes) {
+    if (!__atomic_load_n(&l->shares, __ATOMIC_RELAXED)) return NULL;
+    return region_take(&l->carrier->regions, bytes);
+}
+
 void link_send(struct link *l, struct frame *f) {
     f->next = NULL;
     pthread_mutex_lock(&l->lock);
@@ -110,6 +115,8 @@ void link_send(struct link *l, struct frame *f) {
         frame_free(f);
         return;
     }
+    if (f->beside) region_give(&l->carrier->regions, f->beside, l, &f->header);
+    f->beside = NULL;
     if (l->last)
         l->last->next = f;
     else

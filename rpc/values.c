@@ -18,7 +18,7 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
     for (int i = 0; i < rank; i++)
         wire_put_u32(w, (uint32_t)duet_tensor_dim(t, i));
     size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
-    void *room = wire_put_room(w, bytes);
+    void *room = wire_put_elements(w, bytes);
     if (!room) return fail(ERR_MEMORY, "rpc: no host memory for a tensor of %zu bytes", bytes);
     return bytes ? duet_tensor_read(t, room) : OK;
 }
@@ -95,6 +95,16 @@ int values_room(const struct duet_rpc_value *v, int count, size_t *room) {
             return fail(ERR_USAGE, "rpc: values of %zu bytes: at most %zu go in a message", *room,
                         most);
     }
+    return OK;
+}
+
+int values_reserve(duet_rpc *rpc, struct wire_out *w, size_t heads, const struct duet_rpc_value *v,
+                   int count, int to) {
+    struct link *link = rpc->peers[to].link;
+    size_t room;
+    CHECK(values_room(v, count, &room));
+    if (room >= LEAST_BESIDE && link) w->beside = rpc->transport->room(link, room);
+    wire_reserve(w, heads + (w->beside ? 0 : room));
     return OK;
 }
 
@@ -203,10 +213,9 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
     }
 }
 
-int value_take(duet_rpc *rpc, const uint8_t *data, size_t bytes, duet_device *device, int from,
+int value_take(duet_rpc *rpc, struct wire_in in, duet_device *device, int from,
                struct duet_rpc_value *out) {
     struct wire_value wire;
-    struct wire_in in = {data, bytes, 0};
     CHECK(wire_read(&in, &wire));
     int code = value_make(rpc, &wire, device, from, out);
     wire_value_free(&wire);

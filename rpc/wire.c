@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "rpc/frame.h"
+#include "rpc/region.h"
 
 enum { ALIGN = 64 };
 
@@ -59,13 +59,44 @@ void wire_put_text(struct wire_out *w, const char *text) {
     wire_put(w, text, bytes);
 }
 
-void *wire_put_room(struct wire_out *w, size_t bytes) {
-    size_t pad = (ALIGN - w->bytes % ALIGN) % ALIGN;
+static size_t pad_at(size_t at) {
+    return (ALIGN - at % ALIGN) % ALIGN;
+}
+
+static void *room_beside(struct wire_out *w, size_t bytes) {
+    size_t start = w->beside_bytes + pad_at(w->beside_bytes);
+    if (!bytes || !w->beside || start > w->beside->bytes || bytes > w->beside->bytes - start)
+        return NULL;
+    w->beside_bytes = start + bytes;
+    return w->beside->data + start;
+}
+
+void *wire_put_elements(struct wire_out *w, size_t bytes) {
+    void *beside = room_beside(w, bytes);
+    wire_put_u8(w, beside != NULL);
+    if (beside || w->failed) return w->failed ? NULL : beside;
+    size_t pad = pad_at(w->bytes);
     if (!make_room(w, pad + bytes)) return NULL;
     memset(w->data + w->bytes, 0, pad);
     void *room = w->data + w->bytes + pad;
     w->bytes += pad + bytes;
     return room;
+}
+
+void wire_give(struct wire_out *w, struct frame *f) {
+    f->payload = w->data;
+    f->spare = w->spare;
+    f->beside = w->beside;
+    f->header.bytes = w->bytes;
+    f->header.beside = w->beside_bytes;
+    if (!w->beside_bytes) region_release(w->beside), f->beside = NULL;
+    w->data = NULL, w->beside = NULL;
+}
+
+void wire_drop(struct wire_out *w) {
+    free(w->data);
+    region_release(w->beside);
+    w->data = NULL, w->beside = NULL;
 }
 
 /* ---- reading ---- */
@@ -79,6 +110,12 @@ int wire_get(struct wire_in *w, void *out, size_t bytes) {
     memcpy(out, w->data + w->at, bytes);
     w->at += bytes;
     return OK;
+}
+
+struct wire_in wire_in_of(const struct frame *f) {
+    struct wire_in in = {.data = f->payload, .bytes = f->header.bytes};
+    if (f->beside) in.beside = f->beside->data, in.beside_bytes = f->header.beside;
+    return in;
 }
 
 static int get_bytes(struct wire_in *w, const char **data, size_t *bytes) {
@@ -109,8 +146,18 @@ const char *wire_type_name(enum duet_rpc_type type) {
     return (unsigned)type <= DUET_RPC_VAR ? names[type] : "no value";
 }
 
+/* Elements that begin at the next multiple of 64. */
+static int get_elements(const uint8_t *data, size_t size, size_t *at, size_t bytes,
+                        const void **out) {
+    size_t pad = pad_at(*at);
+    if (size - *at < pad || size - *at - pad < bytes) return broken();
+    *out = data + *at + pad;
+    *at += pad + bytes;
+    return OK;
+}
+
 static int read_tensor(struct wire_in *w, struct wire_value *v) {
-    uint8_t type = 0, rank = 0, number = 0;
+    uint8_t type = 0, rank = 0, number = 0, beside = 0;
     uint64_t count = 1;
     if (v->type == DUET_RPC_VAR) CHECK(wire_get(w, &number, 1));
     if (number >= MOST_VARS) return broken();
@@ -126,11 +173,16 @@ static int read_tensor(struct wire_in *w, struct wire_value *v) {
         count *= (uint64_t)v->tensor.shape[i];
         if (count > INT32_MAX) return broken();
     }
-    size_t pad = (ALIGN - w->at % ALIGN) % ALIGN, bytes = count * wire_type_bytes(v->tensor.type);
-    if (w->bytes - w->at < pad || w->bytes - w->at - pad < bytes) return broken();
-    v->tensor.data = w->data + w->at + pad;
-    w->at += pad + bytes;
-    return OK;
+    size_t bytes = count * wire_type_bytes(v->tensor.type);
+    CHECK(wire_get(w, &beside, 1));
+    if (!beside) return get_elements(w->data, w->bytes, &w->at, bytes, &v->tensor.data);
+    if (beside != 1) return broken();
+    if (!w->beside)
+        return fail(ERR_FAILED,
+                    "rpc: a tensor of %zu bytes lies in memory of the other worker that "
+                    "cannot be opened: see its limits of open files and of memory",
+                    bytes);
+    return get_elements(w->beside, w->beside_bytes, &w->beside_at, bytes, &v->tensor.data);
 }
 
 static int read_rref(struct wire_in *w, struct wire_value *v) {

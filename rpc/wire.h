@@ -5,14 +5,16 @@
  *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
  *     LIST                 type, count (4), the items
  *     RREF                 type, owner (2), reference (8), fork (8), the type of the object (TEXT)
- *     TENSOR               type, element type, dimensions, sizes (4 each), up to a multiple
- *                          of 64 from the start, the elements
+ *     TENSOR               type, element type, dimensions, sizes (4 each), where the elements are:
+ *                          0: behind it, from a multiple of 64 from the start on
+ *                          1: beside the message, likewise, behind those of the tensor before
  *     VAR                  as TENSOR, with its number among those of the message (1) before all
  *                          but the type: its gradient is wanted
  *
  * Reading is in two parts. wire_read checks every length and makes a tree that points into the
  * bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
- * references of the tree. */
+ * references of the tree. What lies beside a message may change while it is read (rpc/region.h), so
+ * nothing but elements is taken from there, and they are looked at by nobody. */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 
@@ -31,10 +33,15 @@ struct wire_passed {
     uint64_t rref, child;
 };
 
+struct frame;
+struct region;
+
 /* What is being written. */
 struct wire_out {
     uint8_t *data; /* owned */
     size_t bytes, room;
+    struct region *beside; /* owned; elements go there as long as there is room; NULL: none */
+    size_t beside_bytes;
     int failed;                  /* 1: no host memory */
     struct payload_spare *spare; /* as of frames; NULL: none */
     struct var_list *vars;       /* rpc/autograd.h: the vars of the message; NULL: none may be */
@@ -49,8 +56,11 @@ void wire_put_u8(struct wire_out *w, unsigned value);
 void wire_put_u32(struct wire_out *w, uint32_t value);
 void wire_put_u64(struct wire_out *w, uint64_t value);
 void wire_put_text(struct wire_out *w, const char *text);
-/* Room for `bytes` bytes at a multiple of 64; NULL: none. Valid until the next put. */
-void *wire_put_room(struct wire_out *w, size_t bytes);
+/* Room for the elements of a tensor; NULL: none. Valid until the next put. */
+void *wire_put_elements(struct wire_out *w, size_t bytes);
+/* What was written goes into a frame, or away. */
+void wire_give(struct wire_out *w, struct frame *frame);
+void wire_drop(struct wire_out *w);
 
 /* What has come: a node of the tree. */
 struct wire_value {
@@ -80,7 +90,10 @@ struct wire_value {
 struct wire_in {
     const uint8_t *data;
     size_t bytes, at;
+    const uint8_t *beside; /* NULL: nothing */
+    size_t beside_bytes, beside_at;
 };
+struct wire_in wire_in_of(const struct frame *frame);
 /* Each returns ERR_FAILED where the bytes end or make no sense. */
 int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);

@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         memcpy(&header, data, sizeof header);
         int code = frame_check(&header);
         if (code) check_error(code);
-        MUST(code || header.bytes <= FRAME_MOST_BYTES);
+        MUST(code || (header.bytes <= FRAME_MOST_BYTES && header.beside <= FRAME_MOST_BYTES));
     }
     if (size >= sizeof opening) {
         memcpy(&opening, data, sizeof opening);
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (code) check_error(code);
         MUST(code || (strlen(hello.name) < HELLO_NAME && strlen(hello.place) < PLACE_BYTES));
     }
-    struct wire_in in = {data, size, 0};
+    struct wire_in in = {.data = data, .bytes = size, .beside = data, .beside_bytes = size};
     struct wire_value value;
     int code = OK;
     while (!code && in.at < in.bytes) {

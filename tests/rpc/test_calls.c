@@ -229,7 +229,7 @@ Test(wire, grows_by_half, .timeout = 30) {
     int moves = 0;
     for (int i = 0; i < PARTS; i++) {
         const uint8_t *before = w.data;
-        cr_assert(wire_put_room(&w, BYTES));
+        cr_assert(wire_put_elements(&w, BYTES));
         moves += w.data != before;
     }
     cr_expect(moves < 16, "%d moves", moves);
@@ -237,6 +237,6 @@ Test(wire, grows_by_half, .timeout = 30) {
     wire_reserve(&w, (size_t)PARTS * BYTES);
     cr_expect(w.data != data && w.room - w.bytes < (size_t)PARTS * BYTES + 512);
     wire_reserve(&w, SIZE_MAX - 100);
-    cr_expect(w.failed && !wire_put_room(&w, 1));
+    cr_expect(w.failed && !wire_put_elements(&w, 1));
     free(w.data);
 }

@@ -10,7 +10,8 @@
 #include "base/random.h"
 #include "tests/rpc/workers.h"
 
-enum { RANKS = 3, LATEST_US = 20000, IN_FLIGHT = 24 };
+/* Some tensors go through sockets, some lie in memory that two workers share. */
+enum { RANKS = 3, LATEST_US = 20000, IN_FLIGHT = 24, SMALL = 20000, LARGE = 300000 };
 /* Promised is one second. The rest is for a busy machine and for sanitizers; what is over a second
  * is counted. */
 static const double END_S = 20, LATE_S = 1;
@@ -87,10 +88,11 @@ static int in_flight(struct worker *w, const char *to, duet_tensor *t) {
     return code ? fail(code, "%s", text) : OK;
 }
 
-static int some_call(struct worker *w, struct rng *rng, duet_tensor *t) {
+static int some_call(struct worker *w, struct rng *rng, duet_tensor *const tensors[2]) {
     int far = (w->rank + 1 + below(rng, RANKS - 1)) % RANKS;
     const char *to = duet_rpc_name(w->rpc, far);
     struct duet_rpc_value got = {0};
+    duet_tensor *t = tensors[below(rng, 4) == 0];
     int code;
     switch (below(rng, 4)) {
     case 0: return objects(w, to);
@@ -116,7 +118,7 @@ struct report {
 };
 
 static int run_worker(int rank, int to_test, unsigned long long seed, int round) {
-    static float values[20000];
+    static float values[LARGE];
     struct worker w = {.rank = rank, .n = RANKS};
     struct report report = {.rank = rank, .ready = 1};
     struct rng rng;
@@ -127,7 +129,7 @@ static int run_worker(int rank, int to_test, unsigned long long seed, int round)
     const struct duet_rpc_options options = {
         .functions = functions, .function_count = 4, .device = w.device, .threads = 4};
     GOOD(duet_rpc_init(&w.rpc, name, rank, RANKS, &options));
-    duet_tensor *t = tensor_of(&w, 20000, values);
+    duet_tensor *t[2] = {tensor_of(&w, SMALL, values), tensor_of(&w, LARGE, values)};
     MUST(write(to_test, &report, sizeof report) == sizeof report);
     int code = OK;
     while (!code)
@@ -141,7 +143,7 @@ static int run_worker(int rank, int to_test, unsigned long long seed, int round)
     MUST(code == DUET_PEER);
     snprintf(report.end, sizeof report.end, "%s", duet_error());
     MUST(write(to_test, &report, sizeof report) == sizeof report);
-    duet_tensor_free(t);
+    duet_tensor_free(t[0]), duet_tensor_free(t[1]);
     duet_devices_close(&w.device, 1);
     return 0;
 }
