@@ -142,6 +142,7 @@ void duet_params_free(duet_params *params) {
     }
     api_free_buffers(params, params->buffers.count);
     free_layers(params);
+    grad_clip_free(&params->clip);
     optimizer_free(&params->sgd);
     param_set_free(&params->set);
     free_specs(params->specs, count);

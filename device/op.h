@@ -79,6 +79,8 @@ extern "C" {
     OP(FILL,                   fill,                    "fill") \
     OP(ADD,                    add,                     "add") \
     OP(SCALE,                  scale,                   "scale") \
+    OP(SQUARE_SUMS,            square_sums,             "square sums") \
+    OP(CLIP,                   clip,                    "clip") \
     OP(SGD,                    sgd,                     "sgd") \
     OP(ADADELTA,               adadelta,                "adadelta") \
     OP(ADAM,                   adam,                    "adam") \
@@ -171,6 +173,9 @@ struct loss_args {
 struct fill_args {
     float value;
 };
+struct clip_args {
+    double max_norm; /* at least 0 */
+};
 /* The optimizers first make g += weight_decay * value. Scalars of double are rounded to float where
  * PyTorch rounds them: after 1 - x has been taken in double. */
 struct sgd_args {
@@ -238,6 +243,7 @@ struct op_args {
         struct dropout_args dropout;
         struct loss_args loss;
         struct fill_args fill;
+        struct clip_args clip;
         struct sgd_args sgd;
         struct adadelta_args adadelta;
         struct adam_args adam;

@@ -178,6 +178,12 @@ int rule_hash(enum op op, const struct op_args *a) {
 
 /* ---- optimizers ---- */
 
+int rule_clip(enum op op, const struct op_args *a) {
+    if (a->p.clip.max_norm >= 0) return OK;
+    return fail(ERR_FAILED, "%s: a norm of at most %g: it must be at least 0", op_name(op),
+                a->p.clip.max_norm);
+}
+
 int rule_sgd(enum op op, const struct op_args *a) {
     if (a->p.sgd.momentum == 0 || a->out[1].data) return OK;
     return fail(ERR_FAILED, "%s: momentum %g: operand momentum is missing", op_name(op),

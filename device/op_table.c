@@ -206,6 +206,15 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_ADD] = {POINTWISE, .in = {{"x", "fn", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_SCALE] = {POINTWISE, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
+    /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of
+     * the gradients and their number; the squares of a piece are summed in double in the order of
+     * clip.h, so the sums do not depend on where a piece lies. CLIP adds them up in their order and
+     * multiplies y by what clip_factor makes of it. */
+    [OP_SQUARE_SUMS] = {LOG, .in = {{"grads", "f", "N"}, {"pieces", "i", "P2"}},
+        .out = {{"sums", "d", "P"}}, .flops = "2 N"},
+    [OP_CLIP] = {POINTWISE, .in = {{"sums", "d", "P"}}, .out = {{"y", "f", "."}},
+        .rule = rule_clip, .flops = "1 ."},
+
     /* The optimizers. moments: two running means of each of the n elements side by side, zero
      * before the first update. ADADELTA keeps those of g^2 and d^2, d being the change before
      * the learning rate; ADAM, which is AdamW too, those of g and g^2. */

@@ -222,6 +222,46 @@ static int hash(struct op_cases *c) {
     return OK;
 }
 
+/* Pieces of every length around whole rounds of lanes, behind one another and with gaps. */
+static int square_sums(struct op_cases *c) {
+    static const int sizes[] = {1, 255, 256, 257, 4099, 0, 33000};
+    enum { PIECES = COUNT(sizes), GAP = 3 };
+    for (int special = 0; special < 2; special++) {
+        struct op_args a = {.in = {case_random(c, 1, 40000, 1, 1, 1),
+                                   case_tensor(c, DTYPE_I32, 2, PIECES, 2, 1, 1)},
+                            .out = {case_tensor(c, DTYPE_F64, 1, PIECES, 1, 1, 1)}};
+        int32_t *piece = a.in[1].data;
+        for (int i = 0, first = 0; piece && i < PIECES; i++) {
+            piece[2 * i] = first, piece[2 * i + 1] = sizes[i];
+            first += sizes[i] + i % GAP;
+        }
+        if (special) put_special_values(&a.in[0]);
+        CHECK(case_run(c, OP_SQUARE_SUMS, &a, 0));
+        case_forget(c);
+    }
+    return OK;
+}
+
+/* Norms above and below the most, none, one that is infinite and one that is no number. */
+static int clip(struct op_cases *c) {
+    static const struct {
+        int pieces, count;
+        double sum, max_norm;
+    } cases[] = {{1, 1, 4, 1}, {70, 4099, 1, .3},     {3, 31, 1, 1e9}, {2, 5, 1, 0},
+                 {0, 7, 0, 1}, {4, 128, INFINITY, 1}, {1, 6, NAN, 1}};
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct op_args a = {.in = {case_tensor(c, DTYPE_F64, 1, cases[i].pieces, 1, 1, 1)},
+                            .out = {case_random(c, 1, cases[i].count, 1, 1, 1)},
+                            .p.clip = {cases[i].max_norm}};
+        for (int k = 0; a.in[0].data && k < cases[i].pieces; k++)
+            ((double *)a.in[0].data)[k] = cases[i].sum * (1 + rng_double(&c->rng));
+        put_special_values(&a.out[0]);
+        CHECK(case_run(c, OP_CLIP, &a, 0));
+        case_forget(c);
+    }
+    return OK;
+}
+
 /* ---- a batch out of a data set ---- */
 
 static struct tensor bytes_of(struct op_cases *c, int rank, int d0, int d1, int d2, int d3,
@@ -309,6 +349,7 @@ static int where(struct op_cases *c) {
 static int pointwise(struct op_cases *c, enum op op) {
     switch (op) {
     case OP_WHERE: return where(c);
+    case OP_CLIP: return clip(c);
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD: return activations(c, op);
     case OP_DROPOUT2D: return planes(c, op);
@@ -326,7 +367,7 @@ int op_cases(struct op_cases *c, enum op op) {
     case LOSS: return rows(c, op);
     case NORM: return norm_cases(c, op);
     case LAYER_NORM: return layer_norm_cases(c, op);
-    case LOG: return op == OP_HASH ? hash(c) : loss_sum(c);
+    case LOG: return op == OP_HASH ? hash(c) : op == OP_LOSS_SUM ? loss_sum(c) : square_sums(c);
     case GATHER: return op == OP_GATHER_ROWS ? gather_rows(c) : gather(c);
     case ALGEBRA: return algebra_cases(c, op);
     }

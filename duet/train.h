@@ -84,11 +84,11 @@ int duet_zero_grad(duet_params *params);
 
 /* torch.nn.utils.clip_grad_norm_: multiplies all gradients by max_norm / (norm + 1e-6), where
  * that is below 1. norm is the 2-norm of all gradients taken as one vector, as it was before. It
- * is stored in *norm, unless that is NULL. It is summed in double, in the order of the
- * parameters, so it has the same bits on every device and rank. A norm that is not finite is not
- * an error: as in PyTorch, with an infinite norm infinite gradients become NaN and the others 0,
- * and with a norm of NaN all become NaN. max_norm is at least 0. Waits, and reads all gradients
- * into host memory. Call it between duet_backward and the step. */
+ * is stored in *norm, unless that is NULL; then the call waits for it. It is summed in double, in
+ * the order of the parameters, so it has the same bits on every device and rank. A norm that is not
+ * finite is not an error: as in PyTorch, with an infinite norm infinite gradients become NaN and
+ * the others 0, and with a norm of NaN all become NaN. max_norm is at least 0. Call it between
+ * duet_backward and the step. */
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm);
 
 /* A buffer: state of a model that no gradient changes, such as the running statistics of a

@@ -3,6 +3,7 @@
 #ifndef NN_PARAMS_H
 #define NN_PARAMS_H
 
+#include "nn/clip.h"
 #include "nn/optimizer.h"
 #include "nn/tape.h"
 #include "nn/tensor.h"
@@ -71,6 +72,7 @@ struct duet_params {
     struct param_set set;
     struct param_spec *specs; /* owned, and so are the names in it */
     struct optimizer sgd;
+    struct grad_clip clip;     /* of duet_clip_grad_norm; zeroed before its first call */
     struct step_block *step;   /* in device memory; holds the learning rate */
     struct duet_tensor *views; /* the values of all parameters, then their gradients */
     /* [count] 0: PyTorch's grad None. The parameter had no part in the last update's loss, or

@@ -90,6 +90,7 @@ struct run_record {
     size_t trainable_count; /* of those that are not frozen */
     char optimizer[16];
     double lr, momentum, dampening, weight_decay; /* lr: of epoch 0 */
+    double clip_grad_norm;                        /* 0: gradients are not clipped */
     int nesterov;
     double rho, beta1, beta2, epsilon; /* NaN: the optimizer has none */
     char groups[256];                  /* of parameters, as --groups has them; "": none */

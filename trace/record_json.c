@@ -296,6 +296,7 @@ static const struct field run_fields[] = {
     {"dampening",          &FIELD_NUMBER, AT(dampening)},
     {"nesterov",           &FIELD_YES_NO, AT(nesterov)},
     {"weight_decay",       &FIELD_NUMBER, AT(weight_decay)},
+    {"clip_grad_norm",     &FIELD_NUMBER, AT(clip_grad_norm)},
     {"rho",                &FIELD_NUMBER, AT(rho)},
     {"beta1",              &FIELD_NUMBER, AT(beta1)},
     {"beta2",              &FIELD_NUMBER, AT(beta2)},

@@ -63,6 +63,7 @@ struct run_update {
     int lr_step;                                     /* epochs between two cuts; 0: none */
     double lr_gamma;                                 /* < 0: not given */
     int lr_cosine;
+    double max_norm;  /* of the gradients, which are clipped by it; 0: they are not */
     char groups[256]; /* as optimizer_read_groups takes them; "": none */
 };
 

@@ -19,6 +19,7 @@ struct optimizer_config run_optimizer(const struct run_config *config) {
     take(&o.beta1, config->update.beta1);
     take(&o.beta2, config->update.beta2);
     take(&o.epsilon, config->update.epsilon);
+    o.max_norm = config->update.max_norm;
     optimizer_read_groups(config->update.groups, &o); /* run_check_update has read them */
     return o;
 }

@@ -244,6 +244,7 @@ static void describe_update(const struct run_config *c, struct run_record *r) {
     r->dampening = o.dampening;
     r->nesterov = o.nesterov;
     r->weight_decay = o.weight_decay;
+    r->clip_grad_norm = o.max_norm;
     r->rho = o.kind == OPTIMIZER_ADADELTA ? o.rho : NAN;
     r->beta1 = adam ? o.beta1 : NAN, r->beta2 = adam ? o.beta2 : NAN;
     r->epsilon = sgd ? NAN : o.epsilon;

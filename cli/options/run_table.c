@@ -129,8 +129,7 @@ const struct option run_options[] = {
      "data set fits into a quarter of its memory, else host (default)",
      read_text, AT(data.on), NO_LIMITS, EVERYWHERE},
     {"--shuffle", NULL, "a new order of the samples in each epoch (default)",
-     read_on, AT(data.shuffle),
-     NO_LIMITS, EVERYWHERE},
+     read_on, AT(data.shuffle), NO_LIMITS, EVERYWHERE},
     {"--no-shuffle", NULL, "the order of the samples in the files", read_off, AT(data.shuffle),
      NO_LIMITS, EVERYWHERE},
     {"--sampler", "distributed|random",
@@ -154,11 +153,9 @@ const struct option run_options[] = {
 
     OPTION_HEADING("training"),
     {"--epochs", "N", "the number of epochs (default 10; demo: 3)", read_int, AT(epochs), 1,
-     MOST_EPOCHS,
-     OFTEN | EVERYWHERE},
+     MOST_EPOCHS, OFTEN | EVERYWHERE},
     {"--steps", "N", "stop after N steps in all (profile: default 50)", read_int, AT(steps), 1,
-     INT32_MAX - 1,
-     OFTEN | EVERYWHERE},
+     INT32_MAX - 1, OFTEN | EVERYWHERE},
     {"--batch-per-device", "B",
      "samples of each device's batch: the global batch is B times the number of devices",
      read_int, AT(batch_per_device), 1, LARGEST_BATCH,
@@ -179,8 +176,7 @@ const struct option run_options[] = {
      read_choice, AT(update.optimizer), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--lr", "X", "the learning rate (default: sgd 0.2, adadelta 1, adam and adamw 0.001)",
-     read_number, AT(update.lr), 0, LARGEST_FLOAT,
-     OFTEN | EVERYWHERE},
+     read_number, AT(update.lr), 0, LARGEST_FLOAT, OFTEN | EVERYWHERE},
     {"--lr-step", "N", "multiply the learning rate by a factor every N epochs, as StepLR does",
      read_int, AT(update.lr_step), 1, MOST_EPOCHS, EVERYWHERE},
     {"--lr-gamma", "X", "the factor of StepLR (default 0.1)", read_number, AT(update.lr_gamma), 0,
@@ -203,6 +199,10 @@ const struct option run_options[] = {
      "it (default 0; adamw 0.01)",
      read_number, AT(update.weight_decay), 0, LARGEST_FLOAT, EVERYWHERE},
     {"--groups", "PARAMS:lr=X,weight_decay=Y[;...]",
+    {"--clip-grad-norm", "X",
+     "clip the gradients before each update: where the norm of all of them taken as one vector is "
+     "above X they are scaled to it, as by clip_grad_norm_ (default 0: they are not clipped)",
+     read_number, AT(update.max_norm), 0, LARGEST_FLOAT, EVERYWHERE},
      "parameter groups: a learning rate or a weight decay of their own for parameters by name, "
      "module or pattern, as 'head:lr=0.1' or '*.bias:weight_decay=0', or for all of one dimension "
      "(biases and norms), as '1d:weight_decay=0'. The first that matches counts",
@@ -236,8 +236,7 @@ const struct option run_options[] = {
     {"--seed", "S",
      "the seed of the initial weights, the sampler and dropout, as torch.manual_seed takes it "
      "(default 0)",
-     read_seed, AT(seed), NO_LIMITS,
-     OFTEN | EVERYWHERE},
+     read_seed, AT(seed), NO_LIMITS, OFTEN | EVERYWHERE},
     {"--timeout", "SECONDS", "the deadline of every wait (default 300)", read_number, AT(timeout),
      0.01, 1e6, EVERYWHERE},
 
@@ -393,8 +392,8 @@ const struct option run_options[] = {
      "of the run that goes on",
      read_on, AT(live), NO_LIMITS,
      OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, WITHOUT_SEARCH | WITHOUT_QUIET},
-    {"--quiet", NULL, "print no progress, and no warnings before training", read_on, AT(quiet),
-     NO_LIMITS, EVERYWHERE},
+    {"--quiet", NULL, "print no progress, and no warnings before training",
+     read_on, AT(quiet), NO_LIMITS, EVERYWHERE},
     OPTION_END,
 };
 // clang-format on

@@ -123,6 +123,8 @@ Test(cli_bad_input, numbers, .timeout = 300, .init = cli_folder_make, .fini = cl
          "train --mode ddp --devices 2 --dataset random --model mlp --join=active "
          "--ignore-index 1"},
         {2, "--weight-decay|'-1'", "train --weight-decay -1"},
+        {2, "--clip-grad-norm|'-1'", "train --clip-grad-norm -1"},
+        {2, "--clip-grad-norm|'nan'", "compare --clip-grad-norm nan"},
         {2, "--groups|'1d'|a colon", "train --groups 1d"},
         {2, "--groups|a colon", "train --groups '1d:lr=1;'"},
         {2, "--groups|lr=X or weight_decay=X", "train --groups 1d:rho=1"},

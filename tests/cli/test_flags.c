@@ -62,6 +62,7 @@ static const struct row {
     {"--dampening", "compare --dampening 0.5", "without --momentum|--momentum X"},
     {"--groups", NULL, "every optimizer has rates and weight decay"},
     {"--weight-decay", NULL, "every optimizer has it"},
+    {"--clip-grad-norm", NULL, "every model has gradients"},
     {"--beta1", "train --optimizer adadelta --beta1 0.9", "with optimizer adadelta|adam or adamw"},
     {"--beta2", "train --beta2 0.9", "with optimizer sgd|adam or adamw"},
     {"--rho", "profile --rho 0.9", "with optimizer sgd|--optimizer adadelta"},

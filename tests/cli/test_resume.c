@@ -84,7 +84,7 @@ Test(cli_resume, optimizers_and_schedules, .timeout = 600, .init = cli_folder_ma
         "--momentum 0.9 --dampening 0.5 --weight-decay 1e-3 --lr-step 1 --label-smoothing 0.1",
         "--optimizer adadelta --rho 0.8 --lr 1 --drop-last",
         "--optimizer adam --lr 0.01 --seed -5 --workers 0",
-        "--optimizer adamw --lr 0.01 --weight-decay 0.1 --lr-cosine",
+        "--optimizer adamw --lr 0.01 --weight-decay 0.1 --clip-grad-norm 0.5 --lr-cosine",
         "--no-shuffle --lr 0.05"};
     enum { OPTIONS = sizeof options / sizeof *options };
     put_data(103, 20);
@@ -163,6 +163,7 @@ Test(cli_resume, other_settings_are_refused, .timeout = 300, .init = cli_folder_
         {"--optimizer adamw", "--optimizer: adamw|written with adam"},
         {"--lr 0.02", "--lr: 0.02|written with 0.01"},
         {"--weight-decay 1e-3", "--weight-decay: 0.001"},
+        {"--clip-grad-norm 2", "--clip-grad-norm: 2"},
         {"--groups 1d:lr=0.1", "--groups: 1d:lr=0.1|written with none"},
         {"--beta1 0.8", "--beta1: 0.8|written with 0.9"},
         {"--beta2 0.8", "--beta2: 0.8"},

@@ -99,6 +99,7 @@ Test(cli_same_bits, each_optimizer_and_schedule, .timeout = 600, .init = cli_fol
     static const char *const options[] = {
         "--momentum 0.9 --lr-step 2 --lr-gamma 0.5",
         "--momentum 0.9 --nesterov --lr-cosine",
+        "--momentum 0.9 --clip-grad-norm 0.5",
         "--momentum 0.9 --dampening 0.5 --weight-decay 1e-3 --label-smoothing 0.1",
         "--optimizer adadelta --rho 0.8 --eps 1e-5 --lr 1 --lr-step 1",
         "--optimizer adam --beta1 0.8 --beta2 0.99 --eps 1e-6 --lr 0.01",
@@ -255,7 +256,8 @@ Test(cli_same_bits, uneven_inputs, .timeout = 300, .init = cli_folder_make,
 Test(cli_same_bits, layers_that_steps_leave_out, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const char *const more[] = {"--momentum 0.9 --weight-decay 1e-3 --lr 0.05",
-                                       "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01",
+                                       "--optimizer adam --no-sync-steps 2 --bucket-cap-mb 0.01 "
+                                       "--clip-grad-norm 1",
                                        "--optimizer adadelta --loss-in-forward"};
     put_data(103, 20);
     for (int i = 0; i < (test_short() ? 1 : 3); i++) {

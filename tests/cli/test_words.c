@@ -202,6 +202,7 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--class-weights", "1,0.5,2"},
                  {"--ignore-index", "9"},
                  {"--weight-decay", "1e-4"},
+                 {"--clip-grad-norm", "0.5"},
                  {"--groups", "1d:weight_decay=0"},
                  {"--seed", "-1"},
                  {"--shuffle", NULL},

@@ -67,6 +67,7 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
     case OP_ADD: RUN_THREADS(k_add, &e, grid); break;
     case OP_SCALE: RUN_THREADS(k_scale, &e, grid); break;
+    case OP_CLIP: RUN_THREADS(k_clip, &e, grid); break;
     case OP_SGD: RUN_THREADS(k_sgd, &e, grid); break;
     case OP_ADADELTA: RUN_THREADS(k_adadelta, &e, grid); break;
     case OP_ADAM: RUN_THREADS(k_adam, &e, grid); break;
@@ -128,6 +129,12 @@ static inline void run_hash(const struct op_args *a, uint32_t blocks) {
     struct grid zero = {1, 32}, grid = {blocks, LOG_THREADS};
     if (blocks > 1) RUN_THREADS(k_hash_zero, &h, zero);
     RUN_BLOCKS(k_hash, &h, struct hash_shared, grid);
+}
+
+static inline void run_square_sums(const struct op_args *a, uint32_t blocks) {
+    struct square_sums s = square_sums_of(a);
+    struct grid grid = {blocks, CLIP_LANES};
+    RUN_BLOCKS(k_square_sums, &s, struct square_sums_shared, grid);
 }
 
 static inline void run_batch_norm(enum op op, const struct op_args *a, struct grid grid) {
@@ -209,6 +216,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case OP_CAT: RUN_MADE(cat, cat, a, grid); break;
     case OP_LOSS_SUM: run_loss_sum(a); break;
     case OP_HASH: run_hash(a, grid.blocks); break;
+    case OP_SQUARE_SUMS: run_square_sums(a, grid.blocks); break;
     case OP_GATHER_SAMPLES: RUN_MADE(gather_samples, gather, a, grid); break;
     case OP_GATHER_ROWS: RUN_MADE(gather_rows, gather_rows, a, grid); break;
     case OP_SUM: run_sum(a, grid); break;

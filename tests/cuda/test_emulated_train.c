@@ -67,7 +67,9 @@ Test(emulated_train, an_mlp_with_momentum_and_dropout_too, .timeout = 240, .init
 Test(emulated_train, adam_and_adadelta_too, .timeout = 240, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(64, 4);
-    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adam --lr 0.0005 --batch-size 12", 8);
+    as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adam --lr 0.0005 --batch-size 12 "
+                  "--clip-grad-norm 0.5",
+                  8);
     as_on_the_cpu("--model mlp --mlp-hidden 33,20 --optimizer adadelta --lr 0.1 --weight-decay "
                   "0.001 --batch-size 12",
                   8);

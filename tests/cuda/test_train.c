@@ -166,7 +166,7 @@ Test(cuda_train, adam_and_adadelta, .timeout = 300, .init = cli_folder_make,
         {"single", 1, "--no-graph"}, {"dp", 2, ""}, {"ddp", 2, ""}, {NULL, 0, NULL}};
     set_up(1, 1);
     all_equal(ways, "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adam "
-                    "--weight-decay 0.01");
+                    "--weight-decay 0.01 --clip-grad-norm 0.5");
     all_equal(ways,
               "--model mlp --mlp-hidden 20,13 --batch-size 12 --epochs 2 --optimizer adadelta");
 }

@@ -156,6 +156,14 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         break;
     case OP_FILL:
     case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_SQUARE_SUMS:
+        a.in[0] = F(0, 1, 42, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 2, 5, 2, 0, 0);
+        a.out[0] = OF(4, DTYPE_F64, 1, 5, 0, 0, 0);
+        break;
+    case OP_CLIP:
+        a.in[0] = OF(0, DTYPE_F64, 1, 5, 0, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0);
+        a.p.clip.max_norm = 1;
+        break;
     case OP_SGD:
         a.in[0] = F(0, 2, 6, 7, 0, 0), a.out[0] = F(4, 2, 6, 7, 0, 0),
         a.out[1] = F(5, 2, 6, 7, 0, 0);

@@ -37,7 +37,9 @@ static int is_free(enum op op, int t, int d) {
     case OP_BATCH_NORM_TOTAL:
     case OP_BATCH_NORM_MERGE: return t == 0 && d == 0; /* parts */
     case OP_GATHER_ROWS: return t == 0 && d == 0;      /* the samples of the data set */
-    case OP_SUM: return t == 0 && d == 1;              /* how many are added */
+    case OP_CLIP: return 1;
+    case OP_SQUARE_SUMS: return t == 0;   /* the gradients, of which pieces are a part */
+    case OP_SUM: return t == 0 && d == 1; /* how many are added */
     case OP_SPREAD: return t == OP_INPUTS && d == 1;
     case OP_EMBEDDING_BACKWARD: return t == OP_INPUTS && d == 0; /* rows of the table */
     case OP_NLL_FORWARD:

@@ -121,6 +121,7 @@ static void add_update(struct list *l, const struct run_config *c) {
         add_number(l, "--beta1", o.beta1);
         add_number(l, "--beta2", o.beta2);
     }
+    if (o.max_norm > 0) add_number(l, "--clip-grad-norm", o.max_norm);
     put(l, "--groups", "%s", *c->update.groups ? c->update.groups : "none");
     add_count(l, "--lr-step", schedule.kind == SCHEDULE_STEP ? schedule.step_size : 0);
     if (schedule.kind == SCHEDULE_STEP) add_number(l, "--lr-gamma", schedule.gamma);

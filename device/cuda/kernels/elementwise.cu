@@ -21,6 +21,7 @@ THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(add, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(clip, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sgd, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(adadelta, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(adam, struct elementwise, SIMPLE_THREADS)
@@ -43,6 +44,7 @@ static const struct op_kernel kernels[] = {
     {OP_FILL, DUET_KERNEL(fill)},
     {OP_ADD, DUET_KERNEL(add)},
     {OP_SCALE, DUET_KERNEL(scale)},
+    {OP_CLIP, DUET_KERNEL(clip)},
     {OP_SGD, DUET_KERNEL(sgd)},
     {OP_ADADELTA, DUET_KERNEL(adadelta)},
     {OP_ADAM, DUET_KERNEL(adam)},

@@ -1,5 +1,5 @@
-/* Kernels that treat each element alone: relu and other activations, dropout, fill, add, scale
- * and the optimizers.
+/* Kernels that treat each element alone: relu and other activations, dropout, fill, add, scale,
+ * clipping and the optimizers.
  *
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
  * operands are aligned, one by one at the tail or where they are not. Then it moves on by the
@@ -10,6 +10,7 @@
 #define DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
 #include "base/philox.h"
+#include "device/clip.h"
 #include "device/cuda/kernels/kernel.h"
 
 /* The parameter of all of them. out may be in0 or in1. */
@@ -22,6 +23,9 @@ struct elementwise {
     /* fill, scale: the number; where: that of an operand left out; dropout: the factor of an
      * element that is kept */
     float value;
+    const double *sums; /* clip: of squares, one of each piece */
+    int pieces;
+    double max_norm;
     /* the optimizers: what a gradient gets of its value, and their scalars rounded as PyTorch's */
     float weight_decay;
     float momentum, fresh; /* sgd: fresh = 1 - dampening */
@@ -45,6 +49,10 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
     e.step = a->step;
     if (op == OP_FILL || op == OP_SCALE || op == OP_WHERE) e.value = a->p.fill.value;
     if (op == OP_ACTIVATION_FORWARD || op == OP_ACTIVATION_BACKWARD) e.activation = a->p.activation;
+    if (op == OP_CLIP) {
+        e.sums = (const double *)a->in[0].data, e.pieces = a->in[0].dims[0];
+        e.max_norm = a->p.clip.max_norm;
+    }
     if (op == OP_SGD) {
         e.weight_decay = a->p.sgd.weight_decay, e.momentum = a->p.sgd.momentum;
         e.fresh = (float)(1 - a->p.sgd.dampening), e.nesterov = a->p.sgd.nesterov;
@@ -256,6 +264,19 @@ DUET_HD void k_scale(const struct elementwise *e, struct place at) {
         DUET_UNROLL
         for (int i = 0; i < 4; i++)
             y[i] = mul_f32(y[i], e->value);
+        quad_store(e, e->out, q, y);
+    }
+}
+
+/* Each thread adds the pieces up for itself: a model has some hundred, and all read the same. */
+DUET_HD void k_clip(const struct elementwise *e, struct place at) {
+    const float factor = clip_factor(e->max_norm, clip_norm(e->sums, e->pieces));
+    FOR_EACH_QUAD(q, e, at) {
+        float y[4];
+        quad_load(e, y, e->out, q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++)
+            y[i] = mul_f32(y[i], factor);
         quad_store(e, e->out, q, y);
     }
 }

@@ -1,5 +1,6 @@
 /* Kernels that write one number of each step into a log, at row step->slot: the loss of a segment,
- * and the hash of a tensor.
+ * and the hash of a tensor. And the sums of squares of the gradients' pieces, a block each, in the
+ * order of device/clip.h: a thread has one of its lanes.
  *
  * The loss is summed in double in the order of the samples, as on the host, by one thread. Its bits
  * are part of the proof that all modes train the same model, and a batch has only some hundred
@@ -11,6 +12,7 @@
 #ifndef DEVICE_CUDA_KERNELS_LOG_H
 #define DEVICE_CUDA_KERNELS_LOG_H
 
+#include "device/clip.h"
 #include "device/cuda/kernels/kernel.h"
 #include "device/host/kernels/hash_mix.h"
 
@@ -146,6 +148,46 @@ DUET_BLOCK void k_hash(const struct hash *p, struct hash_shared *shared, struct 
                 *hash_cell(p) = shared->part[0];
             else
                 hash_add(hash_cell(p), shared->part[0]);
+        }
+    }
+}
+
+struct square_sums {
+    const float *x;
+    const int32_t *piece;
+    double *sums;
+    int count;
+};
+
+struct square_sums_shared {
+    double lane[CLIP_LANES];
+};
+
+static inline struct square_sums square_sums_of(const struct op_args *a) {
+    struct square_sums s = ZEROED;
+    s.x = tensor_f32(&a->in[0]), s.piece = (const int32_t *)a->in[1].data;
+    s.sums = (double *)a->out[0].data, s.count = a->out[0].dims[0];
+    return s;
+}
+
+/* Blocks of CLIP_LANES threads. */
+DUET_BLOCK void k_square_sums(const struct square_sums *p, struct square_sums_shared *shared,
+                              struct place at) {
+    for (int i = (int)at.block; i < p->count; i += (int)at.blocks) {
+        const float *x = p->x + p->piece[2 * i];
+        BLOCK_PHASE(at) {
+            double sum = 0;
+            for (int k = (int)at.thread; k < p->piece[2 * i + 1]; k += CLIP_LANES)
+                sum += mul_f64((double)x[k], (double)x[k]);
+            shared->lane[at.thread] = sum;
+        }
+        for (uint32_t half = CLIP_LANES / 2; half; half /= 2) {
+            BLOCK_PHASE(at) {
+                if (at.thread < half) shared->lane[at.thread] += shared->lane[at.thread + half];
+            }
+        }
+        BLOCK_PHASE(at) {
+            if (at.thread == 0) p->sums[i] = shared->lane[0];
         }
     }
 }

@@ -13,6 +13,7 @@
 #endif
 
 #include "base/philox.h"
+#include "device/clip.h"
 #include "device/host/kernels/conv_way.h"
 #include "device/host/kernels/hash_mix.h"
 #include "device/host/kernels/reference.h"

@@ -158,13 +158,42 @@ static void fast_add(const struct op_args *a) {
         y[i] += x[i];
 }
 
-static void fast_scale(const struct op_args *a) {
-    float *y = tensor_f32(&a->out[0]), factor = a->p.fill.value;
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
+static void scale_by(const struct tensor *t, float factor) {
+    float *y = tensor_f32(t);
+    size_t i = 0, count = tensor_stored_count(t);
     for (; i + LANES <= count; i += LANES)
         store(y + i, load(y + i) * factor);
     for (; i < count; i++)
         y[i] *= factor;
+}
+
+static void fast_scale(const struct op_args *a) {
+    scale_by(&a->out[0], a->p.fill.value);
+}
+
+static void fast_clip(const struct op_args *a) {
+    double norm = clip_norm(a->in[0].data, a->in[0].dims[0]);
+    float factor = clip_factor(a->p.clip.max_norm, norm);
+    if (factor != 1) scale_by(&a->out[0], factor);
+}
+
+/* The compiler makes vectors of the inner loop. */
+static double fast_square_sum(const float *x, int count) {
+    double lane[CLIP_LANES] = {0};
+    int i = 0;
+    for (; i + CLIP_LANES <= count; i += CLIP_LANES)
+        for (int k = 0; k < CLIP_LANES; k++)
+            lane[k] += (double)x[i + k] * x[i + k];
+    for (int k = 0; i + k < count; k++)
+        lane[k] += (double)x[i + k] * x[i + k];
+    return clip_add_lanes(lane);
+}
+
+static void fast_square_sums(const struct op_args *a) {
+    const int32_t *piece = a->in[1].data;
+    double *sums = a->out[0].data;
+    for (int i = 0; i < a->out[0].dims[0]; i++)
+        sums[i] = fast_square_sum(tensor_f32(&a->in[0]) + piece[2 * i], piece[2 * i + 1]);
 }
 
 /* The formula and its roundings: reference_sgd. */

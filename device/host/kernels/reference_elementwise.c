@@ -1,13 +1,14 @@
 /* Kernels that work on one element at a time: relu and other activations, sums, products,
- * dropout, fill, the optimizers, the hash, and the change of layout. The place of an element
- * does not matter to most of them, so they take PLAIN and N16 alike. Dropout alone has to know
- * the element's place in the plain segment, because its mask depends on it. */
+ * dropout, fill, clipping, the optimizers, the hash, and the change of layout. The place of an
+ * element does not matter to most of them, so they take PLAIN and N16 alike. Dropout alone has to
+ * know the element's place in the plain segment, because its mask depends on it. */
 #include "device/host/kernels/reference.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/philox.h"
+#include "device/clip.h"
 #include "device/host/kernels/hash_mix.h"
 
 /* plain [n][i] <-> N16 [n / 16][i][n % 16]; the lanes past n are zero. */
@@ -181,6 +182,27 @@ void reference_adam(const struct op_args *a) {
         *v = fmaf(rest2 * g, g, *v * beta2);
         value[i] += -rate * *m / (sqrtf(*v) / root + epsilon);
     }
+}
+
+static double square_sum(const float *x, int count) {
+    double lane[CLIP_LANES] = {0};
+    for (int i = 0; i < count; i++)
+        lane[i % CLIP_LANES] += (double)x[i] * x[i];
+    return clip_add_lanes(lane);
+}
+
+void reference_square_sums(const struct op_args *a) {
+    const int32_t *piece = a->in[1].data;
+    double *sums = a->out[0].data;
+    for (int i = 0; i < a->out[0].dims[0]; i++)
+        sums[i] = square_sum(tensor_f32(&a->in[0]) + piece[2 * i], piece[2 * i + 1]);
+}
+
+void reference_clip(const struct op_args *a) {
+    double norm = clip_norm(a->in[0].data, a->in[0].dims[0]);
+    float factor = clip_factor(a->p.clip.max_norm, norm), *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++)
+        y[i] *= factor;
 }
 
 void reference_hash(const struct op_args *a) {

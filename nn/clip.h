@@ -1,0 +1,42 @@
+/* Clipping of gradients by the norm of all of them, torch.nn.utils.clip_grad_norm_, in two launches
+ * and without the host, so that a recorded step replays it:
+ *
+ *     square sums    of each piece of the gradients: the sum of its squares
+ *     clip           norm = the root of all sums; gradients *= min(1, max_norm / (norm + 1e-6))
+ *
+ * The pieces are cut from the parameters in the order of registration, wherever the gradients lie.
+ * So the norm has the same bits in every mode and on any number of devices. */
+#ifndef NN_CLIP_H
+#define NN_CLIP_H
+
+#include "nn/param.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct grad_clip {
+    struct device *device;
+    int32_t *pieces; /* device memory: where each begins in the arena, and its elements */
+    double *sums;    /* device memory: of the squares of each */
+    int count;
+    uint64_t layout_version; /* of the gradients that the pieces are cut from */
+};
+
+/* Cuts the pieces, unless they are cut and the gradients still lie where they did. Waits; not to be
+ * recorded. */
+int grad_clip_prepare(struct grad_clip *clip, const struct param_set *set);
+/* The device must be idle. Zeroed is fine. */
+void grad_clip_free(struct grad_clip *clip);
+
+/* Enqueues both launches on the compute stream. The first ones after the gradients have been laid
+ * out anew are not to be recorded. */
+int grad_clip(struct grad_clip *clip, const struct param_set *set, double max_norm);
+
+/* What the norm was before the last grad_clip. Waits for it. */
+int grad_clip_norm(const struct grad_clip *clip, double *norm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
