@@ -11,18 +11,24 @@
 #include "base/text/nearest.h"
 #include "data/dataset_files.h"
 #include "data/dataset_own.h"
+#include "data/dataset_tensors.h"
 #include "data/synthetic.h"
 
 enum { SYNTHETIC_COUNT = 60000, RANDOM_COUNT = 6400, TEST_SHARE = 6 };
 static const double MOST_BYTES = 0x1p30;
 static const struct sample_shape default_shape = {1, 28, 28};
 
-enum kind { UNKNOWN, FILES, SYNTHETIC, RANDOM, OWN };
+enum kind { UNKNOWN, FILES, SYNTHETIC, RANDOM, OWN, TENSORS };
+
+int dataset_is_file(const char *name) {
+    return strpbrk(name, "./") != NULL;
+}
 
 static enum kind kind_of(const char *name) {
     if (!strcmp(name, "fashion-mnist") || !strcmp(name, "mnist")) return FILES;
     if (!strcmp(name, "synthetic")) return SYNTHETIC;
     if (!strcmp(name, DATASET_OWN)) return OWN;
+    if (dataset_is_file(name)) return TENSORS;
     return strcmp(name, "random") ? UNKNOWN : RANDOM;
 }
 
@@ -41,7 +47,9 @@ int dataset_made_samples(const struct dataset_config *c) {
 }
 
 int dataset_has_test(const struct dataset_config *c) {
-    return kind_of(c->name) == OWN ? c->own[1].count > 0 : kind_of(c->name) != RANDOM;
+    enum kind kind = kind_of(c->name);
+    if (kind == TENSORS) return dataset_tensors_test(c);
+    return kind == OWN ? c->own[1].count > 0 : kind != RANDOM;
 }
 
 /* ---- checks ---- */
@@ -107,12 +115,16 @@ int dataset_check(const struct dataset_config *c) {
                                         DATASET_OWN};
     enum kind kind = kind_of(c->name);
     char text[SAMPLE_SHAPE_BYTES];
-    if (kind == UNKNOWN)
+    if (kind == UNKNOWN || (kind == TENSORS && c->of_program))
         return unknown_value(c->of_program ? "data set" : "--dataset", c->name, words,
                              c->own[0].count ? 5 : 4);
     if (kind == OWN && c->of_program)
         return fail(ERR_USAGE, "data set: own: make your own with duet_dataset_create");
     if (kind == OWN) return check_own(c);
+    if (kind == TENSORS && c->folder)
+        return fail(ERR_USAGE, "--data-dir: %s: --dataset %s is a file: give one of the two",
+                    c->folder, c->name);
+    if (kind == TENSORS) return OK;
     if (c->targets && kind != RANDOM)
         return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
                     c->name);
@@ -221,6 +233,7 @@ int dataset_make(struct dataset *set, const struct dataset_config *c, int train)
     switch (kind_of(c->name)) {
     case SYNTHETIC: return synthetic_part(set, c, train);
     case OWN: return dataset_own(set, &c->own[train ? 0 : 1]);
+    case TENSORS: return dataset_tensors(set, c, train);
     case RANDOM:
         return train ? make_random(set, c)
                      : fail(ERR_USAGE, "data set random: has no test part: train without one");
@@ -240,6 +253,7 @@ static int outline_is_numbers(const struct dataset *own) {
 struct sample_shape dataset_shape(const struct dataset_config *c) {
     enum kind kind = kind_of(c->name);
     if (kind == OWN) return c->own[0].shape;
+    if (kind == TENSORS) return dataset_tensors_shape(c);
     return kind == FILES && !c->outline ? dataset_files_shape(c) : c->shape;
 }
 
@@ -249,6 +263,7 @@ int dataset_outline(struct dataset *set, const struct dataset_config *c, int tra
     int made = dataset_made_samples(c), classes = classes_of(c);
     memset(set, 0, sizeof *set);
     CHECK(dataset_check(c));
+    if (kind == TENSORS) return dataset_tensors(set, c, train);
     if (c->folder)
         return fail(ERR_USAGE,
                     "--data-dir: %s: its files are not read: give --dataset synthetic or random "

@@ -19,8 +19,8 @@ enum { DATASET_CLASSES = 10 };
 #define DATASET_OWN "own"
 
 struct dataset {
-    const char *name;          /* "fashion-mnist", "mnist", "synthetic", "random" or "own" */
-    int count;                 /* samples */
+    const char *name; /* "fashion-mnist", "mnist", "synthetic", "random", "own", or a file's */
+    int count;        /* samples */
     struct sample_shape shape; /* of each */
     int classes;               /* 1 + the largest label; 0: the samples have targets */
     /* A data set is either bytes, */
@@ -59,21 +59,26 @@ static inline int dataset_label(const struct dataset *set, int index, int place)
  * says them; else at least DATASET_CLASSES. */
 int dataset_model_outputs(const struct dataset *set);
 
+/* 1: this name of a data set is the path of a file of tensors: it has a dot or a slash
+ * (data/dataset_tensors.c). */
+int dataset_is_file(const char *name);
+
 /* Which data set. What is 0 or NULL is not given. */
 struct dataset_config {
-    const char *name;
+    const char *name; /* of a file its path; it outlives the set */
     /* Of "own": the data for training and those for the test; count 0: there are none. */
     struct dataset own[2];
     const char *folder; /* of the IDX files (--data-dir), raw or .gz */
     /* Of the sets that are made, synthetic and random: */
-    struct sample_shape shape; /* default 1x28x28 */
+    struct sample_shape shape; /* default 1x28x28; of a file: of samples of as many numbers */
     int classes;               /* default DATASET_CLASSES; with targets the numbers of a target */
     int samples; /* for training; default 60000 synthetic, 6400 random. For the test a sixth of
                   * them, of random none */
-    /* Of random alone: */
+    /* Of random, and of a file: */
     int targets;    /* 1: targets in place of labels */
     int places;     /* labels of a sample; 0: one */
-    int below;      /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn */
+    int below;      /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn. A
+                     * file's must be such */
     int outline;    /* 1: for dataset_outline alone, so of any size */
     int of_program; /* 1: errors speak of duet_dataset_open, not of the command's flags */
     uint64_t seed;  /* of the draws; synthetic pictures have their own */
@@ -104,6 +109,8 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
  *               torch.randint(0, classes, (count, places)) where a sample has several
  *
+ * A file is read by data/dataset_tensors.c.
+ *
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
 int dataset_make(struct dataset *set, const struct dataset_config *config, int train);
@@ -114,8 +121,9 @@ int dataset_open(struct dataset *set, const char *name, const char *folder, int 
 int dataset_synthetic(struct dataset *set, uint64_t seed, int count, int train);
 
 /* The same without the samples: how many there are and of which shape, for a dry run.
- * Opens nothing. Its arrays are no NULL where dataset_make would give one, but must not be read.
- * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. */
+ * Its arrays are no NULL where dataset_make would give one, but must not be read.
+ * ERR_USAGE as dataset_check; and files in a folder, whose sizes nobody knows unread. Of a file of
+ * tensors the head and the answers are read. */
 int dataset_outline(struct dataset *set, const struct dataset_config *config, int train);
 
 void dataset_free(struct dataset *set); /* takes a zeroed struct and one whose open failed */

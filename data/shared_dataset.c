@@ -21,7 +21,7 @@ enum { PARTS = 4, ALIGN = 64 };
 
 struct header {
     struct dataset set; /* its pointers mean nothing here */
-    char name[32];
+    char name[256];
     uint64_t bytes[PARTS]; /* of each part; 0: the set has none */
 };
 

@@ -39,7 +39,7 @@ struct live_device {
 struct live_facts {
     enum run_mode mode;
     char title[40]; /* "DP, loss in forward" */
-    char model[64], dataset[16], kind[16];
+    char model[64], dataset[64], kind[16];
     int devices, batch_size, first_step, last_step, steps_per_epoch, epochs;
 };
 

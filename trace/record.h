@@ -60,7 +60,7 @@ enum { MAX_SNAPSHOTS = 8 };  /* snapshots of all parameters in one run */
 struct run_record {
     /* ---- what ran ---- */
     enum run_mode mode;
-    char model[64], dataset[16];
+    char model[64], dataset[64];
     char kind[16];      /* of the devices: "cpu" or "cuda" */
     char algorithm[16]; /* DDP: --allreduce as it was given */
     int gpus;           /* physical GPUs that the devices share; 0: the devices are emulated */

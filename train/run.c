@@ -104,8 +104,8 @@ struct dataset_config run_dataset(const struct run_config *config) {
     const struct model_options *o = &config->model.options;
     /* A graph is for one shape of samples, and data that is made takes it. */
     const struct graph *graph = graph_of_run(config);
-    int random = !strcmp(config->data.name, "random"),
-        follows = random || (graph && !strcmp(config->data.name, "synthetic"));
+    int random = !strcmp(config->data.name, "random"), file = dataset_is_file(config->data.name),
+        follows = random || (graph && (file || !strcmp(config->data.name, "synthetic")));
     struct dataset_config data = {
         .name = config->data.name,
         .folder = *config->data.folder ? config->data.folder : NULL,

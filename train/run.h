@@ -35,7 +35,7 @@ struct run_model {
 
 /* What it is trained on, in which order, and how it comes to the devices. */
 struct run_data {
-    char name[16];
+    char name[PATH_BYTES]; /* or the path of a file of tensors */
     char folder[PATH_BYTES];
     int samples; /* of a data set that is made; 0: not given. Their shape and the number of classes
                   * are in the model's options */

@@ -61,20 +61,36 @@ static int file_of(const char *path, char real[PATH_MAX]) {
  * So would an output that goes to an input. But weights may be saved to the file that they came
  * from, and a checkpoint replaces the one from which the run goes on. */
 static int refuse_one_file(const struct run_config *config) {
-    enum { INIT_FROM, RESUME, MODEL, SAVE, CHECKPOINT, LOG_LOSS, JSON, TRACE, REPORT, CSV, FILES };
+    enum {
+        INIT_FROM,
+        RESUME,
+        MODEL,
+        DATASET,
+        SAVE,
+        CHECKPOINT,
+        LOG_LOSS,
+        JSON,
+        TRACE,
+        REPORT,
+        CSV,
+        FILES
+    };
     const struct model_file *model = model_file_of(config->model.options.own);
-    const char *const names[] = {"--init-from", "--resume", "--model", "--save",   "--checkpoint",
-                                 "--log-loss",  "--json",   "--trace", "--report", "--csv"};
-    const char *const paths[] = {config->model.init_from,  config->files.resume,
-                                 model ? model->path : "", config->files.save,
-                                 config->files.checkpoint, config->files.log_loss,
-                                 config->files.json,       config->files.trace,
-                                 config->files.report,     config->files.csv};
+    const char *const names[] = {"--init-from", "--resume",     "--model",    "--dataset",
+                                 "--save",      "--checkpoint", "--log-loss", "--json",
+                                 "--trace",     "--report",     "--csv"};
+    const char *const paths[] = {
+        config->model.init_from,  config->files.resume,
+        model ? model->path : "", dataset_is_file(config->data.name) ? config->data.name : "",
+        config->files.save,       config->files.checkpoint,
+        config->files.log_loss,   config->files.json,
+        config->files.trace,      config->files.report,
+        config->files.csv};
     static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {
         if (!*paths[i] || !file_of(paths[i], real[i])) *real[i] = 0;
-        for (int j = INIT_FROM; i > MODEL && j < i; j++) {
+        for (int j = INIT_FROM; i > DATASET && j < i; j++) {
             int replaces = (i == SAVE || i == CHECKPOINT) && j == source[i];
             if (*real[i] && !replaces && !strcmp(real[i], real[j]))
                 return fail(ERR_USAGE, "%s and %s: %s and %s are the same file: give two", names[j],

@@ -104,10 +104,11 @@ const struct option run_options[] = {
      BY_RUNS, IN_ANY_MODE, 0},
 
     OPTION_HEADING("data"),
-    {"--dataset", "NAME",
+    {"--dataset", "NAME|FILE",
      "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
      "torch.randint labels, by the seed of the run (default fashion-mnist; of wide: random; in a "
-     "program with data of its own: own)",
+     "program with data of its own: own); or a file, safetensors or torch.save of a dict, with "
+     "your tensors x and y, and x_test and y_test for a test part (docs/models.md)",
      read_text, AT(data.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",
@@ -198,11 +199,11 @@ const struct option run_options[] = {
      "weight decay, which is added to the gradient; adamw: which makes the weights smaller beside "
      "it (default 0; adamw 0.01)",
      read_number, AT(update.weight_decay), 0, LARGEST_FLOAT, EVERYWHERE},
-    {"--groups", "PARAMS:lr=X,weight_decay=Y[;...]",
     {"--clip-grad-norm", "X",
      "clip the gradients before each update: where the norm of all of them taken as one vector is "
      "above X they are scaled to it, as by clip_grad_norm_ (default 0: they are not clipped)",
      read_number, AT(update.max_norm), 0, LARGEST_FLOAT, EVERYWHERE},
+    {"--groups", "PARAMS:lr=X,weight_decay=Y[;...]",
      "parameter groups: a learning rate or a weight decay of their own for parameters by name, "
      "module or pattern, as 'head:lr=0.1' or '*.bias:weight_decay=0', or for all of one dimension "
      "(biases and norms), as '1d:weight_decay=0'. The first that matches counts",

@@ -11,10 +11,11 @@ gives PyTorch the backend "duet", and duet.export writes a PyTorch model for --m
 docs/python.md tells all of it.
 """
 
+from ._files import save_dataset
 from ._library import DuetError
 from .command import Record, Result, compare, estimate, profile, run, train
 from .export import ExportError, export
 from .model import describe
 
 __all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "describe", "estimate",
-           "export", "profile", "run", "train"]
+           "export", "profile", "run", "save_dataset", "train"]

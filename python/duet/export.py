@@ -9,38 +9,19 @@ becomes a constant. Parameters, buffers and constants go into net.safetensors be
 
 import contextlib
 import copy
-import json
 import logging
 import pathlib
-import struct
 import tempfile
 import warnings
 
 from ._export_graph import ExportError, text_of
 from ._export_walk import Walk
+from ._files import write_tensors
 from ._library import DuetError
 from .command import estimate
 from .model import describe, saved_bytes
 
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
-
-
-def _write_tensors(path, tensors):
-    """safetensors: the length of the header, the header, the numbers."""
-    header, blobs, at = {}, [], 0
-    wide = sorted(tensors.items(), key=lambda item: item[1].dtype.itemsize != 8)
-    for name, tensor in wide:
-        blob = tensor.detach().cpu().contiguous().numpy().tobytes()
-        header[name] = {"dtype": "I64" if tensor.dtype.itemsize == 8 else "F32",
-                        "shape": list(tensor.shape), "data_offsets": [at, at + len(blob)]}
-        blobs.append(blob)
-        at += len(blob)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for blob in blobs:
-            file.write(blob)
 
 
 @contextlib.contextmanager
@@ -193,6 +174,7 @@ def export(model, example_inputs, path):
                           _otherwise(model, example_inputs))
     text, stored = _text_of(walk, result, tensors, _saves(torch, model, example_inputs))
     _check(path, text, "cross-entropy" if len(result.shape) > 1 else "mse")
-    _write_tensors(_weights_of(path), stored)
+    write_tensors(_weights_of(path), {name: tensor.detach().cpu().numpy()
+                                      for name, tensor in stored.items()})
     path.write_text(text, encoding="utf-8")
     return path

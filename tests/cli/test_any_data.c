@@ -73,3 +73,45 @@ Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = 
     put_shape(32, 8, 8, 9);
     cli_fails(2, "576 features, but is given 512", "train --data-dir d --model m --sync-bn");
 }
+
+/* Writes the file "own.safetensors": 45 samples of 2 x 7 numbers with labels of 3 classes, and 9
+ * for the test. */
+static void put_tensors(void) {
+    enum { TRAIN = 45, TEST = 9, NUMBERS = 14, CLASSES = 3 };
+    static const char header[] =
+        "{\"x\":{\"dtype\":\"F32\",\"shape\":[45,2,7],\"data_offsets\":[0,2520]},"
+        "\"x_test\":{\"dtype\":\"F32\",\"shape\":[9,2,7],\"data_offsets\":[2520,3024]},"
+        "\"y\":{\"dtype\":\"I32\",\"shape\":[45],\"data_offsets\":[3024,3204]},"
+        "\"y_test\":{\"dtype\":\"I32\",\"shape\":[9],\"data_offsets\":[3204,3240]}}";
+    uint64_t length = sizeof header - 1;
+    FILE *f = fopen("own.safetensors", "w");
+    fwrite(&length, sizeof length, 1, f);
+    fputs(header, f);
+    for (int i = 0; i < (TRAIN + TEST) * NUMBERS; i++)
+        fwrite(&(float){(float)(i * 37 % 101 - 50) / 25}, sizeof(float), 1, f);
+    for (int32_t i = 0; i < TRAIN + TEST; i++)
+        fwrite(&(int32_t){i % CLASSES}, sizeof i, 1, f);
+    fclose(f);
+}
+
+Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    put_tensors();
+    same_in_all_modes("--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp "
+                      "--mlp-hidden 20");
+    struct json *j = json_of("one.json");
+    cr_expect_str_eq(json_text(j, "dataset"), "own.safetensors");
+    cr_expect(json_int(j, "train_samples") == 45 && json_int(j, "test_samples") == 9);
+    cr_expect(json_int(j, "channels") == 2 && json_int(j, "height") == 7);
+    json_free(j);
+    cli_well("estimate --dataset ./own.safetensors --model mlp --devices 2 --batch-size 14");
+    cli_fails(2, "--shape: no effect with data set",
+              "train --dataset own.safetensors --model mlp --shape 14");
+    cli_fails(2, "--data-dir: d: --dataset own.safetensors is a file",
+              "train --dataset own.safetensors --model mlp --data-dir d");
+    cli_fails(2, "--dataset and --json|the same file",
+              "train --dataset own.safetensors --model mlp --json ./own.safetensors");
+    cli_fails(1, "--loss: mse: y of data set",
+              "train --dataset own.safetensors --model mlp --loss mse");
+    cli_fails(1, "cannot read: none.safetensors", "train --dataset none.safetensors --model mlp");
+}

@@ -165,6 +165,78 @@ class Groups(Written):
                     self.one_optimizer(kind, cosine)
 
 
+class Clipping(Written):
+    """--clip-grad-norm: PyTorch's losses, and equal bits in all modes."""
+
+    def test_losses_and_bits(self):
+        net, path = self.write("fine_tuned")
+        net = net.double().train()
+        optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.5)
+        torch.manual_seed(0)
+        x, y = nets.samples("fine_tuned", SAMPLES).double(), torch.randint(0, 10, (SAMPLES,))
+        want, norms = [], []
+        for _ in range(STEPS):
+            loss = F.cross_entropy(net(x), y)
+            want.append(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            norms.append(nn.utils.clip_grad_norm_(net.parameters(), 0.25).item())
+            optimizer.step()
+        self.assertGreater(min(norms), 0.3, "each step is clipped")
+        options = {**self.options(path), "lr": 0.5, "clip_grad_norm": 0.25}
+        run = duet.train(**options, shuffle=False, virtual_devices=1, mode="single").runs[0]
+        self.assertEqual(len(run.losses), STEPS)
+        for got, exact in zip(run.losses, want):
+            self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
+        for devices in (2, 4):
+            self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
+
+
+class OwnData(Written):
+    """A user's tokens and labels from a file: PyTorch's losses, and equal bits in all modes."""
+
+    def test_a_model_of_tokens_with_a_label_at_each_place(self):
+        class Places(nets.GPT2):
+            def forward(self, tokens):
+                at = torch.arange(tokens.shape[1], device=tokens.device)
+                x = self.norm(self.block(self.wte(tokens) + self.wpe(at)))
+                return self.head(x).transpose(1, 2)
+
+        torch.manual_seed(1)
+        net, path = Places(), self.folder / "places.duet"
+        tokens = torch.randint(0, nets.VOCABULARY, (3 * BATCH, 9))
+        x, y, data = tokens[:, :-1], tokens[:, 1:], self.folder / "tokens.safetensors"
+        duet.export(net, x[:2], path)
+        duet.save_dataset(data, x, y, x_test=x[:4], y_test=y[:4].to(torch.int32))
+        net = net.double().train()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        want = []
+        for batch in range(3):
+            rows = slice(batch * BATCH, (batch + 1) * BATCH)
+            loss = F.cross_entropy(net(x[rows]), y[rows])
+            want.append(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        options = dict(model=path, dataset=data, batch_size=BATCH, steps=3, lr=0.1, progress=False,
+                       quiet=True)
+        run = duet.train(**options, shuffle=False, virtual_devices=1, mode="single").runs[0]
+        self.assertEqual((run.dataset, run.train_samples, run.test_samples),
+                         ("tokens.safetensors", 3 * BATCH, 4))
+        self.assertEqual(len(run.losses), 3)
+        for got, exact in zip(run.losses, want):
+            self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
+        for devices in (2, 4):
+            self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
+        torch.save({"x": x.contiguous(), "y": y.contiguous()}, self.folder / "tokens.pt")
+        again = duet.train(**{**options, "dataset": self.folder / "tokens.pt"}, shuffle=False,
+                           virtual_devices=1, mode="single").runs[0]
+        self.assertEqual(list(again.losses), list(run.losses))
+        duet.save_dataset(data, x + nets.VOCABULARY, y)
+        with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to"):
+            duet.train(**options)
+
+
 class Refusals(unittest.TestCase):
     def test_every_op_that_is_not_there_is_named_at_once(self):
         class Net(nn.Module):

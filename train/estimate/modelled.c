@@ -19,7 +19,9 @@ int modelled_open(struct modelled *m, const struct run_config *config) {
     c.data.drop_last = 1;
     int made = !strcmp(c.data.name, "random") || !strcmp(c.data.name, "synthetic");
     int64_t enough = (int64_t)(MODELLED_STEPS + 1) * c.batch_size * c.update.passes;
-    if (!made && !*c.data.folder) { /* a named set: its pictures are those of the synthetic one */
+    if (!made && !*c.data.folder &&
+        !dataset_is_file(
+            c.data.name)) { /* a named set: its pictures are those of the synthetic one */
         snprintf(c.data.name, sizeof c.data.name, "synthetic");
         c.data.samples = 0;
         made = 1;

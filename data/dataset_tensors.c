@@ -1,0 +1,265 @@
+/* A data set in one file of named tensors, safetensors or what torch.save made of a dict:
+ *
+ *     x   (count, ...)    float32, as they are; uint8, pictures: byte / 255; int32, int64: whole
+ *                         numbers, as tokens
+ *     y   (count)         int32, int64, uint8: the label of each sample
+ *         (count, ...)    several labels of each, as of the next token at every place
+ *                         float32: targets of the loss mse
+ *     x_test, y_test      the test part, alike; without them there is none
+ *
+ * Samples are kept as bytes or as floats. A float holds whole numbers up to 2^24 exactly, so larger
+ * ones are refused. */
+#include "data/dataset_tensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "data/safetensors.h"
+
+enum { MOST_WHOLE = 1 << 24, BYTE_LABELS = 256, CHUNK = 4096 };
+
+/* An open file, the two tensors of the part, and what is made of them. */
+struct reading {
+    struct safetensors file;
+    const char *x_name, *y_name;
+    const struct safetensors_entry *x, *y;
+    int bytes;       /* 1: the samples stay bytes */
+    void *samples;   /* bytes or floats */
+    int32_t *labels; /* or floats, of targets */
+};
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+/* ---- the head of the file ---- */
+
+static const struct safetensors_entry *find(const struct safetensors *s, const char *name) {
+    for (int i = 0; i < s->count; i++)
+        if (!strcmp(s->entries[i].name, name)) return &s->entries[i];
+    return NULL;
+}
+
+static int is_type(const struct safetensors_entry *e, const char *types) {
+    const char *at = strstr(types, e->dtype);
+    return at && (at == types || at[-1] == ' ');
+}
+
+static int wrong(const struct reading *r, const char *tensor, const char *why) {
+    return fail(ERR_FAILED, "data set %s: tensor '%s': %s", r->file.path, tensor, why);
+}
+
+static uint64_t of_a_sample(const struct safetensors_entry *e) {
+    return e->shape[0] ? e->count / (uint64_t)e->shape[0] : 0;
+}
+
+static int check_tensors(const struct reading *r) {
+    const struct safetensors_entry *x = r->x, *y = r->y;
+    if (!x || !y)
+        return wrong(r, x ? r->y_name : r->x_name,
+                     "is missing: a data set has x and y, and x_test and y_test for a test");
+    if (!is_type(x, "F32 U8 I32 I64"))
+        return wrong(r, r->x_name,
+                     "is of a type that samples have not: give float32, uint8, "
+                     "int32 or int64");
+    if (!is_type(y, "F32 U8 I32 I64"))
+        return wrong(r, r->y_name,
+                     "is of a type that answers have not: give int32 or int64 "
+                     "labels, or float32 targets");
+    if (!x->dims || !y->dims || !x->count || !y->count)
+        return wrong(r, x->dims && x->count ? r->y_name : r->x_name, "has no samples");
+    if (x->shape[0] != y->shape[0])
+        return fail(ERR_FAILED,
+                    "data set %s: %lld samples in %s, %lld in %s: give an answer to each sample",
+                    r->file.path, (long long)x->shape[0], r->x_name, (long long)y->shape[0],
+                    r->y_name);
+    if (x->shape[0] > INT32_MAX || of_a_sample(x) > SAMPLE_NUMBERS ||
+        of_a_sample(y) > SAMPLE_NUMBERS)
+        return fail(ERR_FAILED,
+                    "data set %s: %lld samples of %llu numbers: give at most %d, of at most %d",
+                    r->file.path, (long long)x->shape[0], (unsigned long long)of_a_sample(x),
+                    INT32_MAX, SAMPLE_NUMBERS);
+    return OK;
+}
+
+static int open_part(struct reading *r, const char *path, int train) {
+    memset(r, 0, sizeof *r);
+    CHECK(safetensors_open(&r->file, path));
+    r->x_name = train ? "x" : "x_test", r->y_name = train ? "y" : "y_test";
+    r->x = find(&r->file, r->x_name), r->y = find(&r->file, r->y_name);
+    return check_tensors(r);
+}
+
+/* A side for each dimension; of more than three in one. A model that says otherwise for as many
+ * numbers is followed. */
+static struct sample_shape shape_of(const struct safetensors_entry *x,
+                                    const struct sample_shape *wanted) {
+    struct sample_shape shape = {(int)of_a_sample(x), 1, 1};
+    if (x->dims > 1 && x->dims <= 4)
+        shape = (struct sample_shape){(int)x->shape[1], x->dims > 2 ? (int)x->shape[2] : 1,
+                                      x->dims > 3 ? (int)x->shape[3] : 1};
+    return sample_shape_count(wanted) == sample_shape_count(&shape) ? *wanted : shape;
+}
+
+struct sample_shape dataset_tensors_shape(const struct dataset_config *c) {
+    struct sample_shape shape = {0};
+    struct reading r;
+    if (!open_part(&r, c->name, 1)) shape = shape_of(r.x, &c->shape);
+    safetensors_close(&r.file);
+    return shape;
+}
+
+int dataset_tensors_test(const struct dataset_config *c) {
+    struct safetensors file;
+    int opened = !safetensors_open(&file, c->name),
+        found = opened && (find(&file, "x_test") || find(&file, "y_test"));
+    safetensors_close(&file);
+    return found;
+}
+
+/* ---- the numbers ---- */
+
+union chunk {
+    uint8_t u8[CHUNK];
+    int32_t i32[CHUNK];
+    int64_t i64[CHUNK];
+};
+
+static int64_t whole_at(const char *dtype, const union chunk *from, size_t i) {
+    if (!strcmp(dtype, "U8")) return from->u8[i];
+    return strcmp(dtype, "I32") ? from->i64[i] : from->i32[i];
+}
+
+/* Calls `take` with each number of a tensor of whole numbers, in order, and its place. */
+static int read_whole(const struct reading *r, const struct safetensors_entry *e, void *to,
+                      int (*take)(const struct reading *r, void *to, uint64_t i, int64_t number)) {
+    const size_t width = (size_t)(e->bytes / e->count);
+    union chunk chunk;
+    for (uint64_t at = 0; at < e->count; at += CHUNK) {
+        size_t n = e->count - at < CHUNK ? (size_t)(e->count - at) : CHUNK;
+        CHECK(safetensors_read_at(&r->file, e->offset + at * width, &chunk, n * width));
+        for (size_t i = 0; i < n; i++)
+            CHECK(take(r, to, at + i, whole_at(e->dtype, &chunk, i)));
+    }
+    return OK;
+}
+
+static int take_number(const struct reading *r, void *to, uint64_t i, int64_t number) {
+    if (number < -MOST_WHOLE || number > MOST_WHOLE)
+        return fail(ERR_FAILED,
+                    "data set %s: %s: %lld in sample %llu: whole numbers are taken from -%d to %d",
+                    r->file.path, r->x_name, (long long)number,
+                    (unsigned long long)(i / of_a_sample(r->x)), MOST_WHOLE, MOST_WHOLE);
+    ((float *)to)[i] = (float)number;
+    return OK;
+}
+
+static int take_label(const struct reading *r, void *to, uint64_t i, int64_t number) {
+    if (number < 0 || number >= INT32_MAX)
+        return fail(ERR_FAILED,
+                    "data set %s: %s: label %lld of sample %llu: labels are 0 to the number of "
+                    "classes - 1",
+                    r->file.path, r->y_name, (long long)number,
+                    (unsigned long long)(i / of_a_sample(r->y)));
+    ((int32_t *)to)[i] = (int32_t)number;
+    return OK;
+}
+
+/* What the model takes for indices must be some. */
+static int check_below(const struct reading *r, const float *x, int below) {
+    for (uint64_t i = 0; below && i < r->x->count; i++)
+        if (!(x[i] >= 0 && x[i] < (float)below && x[i] == floorf(x[i])))
+            return fail(ERR_FAILED,
+                        "data set %s: %s: %g in sample %llu: the model takes whole numbers from 0 "
+                        "to %d",
+                        r->file.path, r->x_name, (double)x[i],
+                        (unsigned long long)(i / of_a_sample(r->x)), below - 1);
+    return OK;
+}
+
+static int read_floats(const struct reading *r, int below) {
+    float *x = r->samples;
+    if (!strcmp(r->x->dtype, "F32"))
+        CHECK(safetensors_read_at(&r->file, r->x->offset, x, r->x->bytes));
+    else
+        CHECK(read_whole(r, r->x, x, take_number));
+    for (uint64_t i = 0; !below && !strcmp(r->x->dtype, "U8") && i < r->x->count; i++)
+        x[i] /= 255.0f;
+    return check_below(r, x, below);
+}
+
+static int read_samples(struct reading *r, const struct dataset_config *c) {
+    if (c->outline) return OK;
+    r->samples = malloc(r->x->count * (r->bytes ? 1 : sizeof(float)));
+    if (!r->samples)
+        return fail(ERR_MEMORY, "data set %s: no memory for its samples", r->file.path);
+    if (r->bytes) return safetensors_read_at(&r->file, r->x->offset, r->samples, r->x->bytes);
+    return read_floats(r, c->below);
+}
+
+static int read_answers(struct reading *r, const struct dataset_config *c) {
+    int targets = !strcmp(r->y->dtype, "F32");
+    if (targets != c->targets)
+        return fail(ERR_USAGE, "--loss: %s: %s of data set %s is %s: give --loss %s",
+                    c->targets ? "mse" : "cross-entropy", r->y_name, r->file.path,
+                    targets ? "float32, so targets" : "of whole numbers, so labels",
+                    targets ? "mse" : "cross-entropy");
+    r->labels = malloc(r->y->count * sizeof *r->labels);
+    if (!r->labels) return fail(ERR_MEMORY, "data set %s: no memory for its answers", r->file.path);
+    if (targets) return safetensors_read_at(&r->file, r->y->offset, r->labels, r->y->bytes);
+    return read_whole(r, r->y, r->labels, take_label);
+}
+
+static int count_classes(const struct reading *r) {
+    int32_t largest = 0;
+    for (uint64_t i = 0; i < r->y->count; i++)
+        if (r->labels[i] > largest) largest = r->labels[i];
+    return largest + 1;
+}
+
+/* Labels become bytes in their own memory, from the front: each is read before. */
+static void narrow_labels(const struct reading *r) {
+    uint8_t *narrow = (uint8_t *)r->labels;
+    for (uint64_t i = 0; i < r->y->count; i++)
+        narrow[i] = (uint8_t)r->labels[i];
+}
+
+static int make(struct reading *r, struct dataset *set, const struct dataset_config *c) {
+    static const char nothing[1]; /* of an outline, never read */
+    CHECK(read_answers(r, c));
+    int each = (int)of_a_sample(r->y), classes = c->targets ? 0 : count_classes(r);
+    r->bytes = !strcmp(r->x->dtype, "U8") && !c->below && !c->targets && each == 1 &&
+               classes <= BYTE_LABELS;
+    CHECK(read_samples(r, c));
+    *set = (struct dataset){.name = last_part(c->name),
+                            .count = (int)r->x->shape[0],
+                            .shape = shape_of(r->x, &c->shape),
+                            .classes = classes,
+                            .outputs = c->targets ? each : 0,
+                            .places = c->targets || each == 1 ? 0 : each,
+                            .owned = {r->samples, r->labels},
+                            .outline = c->outline};
+    const void *samples = c->outline ? nothing : r->samples;
+    if (r->bytes) {
+        narrow_labels(r);
+        set->images = samples, set->labels = (const uint8_t *)r->labels;
+    } else {
+        set->numbers = samples, set->answers = r->labels;
+    }
+    return OK;
+}
+
+int dataset_tensors(struct dataset *set, const struct dataset_config *c, int train) {
+    struct reading r;
+    int code = open_part(&r, c->name, train);
+    if (!code) code = make(&r, set, c);
+    if (code) {
+        free(r.samples);
+        free(r.labels);
+    }
+    safetensors_close(&r.file);
+    return code;
+}

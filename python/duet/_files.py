@@ -1,0 +1,41 @@
+"""Files of named tensors, safetensors: the weights of a model, and data sets."""
+
+import json
+import struct
+
+_TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
+
+
+def write_tensors(path, arrays):
+    """The length of the header, the header, the numbers: those of 8 bytes first."""
+    header, blobs, at = {}, [], 0
+    for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):
+        blob = array.tobytes()
+        header[name] = {"dtype": _TYPES[str(array.dtype)], "shape": list(array.shape),
+                        "data_offsets": [at, at + len(blob)]}
+        blobs.append(blob)
+        at += len(blob)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for blob in blobs:
+            file.write(blob)
+
+
+def save_dataset(path, x, y, x_test=None, y_test=None):
+    """Writes samples and answers, tensors or arrays, as a file for dataset=path.
+
+    x has a sample in each row: float32; uint8, pictures; or int32 or int64, as tokens. y has the
+    labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse".
+    """
+    import numpy
+    arrays = {}
+    for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
+        if given is None:
+            continue
+        array = numpy.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        if str(array.dtype) not in _TYPES:
+            raise TypeError(f"duet: {name}: {array.dtype}: give float32, uint8, int32 or int64")
+        arrays[name] = array
+    write_tensors(path, arrays)
