@@ -4,7 +4,8 @@
  *
  * Every second the control thread says "I am here" to the others, and asks again for what the
  * protocol of references waits for. A worker from which nothing has come for `silence_s` counts as
- * gone: it is stopped, or its machine is. One whose process ends is known at once, by the end of
+ * gone: it is stopped, or its machine is. It is told so, in case it goes on, and nothing that comes
+ * from it later is served. One whose process ends is known at once, by the end of
  * its stream; a BYE before that says it was meant. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +110,7 @@ void on_frame(void *context, void *user, struct frame *f) {
     __atomic_store_n(&peer->heard, f->came, __ATOMIC_RELAXED);
     f->from = peer->rank;
     pthread_mutex_lock(&rpc->lock);
-    if (rpc->stop) f->header.kind = FRAME_PING;
+    if (rpc->stop || peer->state == PEER_GONE) f->header.kind = FRAME_PING;
     switch (f->header.kind) {
     case FRAME_CALL:
         take_call(rpc, f);
@@ -122,6 +123,11 @@ void on_frame(void *context, void *user, struct frame *f) {
     case FRAME_LIFE: take_life(rpc, peer->rank, f); break;
     case FRAME_PLACES: take_places(rpc, peer->rank, f); break;
     case FRAME_CONTEXT_END: context_end(rpc, f->header.call); break;
+    case FRAME_GIVEN_UP:
+        peer_ends(
+            rpc, peer, PEER_GONE,
+            "it has given this worker up, which had said nothing for too long: was it stopped?");
+        break;
     case FRAME_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
     default: break; /* a ping: it was heard */
     }
@@ -131,18 +137,26 @@ void on_frame(void *context, void *user, struct frame *f) {
 
 /* ---- time ---- */
 
-static void look_after_peers(duet_rpc *rpc, int64_t now) {
+static void send_empty(duet_rpc *rpc, const struct peer *p, enum frame_kind kind) {
+    struct frame *f = frame_new(kind, 0);
+    if (f) rpc->transport->send(p->link, f);
+}
+
+/* late: by how much this comes too late. After half of silence_s it is this worker that was
+ * stopped, and of what others have said meanwhile nothing was heard. */
+static void look_after_peers(duet_rpc *rpc, int64_t now, int64_t late) {
     char why[128];
     for (int r = 0; r < rpc->world; r++) {
         struct peer *p = &rpc->peers[r];
         if (r == rpc->rank || p->state != PEER_HERE) continue;
-        struct frame *ping = frame_new(FRAME_PING, 0);
-        if (ping) rpc->transport->send(p->link, ping);
+        send_empty(rpc, p, FRAME_PING);
+        if (late > rpc->silence_ns / 2) __atomic_store_n(&p->heard, now, __ATOMIC_RELAXED);
         int64_t silent = now - __atomic_load_n(&p->heard, __ATOMIC_RELAXED);
         if (silent < rpc->silence_ns) continue;
         snprintf(why, sizeof why, "it has said nothing for %.0f s: is it stopped?",
                  (double)silent * 1e-9);
         peer_ends(rpc, p, PEER_GONE, why);
+        send_empty(rpc, p, FRAME_GIVEN_UP);
     }
 }
 
@@ -163,7 +177,7 @@ void *control_thread(void *argument) {
     while (!rpc->stop) {
         int64_t now = now_ns(), next = futures_expire(rpc, now);
         if (now >= tick) {
-            look_after_peers(rpc, now);
+            look_after_peers(rpc, now, now - tick);
             if (life_waits(&rpc->life)) life_resend(&rpc->life);
             tick = now + TICK_NS;
         }

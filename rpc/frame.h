@@ -26,6 +26,7 @@ enum frame_kind {
     FRAME_BYE,         /* the worker ends as planned */
     FRAME_CONTEXT_END, /* call: the id of a context of autograd (rpc/context.c) */
     FRAME_PLACES,      /* of rank 0: where each worker listens, PLACE_BYTES each (rpc/meet.c) */
+    FRAME_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
     FRAME_SHARES,      /* "what you share can be opened here": for the transport alone */
     FRAME_KINDS
 };
