@@ -100,7 +100,9 @@ extern "C" {
     OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight") \
     OP(GROUPED_CONV_FORWARD,         grouped_conv_forward,        "group conv forward") \
     OP(GROUPED_CONV_BACKWARD_DATA,   grouped_conv_backward_data,  "group conv backward data") \
-    OP(GROUPED_CONV_BACKWARD_WEIGHT, grouped_conv_backward_weight, "group conv backward weight")
+    OP(GROUPED_CONV_BACKWARD_WEIGHT, grouped_conv_backward_weight, "group conv backward weight") \
+    OP(RECURRENT_FORWARD,            recurrent_forward,           "recurrent forward") \
+    OP(RECURRENT_BACKWARD,           recurrent_backward,          "recurrent backward")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
@@ -220,16 +222,24 @@ struct layer_norm_args {
     int groups, inner; /* at least 1 */
 };
 
+/* The order of the gates is PyTorch's: input, forget, cell, output of an LSTM; reset, update, new
+ * of a GRU. reverse 1: from the last step to the first. */
+enum recurrent { RECURRENT_LSTM, RECURRENT_GRU, RECURRENT_TANH, RECURRENT_RELU, RECURRENT_COUNT };
+struct recurrent_args {
+    enum recurrent kind;
+    int reverse;
+};
+
 /* What the gradient of row i's loss is multiplied by: MEAN: step->weight, over the places of a
  * sample where it has several rows; SUM: 1; NONE: dloss[i]
  * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
-enum { OP_INPUTS = 4 }; /* the most that an op has */
+enum { OP_INPUTS = 4, OP_OUTPUTS = 3 }; /* the most that an op has */
 
 struct op_args {
     struct tensor in[OP_INPUTS];
-    struct tensor out[2];
+    struct tensor out[OP_OUTPUTS];
     const struct step_block *step; /* device memory; NULL where the op does not read it */
     /* Of the host's fast kernels: device memory of host_scratch_bytes bytes, which launch() fills
      * in. Without it (NULL) a kernel that needs none serves, with bits of its own. */
@@ -256,6 +266,7 @@ struct op_args {
         struct permute_args permute;
         struct layer_norm_args layer_norm;
         struct activation_args activation;
+        struct recurrent_args recurrent;
     } p;
 };
 

@@ -81,7 +81,7 @@ int op_takes_n16(const struct op_args *args) {
     int n16 = 0;
     for (int i = 0; i < OP_INPUTS; i++)
         n16 |= args->in[i].data && args->in[i].layout == LAYOUT_N16;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < OP_OUTPUTS; i++)
         n16 |= args->out[i].data && args->out[i].layout == LAYOUT_N16;
     return n16;
 }
@@ -92,7 +92,7 @@ static int check_letters(enum op op, const struct op_args *args) {
     const struct tensor *first = NULL;
     struct op_letters letters;
     memset(&letters, 0xff, sizeof letters);
-    for (int i = 0; i < OP_INPUTS + 2; i++) {
+    for (int i = 0; i < OP_INPUTS + OP_OUTPUTS; i++) {
         int output = i >= OP_INPUTS, k = output ? i - OP_INPUTS : i;
         const struct operand *o = output ? &row->out[k] : &row->in[k];
         const struct tensor *t = output ? &args->out[k] : &args->in[k];
@@ -119,7 +119,7 @@ int operand_may_be_in_place(const struct operand *input) {
 
 static int check_overlaps(enum op op, const struct op_args *a) {
     const struct op_row *s = &op_table[op];
-    for (int o = 0; o < 2; o++) {
+    for (int o = 0; o < OP_OUTPUTS; o++) {
         for (int i = 0; i < OP_INPUTS; i++) {
             if (!overlap(&a->out[o], &a->in[i])) continue;
             if (o == 0 && a->out[0].data == a->in[i].data && operand_may_be_in_place(&s->in[i]))
@@ -128,9 +128,12 @@ static int check_overlaps(enum op op, const struct op_args *a) {
                         s->in[i].name, s->out[o].name);
         }
     }
-    if (overlap(&a->out[0], &a->out[1]))
-        return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
-                    s->out[0].name, s->out[1].name);
+    for (int o = 0; o < OP_OUTPUTS; o++) {
+        int next = (o + 1) % OP_OUTPUTS; /* of three outputs these are all pairs */
+        if (overlap(&a->out[o], &a->out[next]))
+            return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
+                        s->out[o].name, s->out[next].name);
+    }
     return OK;
 }
 
@@ -140,7 +143,7 @@ int op_check(enum op op, const struct op_args *args) {
     const struct op_row *s = &op_table[op];
     for (int i = 0; i < OP_INPUTS; i++)
         CHECK(check_operand(op, "in", i, &s->in[i], &args->in[i], s->segment));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < OP_OUTPUTS; i++)
         CHECK(check_operand(op, "out", i, &s->out[i], &args->out[i], s->segment));
     if (s->step && !args->step)
         return fail(ERR_FAILED, "%s: the step block is missing", op_name(op));

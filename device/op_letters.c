@@ -60,7 +60,7 @@ double op_letters_count(enum op op, const struct op_args *args, const char *flop
     struct tensor wanted;
     char *at;
     memset(&letters, 0xff, sizeof letters);
-    for (int i = 0; i < OP_INPUTS + 2; i++) {
+    for (int i = 0; i < OP_INPUTS + OP_OUTPUTS; i++) {
         int output = i >= OP_INPUTS, k = output ? i - OP_INPUTS : i;
         const struct tensor *t = output ? &args->out[k] : &args->in[k];
         if ((output ? row->out[k].name : row->in[k].name) && t->data)

@@ -251,3 +251,35 @@ int rule_layer_norm(enum op op, const struct op_args *a) {
     }
     return OK;
 }
+
+/* Which operands each kind has, and how wide they are. */
+int rule_recurrent(enum op op, const struct op_args *a) {
+    static const int gates[RECURRENT_COUNT] = {4, 3, 1, 1}, saved[RECURRENT_COUNT] = {6, 5, 1, 1};
+    enum recurrent kind = a->p.recurrent.kind;
+    if ((unsigned)kind >= RECURRENT_COUNT)
+        return fail(ERR_FAILED, "%s: kind %d: there is none of this number", op_name(op),
+                    (int)kind);
+    int forward = op == OP_RECURRENT_FORWARD, lstm = kind == RECURRENT_LSTM,
+        gru = kind == RECURRENT_GRU;
+    const struct tensor *w = &a->in[forward ? 1 : 2], *kept = forward ? &a->out[1] : &a->in[1],
+                        *first = forward ? &a->in[3] : &a->out[1],
+                        *last = forward ? &a->out[2] : &a->in[3];
+    if (w->dims[0] != gates[kind] * (int64_t)w->dims[1])
+        return fail(ERR_FAILED, "%s: a weight of %d rows and %d columns: kind %d has %d gates",
+                    op_name(op), w->dims[0], w->dims[1], (int)kind, gates[kind]);
+    if (kept->data && kept->dims[2] != saved[kind] * (int64_t)w->dims[1])
+        return fail(ERR_FAILED, "%s: operand saved has rows of %d: must be %d of %d", op_name(op),
+                    kept->dims[2], saved[kind], w->dims[1]);
+    if (first->data && first->dims[1] != 1 + lstm)
+        return fail(ERR_FAILED, "%s: %d states at first: kind %d has %d", op_name(op),
+                    first->dims[1], (int)kind, 1 + lstm);
+    if (forward && (!kept->data) != !(lstm || gru))
+        return fail(ERR_FAILED, "%s: operand saved: is of an LSTM or GRU, and of these always",
+                    op_name(op));
+    if ((last->data && !lstm) || (forward && lstm && !last->data))
+        return fail(ERR_FAILED, "%s: operand %s: is of an LSTM", op_name(op),
+                    forward ? "last" : "dlast");
+    if (!forward && (!a->out[2].data) != !gru)
+        return fail(ERR_FAILED, "%s: operand dhidden: is of a GRU, and of it always", op_name(op));
+    return OK;
+}

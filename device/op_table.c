@@ -289,5 +289,24 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_LAYER_NORM_BACKWARD_WEIGHT] = {LAYER_NORM, 
         .in = {{"x", "f", "RL"}, {"dy", "f", "RL"}, {"moments", "d", "R2"}},
         .out = {{"dw", "f", "K"}, {"db", "f", "K"}}, .rule = rule_layer_norm, .flops = "5 RL"},
+
+    /* A recurrent layer over L steps. gates are x W_ih^T + b_ih of all steps, w is W_hh, and the
+     * states at first are h and, of an LSTM, c (zeros where there are none). What a step leaves in
+     * `saved` for backward is a number of rows of H:
+     *
+     *     LSTM   the four gates, c before the step, tanh(c) behind it         G = 4H, T = 6H
+     *     GRU    the three gates, (h W^T + b) of the new gate, h before it    G = 3H, T = 5H
+     *     TANH, RELU   nothing: backward takes y for it                       G = H,  T = H
+     *
+     * last: c behind the last step, of an LSTM alone. dgates is the gradient of gates. That of
+     * h W^T + b is the same but for a GRU, where it is dhidden. */
+    [OP_RECURRENT_FORWARD] = {RECURRENT,
+        .in = {{"gates", "f", "NLG"}, {"w", "f", "GH"}, {"b", "f?", "G"}, {"first", "f?", "NSH"}},
+        .out = {{"y", "f", "NLH"}, {"saved", "f?", "NLT"}, {"last", "f?", "NH"}},
+        .rule = rule_recurrent, .flops = "2 NLGH"},
+    [OP_RECURRENT_BACKWARD] = {RECURRENT,
+        .in = {{"dy", "f", "NLH"}, {"saved", "f", "NLT"}, {"w", "f", "GH"}, {"dlast", "f?", "NH"}},
+        .out = {{"dgates", "f", "NLG"}, {"dfirst", "f", "NSH"}, {"dhidden", "f?", "NLG"}},
+        .rule = rule_recurrent, .flops = "2 NLGH"},
 };
 // clang-format on

@@ -33,11 +33,12 @@ enum op_family {
     LOG,    /* what a step writes down, and the sums of its squares */
     GATHER, /* batches of a data set */
     ALGEBRA,
+    RECURRENT,
 };
 
 struct op_row {
     enum op_family family;
-    struct operand in[OP_INPUTS], out[2];
+    struct operand in[OP_INPUTS], out[OP_OUTPUTS];
     int step;      /* 1: the op always reads the step block */
     int segment;   /* 1: one segment a launch, so an N16 operand holds one segment's groups */
     op_rule *rule; /* NULL: the letters say all */
@@ -81,7 +82,7 @@ double op_letters_count(enum op op, const struct op_args *args, const char *flop
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_grouped_conv, rule_pool, rule_pad, rule_cat,
     rule_dropout, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
     rule_hash, rule_gather_samples, rule_gather_rows, rule_matmul, rule_sum, rule_permute,
-    rule_layer_norm, rule_activation, rule_clip;
+    rule_layer_norm, rule_activation, rule_clip, rule_recurrent;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 

@@ -94,7 +94,7 @@ static struct work op_work(enum op op, const struct op_args *args) {
     int passes = 1;
     classify(op, args, &w, &passes);
     if (w.of == WORK_CONV && is_1x1(op, args)) w.of = WORK_CONV_1X1;
-    w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, 2);
+    w.bytes = bytes_of(args->in, OP_INPUTS) + passes * bytes_of(args->out, OP_OUTPUTS);
     unfuse(op, args, &w);
     return w;
 }

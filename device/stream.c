@@ -175,7 +175,7 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
     CHECK(check_layout(device, op, args));
     if (device->config.check_operands) {
         CHECK(check_tensors(device, op, "in", args->in, OP_INPUTS));
-        CHECK(check_tensors(device, op, "out", args->out, 2));
+        CHECK(check_tensors(device, op, "out", args->out, OP_OUTPUTS));
         if (args->step)
             CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
     }

@@ -11,6 +11,7 @@
  *     cases.c            element by element, row by row, logs, batches; which file has which op
  *     cases_products.c   convolutions, linear layers
  *     cases_norms.c      batch, layer and group normalisation
+ *     cases_recurrent.c  LSTM, GRU and RNN
  *     cases_algebra.c    products of matrices, sums, the order of dimensions
  *     cases_pictures.c   pools, margins, parts of samples */
 #ifndef DOCTOR_CASES_H
@@ -48,6 +49,7 @@ int op_cases(struct op_cases *cases, enum op op);
 int product_cases(struct op_cases *cases, enum op op);
 int norm_cases(struct op_cases *cases, enum op op);
 int layer_norm_cases(struct op_cases *cases, enum op op);
+int recurrent_cases(struct op_cases *cases, enum op op);
 int algebra_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 

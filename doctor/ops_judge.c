@@ -25,17 +25,20 @@ static const char equal[] = "equal: same operations, same order",
                   tf32_product[] =
                       "2^-10 sum|ab| and that of float: factors of 11 bits; whole numbers equal",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
+                  steps[] = "l (k+16) 2^-24: l steps of sums of k products, exp, tanh",
                   sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",
                   integers[] = "equal: integers, doubles in one order";
 
 const struct tolerance *op_tolerance(enum op op, int tf32) {
     static const struct tolerance table[] = {
         {JUDGE_EQUAL, equal},   {JUDGE_PRODUCT, product},      {JUDGE_SOFTMAX, softmax},
-        {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums}};
+        {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums},
+        {JUDGE_STEPS, steps}};
     switch (op_table[op].family) {
     case PRODUCT:
     case GROUPED: return &table[tf32 ? 4 : 1];
     case LAYER_NORM: return &table[2];
+    case RECURRENT: return &table[6];
     default: break;
     }
     switch (op) {
@@ -84,6 +87,8 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
         if (!c->terms) return 0;
         return ((double)(c->terms + 2) * FLOAT_ROUNDING + (c->tf32 ? TF32_PRODUCT : 0)) *
                value_of(c->size, i);
+    case JUDGE_STEPS: /* terms is l (k + 16): cases_recurrent.c keeps errors from growing */
+        return (double)c->terms * FLOAT_ROUNDING * (1 + want);
     case JUDGE_SUM: /* values lie in -1 .. 1, products of two distances from their mean below 4 */
         return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
     case JUDGE_SOFTMAX:

@@ -48,7 +48,7 @@ void host_race_check(enum op op, const struct op_args *args) {
     for (int i = 0; i < OP_INPUTS; i++)
         touch(&args->in[i], 0);
     if (args->step) __tsan_read_range(args->step, sizeof *args->step);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < OP_OUTPUTS; i++) {
         const struct tensor *out = &args->out[i];
         if (op == OP_LOSS_SUM || op == OP_HASH)
             write_log(out, args->step, op == OP_HASH ? args->p.hash.column : args->p.loss.column);

@@ -22,6 +22,7 @@
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/pool.h"
+#include "device/cuda/kernels/recurrent.h"
 #include "device/op_table.h"
 #include "tests/device/kernels_common.h"
 
@@ -200,6 +201,21 @@ static inline void run_grouped_conv(enum op op, const struct op_args *a, struct 
     }
 }
 
+static inline void recurrent_forward_block(const void *r, void *shared, struct place at) {
+    (void)shared;
+    k_recurrent_forward(r, at);
+}
+static inline void recurrent_backward_block(const void *r, void *shared, struct place at) {
+    (void)shared;
+    k_recurrent_backward(r, at);
+}
+
+static inline void run_recurrent(enum op op, const struct op_args *a, struct grid grid) {
+    struct recurrence r = recurrence_of(op, a);
+    gpu_run_blocks(op == OP_RECURRENT_FORWARD ? recurrent_forward_block : recurrent_backward_block,
+                   &r, 1, grid);
+}
+
 /* Any op but products and changes of layout. Kernels whose threads work together take the grid's
  * blocks, with threads of their own number. */
 static inline void run_text(enum op op, const struct op_args *a, struct grid grid) {
@@ -208,6 +224,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case LOSS: run_rows(op, a, grid.blocks); return;
     case LAYER_NORM: run_layer_norm(op, a, grid); return;
     case GROUPED: run_grouped_conv(op, a, grid); return;
+    case RECURRENT: run_recurrent(op, a, grid); return;
     case POINTWISE: run_elementwise(op, a, grid); return;
     default: break;
     }

@@ -228,6 +228,16 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[2] = OF(2, DTYPE_F64, 2, N, 2, 0, 0);
         a.out[0] = F(4, 1, 6, 0, 0, 0), a.out[1] = F(5, 1, 6, 0, 0, 0);
         break;
+    case OP_RECURRENT_FORWARD: /* a GRU in one, an LSTM in the other: no operand more than needed */
+        a.in[0] = F(0, 3, N, 5, 12, 0), a.in[1] = F(1, 2, 12, 4, 0, 0);
+        a.out[0] = F(4, 3, N, 5, 4, 0), a.out[1] = F(5, 3, N, 5, 20, 0);
+        a.p.recurrent.kind = RECURRENT_GRU;
+        break;
+    case OP_RECURRENT_BACKWARD:
+        a.in[0] = F(0, 3, N, 5, 4, 0), a.in[1] = F(1, 3, N, 5, 24, 0);
+        a.in[2] = F(2, 2, 16, 4, 0, 0);
+        a.out[0] = F(4, 3, N, 5, 16, 0), a.out[1] = F(5, 3, N, 2, 4, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)

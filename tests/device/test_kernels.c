@@ -101,7 +101,7 @@ static int is_for_n16_alone(enum op op) {
 }
 
 static int try_case(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms) {
-    struct tensor want[OUTPUTS], size[OUTPUTS] = {{.data = NULL}, {.data = NULL}};
+    struct tensor want[OUTPUTS], size[OUTPUTS] = {{.data = NULL}};
     struct turn t = {
         .op = op, .terms = terms, .args = args, .want = want, .size = size, .in_place = -1};
     cr_assert_eq(reference_outputs(cases, op, args, want, size), OK, "%s", error_message());

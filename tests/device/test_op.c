@@ -60,7 +60,7 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
         const struct op_args good =
             good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
         cr_assert_eq(op_check(op, &good), OK, "%s", error_message());
-        for (int t = 0; t < OP_INPUTS + 2; t++) {
+        for (int t = 0; t < OP_INPUTS + OP_OUTPUTS; t++) {
             struct op_args a = good;
             if (!operand(&a, t)->data) {
                 *operand(&a, t) = F(7, 1, 3, 0, 0, 0);

@@ -13,11 +13,11 @@ static int is_faulty(enum op op) {
 }
 
 /* Changes the first value by the least that must be found: one unit in the last place, since values
- * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and 1e-6 for sums
- * of doubles, whose bounds allow rounding. */
+ * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and recurrent layers
+ * and 1e-6 for sums of doubles, whose bounds allow rounding. */
 static void spoil(enum op op, const struct tensor *t) {
     enum judge judge = op_tolerance(op, 0)->judge;
-    int soft = judge == JUDGE_SOFTMAX || judge == JUDGE_SUM;
+    int soft = judge == JUDGE_SOFTMAX || judge == JUDGE_SUM || judge == JUDGE_STEPS;
     double *wide = t->data;
     float *narrow = t->data;
     if (!tensor_count(t)) return;
@@ -48,7 +48,8 @@ static int has_output(enum op op, int output) {
            op == OP_LOSS_SUM || op == OP_SGD || op == OP_ADADELTA || op == OP_ADAM ||
            op == OP_GATHER_SAMPLES || op == OP_BATCH_NORM_TRACK ||
            op == OP_BATCH_NORM_BACKWARD_WEIGHT || op == OP_LAYER_NORM_FORWARD ||
-           op == OP_LAYER_NORM_BACKWARD_WEIGHT;
+           op == OP_LAYER_NORM_BACKWARD_WEIGHT || op == OP_RECURRENT_FORWARD ||
+           op == OP_RECURRENT_BACKWARD;
 }
 
 static void exactly_those_are_off(const struct findings *f, int output, const char *words) {

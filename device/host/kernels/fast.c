@@ -23,7 +23,17 @@ host_kernel *host_fast_kernel(enum op op, const char *isa) {
     return kernels ? kernels[op] : NULL;
 }
 
+/* W_hh in panels of up to 32 columns more than it has, and a row for each sample of what a step
+ * adds up: n16_recurrent.inc.h. */
+static size_t recurrent_scratch(const struct tensor *w, size_t samples) {
+    size_t rows = (size_t)w->dims[0], width = (size_t)w->dims[1];
+    return ((rows + 32) * (width + 32) + samples * rows) * sizeof(float);
+}
+
 size_t host_scratch_bytes(enum op op, const struct op_args *a) {
+    if (op == OP_RECURRENT_FORWARD || op == OP_RECURRENT_BACKWARD)
+        return recurrent_scratch(&a->in[op == OP_RECURRENT_FORWARD ? 1 : 2],
+                                 (size_t)a->in[0].dims[0]);
     if ((op != OP_CONV2D_FORWARD && op != OP_CONV2D_BACKWARD_DATA &&
          op != OP_CONV2D_BACKWARD_WEIGHT) ||
         a->in[0].layout != LAYOUT_N16)

@@ -14,6 +14,7 @@
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_matmul.inc.h"
 #include "device/host/kernels/n16_linear_plain.inc.h"
+#include "device/host/kernels/n16_recurrent.inc.h"
 #include "device/host/kernels/n16_pool.inc.h"
 #include "device/host/kernels/n16_norm.inc.h"
 #include "device/host/kernels/n16_layer_norm.inc.h"
@@ -66,4 +67,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_MATMUL] = fast_matmul,
     [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
     [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
+    [OP_RECURRENT_FORWARD] = fast_recurrent_forward,
+    [OP_RECURRENT_BACKWARD] = fast_recurrent_backward,
 };

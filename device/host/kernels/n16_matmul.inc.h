@@ -16,8 +16,11 @@ struct matmul {
     const float *a, *b;
     float *y; /* (rows, columns) */
     int rows, columns, depth;
-    size_t a_i, a_k; /* a(i,k) = a[i * a_i + k * a_k] */
-    int turned;      /* 1: b is stored as (columns, depth), not (depth, columns) */
+    size_t a_i, a_k;     /* a(i,k) = a[i * a_i + k * a_k] */
+    size_t y_i;          /* from one row of y to the next; 0: rows lie one behind the other */
+    int turned;          /* 1: b is stored as (columns, depth), not (depth, columns) */
+    int adds;            /* 1: the products are added to what y holds */
+    const float *panels; /* of b, as matmul_panels makes them; NULL: they are made on the stack */
 };
 
 /* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
@@ -55,17 +58,18 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y where y is narrower */
     const float *a[MATMUL_ROWS];
     float *y[MATMUL_ROWS];
-    int width = m->columns - column, narrow = width < PANEL_VECTORS * LANES;
+    int width = m->columns - column,
+        narrow = width<PANEL_VECTORS * LANES, goes_on = k0> 0 || m->adds;
     UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
         a[r] = m->a + row * m->a_i + (size_t)k0 * m->a_k;
-        y[r] = m->y + row * (size_t)m->columns + column;
+        y[r] = m->y + row * (m->y_i ? m->y_i : (size_t)m->columns) + column;
         if (narrow) {
             memset(edge[r], 0, sizeof edge[r]);
-            if (k0) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
+            if (goes_on) memcpy(edge[r], y[r], (size_t)width * sizeof(float));
         }
         UNROLL for (int j = 0; j < PANEL_VECTORS; j++) {
-            acc[r][j] = k0 ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
+            acc[r][j] = goes_on ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
         }
     }
     size_t a_k = m->a_k;
@@ -84,17 +88,31 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
     }
 }
 
+/* All panels of b, for products that have it in common: matmul_panel_floats of them. */
+static size_t matmul_panel_floats(int depth, int columns) {
+    return (size_t)(columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS * (size_t)depth;
+}
+
+static void matmul_panels(const struct matmul *m, float *panels) {
+    for (int first = 0; first < m->columns; first += PANEL_COLUMNS)
+        matmul_panel(m, 0, m->depth, first, panels + (size_t)first * (size_t)m->depth);
+}
+
 static void matmul_run(const struct matmul *m) {
     float panel[MATMUL_DEPTH * PANEL_COLUMNS] __attribute__((aligned(64)));
     if (m->depth == 0) memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
     for (int first = 0; first < m->columns; first += PANEL_COLUMNS)
         for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH) {
             int k1 = k0 + MATMUL_DEPTH < m->depth ? k0 + MATMUL_DEPTH : m->depth;
-            matmul_panel(m, k0, k1, first, panel);
+            const float *from = panel;
+            if (m->panels)
+                from = m->panels + (size_t)first * (size_t)m->depth + (size_t)k0 * PANEL_COLUMNS;
+            else
+                matmul_panel(m, k0, k1, first, panel);
             for (int i = 0; i < m->rows; i += MATMUL_ROWS)
                 for (int j = 0; j < PANEL_COLUMNS && first + j < m->columns;
                      j += PANEL_VECTORS * LANES)
-                    matmul_tile(m, k0, k1, i, first + j, panel + j);
+                    matmul_tile(m, k0, k1, i, first + j, from + j);
         }
 }
 

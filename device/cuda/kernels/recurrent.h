@@ -1,0 +1,192 @@
+/* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
+ * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads, ... A
+ * unit's sums go over the units of the step before one by one, in float, and its functions are in
+ * double. So a sample's bits depend on the sample alone.
+ *
+ * What a thread needs of its own unit from step to step, c or a part of a gradient, lies where its
+ * last value belongs: in `last`, and in dfirst. */
+#ifndef DEVICE_CUDA_KERNELS_RECURRENT_H
+#define DEVICE_CUDA_KERNELS_RECURRENT_H
+
+#include "device/cuda/kernels/kernel.h"
+
+enum { RECURRENT_THREADS = 256 };
+
+/* forward: gates, b, first to y, saved, last. backward: dy, saved, dlast to dgates, dfirst and du,
+ * which is dhidden of a GRU and dgates of others. */
+struct recurrence {
+    const float *gates, *w, *b, *first, *dy, *dlast;
+    float *y, *saved, *last, *dgates, *dfirst, *du;
+    int samples, steps, rows, width, kept, states, reverse;
+    enum recurrent kind;
+};
+
+static inline struct recurrence recurrence_of(enum op op, const struct op_args *a) {
+    struct recurrence r = ZEROED;
+    int forward = op == OP_RECURRENT_FORWARD;
+    const struct tensor *w = &a->in[forward ? 1 : 2], *saved = forward ? &a->out[1] : &a->in[1];
+    r.w = tensor_f32(w), r.rows = w->dims[0], r.width = w->dims[1];
+    r.saved = tensor_f32(saved), r.kept = saved->data ? saved->dims[2] : 0;
+    r.samples = a->in[0].dims[0], r.steps = a->in[0].dims[1];
+    r.kind = a->p.recurrent.kind, r.reverse = a->p.recurrent.reverse;
+    r.states = r.kind == RECURRENT_LSTM ? 2 : 1;
+    if (forward) {
+        r.gates = tensor_f32(&a->in[0]), r.b = tensor_f32(&a->in[2]);
+        r.first = tensor_f32(&a->in[3]);
+        r.y = tensor_f32(&a->out[0]), r.last = tensor_f32(&a->out[2]);
+    } else {
+        r.dy = tensor_f32(&a->in[0]), r.dlast = tensor_f32(&a->in[3]);
+        r.dgates = tensor_f32(&a->out[0]), r.dfirst = tensor_f32(&a->out[1]);
+        r.du = r.kind == RECURRENT_GRU ? tensor_f32(&a->out[2]) : r.dgates;
+    }
+    return r;
+}
+
+DUET_HD double recurrent_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+/* Row `s` in the order of time of sample n, among rows of `width`. */
+DUET_HD size_t recurrent_row(const struct recurrence *r, int n, int s, int width) {
+    int at = r->reverse ? r->steps - 1 - s : s;
+    return ((size_t)n * (size_t)r->steps + (size_t)at) * (size_t)width;
+}
+
+/* Runs over the units of this thread. */
+#define FOR_EACH_UNIT(j, r, at) \
+    for (int j = (int)(at).thread; j < (r)->width; j += (int)(at).threads)
+
+/* Runs over the samples of this block. */
+#define FOR_EACH_SAMPLE(n, r, at) \
+    for (int n = (int)(at).block; n < (r)->samples; n += (int)(at).blocks)
+
+/* ---- forward ---- */
+
+DUET_HD float recurrent_sum(const struct recurrence *r, const float *h, int row) {
+    const float *w = r->w + (size_t)row * (size_t)r->width;
+    float sum = r->b ? r->b[row] : 0;
+    for (int k = 0; h && k < r->width; k++)
+        sum = fmaf(w[k], h[k], sum);
+    return sum;
+}
+
+DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, int s, int j) {
+    const float *x = r->gates + recurrent_row(r, n, s, r->rows);
+    float *y = r->y + recurrent_row(r, n, s, r->width),
+          *saved = r->saved + recurrent_row(r, n, s, r->kept);
+    int width = r->width;
+    double u[4] = {0, 0, 0, 0};
+    for (int g = 0; g * width < r->rows; g++)
+        u[g] = (double)recurrent_sum(r, h, g * width + j);
+    if (r->kind == RECURRENT_LSTM) {
+        float *c = r->last + (size_t)n * (size_t)width + j;
+        double i = recurrent_sigmoid((double)x[j] + u[0]),
+               f = recurrent_sigmoid((double)x[width + j] + u[1]),
+               g = tanh((double)x[2 * width + j] + u[2]),
+               o = recurrent_sigmoid((double)x[3 * width + j] + u[3]),
+               cell = mul_f64(f, (double)*c) + mul_f64(i, g), t = tanh(cell);
+        saved[j] = (float)i, saved[width + j] = (float)f, saved[2 * width + j] = (float)g;
+        saved[3 * width + j] = (float)o, saved[4 * width + j] = *c;
+        saved[5 * width + j] = (float)t;
+        *c = (float)cell;
+        y[j] = (float)mul_f64(o, t);
+    } else if (r->kind == RECURRENT_GRU) {
+        double gate = recurrent_sigmoid((double)x[j] + u[0]),
+               z = recurrent_sigmoid((double)x[width + j] + u[1]),
+               new_h = tanh((double)x[2 * width + j] + mul_f64(gate, u[2])),
+               before = h ? (double)h[j] : 0;
+        saved[j] = (float)gate, saved[width + j] = (float)z, saved[2 * width + j] = (float)new_h;
+        saved[3 * width + j] = (float)u[2], saved[4 * width + j] = (float)before;
+        y[j] = (float)(new_h + mul_f64(z, before - new_h));
+    } else {
+        double sum = (double)x[j] + u[0];
+        y[j] = r->kind == RECURRENT_TANH ? (float)tanh(sum) : sum < 0 ? 0 : (float)sum;
+    }
+}
+
+DUET_BLOCK void k_recurrent_forward(const struct recurrence *r, struct place at) {
+    FOR_EACH_SAMPLE(n, r, at) {
+        const float *first = r->first ? r->first + (size_t)n * (size_t)(r->states * r->width) : 0;
+        BLOCK_PHASE(at) {
+            FOR_EACH_UNIT(j, r, at)
+            if (r->last)
+                r->last[(size_t)n * (size_t)r->width + j] = first ? first[r->width + j] : 0;
+        }
+        for (int s = 0; s < r->steps; s++)
+            BLOCK_PHASE(at) {
+                const float *h = s ? r->y + recurrent_row(r, n, s - 1, r->width) : first;
+                FOR_EACH_UNIT(j, r, at) recurrent_unit(r, h, n, s, j);
+            }
+    }
+}
+
+/* ---- backward ---- */
+
+/* What the step behind, whose row of du this is, gives back to unit j through w. */
+DUET_HD float recurrent_back_sum(const struct recurrence *r, const float *du, int j) {
+    float sum = 0;
+    for (int row = 0; row < r->rows; row++)
+        sum = fmaf(r->w[(size_t)row * (size_t)r->width + j], du[row], sum);
+    return sum;
+}
+
+DUET_HD void recurrent_unit_backward(const struct recurrence *r, float *carry, double dh, int n,
+                                     int s, int j) {
+    const float *saved = r->saved + recurrent_row(r, n, s, r->kept);
+    float *da = r->dgates + recurrent_row(r, n, s, r->rows),
+          *du = r->du + recurrent_row(r, n, s, r->rows);
+    int width = r->width;
+    double v[6];
+    for (int k = 0; k * width < r->kept; k++)
+        v[k] = (double)saved[k * width + j];
+    if (r->kind == RECURRENT_LSTM) {
+        double i = v[0], f = v[1], g = v[2], o = v[3],
+               dc = (double)*carry + mul_f64(mul_f64(dh, o), 1 - mul_f64(v[5], v[5]));
+        da[j] = (float)(dc * g * i * (1 - i));
+        da[width + j] = (float)(dc * v[4] * f * (1 - f));
+        da[2 * width + j] = (float)(dc * i * (1 - mul_f64(g, g)));
+        da[3 * width + j] = (float)(dh * v[5] * o * (1 - o));
+        *carry = (float)(dc * f);
+    } else if (r->kind == RECURRENT_GRU) {
+        double gate = v[0], z = v[1], new_h = v[2], dn = dh * (1 - z) * (1 - mul_f64(new_h, new_h));
+        da[j] = du[j] = (float)(dn * v[3] * gate * (1 - gate));
+        da[width + j] = du[width + j] = (float)(dh * (v[4] - new_h) * z * (1 - z));
+        da[2 * width + j] = (float)dn;
+        du[2 * width + j] = (float)(dn * gate);
+        *carry = (float)(dh * z);
+    } else {
+        da[j] = (float)(r->kind == RECURRENT_TANH ? dh * (1 - mul_f64(v[0], v[0]))
+                        : v[0] > 0                ? dh
+                                                  : 0);
+    }
+}
+
+DUET_BLOCK void k_recurrent_backward(const struct recurrence *r, struct place at) {
+    int lstm = r->kind == RECURRENT_LSTM;
+    FOR_EACH_SAMPLE(n, r, at) {
+        float *dfirst = r->dfirst + (size_t)n * (size_t)(r->states * r->width),
+              *carry = dfirst + (r->states - 1) * r->width;
+        BLOCK_PHASE(at) {
+            FOR_EACH_UNIT(j, r, at)
+            carry[j] = lstm && r->dlast ? r->dlast[(size_t)n * (size_t)r->width + j] : 0;
+        }
+        for (int s = r->steps - 1; s >= 0; s--)
+            BLOCK_PHASE(at) {
+                const float *dy = r->dy + recurrent_row(r, n, s, r->width);
+                FOR_EACH_UNIT(j, r, at) {
+                    double dh = (double)dy[j] + (lstm ? 0 : (double)carry[j]);
+                    if (s + 1 < r->steps)
+                        dh += (double)recurrent_back_sum(
+                            r, r->du + recurrent_row(r, n, s + 1, r->rows), j);
+                    recurrent_unit_backward(r, carry + j, dh, n, s, j);
+                }
+            }
+        BLOCK_PHASE(at) {
+            const float *du = r->du + recurrent_row(r, n, 0, r->rows);
+            FOR_EACH_UNIT(j, r, at)
+            dfirst[j] = recurrent_back_sum(r, du, j) + (lstm ? 0 : dfirst[j]);
+        }
+    }
+}
+
+#endif
