@@ -69,6 +69,21 @@ duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, i
 duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
 duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
 duet_var *duet_embedding_padded(duet_tape *tape, duet_var *index, int w, int padding_idx);
+/* One layer of nn.LSTM, nn.GRU or nn.RNN in one direction, with batch_first: x (N,L,I), y (N,L,H).
+ * The weights are PyTorch's weight_ih_l0 (GH,I), weight_hh_l0 (GH,H), bias_ih_l0 (GH) and
+ * bias_hh_l0 (GH); G is 4 gates, 3, or 1. DUET_NO_BIAS: there is none. reverse 1: from the last
+ * step to the first, as the weights that end in _reverse do. Further layers take y; two directions
+ * are joined by duet_cat over dimension 2.
+ * *h and *c, (N,H), are the states before the first step, NULL for zeros, and become those behind
+ * the last one; h or c NULL: zeros, and nobody asks. c is of an LSTM alone, which starts with both
+ * or with neither. */
+enum duet_recurrent_kind { DUET_LSTM, DUET_GRU, DUET_RNN_TANH, DUET_RNN_RELU };
+struct duet_recurrent {
+    enum duet_recurrent_kind kind;
+    int w_ih, w_hh, b_ih, b_hh, reverse;
+};
+duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurrent *layer,
+                         duet_var **h, duet_var **c);
 
 /* Layers without parameters.
  *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with its defaults

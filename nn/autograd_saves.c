@@ -41,6 +41,11 @@ static uint64_t of_rows(const struct node *n) {
     return 2 * STATISTIC * (uint64_t)n->args.in[0].dims[0];
 }
 
+/* What the steps of a recurrent layer leave for backward. */
+static uint64_t of_steps(const struct node *n) {
+    return n->args.out[1].data ? autograd_bytes(&n->args.out[1]) : 0;
+}
+
 /* Cross entropy is log_softmax and nll_loss: the result of the one is kept, and in backward the
  * gradient of the other lies beside its own. */
 static uint64_t log_probabilities(const struct node *n) {
@@ -78,6 +83,7 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_MSE_FORWARD] = {.flags = SAVES_X},
     [OP_BATCH_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_channels},
     [OP_LAYER_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_rows},
+    [OP_RECURRENT_FORWARD] = {.flags = SAVES_Y | SAVES_W, .more = of_steps},
     [OP_GATHER_ROWS] = {.more = looked_up},
 };
 

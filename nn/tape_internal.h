@@ -25,11 +25,13 @@ struct node {
      * tape_weight_grads makes them from x->value and y->grad. */
     int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
                          const struct tensor *db);
-    int exchanged;               /* of batch_norm.c: the segments of other ranks count too */
-    int eval;                    /* of batch_norm.c: running statistics normalise */
-    struct tensor moments, sums; /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
+    int exchanged;                 /* of batch_norm.c: the segments of other ranks count too */
+    int eval;                      /* of batch_norm.c: running statistics normalise */
+    struct tensor moments, sums;   /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
+    struct tensor before, dhidden; /* of recurrent.c: h before each step, the gradient behind it */
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
-    void *context;       /* of a node whose op is not one of device/op.h; borrowed */
+    void *context;       /* of a node whose op is not one of device/op.h, and of recurrent.c its
+                          * second result; borrowed */
     int64_t clock;       /* of linked.c: when it was appended */
 };
 

@@ -1,6 +1,6 @@
-/* layer_norm, a linear layer on rows, transpose and group_norm on the tape, one behind the other:
- * equal bits however many devices share the virtual ones, and what is refused. (PyTorch's numbers
- * and gradients: tests/api/test_functions.c.) */
+/* layer_norm, a GRU, a linear layer on rows, transpose and group_norm on the tape, one behind the
+ * other: equal bits however many devices share the virtual ones, and what is refused. (PyTorch's
+ * numbers and gradients: tests/api/test_functions.c and test_recurrent.c.) */
 #include "base/fold.h"
 #include "tests/nn/step.h"
 
@@ -8,11 +8,19 @@ static const double EPSILON = 1e-5;
 
 enum { V = 4, SAMPLES = 13, WORDS = 4, WIDTH = 6, CHANNELS = 8, GROUPS = 2 };
 enum { SAMPLE = WORDS * WIDTH, RESULT = CHANNELS * WORDS, WEIGHTS = 2 * WIDTH + CHANNELS * WIDTH };
-enum { PARAMS = 6, NUMBERS = WEIGHTS + 3 * CHANNELS };
-static const struct param_spec specs[PARAMS] = {
-    {"0.weight", 1, {WIDTH}, 0},           {"0.bias", 1, {WIDTH}, 0},
-    {"1.weight", 2, {CHANNELS, WIDTH}, 0}, {"1.bias", 1, {CHANNELS}, 0},
-    {"2.weight", 1, {CHANNELS}, 0},        {"2.bias", 1, {CHANNELS}, 0}};
+enum { GATES = 3 * WIDTH, OF_GRU = 2 * GATES * (WIDTH + 1) };
+enum { PARAMS = 10, NUMBERS = WEIGHTS + 3 * CHANNELS + OF_GRU };
+static const struct param_spec specs[PARAMS] = {{"0.weight", 1, {WIDTH}, 0},
+                                                {"0.bias", 1, {WIDTH}, 0},
+                                                {"1.weight", 2, {CHANNELS, WIDTH}, 0},
+                                                {"1.bias", 1, {CHANNELS}, 0},
+                                                {"2.weight", 1, {CHANNELS}, 0},
+                                                {"2.bias", 1, {CHANNELS}, 0},
+                                                {"3.w_ih", 2, {GATES, WIDTH}, 0},
+                                                {"3.w_hh", 2, {GATES, WIDTH}, 0},
+                                                {"3.b_ih", 1, {GATES}, 0},
+                                                {"3.b_hh", 1, {GATES}, 0}};
+static const struct duet_recurrent gru = {DUET_GRU, 6, 7, 8, 9, 1};
 static const int counts[V] = {3, 5, 0, 5}, first[V] = {0, 3, 8, 8};
 
 static float x_at(int i) {
@@ -72,8 +80,9 @@ static void run(struct device *device, const struct segments *segments, struct r
         .segments = segments, .params = &params, .step = memory[2], .training = 1};
     MUST(tape_begin(tape, &step));
     duet_var *leaf = tape_leaf(tape, &input, 1),
-             *h = layer_norm(tape, leaf, 1, &p[0], &p[1], EPSILON),
-             *z = duet_transpose(tape, duet_linear(tape, h, 2, 3), 1, -1),
+             *h = layer_norm(tape, leaf, 1, &p[0], &p[1], EPSILON);
+    h = duet_recurrent(tape, h, &gru, NULL, NULL);
+    duet_var *z = duet_transpose(tape, duet_linear(tape, h, 2, 3), 1, -1),
              *y = group_norm(tape, z, GROUPS, &p[4], &p[5], EPSILON);
     MUST(tape_error(tape));
     MUST(tape_backward(tape, y, &grad));
