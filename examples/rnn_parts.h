@@ -59,33 +59,13 @@ struct state {
     duet_var *new_h[LAYERS], *new_c[LAYERS];
 };
 
-static duet_var *gate(duet_tape *t, duet_var *gates, int i) {
-    return duet_narrow(t, gates, 1, i * HIDDEN, HIDDEN);
-}
-
-/* One layer over all steps: gates i, f, g, o as in PyTorch. x (BATCH, STEPS, width). */
-static duet_var *lstm_layer(duet_tape *t, duet_var *x, int width, int first, duet_var **h,
-                            duet_var **c) {
-    duet_var *out[STEPS];
-    for (int s = 0; s < STEPS; s++) {
-        duet_var *now = duet_reshape(t, duet_narrow(t, x, 1, s, 1), 2, (int[]){BATCH, width});
-        duet_var *gates = duet_add(t, duet_linear(t, now, first, first + 2),
-                                   duet_linear(t, *h, first + 1, first + 3));
-        duet_var *i = duet_sigmoid(t, gate(t, gates, 0)), *f = duet_sigmoid(t, gate(t, gates, 1)),
-                 *g = duet_tanh(t, gate(t, gates, 2)), *o = duet_sigmoid(t, gate(t, gates, 3));
-        *c = duet_add(t, duet_multiply(t, f, *c), duet_multiply(t, i, g));
-        *h = duet_multiply(t, o, duet_tanh(t, *c));
-        out[s] = duet_reshape(t, *h, 3, (int[]){BATCH, 1, HIDDEN});
-    }
-    return duet_cat(t, out, STEPS, 1);
-}
-
 static duet_var *lstm(duet_tape *t, duet_var *x, int first, struct state *s, struct drop *d) {
     for (int l = 0; l < LAYERS; l++) {
         s->new_h[l] = duet_input(t, s->h[l]);
         s->new_c[l] = duet_input(t, s->c[l]);
-        x = lstm_layer(t, l ? dropout(t, x, d, HIDDEN) : x, l ? HIDDEN : INPUT, first + 4 * l,
-                       &s->new_h[l], &s->new_c[l]);
+        int at = first + 4 * l;
+        const struct duet_recurrent layer = {DUET_LSTM, at, at + 1, at + 2, at + 3, 0};
+        x = duet_recurrent(t, l ? dropout(t, x, d, HIDDEN) : x, &layer, &s->new_h[l], &s->new_c[l]);
     }
     return x;
 }
