@@ -87,6 +87,39 @@ static duet_var *run_embedding(struct graph_run *r, const struct graph_node *n) 
     return duet_embedding_padded(r->tape, value(r, n, 0), tensor(r, n, 1), whole(n, 0));
 }
 
+/* With cell=1 the last c of an LSTM follows as one more step of the result. */
+static duet_var *recurrent(struct graph_run *r, const struct graph_node *n,
+                           enum duet_recurrent_kind kind) {
+    const struct duet_recurrent layer = {.kind = kind,
+                                         .w_ih = tensor(r, n, 1),
+                                         .w_hh = tensor(r, n, 2),
+                                         .b_ih = tensor(r, n, 3),
+                                         .b_hh = tensor(r, n, 4),
+                                         .reverse = whole(n, 0)};
+    const int lstm = kind == DUET_LSTM, cell = lstm && whole(n, 1);
+    duet_var *h = value(r, n, 5), *c = lstm ? value(r, n, 6) : NULL, *both[2] = {NULL};
+    both[0] = duet_recurrent(r->tape, value(r, n, 0), &layer, h ? &h : NULL, c || cell ? &c : NULL);
+    if (!cell || !both[0]) return both[0];
+    both[1] = duet_reshape(r->tape, c, 3, (int[]){c->value.dims[0], 1, c->value.dims[1]});
+    return both[1] ? duet_cat(r->tape, both, 2, 1) : NULL;
+}
+
+static duet_var *run_lstm(struct graph_run *r, const struct graph_node *n) {
+    return recurrent(r, n, DUET_LSTM);
+}
+
+static duet_var *run_gru(struct graph_run *r, const struct graph_node *n) {
+    return recurrent(r, n, DUET_GRU);
+}
+
+static duet_var *run_rnn_tanh(struct graph_run *r, const struct graph_node *n) {
+    return recurrent(r, n, DUET_RNN_TANH);
+}
+
+static duet_var *run_rnn_relu(struct graph_run *r, const struct graph_node *n) {
+    return recurrent(r, n, DUET_RNN_RELU);
+}
+
 static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
     return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
 }
@@ -217,6 +250,10 @@ static const struct graph_op ops[] = {
     {"conv", "vpp?", "stride=1 padding=0 dilation=1 groups=1", run_conv},
     {"linear", "vpp?", "", run_linear},
     {"matmul_add", "vpp?", "", run_matmul_add},
+    {"lstm", "vppp?p?v?v?", "reverse=0 cell=0", run_lstm},
+    {"gru", "vppp?p?v?", "reverse=0", run_gru},
+    {"rnn_tanh", "vppp?p?v?", "reverse=0", run_rnn_tanh},
+    {"rnn_relu", "vppp?p?v?", "reverse=0", run_rnn_relu},
     {"conv_transpose", "vpp?", "stride=1 padding=0 dilation=1 groups=1 output_padding=0",
      run_conv_transpose},
     {"embedding", "vp", "padding_idx=-1", run_embedding},

@@ -68,6 +68,7 @@ class Writer:
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
         self.wholes = set()  # the names of whole numbers that come of others, as indices
+        self.asked = set()  # which results of an op that has several are used
         self.truths = set()  # the names of values that are 1 or 0, PyTorch's bool
         self.module = ""
 

@@ -202,6 +202,8 @@ class Walk:
         bound.update(kwargs)
         val = node.meta["val"]
         many = isinstance(val, (list, tuple))
+        self.writer.asked = {user.args[1] for user in node.users
+                             if user.target is getitem and user.users}
         shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
         result = run(self.writer, _export_ops.Bound(bound), shape)
         self.check_types(node, result)
