@@ -1,7 +1,7 @@
 /* Recurrent layers, by the formulas of host/kernels/reference_recurrent.c. A block takes a sample
- * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads, ... A
- * unit's sums go over the units of the step before one by one, in float, and its functions are in
- * double. So a sample's bits depend on the sample alone.
+ * and goes through its steps, with a barrier behind each; thread j has the units j, j + threads,
+ * and so on. A unit's sums go over the units of the step before one by one, in float, and its
+ * functions are in double. So a sample's bits depend on the sample alone.
  *
  * What a thread needs of its own unit from step to step, c or a part of a gradient, lies where its
  * last value belongs: in `last`, and in dfirst. */
