@@ -306,6 +306,33 @@ class BothWays(nn.Module):
         return self.head(self.lstm(x)[0].mean(1))
 
 
+class LastStates(nn.Module):
+    """The last states of several layers, and layers without biases."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(16, 6, 2, bias=False, batch_first=True, bidirectional=True)
+        self.rnn = nn.RNN(16, 5, batch_first=True, nonlinearity="relu")
+        self.head = nn.Linear(17, 10)
+
+    def forward(self, x):
+        h, c = self.lstm(x)[1]
+        return self.head(torch.cat((c[1] + h[0] + h[2], c[-1], self.rnn(x)[1][0]), 1))
+
+
+class EncoderDecoder(nn.Module):
+    """A decoder that starts with the last states of an encoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.LSTM(16, 6, batch_first=True)
+        self.decoder = nn.LSTM(16, 6, batch_first=True)
+        self.head = nn.Linear(6, 10)
+
+    def forward(self, x):
+        return self.head(self.decoder(x, self.encoder(x)[1])[0][:, -1])
+
+
 class Masked(nn.Module):
     """Scores that two masks hide; tokens that are cut and turned before they are looked up."""
 
@@ -357,6 +384,7 @@ NETS = {  # how it is made, and a sample
     "convolutions": (Convolutions, PICTURE),
     "gpt2": (GPT2, WORDS), "bert": (BERT, WORDS), "transformer": (TransformerEncoder, ROWS),
     "lstm": (LSTM, WORDS), "gru": (GRU, ROWS), "both_ways": (BothWays, ROWS),
+    "last_states": (LastStates, ROWS), "encoder_decoder": (EncoderDecoder, ROWS),
     "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4)), **user_nets.NETS}
 
 
