@@ -47,6 +47,13 @@ double cost_gather_samples(const struct op_args *a) {
     return (double)tensor_count(&a->out[0]) * (a->p.gather.std > 0 ? 3 : 1);
 }
 
+/* Two products of matrices forward; backward five, of which the first makes the scores again. */
+double cost_attention(const struct op_args *a) {
+    const int *q = a->in[0].dims, *v = a->in[2].dims;
+    double weights = (double)q[0] * q[1] * v[1], width = q[2], values = v[2];
+    return 2 * weights * (a->in[6].data ? 3 * width + 2 * values : width + values);
+}
+
 double op_flops(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT) return 0;
     const struct op_row *row = &op_table[op];

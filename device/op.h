@@ -102,7 +102,9 @@ extern "C" {
     OP(GROUPED_CONV_BACKWARD_DATA,   grouped_conv_backward_data,  "group conv backward data") \
     OP(GROUPED_CONV_BACKWARD_WEIGHT, grouped_conv_backward_weight, "group conv backward weight") \
     OP(RECURRENT_FORWARD,            recurrent_forward,           "recurrent forward") \
-    OP(RECURRENT_BACKWARD,           recurrent_backward,          "recurrent backward")
+    OP(RECURRENT_BACKWARD,           recurrent_backward,          "recurrent backward") \
+    OP(ATTENTION_FORWARD,            attention_forward,           "attention forward") \
+    OP(ATTENTION_BACKWARD,           attention_backward,          "attention backward")
 // clang-format on
 
 #define DEVICE_OP_ENUM(NAME, name, text) OP_##NAME,
@@ -229,13 +231,21 @@ struct recurrent_args {
     enum recurrent kind;
     int reverse;
 };
+/* dropout.p 0: there is none. Its element is the weight's place in the (B,L,S) weights of a
+ * segment. Matrix b has mask b / mask_shared % G: so heads, or samples, may share masks. */
+struct attention_args {
+    double scale;
+    int causal; /* 1: query i meets the keys up to i alone */
+    int mask_shared;
+    struct dropout_args dropout;
+};
 
 /* What the gradient of row i's loss is multiplied by: MEAN: step->weight, over the places of a
  * sample where it has several rows; SUM: 1; NONE: dloss[i]
  * (in[2], F32 (N)). The row losses themselves (out[0] of FORWARD) carry no weight. */
 enum reduction { REDUCE_MEAN, REDUCE_SUM, REDUCE_NONE };
 
-enum { OP_INPUTS = 4, OP_OUTPUTS = 3 }; /* the most that an op has */
+enum { OP_INPUTS = 7, OP_OUTPUTS = 3 }; /* the most that an op has */
 
 struct op_args {
     struct tensor in[OP_INPUTS];
@@ -267,6 +277,7 @@ struct op_args {
         struct layer_norm_args layer_norm;
         struct activation_args activation;
         struct recurrent_args recurrent;
+        struct attention_args attention;
     } p;
 };
 

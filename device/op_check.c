@@ -128,12 +128,11 @@ static int check_overlaps(enum op op, const struct op_args *a) {
                         s->in[i].name, s->out[o].name);
         }
     }
-    for (int o = 0; o < OP_OUTPUTS; o++) {
-        int next = (o + 1) % OP_OUTPUTS; /* of three outputs these are all pairs */
-        if (overlap(&a->out[o], &a->out[next]))
-            return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
-                        s->out[o].name, s->out[next].name);
-    }
+    for (int o = 0; o < OP_OUTPUTS; o++)
+        for (int other = 0; other < o; other++)
+            if (overlap(&a->out[other], &a->out[o]))
+                return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
+                            s->out[other].name, s->out[o].name);
     return OK;
 }
 

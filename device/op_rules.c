@@ -133,12 +133,15 @@ int rule_activation(enum op op, const struct op_args *a) {
                 (int)p->kind);
 }
 
-int rule_dropout(enum op op, const struct op_args *a) {
-    const struct dropout_args *p = &a->p.dropout;
+static int check_dropout(enum op op, const struct dropout_args *p) {
     if (p->p >= 0 && p->p <= 1 && p->layer >= 0 && p->v >= 0 && p->v < MAX_DEVICES) return OK;
     return fail(ERR_FAILED,
                 "%s: p %g, layer %d, virtual device %d: p must lie in 0..1, the others fit",
                 op_name(op), p->p, p->layer, p->v);
+}
+
+int rule_dropout(enum op op, const struct op_args *a) {
+    return check_dropout(op, &a->p.dropout);
 }
 
 /* ---- losses and logs ---- */
@@ -233,6 +236,21 @@ int rule_permute(enum op op, const struct op_args *a) {
     }
     const struct tensor wanted = tensor_plain(NULL, DTYPE_F32, x->rank, dims);
     return want_shape(op, "y", &a->out[0], &wanted);
+}
+
+int rule_attention(enum op op, const struct op_args *a) {
+    const struct attention_args *p = &a->p.attention;
+    const struct tensor *mask = &a->in[3];
+    if (p->dropout.p != 0 && !a->step)
+        return fail(ERR_FAILED, "%s: dropout needs the step block: it holds the seed", op_name(op));
+    CHECK(check_dropout(op, &p->dropout));
+    if (!mask->data) return OK;
+    if (p->mask_shared < 1 || mask->dims[0] < 1)
+        return fail(ERR_FAILED, "%s: %d masks, shared by %d: must be at least 1", op_name(op),
+                    mask->dims[0], p->mask_shared);
+    if (mask->dims[1] == 1 || mask->dims[1] == a->in[0].dims[1]) return OK;
+    return fail(ERR_FAILED, "%s: a mask of %d rows for %d queries: give 1, or one for each",
+                op_name(op), mask->dims[1], a->in[0].dims[1]);
 }
 
 int rule_layer_norm(enum op op, const struct op_args *a) {

@@ -308,5 +308,18 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"dy", "f", "NLH"}, {"saved", "f", "NLT"}, {"w", "f", "GH"}, {"dlast", "f?", "NH"}},
         .out = {{"dgates", "f", "NLG"}, {"dfirst", "f", "NSH"}, {"dhidden", "f?", "NLG"}},
         .rule = rule_recurrent, .flops = "2 NLGH"},
+    /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, B matrices of each.
+     * lse: of each row the logarithm of the sum of exp(score), from which backward makes the
+     * weights again; so no (L,S) matrix outlives a launch. A row of hidden keys alone has y, lse
+     * and gradients of 0. A mask has one row for all queries, or one for each. */
+    [OP_ATTENTION_FORWARD] = {ATTENTION,
+        .in = {{"q", "f", "BLE"}, {"k", "f", "BSE"}, {"v", "f", "BSV"}, {"mask", "f?", "GRS"}},
+        .out = {{"y", "f", "BLV"}, {"lse", "f", "BL"}}, .rule = rule_attention,
+        .cost = cost_attention},
+    [OP_ATTENTION_BACKWARD] = {ATTENTION,
+        .in = {{"q", "f", "BLE"}, {"k", "f", "BSE"}, {"v", "f", "BSV"}, {"mask", "f?", "GRS"},
+            {"y", "f", "BLV"}, {"lse", "f", "BL"}, {"dy", "f", "BLV"}},
+        .out = {{"dq", "f", "BLE"}, {"dk", "f", "BSE"}, {"dv", "f", "BSV"}},
+        .rule = rule_attention, .cost = cost_attention},
 };
 // clang-format on

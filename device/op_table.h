@@ -34,6 +34,7 @@ enum op_family {
     GATHER, /* batches of a data set */
     ALGEBRA,
     RECURRENT,
+    ATTENTION,
 };
 
 struct op_row {
@@ -82,13 +83,13 @@ double op_letters_count(enum op op, const struct op_args *args, const char *flop
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_grouped_conv, rule_pool, rule_pad, rule_cat,
     rule_dropout, rule_loss_forward, rule_loss_backward, rule_loss_sum, rule_sgd, rule_two_moments,
     rule_hash, rule_gather_samples, rule_gather_rows, rule_matmul, rule_sum, rule_permute,
-    rule_layer_norm, rule_activation, rule_clip, rule_recurrent;
+    rule_layer_norm, rule_activation, rule_clip, rule_recurrent, rule_attention;
 int turned_linear(const struct op_args *args, int output, int i);
 int turned_matmul(const struct op_args *args, int output, int i);
 
 /* ---- op.c ---- */
 
-op_cost cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_gather_samples;
+op_cost cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_gather_samples, cost_attention;
 
 #ifdef __cplusplus
 }

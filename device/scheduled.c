@@ -38,7 +38,9 @@ static void classify(enum op op, const struct op_args *args, struct work *w, int
     case OP_LINEAR_BACKWARD_WEIGHT: w->eager = 1 + grads; /* fall through */
     case OP_LINEAR_FORWARD:
     case OP_LINEAR_BACKWARD_DATA:
-    case OP_MATMUL: w->of = WORK_PRODUCT; break;
+    case OP_MATMUL:
+    case OP_ATTENTION_FORWARD:
+    case OP_ATTENTION_BACKWARD: w->of = WORK_PRODUCT; break;
     case OP_BATCH_NORM_MOMENTS:
     case OP_BATCH_NORM_MERGE:
     case OP_BATCH_NORM_OF_RUNNING:

@@ -371,6 +371,7 @@ int op_cases(struct op_cases *c, enum op op) {
     case GATHER: return op == OP_GATHER_ROWS ? gather_rows(c) : gather(c);
     case ALGEBRA: return algebra_cases(c, op);
     case RECURRENT: return recurrent_cases(c, op);
+    case ATTENTION: return attention_cases(c, op);
     }
     return fail(ERR_FAILED, "%s: it is of no family: device/op_table.c", op_name(op));
 }

@@ -13,6 +13,7 @@
  *     cases_norms.c      batch, layer and group normalisation
  *     cases_recurrent.c  LSTM, GRU and RNN
  *     cases_algebra.c    products of matrices, sums, the order of dimensions
+ *     cases_attention.c  attention
  *     cases_pictures.c   pools, margins, parts of samples */
 #ifndef DOCTOR_CASES_H
 #define DOCTOR_CASES_H
@@ -51,6 +52,7 @@ int norm_cases(struct op_cases *cases, enum op op);
 int layer_norm_cases(struct op_cases *cases, enum op op);
 int recurrent_cases(struct op_cases *cases, enum op op);
 int algebra_cases(struct op_cases *cases, enum op op);
+int attention_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 
 /* Host tensors, which live until case_forget. Where there is no memory, data is NULL: case_run then

@@ -20,7 +20,8 @@ enum judge {
     JUDGE_EQUAL,   /* value by value: the device does the same operations in the same order */
     JUDGE_PRODUCT, /* by a bound: the device sums products in an order of its own */
     JUDGE_STEPS, /* by a bound: sums and functions of many steps, each of what the last one left */
-    JUDGE_SUM,   /* by a bound: the device sums doubles in an order of its own */
+    JUDGE_ATTENTION, /* by a bound: products of floats in an order of their own, exp in float */
+    JUDGE_SUM,       /* by a bound: the device sums doubles in an order of its own */
     JUDGE_SOFTMAX, /* by a bound: sums, exp and log in double, rounded to float or left in double */
 };
 struct tolerance {
@@ -53,11 +54,8 @@ struct comparison {
 /* Compares output number `output` of `op` and adds what it finds to the tally. */
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c);
 
-enum {
-    INPUTS = OP_INPUTS,
-    OUTPUTS = OP_OUTPUTS,
-    OPERANDS = INPUTS + OUTPUTS
-}; /* of struct op_args */
+/* Of struct op_args. */
+enum { INPUTS = OP_INPUTS, OUTPUTS = OP_OUTPUTS, OPERANDS = INPUTS + OUTPUTS };
 
 /* What is compared with an output (struct comparison), from the reference: `want`, of the same
  * shapes, and for products `size`. They live until case_forget. */

@@ -27,18 +27,20 @@ static const char equal[] = "equal: same operations, same order",
                   softmax[] = "1 ulp of float; in double 2^-33: sums, exp, log",
                   steps[] = "l (k+16) 2^-24: l steps of sums of k products, exp, tanh",
                   sums[] = "n^2 2^-53: sums of n doubles below 4, in any order",
+                  attention[] = "n 2^-24, n from the sizes of queries, keys and values",
                   integers[] = "equal: integers, doubles in one order";
 
 const struct tolerance *op_tolerance(enum op op, int tf32) {
     static const struct tolerance table[] = {
         {JUDGE_EQUAL, equal},   {JUDGE_PRODUCT, product},      {JUDGE_SOFTMAX, softmax},
         {JUDGE_BITS, integers}, {JUDGE_PRODUCT, tf32_product}, {JUDGE_SUM, sums},
-        {JUDGE_STEPS, steps}};
+        {JUDGE_STEPS, steps},   {JUDGE_ATTENTION, attention}};
     switch (op_table[op].family) {
     case PRODUCT:
     case GROUPED: return &table[tf32 ? 4 : 1];
     case LAYER_NORM: return &table[2];
     case RECURRENT: return &table[6];
+    case ATTENTION: return &table[7];
     default: break;
     }
     switch (op) {
@@ -91,6 +93,7 @@ static double allowed(enum op op, const struct comparison *c, size_t i) {
         return (double)c->terms * FLOAT_ROUNDING * (1 + want);
     case JUDGE_SUM: /* values lie in -1 .. 1, products of two distances from their mean below 4 */
         return 4 * (double)c->terms * (double)c->terms * DOUBLE_ROUNDING;
+    case JUDGE_ATTENTION: return (double)c->terms * FLOAT_ROUNDING; /* cases_attention.c */
     case JUDGE_SOFTMAX:
         if (c->want->dtype == DTYPE_I32) return 0; /* hits */
         if (c->want->dtype == DTYPE_F64) return DOUBLE_WORK * (1 + want) + DOUBLE_ROUNDING * want;

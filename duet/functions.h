@@ -178,6 +178,24 @@ duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_where(duet_tape *tape, duet_var *condition, duet_var *a, duet_var *b);
 duet_var *duet_masked_fill(duet_tape *tape, duet_var *x, duet_var *mask, double value);
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
+/* F.scaled_dot_product_attention of query (N,..,L,E), key (N,..,S,E) and value (N,..,S,Ev):
+ * (N,..,L,Ev), softmax(query keyT scale + attn_mask) value. It keeps no (L,S) scores for backward,
+ * so its memory grows with L and S, not with their product. options NULL: none of them.
+ *     attn_mask    is added to the scores: (L,S), or with leading dimensions of the query in front,
+ *                  of which some may be 1, as (N,1,L,S); L may be 1. A constant, or a var without a
+ *                  gradient; -INFINITY hides a key. A row of hidden keys alone is 0
+ *     dropout_p    the probability that a weight is dropped, while training
+ *     is_causal 1  query i meets keys 0 .. i; without attn_mask alone
+ *     scale        0: 1 / sqrt(E) */
+struct duet_attention_options {
+    duet_var *attn_mask;
+    double dropout_p;
+    int is_causal;
+    double scale;
+};
+duet_var *duet_scaled_dot_product_attention(duet_tape *tape, duet_var *query, duet_var *key,
+                                            duet_var *value,
+                                            const struct duet_attention_options *options);
 duet_var *duet_sum(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
 duet_var *duet_mean(duet_tape *tape, duet_var *x, const int *dims, int count, int keepdim);
 duet_var *duet_transpose(duet_tape *tape, duet_var *x, int dim0, int dim1);

@@ -94,6 +94,7 @@ static void for_saved(struct autograd_memory *a, const struct node *n,
     if (flags & SAVES_Y) var(a, n->y);
     if (flags & SAVES_FACTORS && n->x2->needs_grad) var(a, n->x);
     if (flags & SAVES_FACTORS && n->x->needs_grad) var(a, n->x2);
+    if (flags & SAVES_OTHERS) var(a, n->x2), var(a, n->x3);
     if (flags & SAVES_W && n->w) weight(a, n->w);
 }
 
@@ -136,8 +137,8 @@ int autograd_memory_new(struct autograd_memory **out, duet_tape *t, duet_var *ro
     a->config = *config;
     a->saved = calloc(vars + 1, sizeof *a->saved);
     a->grad_of = calloc(vars + 1, sizeof *a->grad_of);
-    /* of each node one for either operand, each of which may become a sum */
-    a->grads = calloc(4 * (size_t)t->node_count + 2, sizeof *a->grads);
+    /* of each node one for each operand, each of which may become a sum */
+    a->grads = calloc(6 * (size_t)t->node_count + 2, sizeof *a->grads);
     a->has_grad = calloc(params, 1);
     a->buffer_of = calloc(params, sizeof *a->buffer_of);
     a->buffer_refs = calloc(params, sizeof *a->buffer_refs);
@@ -240,6 +241,7 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
         gives_x2 = 1;
     }
     hold(a, work);
+    to_operand(a, n->x3, dy, 0);
     to_operand(a, n->x2, dy, gives_x2);
     to_operand(a, n->x, dy, gives_x);
     to_param(a, n->w);

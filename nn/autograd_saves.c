@@ -46,6 +46,11 @@ static uint64_t of_steps(const struct node *n) {
     return n->args.out[1].data ? autograd_bytes(&n->args.out[1]) : 0;
 }
 
+/* Of attention, one for each query. */
+static uint64_t log_sums(const struct node *n) {
+    return autograd_bytes(&n->args.out[1]);
+}
+
 /* Cross entropy is log_softmax and nll_loss: the result of the one is kept, and in backward the
  * gradient of the other lies beside its own. */
 static uint64_t log_probabilities(const struct node *n) {
@@ -84,6 +89,7 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_BATCH_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_channels},
     [OP_LAYER_NORM_FORWARD] = {.flags = SAVES_X | SAVES_W, .more = of_rows},
     [OP_RECURRENT_FORWARD] = {.flags = SAVES_Y | SAVES_W, .more = of_steps},
+    [OP_ATTENTION_FORWARD] = {.flags = SAVES_X | SAVES_OTHERS | SAVES_Y, .more = log_sums},
     [OP_GATHER_ROWS] = {.more = looked_up},
 };
 

@@ -11,6 +11,7 @@ enum {
     SAVES_FACTORS = 8, /* of each operand that needs a gradient the other one */
     GIVES_X = 16,      /* the gradient of x is that of y: no memory of its own */
     GIVES_X2 = 32,     /* so is that of x2 */
+    SAVES_OTHERS = 64, /* the second operand and the third */
 };
 struct autograd_rule {
     int flags;

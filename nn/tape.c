@@ -279,6 +279,7 @@ static void count_uses(duet_tape *t, duet_var *root) {
         if (!n->y->reached) continue;
         reach(n->x);
         reach(n->x2);
+        reach(n->x3);
         count_use(owner, n->w);
         count_use(owner, n->b);
     }

@@ -15,11 +15,12 @@ enum { MOST_LEAVES = 16, MOST_ROOTS = 16 };
 struct node;
 typedef int node_backward(duet_tape *tape, struct node *node);
 
-/* One op of the tape: y = op(x, w, b), or op(x, x2). Pointers into the tape and the param_set. */
+/* One op of the tape: y = op(x, w, b), op(x, x2) or op(x, x2, x3). Pointers into the tape and the
+ * param_set. */
 struct node {
     node_backward *backward;
     enum op op; /* forward: what nn/autograd_saves.c knows it by; 0: no op of PyTorch */
-    duet_var *x, *x2, *y;
+    duet_var *x, *x2, *x3, *y;
     struct param *w, *b;
     /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
      * tape_weight_grads makes them from x->value and y->grad. */

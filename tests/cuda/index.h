@@ -11,6 +11,7 @@
 #endif
 
 #include "device/cuda/kernels/algebra.h"
+#include "device/cuda/kernels/attention.h"
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/gather.h"
 #include "device/cuda/kernels/grouped_conv.h"
@@ -177,6 +178,15 @@ static inline void run_layer_norm(enum op op, const struct op_args *a, struct gr
         RUN_BLOCKS(k_layer_norm_backward_data, &r, struct norm_rows_shared, grid);
 }
 
+static inline void run_attention(enum op op, const struct op_args *args, struct grid grid) {
+    struct attention a = attention_of(op, args);
+    grid.threads = ATTENTION_THREADS;
+    if (op == OP_ATTENTION_FORWARD)
+        RUN_BLOCKS(k_attention_forward, &a, struct attention_shared, grid);
+    else
+        RUN_BLOCKS(k_attention_backward, &a, struct attention_shared, grid);
+}
+
 static inline void run_sum(const struct op_args *a, struct grid grid) {
     struct sum_over sum = sum_over_of(a);
     grid.threads = SUM_OVER_THREADS;
@@ -223,6 +233,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case NORM: run_batch_norm(op, a, grid); return;
     case LOSS: run_rows(op, a, grid.blocks); return;
     case LAYER_NORM: run_layer_norm(op, a, grid); return;
+    case ATTENTION: run_attention(op, a, grid); return;
     case GROUPED: run_grouped_conv(op, a, grid); return;
     case RECURRENT: run_recurrent(op, a, grid); return;
     case POINTWISE: run_elementwise(op, a, grid); return;

@@ -238,6 +238,14 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[2] = F(2, 2, 16, 4, 0, 0);
         a.out[0] = F(4, 3, N, 5, 16, 0), a.out[1] = F(5, 3, N, 2, 4, 0);
         break;
+    case OP_ATTENTION_BACKWARD:
+        a.in[4] = F(4, 3, N, 5, 3, 0), a.in[5] = F(5, 2, N, 5, 0, 0);
+        a.in[6] = F(6, 3, N, 5, 3, 0), a.out[0] = F(7, 3, N, 5, 4, 0);
+        a.out[1] = F(8, 3, N, 6, 4, 0), a.out[2] = F(10, 3, N, 6, 3, 0);
+        break;
+    case OP_ATTENTION_FORWARD:
+        a.out[0] = F(4, 3, N, 5, 3, 0), a.out[1] = F(5, 2, N, 5, 0, 0);
+        break;
     case OP_COUNT: break;
     }
     if (op >= OP_CONV2D_FORWARD && op <= OP_CONV2D_BACKWARD_WEIGHT)
@@ -251,6 +259,11 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
         a.p.layer_norm = (struct layer_norm_args){1e-5, 2, 4};
+    if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD) {
+        a.in[0] = F(0, 3, N, 5, 4, 0), a.in[1] = F(1, 3, N, 6, 4, 0);
+        a.in[2] = F(2, 3, N, 6, 3, 0);
+        a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63}};
+    }
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;
 }

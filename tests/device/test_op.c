@@ -179,6 +179,16 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_LAYER_NORM_FORWARD, a.in[2] = F(1, 1, 7, 0, 0, 0), "7 biases of 6");
     ACCEPT(OP_LAYER_NORM_BACKWARD_DATA, a.in[2] = F(2, 1, 6, 0, 0, 0));
     REFUSE(OP_LAYER_NORM_BACKWARD_DATA, a.in[2] = F(2, 1, 5, 0, 0, 0), "5 weights of 6");
+    for (int op = OP_ATTENTION_FORWARD; op <= OP_ATTENTION_BACKWARD; op++) {
+        ACCEPT(op, a.in[3] = F(3, 3, 7, 1, 6, 0));
+        ACCEPT(op, a.in[3] = F(3, 3, 2, 5, 6, 0));
+        ACCEPT(op, (a.p.attention = (struct attention_args){.scale = 1}, a.step = NULL));
+        REFUSE(op, a.in[3] = F(3, 3, 7, 2, 6, 0), "2 rows of a mask for 5 queries");
+        REFUSE(op, (a.in[3] = F(3, 3, 7, 1, 6, 0), a.p.attention.mask_shared = 0),
+               "a mask shared by none");
+        REFUSE(op, a.p.attention.dropout.p = 1.5f, "a probability of 1.5");
+        REFUSE(op, a.step = NULL, "dropout without a step block");
+    }
     for (int op = OP_LAYER_NORM_FORWARD; op <= OP_LAYER_NORM_BACKWARD_WEIGHT; op++) {
         REFUSE(op, a.p.layer_norm.groups = 3, "20 rows of 3 groups");
         REFUSE(op, a.p.layer_norm.groups = 0, "no groups");

@@ -13,17 +13,19 @@ static int is_faulty(enum op op) {
 }
 
 /* Changes the first value by the least that must be found: one unit in the last place, since values
- * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and recurrent layers
- * and 1e-6 for sums of doubles, whose bounds allow rounding. */
+ * (of products: those of whole numbers) must be equal; about 1e-5 for softmax and recurrent layers,
+ * 1e-3 for attention and 1e-6 for sums of doubles, whose bounds allow rounding. */
 static void spoil(enum op op, const struct tensor *t) {
     enum judge judge = op_tolerance(op, 0)->judge;
-    int soft = judge == JUDGE_SOFTMAX || judge == JUDGE_SUM || judge == JUDGE_STEPS;
+    float change = judge == JUDGE_ATTENTION ? 1e-3f : 1e-5f;
+    int soft = judge == JUDGE_ATTENTION || judge == JUDGE_SOFTMAX || judge == JUDGE_SUM ||
+               judge == JUDGE_STEPS;
     double *wide = t->data;
     float *narrow = t->data;
     if (!tensor_count(t)) return;
     switch (t->dtype) {
     case DTYPE_F32:
-        *narrow = soft ? *narrow + 1e-5f * (1 + fabsf(*narrow)) : nextafterf(*narrow, 2);
+        *narrow = soft ? *narrow + change * (1 + fabsf(*narrow)) : nextafterf(*narrow, 2);
         break;
     case DTYPE_F64: *wide = isnan(*wide) ? 0 : soft ? *wide + 1e-6 : nextafter(*wide, 2); break;
     case DTYPE_I32: ++*(int32_t *)t->data; break;
@@ -49,7 +51,7 @@ static int has_output(enum op op, int output) {
            op == OP_GATHER_SAMPLES || op == OP_BATCH_NORM_TRACK ||
            op == OP_BATCH_NORM_BACKWARD_WEIGHT || op == OP_LAYER_NORM_FORWARD ||
            op == OP_LAYER_NORM_BACKWARD_WEIGHT || op == OP_RECURRENT_FORWARD ||
-           op == OP_RECURRENT_BACKWARD;
+           op == OP_RECURRENT_BACKWARD || op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD;
 }
 
 static void exactly_those_are_off(const struct findings *f, int output, const char *words) {

@@ -1,5 +1,7 @@
 """What PyTorch's autograd saves for single ops, for make_autograd_memory.py: of operands X and FLAT,
 beside parameters and answers."""
+import contextlib
+
 import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -41,6 +43,7 @@ OPS = {  # of x; w makes a parameter
     "dropout": lambda x, w: F.dropout(x, 0.5),
     "dropout2d": lambda x, w: F.dropout2d(x, 0.5),
     "softmax": lambda x, w: F.softmax(x, -1),
+    "attention": lambda x, w: F.scaled_dot_product_attention(x, x, x),
     "log_softmax": lambda x, w: F.log_softmax(x, -1),
     "layer_norm": lambda x, w: F.layer_norm(x, (8,), w(8), w(8)),
     "group_norm": lambda x, w: F.group_norm(x, 3, w(6), w(6)),
@@ -59,12 +62,15 @@ def labels():
 
 
 def saved_by_op(name):
-    """Without parameters and answers, as a GPU keeps it: tensors without memory say it."""
+    """Without parameters and answers, as a GPU keeps it: tensors without memory say it. These know
+    attention as products alone, so its fused kernel is asked on the CPU."""
+    fused = name == "attention"
+    device, mode = ("cpu", contextlib.nullcontext()) if fused else ("cuda", FakeTensorMode())
     of_loss = name in ("cross_entropy", "nll_loss", "mse_loss")
     seen, params = {}, set()
 
     def parameter(*shape):
-        x = torch.empty(shape, device="cuda", requires_grad=True)
+        x = torch.empty(shape, device=device, requires_grad=True)
         params.add(x.untyped_storage()._cdata)
         return x
 
@@ -74,8 +80,8 @@ def saved_by_op(name):
             seen[x.untyped_storage()._cdata] = x
         return x
 
-    with FakeTensorMode():
-        leaf = torch.empty(FLAT if of_loss else X, device="cuda", requires_grad=True)
+    with mode:
+        leaf = torch.empty(FLAT if of_loss else X, device=device, requires_grad=True)
         x = leaf * 2  # a result, so that it counts where it is saved
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             result = OPS[name](x, parameter)

@@ -39,6 +39,15 @@ def fact(name, shape, params, function, constant=None, own=None):
         line(f"{name}_d{k}", w.grad)
 
 
+attention = F.scaled_dot_product_attention
+own = [(4,), (4, 3)]
+fact("attention", (3, 2, 5, 4), own, lambda x, a, b: attention(x, x * a, x @ b))
+fact("attention_causal", (3, 5, 4), own,
+     lambda x, a, b: attention(x, x * a, x @ b, is_causal=True, scale=3))
+fact("attention_mask", (3, 2, 5, 4), own,
+     lambda x, c, a, b: attention(x, x * a, x @ b, attn_mask=(9 * c).expand(2, 5, 5)),
+     values((2, 1, 5), 2003))
+fact("attention_learned", (3, 5, 4), [(6, 4)], lambda x, a: attention(a.expand(3, 6, 4), x, x))
 fact("where", (3, 4, 5), [(5,)], lambda x, a: torch.where(x > 0, x * x, a))
 fact("masked_fill", (3, 4), [], lambda x, c: x.masked_fill(c != 0, -2.5), tokens((4,)))
 fact("erf", (3, 4, 5), [], lambda x: torch.erf(2 * x))

@@ -54,6 +54,7 @@ OF_X(dropout, duet_dropout(t, x, 0.5))
 OF_X(dropout2d, duet_dropout2d(t, x, 0.5))
 OF_X(softmax, duet_softmax(t, x))
 OF_X(log_softmax, duet_log_softmax(t, x))
+OF_X(attention, duet_scaled_dot_product_attention(t, x, x, x, NULL))
 OF_X(layer_norm_of, duet_layer_norm(t, x, 1, (int[]){8}, W8, B8, 1e-5))
 OF_X(group_norm_of, duet_group_norm(t, x, 3, W6, B6, 1e-5))
 OF_X(batch_norm_of, duet_batch_norm(t, x, W6, B6, DUET_NO_BUFFERS, 1e-5, 0.1))
@@ -105,6 +106,7 @@ static const struct op_case {
     {"dropout", dropout, NO_ANSWERS},
     {"dropout2d", dropout2d, NO_ANSWERS},
     {"softmax", softmax, NO_ANSWERS},
+    {"attention", attention, NO_ANSWERS},
     {"log_softmax", log_softmax, NO_ANSWERS},
     {"layer_norm", layer_norm_of, NO_ANSWERS},
     {"group_norm", group_norm_of, NO_ANSWERS},

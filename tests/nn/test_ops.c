@@ -83,7 +83,31 @@ CALL(grouped, duet_conv(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0
 CALL(conv1d, duet_conv(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
 CALL(square, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
 
+/* Keys and values are made of x too, so that all three get gradients. */
+static duet_var *attention_of(duet_tape *t, duet_var *x, const struct duet_attention_options *o) {
+    duet_var *k = duet_multiply(t, x, duet_parameter(t, 0)),
+             *v = duet_matmul(t, x, duet_parameter(t, 1));
+    return duet_scaled_dot_product_attention(t, x, k, v, o);
+}
+CALL(attention, attention_of(t, x, NULL))
+CALL(attention_causal,
+     attention_of(t, x, &(struct duet_attention_options){.is_causal = 1, .scale = 3}))
+CALL(attention_mask, attention_of(t, x,
+                                  &(struct duet_attention_options){
+                                      .attn_mask = duet_multiply_number(t, constant, 9)}))
+CALL(attention_learned, duet_scaled_dot_product_attention(t, duet_parameter(t, 0), x, x, NULL))
+
 static const struct function functions[] = {
+    {"attention", call_attention, {4, {3, 2, 5, 4}}, {{1, {4}}, {2, {4, 3}}}, {0}, 0, 0},
+    {"attention_causal", call_attention_causal, {3, {3, 5, 4}}, {{1, {4}}, {2, {4, 3}}}, {0}, 0, 0},
+    {"attention_mask",
+     call_attention_mask,
+     {4, {3, 2, 5, 4}},
+     {{1, {4}}, {2, {4, 3}}},
+     {3, {2, 1, 5}},
+     0,
+     0},
+    {"attention_learned", call_attention_learned, {3, {3, 5, 4}}, {{2, {6, 4}}}, {0}, 0, 0},
     {"where", call_where, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
     {"masked_fill", call_masked_fill, {2, {3, 4}}, {{0}}, {1, {4}}, 2, 0},
     {"erf", call_erf, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},

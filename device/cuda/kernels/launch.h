@@ -46,6 +46,7 @@ int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *a
 int enqueue_grouped_conv(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_layer_norm(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_recurrent(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_attention(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_log(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args);
@@ -65,6 +66,7 @@ const void *norm_kernel(int i);
 const void *grouped_conv_kernel(int i);
 const void *layer_norm_kernel(int i);
 const void *recurrent_kernel(int i);
+const void *attention_kernel(int i);
 const void *log_kernel(int i);
 const void *gather_kernel(int i);
 const void *product_kernel(int i);

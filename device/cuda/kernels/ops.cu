@@ -24,6 +24,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
     case NORM: return enqueue_norm(stream, op, args);
     case LAYER_NORM: return enqueue_layer_norm(stream, op, args);
     case RECURRENT: return enqueue_recurrent(stream, op, args);
+    case ATTENTION: return enqueue_attention(stream, op, args);
     case LOG: return enqueue_log(stream, op, args);
     case GATHER:
         return op == OP_GATHER_ROWS ? enqueue_gather_rows(stream, args)
@@ -52,9 +53,9 @@ static int load(struct cuda_device *device, const void *kernel) {
 
 int cuda_load_kernels(struct cuda_device *device) {
     const void *(*const families[])(int) = {
-        elementwise_kernel, pool_kernel,       loss_kernel,         norm_kernel,
-        log_kernel,         gather_kernel,     product_kernel,      bias_kernel,
-        algebra_kernel,     layer_norm_kernel, grouped_conv_kernel, recurrent_kernel};
+        elementwise_kernel,  pool_kernel,      loss_kernel,     norm_kernel,    log_kernel,
+        gather_kernel,       product_kernel,   bias_kernel,     algebra_kernel, layer_norm_kernel,
+        grouped_conv_kernel, recurrent_kernel, attention_kernel};
     device->code_version = INT_MAX;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)

@@ -13,6 +13,7 @@
 #endif
 
 #include "base/philox.h"
+#include "device/attention.h"
 #include "device/clip.h"
 #include "device/host/kernels/conv_way.h"
 #include "device/host/kernels/hash_mix.h"
@@ -21,6 +22,9 @@
 #if defined(__x86_64__)
 extern host_kernel *const n16_avx512_kernels[OP_COUNT], *const n16_avx2_kernels[OP_COUNT];
 #endif
+/* Queries whose scores lie in the scratch memory at once. */
+enum { ATTENTION_BAND = 64 };
+
 extern host_kernel *const n16_generic_kernels[OP_COUNT];
 
 #endif

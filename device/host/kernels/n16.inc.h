@@ -13,6 +13,7 @@
 #include "device/host/kernels/n16_grouped_conv.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_matmul.inc.h"
+#include "device/host/kernels/n16_attention.inc.h"
 #include "device/host/kernels/n16_linear_plain.inc.h"
 #include "device/host/kernels/n16_recurrent.inc.h"
 #include "device/host/kernels/n16_pool.inc.h"
@@ -69,4 +70,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
     [OP_RECURRENT_FORWARD] = fast_recurrent_forward,
     [OP_RECURRENT_BACKWARD] = fast_recurrent_backward,
+    [OP_ATTENTION_FORWARD] = fast_attention_forward,
+    [OP_ATTENTION_BACKWARD] = fast_attention_backward,
 };

@@ -100,7 +100,8 @@ static void matmul_panels(const struct matmul *m, float *panels) {
 
 static void matmul_run(const struct matmul *m) {
     float panel[MATMUL_DEPTH * PANEL_COLUMNS] __attribute__((aligned(64)));
-    if (m->depth == 0) memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
+    if (m->depth == 0 && !m->adds)
+        memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
     for (int first = 0; first < m->columns; first += PANEL_COLUMNS)
         for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH) {
             int k1 = k0 + MATMUL_DEPTH < m->depth ? k0 + MATMUL_DEPTH : m->depth;

@@ -1,0 +1,104 @@
+/* Scaled dot product attention as every kernel sees it: the operands of a launch, and what one
+ * query has to do with one key. Row i of matrix b is a query, row j a key:
+ *
+ *     score  = scale q_i . k_j + mask[i][j]         -infinity where the key is hidden
+ *     weight = exp(score - lse_i)                   a row's weights sum to 1
+ *     y_i    = sum over j of kept weight v_j        kept: dropout's factor, 1 without it
+ *
+ * and from dy, with slope = weight scale dy_i . (kept v_j - y_i), which is d loss / d (q_i . k_j):
+ *
+ *     dq_i = sum over j of slope k_j      dk_j = sum over i of slope q_i
+ *     dv_j = sum over i of kept weight dy_i
+ *
+ * Nothing here is kept for every pair of query and key: backward makes the weights again. */
+#ifndef DEVICE_ATTENTION_H
+#define DEVICE_ATTENTION_H
+
+#include <math.h>
+
+#include "base/philox.h"
+#include "device/op.h"
+
+struct attention {
+    const float *q, *k, *v, *mask, *y, *dy;
+    float *lse; /* forward writes it */
+    float *out[OP_OUTPUTS];
+    size_t batches, queries, keys, width, values; /* B L S E V */
+    size_t masks, mask_rows, mask_shared;
+    double scale;
+    int causal;
+    const struct step_block *step; /* NULL: no dropout */
+    uint64_t threshold;
+    uint32_t layer, virtual_device;
+    float factor; /* of a weight that dropout keeps */
+};
+
+static inline struct attention attention_of(enum op op, const struct op_args *args) {
+    const struct attention_args *p = &args->p.attention;
+    const struct tensor *in = args->in;
+    struct attention a;
+    int back = op == OP_ATTENTION_BACKWARD, drops = p->dropout.p != 0;
+    a.q = tensor_f32(&in[0]), a.k = tensor_f32(&in[1]), a.v = tensor_f32(&in[2]);
+    a.mask = tensor_f32(&in[3]), a.y = tensor_f32(&in[4]), a.dy = tensor_f32(&in[6]);
+    a.lse = tensor_f32(back ? &in[5] : &args->out[1]);
+    for (int i = 0; i < OP_OUTPUTS; i++)
+        a.out[i] = tensor_f32(&args->out[i]);
+    a.batches = (size_t)in[0].dims[0], a.queries = (size_t)in[0].dims[1];
+    a.keys = (size_t)in[1].dims[1], a.width = (size_t)in[0].dims[2];
+    a.values = (size_t)in[2].dims[2], a.scale = p->scale, a.causal = p->causal;
+    a.masks = a.mask ? (size_t)in[3].dims[0] : 1, a.mask_rows = a.mask ? (size_t)in[3].dims[1] : 1;
+    a.mask_shared = a.mask ? (size_t)p->mask_shared : 1;
+    a.step = drops ? args->step : NULL;
+    a.threshold = philox_threshold(1.0 - (double)p->dropout.p);
+    a.factor = 1.0f / (1.0f - p->dropout.p);
+    a.layer = (uint32_t)p->dropout.layer, a.virtual_device = (uint32_t)p->dropout.v;
+    return a;
+}
+
+/* The row of the mask that query i of matrix b has; NULL without a mask. */
+PHILOX_FUNCTION const float *attention_mask(const struct attention *a, size_t b, size_t i) {
+    size_t row = b / a->mask_shared % a->masks * a->mask_rows + (a->mask_rows > 1 ? i : 0);
+    return a->mask ? a->mask + row * a->keys : NULL;
+}
+
+/* The keys that query i may meet are the first ones, of which a mask may hide some. */
+PHILOX_FUNCTION size_t attention_keys(const struct attention *a, size_t i) {
+    return a->causal && i + 1 < a->keys ? i + 1 : a->keys;
+}
+
+/* Of a key that query i may meet. Products of floats are exact in double. */
+PHILOX_FUNCTION double attention_score(const struct attention *a, size_t b, size_t i, size_t j) {
+    const float *q = a->q + (b * a->queries + i) * a->width,
+                *k = a->k + (b * a->keys + j) * a->width, *mask = attention_mask(a, b, i);
+    double sum = 0;
+    for (size_t e = 0; e < a->width; e++)
+        sum += (double)q[e] * (double)k[e];
+    return sum * a->scale + (mask ? (double)mask[j] : 0);
+}
+
+PHILOX_FUNCTION double attention_weight(const struct attention *a, size_t b, size_t i, size_t j) {
+    return exp(attention_score(a, b, i, j) - (double)a->lse[b * a->queries + i]);
+}
+
+/* Dropout's factor of one weight. */
+PHILOX_FUNCTION float attention_kept(const struct attention *a, size_t b, size_t i, size_t j) {
+    if (!a->step) return 1;
+    uint64_t element = (b * a->queries + i) * a->keys + j;
+    return philox_keep(a->step->seed, a->virtual_device, (uint32_t)a->step->step, a->layer, element,
+                       a->threshold)
+               ? a->factor
+               : 0;
+}
+
+PHILOX_FUNCTION double attention_slope(const struct attention *a, size_t b, size_t i, size_t j,
+                                       double weight, float kept) {
+    const float *v = a->v + (b * a->keys + j) * a->values,
+                *y = a->y + (b * a->queries + i) * a->values,
+                *dy = a->dy + (b * a->queries + i) * a->values;
+    double sum = 0;
+    for (size_t e = 0; e < a->values; e++)
+        sum += (double)dy[e] * ((double)kept * (double)v[e] - (double)y[e]);
+    return weight * a->scale * sum;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* Attention by the formulas of device/attention.h, in double as in the reference
+ * (host/kernels/reference_attention.c). A block has one query, or in backward one key; its threads
+ * take one partner of it each, leave the weights in shared memory, and then take one column of the
+ * result each. So nothing larger than a block is kept, and every sum goes in the order of the keys,
+ * or of the queries, whatever the grid is. */
+#ifndef DEVICE_CUDA_KERNELS_ATTENTION_H
+#define DEVICE_CUDA_KERNELS_ATTENTION_H
+
+#include "device/attention.h"
+#include "device/cuda/kernels/kernel.h"
+
+enum { ATTENTION_THREADS = 128 };
+
+struct attention_shared {
+    double weight[ATTENTION_THREADS], slope[ATTENTION_THREADS];
+};
+
+/* What a thread keeps: of its row, and of its column of one result or of two. */
+struct attention_state {
+    double lse, sum, second;
+};
+
+DUET_HD double attention_larger(double a, double b) {
+    return b > a || b != b ? b : a;
+}
+
+/* How many partners of a block's share from `first` on there are. */
+DUET_HD size_t attention_tile(size_t first, size_t count) {
+    size_t left = count - first;
+    return left < ATTENTION_THREADS ? left : (size_t)ATTENTION_THREADS;
+}
+
+/* Leaves log(sum of exp(score)) of query i in the state of all threads; 0 where every key is
+ * hidden. */
+DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_shared *shared,
+                                  struct attention_state *state, size_t b, size_t i,
+                                  struct place at) {
+    size_t keys = attention_keys(p, i);
+    BLOCK_PHASE(at) {
+        double max = -(double)INFINITY;
+        for (size_t j = at.thread; j < keys; j += ATTENTION_THREADS)
+            max = attention_larger(max, attention_score(p, b, i, j));
+        shared->weight[at.thread] = max;
+    }
+    for (uint32_t half = ATTENTION_THREADS / 2; half; half /= 2) {
+        BLOCK_PHASE(at) {
+            if (at.thread < half)
+                shared->weight[at.thread] =
+                    attention_larger(shared->weight[at.thread], shared->weight[at.thread + half]);
+        }
+    }
+    BLOCK_PHASE(at) {
+        double max = shared->weight[0], sum = 0;
+        for (size_t j = at.thread; j < keys && max != -(double)INFINITY; j += ATTENTION_THREADS)
+            sum += exp(attention_score(p, b, i, j) - max);
+        shared->slope[at.thread] = sum;
+    }
+    for (uint32_t half = ATTENTION_THREADS / 2; half; half /= 2) {
+        BLOCK_PHASE(at) {
+            if (at.thread < half) shared->slope[at.thread] += shared->slope[at.thread + half];
+        }
+    }
+    BLOCK_PHASE(at) {
+        double max = shared->weight[0];
+        state[STATE(at)].lse = max == -(double)INFINITY ? 0 : max + log(shared->slope[0]);
+    }
+}
+
+DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_shared *shared,
+                                    struct place at) {
+    struct attention_state state[STATES];
+    for (size_t row = at.block; row < p->batches * p->queries; row += at.blocks) {
+        size_t b = row / p->queries, i = row % p->queries, keys = attention_keys(p, i);
+        attention_log_sum(p, shared, state, b, i, at);
+        for (size_t first = 0; first < p->values; first += ATTENTION_THREADS) {
+            for (size_t from = 0; from < keys; from += ATTENTION_THREADS) {
+                BLOCK_PHASE(at) {
+                    size_t j = from + at.thread;
+                    if (from == 0) state[STATE(at)].sum = 0;
+                    if (j < keys)
+                        shared->weight[at.thread] =
+                            mul_f64(exp(attention_score(p, b, i, j) - state[STATE(at)].lse),
+                                    (double)attention_kept(p, b, i, j));
+                }
+                BLOCK_PHASE(at) {
+                    size_t e = first + at.thread;
+                    for (size_t t = 0; e < p->values && t < attention_tile(from, keys); t++)
+                        state[STATE(at)].sum +=
+                            mul_f64(shared->weight[t],
+                                    (double)p->v[(b * p->keys + from + t) * p->values + e]);
+                }
+            }
+            BLOCK_PHASE(at) {
+                size_t e = first + at.thread;
+                if (e < p->values) p->out[0][row * p->values + e] = (float)state[STATE(at)].sum;
+                if (first + at.thread == 0) p->lse[row] = (float)state[STATE(at)].lse;
+            }
+        }
+    }
+}
+
+DUET_BLOCK void attention_query_gradient(const struct attention *p, struct attention_shared *shared,
+                                         struct attention_state *state, size_t row,
+                                         struct place at) {
+    size_t b = row / p->queries, i = row % p->queries, keys = attention_keys(p, i);
+    for (size_t first = 0; first < p->width; first += ATTENTION_THREADS) {
+        for (size_t from = 0; from < keys; from += ATTENTION_THREADS) {
+            BLOCK_PHASE(at) {
+                size_t j = from + at.thread;
+                if (from == 0) state[STATE(at)].sum = 0;
+                if (j < keys)
+                    shared->slope[at.thread] = attention_slope(
+                        p, b, i, j, attention_weight(p, b, i, j), attention_kept(p, b, i, j));
+            }
+            BLOCK_PHASE(at) {
+                size_t e = first + at.thread;
+                for (size_t t = 0; e < p->width && t < attention_tile(from, keys); t++)
+                    state[STATE(at)].sum += mul_f64(
+                        shared->slope[t], (double)p->k[(b * p->keys + from + t) * p->width + e]);
+            }
+        }
+        BLOCK_PHASE(at) {
+            size_t e = first + at.thread;
+            if (e < p->width) p->out[0][row * p->width + e] = (float)state[STATE(at)].sum;
+        }
+    }
+}
+
+/* Adds what the queries from `from` on give to columns `first` and on. */
+DUET_BLOCK void attention_add_queries(const struct attention *p, struct attention_shared *shared,
+                                      struct attention_state *state, size_t b, size_t j,
+                                      size_t first, size_t from, struct place at) {
+    BLOCK_PHASE(at) {
+        size_t i = from + at.thread;
+        if (i < p->queries) {
+            double weight = attention_weight(p, b, i, j);
+            float kept = attention_kept(p, b, i, j);
+            shared->slope[at.thread] = attention_slope(p, b, i, j, weight, kept);
+            shared->weight[at.thread] = mul_f64(weight, (double)kept);
+        }
+    }
+    BLOCK_PHASE(at) {
+        size_t e = first + at.thread, row = b * p->queries + from;
+        struct attention_state *s = &state[STATE(at)];
+        for (size_t t = 0; t < attention_tile(from, p->queries); t++) {
+            if (e < p->width)
+                s->sum += mul_f64(shared->slope[t], (double)p->q[(row + t) * p->width + e]);
+            if (e < p->values)
+                s->second += mul_f64(shared->weight[t], (double)p->dy[(row + t) * p->values + e]);
+        }
+    }
+}
+
+DUET_BLOCK void attention_key_gradients(const struct attention *p, struct attention_shared *shared,
+                                        struct attention_state *state, size_t row,
+                                        struct place at) {
+    size_t b = row / p->keys, j = row % p->keys, most = p->width > p->values ? p->width : p->values;
+    for (size_t first = 0; first < most; first += ATTENTION_THREADS) {
+        BLOCK_PHASE(at) {
+            state[STATE(at)].sum = state[STATE(at)].second = 0;
+        }
+        for (size_t from = p->causal ? j : 0; from < p->queries; from += ATTENTION_THREADS)
+            attention_add_queries(p, shared, state, b, j, first, from, at);
+        BLOCK_PHASE(at) {
+            size_t e = first + at.thread;
+            if (e < p->width) p->out[1][row * p->width + e] = (float)state[STATE(at)].sum;
+            if (e < p->values) p->out[2][row * p->values + e] = (float)state[STATE(at)].second;
+        }
+    }
+}
+
+/* The queries come first, then the keys. */
+DUET_BLOCK void k_attention_backward(const struct attention *p, struct attention_shared *shared,
+                                     struct place at) {
+    struct attention_state state[STATES];
+    size_t queries = p->batches * p->queries, all = queries + p->batches * p->keys;
+    for (size_t row = at.block; row < all; row += at.blocks) {
+        if (row < queries)
+            attention_query_gradient(p, shared, state, row, at);
+        else
+            attention_key_gradients(p, shared, state, row - queries, at);
+    }
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* Cases of attention: with and without masks, causal, with dropout; a row whose keys are all
+ * hidden; sizes that fill no band, block or vector. */
+#include <math.h>
+
+#include "base/error.h"
+#include "doctor/cases.h"
+
+struct attention_case {
+    int batches, queries, keys, width, values;
+    int masks, mask_rows, mask_shared; /* masks 0: none */
+    int causal;
+    float p;
+};
+
+/* How many roundings of float may lie between two ways to compute a case, in units of 1, where all
+ * operands lie in -1 .. 1. A score is a sum of E products below 1 and is off by (E + 2) E scale
+ * roundings, and so is lse; a weight is off by twice that, relatively, and by one for each term of
+ * its row's sum. A slope is a weight times scale times a difference of two sums of V products, at
+ * most 2 V together, whose roundings are V + 2 each. A row's weights sum to 1, but a gradient of a
+ * key has a term for each query. Dropout makes a weight larger by 1 / (1 - p), at most twice here:
+ * once in y, twice in a product of y with a value. */
+static size_t roundings_of(const struct attention_case *s, double scale) {
+    double weight = 4 * (s->width + 2) * s->width * scale + s->keys + 16,
+           sums = 2 * (s->values + 2) + s->queries + s->keys,
+           slope = 2 * s->values * scale > 1 ? 2 * s->values * scale : 1;
+    return (size_t)((weight + sums) * slope * s->queries * (s->p != 0 ? 4 : 1)) + 1;
+}
+
+/* Numbers, some keys hidden, and in mask 0 every key of row 0. */
+static struct tensor mask_of(struct op_cases *c, const struct attention_case *s) {
+    struct tensor mask = case_random(c, 3, s->masks, s->mask_rows, s->keys, 1);
+    for (size_t i = 0; mask.data && i < tensor_count(&mask); i++)
+        if (i % 5 == 2 || i < (size_t)s->keys) tensor_f32(&mask)[i] = -INFINITY;
+    return mask;
+}
+
+static int attention_case(struct op_cases *c, enum op op, const struct attention_case *s,
+                          const struct step_block *step) {
+    int b = s->batches, l = s->queries, n = s->keys;
+    double scale = 1 / sqrt(s->width);
+    struct op_args a = {.in = {case_random(c, 3, b, l, s->width, 1),
+                               case_random(c, 3, b, n, s->width, 1),
+                               case_random(c, 3, b, n, s->values, 1)},
+                        .out = {case_tensor(c, DTYPE_F32, 3, b, l, s->values, 1),
+                                case_tensor(c, DTYPE_F32, 2, b, l, 1, 1)},
+                        .step = step,
+                        .p.attention = {scale, s->causal, s->mask_shared, {s->p, 3, 5}}};
+    if (s->masks) a.in[3] = mask_of(c, s);
+    if (op == OP_ATTENTION_BACKWARD) {
+        for (int i = 0; i < 4; i++)
+            if (a.in[i].rank && !a.in[i].data) return case_run(c, op, &a, 0);
+        if (a.out[0].data && a.out[1].data) host_reference_kernels[OP_ATTENTION_FORWARD](&a);
+        a.in[4] = a.out[0], a.in[5] = a.out[1];
+        a.in[6] = case_random(c, 3, b, l, s->values, 1);
+        a.out[0] = case_tensor(c, DTYPE_F32, 3, b, l, s->width, 1);
+        a.out[1] = case_tensor(c, DTYPE_F32, 3, b, n, s->width, 1);
+        a.out[2] = case_tensor(c, DTYPE_F32, 3, b, n, s->values, 1);
+    }
+    return case_run(c, op, &a, roundings_of(s, scale));
+}
+
+int attention_cases(struct op_cases *c, enum op op) {
+    static const struct attention_case cases[] = {
+        {.batches = 1, .queries = 1, .keys = 1, .width = 1, .values = 1},
+        {.batches = 6,
+         .queries = 5,
+         .keys = 7,
+         .width = 3,
+         .values = 4,
+         .masks = 2,
+         .mask_rows = 5,
+         .mask_shared = 1},
+        {.batches = 2, .queries = 70, .keys = 33, .width = 16, .values = 8, .causal = 1},
+        {.batches = 4,
+         .queries = 17,
+         .keys = 130,
+         .width = 5,
+         .values = 20,
+         .masks = 2,
+         .mask_rows = 1,
+         .mask_shared = 2,
+         .p = .25f},
+        {.batches = 3, .queries = 66, .keys = 80, .width = 8, .values = 3, .causal = 1, .p = .5f},
+        {.batches = 1, .queries = 3, .keys = 5, .width = 70, .values = 130},
+        {.batches = 0, .queries = 2, .keys = 3, .width = 4, .values = 5}};
+    struct step_block step = {.seed = c->seed, .step = 0x100000007};
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        CHECK(attention_case(c, op, &cases[i], &step));
+        case_forget(c);
+    }
+    return OK;
+}
