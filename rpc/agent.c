@@ -245,6 +245,8 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_destroy(&rpc->control_wakes);
     free(rpc->places);
     pthread_mutex_lock(&rpc->lock);
+    for (int r = 0; r < rpc->world; r++)
+        rpc->peers[r].link = NULL;
     rpc->lock_count = 0;
     rpc->over = 1;
     unlock_or_end(rpc);

@@ -276,8 +276,11 @@ int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal)
 /* ---- values ---- */
 /* The room that `count` values take when they are written, or a little more. ERR_USAGE: a list lies
  * in more lists than are read. To be called before they are written. */
-int values_room(const struct duet_rpc_value *v, int count, size_t *room);
-/* The same check, and room in `w` for them and the bytes of what comes before them; for values of
+struct values_room {
+    size_t elements, rest; /* those of tensors may lie beside the message */
+};
+int values_room(const struct duet_rpc_value *v, int count, struct values_room *room);
+/* The same check, and room in `w` for them and the bytes of what comes before them; for elements of
  * LEAST_BESIDE and more beside the message, where worker `to` shares memory with this one. */
 int values_reserve(duet_rpc *rpc, struct wire_out *w, size_t heads, const struct duet_rpc_value *v,
                    int count, int to);

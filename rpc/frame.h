@@ -27,7 +27,8 @@ enum frame_kind {
     FRAME_CONTEXT_END, /* call: the id of a context of autograd (rpc/context.c) */
     FRAME_PLACES,      /* of rank 0: where each worker listens, PLACE_BYTES each (rpc/meet.c) */
     FRAME_GIVEN_UP,    /* "you have said nothing for too long": the sender takes no more of it */
-    FRAME_SHARES,      /* "what you share can be opened here": for the transport alone */
+    FRAME_SHARES,      /* of the transport: "what you share can be opened here"; with a region:
+                          "that one cannot, and is free again" */
     FRAME_KINDS
 };
 

@@ -16,10 +16,20 @@
 enum { HEAD_BYTES = 64 << 10 };
 static const int64_t KEPT_NS = 5000000000;
 
+enum { FREE, SENT, READ };
+
 struct region_head {
     uint64_t token, id;
-    uint32_t taken; /* atomic, across processes */
+    uint32_t state; /* atomic, across processes */
 };
+
+static void set_state(struct region *r, uint32_t state) {
+    __atomic_store_n(&r->head->state, state, __ATOMIC_RELEASE);
+}
+
+static uint32_t state_of(const struct region *r) {
+    return __atomic_load_n(&r->head->state, __ATOMIC_ACQUIRE);
+}
 
 static void region_unmap(struct region *r) {
     munmap(r->head, HEAD_BYTES + r->bytes);
@@ -29,7 +39,7 @@ static void region_unmap(struct region *r) {
 
 void region_release(struct region *r) {
     if (!r) return;
-    if (r->fd < 0) __atomic_store_n(&r->head->taken, 0, __ATOMIC_RELEASE);
+    if (r->fd < 0) set_state(r, FREE);
     int left = __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL);
     if (r->fd < 0 && !left) region_unmap(r);
 }
@@ -64,7 +74,7 @@ static struct region *region_new(uint64_t token, uint64_t id, size_t bytes) {
     struct region *r = region_map(fd, bytes, MAP_SHARED | MAP_POPULATE);
     if (!r) return NULL;
     r->id = id;
-    *r->head = (struct region_head){token, id, 0};
+    *r->head = (struct region_head){token, id, FREE};
     return r;
 }
 
@@ -91,8 +101,7 @@ void regions_introduce(const struct regions *all, struct hello *hello) {
 }
 
 static int is_free(const struct region *r) {
-    return !__atomic_load_n(&r->refs, __ATOMIC_ACQUIRE) &&
-           !__atomic_load_n(&r->head->taken, __ATOMIC_ACQUIRE);
+    return !__atomic_load_n(&r->refs, __ATOMIC_ACQUIRE) && state_of(r) == FREE;
 }
 
 static void drop(struct regions *all, struct region **at) {
@@ -148,9 +157,25 @@ void region_give(struct regions *all, struct region *r, const void *reader,
     header->region = r->id;
     header->fd = r->fd;
     r->reader = reader;
-    __atomic_store_n(&r->head->taken, 1, __ATOMIC_RELEASE);
+    set_state(r, SENT);
     pthread_mutex_unlock(&all->lock);
     region_release(r);
+}
+
+void regions_back(struct regions *all, uint64_t id, const void *reader) {
+    pthread_mutex_lock(&all->lock);
+    for (struct region *r = all->first; r; r = r->next)
+        if (r->id == id && r->reader == reader && state_of(r) == SENT) set_state(r, FREE);
+    pthread_mutex_unlock(&all->lock);
+}
+
+int regions_under_way(struct regions *all) {
+    int any = 0;
+    pthread_mutex_lock(&all->lock);
+    for (const struct region *r = all->first; r; r = r->next)
+        any |= state_of(r) == SENT;
+    pthread_mutex_unlock(&all->lock);
+    return any;
 }
 
 /* Who is gone may still run, and read: what it has taken is not used again. */
@@ -245,6 +270,7 @@ int guests_find(struct region **out, struct guests *all, const struct frame_head
     }
     if (h->beside > r->bytes) return -1;
     r->used = now;
+    set_state(r, READ);
     __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
     *out = r;
     return 0;

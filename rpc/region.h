@@ -5,11 +5,13 @@
  * A region is a memfd with a head and room behind it. Its maker is its owner for good:
  *
  *     free     region_take  -> held      a message is being written into it
- *     held     region_give  -> taken     the frame is on its way, or its receiver reads
- *     taken    the receiver's region_release clears `taken` in the head: free again
+ *     held     region_give  -> sent      the frame is on its way
+ *     sent     guests_find  -> read      the receiver has it mapped, and says so in the head
+ *     read     the receiver's region_release says in the head that it is free again
  *     held     region_release            the message was not sent: free again
+ *     sent     regions_back              the receiver cannot open it: free again
  *
- * So no message says that a region is free again, and nobody waits for one: where none is free
+ * So only the last needs a message, and nobody waits for a region: where none is free
  * another is made, up to MOST_REGIONS, and then elements travel in the payload, as they do where
  * two workers share no memory. Fresh pages cost four times a copy, so a free region is kept for the
  * next message of about its size; one that nobody has used for KEPT_NS is given back.
@@ -25,7 +27,8 @@
  *                    before they were used and the size is sealed, so that reading what was there
  *                    once cannot end in SIGBUS. A memfd has no name: nothing is left behind. What
  *                    was not opened by then is lost, as what a socket had not yet sent; that its
- *                    link has ended, or why, is the next that its receiver hears
+ *                    link has ended, or why, is the next that its receiver hears. Who leaves as
+ *                    planned waits for a moment until nothing is on its way (transport's flush)
  *     the receiver   its link ends, and the owner gives back what it had taken
  *
  * What comes is not believed: the file must be sealed against shrinking and the frame's bytes lie
@@ -75,6 +78,9 @@ struct region *region_take(struct regions *all, uint64_t bytes);
 /* It is the reader's now; `header` is told where it is. */
 void region_give(struct regions *all, struct region *r, const void *reader,
                  struct frame_header *header);
+/* Its reader cannot open it. */
+void regions_back(struct regions *all, uint64_t id, const void *reader);
+int regions_under_way(struct regions *all); /* 1: one was sent, and nobody has opened it yet */
 void regions_of_gone(struct regions *all, const void *reader);
 void regions_trim(struct regions *all, int64_t now);
 

@@ -113,7 +113,7 @@ static int own(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
     struct owned *o;
     struct wire_out w = {0};
-    size_t room;
+    struct values_room room;
     if (out) *out = NULL;
     CHECK(values_room(&value, 1, &room));
     CHECK(own(out, rpc, "", &o));

@@ -55,7 +55,7 @@ struct transport {
     /* Takes in what has come, where no other thread is at it; 1: it did, and its events came on
      * this thread. For a thread that waits, which calls it again and again for a moment. */
     int (*look)(struct link *link);
-    /* Waits up to timeout_ms until what was sent has left. */
+    /* Waits up to timeout_ms until what was sent has left, and the memory beside it was found. */
     void (*flush)(struct carrier *carrier, int timeout_ms);
     /* Ends all links, without on_gone. No event comes once it has returned. NULL is fine. */
     void (*close)(struct carrier *carrier);

@@ -58,6 +58,7 @@ void link_gone(struct link *l) {
     int before = l->gone;
     l->gone = 1;
     pthread_mutex_unlock(&l->lock);
+    __atomic_store_n(&l->shares, 0, __ATOMIC_RELAXED);
     nng_stream_close(l->stream);
     regions_of_gone(&l->carrier->regions, l);
     if (!before && l->user) events->on_gone(events->context, l->user);
@@ -95,9 +96,12 @@ static void say_hello(struct link *l) {
     if (start) link_write(l);
 }
 
-static void tell_whether_shared(struct link *l, const struct hello *peer) {
-    struct frame *f = guests_open(&l->guests, peer) ? frame_new(FRAME_SHARES, 0) : NULL;
-    if (f) link_send(l, f);
+/* region 0: what the peer shares can be opened here; else that one cannot. */
+static void say_shares(struct link *l, uint64_t region) {
+    struct frame *f = frame_new(FRAME_SHARES, 0);
+    if (!f) return;
+    f->header.region = region;
+    link_send(l, f);
 }
 
 /* The peer's first words: 1 once they are there and good, 0 not yet, -1 it is turned away. */
@@ -125,7 +129,7 @@ static int take_first_words(struct link *l) {
     l->user = c->events.on_link(c->events.context, l, &said.hello);
     if (!l->user) return -1;
     carrier_has_peer(c);
-    tell_whether_shared(l, &said.hello);
+    if (guests_open(&l->guests, &said.hello)) say_shares(l, 0);
     return 1;
 }
 
@@ -136,7 +140,10 @@ static void deliver(struct link *l, struct frame *f) {
     regions_trim(&l->carrier->regions, f->came);
     guests_trim(&l->guests, f->came);
     if (f->header.kind == FRAME_SHARES) {
-        __atomic_store_n(&l->shares, 1, __ATOMIC_RELAXED);
+        if (f->header.region)
+            regions_back(&l->carrier->regions, f->header.region, l);
+        else
+            __atomic_store_n(&l->shares, 1, __ATOMIC_RELAXED);
         frame_free(f);
         return;
     }
@@ -154,6 +161,7 @@ static int take_frames(struct link *l) {
         f->header = h;
         if (h.beside && guests_find(&f->beside, &l->guests, &h, now_ns()))
             f->header.kind = FRAME_PING; /* the message is lost with its owner */
+        if (h.beside && !f->beside) say_shares(l, h.region);
         l->start += sizeof h;
         size_t here = l->end - l->start;
         if (here > h.bytes) here = h.bytes;

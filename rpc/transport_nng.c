@@ -176,7 +176,7 @@ static int carrier_open(struct carrier **out, const struct transport_events *eve
 }
 
 static int is_busy(struct carrier *c) {
-    int busy = 0;
+    int busy = regions_under_way(&c->regions);
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < c->count; i++)
         busy |= link_is_busy(c->links[i]);

@@ -81,7 +81,7 @@ struct wire_value {
         struct {
             enum duet_type type;
             int rank, shape[DUET_MAX_RANK], number; /* number: of a VAR */
-            const void *data;
+            const void *data;     /* NULL: beside the message, where it cannot be opened */
         } tensor;                 /* TENSOR, VAR */
         struct wire_value *items; /* owned */
     };

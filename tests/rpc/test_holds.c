@@ -219,10 +219,20 @@ static void follow(void *context, int code) {
 static void use_them(void) {
     const struct duet_rpc_value *value;
     struct duet_rpc_value got;
+    duet_device *device;
+    duet_tensor *large;
     FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
     FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
     FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
           "Thing.slow: the worker has been shut down");
+    /* Large tensors ask the link to the owner for memory that both see; it is no more. */
+    GOOD(duet_device_open(&device, "cpu", 0, 1 << 26));
+    GOOD(duet_tensor_create(&large, device, DUET_F32, 1, (int[]){1 << 20}, NULL));
+    FAILS(DUET_FAILED,
+          duet_rref_sync(kept_rref, "slow", DUET_ARGS(duet_rpc_tensor(large)), 0, NULL),
+          "Thing.slow: the worker has been shut down");
+    duet_tensor_free(large);
+    duet_devices_close(&device, 1);
     MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
     duet_future_free(kept_future);
     duet_rref_free(kept_rref);

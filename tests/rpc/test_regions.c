@@ -50,17 +50,21 @@ Test(regions, of_a_peer_are_as_told_or_refused) {
     struct guests guests;
     struct hello hello = {0};
     struct frame_header h = {.beside = BYTES};
-    int reader, unsealed = memfd_create("unsealed", MFD_ALLOW_SEALING), pipes[2];
+    int reader, other, unsealed = memfd_create("unsealed", MFD_ALLOW_SEALING), pipes[2];
     regions_open(&all);
     regions_introduce(&all, &hello);
     cr_assert(hello.pid && guests_open(&guests, &hello));
     struct region *own = region_take(&all, BYTES);
     memset(own->data, 7, BYTES);
     region_give(&all, own, &reader, &h);
+    cr_expect(regions_under_way(&all), "its owner may not end yet");
     cr_expect_neq(ftruncate(own->fd, 0), 0, "its size is sealed");
     struct region *r;
     cr_assert(!guests_find(&r, &guests, &h, now_ns()));
     cr_assert(r->bytes == own->bytes && r->data[BYTES - 1] == 7);
+    cr_expect(!regions_under_way(&all));
+    regions_back(&all, h.region, &reader);
+    cr_expect_neq(region_take(&all, BYTES), own, "it is still read");
     region_release(r);
     cr_expect_eq(region_take(&all, BYTES), own, "its reader was done with it");
     region_give(&all, own, &reader, &h);
@@ -75,6 +79,13 @@ Test(regions, of_a_peer_are_as_told_or_refused) {
     wrong = h, wrong.beside = own->bytes + 1;
     cr_expect_eq(guests_find(&r, &guests, &wrong, now_ns()), -1);
     guests_close(&guests);
+    cr_expect_eq(region_take(&all, BYTES), own);
+    region_give(&all, own, &reader, &h);
+    regions_back(&all, h.region, &other);
+    cr_expect(regions_under_way(&all), "it was sent to another");
+    regions_back(&all, h.region, &reader);
+    cr_expect_eq(region_take(&all, BYTES), own, "its reader could not open it");
+    region_give(&all, own, &reader, &h);
     cr_assert(unsealed >= 0 && !ftruncate(unsealed, BYTES) && !pipe(pipes));
     const int not_one[] = {unsealed, pipes[0], -1, 1 << 20};
     for (int i = 0; i < 4; i++) {
