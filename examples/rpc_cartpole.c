@@ -16,6 +16,7 @@
 
 #include "cart_pole.h"
 #include "duet.h"
+#include "ranks.h"
 
 enum { HIDDEN = 128, ACTIONS = 2, MOST_OBSERVERS = 15, SOLVED = 475 };
 
@@ -389,11 +390,10 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--help")) return usage(stdout, argv[0]);
         if (flag)
             *flag = 1;
-        else if (i + 1 == argc || !read_word(&s, argv[i], argv[i + 1]))
+        else if (++i == argc || !read_word(&s, argv[i - 1], argv[i]))
             return usage(stderr, argv[0]);
-        else
-            i++;
     }
+    need_ranks(argv[0], s.world);
     int code = duet_spawn(s.world, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "duet.h"
+#include "ranks.h"
 
 enum { TOKENS = 100, WIDTH = 16, CLASSES = 8, BATCH = 10, BAG = 4, MOST_TRAINERS = 8 };
 enum { TABLE, WEIGHT, BIAS, PARAMS };
@@ -386,6 +387,7 @@ int main(int argc, char **argv) {
                 MOST_TRAINERS);
         return 2;
     }
+    if (!s.local) need_ranks(argv[0], s.trainers + 2);
     int code = s.local ? work(0, &s) : duet_spawn(s.trainers + 2, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

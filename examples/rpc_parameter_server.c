@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "duet.h"
+#include "ranks.h"
 
 enum { SAMPLES = 40, INPUT = 12, MOST_TRAINERS = 12, WAIT_S = 30 };
 static const double RATE = 0.2;
@@ -222,6 +223,7 @@ int main(int argc, char **argv) {
                 MOST_TRAINERS);
         return 2;
     }
+    need_ranks(argv[0], s.trainers + 1);
     int code = duet_spawn(s.trainers + 1, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "duet.h"
+#include "ranks.h"
 
 enum { BATCH = 64, INPUT = 32, WIDE = 48, CLASSES = 8, MOST_SPLIT = 16 };
 
@@ -287,6 +288,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s [--split 1, 2, 4, 8 or 16] [--steps 5] [--local]\n", argv[0]);
         return 2;
     }
+    if (!s.local) need_ranks(argv[0], 3);
     int code = s.local ? work(0, &s) : duet_spawn(3, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "duet.h"
+#include "ranks.h"
 #include "rnn_parts.h"
 
 struct settings {
@@ -364,6 +365,7 @@ int main(int argc, char **argv) {
             argv[0]);
         return 2;
     }
+    if (!s.local) need_ranks(argv[0], 2);
     int code = s.local ? work(0, &s) : duet_spawn(2, work, &s);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "duet.h"
+#include "ranks.h"
 
 enum { WORKERS = 4, SAMPLES = 32, INPUT = 6, FLOATS = INPUT + 1, STEPS = 20 };
 static const double RATE = 0.1;
@@ -221,6 +222,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s send | rpc | ddp\n", argv[0]);
         return 2;
     }
+    need_ranks(argv[0], WORKERS);
     int code = duet_spawn(WORKERS, work, way);
     if (code) fprintf(stderr, "%s\n", duet_error());
     return duet_exit_status(code);

@@ -115,6 +115,38 @@ Test(texts, ranks_of_mpirun_are_one_job_or_refused, .timeout = 300, .init = scra
                        "%s", output());
 }
 
+/* Programs whose ranks have parts of their own, with too few and too many. */
+Test(texts, another_number_of_ranks_is_refused_in_one_line, .timeout = 120, .init = scratch_make,
+     .fini = scratch_remove) {
+    static const struct {
+        const char *program;
+        int needs, started[4];
+    } rows[] = {{"rpc_pipeline", 3, {2, 5}},
+                {"rpc_ddp", 4, {1, 3, 5}},
+                {"rpc_ddp --trainers 3", 5, {4}},
+                {"rpc_parameter_server", 4, {1, 2, 3, 6}},
+                {"three_ways send", 4, {3, 5}},
+                {"three_ways rpc", 4, {3}},
+                {"rpc_rnn", 2, {1, 3}},
+                {"rpc_cartpole", 2, {1, 3}},
+                {"rpc_cartpole --world_size 3", 3, {2}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 4 && rows[i].started[k]; k++) {
+            char line[300], needs[128];
+            snprintf(line, sizeof line,
+                     BUILD_DIR "/duet run --nproc-per-node %d " EXAMPLES
+                               "%s >{}/all 2>&1; test $? = 2 && grep 'ranks were started' {}/all "
+                               "&& ! grep '^rpc:\\|^step\\|^rank' {}/all",
+                     rows[i].started[k], rows[i].program);
+            snprintf(needs, sizeof needs,
+                     ": %d ranks were started: with these options it needs %d\n",
+                     rows[i].started[k], rows[i].needs);
+            RUN(0, line);
+            cr_expect(strstr(output(), needs) && strchr(output(), '\n')[1] == 0, "%s: %s",
+                      rows[i].program, output());
+        }
+}
+
 /* With half of a launcher's numbers a program does not start ranks of its own. */
 Test(texts, a_rank_without_the_number_of_ranks_is_refused, .init = scratch_make,
      .fini = scratch_remove) {

@@ -92,6 +92,7 @@ Test(faults, a_killed_worker_is_named, .timeout = 30) {
 
 static void one_stops(struct worker *w) {
     struct duet_rpc_value got;
+    duet_rref *r;
     int code = DUET_OK;
     if (w->rank) { /* it goes on when nobody counts on it any more */
         while (!code)
@@ -105,6 +106,11 @@ static void one_stops(struct worker *w) {
     while (!code) /* the signal takes its time to reach all threads there */
         code = duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, 0.3, NULL);
     MUST(code == DUET_TIMEOUT && strstr(duet_error(), "no answer within 0.3 s"));
+    /* A reference that its owner has not confirmed goes to nobody else, whatever the timeout. */
+    GOOD(duet_remote(&r, w->rpc, "w1", "pid", DUET_NO_ARGS, -1));
+    FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w0", "pid", DUET_ARGS(duet_rpc_rref(r)), 0.1, NULL),
+          "rpc: pid: worker 'w1' is gone: it has said nothing for");
+    duet_rref_free(r);
     FAILS(DUET_PEER, duet_rpc_sync(w->rpc, "w1", "pid", DUET_NO_ARGS, -1, NULL), "is it stopped?");
     kill((pid_t)got.integer, SIGCONT);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
