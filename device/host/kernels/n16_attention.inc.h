@@ -9,7 +9,7 @@ INLINE vec exps(vec x) {
     static const float terms[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1};
     const vec round = splat(0x1.8p23f);
     vec shifted = fused(x, splat(0x1.715476p0f), round), n = shifted - round,
-        r = fused(n, splat(0x1.7f7d1cp-20f), fused(n, splat(-0x1.62e43p-1f), x)),
+        r = fused(n, splat(-0x1.7f7d1cp-20f), fused(n, splat(-0x1.62e4p-1f), x)),
         sum = splat(1.0f / 5040);
     UNROLL for (int i = 0; i < 7; i++) sum = fused(sum, r, splat(terms[i]));
     vec power = (vec)(((uvec)shifted - (uvec)round + 127) << 23);
@@ -145,7 +145,8 @@ static void fast_attention_forward(const struct op_args *args) {
 }
 
 /* Of a band, in `weights` the weights and in `slopes` dy . v: makes of these the slopes, and of
- * the weights those that dropout left. */
+ * the weights those that dropout left. Divided by their own sum they lose what the rounding of lse
+ * did to them, and dy . y of these very numbers leaves slopes whose sum is 0 but for roundings. */
 static void attention_slopes(const struct attention *a, const struct attention_band *band,
                              float *weights, float *slopes) {
     float scale = (float)a->scale;
