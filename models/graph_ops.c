@@ -231,6 +231,16 @@ static duet_var *run_dropout2d(struct graph_run *r, const struct graph_node *n) 
     return duet_dropout2d(r->tape, value(r, n, 0), given < 0 ? number(n, 0) : given);
 }
 
+static duet_var *run_attention(struct graph_run *r, const struct graph_node *n) {
+    struct duet_attention_options how = {.attn_mask = value(r, n, 3),
+                                         .scale = number(n, 0),
+                                         .is_causal = whole(n, 1),
+                                         .dropout_p = number(n, 2)};
+    if (how.dropout_p > 0 && r->tape->dropout >= 0) how.dropout_p = r->tape->dropout;
+    return duet_scaled_dot_product_attention(r->tape, value(r, n, 0), value(r, n, 1),
+                                             value(r, n, 2), &how);
+}
+
 static duet_var *run_sum(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
     list(n, 0, count, dims);
@@ -293,6 +303,7 @@ static const struct graph_op ops[] = {
     {"multiply_number", "v", "number", run_multiply_number},
     {"add_number", "v", "number", run_add_number},
     {"matmul", "aa", "", run_matmul},
+    {"scaled_dot_product_attention", "vvva?", "scale=0 is_causal=0 dropout_p=0", run_attention},
     {"sum", "v", "dims keepdim=0", run_sum},
     {"mean", "v", "dims keepdim=0", run_mean},
     {"max_pool2d", "v", "size stride padding=0 ceil_mode=0", run_max_pool2d},

@@ -100,6 +100,13 @@ static const struct {
      "no such op: ifft in line 3, roll in line 5: there are conv2d"},
     {HEAD "parameter w: f32[2]\n%1: f32[N, 2, 4, 4] = add(%x, w)\n", "expand w first"},
     {HEAD "buffer w: f32[2, 2]\n%1: f32[N, 2] = linear(%x, w, none)\n", "w is none"},
+    {HEAD "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, %x, %x)\n",
+     "scaled_dot_product_attention has 3 operands: one is missing: give none"},
+    {HEAD "parameter w: f32[2, 4, 4]\n"
+          "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, w, %x, none)\n",
+     "operand 2 of scaled_dot_product_attention is a value: expand w first"},
+    {HEAD "%1: f32[N, 2, 4, 4] = scaled_dot_product_attention(%x, %x, %x, none, causal=1)\n",
+     "it has scale=0 is_causal=0 dropout_p=0"},
     {HEAD "%1: f32[N, 32] = flatten(%x)\n", "return is missing"},
     {HEAD "%1: f32[2N, 16] = reshape(%x)\nreturn %1\n",
      "a graph returns numbers of each sample, as f32[N, classes]"},
@@ -130,9 +137,19 @@ Test(graph, names_line_and_column_of_what_cannot_be_read, .timeout = 30) {
          ")\n%2: f32[N, 32] = flatten(%1)\nreturn %2\n"
 
 /* Shapes are the ops' own business, so they are checked when the model is made. */
+#define ATTENTION(last)                                                               \
+    HEAD "parameter w: f32[4, 4]\nconstant m: f32[2, 4, 4]\nconstant flat: f32[4]\n"  \
+         "%1: f32[N, 2, 4, 4] = matmul_add(%x, w, none)\n"                            \
+         "%2: f32[N, 2, 4, 4] = scaled_dot_product_attention(%1, %x, %1, " last ")\n" \
+         "%3: f32[N, 32] = flatten(%2)\nreturn %3\n"
+
 static const struct {
     const char *text, *says;
 } misfits[] = {
+    {ATTENTION("flat"), "line 7: scaled_dot_product_attention: attn_mask (4)"},
+    {ATTENTION("%1"), "line 7: scaled_dot_product_attention: attn_mask needs a gradient"},
+    {ATTENTION("m, is_causal=1"), "line 7: scaled_dot_product_attention: explicit attn_mask"},
+    {ATTENTION("m, dropout_p=2"), "line 7: dropout probability has to be between 0 and 1"},
     {HEAD "parameter w: f32[1]\n%1: f32[N, 31] = flatten(%x)\nreturn %1\n",
      "line 4: flatten gives (2, 32) for N = 2, not the shape that stands here"},
     {HEAD "parameter w: f32[5, 31]\n%1: f32[N, 32] = flatten(%x)\n"
@@ -240,6 +257,15 @@ Test(graph, a_frozen_parameter_is_not_trained, .timeout = 30) {
 Test(graph, runs_a_norm_with_what_follows_it, .timeout = 30) {
     int fused = count_nodes(NORM_ADD_RELU("%0"));
     cr_assert_eq(count_nodes(NORM_ADD_RELU("%a")), fused + 2);
+}
+
+/* Whatever its settings, attention is one node behind the linear layer's. */
+Test(graph, attention_is_one_node, .timeout = 30) {
+    int plain = count_nodes(ATTENTION("none"));
+    cr_assert_eq(count_nodes(ATTENTION("none, scale=0.5, is_causal=1, dropout_p=0.1")), plain);
+    cr_assert_eq(count_nodes(ATTENTION("m")), plain);
+    cr_assert_eq(count_nodes(ATTENTION("%x, dropout_p=0.1")), plain);
+    cr_assert_eq(plain, 3);
 }
 
 /* As many lines as nobody writes are read in a moment; one line more is refused. */
