@@ -69,6 +69,8 @@ class Writer:
         self.below = {}  # of inputs of whole numbers, by name
         self.wholes = set()  # the names of whole numbers that come of others, as indices
         self.asked = set()  # which results of an op that has several are used
+        self.bools = set()  # which arguments of an op are PyTorch's bool
+        self.trained = set()  # the names of values that may need a gradient
         self.truths = set()  # the names of values that are 1 or 0, PyTorch's bool
         self.module = ""
 
@@ -88,6 +90,8 @@ class Writer:
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in words))
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and words[0] in self.truths):
             self.truths.add(name)
+        if op not in ("above", "equal") and not self.trained.union(self.stored).isdisjoint(words):
+            self.trained.add(name)
         return Value(name, list(shape), lifted)
 
     def constant(self, tensor):

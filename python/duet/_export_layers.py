@@ -1,4 +1,4 @@
-"""Layers with parameters, products of matrices, attention and pools: see _export_ops.py."""
+"""Layers with parameters, and products of matrices: see _export_ops.py."""
 
 from . import _export_turned as turning
 from ._export_graph import Stored, Value
@@ -172,26 +172,3 @@ def op_baddbmm(w, a, shape):
     product = op_matmul(w, Bound(self=a.batch1, other=a.batch2), shape)
     scaled = times(w, product, a.alpha)
     return scaled if a.beta == 0 else binary(w, "add", scaled, times(w, a.self, a.beta), shape)
-
-
-def op_scaled_dot_product_attention(w, a, shape):
-    require(not a.get("enable_gqa"), "enable_gqa")
-    q, k, v = (w.value(x) for x in (a.query, a.key, a.value))
-    width, keys = q.shape[-1], k.shape[-2]
-    scale = a.scale if a.scale is not None else width ** -0.5
-    lead = list(q.shape[:-2])
-    order = [*lead, width, keys]
-    kt = w.emit("transpose", [k], order, dim0=len(order) - 2, dim1=len(order) - 1)
-    rows = [*lead, q.shape[-2], keys]
-    scores = w.emit("matmul", [w.emit("multiply_number", [q], q.shape, number=scale), kt], rows)
-    mask = a.attn_mask
-    if a.is_causal:
-        mask = w.torch.ones(q.shape[-2], keys, dtype=w.torch.bool).tril()
-    if isinstance(mask, w.torch.Tensor) and mask.dtype == w.torch.bool:
-        mask = w.torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
-    if mask is not None:
-        scores = binary(w, "add", scores, mask, rows)
-    weights = w.emit("softmax", [scores], rows)
-    if a.dropout_p:
-        weights = w.emit("dropout", [weights], rows, p=a.dropout_p)
-    return w.emit("matmul", [weights, v], shape)

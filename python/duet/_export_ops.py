@@ -1,7 +1,7 @@
 """What the ops of PyTorch are in a graph of Duet: op_NAME(w, a, shape) writes the lines of
 aten::NAME with the arguments `a`, whose result has this shape, and returns its value. Here are
 those that compute element by element, and sums; others are in _export_choices.py,
-_export_layers.py, _export_recurrent.py and _export_shapes.py."""
+_export_layers.py and the files beside it."""
 
 from . import _export_turned as turning
 from ._export_graph import Filled, N, Refused, Stored, Value

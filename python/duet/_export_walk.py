@@ -3,15 +3,15 @@
 import re
 from operator import getitem
 
-from . import (_export_choices, _export_layers, _export_ops, _export_pools, _export_recurrent,
-               _export_shapes)
+from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_pools,
+               _export_recurrent, _export_shapes)
 from ._export_graph import Filled, N, Refused, Stacked, Stored, Value, Writer, text_of
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
-_OPS = (_export_ops, _export_choices, _export_layers, _export_pools, _export_recurrent,
-        _export_shapes)
+_OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_pools,
+        _export_recurrent, _export_shapes)
 
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
@@ -200,6 +200,9 @@ class Walk:
         bound = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
         bound.update(zip((a.name for a in target._schema.arguments), args))
         bound.update(kwargs)
+        given = dict(zip((a.name for a in target._schema.arguments), node.args)) | node.kwargs
+        self.writer.bools = {key for key, x in given.items() if isinstance(x, torch.fx.Node) and
+                             getattr(x.meta.get("val"), "dtype", None) is torch.bool}
         val = node.meta["val"]
         many = isinstance(val, (list, tuple))
         self.writer.asked = {user.args[1] for user in node.users

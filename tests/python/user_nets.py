@@ -269,10 +269,39 @@ class Attending(nn.Module):
         return self.head(torch.cat((z.mean(0) + y.mean(0), weights.mean(1)), 1))
 
 
+class Masks(nn.Module):
+    """Attention with each kind of mask: a bias that is trained and one that is not, words that are
+    hidden for all queries, and one that a sample's own words are."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 12), nn.Linear(16, 10)
+        self.trained = nn.Parameter(torch.randn(2, 12, 12))
+        self.keys = nn.ModuleList(nn.Linear(12, 12) for _ in range(4))
+        self.values = nn.ModuleList(nn.Linear(12, 12) for _ in range(3))
+        self.last = nn.Linear(12, 16)
+        self.query = nn.Parameter(torch.randn(3, 12))
+
+    def forward(self, tokens):
+        x, places = self.words(tokens), torch.arange(12, device=tokens.device)
+        slopes = torch.tensor([0.5, 0.125]).view(2, 1, 1)
+        own = tokens[:, :, None] != tokens[:, None, :] + 1
+        masks = self.trained, -slopes * (places[:, None] - places).abs(), own[:, None]
+        for mask, key, value in zip(masks, self.keys, self.values):
+            q, k, v = (y.unflatten(2, (2, 6)).transpose(1, 2) for y in (x, key(x), value(x)))
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3)
+            x = x + y.transpose(1, 2).flatten(2)
+        first = F.scaled_dot_product_attention(self.query, self.query, self.query, is_causal=True)
+        query = first.expand(tokens.shape[0], -1, -1)
+        y = F.scaled_dot_product_attention(query, self.keys[3](x), self.last(x),
+                                           attn_mask=(places > 2)[None])
+        return self.head(y.mean(1))
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
         "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
         "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
-        "behind_eval": (TrainedBehindEval, PICTURE)}
+        "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE)}
