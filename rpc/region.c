@@ -39,9 +39,10 @@ static void region_unmap(struct region *r) {
 
 void region_release(struct region *r) {
     if (!r) return;
-    if (r->fd < 0) set_state(r, FREE);
+    int of_peer = r->fd < 0; /* an own one may be dropped as soon as nobody holds it */
+    if (of_peer) set_state(r, FREE);
     int left = __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL);
-    if (r->fd < 0 && !left) region_unmap(r);
+    if (of_peer && !left) region_unmap(r);
 }
 
 /* Maps a file; closes it if that fails. NULL: it cannot. */
