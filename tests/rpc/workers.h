@@ -80,7 +80,7 @@ static inline int worker_main(int rank, void *context) {
                                        .silence_s = worker_silence};
     GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
     worker_body(w);
-    if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
+    if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 60));
     duet_devices_close(&w->device, 1);
 #ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
     MUST(!__lsan_do_recoverable_leak_check());
