@@ -11,14 +11,14 @@ const char *op_name(enum op op) {
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
 double cost_pool(const struct op_args *a) {
-    double size = a->p.pool.size, windows = -1, pixels = 0;
+    double windows = -1, pixels = 0;
     for (int i = 0; i < 3; i++) {
         const struct tensor *t = i < 2 ? &a->in[i] : &a->out[0];
         double count = t->data ? (double)tensor_count(t) : 0;
         if (t->data && (windows < 0 || count < windows)) windows = count;
         if (count > pixels) pixels = count;
     }
-    return windows * size * size + (a->p.pool.relu ? pixels : 0);
+    return windows * a->p.pool.size[0] * a->p.pool.size[1] + (a->p.pool.relu ? pixels : 0);
 }
 
 /* value -= lr * grad; with momentum buf = m * buf + grad, with dampening keep * grad; with nesterov

@@ -150,9 +150,9 @@ struct grouped_conv_args {
 struct linear_args {
     int weight_is_in_out; /* 0: w is (M,K), as PyTorch's Linear; 1: w is (K,M), as d2l's X @ W */
 };
-/* Pools know no padding: P = (H - size) / stride + 1, Q alike. */
+/* Of rows, then of columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
-    int size, stride;
+    int size[2], stride[2];
     int relu; /* AVG_POOL, MAX_POOL: 1: x is the input of a relu that comes before the pool */
 };
 /* How far x lies below and to the right of the first pixel of y; negative: above, to the left. */

@@ -101,11 +101,15 @@ int rule_pool(enum op op, const struct op_args *a) {
     if (by_dy && p->relu != (a->in[1].data != NULL))
         return fail(ERR_FAILED, "%s: operand x: is needed with the relu before it, and only then",
                     op_name(op));
-    if (p->size < 1 || p->stride < 1 || p->size > x->dims[2] || p->size > x->dims[3])
-        return fail(ERR_FAILED, "%s: window %d, stride %d over %d x %d pixels: does not fit",
-                    op_name(op), p->size, p->stride, x->dims[2], x->dims[3]);
-    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], x->dims[1],
-                (x->dims[2] - p->size) / p->stride + 1, (x->dims[3] - p->size) / p->stride + 1);
+    int windows[2];
+    for (int i = 0; i < 2; i++) {
+        const int pixels = x->dims[2 + i];
+        if (p->size[i] < 1 || p->stride[i] < 1 || p->size[i] > pixels)
+            return fail(ERR_FAILED, "%s: window %d, stride %d over %d %s: does not fit",
+                        op_name(op), p->size[i], p->stride[i], pixels, i ? "columns" : "rows");
+        windows[i] = (pixels - p->size[i]) / p->stride[i] + 1;
+    }
+    return want(op, forward ? "y" : "dy", y, 4, x->dims[0], x->dims[1], windows[0], windows[1]);
 }
 
 int rule_pad(enum op op, const struct op_args *a) {

@@ -6,21 +6,23 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* Windows of 1 to 4 pixels with strides of 1 to 3: they overlap, touch, or leave pixels out. */
-static int pools(struct op_cases *c, enum op op, int relu) {
+/* Sides of 1 to 4 pixels with strides of 1 to 3: windows overlap, touch, or leave pixels out.
+ * `square` 0: rows and columns differ in one or the other. */
+static int pools(struct op_cases *c, enum op op, int square, int relu) {
     enum { SIZES = 4, STRIDES = 3, CHANNELS = 3 };
     static const int samples[] = {1, 16, 17, 33, 0};
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD;
     for (int i = 0; i < SIZES * STRIDES; i++) {
         int size = i % SIZES + 1, stride = i / SIZES + 1;
+        int wide = square ? size : i % 3 + 1, across = square ? stride : i / 2 % 3 + 1;
         int h = 6 + i % 2, w = 9 - i % 3, n = samples[i % COUNT(samples)];
-        int p = (h - size) / stride + 1, q = (w - size) / stride + 1;
+        int p = (h - size) / stride + 1, q = (w - wide) / across + 1;
         struct tensor x = case_random(c, 4, n, CHANNELS, h, w);
         struct tensor dy = case_random(c, 4, n, CHANNELS, p, q);
         for (size_t k = 0; x.data && k < tensor_count(&x); k++)
             tensor_f32(&x)[k] = roundf(3 * tensor_f32(&x)[k]) / 2; /* many ties */
         if (n && x.data) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-        struct op_args a = {.p.pool = {size, stride, relu}};
+        struct op_args a = {.p.pool = {{size, wide}, {stride, across}, relu}};
         a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
         if (op == OP_AVG_POOL_BACKWARD && relu) a.in[1] = x;
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
@@ -99,7 +101,10 @@ int picture_cases(struct op_cases *c, enum op op) {
     case OP_AVG_POOL_FORWARD:
     case OP_AVG_POOL_BACKWARD:
     case OP_MAX_POOL_FORWARD:
-    case OP_MAX_POOL_BACKWARD: CHECK(pools(c, op, 0)); return pools(c, op, 1);
+    case OP_MAX_POOL_BACKWARD:
+        for (int i = 0; i < 4; i++)
+            CHECK(pools(c, op, i % 2, i / 2));
+        return OK;
     default: return adaptive_pool(c, op);
     }
 }

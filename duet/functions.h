@@ -138,6 +138,12 @@ duet_var *duet_erf(duet_tape *tape, duet_var *x);
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding,
                           int ceil_mode);
+/* The same of rows and then of columns. ceil_mode: of maxima alone. */
+struct duet_pool {
+    int size[2], stride[2], padding[2], ceil_mode;
+};
+duet_var *duet_avg_pool(duet_tape *tape, duet_var *x, const struct duet_pool *how);
+duet_var *duet_max_pool(duet_tape *tape, duet_var *x, const struct duet_pool *how);
 duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
                      double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);

@@ -126,13 +126,23 @@ static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n)
 
 /* ---- pools and pads ---- */
 
+static struct duet_pool pool_settings(const struct graph_node *n) {
+    struct duet_pool how = {.ceil_mode = 0};
+    list(n, 0, 2, how.size);
+    list(n, 1, 2, how.stride);
+    list(n, 2, 2, how.padding);
+    return how;
+}
+
 static duet_var *run_max_pool2d(struct graph_run *r, const struct graph_node *n) {
-    return duet_max_pool2d(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2),
-                           whole(n, 3));
+    struct duet_pool how = pool_settings(n);
+    how.ceil_mode = whole(n, 3);
+    return duet_max_pool(r->tape, value(r, n, 0), &how);
 }
 
 static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
-    return duet_avg_pool2d(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1), whole(n, 2));
+    const struct duet_pool how = pool_settings(n);
+    return duet_avg_pool(r->tape, value(r, n, 0), &how);
 }
 
 static duet_var *run_adaptive_avg_pool2d(struct graph_run *r, const struct graph_node *n) {

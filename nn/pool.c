@@ -35,14 +35,15 @@ static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
     if (!before && tape_stuck(t, x)) return NULL;
     p.relu = before != NULL;
     const int *d = x->value.dims;
-    if (x->value.rank != 4 || p.size < 1 || p.stride < 1 || p.size > d[2] || p.size > d[3]) {
-        tape_fail(t,
-                  fail(ERR_USAGE,
-                       "pooling: size %d, stride %d does not suit an input of %s: check the model",
-                       p.size, p.stride, SHAPE(&x->value)));
+    if (x->value.rank != 4 || p.size[0] > d[2] || p.size[1] > d[3]) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "pooling: size %dx%d, stride %dx%d does not suit an input of %s: check "
+                          "the model",
+                          p.size[0], p.size[1], p.stride[0], p.stride[1], SHAPE(&x->value)));
         return NULL;
     }
-    int dims[4] = {d[0], d[1], (d[2] - p.size) / p.stride + 1, (d[3] - p.size) / p.stride + 1};
+    int dims[4] = {d[0], d[1], (d[2] - p.size[0]) / p.stride[0] + 1,
+                   (d[3] - p.size[1]) / p.stride[1] + 1};
     struct node node = {.backward = backward, .x = x};
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
@@ -142,16 +143,13 @@ duet_var *duet_pad2d(duet_tape *t, duet_var *x, int left, int right, int top, in
     return tape_pad2d(t, x, (struct pad_sides){left, right, top, bottom}, (float)value);
 }
 
-/* With ceil_mode there are up to `size` pixels more behind the padding. By PyTorch's rule every
- * window has a pixel of the picture. */
-static int refuse_window(duet_tape *t, duet_var *x, int size, int stride, int padding, int extra) {
-    if (tape_failed(t, x) || tape_beyond(t, "pooling", "size", size, 1) ||
+/* By PyTorch's rule every window has a pixel of the picture. */
+static int refuse_side(duet_tape *t, int size, int stride, int padding) {
+    if (tape_beyond(t, "pooling", "size", size, 1) ||
         tape_beyond(t, "pooling", "stride", stride, 1) ||
         tape_beyond(t, "pooling", "padding", padding, 0))
         return 1;
-    if (!padding && !extra) return 0; /* a relu before the pool may still be put off */
-    if (pad_too_large(t, x, 2 * (int64_t)padding + size, 2 * (int64_t)padding + size)) return 1;
-    if (padding <= size / 2) return tape_stuck(t, x);
+    if (padding <= size / 2) return 0;
     tape_fail(t, fail(ERR_USAGE,
                       "pooling: size %d, stride %d, padding %d: pad should be at most half of the "
                       "size",
@@ -159,25 +157,57 @@ static int refuse_window(duet_tape *t, duet_var *x, int size, int stride, int pa
     return 1;
 }
 
+/* Its margins, 0 or -infinity, become a part of x first. */
+static duet_var *pool_of(duet_tape *t, duet_var *x, const struct duet_pool *how, enum op op) {
+    const int max = op == OP_MAX_POOL_FORWARD, *padding = how->padding, *d = x->value.dims;
+    int more[2] = {0}, margins = 0;
+    for (int i = 0; i < 2; i++) {
+        if (refuse_side(t, how->size[i], how->stride[i], padding[i])) return NULL;
+        if (how->ceil_mode && x->value.rank == 4)
+            more[i] = pool_ceil_extra(d[2 + i], how->size[i], how->stride[i], padding[i]);
+        margins += padding[i] + more[i];
+    }
+    if (margins) { /* without any a relu before the pool may still be put off */
+        if (pad_too_large(t, x, 2 * (int64_t)padding[0] + more[0],
+                          2 * (int64_t)padding[1] + more[1]))
+            return NULL;
+        const struct pad_sides sides = {padding[1], padding[1] + more[1], padding[0],
+                                        padding[0] + more[0]};
+        x = with_margins(t, x, sides, max ? -INFINITY : 0);
+    }
+    const struct pool_args args = {
+        {how->size[0], how->size[1]}, {how->stride[0], how->stride[1]}, 0};
+    return x ? pool(t, x, args, op, max ? max_pool_backward : avg_pool_backward) : NULL;
+}
+
+static duet_var *pool_as_told(duet_tape *t, duet_var *x, const struct duet_pool *how, enum op op) {
+    if (tape_failed(t, x)) return NULL;
+    if (how) return pool_of(t, x, how, op);
+    tape_fail(t, fail(ERR_USAGE, "pooling: no struct duet_pool was given"));
+    return NULL;
+}
+
+duet_var *duet_avg_pool(duet_tape *t, duet_var *x, const struct duet_pool *how) {
+    if (how && how->ceil_mode && !tape_failed(t, x)) {
+        tape_fail(t, fail(ERR_USAGE, "pooling: ceil_mode 1 of averages: only maxima have it"));
+        return NULL;
+    }
+    return pool_as_told(t, x, how, OP_AVG_POOL_FORWARD);
+}
+
+duet_var *duet_max_pool(duet_tape *t, duet_var *x, const struct duet_pool *how) {
+    return pool_as_told(t, x, how, OP_MAX_POOL_FORWARD);
+}
+
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding) {
-    if (refuse_window(t, x, size, stride, padding, 0)) return NULL;
-    if (padding) x = with_margins(t, x, (struct pad_sides){padding, padding, padding, padding}, 0);
-    return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_AVG_POOL_FORWARD,
-                    avg_pool_backward)
-             : NULL;
+    return duet_avg_pool(
+        t, x, &(struct duet_pool){{size, size}, {stride, stride}, {padding, padding}, 0});
 }
 
 duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding,
                           int ceil_mode) {
-    if (refuse_window(t, x, size, stride, padding, ceil_mode)) return NULL;
-    const int *d = x->value.dims;
-    const int right = ceil_mode ? pool_ceil_extra(d[3], size, stride, padding) : 0,
-              bottom = ceil_mode ? pool_ceil_extra(d[2], size, stride, padding) : 0;
-    const struct pad_sides sides = {padding, padding + right, padding, padding + bottom};
-    if (padding || right || bottom) x = with_margins(t, x, sides, -INFINITY);
-    return x ? pool(t, x, (struct pool_args){size, stride, 0}, OP_MAX_POOL_FORWARD,
-                    max_pool_backward)
-             : NULL;
+    return duet_max_pool(
+        t, x, &(struct duet_pool){{size, size}, {stride, stride}, {padding, padding}, ceil_mode});
 }
 
 /* 1: an adaptive pool cannot make such an output. */

@@ -8,72 +8,75 @@ _LEAST = -3.4028234663852886e+38  # of float32: no maximum is below it
 
 def op_max_pool2d(w, a, shape):
     stride = a.stride or a.kernel_size
-    if not _is_square(a.kernel_size, stride, a.padding) or set(pair(a.dilation)) != {1}:
-        return _by_sides(w, w.value(a.self), shape, a.kernel_size, stride, a.padding, a.dilation,
-                         True)
-    return same(w, "max_pool2d", a.self, shape, size=pair(a.kernel_size)[0],
-                 stride=pair(stride)[0], padding=pair(a.padding)[0], ceil_mode=int(a.ceil_mode))
+    if set(pair(a.dilation)) != {1}:
+        return _dilated(w, w.value(a.self), shape, a.kernel_size, stride, a.padding, a.dilation)
+    return same(w, "max_pool2d", a.self, shape, size=_sides(a.kernel_size), stride=_sides(stride),
+                padding=_sides(a.padding), ceil_mode=int(a.ceil_mode))
 
 
-def _is_square(*settings):
-    return all(len(set(pair(x))) == 1 for x in settings)
+def _sides(setting):
+    """Of rows and of columns; one number for both."""
+    rows, columns = pair(setting)
+    return rows if rows == columns else [rows, columns]
 
 
-def _by_sides(w, x, shape, size, stride, padding, dilation, is_max):
-    """Windows of other shapes: each row by itself, and of that each column. The first of equal
-    maxima is the same, row by row, as PyTorch looks for it."""
+def _dilated(w, x, shape, size, stride, padding, dilation):
+    """Each row by itself, and of that each column. The first of equal maxima is the same, row by
+    row, as PyTorch looks for it."""
     n, c, height, width = x.shape
     settings = list(zip(pair(size), pair(stride), pair(padding), pair(dilation)))
     to_height, to_width = shape[-2:]
     x = w.emit("reshape", [x], [n, c * height, width])
-    x = _pool_rows(w, x, to_width, *settings[1], is_max)
+    x = _dilated_rows(w, x, to_width, *settings[1])
     x = w.emit("reshape", [x], [n, c, height, to_width])
     x = w.emit("transpose", [x], [n, c, to_width, height], dim0=2, dim1=3)
     x = w.emit("reshape", [x], [n, c * to_width, height])
-    x = _pool_rows(w, x, to_height, *settings[0], is_max)
+    x = _dilated_rows(w, x, to_height, *settings[0])
     x = w.emit("reshape", [x], [n, c, to_width, to_height])
     return w.emit("transpose", [x], shape, dim0=2, dim1=3)
 
 
-def _pool_rows(w, x, to, size, stride, padding, dilation, is_max):
-    """Windows side by side are a dimension of their own; others are cut out place by place."""
+def _dilated_rows(w, x, to, size, stride, padding, dilation):
+    """The places of the windows lie as rows one below the other."""
     n, c, length = x.shape
-    beside, reach = stride == size and dilation == 1, dilation * (size - 1) + 1
-    short = (to - 1) * stride + max(reach, stride) - padding - length
-    require(is_max or short <= max(padding, stride - reach), "a last window that is cut off")
+    span = (to - 1) * stride + 1
+    short = max(span + dilation * (size - 1) - padding - length, 0)
     x = w.emit("reshape", [x], [n, c, 1, length])
-    if padding or short > 0:
-        x = w.emit("pad2d", [x], [n, c, 1, length + padding + max(short, 0)],
-                   sides=[padding, max(short, 0), 0, 0], value=_LEAST if is_max else 0)
-    parts = []
-    for i in range(1 if beside else size):
-        y = w.emit("narrow", [x], [n, c, 1, (to - 1) * stride + 1], dim=3, start=i * dilation,
-                   length=(to - 1) * stride + 1) if not beside else x
-        if y.shape[-1] != to * stride:
-            y = w.emit("pad2d", [y], [n, c, 1, to * stride],
-                       sides=[0, to * stride - y.shape[-1], 0, 0])
-        y = w.emit("reshape", [y], [n, c, to, stride])
-        if not beside and stride > 1:
-            y = w.emit("narrow", [y], [n, c, to, 1], dim=3, start=0, length=1)
-        parts.append(y)
-    x = parts[0] if len(parts) == 1 else w.emit("cat", parts, [n, c, to, size], dim=3)
-    if not is_max:
-        return w.emit("mean", [x], [n, c, to], dims=[3], keepdim=0)
-    x = w.emit("reshape", [x], [n, c * to, 1, size])
-    x = w.emit("adaptive_max_pool2d", [x], [n, c * to, 1, 1], size=[1, 1])
+    if padding or short:
+        x = w.emit("pad2d", [x], [n, c, 1, length + padding + short],
+                   sides=[padding, short, 0, 0], value=_LEAST)
+    rows = [w.emit("narrow", [x], [n, c, 1, span], dim=3, start=i * dilation, length=span)
+            for i in range(size)]
+    x = w.emit("cat", rows, [n, c, size, span], dim=2)
+    x = w.emit("max_pool2d", [x], [n, c, 1, to], size=[size, 1], stride=[1, stride])
     return w.emit("reshape", [x], [n, c, to])
 
 
-def _pool1d(is_max):
-    def run(w, a, shape):
-        size, padding = pair(a.kernel_size)[0], pair(a.padding)[0]
-        stride, dilation = pair(a.stride)[0] if a.stride else size, pair(a.get("dilation", 1))[0]
-        require(is_max or (a.count_include_pad or not padding), "count_include_pad=False")
-        return _pool_rows(w, w.value(a.self), shape[-1], size, stride, padding, dilation, is_max)
-    return run
+def op_max_pool1d(w, a, shape):
+    size, padding, dilation = (pair(x)[0] for x in (a.kernel_size, a.padding, a.dilation))
+    stride = pair(a.stride)[0] if a.stride else size
+    if dilation != 1:
+        return _dilated_rows(w, w.value(a.self), shape[-1], size, stride, padding, dilation)
+    return _of_sequence(w, "max_pool2d", a.self, shape, size, stride, padding,
+                        ceil_mode=int(a.ceil_mode))
 
 
-op_max_pool1d, op_avg_pool1d = _pool1d(True), _pool1d(False)
+def _of_sequence(w, op, x, shape, size, stride, padding, **more):
+    x = w.value(x)
+    n, c, length = x.shape
+    x = w.emit("reshape", [x], [n, c, 1, length])
+    x = w.emit(op, [x], [n, c, 1, shape[-1]], size=[1, size], stride=[1, stride],
+               padding=[0, padding], **more)
+    return w.emit("reshape", [x], shape)
+
+
+def op_avg_pool1d(w, a, shape):
+    size, padding = pair(a.kernel_size)[0], pair(a.padding)[0]
+    stride = pair(a.stride)[0] if a.stride else size
+    require(a.count_include_pad or not padding, "count_include_pad=False")
+    require(shape[-1] == (a.self.shape[-1] + 2 * padding - size) // stride + 1,
+            "a last window that is cut off")
+    return _of_sequence(w, "avg_pool2d", a.self, shape, size, stride, padding)
 
 
 def op_adaptive_avg_pool1d(w, a, shape):
@@ -95,11 +98,8 @@ def op_adaptive_max_pool1d(w, a, shape):
 def op_avg_pool2d(w, a, shape):
     require(not a.ceil_mode and a.divisor_override is None, "ceil_mode or divisor_override")
     size, stride, padding = a.kernel_size, a.stride or a.kernel_size, a.padding
-    if _is_square(size, stride, padding):
-        y = same(w, "avg_pool2d", a.self, shape, size=pair(size)[0], stride=pair(stride)[0],
-                 padding=pair(padding)[0])
-    else:
-        y = _by_sides(w, w.value(a.self), shape, size, stride, padding, 1, False)
+    y = same(w, "avg_pool2d", a.self, shape, size=_sides(size), stride=_sides(stride),
+             padding=_sides(padding))
     if a.count_include_pad or not any(pair(padding)):
         return y
     ones = w.torch.ones(1, 1, *a.self.shape[-2:])

@@ -48,6 +48,7 @@ Test(api_limits, null_objects, .timeout = 30) {
     cr_assert(!duet_conv2d(NULL, NULL, 0, 0, 1, 0) && !duet_linear(NULL, NULL, 0, 0));
     cr_assert(!duet_matmul_add(NULL, NULL, 0, 0) && !duet_flatten(NULL, NULL));
     cr_assert(!duet_avg_pool2d(NULL, NULL, 1, 1, 0) && !duet_max_pool2d(NULL, NULL, 1, 1, 0, 0));
+    cr_assert(!duet_avg_pool(NULL, NULL, NULL) && !duet_max_pool(NULL, NULL, NULL));
     cr_assert(!duet_dropout(NULL, NULL, 0) && !duet_log_softmax(NULL, NULL));
     cr_assert(!duet_cross_entropy(NULL, NULL, NULL, DUET_SUM, 0));
     cr_assert(!duet_nll_loss(NULL, NULL, NULL, DUET_SUM));
@@ -166,7 +167,7 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     duet_tensor *X = picture(&net, host);
     for (int i = 0; i < COUNT(extremes); i++) {
         int n = extremes[i];
-        for (int k = 0; k < 13; k++) {
+        for (int k = 0; k < 15; k++) {
             duet_var *y = NULL;
             MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
             duet_var *x = duet_input(t, X), *flat = duet_flatten(t, x);
@@ -184,6 +185,8 @@ Test(api_limits, extreme_layers, .timeout = 60) {
             case 10: y = duet_pad2d(t, x, 0, n, 0, n == -1 ? 1 << 21 : n, 0); break;
             case 11: y = duet_max_pool2d(t, x, 2, 1, n, 1); break;
             case 12: y = duet_avg_pool2d(t, x, n, 1, n); break;
+            case 13: y = duet_max_pool(t, x, &(struct duet_pool){{2, n}, {1, 1}, {0, 0}, 0}); break;
+            case 14: y = duet_avg_pool(t, x, NULL); break;
             }
             cr_assert_null(y, "case %d, %d", k, n);
             cr_assert_eq(duet_tape_error(t), DUET_USAGE, "case %d, %d: %s", k, n, duet_error());

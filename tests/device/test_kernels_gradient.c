@@ -63,14 +63,14 @@ static double pool(const struct op_args *a, const double *x, size_t i, int want_
     int q = (int)(i % dim(y, 3)), p = (int)(i / dim(y, 3) % dim(y, 2)),
         plane = (int)(i / dim(y, 3) / dim(y, 2));
     double sum = 0, most = -1e300;
-    for (int h = 0; h < a->p.pool.size; h++)
-        for (int v = 0; v < a->p.pool.size; v++) {
-            double value =
-                x[at4(&a->in[0], 0, plane, p * a->p.pool.stride + h, q * a->p.pool.stride + v)];
+    for (int h = 0; h < a->p.pool.size[0]; h++)
+        for (int v = 0; v < a->p.pool.size[1]; v++) {
+            double value = x[at4(&a->in[0], 0, plane, p * a->p.pool.stride[0] + h,
+                                 q * a->p.pool.stride[1] + v)];
             sum += value;
             if (value > most) most = value;
         }
-    return want_max ? most : sum / (a->p.pool.size * a->p.pool.size);
+    return want_max ? most : sum / (a->p.pool.size[0] * a->p.pool.size[1]);
 }
 
 static void avg_pool_oracle(const struct op_args *a, double *const in[3], double *out) {
@@ -263,10 +263,11 @@ Test(math_gradient, pools, .timeout = 60) {
     for (int size = 1; size <= 3; size++)
         for (int stride = 1; stride <= 3; stride++) {
             struct heap heap = {0};
-            int p = (6 - size) / stride + 1, q = (7 - size) / stride + 1;
+            int wide = size % 3 + 1, across = stride % 2 + 1, p = (6 - size) / stride + 1,
+                q = (7 - wide) / across + 1;
             struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
                                 .out = {heap_tensor(&heap, DTYPE_F32, 4, 2, 2, p, q)},
-                                .p.pool = {size, stride, 0}};
+                                .p.pool = {{size, wide}, {stride, across}, 0}};
             struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q),
                           dx = tensor_like(&heap, &f.in[0]);
             double *weight = doubles(&heap, &dy);

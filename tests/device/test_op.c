@@ -112,9 +112,9 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_CONV2D_FORWARD, a.p.conv.padding = 0, "y is another size without padding");
     REFUSE(OP_CONV2D_FORWARD, (a.in[1].dims[2] = a.in[1].dims[3] = 12),
            "the kernel is larger than the picture");
-    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size = 0, "size 0");
-    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride = 0, "stride 0");
-    REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size = 10, "the window is larger than the picture");
+    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.size[1] = 0, "no columns");
+    REFUSE(OP_AVG_POOL_FORWARD, a.p.pool.stride[0] = 0, "stride 0");
+    REFUSE(OP_MAX_POOL_FORWARD, a.p.pool.size[0] = 10, "the window is higher than the picture");
     REFUSE(OP_CAT, a.out[0] = F(4, 4, N, 3, 9, 8), "y is as long as a alone");
     REFUSE(OP_PAD, a.p.pad.top = 12, "x lies below y");
     REFUSE(OP_PAD, a.p.pad.top = -9, "x lies above y");

@@ -38,4 +38,6 @@ text += facts("cat_last", lambda x: torch.cat((x.narrow(-1, 3, 1), x), -1), (2, 
 text += facts("softmax", lambda x: torch.softmax(8 * x, 1), (3, 7))
 text += facts("softmax_4d", lambda x: torch.softmax(8 * x, -1), (2, 3, 2, 4))
 text += facts("log_softmax_3d", lambda x: torch.log_softmax(8 * x, -1), (2, 3, 4))
+text += facts("max_pool_sides", lambda x: torch.nn.functional.max_pool2d(x, (2, 3), (3, 1), (0, 1), ceil_mode=True), (2, 2, 6, 5))
+text += facts("avg_pool_sides", lambda x: torch.nn.functional.avg_pool2d(x, (3, 2), (1, 2), (1, 0)), (2, 2, 5, 7))
 write(__file__, "pads, pools and softmax, float64", text)

@@ -35,6 +35,21 @@ static duet_var *avg_pool(duet_tape *t, duet_var *x, const int *p) {
     return duet_avg_pool2d(t, x, p[0], p[1], p[2]);
 }
 
+/* p: size, stride and padding of rows and of columns, ceil_mode */
+static struct duet_pool sides_of(const int *p) {
+    return (struct duet_pool){{p[0], p[1]}, {p[2], p[3]}, {p[4], p[5]}, p[6]};
+}
+
+static duet_var *max_pool_sides(duet_tape *t, duet_var *x, const int *p) {
+    const struct duet_pool how = sides_of(p);
+    return duet_max_pool(t, x, &how);
+}
+
+static duet_var *avg_pool_sides(duet_tape *t, duet_var *x, const int *p) {
+    const struct duet_pool how = sides_of(p);
+    return duet_avg_pool(t, x, &how);
+}
+
 /* p: the dimension, where it starts, how long it is */
 static duet_var *part(duet_tape *t, duet_var *x, const int *p) {
     return duet_narrow(t, x, p[0], p[1], p[2]);
@@ -149,6 +164,10 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
     check_golden("max_pool_4", 4, (int[]){1, 1, 2, 5}, max_pool, (int[]){3, 2, 0, 1},
                  1); /* a picture smaller than the window */
     check_golden("avg_pool", 4, (int[]){1, 2, 7, 6}, avg_pool, (int[]){3, 2, 1}, 1);
+    check_golden("max_pool_sides", 4, (int[]){2, 2, 6, 5}, max_pool_sides,
+                 (int[]){2, 3, 3, 1, 0, 1, 1}, 1);
+    check_golden("avg_pool_sides", 4, (int[]){2, 2, 5, 7}, avg_pool_sides,
+                 (int[]){3, 2, 1, 2, 1, 0, 0}, 1);
     check_golden("narrow", 4, (int[]){2, 3, 4, 2}, part, (int[]){2, 1, 2}, 1);
     check_golden("narrow_last", 3, (int[]){2, 3, 6}, part, (int[]){2, 2, 3}, 1);
     check_golden("cat", 4, (int[]){2, 3, 2, 2}, four_parts, NULL, 1);
@@ -205,6 +224,8 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("adaptive 3x3", 4, (int[]){0, 3, 7, 4}, adaptive, (int[]){3, 3}, 27);
     check_bits("adaptive max", 4, (int[]){0, 3, 7, 4}, adaptive_max, (int[]){3, 3}, 27);
     check_bits("padded max", 4, (int[]){0, 3, 7, 4}, max_pool, (int[]){3, 2, 1, 1}, 36);
+    check_bits("maxima of two sizes", 4, (int[]){0, 3, 7, 4}, max_pool_sides,
+               (int[]){3, 2, 2, 1, 1, 0, 0}, 36);
     check_bits("padded mean", 4, (int[]){0, 3, 7, 4}, avg_pool, (int[]){3, 2, 1}, 24);
     check_bits("narrow", 4, (int[]){0, 3, 7, 4}, part, (int[]){2, 3, 2}, 24);
     check_bits("cat", 4, (int[]){0, 3, 3, 2}, four_parts, NULL, 54);

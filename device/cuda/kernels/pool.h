@@ -23,17 +23,28 @@ struct pool {
     uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
     float least;       /* x below counts as this: 0 where a relu comes first, else -infinity */
     const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
-    int height, width, rows, columns, size, stride;
-    float area; /* pixels of a window */
+    int height, width, rows, columns;
+    int size[2], stride[2]; /* of rows, then of columns */
+    float area;             /* pixels of a window */
     float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
     struct divider by_out_width, by_out_height; /* of out's own plane, or its windows */
-    struct divider by_stride;
+    struct divider by_stride[2];
     struct divider by_rows, by_columns; /* of y's plane; adaptive backward */
 };
 
 /* Of an adaptive pool: are the products of a place and a side too large for the dividers? */
 static inline int too_long(int pixels, int windows) {
     return (uint64_t)(pixels + 1) * (uint64_t)(windows + 1) >= (uint64_t)1 << 31;
+}
+
+/* Do the windows lie side by side? */
+DUET_HD int pool_is_apart(const struct pool *p) {
+    return p->size[0] == p->stride[0] && p->size[1] == p->stride[1];
+}
+
+/* How many windows side by side cover all pixels of a side. */
+static inline uint32_t windows_over(int pixels, int size) {
+    return ((uint32_t)pixels + (uint32_t)size - 1) / (uint32_t)size;
 }
 
 /* Returns 0 if there are too many elements for the index arithmetic. */
@@ -57,11 +68,14 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     made.columns = y->dims[3];
     if (adaptive && (too_long(made.height, made.rows) || too_long(made.width, made.columns)))
         return 0;
-    made.size = adaptive ? 1 : a->p.pool.size, made.stride = adaptive ? 1 : a->p.pool.stride;
-    made.area = (float)(made.size * made.size);
-    /* a power of two has an exact inverse */
-    made.part = (made.size & (made.size - 1)) == 0 ? 1 / made.area : 0;
-    made.by_stride = divider_of((uint32_t)made.stride);
+    for (int i = 0; i < 2; i++) {
+        made.size[i] = adaptive ? 1 : a->p.pool.size[i];
+        made.stride[i] = adaptive ? 1 : a->p.pool.stride[i];
+        made.by_stride[i] = divider_of((uint32_t)made.stride[i]);
+    }
+    const int area = made.size[0] * made.size[1];
+    made.area = (float)area;
+    made.part = (area & (area - 1)) == 0 ? 1 / made.area : 0; /* of powers of two it is exact */
     made.by_rows = divider_of((uint32_t)made.rows);
     made.by_columns = divider_of((uint32_t)made.columns);
     made.by_out_width = divider_of((uint32_t)out->dims[3]);
@@ -69,9 +83,9 @@ static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool
     const int relu = !adaptive && a->p.pool.relu;
     made.least = relu ? 0 : -INFINITY;
     if (relu && !forward) made.gate = tensor_f32(&a->in[by_x ? 0 : 1]);
-    if (!adaptive && !forward && made.size == made.stride) {
-        const uint32_t size = (uint32_t)made.size, width = ((uint32_t)made.width + size - 1) / size,
-                       height = ((uint32_t)made.height + size - 1) / size;
+    if (!adaptive && !forward && pool_is_apart(&made)) {
+        const uint32_t width = windows_over(made.width, made.size[1]),
+                       height = windows_over(made.height, made.size[0]);
         made.count = (uint32_t)(out->dims[0] * out->dims[1]) * width * height;
         made.by_out_width = divider_of(width), made.by_out_height = divider_of(height);
     }
@@ -98,8 +112,8 @@ DUET_HD struct pixel pixel_of(const struct pool *p, uint32_t i) {
 
 /* The first pixel of a window, in its plane of x. */
 DUET_HD const float *window_of(const struct pool *p, size_t plane, int row, int column) {
-    return p->x + (plane * (size_t)p->height + (size_t)(row * p->stride)) * (size_t)p->width +
-           (size_t)(column * p->stride);
+    return p->x + (plane * (size_t)p->height + (size_t)(row * p->stride[0])) * (size_t)p->width +
+           (size_t)(column * p->stride[1]);
 }
 
 /* What the pool sees of a pixel. A NaN stays a NaN. */
@@ -107,43 +121,48 @@ DUET_HD float seen(const struct pool *p, float x) {
     return x < p->least ? p->least : x;
 }
 
-/* In the functions that take it, `size` is p->size, or 2 where that is known. */
+/* In the functions that take it, `is_2x2` is a constant: 1 where the size is known to be that. */
 static inline int pool_is_2x2(const struct pool *p) {
-    return p->size == 2 && p->stride == 2;
+    return pool_is_apart(p) && p->size[0] == 2 && p->size[1] == 2;
 }
 
-DUET_HD float over_area(const struct pool *p, int size, float x) {
-    if (size == 2) return mul_f32(x, 0.25f);
+/* Rows (side 0) or columns (side 1) of a window. */
+DUET_HD int size_of(const struct pool *p, int is_2x2, int side) {
+    return is_2x2 ? 2 : p->size[side];
+}
+
+DUET_HD float over_area(const struct pool *p, int is_2x2, float x) {
+    if (is_2x2) return mul_f32(x, 0.25f);
     return p->part != 0 ? mul_f32(x, p->part) : x / p->area;
 }
 
-DUET_HD void avg_forward(const struct pool *p, int size, struct place at) {
+DUET_HD void avg_forward(const struct pool *p, int is_2x2, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         const float *window = window_of(p, y.plane, y.row, y.column);
         float sum = 0;
-        for (int a = 0; a < size; a++)
-            for (int b = 0; b < size; b++)
+        for (int a = 0; a < size_of(p, is_2x2, 0); a++)
+            for (int b = 0; b < size_of(p, is_2x2, 1); b++)
                 sum += seen(p, window[a * p->width + b]);
-        p->out[i] = over_area(p, size, sum);
+        p->out[i] = over_area(p, is_2x2, sum);
     }
 }
 
 DUET_HD void k_avg_pool_forward(const struct pool *p, struct place at) {
-    avg_forward(p, p->size, at);
+    avg_forward(p, 0, at);
 }
 
 DUET_HD void k_avg_pool_2x2_forward(const struct pool *p, struct place at) {
-    avg_forward(p, 2, at);
+    avg_forward(p, 1, at);
 }
 
 /* The place of the window's maximum, as an offset from its first pixel; its value goes into *most.
  * Of equal maxima the first one wins; a NaN wins over all, of several the last one. */
-DUET_HD int window_argmax(const struct pool *p, int size, const float *window, float *most) {
+DUET_HD int window_argmax(const struct pool *p, int is_2x2, const float *window, float *most) {
     int best = 0;
     *most = seen(p, window[0]);
-    for (int a = 0; a < size; a++)
-        for (int b = a == 0; b < size; b++) {
+    for (int a = 0; a < size_of(p, is_2x2, 0); a++)
+        for (int b = a == 0; b < size_of(p, is_2x2, 1); b++) {
             float value = seen(p, window[a * p->width + b]);
             if (value > *most || is_nan(value)) {
                 *most = value;
@@ -153,44 +172,46 @@ DUET_HD int window_argmax(const struct pool *p, int size, const float *window, f
     return best;
 }
 
-DUET_HD void max_forward(const struct pool *p, int size, struct place at) {
+DUET_HD void max_forward(const struct pool *p, int is_2x2, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel y = pixel_of(p, (uint32_t)i);
         float most;
-        window_argmax(p, size, window_of(p, y.plane, y.row, y.column), &most);
+        window_argmax(p, is_2x2, window_of(p, y.plane, y.row, y.column), &most);
         p->out[i] = most;
     }
 }
 
 DUET_HD void k_max_pool_forward(const struct pool *p, struct place at) {
-    max_forward(p, p->size, at);
+    max_forward(p, 0, at);
 }
 
 DUET_HD void k_max_pool_2x2_forward(const struct pool *p, struct place at) {
-    max_forward(p, 2, at);
+    max_forward(p, 1, at);
 }
 
-/* The windows that cover pixel h in one direction: first .. last; none if last < first. */
-DUET_HD int first_window(const struct pool *p, int h) {
+/* The windows that cover place h of a side, 0 of rows and 1 of columns: first .. last; none if
+ * last < first. */
+DUET_HD int first_window(const struct pool *p, int side, int h) {
     uint32_t rest;
-    int before = h - p->size + 1;
-    return before <= 0 ? 0 : (int)divide(p->by_stride, (uint32_t)(before + p->stride - 1), &rest);
+    int before = h - p->size[side] + 1;
+    if (before <= 0) return 0;
+    return (int)divide(p->by_stride[side], (uint32_t)(before + p->stride[side] - 1), &rest);
 }
 
-DUET_HD int last_window(const struct pool *p, int h, int windows) {
+DUET_HD int last_window(const struct pool *p, int side, int h, int windows) {
     uint32_t rest;
-    int last = (int)divide(p->by_stride, (uint32_t)h, &rest);
+    int last = (int)divide(p->by_stride[side], (uint32_t)h, &rest);
     return last < windows ? last : windows - 1;
 }
 
 DUET_HD float avg_of_windows(const struct pool *p, const float *dy, struct pixel x) {
-    int first_column = first_window(p, x.column),
-        last_column = last_window(p, x.column, p->columns);
-    int last_row = last_window(p, x.row, p->rows);
+    int first_column = first_window(p, 1, x.column),
+        last_column = last_window(p, 1, x.column, p->columns);
+    int last_row = last_window(p, 0, x.row, p->rows);
     float sum = 0;
-    for (int r = first_window(p, x.row); r <= last_row; r++)
+    for (int r = first_window(p, 0, x.row); r <= last_row; r++)
         for (int c = first_column; c <= last_column; c++)
-            sum += over_area(p, p->size, dy[r * p->columns + c]);
+            sum += over_area(p, 0, dy[r * p->columns + c]);
     return sum;
 }
 
@@ -202,13 +223,14 @@ DUET_HD void store_dx(const struct pool *p, size_t i, float dx) {
 /* Windows that lie side by side: each pixel of a window gets its part of dy; `mine` is the offset
  * of the only one that gets any, -1: all do. At the edge there may be pixels without a window. Sums
  * begin with 0, so that they have the bits of the gather form for -0 too. */
-DUET_HD void spread_window(const struct pool *p, int size, struct pixel w, float dy, int mine) {
-    const int first_row = w.row * size, first_column = w.column * size,
-              rows = p->height - first_row, columns = p->width - first_column;
+DUET_HD void spread_window(const struct pool *p, int is_2x2, struct pixel w, float dy, int mine) {
+    const int first_row = w.row * size_of(p, is_2x2, 0),
+              first_column = w.column * size_of(p, is_2x2, 1), rows = p->height - first_row,
+              columns = p->width - first_column;
     const size_t first =
         (w.plane * (size_t)p->height + (size_t)first_row) * (size_t)p->width + (size_t)first_column;
-    for (int a = 0; a < size; a++)
-        for (int b = 0; b < size; b++) {
+    for (int a = 0; a < size_of(p, is_2x2, 0); a++)
+        for (int b = 0; b < size_of(p, is_2x2, 1); b++) {
             const int offset = a * p->width + b;
             if (a < rows && b < columns)
                 store_dx(p, first + (size_t)offset, mine == -1 || mine == offset ? 0 + dy : 0);
@@ -223,33 +245,33 @@ DUET_HD float dy_of_window(const struct pool *p, struct pixel w) {
                : 0;
 }
 
-DUET_HD void avg_of_window(const struct pool *p, int size, struct pixel w) {
-    spread_window(p, size, w, over_area(p, size, dy_of_window(p, w)), -1);
+DUET_HD void avg_of_window(const struct pool *p, int is_2x2, struct pixel w) {
+    spread_window(p, is_2x2, w, over_area(p, is_2x2, dy_of_window(p, w)), -1);
 }
 
-DUET_HD void max_of_window(const struct pool *p, int size, struct pixel w) {
+DUET_HD void max_of_window(const struct pool *p, int is_2x2, struct pixel w) {
     float most;
     int mine = 0, whole = w.row < p->rows && w.column < p->columns;
-    if (whole) mine = window_argmax(p, size, window_of(p, w.plane, w.row, w.column), &most);
-    spread_window(p, size, w, dy_of_window(p, w), mine);
+    if (whole) mine = window_argmax(p, is_2x2, window_of(p, w.plane, w.row, w.column), &most);
+    spread_window(p, is_2x2, w, dy_of_window(p, w), mine);
 }
 
 DUET_HD void k_avg_pool_2x2_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at)
-    avg_of_window(p, 2, pixel_of(p, (uint32_t)i));
+    avg_of_window(p, 1, pixel_of(p, (uint32_t)i));
 }
 
 DUET_HD void k_max_pool_2x2_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at)
-    max_of_window(p, 2, pixel_of(p, (uint32_t)i));
+    max_of_window(p, 1, pixel_of(p, (uint32_t)i));
 }
 
 DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
-        if (p->size == p->stride)
-            avg_of_window(p, p->size, x);
+        if (pool_is_apart(p))
+            avg_of_window(p, 0, x);
         else
             store_dx(p, i, avg_of_windows(p, dy, x));
     }
@@ -257,20 +279,20 @@ DUET_HD void k_avg_pool_backward(const struct pool *p, struct place at) {
 
 DUET_HD void k_max_pool_backward(const struct pool *p, struct place at) {
     FOR_EACH_PIXEL(i, p, at) {
-        if (p->size == p->stride) {
-            max_of_window(p, p->size, pixel_of(p, (uint32_t)i));
+        if (pool_is_apart(p)) {
+            max_of_window(p, 0, pixel_of(p, (uint32_t)i));
             continue;
         }
         struct pixel x = pixel_of(p, (uint32_t)i);
         const float *dy = p->dy + x.plane * (size_t)p->rows * (size_t)p->columns;
-        int last_row = last_window(p, x.row, p->rows);
-        int last_column = last_window(p, x.column, p->columns);
-        int first_column = first_window(p, x.column);
+        int last_row = last_window(p, 0, x.row, p->rows);
+        int last_column = last_window(p, 1, x.column, p->columns);
+        int first_column = first_window(p, 1, x.column);
         float sum = 0, most;
-        for (int r = first_window(p, x.row); r <= last_row; r++) {
+        for (int r = first_window(p, 0, x.row); r <= last_row; r++) {
             for (int c = first_column; c <= last_column; c++) {
-                int mine = (x.row - r * p->stride) * p->width + x.column - c * p->stride;
-                if (window_argmax(p, p->size, window_of(p, x.plane, r, c), &most) == mine)
+                int mine = (x.row - r * p->stride[0]) * p->width + x.column - c * p->stride[1];
+                if (window_argmax(p, 0, window_of(p, x.plane, r, c), &most) == mine)
                     sum += dy[r * p->columns + c];
             }
         }

@@ -5,7 +5,7 @@
 
 struct pool {
     size_t planes;
-    int height, width, out_height, out_width, size, stride;
+    int height, width, out_height, out_width, size[2], stride[2];
 };
 
 INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x,
@@ -15,13 +15,17 @@ INLINE struct pool pool_of(const struct op_args *a, const struct tensor *x,
                          x->dims[3],
                          y->dims[2],
                          y->dims[3],
-                         a->p.pool.size,
-                         a->p.pool.stride};
+                         {a->p.pool.size[0], a->p.pool.size[1]},
+                         {a->p.pool.stride[0], a->p.pool.stride[1]}};
+}
+
+INLINE int is_2x2(const struct pool *s) {
+    return s->size[0] == 2 && s->size[1] == 2;
 }
 
 /* Floats from the start of a plane to the first pixel of window (p, q). */
 INLINE size_t window_at(const struct pool *s, int p, int q) {
-    return ((size_t)p * s->stride * s->width + (size_t)q * s->stride) * GROUP;
+    return ((size_t)p * s->stride[0] * s->width + (size_t)q * s->stride[1]) * GROUP;
 }
 
 /* Floats from the first pixel of a window to its row i, column j. */
@@ -33,8 +37,8 @@ INLINE size_t tap_at(const struct pool *s, int i, int j) {
  * at the right and the bottom, so only these are cleared. Windows that overlap or leave gaps will
  * add, so the whole plane is cleared. */
 INLINE void clear_uncovered(const struct pool *s, float *dx, int side_by_side) {
-    int height = side_by_side ? s->out_height * s->size : 0,
-        width = side_by_side ? s->out_width * s->size : 0;
+    int height = side_by_side ? s->out_height * s->size[0] : 0,
+        width = side_by_side ? s->out_width * s->size[1] : 0;
     for (int h = 0; h < s->height; h++) {
         int begin = h < height ? width : 0;
         memset(dx + ((size_t)h * s->width + begin) * GROUP, 0,
@@ -61,17 +65,17 @@ INLINE void plane_through_relu(const struct pool *s, const float *x, float *dx) 
 
 /* ---- mean ---- */
 
-INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int size,
-                             const int relu) {
-    vec area = splat((float)(size * size));
+INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, const int rows,
+                             const int columns, const int relu) {
+    vec area = splat((float)(rows * columns));
     for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, y += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     const float *window = x + window_at(s, p, q) + lane;
                     vec sum = splat(0);
-                    for (int tap = 0; tap < size * size; tap++)
-                        sum += seen(window + tap_at(s, tap / size, tap % size), relu);
+                    for (int tap = 0; tap < rows * columns; tap++)
+                        sum += seen(window + tap_at(s, tap / columns, tap % columns), relu);
                     store(y + lane, sum / area);
                 }
 }
@@ -79,8 +83,8 @@ INLINE void avg_pool_forward(const struct pool *s, const float *x, float *y, con
 /* `apart` 1: the windows lie side by side, so each pixel of dx is written once; 0: each window adds
  * its share. */
 INLINE void avg_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
-                              const int size, const int apart, const int relu) {
-    vec area = splat((float)(size * size));
+                              const int rows, const int columns, const int apart, const int relu) {
+    vec area = splat((float)(rows * columns));
     for (size_t i = 0; i < s->planes; i++) {
         clear_uncovered(s, dx, apart);
         for (int p = 0; p < s->out_height; p++)
@@ -88,8 +92,8 @@ INLINE void avg_pool_backward(const struct pool *s, const float *x, const float 
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     vec share = load(dy + lane) / area;
                     size_t window = window_at(s, p, q) + (size_t)lane;
-                    for (int tap = 0; tap < size * size; tap++) {
-                        size_t at = window + tap_at(s, tap / size, tap % size);
+                    for (int tap = 0; tap < rows * columns; tap++) {
+                        size_t at = window + tap_at(s, tap / columns, tap % columns);
                         store(dx + at,
                               apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
                     }
@@ -108,12 +112,12 @@ static void n16_avg_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2 && a->p.pool.relu)
-        avg_pool_forward(&s, x, y, 2, 1);
-    else if (s.size == 2)
-        avg_pool_forward(&s, x, y, 2, 0);
+    if (is_2x2(&s) && a->p.pool.relu)
+        avg_pool_forward(&s, x, y, 2, 2, 1);
+    else if (is_2x2(&s))
+        avg_pool_forward(&s, x, y, 2, 2, 0);
     else
-        avg_pool_forward(&s, x, y, s.size, a->p.pool.relu);
+        avg_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);
 }
 
 static void n16_avg_pool_backward(const struct op_args *a) {
@@ -124,12 +128,12 @@ static void n16_avg_pool_backward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->out[0], &a->in[0]);
     const float *dy = tensor_f32(&a->in[0]), *x = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2 && a->p.pool.relu)
-        avg_pool_backward(&s, x, dy, dx, 2, 1, 1);
-    else if (s.size == 2 && s.stride == 2)
-        avg_pool_backward(&s, x, dy, dx, 2, 1, 0);
+    if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2 && a->p.pool.relu)
+        avg_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);
+    else if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2)
+        avg_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);
     else
-        avg_pool_backward(&s, x, dy, dx, s.size, 0, a->p.pool.relu);
+        avg_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu);
 }
 
 /* ---- maximum ---- */
@@ -141,11 +145,11 @@ struct peak {
     ivec tap;
 };
 
-INLINE struct peak peak_of(const struct pool *s, const float *window, const int size,
-                           const int relu) {
+INLINE struct peak peak_of(const struct pool *s, const float *window, const int rows,
+                           const int columns, const int relu) {
     struct peak best = {seen(window, relu), (ivec){0}};
-    for (int tap = 1; tap < size * size; tap++) {
-        vec value = seen(window + tap_at(s, tap / size, tap % size), relu);
+    for (int tap = 1; tap < rows * columns; tap++) {
+        vec value = seen(window + tap_at(s, tap / columns, tap % columns), relu);
         ivec wins = (value > best.value) | (value != value);
         best.value = select_vec(wins, value, best.value);
         best.tap = (wins & tap) | (~wins & best.tap);
@@ -153,17 +157,18 @@ INLINE struct peak peak_of(const struct pool *s, const float *window, const int 
     return best;
 }
 
-INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int size,
-                             const int relu) {
+INLINE void max_pool_forward(const struct pool *s, const float *x, float *y, const int rows,
+                             const int columns, const int relu) {
     for (size_t i = 0; i < s->planes; i++, x += plane(s->height, s->width))
         for (int p = 0; p < s->out_height; p++)
             for (int q = 0; q < s->out_width; q++, y += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES)
-                    store(y + lane, peak_of(s, x + window_at(s, p, q) + lane, size, relu).value);
+                    store(y + lane,
+                          peak_of(s, x + window_at(s, p, q) + lane, rows, columns, relu).value);
 }
 
 INLINE void max_pool_backward(const struct pool *s, const float *x, const float *dy, float *dx,
-                              const int size, const int apart, const int relu) {
+                              const int rows, const int columns, const int apart, const int relu) {
     for (size_t i = 0; i < s->planes;
          i++, x += plane(s->height, s->width), dx += plane(s->height, s->width)) {
         clear_uncovered(s, dx, apart);
@@ -171,9 +176,9 @@ INLINE void max_pool_backward(const struct pool *s, const float *x, const float 
             for (int q = 0; q < s->out_width; q++, dy += GROUP)
                 for (int lane = 0; lane < GROUP; lane += LANES) {
                     size_t window = window_at(s, p, q) + (size_t)lane;
-                    struct peak best = peak_of(s, x + window, size, relu);
-                    for (int tap = 0; tap < size * size; tap++) {
-                        size_t at = window + tap_at(s, tap / size, tap % size);
+                    struct peak best = peak_of(s, x + window, rows, columns, relu);
+                    for (int tap = 0; tap < rows * columns; tap++) {
+                        size_t at = window + tap_at(s, tap / columns, tap % columns);
                         vec share = select_vec(best.tap == tap, load(dy + lane), splat(0));
                         store(dx + at,
                               apart ? through_relu(x + at, share, relu) : load(dx + at) + share);
@@ -191,12 +196,12 @@ static void n16_max_pool_forward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->out[0]);
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    if (s.size == 2 && a->p.pool.relu)
-        max_pool_forward(&s, x, y, 2, 1);
-    else if (s.size == 2)
-        max_pool_forward(&s, x, y, 2, 0);
+    if (is_2x2(&s) && a->p.pool.relu)
+        max_pool_forward(&s, x, y, 2, 2, 1);
+    else if (is_2x2(&s))
+        max_pool_forward(&s, x, y, 2, 2, 0);
     else
-        max_pool_forward(&s, x, y, s.size, a->p.pool.relu);
+        max_pool_forward(&s, x, y, s.size[0], s.size[1], a->p.pool.relu);
 }
 
 static void n16_max_pool_backward(const struct op_args *a) {
@@ -207,12 +212,12 @@ static void n16_max_pool_backward(const struct op_args *a) {
     struct pool s = pool_of(a, &a->in[0], &a->in[1]);
     const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    if (s.size == 2 && s.stride == 2 && a->p.pool.relu)
-        max_pool_backward(&s, x, dy, dx, 2, 1, 1);
-    else if (s.size == 2 && s.stride == 2)
-        max_pool_backward(&s, x, dy, dx, 2, 1, 0);
+    if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2 && a->p.pool.relu)
+        max_pool_backward(&s, x, dy, dx, 2, 2, 1, 1);
+    else if (is_2x2(&s) && s.stride[0] == 2 && s.stride[1] == 2)
+        max_pool_backward(&s, x, dy, dx, 2, 2, 1, 0);
     else
-        max_pool_backward(&s, x, dy, dx, s.size, 0, a->p.pool.relu);
+        max_pool_backward(&s, x, dy, dx, s.size[0], s.size[1], 0, a->p.pool.relu);
 }
 
 /* ---- as many windows as asked for ---- */

@@ -1,5 +1,5 @@
-/* Pooling: each window of size x size pixels becomes one pixel, its mean or its maximum. Windows
- * lie `stride` pixels apart.
+/* Pooling: each window of size[0] x size[1] pixels becomes one pixel, its mean or its maximum.
+ * Windows lie stride[0] rows and stride[1] columns apart.
  *
  * The backward pass divides the gradient of a mean equally among the pixels of the window, and
  * gives that of a maximum to the first of the equal maxima in row-major order. Where windows
@@ -25,44 +25,50 @@ static void back_through_relu(const struct tensor *x, const struct tensor *dx) {
 
 void reference_avg_pool_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
-    int size = a->p.pool.size, stride = a->p.pool.stride;
+    const int *size = a->p.pool.size, *stride = a->p.pool.stride;
     for (int n = 0; n < y->dims[0]; n++)
         for (int c = 0; c < y->dims[1]; c++)
             for (int p = 0; p < y->dims[2]; p++)
                 for (int q = 0; q < y->dims[3]; q++) {
                     float sum = 0;
-                    for (int i = 0; i < size; i++)
-                        for (int j = 0; j < size; j++)
-                            sum += seen(a, *element4(x, n, c, p * stride + i, q * stride + j));
-                    *element4(y, n, c, p, q) = sum / (float)(size * size);
+                    for (int i = 0; i < size[0]; i++)
+                        for (int j = 0; j < size[1]; j++)
+                            sum +=
+                                seen(a, *element4(x, n, c, p * stride[0] + i, q * stride[1] + j));
+                    *element4(y, n, c, p, q) = sum / (float)(size[0] * size[1]);
                 }
 }
 
 void reference_avg_pool_backward(const struct op_args *a) {
     const struct tensor *dy = &a->in[0], *dx = &a->out[0];
-    int size = a->p.pool.size, stride = a->p.pool.stride;
+    const int *size = a->p.pool.size, *stride = a->p.pool.stride;
     memset(dx->data, 0, tensor_count(dx) * sizeof(float));
     for (int n = 0; n < dy->dims[0]; n++)
         for (int c = 0; c < dy->dims[1]; c++)
             for (int p = 0; p < dy->dims[2]; p++)
                 for (int q = 0; q < dy->dims[3]; q++) {
-                    float share = *element4(dy, n, c, p, q) / (float)(size * size);
-                    for (int i = 0; i < size; i++)
-                        for (int j = 0; j < size; j++)
-                            *element4(dx, n, c, p * stride + i, q * stride + j) += share;
+                    float share = *element4(dy, n, c, p, q) / (float)(size[0] * size[1]);
+                    for (int i = 0; i < size[0]; i++)
+                        for (int j = 0; j < size[1]; j++)
+                            *element4(dx, n, c, p * stride[0] + i, q * stride[1] + j) += share;
                 }
     if (a->p.pool.relu) back_through_relu(&a->in[1], dx);
 }
 
-/* The tap (i * size + j) of the window's maximum. */
+/* Of a tensor with the shape of x: the pixel of window (p, q) at its tap i * size[1] + j. */
+static float *pixel_of(const struct op_args *a, const struct tensor *t, int n, int c, int p, int q,
+                       int tap) {
+    const int *size = a->p.pool.size, *stride = a->p.pool.stride;
+    return element4(t, n, c, p * stride[0] + tap / size[1], q * stride[1] + tap % size[1]);
+}
+
+/* The tap of the window's maximum. */
 static int window_argmax(const struct op_args *a, int n, int c, int p, int q) {
-    const struct pool_args pool = a->p.pool;
     const struct tensor *x = &a->in[0];
-    int best = 0;
-    float most = seen(a, *element4(x, n, c, p * pool.stride, q * pool.stride));
-    for (int tap = 1; tap < pool.size * pool.size; tap++) {
-        float value = seen(a, *element4(x, n, c, p * pool.stride + tap / pool.size,
-                                        q * pool.stride + tap % pool.size));
+    int best = 0, taps = a->p.pool.size[0] * a->p.pool.size[1];
+    float most = seen(a, *pixel_of(a, x, n, c, p, q, 0));
+    for (int tap = 1; tap < taps; tap++) {
+        float value = seen(a, *pixel_of(a, x, n, c, p, q, tap));
         if (value > most || isnan(value)) {
             most = value;
             best = tap;
@@ -73,28 +79,24 @@ static int window_argmax(const struct op_args *a, int n, int c, int p, int q) {
 
 void reference_max_pool_forward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *y = &a->out[0];
-    int size = a->p.pool.size, stride = a->p.pool.stride;
     for (int n = 0; n < y->dims[0]; n++)
         for (int c = 0; c < y->dims[1]; c++)
             for (int p = 0; p < y->dims[2]; p++)
                 for (int q = 0; q < y->dims[3]; q++) {
                     int tap = window_argmax(a, n, c, p, q);
-                    *element4(y, n, c, p, q) = seen(
-                        a, *element4(x, n, c, p * stride + tap / size, q * stride + tap % size));
+                    *element4(y, n, c, p, q) = seen(a, *pixel_of(a, x, n, c, p, q, tap));
                 }
 }
 
 void reference_max_pool_backward(const struct op_args *a) {
     const struct tensor *x = &a->in[0], *dy = &a->in[1], *dx = &a->out[0];
-    int size = a->p.pool.size, stride = a->p.pool.stride;
     memset(dx->data, 0, tensor_count(dx) * sizeof(float));
     for (int n = 0; n < dy->dims[0]; n++)
         for (int c = 0; c < dy->dims[1]; c++)
             for (int p = 0; p < dy->dims[2]; p++)
                 for (int q = 0; q < dy->dims[3]; q++) {
                     int tap = window_argmax(a, n, c, p, q);
-                    *element4(dx, n, c, p * stride + tap / size, q * stride + tap % size) +=
-                        *element4(dy, n, c, p, q);
+                    *pixel_of(a, dx, n, c, p, q, tap) += *element4(dy, n, c, p, q);
                 }
     if (a->p.pool.relu) back_through_relu(x, dx);
 }
