@@ -61,7 +61,9 @@ PHILOX_FUNCTION uint64_t philox_threshold(double p) {
 PHILOX_FUNCTION int philox_keep(uint64_t seed, uint32_t virtual_device, uint32_t step,
                                 uint32_t layer, uint64_t element, uint64_t threshold) {
     struct philox four = philox_quad(seed, virtual_device, step, layer, (uint32_t)(element / 4));
-    return four.word[element % 4] < threshold;
+    const uint32_t *w = four.word, i = (uint32_t)(element % 4);
+    /* by constant places, so that a GPU keeps the words in registers */
+    return (i < 2 ? i ? w[1] : w[0] : i == 2 ? w[2] : w[3]) < threshold;
 }
 
 #endif

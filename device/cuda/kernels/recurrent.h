@@ -70,20 +70,23 @@ DUET_HD float recurrent_sum(const struct recurrence *r, const float *h, int row)
     return sum;
 }
 
+/* h W^T + b of gate g and unit j. Each gate is asked for by itself: an array of them, indexed in a
+ * loop, would lie in slow memory. */
+DUET_HD double recurrent_gate(const struct recurrence *r, const float *h, int g, int j) {
+    return (double)recurrent_sum(r, h, g * r->width + j);
+}
+
 DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, int s, int j) {
     const float *x = r->gates + recurrent_row(r, n, s, r->rows);
     float *y = r->y + recurrent_row(r, n, s, r->width),
           *saved = r->saved + recurrent_row(r, n, s, r->kept);
     int width = r->width;
-    double u[4] = {0, 0, 0, 0};
-    for (int g = 0; g * width < r->rows; g++)
-        u[g] = (double)recurrent_sum(r, h, g * width + j);
     if (r->kind == RECURRENT_LSTM) {
         float *c = r->last + (size_t)n * (size_t)width + j;
-        double i = recurrent_sigmoid((double)x[j] + u[0]),
-               f = recurrent_sigmoid((double)x[width + j] + u[1]),
-               g = tanh((double)x[2 * width + j] + u[2]),
-               o = recurrent_sigmoid((double)x[3 * width + j] + u[3]),
+        double i = recurrent_sigmoid((double)x[j] + recurrent_gate(r, h, 0, j)),
+               f = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
+               g = tanh((double)x[2 * width + j] + recurrent_gate(r, h, 2, j)),
+               o = recurrent_sigmoid((double)x[3 * width + j] + recurrent_gate(r, h, 3, j)),
                cell = mul_f64(f, (double)*c) + mul_f64(i, g), t = tanh(cell);
         saved[j] = (float)i, saved[width + j] = (float)f, saved[2 * width + j] = (float)g;
         saved[3 * width + j] = (float)o, saved[4 * width + j] = *c;
@@ -91,15 +94,16 @@ DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, i
         *c = (float)cell;
         y[j] = (float)mul_f64(o, t);
     } else if (r->kind == RECURRENT_GRU) {
-        double gate = recurrent_sigmoid((double)x[j] + u[0]),
-               z = recurrent_sigmoid((double)x[width + j] + u[1]),
-               new_h = tanh((double)x[2 * width + j] + mul_f64(gate, u[2])),
+        double gate = recurrent_sigmoid((double)x[j] + recurrent_gate(r, h, 0, j)),
+               z = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
+               u = recurrent_gate(r, h, 2, j),
+               new_h = tanh((double)x[2 * width + j] + mul_f64(gate, u)),
                before = h ? (double)h[j] : 0;
         saved[j] = (float)gate, saved[width + j] = (float)z, saved[2 * width + j] = (float)new_h;
-        saved[3 * width + j] = (float)u[2], saved[4 * width + j] = (float)before;
+        saved[3 * width + j] = (float)u, saved[4 * width + j] = (float)before;
         y[j] = (float)(new_h + mul_f64(z, before - new_h));
     } else {
-        double sum = (double)x[j] + u[0];
+        double sum = (double)x[j] + recurrent_gate(r, h, 0, j);
         y[j] = r->kind == RECURRENT_TANH ? (float)tanh(sum) : sum < 0 ? 0 : (float)sum;
     }
 }
@@ -136,28 +140,29 @@ DUET_HD void recurrent_unit_backward(const struct recurrence *r, float *carry, d
     float *da = r->dgates + recurrent_row(r, n, s, r->rows),
           *du = r->du + recurrent_row(r, n, s, r->rows);
     int width = r->width;
-    double v[6];
-    for (int k = 0; k * width < r->kept; k++)
-        v[k] = (double)saved[k * width + j];
+    saved += j;
     if (r->kind == RECURRENT_LSTM) {
-        double i = v[0], f = v[1], g = v[2], o = v[3],
-               dc = (double)*carry + mul_f64(mul_f64(dh, o), 1 - mul_f64(v[5], v[5]));
+        double i = (double)saved[0], f = (double)saved[width], g = (double)saved[2 * width],
+               o = (double)saved[3 * width], before = (double)saved[4 * width],
+               t = (double)saved[5 * width],
+               dc = (double)*carry + mul_f64(mul_f64(dh, o), 1 - mul_f64(t, t));
         da[j] = (float)(dc * g * i * (1 - i));
-        da[width + j] = (float)(dc * v[4] * f * (1 - f));
+        da[width + j] = (float)(dc * before * f * (1 - f));
         da[2 * width + j] = (float)(dc * i * (1 - mul_f64(g, g)));
-        da[3 * width + j] = (float)(dh * v[5] * o * (1 - o));
+        da[3 * width + j] = (float)(dh * t * o * (1 - o));
         *carry = (float)(dc * f);
     } else if (r->kind == RECURRENT_GRU) {
-        double gate = v[0], z = v[1], new_h = v[2], dn = dh * (1 - z) * (1 - mul_f64(new_h, new_h));
-        da[j] = du[j] = (float)(dn * v[3] * gate * (1 - gate));
-        da[width + j] = du[width + j] = (float)(dh * (v[4] - new_h) * z * (1 - z));
+        double gate = (double)saved[0], z = (double)saved[width], new_h = (double)saved[2 * width],
+               u = (double)saved[3 * width], before = (double)saved[4 * width],
+               dn = dh * (1 - z) * (1 - mul_f64(new_h, new_h));
+        da[j] = du[j] = (float)(dn * u * gate * (1 - gate));
+        da[width + j] = du[width + j] = (float)(dh * (before - new_h) * z * (1 - z));
         da[2 * width + j] = (float)dn;
         du[2 * width + j] = (float)(dn * gate);
         *carry = (float)(dh * z);
     } else {
-        da[j] = (float)(r->kind == RECURRENT_TANH ? dh * (1 - mul_f64(v[0], v[0]))
-                        : v[0] > 0                ? dh
-                                                  : 0);
+        double y = (double)saved[0];
+        da[j] = (float)(r->kind == RECURRENT_TANH ? dh * (1 - mul_f64(y, y)) : y > 0 ? dh : 0);
     }
 }
 
