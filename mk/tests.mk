@@ -88,7 +88,8 @@ $(HELPERS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(LIBS) -o $@
 $(filter $(B)/tests/rpc/%,$(HELPERS)): $(if $(STATIC_LINK),,$(RPC_OBJ))
 
-check: all $(CHECKS) $(HELPERS) $(BENCHES) $(EXAMPLES)
+# Benches are started by tests of scripts alone.
+check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 	@scripts/run_tests.sh $(B) $(CHECKS)
 
 # The rules of the house, for which the library must be built.

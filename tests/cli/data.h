@@ -78,7 +78,9 @@ static inline void put_real(const char *name, uint32_t magic, int header, int co
  * training pictures of Fashion-MNIST and 100 test pictures, in the folder "d". Where Fashion-MNIST
  * is not installed it is the synthetic set. */
 static inline const char *few_pictures(int train) {
-    if (!has_fashion_mnist()) return "--dataset synthetic";
+    static char synthetic[64];
+    snprintf(synthetic, sizeof synthetic, "--dataset synthetic --samples %d", train);
+    if (!has_fashion_mnist()) return synthetic;
     put_data(1, 100);
     put_real("train-images-idx3-ubyte", 2051, 16, train, 784);
     put_real("train-labels-idx1-ubyte", 2049, 8, train, 1);

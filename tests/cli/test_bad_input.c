@@ -55,7 +55,8 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
          "train --model lenet5"},
         {2, "rings|naive, oneshot, direct, ring", "train --mode ddp --allreduce rings"},
         {2, "nccl needs GPUs",
-         "train --mode ddp --device cpu --dataset synthetic --steps 1 --allreduce nccl"},
+         "train --mode ddp --device cpu --dataset synthetic --samples 300 --steps 1 "
+         "--allreduce nccl"},
         /* checked also where the mode does not use it */
         {2, "fastest", "train --mode single --allreduce fastest"},
         {2, "--dataset|cifar|synthetic", "train --dataset cifar"},
@@ -63,7 +64,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--data-on|disk|auto, host and device", "train --data-on disk"},
         {2, "--cuda-math|fast|own and library", "train --cuda-math fast"},
         {2, "--cuda-math|library|emulated|--device cuda",
-         "train --device auto --dataset synthetic --cuda-math library"},
+         "train --device auto --dataset synthetic --samples 300 --cuda-math library"},
         {2, "--device|cuda|cpu", "train --device cuda"},
         {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},

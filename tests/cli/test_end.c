@@ -20,7 +20,7 @@ static void start_in(struct cli *c, enum phase phase, const char *command, int s
     const double timeout = signal != SIGSTOP ? 60 : test_short() || phase == EVALUATION ? 5 : 2;
     const int width = test_short() ? 1024 : 2048;
     if (phase == EVALUATION) { /* one quick step, then a long evaluation */
-        put_data(30, test_short() ? 4000 : 20000);
+        put_data(30, test_short() ? 4000 : 8000);
         cli_start_on_terminal(c,
                               "%s %s --data-dir d --batch-size 30 --model mlp --mlp-hidden "
                               "%d,%d --epochs 1 --timeout %g",
@@ -28,7 +28,7 @@ static void start_in(struct cli *c, enum phase phase, const char *command, int s
         cr_assert(cli_shows(c, "step 1/1"), "%s", c->shown);
         usleep(50000);
     } else {
-        put_data(test_short() ? 300 : 3000, 20);
+        put_data(300, 20);
         cli_start_on_terminal(c, "%s %s --data-dir d --batch-size 30 --epochs 100000 --timeout %g",
                               command, devices_of(command), timeout);
         if (phase == TRAINING) cr_assert(cli_shows(c, "epoch 2/"), "%s", c->shown);
@@ -147,7 +147,7 @@ Test(cli_end, reader_gone, .timeout = 240, .init = cli_folder_make, .fini = cli_
     } table[] = {{"train --mode ddp --save w", "DDP: lenet"},
                  {"train --mode dp --save w", "DP: lenet"},
                  {"compare --json w", "single epoch 1/"}};
-    put_data(3000, 20);
+    put_data(300, 20);
     for (int i = 0; i < 3; i++) {
         char command[PATH_MAX + 256];
         snprintf(command, sizeof command,

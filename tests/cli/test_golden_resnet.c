@@ -1,6 +1,7 @@
 /* ResNet-18 by the command against PyTorch's float64: initial weights; loss, gradients and running
- * statistics of one step; and the losses of five steps, of two where BatchNorm is by device.
- * tests/golden/make_resnet18.py says who made the facts, and how a few sums tell the gradients. */
+ * statistics of one step; and the losses of two steps of single. cli/test_batch_norm.c shows that
+ * DDP has the bits of DP. tests/golden/make_resnet18.py says who made the facts, and how a few sums
+ * tell the gradients. */
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "models/model.h"
@@ -13,13 +14,13 @@
 /* Of a loss; of all gradients together and of each tensor, where PyTorch's own float32 is 2.5e-3
  * and 8e-3 away from its float64, since a ReLU flips here and there; of running statistics. */
 static const double LOSS_TOLERANCE = 2e-6, GRADIENTS_TOLERANCE = 1e-2, GRADIENT_TOLERANCE = 3e-2,
-                    STATISTICS_TOLERANCE = 1e-5, FIVE_STEPS_TOLERANCE = 1e-5;
+                    STATISTICS_TOLERANCE = 1e-5, LATER_LOSS_TOLERANCE = 1e-5;
 
 /* A step of length L turns weights F into F - L g, so (F - G) / L is the gradient, to a
  * rounding. */
 static const float STEP_LENGTH = 1024;
 
-enum { STEPS = 5, PICTURES = 32 };
+enum { STEPS = 2, PICTURES = 32 };
 
 /* The squared distance of x, which is (from - to) / length, from the tensor of that fact; *square
  * becomes the squared norm of the fact's tensor. */
@@ -123,7 +124,7 @@ static void check(const struct model *m, const char *mode, int shards, int steps
     check_statistics(m, shards, mode);
     if (!steps) return;
     cli_well("%s --init-from F --epochs %d --lr 3e-5 --log-loss all.csv", run, steps);
-    check_losses("all.csv", steps, shards, FIVE_STEPS_TOLERANCE, mode);
+    check_losses("all.csv", steps, shards, LATER_LOSS_TOLERANCE, mode);
 }
 
 /* The seed gives PyTorch's initial weights, to the bit. */
@@ -151,7 +152,7 @@ static void check_initial(const struct model *m) {
     model_values_free(values);
 }
 
-Test(cli_golden_resnet, one_step_and_five, .timeout = 600, .init = cli_folder_make,
+Test(cli_golden_resnet, one_step_and_two, .timeout = 600, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct model m;
     if (!has_fashion_mnist())
@@ -164,7 +165,6 @@ Test(cli_golden_resnet, one_step_and_five, .timeout = 600, .init = cli_folder_ma
     check(&m, "ddp --devices 2 --sync-bn", 1, 0);
     if (!test_short()) {
         check(&m, "single", 1, STEPS);
-        check(&m, "ddp --devices 2", 2, 2);
         check(&m, "dp --devices 2", 2, 0);
     }
     model_free(&m);

@@ -252,7 +252,7 @@ Test(cli_limits, all_ranks_stopped, .timeout = 200, .init = cli_folder_make,
     static const char *const commands[] = {"train --mode single", "train --mode dp",
                                            "train --mode ddp", "compare"};
     static const int ranks[] = {1, 1, 2, 1}; /* compare begins with single */
-    put_data(test_short() ? 300 : 3000, 20);
+    put_data(300, 20);
     for (int i = 0; i < 4; i++) {
         struct cli c;
         cli_start_on_terminal(&c, "%s --data-dir d --batch-size 30 --epochs 100000 --timeout 2",

@@ -250,10 +250,10 @@ static double estimated_ms(const char *name) {
 
 /* What a run of 20 steps says of its times: they are the clock's, to the last digit, and marked. */
 static void expect_modelled_times(const char *mode) {
-    char words[160];
+    char words[192];
     snprintf(words, sizeof words,
-             "train --quiet --mode %s --devices 2 --dataset random --steps 20 --gpu v100 --machine "
-             "dgx1 --json t.json --report t.html --pictures p",
+             "train --quiet --mode %s --devices 2 --dataset random --batch-size 32 --samples 640 "
+             "--steps 20 --gpu v100 --machine dgx1 --json t.json --report t.html --pictures p",
              mode);
     cli_well(words);
     struct json *root = json_of("t.json");
@@ -269,8 +269,9 @@ static void expect_modelled_times(const char *mode) {
 
 Test(modelled, times_of_a_run_are_those_of_the_estimate, .init = cli_folder_make,
      .fini = cli_folder_remove, .timeout = 60) {
-    cli_well("estimate --quiet --dataset random --gpu v100 --machine dgx1 --devices 2 --json "
-             "e.json");
+    cli_well(
+        "estimate --quiet --dataset random --batch-size 32 --gpu v100 --machine dgx1 --devices "
+        "2 --json e.json");
     expect_modelled_times("dp");
     expect_modelled_times("ddp");
     /* more samples a batch than the set has */
@@ -289,5 +290,5 @@ Test(modelled, a_run_keeps_its_spans_and_bits, .init = cli_folder_make, .fini = 
     expect_same("--model lenet --mode dp --dp-reduce sharded");
     expect_same("--model lenet --mode ddp --no-overlap");
     expect_same("--model lenet --mode ddp --no-sync-steps 2");
-    expect_same("--model resnet18 --mode ddp --sync-bn --shape 1x16x16");
+    expect_same("--model resnet18 --mode ddp --sync-bn --shape 1x16x16 --batch-size 8");
 }

@@ -190,11 +190,12 @@ Test(cli_outputs, one_that_fails_does_not_cost_the_others, .timeout = 300, .init
                          failing);
 }
 
-/* The file of losses is written while the run trains. When that fails, the run goes on. */
+/* The file of losses is written while the run trains, here of 400 steps. When that fails, the run
+ * goes on. */
 Test(cli_outputs, losses_that_cannot_be_written_do_not_end_the_run, .timeout = 300,
      .init = outputs_make, .fini = cli_folder_remove) {
     struct cli c;
-    cli_run(&c, TRAIN " --epochs %d --log-loss /dev/full --save w", 40);
+    cli_run(&c, TRAIN " --batch-size 8 --epochs 5 --log-loss /dev/full --save w");
     cr_assert_eq(c.status, 1, "status %d", c.status);
     cr_assert(strstr(c.err, "cannot write: /dev/full: No space left"), "%s", c.err);
     weights_are_whole("w");

@@ -152,7 +152,7 @@ Test(cli_report, stopped_half_way, .timeout = 120, .init = cli_folder_make,
     page_has("r", "data-json=\"runs.0.losses.");
     cli_free(&c);
     cli_start_on_terminal(&c, "compare " TINY
-                              "--devices 2 --epochs 300 --report r --json j --csv c --trace t");
+                              "--devices 2 --epochs 150 --report r --json j --csv c --trace t");
     cr_assert(cli_shows(&c, "DP     epoch 2/"), "%s", c.out);
     kill(c.pid, SIGTERM);
     cli_wait(&c);

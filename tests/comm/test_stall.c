@@ -220,7 +220,7 @@ static int status_of(pid_t launcher) {
 /* Ctrl-Z, then fg. */
 Test(comm_stall, a_stop_of_all_does_not_count, .timeout = 60) {
     struct job_case test = {.page = new_page(), .kind = COMPUTE, .timeout_s = 60};
-    pid_t launcher = start_group(&test, 2, still_entry);
+    pid_t launcher = start_group(&test, 1, still_entry);
     kill(-launcher, SIGSTOP);
     sleep_ms((int)(3 * STALL_S * 1000));
     kill(-launcher, SIGCONT);

@@ -122,7 +122,7 @@ static void arena_grid(enum device_kind kind) {
             broadcast_and_reduce(&bed, counts[i], COALESCE_BYTES, i % 2);
             broadcast_and_reduce(&bed, counts[i], 400, 1 - i % 2);
         }
-        for (int upwards = 0; upwards < 2; upwards++) /* 11.4 MiB: two groups at least */
+        for (int upwards = 0; n == 3 && upwards < 2; upwards++) /* 11.4 MiB: two groups at least */
             broadcast_and_reduce(&bed, 3000000, COALESCE_BYTES, upwards);
         free_bed(&bed);
     }
