@@ -154,7 +154,7 @@ static int check_own(const struct duet_model *own) {
     if (!own->describe || !own->forward)
         return fail(ERR_USAGE, "struct duet_model %s: no %s: give it one", own->name,
                     own->describe ? "forward" : "describe");
-    if ((unsigned)own->loss > DUET_MSE)
+    if ((unsigned)own->loss > DUET_BCE_WITH_LOGITS)
         return fail(ERR_USAGE, "struct duet_model %s: loss %d: see duet.h", own->name,
                     (int)own->loss);
     struct dataset set;

@@ -89,6 +89,10 @@ int dataset_model_outputs(const struct dataset *set) {
                                                                              : DATASET_CLASSES;
 }
 
+const char *dataset_loss(const struct dataset_config *c) {
+    return c->loss ? c->loss : c->targets ? "mse" : "cross-entropy";
+}
+
 /* A data set that the program brings along has its own sizes, which no flag changes. */
 static int check_own(const struct dataset_config *c) {
     int outputs = c->own[0].outputs;
@@ -102,7 +106,7 @@ static int check_own(const struct dataset_config *c) {
                                  : "--shape");
     if (!c->targets != !outputs)
         return fail(ERR_USAGE, "--loss: %s: the program's data has %s: give --loss %s",
-                    c->targets ? "mse" : "cross-entropy", outputs ? "targets" : "labels",
+                    dataset_loss(c), outputs ? "targets" : "labels",
                     outputs ? "mse" : "cross-entropy");
     if (!c->own[1].count || c->own[1].outputs == outputs) return OK;
     return fail(ERR_USAGE,
@@ -126,8 +130,8 @@ int dataset_check(const struct dataset_config *c) {
                     c->folder, c->name);
     if (kind == TENSORS) return OK;
     if (c->targets && kind != RANDOM)
-        return fail(ERR_USAGE, "--loss: mse: %s has labels, no targets: give --dataset random",
-                    c->name);
+        return fail(ERR_USAGE, "--loss: %s: %s has labels, no targets: give --dataset random",
+                    dataset_loss(c), c->name);
     if (kind != FILES) return check_made(c, kind);
     if (c->shape.channels)
         return fail(ERR_USAGE,
@@ -222,6 +226,8 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
         rng_normal(&rng, y, answers, 0, 1);
     else
         rng_integers(&rng, y, answers, (int32_t)classes);
+    for (size_t i = 0; c->binary && i < answers; i++)
+        ((float *)y)[i] = ((float *)y)[i] > 0;
     return OK;
 }
 

@@ -75,18 +75,23 @@ struct dataset_config {
     int samples; /* for training; default 60000 synthetic, 6400 random. For the test a sixth of
                   * them, of random none */
     /* Of random, and of a file: */
-    int targets;    /* 1: targets in place of labels */
-    int places;     /* labels of a sample; 0: one */
-    int below;      /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn. A
+    int targets;      /* 1: targets in place of labels */
+    int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
+    const char *loss; /* its name in errors; NULL: mse or cross-entropy */
+    int places;       /* labels of a sample; 0: one */
+    int below;        /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn. A
                      * file's must be such */
-    int outline;    /* 1: for dataset_outline alone, so of any size */
-    int of_program; /* 1: errors speak of duet_dataset_open, not of the command's flags */
-    uint64_t seed;  /* of the draws; synthetic pictures have their own */
+    int outline;      /* 1: for dataset_outline alone, so of any size */
+    int of_program;   /* 1: errors speak of duet_dataset_open, not of the command's flags */
+    uint64_t seed;    /* of the draws; synthetic pictures have their own */
 };
 
 /* ERR_USAGE: no such data set; something is given that this set does not take; or the set would be
  * larger than 1 GiB. Opens nothing. */
 int dataset_check(const struct dataset_config *config);
+
+/* The loss that is asked for, as --loss names it. */
+const char *dataset_loss(const struct dataset_config *config);
 
 /* Samples of the training part of a set that is made; 0 of a set in files, which alone know. */
 int dataset_made_samples(const struct dataset_config *config);

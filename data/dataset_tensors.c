@@ -204,7 +204,7 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
     int targets = !strcmp(r->y->dtype, "F32");
     if (targets != c->targets)
         return fail(ERR_USAGE, "--loss: %s: %s of data set %s is %s: give --loss %s",
-                    c->targets ? "mse" : "cross-entropy", r->y_name, r->file.path,
+                    dataset_loss(c), r->y_name, r->file.path,
                     targets ? "float32, so targets" : "of whole numbers, so labels",
                     targets ? "mse" : "cross-entropy");
     r->labels = malloc(r->y->count * sizeof *r->labels);

@@ -167,8 +167,12 @@ struct dropout_args {
     int layer;
     int v; /* the virtual device of the segment */
 };
+/* What MSE takes the mean of: (x - t)^2; smooth_l1_loss's, half of it where |x - t| < 1 and
+ * |x - t| - 1/2 elsewhere; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
+enum distance { DISTANCE_SQUARED, DISTANCE_SMOOTH_L1, DISTANCE_LOGISTIC };
 struct loss_args {
     int reduction;    /* enum reduction */
+    int distance;     /* MSE: enum distance */
     int column;       /* LOSS_SUM: column of the log */
     int places;       /* rows of a sample, which share its weight; 0: one */
     double smoothing; /* CROSS_ENTROPY: what part of a target is spread over all classes, 0 to 1 */

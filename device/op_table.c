@@ -144,8 +144,8 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
     /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss
-     * of a row in MSE is the mean of its (x - target)^2, and has no hits: they are 0. w: weights
-     * of the classes; without them all are 1. dloss: enum reduction. */
+     * of a row in MSE is the mean of its distances (enum distance), and has no hits: they are 0.
+     * w: weights of the classes; without them all are 1. dloss: enum reduction. */
     [OP_NLL_FORWARD] = {LOSS,
         .in = {{"logp", "f", "NM"}, {"labels", "i", "N"}, [3] = {"w", "f?", "M"}},
         .out = {{"loss", "d", "N"}, {"hits", "i", "N"}}, .rule = rule_loss_forward},

@@ -55,6 +55,7 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_LOG_SOFTMAX_FORWARD:
     case OP_LOG_SOFTMAX_BACKWARD:
     case OP_MSE_FORWARD:
+    case OP_MSE_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:
     case OP_CROSS_ENTROPY_BACKWARD: return &table[2];
     case OP_BATCH_NORM_MOMENTS:

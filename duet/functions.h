@@ -92,9 +92,7 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *     multiply_number, add_number        x * number, x + number, of each element
  *     clamp, pow   torch.clamp, where -INFINITY and INFINITY are no bound; x to a power, which is
  *                  finite
- *     abs, exp, log, sqrt, reciprocal, softplus      of each element. With these a loss of one's
- *                  own is a formula: binary_cross_entropy_with_logits is the mean of
- *                  softplus(x) - x * y
+ *     abs, exp, log, sqrt, reciprocal, softplus      of each element
  *     above, equal 1 where x > number, or x == number, else 0; without a gradient
  *     erf          torch.erf
  *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded
@@ -102,6 +100,7 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *                  padding a padded copy of x is made, and kept until backward
  *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
+ *     detach       x, of which no gradient goes back
  *     flatten                            y (N,C*H*W)
  *     reshape      to `rank` dimensions, 1 to 8: the first stays N, or is -1; one other may be -1
  *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
@@ -148,6 +147,7 @@ duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top,
                      double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
 duet_var *duet_adaptive_max_pool2d(duet_tape *tape, duet_var *x, int height, int width);
+duet_var *duet_detach(duet_tape *tape, duet_var *x);
 duet_var *duet_flatten(duet_tape *tape, duet_var *x);
 duet_var *duet_reshape(duet_tape *tape, duet_var *x, int rank, const int *shape);
 duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int length);
@@ -250,9 +250,16 @@ duet_var *duet_cross_entropy_with(duet_tape *tape, duet_var *scores, const duet_
 duet_var *duet_nll_loss_with(duet_tape *tape, duet_var *log_probabilities,
                              const duet_tensor *labels, enum duet_reduction r,
                              const struct duet_loss_options *options);
-/* targets: float, shaped as x (N,M). A sample's loss is the mean of its (x - target)^2. */
+/* targets: float, shaped as x (N,M). A sample's loss is the mean over its numbers
+ *     mse_loss         of (x - target)^2
+ *     smooth_l1_loss   of (x - target)^2 / 2 where |x - target| < 1, else |x - target| - 1/2
+ *     binary_cross_entropy_with_logits      of log(1 + e^x) - x target, for targets 0 to 1 */
 duet_var *duet_mse_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
                         enum duet_reduction r);
+duet_var *duet_smooth_l1_loss(duet_tape *tape, duet_var *x, const duet_tensor *targets,
+                              enum duet_reduction r);
+duet_var *duet_binary_cross_entropy_with_logits(duet_tape *tape, duet_var *x,
+                                                const duet_tensor *targets, enum duet_reduction r);
 
 #ifdef __cplusplus
 }

@@ -71,7 +71,12 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
                 weight = {.device = t->device, .t = *weights, .borrowed = 1};
     if (tape_failed(t, output)) return NULL;
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
-    if (model->loss == LOSS_MSE) return duet_mse_loss(t, output, &given, DUET_MEAN);
+    switch (model->loss) {
+    case LOSS_MSE: return duet_mse_loss(t, output, &given, DUET_MEAN);
+    case LOSS_SMOOTH_L1: return duet_smooth_l1_loss(t, output, &given, DUET_MEAN);
+    case LOSS_BCE: return duet_binary_cross_entropy_with_logits(t, output, &given, DUET_MEAN);
+    default: break;
+    }
     const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};
     if (model->places > 1) output = tape_view(t, output, 3, dims);
     const struct duet_loss_options options = {.weight = weights->data ? &weight : NULL,

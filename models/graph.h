@@ -32,7 +32,7 @@ struct model_file;
 enum {
     GRAPH_RANK = 8,
     GRAPH_OPERANDS = 64,
-    GRAPH_LINES = 1 << 18,   /* of a text */
+    GRAPH_LINES = 50000,     /* of a text; a ResNet-152 has 1300 */
     GRAPH_NONE = -(1 << 30), /* an operand that is left out */
 };
 
@@ -120,6 +120,11 @@ int graph_is_one(const char *text);
 /* Runs the model of a graph for two samples on a dry device: every op checks its operands, and
  * every value must have the shape that its line says. */
 int graph_check(const struct model *model);
+
+/* ERR_FAILED: a constant of the model, whose buffers were read from `path`, has NaN, which would
+ * make the loss one without a word. NULL is no graph, and fine. */
+int graph_check_constants(const struct graph *g, const struct model *model, const void *buffers,
+                          const char *path);
 
 /* ---- between the files ---- */
 

@@ -1,6 +1,7 @@
 /* The model that a graph describes: its parameters and buffers, forward, and the check of its
  * shapes, for which no rule of an op is written twice: the ops themselves run once on a device that
  * computes nothing. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static void add_tensor(duet_module *m, const struct graph_tensor *t) {
 
 static void describe(duet_module *m, void *context) {
     const struct graph *g = context;
-    int targets = module_options(m)->loss == LOSS_MSE, classes = graph_classes(g, targets),
+    int targets = loss_of_targets(module_options(m)->loss), classes = graph_classes(g, targets),
         line = g->values[g->result].line;
     int code = check_sample(g, m);
     if (!code && !targets && g->values[g->result].shape.rank < 2)
@@ -241,7 +242,24 @@ const struct graph *graph_of(const struct duet_model *model) {
     return model && model->forward == forward ? model->context : NULL;
 }
 
-/* ---- the check ---- */
+/* ---- the checks ---- */
+
+int graph_check_constants(const struct graph *g, const struct model *m, const void *buffers,
+                          const char *path) {
+    for (int i = 0; g && i < g->tensor_count; i++) {
+        const struct graph_tensor *t = &g->tensors[i];
+        if (t->kind != GRAPH_CONSTANT) continue;
+        const struct buffer_spec *spec = &m->buffers[t->index];
+        size_t count = buffer_spec_bytes(spec) / sizeof(float),
+               offset = buffer_offset(m->buffers, m->buffer_count, t->index);
+        const float *x = (const float *)((const char *)buffers + offset);
+        for (size_t k = 0; k < count; k++)
+            if (isnan(x[k]))
+                return fail(ERR_FAILED, "constant '%.80s' has NaN, at element %zu, in: %.200s",
+                            t->name, k, path);
+    }
+    return OK;
+}
 
 enum { CHECK_SAMPLES = 2 };
 

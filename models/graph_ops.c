@@ -38,6 +38,7 @@ OF_ONE(silu)
 OF_ONE(hardswish)
 OF_ONE(hardsigmoid)
 OF_ONE(erf)
+OF_ONE(detach)
 OF_ONE(flatten)
 OF_ONE(softmax)
 OF_ONE(log_softmax)
@@ -321,6 +322,7 @@ static const struct graph_op ops[] = {
     {"adaptive_avg_pool2d", "v", "size", run_adaptive_avg_pool2d},
     {"adaptive_max_pool2d", "v", "size", run_adaptive_max_pool2d},
     {"pad2d", "v", "sides value=0", run_pad2d},
+    {"detach", "v", "", run_detach},
     {"flatten", "v", "", run_flatten},
     {"reshape", "v", "", run_reshape},
     {"narrow", "v", "dim start length", run_narrow},

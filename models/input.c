@@ -59,8 +59,8 @@ void replica_free_input(struct replica *r) {
 
 static int copy_answers(struct replica *r, struct stream *stream, const struct batch_place *p,
                         const struct batch *batch) {
-    int mse = r->model->loss == LOSS_MSE;
-    const void *answers = mse ? (const void *)batch->targets : batch->labels;
+    int targets = loss_of_targets(r->model->loss);
+    const void *answers = targets ? (const void *)batch->targets : batch->labels;
     struct tensor t = model_answers(r->model, p->labels, batch->segments.n);
     if (answers) return copy_to_device(stream, t.data, answers, tensor_bytes(&t));
     if (!batch->labels && !batch->targets) return OK;

@@ -64,14 +64,14 @@ struct sample_shape model_sample(const char *name, const struct model_options *o
 int model_classes(const char *name, const struct model_options *options) {
     const struct duet_model *from = find(name, options);
     const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
-    if (graph) return graph_classes(graph, options->loss == LOSS_MSE);
+    if (graph) return graph_classes(graph, loss_of_targets(options->loss));
     return from == &wide_model ? WIDE_CLASSES : 0;
 }
 
 int model_places(const char *name, const struct model_options *options) {
     const struct duet_model *from = find(name, options);
     const struct graph *graph = from && from == options->own ? graph_of(from) : NULL;
-    return graph && options->loss != LOSS_MSE ? graph_places(graph) : 0;
+    return graph && !loss_of_targets(options->loss) ? graph_places(graph) : 0;
 }
 
 static int check_limits(const char *name, const struct sample_shape *s, int classes, int tokens) {
@@ -105,9 +105,9 @@ static int check_options(const struct model *model) {
     if (model->init_d2l && strcmp(model->name, "lenet") && strcmp(model->name, "resnet18"))
         return fail(ERR_USAGE, "--init: d2l: the chapters have no %s: there are lenet and resnet18",
                     model->name);
-    if (model->label_smoothing && model->loss == LOSS_MSE)
-        return fail(ERR_USAGE, "--label-smoothing: %g: the loss mse has no labels: leave it out",
-                    model->label_smoothing);
+    if (model->label_smoothing && loss_of_targets(model->loss))
+        return fail(ERR_USAGE, "--label-smoothing: %g: the loss %s has no labels: leave it out",
+                    model->label_smoothing, loss_name(model->loss));
     if (model->label_smoothing && model->log_probabilities) /* nor does PyTorch's nll_loss */
         return fail(ERR_USAGE,
                     "--label-smoothing: %g: %s ends in log_softmax and nll_loss, which has none: "
@@ -155,7 +155,8 @@ void model_free(struct model *model) {
 }
 
 const char *loss_name(enum loss_kind kind) {
-    static const char *const names[LOSS_COUNT] = {"cross-entropy", "mse"};
+    static const char *const names[LOSS_COUNT] = {"cross-entropy", "mse", "smooth-l1",
+                                                  "bce-with-logits"};
     return names[kind];
 }
 
@@ -173,7 +174,7 @@ int model_check_class_weights(const struct model *model) {
 }
 
 struct tensor model_answers(const struct model *model, void *memory, int n) {
-    int mse = model->loss == LOSS_MSE;
-    const int dims[2] = {n, mse ? model->classes : model->places};
-    return tensor_plain(memory, mse ? DTYPE_F32 : DTYPE_I32, dims[1] || mse ? 2 : 1, dims);
+    int targets = loss_of_targets(model->loss);
+    const int dims[2] = {n, targets ? model->classes : model->places};
+    return tensor_plain(memory, targets ? DTYPE_F32 : DTYPE_I32, dims[1] || targets ? 2 : 1, dims);
 }

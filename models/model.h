@@ -39,9 +39,12 @@ static inline int class_weights_given(const struct class_weights *w) {
 }
 
 /* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
- * or targets, by the mean squared error. */
-enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_COUNT };
-const char *loss_name(enum loss_kind kind); /* "cross-entropy", "mse": as --loss takes it */
+ * or targets, by one of the others. */
+enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_SMOOTH_L1, LOSS_BCE, LOSS_COUNT };
+const char *loss_name(enum loss_kind kind); /* "cross-entropy", "mse", ..: as --loss takes it */
+static inline int loss_of_targets(enum loss_kind kind) {
+    return kind != LOSS_CROSS_ENTROPY;
+}
 
 struct model {
     const char *name;
@@ -125,7 +128,7 @@ int model_label_classes(const struct model *model); /* of each label */
 /* ERR_USAGE: class weights, or a label to ignore, that these classes do not have. */
 int model_check_class_weights(const struct model *model);
 /* What the loss compares with the outputs of n samples, over `memory`: labels I32 (n), or
- * (n,places) where a sample has several; targets F32 (n,classes) of LOSS_MSE. */
+ * (n,places) where a sample has several; targets F32 (n,classes). */
 struct tensor model_answers(const struct model *model, void *memory, int n);
 
 /* x PLAIN (N,channels,height,width) -> scores or log-probabilities PLAIN (N,classes), by the

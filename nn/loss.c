@@ -190,15 +190,14 @@ static int check_options(const duet_tape *t, const char *op, const struct tensor
 }
 
 static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
-                         enum duet_reduction r) {
-    CHECK(tape_operand(t, "mse loss", "targets", targets, DTYPE_F32));
-    CHECK(check_reduction("mse loss", r));
+                         enum duet_reduction r, const char *name) {
+    CHECK(tape_operand(t, name, "targets", targets, DTYPE_F32));
+    CHECK(check_reduction(name, r));
     if (x->value.rank == 2 && targets->t.rank == 2 && targets->t.dims[0] == x->value.dims[0] &&
         targets->t.dims[1] == x->value.dims[1])
         return OK;
-    return fail(ERR_USAGE,
-                "mse loss: targets of %s for outputs of %s: both must be (samples, numbers)",
-                SHAPE(&targets->t), SHAPE(&x->value));
+    return fail(ERR_USAGE, "%s: targets of %s for outputs of %s: both must be (samples, numbers)",
+                name, SHAPE(&targets->t), SHAPE(&x->value));
 }
 
 /* (N,C,d1,...) as (N,P,C), in which the scores of a place are a row. */
@@ -266,11 +265,26 @@ duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_te
     return duet_nll_loss_with(t, log_probabilities, labels, r, &(struct duet_loss_options){0});
 }
 
+static duet_var *loss_of_targets(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                                 enum duet_reduction r, enum distance distance, const char *name) {
+    if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r, name))) return NULL;
+    const struct wanted_loss w = {.p = {.reduction = (enum reduction)r, .distance = distance}};
+    return loss(t, x, targets, &w, OP_MSE_FORWARD, mse_backward);
+}
+
 duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
                         enum duet_reduction r) {
-    if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r))) return NULL;
-    const struct wanted_loss w = {.p.reduction = (enum reduction)r};
-    return loss(t, x, targets, &w, OP_MSE_FORWARD, mse_backward);
+    return loss_of_targets(t, x, targets, r, DISTANCE_SQUARED, "mse loss");
+}
+
+duet_var *duet_smooth_l1_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                              enum duet_reduction r) {
+    return loss_of_targets(t, x, targets, r, DISTANCE_SMOOTH_L1, "smooth l1 loss");
+}
+
+duet_var *duet_binary_cross_entropy_with_logits(duet_tape *t, duet_var *x,
+                                                const duet_tensor *targets, enum duet_reduction r) {
+    return loss_of_targets(t, x, targets, r, DISTANCE_LOGISTIC, "binary cross entropy");
 }
 
 int tape_loss_reduction(const duet_var *loss, enum reduction *r) {

@@ -1,4 +1,4 @@
-/* Views: flatten and reshape, whose results lie in the memory of their operand. */
+/* Views: detach, flatten and reshape, whose results lie in the memory of their operand. */
 #include <string.h>
 
 #include "base/error.h"
@@ -22,6 +22,14 @@ duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     struct node node = {.backward = view_backward, .x = x};
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* The value without the node that made it. */
+duet_var *duet_detach(duet_tape *t, duet_var *x) {
+    if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
+    duet_var *y = tape_view_var(t, x->value, x);
+    if (y) y->common = x->common, y->needs_grad = 0;
+    return y;
 }
 
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {

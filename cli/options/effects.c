@@ -105,7 +105,7 @@ static int holds(const struct asked *asked, unsigned condition) {
     /* One device is what single has, so whoever asks for one is not deceived. */
     case ON_SEVERAL_DEVICES: return asked->modes != 1U << MODE_SINGLE || c->devices == 1;
     case ON_GPUS: return strcmp(c->device, "cpu") != 0;
-    case WITH_LABELS: return c->model.options.loss != LOSS_MSE;
+    case WITH_LABELS: return !loss_of_targets(c->model.options.loss);
     case WITH_RESNET: return !strcmp(c->model.name, "resnet18");
     case OF_MADE_DATA: return is_made(c);
     case OF_FILES: return !is_made(c);

@@ -126,7 +126,13 @@ static int resolve_batch(struct run_config *config, int none) {
 static enum loss_kind own_loss(const struct run_config *config) {
     const struct duet_model *own = config->model.options.own;
     int is_own = own && !strcmp(config->model.name, own->name);
-    return is_own && own->loss == DUET_MSE ? LOSS_MSE : LOSS_CROSS_ENTROPY;
+    if (!is_own) return LOSS_CROSS_ENTROPY;
+    switch (own->loss) {
+    case DUET_MSE: return LOSS_MSE;
+    case DUET_SMOOTH_L1: return LOSS_SMOOTH_L1;
+    case DUET_BCE_WITH_LOGITS: return LOSS_BCE;
+    default: return LOSS_CROSS_ENTROPY;
+    }
 }
 
 /* LeNet has one bucket, no outputs to speak of, and no overlap. So what shows where memory and time

@@ -74,12 +74,12 @@ const struct option run_options[] = {
      read_outputs, NO_MEMBER, NO_LIMITS,
      BY_ESTIMATE, IN_ANY_MODE, BESIDE_PARAMS},
     {"--classes", "K",
-     "the number of classes, or of numbers that the loss mse compares (default: 1 + the largest "
+     "the number of classes, or of numbers that other losses compare (default: 1 + the largest "
      "label, at least 10; of synthetic and random data 10, with model wide 2000)",
      read_int, AT(model.options.classes), 1, MODEL_MAX_CLASSES,
      OFTEN | EVERYWHERE},
-    {"--loss", "cross-entropy|mse",
-     "mse: the mean squared error from random targets (default cross-entropy)",
+    {"--loss", "cross-entropy|mse|smooth-l1|bce-with-logits",
+     "what the outputs are compared with: labels (default cross-entropy) or targets",
      read_choice, AT(model.options.loss), NO_LIMITS, EVERYWHERE},
     {"--mlp-hidden", "H1,H2,...",
      "the widths of the hidden layers of mlp (default 256; wide: 512,512)", read_hidden,

@@ -130,12 +130,22 @@ static void cross_entropy_oracle(const struct op_args *a, double *const in[3], d
     }
 }
 
+static double distance_oracle(int kind, double x, double target) {
+    double off = fabs(x - target);
+    if (kind == DISTANCE_SMOOTH_L1) return off < 1 ? off * off / 2 : off - 0.5;
+    if (kind == DISTANCE_LOGISTIC)
+        return -target * log(1 / (1 + exp(-x))) - (1 - target) * log(1 - 1 / (1 + exp(-x)));
+    return off * off;
+}
+
 static void mse_oracle(const struct op_args *a, double *const in[3], double *out) {
     int columns = dim(&a->in[0], 1);
     for (int n = 0; n < dim(&a->in[0], 0); n++) {
         out[n] = 0;
         for (int j = 0; j < columns; j++)
-            out[n] += pow(in[0][n * columns + j] - in[1][n * columns + j], 2) / columns;
+            out[n] += distance_oracle(a->p.loss.distance, in[0][n * columns + j],
+                                      in[1][n * columns + j]) /
+                      columns;
     }
 }
 
@@ -328,14 +338,17 @@ Test(math_gradient, losses, .timeout = 60) {
         for (int i = 0; i < 6; i++)
             cr_assert_eq(((double *)f.out[0].data)[i], want[i]);
         f.in[1] = b.in[1] = dy; /* targets */
-        run(OP_MSE_BACKWARD, &b);
-        check("mse dx", mse_oracle, &f, 0, weight, &dx);
-        run(OP_MSE_FORWARD, &f);
         double *const pair[3] = {in[0], doubles(&heap, &dy), NULL};
-        mse_oracle(&f, pair, want);
-        for (int i = 0; i < 6; i++) {
-            cr_assert_float_eq(((double *)f.out[0].data)[i], want[i], 1e-12);
-            cr_assert_eq(((int32_t *)f.out[1].data)[i], 0);
+        for (int kind = DISTANCE_SQUARED; kind <= DISTANCE_LOGISTIC; kind++) {
+            b.p.loss.distance = f.p.loss.distance = kind;
+            run(OP_MSE_BACKWARD, &b);
+            check("mse dx", mse_oracle, &f, 0, weight, &dx);
+            run(OP_MSE_FORWARD, &f);
+            mse_oracle(&f, pair, want);
+            for (int i = 0; i < 6; i++) {
+                cr_assert_float_eq(((double *)f.out[0].data)[i], want[i], 1e-12);
+                cr_assert_eq(((int32_t *)f.out[1].data)[i], 0);
+            }
         }
     }
     heap_free(&heap);

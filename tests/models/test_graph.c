@@ -270,8 +270,8 @@ Test(graph, attention_is_one_node, .timeout = 30) {
 
 /* As many lines as nobody writes are read in a moment; one line more is refused. */
 Test(graph, reads_many_lines, .timeout = 60) {
-    enum { LINES = 100000, ROOM = 64 };
-    char *text = malloc((size_t)LINES * ROOM), *at = text;
+    enum { LINES = GRAPH_LINES, ROOM = 64 };
+    char *text = malloc((size_t)LINES * ROOM + ROOM), *at = text;
     cr_assert(text);
     at += sprintf(at, "duet 1\ninput %%0: f32[N, 2]\n");
     for (int i = 1; i < LINES - 2; i++)
@@ -280,5 +280,8 @@ Test(graph, reads_many_lines, .timeout = 60) {
     struct graph *g = read_graph(text);
     cr_assert_eq(g->node_count, LINES - 3);
     graph_free(g);
+    strcpy(at, "# more\n");
+    cr_assert_eq(graph_parse(&g, "net.duet", text, strlen(text)), ERR_USAGE);
+    cr_assert(strstr(error_message(), "more than 50000 lines"), "%s", error_message());
     free(text);
 }

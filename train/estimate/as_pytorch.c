@@ -43,7 +43,7 @@ static uint64_t output_bytes(const struct count *c, int samples) {
 /* int64 labels, of each sample or of each of its tokens, or as many numbers as outputs. */
 static uint64_t answer_bytes(const struct count *c, int samples) {
     int places = c->session->model.places, tokens = c->config->model.options.tokens;
-    if (c->session->model.loss == LOSS_MSE) return output_bytes(c, samples);
+    if (loss_of_targets(c->session->model.loss)) return output_bytes(c, samples);
     return 8 * (uint64_t)samples * (uint64_t)(places ? places : tokens ? tokens : 1);
 }
 

@@ -33,7 +33,7 @@ struct row_op {
     float *out;
     double *loss;
     int32_t *hits;
-    int rows, classes, reduction, places, ignores, ignore_index;
+    int rows, classes, reduction, distance, places, ignores, ignore_index;
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -59,7 +59,7 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.labels = (const int32_t *)a->in[1].data;
     r.dloss = tensor_f32(&a->in[2]), r.weights = tensor_f32(&a->in[3]);
     r.ignores = a->p.loss.ignores, r.ignore_index = a->p.loss.ignore_index;
-    r.reduction = a->p.loss.reduction;
+    r.reduction = a->p.loss.reduction, r.distance = a->p.loss.distance;
     r.places = a->p.loss.places > 1 ? a->p.loss.places : 1;
     if (op == OP_CROSS_ENTROPY_FORWARD || op == OP_CROSS_ENTROPY_BACKWARD)
         r.smoothing = a->p.loss.smoothing;

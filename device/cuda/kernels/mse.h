@@ -1,7 +1,8 @@
-/* The mean squared error, 32 threads a row as in loss.h, in double as in the reference:
+/* The mean squared error and its like (enum distance), 32 threads a row as in loss.h, in double as
+ * in the reference:
  *
- *     loss of a row   = sum over j of (x[j] - target[j])^2 / M
- *     d loss / d x[j] = 2 (x[j] - target[j]) / M
+ *     loss of a row   = sum over j of distance(x[j], target[j]) / M
+ *     d loss / d x[j] = slope(x[j], target[j]) / M
  *
  * The order of the sum depends on the number of columns alone. In struct row_op the targets stand
  * in dy. */
@@ -10,16 +11,28 @@
 
 #include "device/cuda/kernels/loss.h"
 
+DUET_HD double row_distance(const struct row_op *p, double x, double target) {
+    double far = fabs(x - target);
+    if (p->distance == DISTANCE_SMOOTH_L1) return far < 1 ? mul_f64(far, far) / 2 : far - .5;
+    if (p->distance == DISTANCE_LOGISTIC)
+        return (x > 0 ? x : 0) - mul_f64(x, target) + log1p(exp(-fabs(x)));
+    return mul_f64(far, far);
+}
+
+DUET_HD double row_slope(const struct row_op *p, double x, double target) {
+    double off = x - target;
+    if (p->distance == DISTANCE_SMOOTH_L1) return off < -1 ? -1 : off > 1 ? 1 : off;
+    if (p->distance == DISTANCE_LOGISTIC) return 1 / (1 + exp(-x)) - target;
+    return 2 * off;
+}
+
 DUET_BLOCK void k_mse_forward(const struct row_op *p, struct row_shared *shared, struct place at) {
     FOR_EACH_ROW_GROUP(first, p, at) {
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double sum = 0;
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
-                 j += ROW_LANES) {
-                double far = (double)p->scores[start + (size_t)j] - p->dy[start + (size_t)j];
-                sum += mul_f64(far, far);
-            }
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+                sum += row_distance(p, p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
             shared->sum[at.thread] = sum;
         }
         ROW_FOLD(at, half) {
@@ -43,10 +56,11 @@ DUET_BLOCK void k_mse_backward(const struct row_op *p, struct row_shared *shared
             int row = row_of(first, at);
             if (row < p->rows) {
                 size_t start = (size_t)row * (size_t)p->classes;
-                double weight = 2 * row_weight(p, row) / p->classes;
+                double weight = row_weight(p, row) / p->classes;
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES)
                     p->out[start + (size_t)j] = (float)mul_f64(
-                        (double)p->scores[start + (size_t)j] - p->dy[start + (size_t)j], weight);
+                        row_slope(p, p->scores[start + (size_t)j], p->dy[start + (size_t)j]),
+                        weight);
             }
         }
     }

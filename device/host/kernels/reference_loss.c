@@ -201,11 +201,30 @@ void reference_cross_entropy_backward(const struct op_args *a) {
     }
 }
 
-/* The loss of a row is the mean of its squares, so that the mean over the rows of a batch is the
+/* From one number to its target, and the slope of that. e^-|x| does not overflow:
+ * log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). */
+static double distance(int kind, double x, double target) {
+    double far = fabs(x - target);
+    switch (kind) {
+    case DISTANCE_SMOOTH_L1: return far < 1 ? far * far / 2 : far - .5;
+    case DISTANCE_LOGISTIC: return fmax(x, 0) - x * target + log1p(exp(-fabs(x)));
+    default: return far * far;
+    }
+}
+
+static double slope(int kind, double x, double target) {
+    switch (kind) {
+    case DISTANCE_SMOOTH_L1: return fmax(-1, fmin(1, x - target));
+    case DISTANCE_LOGISTIC: return 1 / (1 + exp(-x)) - target;
+    default: return 2 * (x - target);
+    }
+}
+
+/* The loss of a row is the mean of its distances, so that the mean over the rows of a batch is the
  * mean over all its elements, as in nn.MSELoss:
  *
- *     loss of a row   = sum over j of (x[j] - target[j])^2 / M
- *     d loss / d x[j] = 2 (x[j] - target[j]) / M */
+ *     loss of a row   = sum over j of distance(x[j], target[j]) / M
+ *     d loss / d x[j] = slope(x[j], target[j]) / M */
 void reference_mse_forward(const struct op_args *a) {
     int rows = a->in[0].dims[0], columns = a->in[0].dims[1];
     double *loss = a->out[0].data;
@@ -214,10 +233,8 @@ void reference_mse_forward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * columns,
                     *target = tensor_f32(&a->in[1]) + (size_t)i * columns;
         double sum = 0;
-        for (int j = 0; j < columns; j++) {
-            double far = (double)x[j] - target[j];
-            sum += far * far;
-        }
+        for (int j = 0; j < columns; j++)
+            sum += distance(a->p.loss.distance, x[j], target[j]);
         loss[i] = sum / columns;
         hits[i] = 0;
     }
@@ -229,9 +246,9 @@ void reference_mse_backward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * columns,
                     *target = tensor_f32(&a->in[1]) + (size_t)i * columns;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * columns;
-        double weight = 2 * row_weight(a, i) / columns;
+        double weight = row_weight(a, i) / columns;
         for (int j = 0; j < columns; j++)
-            dx[j] = (float)(((double)x[j] - target[j]) * weight);
+            dx[j] = (float)(slope(a->p.loss.distance, x[j], target[j]) * weight);
     }
 }
 
