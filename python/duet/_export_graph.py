@@ -90,7 +90,8 @@ class Writer:
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in words))
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and words[0] in self.truths):
             self.truths.add(name)
-        if op not in ("above", "equal") and not self.trained.union(self.stored).isdisjoint(words):
+        if op not in ("above", "equal", "detach") and \
+                not self.trained.union(self.stored).isdisjoint(words):
             self.trained.add(name)
         return Value(name, list(shape), lifted)
 

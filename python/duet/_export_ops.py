@@ -3,6 +3,8 @@ aten::NAME with the arguments `a`, whose result has this shape, and returns its 
 those that compute element by element, and sums; others are in _export_choices.py,
 _export_layers.py and the files beside it."""
 
+import math
+
 from . import _export_turned as turning
 from ._export_graph import Filled, N, Refused, Stored, Value
 
@@ -86,6 +88,11 @@ def op_clamp(w, a, shape):
 op_clamp_min = op_clamp_max = op_clamp
 
 
+def op_log_sigmoid(w, a, shape):
+    minus = same(w, "multiply_number", a.self, shape, number=-1)
+    return same(w, "multiply_number", same(w, "softplus", minus, shape), shape, number=-1)
+
+
 def op_log1p(w, a, shape):
     return same(w, "log", same(w, "add_number", a.self, shape, number=1), shape)
 
@@ -103,6 +110,19 @@ def op_prelu(w, a, shape):
                                                                    shape), shape)
 
 
+def detached(w, x):
+    """What has no gradient anyway stays what it is."""
+    if not isinstance(x, (Value, Stored, turning.Turned)) or \
+            isinstance(x, Value) and x.name not in w.trained:
+        return x
+    x = w.value(x)
+    return w.emit("detach", [x], x.shape, x.lifted)
+
+
+def op_detach(w, a, shape):
+    return detached(w, a.self)
+
+
 def op_rsqrt(w, a, shape):
     return same(w, "reciprocal", same(w, "sqrt", a.self, shape), shape)
 
@@ -112,8 +132,10 @@ def op_neg(w, a, shape):
 
 
 def op_pow(w, a, shape):
-    power = number_of(w, a.exponent)
-    require(power is not None and number_of(w, a.self) is None, "to a power that is no number")
+    power, base = number_of(w, a.exponent), number_of(w, a.self)
+    if base is not None and base > 0:
+        return same(w, "exp", times(w, a.exponent, math.log(base)), shape)
+    require(power is not None and base is None, "to a power that is no number")
     if power == 0.5:
         return same(w, "sqrt", a.self, shape)
     if power == 2:
@@ -214,6 +236,14 @@ def op_div(w, a, shape):
     if number is not None:
         return same(w, "multiply_number", below, shape, number=number)
     return binary(w, "multiply", a.self, below, shape)
+
+
+def op_lerp(w, a, shape):
+    off = binary(w, "subtract", a.end, a.self, shape)
+    number = number_of(w, a.weight)
+    part = times(w, off, number) if number is not None else binary(w, "multiply", off, a.weight,
+                                                                    shape)
+    return binary(w, "add", a.self, part, shape)
 
 
 def op_square(w, a, shape):

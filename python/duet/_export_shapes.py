@@ -4,6 +4,8 @@ from . import _export_turned as turning
 from ._export_graph import N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
 
+_MOST_PARTS = 64  # of a line that joins
+
 
 def _in_front(x, shape):
     """Are the samples the first dimension, and alone?"""
@@ -104,9 +106,56 @@ def op_roll(w, a, shape):
     return x
 
 
+def op_flip(w, a, shape):
+    x = w.value(a.self)
+    for dim in (d % len(shape) for d in a.dims):
+        require(dim or x.lifted, "it turns samples round")
+        parts = [_narrow(w, x, dim, i, 1) for i in reversed(range(shape[dim]))]
+        x = _joined(w, parts, dim, shape)
+    return x
+
+
+def _joined(w, parts, dim, shape):
+    """In several lines where they are more than a line takes."""
+    while len(parts) > 1:
+        rows = [parts[i:i + _MOST_PARTS] for i in range(0, len(parts), _MOST_PARTS)]
+        parts = []
+        for row in rows:
+            size = sum(p.shape[dim] for p in row)
+            one = [size if d == dim else n for d, n in enumerate(shape)]
+            parts.append(row[0] if len(row) == 1 else
+                         w.emit("cat", row, one, row[0].lifted, dim=line_dim(row[0], dim)))
+    return parts[0]
+
+
+def op_index_select(w, a, shape):
+    """Places that a constant names, each run of them that stands together as one."""
+    x, index = a.self, a.index
+    if isinstance(x, Stored):
+        return op_index(w, Bound(self=x, indices=[None] * (a.dim % len(x.shape)) + [index]), shape)
+    x = w.value(x)
+    dim = a.dim % len(x.shape)
+    require(isinstance(index, w.torch.Tensor) and index.dim() == 1 and len(index),
+            "the places are computed")
+    require(dim or x.lifted, "it picks samples")
+    places, runs = (index % x.shape[dim]).tolist(), []
+    for place in places:
+        if runs and sum(runs[-1]) == place:
+            runs[-1][1] += 1
+        else:
+            runs.append([place, 1])
+    return _joined(w, [_narrow(w, x, dim, *run) for run in runs], dim, shape)
+
+
 def op_index(w, a, shape):
-    """Rows of a table that a constant names, as relative positions do."""
+    """Rows of a table that a constant names, as relative positions do; or of a value places of one
+    dimension."""
     index = [i for i in a.indices if i is not None]
+    if not isinstance(a.self, Stored) and len(index) == 1 and \
+            isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool and \
+            index[0].dim() == 1:
+        dim = next(i for i, x in enumerate(a.indices) if x is not None)
+        return op_index_select(w, Bound(self=a.self, dim=dim, index=index[0]), shape)
     require(isinstance(a.self, Stored) and a.self.whole and len(a.self.shape) == 2 and
             a.self.name in w.stored and len(a.indices) == 1 and
             isinstance(index[0], w.torch.Tensor) and not index[0].is_floating_point() and
@@ -165,10 +214,26 @@ def op_slice(w, a, shape):
     if str(shape[dim]) == str(x.shape[dim]):
         return x
     start = a.start or 0
-    require(a.step == 1, f"a step of {a.step}")
     require(dim or x.lifted, "it cuts the samples")
     start = max(0, start + x.shape[dim] if start < 0 else start)
+    if a.step > 1:
+        return _every(w, x, dim, start, a.step, shape)
     return _narrow(w, x, dim, start, shape[dim])
+
+
+def _every(w, x, dim, start, step, shape):
+    """start, start + step, ..: the first of each run of `step`. What the last run lacks is made up
+    of what stands in front, which no one takes."""
+    runs, size = shape[dim], x.shape[dim]
+    lacks = max(0, start + runs * step - size)
+    if lacks:
+        x = w.emit("cat", [x, _narrow(w, x, dim, 0, lacks)],
+                   [n + lacks if d == dim else n for d, n in enumerate(x.shape)], x.lifted,
+                   dim=line_dim(x, dim))
+    x = _narrow(w, x, dim, start, runs * step)
+    wide = [*x.shape[:dim], runs, step, *x.shape[dim + 1:]]
+    x = _narrow(w, w.emit("reshape", [x], wide, x.lifted), dim + 1, 0, 1)
+    return w.emit("reshape", [x], shape, x.lifted)
 
 
 def op_narrow(w, a, shape):

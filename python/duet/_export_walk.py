@@ -171,6 +171,8 @@ class Walk:
                 not isinstance(node.meta.get("val"), torch.Tensor):
             value = node.meta["val"]
             return self.sizes([value])[0] if isinstance(value, torch.SymInt) else value
+        if target is torch.ops.higher_order.wrap_with_set_grad_enabled:
+            return self.region(*self.look_up(node.args))
         if not isinstance(target, torch._ops.OpOverload):
             raise Refused("Duet has no such op")
         name = target._schema.name.split("::")[-1]
@@ -257,6 +259,22 @@ class Walk:
             else:
                 self.env[part] = self.call(part)
 
+    def region(self, grad_enabled, part, *given):
+        """What stands under torch.no_grad(), or under torch.enable_grad() within it."""
+        given = iter(given)
+        for node in part.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = next(given)
+            elif node.op == "get_attr":
+                self.env[node] = getattr(part, node.target)
+            elif node.op == "output":
+                results = self.look_up(node.args[0])
+            else:
+                self.env[node] = self.call(node)
+        if grad_enabled:
+            return results
+        return [_export_ops.detached(self.writer, x) for x in results]
+
     def check_types(self, node, result):
         """Values are float32, whole numbers too; what other types would round is refused."""
         torch, val = self.torch, node.meta["val"]
@@ -307,6 +325,8 @@ class Walk:
             try:
                 if node.op == "placeholder":
                     made = self.placeholder(node, specs[node.name])
+                elif node.op == "get_attr":
+                    made = getattr(self.program.graph_module, node.target)
                 elif not any(self.env[x] is Refused for x in node.all_input_nodes):
                     made = self.call(node)
                 elif self.is_unknown(node.target):
@@ -327,6 +347,6 @@ class Walk:
         if not isinstance(value, Value) or value.lifted:
             shape = text_of(value.shape) if isinstance(value, Value) else f"{len(outputs)} tensors"
             self.refusals.append(f"the result is {shape}: Duet's losses take one tensor, "
-                                 "[N, classes], [N, classes, places] or, for mse, any of samples")
+                                 "[N, classes], [N, classes, places] or, with targets, any of N")
             return None
         return value

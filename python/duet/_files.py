@@ -27,7 +27,8 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     """Writes samples and answers, tensors or arrays, as a file for dataset=path.
 
     x has a sample in each row: float32; uint8, pictures; or int32 or int64, as tokens. y has the
-    labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse".
+    labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse",
+    "smooth-l1" and "bce-with-logits".
     """
     import numpy
     arrays = {}

@@ -46,10 +46,14 @@ def loss_and_gradients(name, net, dtype):
     state = torch.get_rng_state()
     y = net(x)
     torch.set_rng_state(state)
-    if nets.is_mse(name):
-        loss = F.mse_loss(y, torch.randn(y.shape).to(dtype))
-    else:
+    kind = nets.loss_of(name)
+    if kind == "cross-entropy":
         loss = F.cross_entropy(y, torch.randint(0, y.shape[1], (SAMPLES, *y.shape[2:])))
+    else:
+        targets = torch.randn(y.shape)
+        targets = (targets > 0 if kind == "bce-with-logits" else targets).to(dtype)
+        loss = {"mse": F.mse_loss, "smooth-l1": F.smooth_l1_loss,
+                "bce-with-logits": F.binary_cross_entropy_with_logits}[kind](y, targets)
     loss.backward()
     return loss.item(), {name: (torch.zeros_like(p) if p.grad is None else p.grad).double().numpy()
                          for name, p in net.named_parameters()}
@@ -70,10 +74,8 @@ class Written(unittest.TestCase):
         return net, path
 
     def options(self, path, **more):
-        if nets.is_mse(path.stem):
-            more["loss"] = "mse"
-        return dict(model=path, dataset="random", samples=SAMPLES, batch_size=BATCH, steps=STEPS,
-                    lr=0.05, progress=False, quiet=True, **more)
+        return dict(model=path, dataset="random", loss=nets.loss_of(path.stem), samples=SAMPLES,
+                    batch_size=BATCH, steps=STEPS, lr=0.05, progress=False, quiet=True, **more)
 
 
 class Export(Written):

@@ -395,8 +395,8 @@ def is_words(name):
     return NETS[name][1] == WORDS
 
 
-def is_mse(name):
-    return NETS[name][-1] == "mse"
+def loss_of(name):
+    return NETS[name][2] if len(NETS[name]) > 2 else "cross-entropy"
 
 
 def samples(name, count):

@@ -37,6 +37,40 @@ class LanguageModel(nn.Module):
         return self.head(self.last(x)).transpose(1, 2)
 
 
+class Detached(nn.Module):
+    """Values of which no gradient goes back, by detach and by no_grad."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(18, 5)
+        self.scale = nn.Parameter(torch.tensor([0.5]))
+
+    def forward(self, x):
+        y = self.a(x)
+        with torch.no_grad():
+            fixed = torch.tanh(y) * 2
+        straight = y + ((y > 0).float() - y).detach()  # a step whose gradient is 1
+        z = self.b(y * y.detach()) * self.scale / self.scale.detach()
+        return self.head(torch.cat([z * fixed, straight, y.abs().detach()], 1))
+
+
+class Picked(nn.Module):
+    """Places of a tensor in steps, backwards and by a list, as Swin and others take them."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.head = nn.Linear(5, 7), nn.LazyLinear(5)
+        self.register_buffer("order", torch.tensor([4, 0, 1, 2, -1, 0]), persistent=False)
+        self.eval()(torch.zeros(1, 6, 5))
+
+    def forward(self, x):
+        y = self.rows(x)
+        y = torch.lerp(y, F.logsigmoid(y), 0.3) + 2 ** (0.1 * y)
+        parts = [y[:, ::2], y[:, 1::4, ::3], y.flip(1, 2), y[:, self.order],
+                 y.index_select(2, torch.tensor([6, 2, 3]))]
+        return self.head(torch.cat([part.flatten(1) for part in parts], 1))
+
+
 class UNet(nn.Module):
     """A class of each pixel, by two ways of making pictures larger."""
 
@@ -304,4 +338,7 @@ NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
         "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
         "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
-        "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE)}
+        "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE),
+        "detached": (Detached, (6,)), "picked": (Picked, (6, 5)),
+        "far_off": (Regressor, SMALL, "smooth-l1"),
+        "several_labels": (Autoencoder, PICTURE, "bce-with-logits")}
