@@ -170,7 +170,7 @@ static int rows(struct op_cases *c, enum op op) {
             a.step = &step;
             a.p.loss = (struct loss_args){.reduction = reduction};
             if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
-            if (mse) a.p.loss.distance = (i + i / 3) % 3; /* with each reduction */
+            if (mse) a.p.loss.distance = (2 * i + i / 3) % 3; /* with each reduction */
             if (reduction == REDUCE_MEAN && i) a.p.loss.places = 7;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);
             if (!mse && i > 2) a.p.loss.ignores = 1, a.p.loss.ignore_index = i % 2 ? k : k - 1;

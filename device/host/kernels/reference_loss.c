@@ -202,21 +202,22 @@ void reference_cross_entropy_backward(const struct op_args *a) {
 }
 
 /* From one number to its target, and the slope of that. e^-|x| does not overflow:
- * log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). */
+ * log(1 + e^x) - x t = x (1 - t) + log(1 + e^-|x|) for x above 0, and without the 1 below. */
 static double distance(int kind, double x, double target) {
     double far = fabs(x - target);
     switch (kind) {
     case DISTANCE_SMOOTH_L1: return far < 1 ? far * far / 2 : far - .5;
-    case DISTANCE_LOGISTIC: return fmax(x, 0) - x * target + log1p(exp(-fabs(x)));
+    case DISTANCE_LOGISTIC: return x * ((x > 0) - target) + log1p(exp(-fabs(x)));
     default: return far * far;
     }
 }
 
 static double slope(int kind, double x, double target) {
+    double off = x - target;
     switch (kind) {
-    case DISTANCE_SMOOTH_L1: return fmax(-1, fmin(1, x - target));
+    case DISTANCE_SMOOTH_L1: return fabs(off) >= 1 ? copysign(1, off) : off; /* NaN stays */
     case DISTANCE_LOGISTIC: return 1 / (1 + exp(-x)) - target;
-    default: return 2 * (x - target);
+    default: return 2 * off;
     }
 }
 
