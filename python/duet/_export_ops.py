@@ -145,9 +145,10 @@ def op_pow(w, a, shape):
 
 def _dropout(op):
     def run(w, a, shape):
+        given = a.self if "self" in a else a.input  # dropout_ names it otherwise
         if not a.train or not a.p:
-            return a.input
-        x = a.input if isinstance(a.input, turning.Turned) else w.value(a.input)
+            return given
+        x = given if isinstance(given, turning.Turned) else w.value(given)
         require(not x.lifted, "dropout of a tensor without samples: each sample would draw its own")
         return same(w, op, x, shape, p=a.p)
     return run

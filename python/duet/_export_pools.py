@@ -117,7 +117,10 @@ def op_adaptive_max_pool2d(w, a, shape):
 
 def op_constant_pad_nd(w, a, shape):
     sides, x = [*a.pad, 0, 0, 0, 0], w.value(a.self)
-    require(not any(sides[4:]), "padding of more than two dimensions")
+    if not any(sides):
+        return x
+    if any(sides[4:]):  # those in front first, one by one
+        return _padded_in_front(w, x, a, shape)
     require(not x.lifted and len(x.shape) > 1 + (any(sides[2:])), "padding of the samples")
     four, to = ([s[0], _count(s[1:-2]), *([1] * (len(s) == 2)), *s[-2:][len(s) == 2:]]
                 for s in (x.shape, shape))
@@ -125,6 +128,21 @@ def op_constant_pad_nd(w, a, shape):
         x = w.emit("reshape", [x], four)
     y = w.emit("pad2d", [x], to, sides=sides[:4], value=a.value or 0)
     return y if list(to) == list(shape) else w.emit("reshape", [y], shape)
+
+
+def _padded_in_front(w, x, a, shape):
+    """Each such dimension changes places with the last one, which pad2d knows."""
+    last = len(shape) - 1
+    require(not x.lifted and not any(a.pad[2 * last:]), "padding of the samples")
+    for i in range(2, len(a.pad) // 2):
+        dim, sides = last - i, a.pad[2 * i:2 * i + 2]
+        if any(sides):
+            places = {"dim0": dim, "dim1": last}
+            y = w.emit("transpose", [x], _swapped(x.shape, dim), **places)
+            longer = [*y.shape[:-1], shape[dim]]
+            y = op_constant_pad_nd(w, Bound(a, self=y, pad=sides), longer)
+            x = w.emit("transpose", [y], _swapped(longer, dim), **places)
+    return op_constant_pad_nd(w, Bound(a, self=x, pad=a.pad[:4]), shape)
 
 
 def _count(sizes):

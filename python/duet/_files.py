@@ -32,6 +32,10 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     """
     import numpy
     arrays = {}
+    for one, other in ((x, y), (x_test, y_test)):
+        if one is not None and other is not None and len(one) != len(other):
+            raise ValueError(f"duet: {len(one)} samples and {len(other)} answers: give an answer "
+                             "for each sample")
     for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
         if given is None:
             continue

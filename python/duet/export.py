@@ -27,13 +27,16 @@ _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a cons
 @contextlib.contextmanager
 def _without_torchs_log():
     """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack too."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
+    logs = [logging.getLogger(f"torch.{name}") for name in
+            ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for log, level in zip(logs, levels):
+            log.setLevel(level)
 
 
 def _in_float32(torch, model, inputs):
@@ -109,7 +112,7 @@ def _check(path, text, loss):
         trial = pathlib.Path(folder, path.name)
         trial.write_text(text, encoding="utf-8")
         try:
-            estimate(model=trial, devices=1, loss=loss)
+            estimate(model=trial, devices=1, loss=loss, find_unused_parameters=True)
         except DuetError as error:
             why = str(error).replace(str(trial), str(path))
             raise ExportError(f"duet.export: {why}") from None
@@ -154,6 +157,10 @@ def export(model, example_inputs, path):
         raise ImportError("duet.export: there is no torch: pip install torch") from None
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"duet.export: {model!r} is no model: give a torch.nn.Module")
+    if isinstance(model, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        model = model.module
     model, example_inputs = _in_float32(torch, model, example_inputs)
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     if not tensors or any(not x.dim() or not x.shape[0] for x in tensors) or \

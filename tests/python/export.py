@@ -278,8 +278,31 @@ class Refusals(unittest.TestCase):
                           (branch, "cannot trace")):
             with self.assertRaisesRegex(duet.ExportError, says):
                 duet.export(net, torch.zeros(2, 4), "/nowhere/net.duet")
+        with self.assertRaisesRegex(TypeError, "no model: give a torch.nn.Module"):
+            duet.export(F.relu, torch.zeros(2, 4), "/nowhere/net.duet")
+        with self.assertRaisesRegex(ValueError, "2 samples and 3 answers"):
+            duet.save_dataset("/nowhere/data.safetensors", torch.zeros(2, 4), torch.zeros(3))
         with self.assertRaisesRegex(ValueError, "no samples"):
             duet.export(Plain(), torch.tensor(1.0), "/nowhere/net.duet")
+
+    def test_parameters_without_a_gradient_are_unused(self):
+        class Probe(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = nn.Linear(4, 6), nn.Linear(6, 3)
+
+            def forward(self, x):
+                with torch.no_grad():
+                    x = torch.relu(self.body(x))
+                return self.head(x)
+        with tempfile.TemporaryDirectory() as folder:
+            path = duet.export(nn.DataParallel(Probe()), torch.zeros(2, 4),
+                               pathlib.Path(folder, "net.duet"))
+            options = dict(model=path, dataset="random", devices=2, steps=2, progress=False)
+            with self.assertRaisesRegex(duet.DuetError, "find-unused-parameters.*body.weight"):
+                duet.train(**options, mode="ddp")
+            result = duet.compare(**options, find_unused_parameters=True)
+        self.assertIn("identical to the bit", result.output)
 
     def test_estimate_sets_pytorch_beside_duet(self):
         class Net(nn.Sequential):

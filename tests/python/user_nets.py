@@ -68,7 +68,9 @@ class Picked(nn.Module):
         y = torch.lerp(y, F.logsigmoid(y), 0.3) + 2 ** (0.1 * y)
         parts = [y[:, ::2], y[:, 1::4, ::3], y.flip(1, 2), y[:, self.order],
                  y.index_select(2, torch.tensor([6, 2, 3]))]
-        return self.head(torch.cat([part.flatten(1) for part in parts], 1))
+        parts.append(F.pad(y.unflatten(2, (1, 7)), (0, 0, 0, 1, 2, 0), value=0.5))
+        flat = torch.cat([part.flatten(1) for part in parts], 1)
+        return self.head(F.dropout(flat, 0.0, inplace=True))
 
 
 class UNet(nn.Module):
