@@ -158,17 +158,20 @@ def op_bmm(w, a, shape):
 
 def op_addmm(w, a, shape):
     y = a.mat2
-    require(a.alpha == 1 and a.beta == 1, "addmm with factors")
-    require(isinstance(y, Stored) and y.name in w.stored and (y.whole or y.transposed),
-            "addmm of what is no parameter")
+    if a.alpha != 1 or a.beta != 1 or not (isinstance(y, Stored) and y.name in w.stored and
+                                           (y.whole or y.transposed)):
+        return _sum_of(w, a, a.mat1, y, shape)
     op = "linear" if y.transposed else "matmul_add"
     return w.emit(op, [w.value(a.mat1), y.name, w.parameter(a.self, "bias")], shape)
+
+
+def _sum_of(w, a, x, y, shape):
+    product = times(w, op_matmul(w, Bound(self=x, other=y), shape), a.alpha)
+    return product if a.beta == 0 else binary(w, "add", product, times(w, a.self, a.beta), shape)
 
 
 def op_baddbmm(w, a, shape):
     if any(isinstance(x, turning.Turned) for x in (a.self, a.batch1, a.batch2)):
         require(a.alpha == 1 and a.beta == 1, "with factors")
         return turning.added(w, turning.matmul(w, a.batch1, a.batch2), a.self, binary)
-    product = op_matmul(w, Bound(self=a.batch1, other=a.batch2), shape)
-    scaled = times(w, product, a.alpha)
-    return scaled if a.beta == 0 else binary(w, "add", scaled, times(w, a.self, a.beta), shape)
+    return _sum_of(w, a, a.batch1, a.batch2, shape)

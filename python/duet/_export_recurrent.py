@@ -1,5 +1,6 @@
 """nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction: see _export_ops.py."""
 
+from . import _export_turned as turning
 from ._export_graph import Filled, N, Stacked
 from ._export_ops import require
 
@@ -35,10 +36,11 @@ def _direction(w, op, x, weights, states, reverse):
 
 def _recurrent(op, states):
     def run(w, a, shape):
-        require("batch_first" in a and a.batch_first, "batch_first=False: give True")
+        require("batch_first" in a, "packed sequences")
+        before = a.input if a.batch_first else turning.permuted(w, a.input, [1, 0, 2])
         given = a.hx if isinstance(a.hx, (list, tuple)) and not isinstance(a.hx, Stacked) \
             else [a.hx]
-        x, last, at = w.value(a.input), [Stacked() for _ in range(states)], 0
+        x, last, at = w.value(before), [Stacked() for _ in range(states)], 0
         ways, each = 2 if a.bidirectional else 1, 4 if a.has_biases else 2
         require(len(a.params) == ways * each * a.num_layers, "proj_size")
         for layer in range(a.num_layers):
@@ -54,9 +56,30 @@ def _recurrent(op, states):
                 "cat", outputs, [*outputs[0].shape[:2], 2 * outputs[0].shape[2]], dim=2)
             if a.dropout and a.train and layer + 1 < a.num_layers:
                 x = w.emit("dropout", [x], x.shape, p=a.dropout)
-        return [x, *last]
+        return [x if a.batch_first else turning.permuted(w, x, [1, 0, 2]), *last]
     return run
 
 
 op_lstm, op_gru = _recurrent("lstm", 2), _recurrent("gru", 1)
 op_rnn_tanh, op_rnn_relu = _recurrent("rnn_tanh", 1), _recurrent("rnn_relu", 1)
+
+
+def _cell(w, a, op, states, **how):
+    """One step, of a sequence of one: its outputs, and with cell=1 the last c behind them."""
+    x = w.value(a.input)
+    x = w.emit("reshape", [x], [N(1), 1, x.shape[1]])
+    weights = [w.parameter(p, "weight") for p in (a.w_ih, a.w_hh, a.b_ih, a.b_hh)]
+    first = [None if isinstance(s, Filled) and s.number == 0 else w.value(s) for s in states]
+    width = w.stored[weights[1]].shape[1]
+    y = w.emit(op, [x, *weights, *first], [N(1), 1 + len(how), width], **how)
+    steps = [w.emit("narrow", [y], [N(1), 1, width], dim=1, start=i, length=1) if how else y
+             for i in range(1 + len(how))]
+    return [w.emit("reshape", [step], [N(1), width]) for step in steps]
+
+
+def op_lstm_cell(w, a, shape):
+    return _cell(w, a, "lstm", a.hx, cell=1)
+
+
+def op_gru_cell(w, a, shape):
+    return _cell(w, a, "gru", [a.hx])[0]

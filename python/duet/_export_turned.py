@@ -190,4 +190,4 @@ def elementwise(w, x, op, settings):
 AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
          "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul",
          "dropout", "relu", "tanh", "sigmoid", "bmm", "baddbmm", "softmax", "_softmax", "mean",
-         "sum"}
+         "sum", "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}

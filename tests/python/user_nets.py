@@ -54,6 +54,28 @@ class Detached(nn.Module):
         return self.head(torch.cat([z * fixed, straight, y.abs().detach()], 1))
 
 
+class StepsFirst(nn.Module):
+    """Recurrent layers whose samples are the second dimension, as PyTorch has them by default, and
+    cells that a loop calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru, self.lstm = nn.GRU(5, 6, bidirectional=True), nn.LSTM(12, 4)
+        self.cell, self.long_cell = nn.GRUCell(4, 4), nn.LSTMCell(4, 3)
+        self.head = nn.Linear(4 + 3 + 3 + 4, 5)
+        self.register_buffer("turn", torch.linspace(-1, 1, 16).reshape(4, 4), persistent=False)
+
+    def forward(self, x):
+        y = self.gru(x.transpose(0, 1))[0]
+        y, (last, _) = self.lstm(y)
+        h, state = y.new_zeros(x.shape[0], 4), None
+        for step in y.transpose(0, 1).unbind(1)[:3]:
+            h = self.cell(step, h)
+            state = self.long_cell(h, state)
+        turned = torch.addmm(last[-1], h, self.turn, beta=0.5)
+        return self.head(torch.cat([turned, *state, y[0]], 1))
+
+
 class Picked(nn.Module):
     """Places of a tensor in steps, backwards and by a list, as Swin and others take them."""
 
@@ -342,5 +364,6 @@ NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
         "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE),
         "detached": (Detached, (6,)), "picked": (Picked, (6, 5)),
+        "steps_first": (StepsFirst, (4, 5)),
         "far_off": (Regressor, SMALL, "smooth-l1"),
         "several_labels": (Autoencoder, PICTURE, "bce-with-logits")}
