@@ -1,11 +1,9 @@
-/* Devices, the part that is the same for every kind: open and close, and memory with its exact
+/* Devices, the part that is the same for every kind: what they are, and memory with its exact
  * ledger. What differs between a CPU thread and a GPU stands behind device->ops
  * (device/table.h). */
 #include "device/device.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/advice.h"
@@ -13,72 +11,7 @@
 #include "base/error.h"
 #include "device/table.h"
 
-enum { ALIGNMENT = 256, DEFAULT_TIMEOUT_S = 300 };
-
-static int check_config(const struct device_config *config) {
-    if (config->index < 0 || config->index >= MAX_DEVICES)
-        return fail(ERR_USAGE, "device %d: there is no such device: devices are numbered 0 to %d",
-                    config->index, MAX_DEVICES - 1);
-    if (!isfinite(config->timeout_s) || config->timeout_s < 0)
-        return fail(ERR_USAGE, "timeout of device %d: %g s: give 0 seconds or more", config->index,
-                    config->timeout_s);
-    return OK;
-}
-
-static int kind_ops(const struct device_ops **ops, enum device_kind kind) {
-    *ops = device_kind_ops(kind);
-    if (*ops) return OK;
-    return fail(ERR_USAGE, "device %s: not built into this program: " ADVICE_CPU,
-                device_kind_name(kind));
-}
-
-int device_probe(enum device_kind kind, int *count) {
-    const struct device_ops *ops;
-    *count = 0;
-    CHECK(kind_ops(&ops, kind));
-    return ops->probe(count);
-}
-
-void device_libraries(enum device_kind kind, char *text, size_t bytes) {
-    const struct device_ops *ops = device_kind_ops(kind);
-    snprintf(text, bytes, "%s", "");
-    if (ops && ops->libraries) ops->libraries(text, bytes);
-}
-
-int device_open(struct device **out, const struct device_config *config) {
-    *out = NULL;
-    CHECK(check_config(config));
-    const struct device_ops *ops;
-    CHECK(kind_ops(&ops, config->kind));
-    struct device *device = (struct device *)calloc(1, ops->device_bytes);
-    if (!device)
-        return fail(ERR_MEMORY, "out of host memory: device %d could not be opened", config->index);
-    device->ops = ops;
-    device->config = *config;
-    if (config->timeout_s == 0) device->config.timeout_s = DEFAULT_TIMEOUT_S;
-    snprintf(device->name, sizeof device->name, "%s(%d)", ops->name, config->index);
-    pthread_mutex_init(&device->lock, NULL);
-    span_log_init(&device->launch_spans, config->spans);
-    span_log_init(&device->memory_log, config->spans);
-
-    int code = ops->start(device);
-    if (code) {
-        device_close(device);
-        return code;
-    }
-    *out = device;
-    return OK;
-}
-
-void device_close(struct device *device) {
-    if (!device) return;
-    device->ops->stop(device);
-    allocations_free(&device->allocations);
-    span_log_free(&device->launch_spans);
-    span_log_free(&device->memory_log);
-    pthread_mutex_destroy(&device->lock);
-    free(device);
-}
+enum { ALIGNMENT = 256 };
 
 int device_index(const struct device *device) {
     return device->config.index;

@@ -2,10 +2,10 @@
  * every kind, and the folders device/host and device/cuda, one for each.
  *
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
- * device_kind (device.h), and a case in device/kinds.c and in kind_name (device.c). The functions
- * without "NULL" in their comment below are all needed. A kind embeds struct device, struct stream
- * and struct event as the first member of its own structs, so that the files of device/ can use
- * them without knowing the kind.
+ * device_kind (device.h), and its table and its name in device/kinds.c. The functions without "NULL"
+ * in their comment below are all needed. A kind embeds struct device, struct stream and struct
+ * event as the first member of its own structs, so that the files of device/ can use them without
+ * knowing the kind.
  *
  * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
  * table of live allocations, checks of shapes and operands, and what may be recorded. A kind gets
@@ -111,7 +111,7 @@ int record_keep(struct stream *stream, int code);
 /* 1: the calling thread is recording the device's compute stream. */
 int record_is_mine(const struct device *device);
 
-/* The common part of each kind's own struct of a device. device.c sets it before start, where a
+/* The common part of each kind's own struct of a device. kinds.c sets it before start, where a
  * comment does not say otherwise. */
 struct device {
     const struct device_ops *ops;
@@ -160,7 +160,6 @@ static inline int device_interrupted(const struct device *device) {
 
 /* The table of a kind (kinds.c); NULL if the kind is not built into this program. */
 const struct device_ops *device_kind_ops(enum device_kind kind);
-const char *device_kind_name(enum device_kind kind); /* "cpu": static storage */
 
 /* DEVICE_HOST, DEVICE_HOST_LATE and DEVICE_DRY, in host/device.c. */
 extern const struct device_ops host_device_ops;

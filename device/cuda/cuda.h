@@ -152,9 +152,6 @@ struct cuda_device {
 
 /* ---- dependent.c ---- */
 
-/* Finds out which launches may be dependent ones and sets device->dependent: none, plain ones, or
- * those inside recordings too. It is for the end of the device's opening. */
-void cuda_dependent_open(struct cuda_device *device);
 /* 1: the next kernel on the stream may be launched as a dependent one. */
 int cuda_may_depend(const struct cuda_stream *stream);
 /* Launches a kernel that begins with here() (kernels/launch.h), outside of recordings in the plain
@@ -265,12 +262,6 @@ void cuda_host_free(struct device *device, void *memory);
 int cuda_p2p_disabled(void);
 /* What a trial has found for the GPU with that UUID: 1, 0; -1: not tried yet. */
 int cuda_p2p_known(const struct cuda_device *device, const unsigned char uuid[16]);
-int cuda_meet(struct device *device, struct device *peer);
-const char *cuda_p2p_fault(const struct device *device);
-int cuda_is_stuck(const struct device *device);
-
-/* ---- ipc.c ---- */
-
 /* Closes the way to GPU number `gpu` for good. */
 void cuda_unreach(struct cuda_device *device, int gpu);
 
@@ -278,6 +269,11 @@ void cuda_unreach(struct cuda_device *device, int gpu);
  * machine allows it. 1: kernels and copies reach it (always so for the device's own GPU). 0:
  * kernels cannot, and the driver takes copies through host memory. CUDA is asked once per GPU. */
 int cuda_reach(struct cuda_device *device, int gpu);
+int cuda_meet(struct device *device, struct device *peer);
+const char *cuda_p2p_fault(const struct device *device);
+int cuda_is_stuck(const struct device *device);
+
+/* ---- ipc.c ---- */
 
 int cuda_export(struct device *device, const void *memory, size_t bytes,
                 struct memory_handle *handle, int *fd);
@@ -374,7 +370,6 @@ int cuda_record_end(struct stream *stream, struct recording **out);
 int cuda_replay(struct stream *stream, struct recording *recording, const char *span_name);
 void cuda_recording_free(struct recording *recording);
 int cuda_aside(struct stream *stream, int begin);
-void cuda_side_close(struct cuda_stream *stream); /* a stream that never recorded is fine */
 /* Ends a capture that nobody will end, before its stream is closed; nothing if there is none. */
 void cuda_record_abandon(struct cuda_stream *stream);
 

@@ -51,14 +51,6 @@ static cudaError_t open_side(struct cuda_stream *s) {
     return error;
 }
 
-void cuda_side_close(struct cuda_stream *s) {
-    if (s->fork) cudaEventDestroy(s->fork);
-    if (s->join) cudaEventDestroy(s->join);
-    if (s->side) cudaStreamDestroy(s->side);
-    s->side = NULL;
-    s->fork = s->join = NULL;
-}
-
 static void change_places(struct cuda_stream *s) {
     cudaStream_t stream = s->stream;
     s->stream = s->side;

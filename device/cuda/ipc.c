@@ -1,5 +1,4 @@
-/* Device memory of another process, by CUDA IPC; and the way to another GPU's memory inside this
- * process.
+/* Device memory of another process, by CUDA IPC.
  *
  * A handle names a whole slab, and what is shared is an offset into it. A process opens a slab
  * once, however many pieces of it are imported, and closes it with the last piece. A process
@@ -19,34 +18,6 @@ struct cuda_import {
     int pieces; /* imported, and not yet given back by cuda_unimport */
     struct cuda_import *next;
 };
-
-int cuda_reach(struct cuda_device *d, int gpu) {
-    if (gpu == d->gpu) return 1;
-    if (gpu >= 64 || cuda_p2p_disabled()) return 0;
-    uint64_t bit = (uint64_t)1 << gpu;
-    pthread_mutex_lock(&d->service_lock);
-    if (!(d->peers_asked & bit)) {
-        int possible = 0;
-        d->peers_asked |= bit;
-        cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
-        if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
-        /* A success too: another device of this GPU has opened the way before. */
-        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
-            d->peers |= bit;
-        cudaGetLastError();
-    }
-    int reached = (d->peers & bit) != 0;
-    pthread_mutex_unlock(&d->service_lock);
-    return reached;
-}
-
-void cuda_unreach(struct cuda_device *d, int gpu) {
-    uint64_t bit = (uint64_t)1 << gpu;
-    pthread_mutex_lock(&d->service_lock);
-    if (d->peers & bit && cudaDeviceDisablePeerAccess(gpu)) cudaGetLastError();
-    d->peers &= ~bit;
-    pthread_mutex_unlock(&d->service_lock);
-}
 
 /* The GPU is found by its UUID. The properties that hold it take a while to ask for, so
  * only GPUs out of reach are asked. */

@@ -30,6 +30,36 @@ int cuda_p2p_disabled(void) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
+/* ---- the way to another GPU ---- */
+
+int cuda_reach(struct cuda_device *d, int gpu) {
+    if (gpu == d->gpu) return 1;
+    if (gpu >= 64 || cuda_p2p_disabled()) return 0;
+    uint64_t bit = (uint64_t)1 << gpu;
+    pthread_mutex_lock(&d->service_lock);
+    if (!(d->peers_asked & bit)) {
+        int possible = 0;
+        d->peers_asked |= bit;
+        cudaError_t error = cudaDeviceCanAccessPeer(&possible, d->gpu, gpu);
+        if (error == cudaSuccess && possible) error = cudaDeviceEnablePeerAccess(gpu, 0);
+        /* A success too: another device of this GPU has opened the way before. */
+        if (possible && (error == cudaSuccess || error == cudaErrorPeerAccessAlreadyEnabled))
+            d->peers |= bit;
+        cudaGetLastError();
+    }
+    int reached = (d->peers & bit) != 0;
+    pthread_mutex_unlock(&d->service_lock);
+    return reached;
+}
+
+void cuda_unreach(struct cuda_device *d, int gpu) {
+    uint64_t bit = (uint64_t)1 << gpu;
+    pthread_mutex_lock(&d->service_lock);
+    if (d->peers & bit && cudaDeviceDisablePeerAccess(gpu)) cudaGetLastError();
+    d->peers &= ~bit;
+    pthread_mutex_unlock(&d->service_lock);
+}
+
 /* ---- what is known ---- */
 
 int cuda_p2p_known(const struct cuda_device *d, const unsigned char uuid[16]) {

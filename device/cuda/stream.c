@@ -140,6 +140,15 @@ int cuda_stream_open(struct cuda_stream *s, struct device *device, enum lane lan
     return cuda_spans_open(s);
 }
 
+/* The branch that recordings made (graph.c); a stream that never recorded has none. */
+static void close_side(struct cuda_stream *s) {
+    if (s->fork) cudaEventDestroy(s->fork);
+    if (s->join) cudaEventDestroy(s->join);
+    if (s->side) cudaStreamDestroy(s->side);
+    s->side = NULL;
+    s->fork = s->join = NULL;
+}
+
 int cuda_stream_close(struct cuda_stream *s) {
     int drained = 1;
     if (s->stream) {
@@ -148,7 +157,7 @@ int cuda_stream_close(struct cuda_stream *s) {
         /* closing a library waits for the GPU, without a deadline */
         if (drained) cuda_math_close(s);
         cuda_spans_close(s);
-        cuda_side_close(s);
+        close_side(s);
         cudaStreamDestroy(s->stream);
         s->stream = NULL;
     }
