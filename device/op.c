@@ -1,12 +1,22 @@
-/* Names and costs of operations. Flops are counted from the shapes alone, a multiply-add as two, so
+/* Names and costs of operations, below their table. Flops are counted from the shapes alone, a multiply-add as two, so
  * that every kernel of every kind of device is measured against the same number. */
 #include "device/op_table.h"
+
+#include <stdio.h>
 
 const char *op_name(enum op op) {
 #define NAME_TEXT(NAME, name, text) [OP_##NAME] = text,
     static const char *const names[OP_COUNT] = {DEVICE_OPS(NAME_TEXT)};
 #undef NAME_TEXT
     return (unsigned)op < OP_COUNT ? names[op] : "unknown op";
+}
+
+const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
+    int used = snprintf(text, SHAPE_TEXT, "(");
+    for (int d = 0; d < t->rank && d < MAX_RANK; d++)
+        used += snprintf(text + used, (size_t)(SHAPE_TEXT - used), d ? ", %d" : "%d", t->dims[d]);
+    snprintf(text + used, (size_t)(SHAPE_TEXT - used), ")");
+    return text;
 }
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
@@ -52,11 +62,4 @@ double cost_attention(const struct op_args *a) {
     const int *q = a->in[0].dims, *v = a->in[2].dims;
     double weights = (double)q[0] * q[1] * v[1], width = q[2], values = v[2];
     return 2 * weights * (a->in[6].data ? 3 * width + 2 * values : width + values);
-}
-
-double op_flops(enum op op, const struct op_args *args) {
-    if ((unsigned)op >= OP_COUNT) return 0;
-    const struct op_row *row = &op_table[op];
-    if (row->cost) return row->cost(args);
-    return row->flops ? op_letters_count(op, args, row->flops) : 0;
 }

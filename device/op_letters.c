@@ -1,18 +1,10 @@
-/* The letters of op_table.c: one letter is one number in all operands of a launch. */
+/* The letters of op_table.c, one letter is one number in all operands of a launch; and the flops
+ * that a row makes of them. */
 #include "device/op_table.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
-    int used = snprintf(text, SHAPE_TEXT, "(");
-    for (int d = 0; d < t->rank && d < MAX_RANK; d++)
-        used += snprintf(text + used, (size_t)(SHAPE_TEXT - used), d ? ", %d" : "%d", t->dims[d]);
-    snprintf(text + used, (size_t)(SHAPE_TEXT - used), ")");
-    return text;
-}
 
 const char *op_shape(enum op op, const struct op_args *args, int output, int i) {
     const struct op_row *row = &op_table[op];
@@ -70,4 +62,11 @@ double op_letters_count(enum op op, const struct op_args *args, const char *flop
     for (at++; *at; at++)
         count *= count_of(&letters, *at);
     return count;
+}
+
+double op_flops(enum op op, const struct op_args *args) {
+    if ((unsigned)op >= OP_COUNT) return 0;
+    const struct op_row *row = &op_table[op];
+    if (row->cost) return row->cost(args);
+    return row->flops ? op_letters_count(op, args, row->flops) : 0;
 }

@@ -257,21 +257,25 @@ int rule_attention(enum op op, const struct op_args *a) {
                 op_name(op), mask->dims[1], a->in[0].dims[1]);
 }
 
+static int want_weights(enum op op, const char *name, const struct tensor *t, int weights) {
+    return t->data ? want(op, name, t, 1, weights, 0, 0, 0) : OK;
+}
+
 int rule_layer_norm(enum op op, const struct op_args *a) {
     const struct layer_norm_args *p = &a->p.layer_norm;
-    const struct op_row *row = &op_table[op];
     int rows = a->in[0].dims[0], length = a->in[0].dims[1];
     if (p->groups < 1 || p->inner < 1 || length % p->inner || rows % p->groups ||
         (int64_t)p->groups * (length / p->inner) > INT32_MAX)
         return fail(ERR_FAILED, "%s: %d groups, %d neighbours a weight: %d rows of %d must divide",
                     op_name(op), p->groups, p->inner, rows, length);
     int weights = p->groups * (length / p->inner); /* K */
-    for (int i = 0; i < 5; i++) {
-        const struct operand *o = i < 3 ? &row->in[i] : &row->out[i - 3];
-        const struct tensor *t = i < 3 ? &a->in[i] : &a->out[i - 3];
-        if (t->data && strcmp(o->shape, "K") == 0) CHECK(want(op, o->name, t, 1, weights, 0, 0, 0));
+    if (op == OP_LAYER_NORM_BACKWARD_DATA) return want_weights(op, "w", &a->in[2], weights);
+    if (op == OP_LAYER_NORM_FORWARD) {
+        CHECK(want_weights(op, "w", &a->in[1], weights));
+        return want_weights(op, "b", &a->in[2], weights);
     }
-    return OK;
+    CHECK(want_weights(op, "dw", &a->out[0], weights));
+    return want_weights(op, "db", &a->out[1], weights);
 }
 
 /* Which operands each kind has, and how wide they are. */

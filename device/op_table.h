@@ -55,10 +55,6 @@ int operand_may_be_n16(const struct operand *operand);
 int operand_may_be_in_place(const struct operand *input); /* in the memory of out[0] */
 int op_is_plain(enum op op, const struct op_args *args);
 
-/* Writes "(256, 1, 28, 28)" into text and returns it. */
-enum { SHAPE_TEXT = 104 };
-const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]);
-
 /* ---- op_letters.c ---- */
 
 /* What the letters of a row's shapes stand for in a launch. */
@@ -90,6 +86,10 @@ int turned_matmul(const struct op_args *args, int output, int i);
 /* ---- op.c ---- */
 
 op_cost cost_pool, cost_sgd, cost_adadelta, cost_adam, cost_gather_samples, cost_attention;
+
+/* Writes "(256, 1, 28, 28)" into text and returns it. */
+enum { SHAPE_TEXT = 104 };
+const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]);
 
 #ifdef __cplusplus
 }
