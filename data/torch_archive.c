@@ -15,7 +15,7 @@
 #include "data/torch_file.h"
 
 enum { END = 22, END64 = 56, LOCATOR = 20, ENTRY = 46, LOCAL = 30 }; /* bytes of each header */
-enum { MOST_DIRECTORY = 1 << 24, MOST_PICKLE = 1 << 22 };
+enum { MOST_DIRECTORY = 1 << 24 };
 #define ALL_ONES 0xffffffffu /* the number stands elsewhere, with 64 bits */
 
 int torch_file_wrong(const struct safetensors *s, const char *format, ...) {
@@ -160,46 +160,4 @@ const struct torch_record *torch_archive_find(const struct torch_archive *a, con
     const struct torch_record wanted = {.name = (char *)(uintptr_t)name};
     if (!a->count) return NULL;
     return bsearch(&wanted, a->records, (size_t)a->count, sizeof wanted, by_name);
-}
-
-/* ---- the file ---- */
-
-int torch_file_is_legacy(const unsigned char first[8]) {
-    static const unsigned char magic[8] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46};
-    return !memcmp(first, magic, sizeof magic);
-}
-
-static int check_byte_order(const struct safetensors *s, const struct torch_archive *a) {
-    const struct torch_record *order = torch_archive_find(a, "byteorder");
-    char text[6];
-    if (!order) return OK; /* older files have none, and are little-endian as their machines */
-    if (order->bytes != sizeof text)
-        return torch_file_wrong(s, "its numbers are not little-endian");
-    CHECK(safetensors_read_at(s, order->offset, text, sizeof text));
-    if (memcmp(text, "little", sizeof text))
-        return torch_file_wrong(s, "its numbers are not little-endian");
-    return OK;
-}
-
-static int read_records(struct safetensors *s, const struct torch_archive *a) {
-    const struct torch_record *record = torch_archive_find(a, "data.pkl");
-    if (torch_archive_find(a, "constants.pkl"))
-        return torch_file_wrong(s, "it is a program of TorchScript");
-    if (!record) return torch_file_wrong(s, "a zip file without data.pkl");
-    if (record->bytes > MOST_PICKLE) return torch_file_wrong(s, "its data.pkl is above 4 MiB");
-    CHECK(check_byte_order(s, a));
-    unsigned char *pickle = malloc(record->bytes + 1);
-    if (!pickle) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
-    int code = safetensors_read_at(s, record->offset, pickle, record->bytes);
-    if (!code) code = torch_pickle_read(s, a, pickle, record->bytes);
-    free(pickle);
-    return code;
-}
-
-int torch_file_read(struct safetensors *s, uint64_t size) {
-    struct torch_archive a;
-    int code = torch_archive_read(&a, s, size);
-    if (!code) code = read_records(s, &a);
-    torch_archive_free(&a);
-    return code;
 }

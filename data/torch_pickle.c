@@ -17,6 +17,8 @@
 #include "base/error.h"
 #include "data/torch_pickle.h"
 
+enum { MOST_PICKLE = 1 << 22 }; /* bytes */
+
 /* The bytes of an operand; NULL: the pickle ends before. */
 static const unsigned char *take(struct machine *m, size_t bytes) {
     if ((size_t)(m->end - m->at) < bytes) return NULL;
@@ -242,5 +244,47 @@ int torch_pickle_read(struct safetensors *s, const struct torch_archive *a,
     if (!code) code = torch_read_dict(s, &m);
     free(m.values), free(m.stack), free(m.memo);
     free(m.items), free(m.pairs), free(m.tensors);
+    return code;
+}
+
+/* ---- the file ---- */
+
+int torch_file_is_legacy(const unsigned char first[8]) {
+    static const unsigned char magic[8] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46};
+    return !memcmp(first, magic, sizeof magic);
+}
+
+static int check_byte_order(const struct safetensors *s, const struct torch_archive *a) {
+    const struct torch_record *order = torch_archive_find(a, "byteorder");
+    char text[6];
+    if (!order) return OK; /* older files have none, and are little-endian as their machines */
+    if (order->bytes != sizeof text)
+        return torch_file_wrong(s, "its numbers are not little-endian");
+    CHECK(safetensors_read_at(s, order->offset, text, sizeof text));
+    if (memcmp(text, "little", sizeof text))
+        return torch_file_wrong(s, "its numbers are not little-endian");
+    return OK;
+}
+
+static int read_records(struct safetensors *s, const struct torch_archive *a) {
+    const struct torch_record *record = torch_archive_find(a, "data.pkl");
+    if (torch_archive_find(a, "constants.pkl"))
+        return torch_file_wrong(s, "it is a program of TorchScript");
+    if (!record) return torch_file_wrong(s, "a zip file without data.pkl");
+    if (record->bytes > MOST_PICKLE) return torch_file_wrong(s, "its data.pkl is above 4 MiB");
+    CHECK(check_byte_order(s, a));
+    unsigned char *pickle = malloc(record->bytes + 1);
+    if (!pickle) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
+    int code = safetensors_read_at(s, record->offset, pickle, record->bytes);
+    if (!code) code = torch_pickle_read(s, a, pickle, record->bytes);
+    free(pickle);
+    return code;
+}
+
+int torch_file_read(struct safetensors *s, uint64_t size) {
+    struct torch_archive a;
+    int code = torch_archive_read(&a, s, size);
+    if (!code) code = read_records(s, &a);
+    torch_archive_free(&a);
     return code;
 }
