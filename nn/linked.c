@@ -33,50 +33,6 @@ static void link_tapes(duet_tape *a, duet_tape *b) {
     b->next = next;
 }
 
-/* The others may still copy from this tape's memory, or it from theirs. Their vars of this pass are
- * of no use any more. */
-void tape_unlink(duet_tape *t) {
-    duet_tape *before = t;
-    stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
-    for (duet_tape *other = t->next; other != t; other = other->next) {
-        stream_sync(other->stream);
-        other->torn = 1;
-        before = other;
-    }
-    before->next = t->next;
-    t->next = t;
-    t->torn = 0;
-}
-
-int tape_check_links(const duet_tape *t) {
-    const duet_tape *at = t;
-    do
-        if (at->torn)
-            return fail(ERR_USAGE, "var to: a tape from which values came has begun another pass: "
-                                   "begin the passes of all tapes first");
-    while ((at = at->next) != t);
-    return OK;
-}
-
-void tape_walk_begin(duet_tape *t) {
-    duet_tape *at = t;
-    do
-        at->walked = at->node_count;
-    while ((at = at->next) != t);
-}
-
-/* Equal clocks are of nodes that do not depend on each other. */
-struct node *tape_walk_next(duet_tape *t, duet_tape **owner) {
-    duet_tape *at = t, *latest = NULL;
-    do {
-        if (!at->walked) continue;
-        if (!latest || at->nodes[at->walked - 1].clock > latest->nodes[latest->walked - 1].clock)
-            latest = at;
-    } while ((at = at->next) != t);
-    *owner = latest;
-    return latest ? &latest->nodes[--latest->walked] : NULL;
-}
-
 /* ---- the move ---- */
 
 /* Enqueues a copy on the stream of `to`, behind all that the stream of `from` has to do by now. */

@@ -1,14 +1,7 @@
-/* The tape itself: its nodes, and the walk back over them.
+/* The tape itself: its memory, its vars and the nodes that forward ops append to it; backward.c
+ * walks over them.
  *
- *     tape_begin ... forward ops append nodes ... tape_backward
- *
- *     node 0: y0 = conv2d(x, W1, b1)        ^   the walk goes from the root upward
- *     node 1: y1 = relu(y0)                 |
- *     node 2: y2 = matmul_add(y1, W3, b3)   |
- *     root:   y2                            |
- *
- * Nodes whose output did not lead to the root are skipped. The gradients of the parameters complete
- * in about the reverse order of registration, which is the order of their arena (nn/param.h). */
+ *     tape_begin ... forward ops append nodes ... tape_backward */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +66,41 @@ int tape_error(const duet_tape *t) {
 void tape_set_hook(duet_tape *t, grad_hook *hook, void *context) {
     t->hook = hook;
     t->hook_context = context;
+}
+
+int64_t tape_number(const duet_tape *t) {
+    return t->step.number;
+}
+
+int tape_training(const duet_tape *t) {
+    return t->step.training;
+}
+
+/* ---- the ring of tapes between which values have moved (linked.c) ---- */
+
+/* The others may still copy from this tape's memory, or it from theirs. Their vars of this pass are
+ * of no use any more. */
+void tape_unlink(duet_tape *t) {
+    duet_tape *before = t;
+    stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
+    for (duet_tape *other = t->next; other != t; other = other->next) {
+        stream_sync(other->stream);
+        other->torn = 1;
+        before = other;
+    }
+    before->next = t->next;
+    t->next = t;
+    t->torn = 0;
+}
+
+int tape_check_links(const duet_tape *t) {
+    const duet_tape *at = t;
+    do
+        if (at->torn)
+            return fail(ERR_USAGE, "var to: a tape from which values came has begun another pass: "
+                                   "begin the passes of all tapes first");
+    while ((at = at->next) != t);
+    return OK;
 }
 
 /* ---- memory ---- */
@@ -234,146 +262,4 @@ int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
     CHECK(t->error);
     grad_set(x, &sum, 0);
     return launch(t->stream, OP_ADD_FORWARD, &args);
-}
-
-/* ---- the walk ---- */
-
-static void reach(duet_var *x) {
-    if (x) x->reached = 1;
-}
-
-static void count_use(duet_tape *t, const struct param *p) {
-    if (param_trains(p)) t->uses_total[p - t->step.params->param]++;
-}
-
-/* Forgets what an earlier walk has left in this tape. */
-static void forget_walk(duet_tape *t) {
-    int params = t->step.params ? t->step.params->count : 0;
-    for (int i = 0; i < params; i++)
-        t->uses_total[i] = 0;
-    for (int i = 0; i < t->var_count; i++) {
-        t->vars[i]->reached = t->vars[i]->borrowed = 0;
-        t->vars[i]->grad = (struct tensor){0};
-    }
-}
-
-static void begin_uses(duet_tape *t) {
-    int params = t->step.params ? t->step.params->count : 0;
-    for (int i = 0; i < params; i++) {
-        t->uses_left[i] = t->uses_total[i];
-        t->segment_grads[i] = NULL;
-        if (!t->step.add_grads) t->has_grad[i] = 0;
-    }
-}
-
-/* Marks the vars that the root depends on, and counts how often each parameter was used on the way
- * to it. */
-static void count_uses(duet_tape *t, duet_var *root) {
-    duet_tape *owner = t;
-    do
-        forget_walk(owner);
-    while ((owner = owner->next) != t);
-    reach(root);
-    tape_walk_begin(t);
-    for (struct node *n; (n = tape_walk_next(t, &owner));) {
-        if (!n->y->reached) continue;
-        reach(n->x);
-        reach(n->x2);
-        reach(n->x3);
-        count_use(owner, n->w);
-        count_use(owner, n->b);
-    }
-    owner = t;
-    do
-        begin_uses(owner);
-    while ((owner = owner->next) != t);
-}
-
-const char *tape_uses(duet_tape *t, duet_var *root) {
-    count_uses(t, root);
-    for (int i = 0; t->step.params && i < t->step.params->count; i++)
-        t->used[i] = t->uses_total[i] > 0 || t->has_grad[i];
-    return t->used;
-}
-
-int64_t tape_number(const duet_tape *t) {
-    return t->step.number;
-}
-
-int tape_training(const duet_tape *t) {
-    return t->step.training;
-}
-
-static int same_shape(const struct tensor *a, const struct tensor *b) {
-    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
-}
-
-static int check_root(const duet_tape *t, const duet_var *root, const struct tensor *grad) {
-    if (!root) return fail(ERR_FAILED, "backward: no root: the forward pass made none");
-    if (!t->step.training)
-        return fail(ERR_FAILED,
-                    "backward: the tape was begun for evaluation: begin it with training");
-    if (!root->needs_grad)
-        return fail(ERR_USAGE,
-                    "backward: element 0 of tensors does not require grad and does not have a "
-                    "grad_fn: the var depends on no parameter that is trained");
-    if (!grad && (root->hits.data || root->joins)) return OK;
-    if (!grad) return fail(ERR_FAILED, "backward: the root is no loss: give its gradient");
-    if (root->value.layout != LAYOUT_PLAIN || grad->layout != LAYOUT_PLAIN ||
-        !same_shape(grad, &root->value))
-        return fail(
-            ERR_FAILED,
-            "backward: the gradient given must be shaped like the root, both in plain layout: "
-            "end the forward pass with to_plain");
-    return OK;
-}
-
-/* The walk comes here first, since joins are the last nodes: a root's gradient is there before any
- * node adds to it. */
-static int join_backward(duet_tape *t, struct node *n) {
-    const struct tensor *grad = &n->args.in[0];
-    return n->x->needs_grad && grad->rank ? grad_share(t, n->x, grad) : OK;
-}
-
-/* A chain of nodes, each of one root and the join before it. */
-duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *grads, int count) {
-    duet_var *join = NULL;
-    for (int i = 0; i < count && !t->error; i++) {
-        const struct tensor *grad = grads[i].rank ? &grads[i] : NULL;
-        if (tape_fail(t, check_root(t, roots[i], grad)) || tape_stuck(t, roots[i])) return NULL;
-        struct node node = {.backward = join_backward, .x = roots[i], .x2 = join};
-        node.y =
-            tape_var(t, (struct tensor){0}, roots[i]->needs_grad || (join && join->needs_grad));
-        if (!node.y) return NULL;
-        node.y->joins = 1;
-        if (grad) node.args.in[0] = *grad;
-        if (tape_node(t, &node)) return NULL;
-        join = node.y;
-    }
-    return t->error ? NULL : join;
-}
-
-int tape_backward(duet_tape *t, duet_var *root, const struct tensor *root_grad) {
-    CHECK(tape_error(t));
-    CHECK(check_root(t, root, root_grad));
-    CHECK(tape_check_links(t));
-    if (tape_stuck(t, root)) return tape_error(t);
-    count_uses(t, root);
-    if (root_grad) {
-        root->grad = *root_grad;
-        root->borrowed = 1;
-    }
-    duet_tape *owner;
-    tape_walk_begin(t);
-    for (struct node *n; (n = tape_walk_next(t, &owner));) {
-        if (!n->y->reached) continue;
-        tape_fail(owner, n->backward(owner, n));
-        if (owner->error) return tape_fail(t, tape_error(owner));
-    }
-    owner = t;
-    do {
-        tape_fail(owner, tape_complete_kept(owner));
-        if (owner->error) return tape_fail(t, tape_error(owner));
-    } while ((owner = owner->next) != t);
-    return OK;
 }

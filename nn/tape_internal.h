@@ -1,5 +1,6 @@
-/* The inside of a tape, shared by tape.c (nodes and the backward walk) and by the files of ops
- * (layers.c, loss.c, batch_norm.c and others). A new op is written against this file and tape.h. */
+/* The inside of a tape, shared by tape.c (vars and nodes), backward.c (the walk back over them)
+ * and the files of ops (layers.c, loss.c, batch_norm.c and others). A new op is written against
+ * this file and tape.h. */
 #ifndef NN_TAPE_INTERNAL_H
 #define NN_TAPE_INTERNAL_H
 
@@ -103,11 +104,6 @@ void tape_unlink(duet_tape *t);
 
 /* ERR_USAGE: values came from a tape whose pass is over. */
 int tape_check_links(const duet_tape *t);
-
-/* A walk over the nodes of the whole ring, the last one first: NULL behind the first. *owner: the
- * tape of the node. */
-void tape_walk_begin(duet_tape *t);
-struct node *tape_walk_next(duet_tape *t, duet_tape **owner);
 
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(duet_tape *t, int code);
