@@ -17,50 +17,20 @@
 #include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
-#include "cli/options/run_options.h"
 #include "comm/environment.h"
 #include "doctor/doctor.h"
 #include "models/model_file.h"
 #include "train/job.h"
 
 static const struct {
-    const char *name, *help;
+    const char *name;
     subcommand *run;
 } commands[] = {
-    {"demo", "train LeNet as single, DP and DDP side by side, and compare", command_demo},
-    {"train", "train one way: --mode single, dp or ddp", command_train},
-    {"compare", "train all three ways from the same weights; proves that they agree",
-     command_compare},
-    {"profile", "where time and memory go: DP, DP with the loss in forward, DDP", command_profile},
-    {"estimate", "what memory and links would bear: profile's table by arithmetic",
-     command_estimate},
-    {"scale", "the same training on 1, 2, 4 and 8 devices, as a table", command_scale},
-    {"diff", "what changed between two runs, from two files of --json", command_diff},
-    {"report", "who waited for whom in a job that ran with DUET_TRACE", command_report},
-    {"sampler", "print DistributedSampler's indices of one rank", command_sampler},
-    {"collective", "draw a collective from its plan, hop by hop", command_collective},
-    {"run", "start N copies of a program as the ranks of a job, as torchrun does", command_run},
-    {"devices", "list the devices of this machine", command_devices},
-    {"doctor", "check this machine: every device, operation and collective", command_doctor},
-    {"manual", "print the man page, or the completion of bash", command_manual},
+#define SUBCOMMAND_ROW(name, help) {#name, command_##name},
+    SUBCOMMANDS(SUBCOMMAND_ROW)
+#undef SUBCOMMAND_ROW
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
-
-const char *command_name(int i) {
-    return i < COMMAND_COUNT ? commands[i].name : NULL;
-}
-
-const char *command_help(int i) {
-    return i < COMMAND_COUNT ? commands[i].help : NULL;
-}
-
-void command_usage(const struct options *options, const struct duet_model *own) {
-    const char *help = "";
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!strcmp(commands[i].name, options->command)) help = commands[i].help;
-    printf("usage: %s %s [options]\n\n%s\n\n", program_name(), options->command, help);
-    run_options_help(options, own);
-}
 
 static int help(const struct duet_model *own) {
     if (own)
@@ -70,7 +40,7 @@ static int help(const struct duet_model *own) {
     printf("DataParallel and DistributedDataParallel\n\nusage: %s COMMAND [options]\n\n",
            program_name());
     for (int i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].help);
+        printf("  %-10s %s\n", command_name(i), command_help(i));
     printf("\n");
     say(stdout, "duet COMMAND --help shows the options of a command that are used most, and\n"
                 "duet COMMAND --help --details all of them; duet manual man is all in one page.\n");

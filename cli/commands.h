@@ -6,18 +6,37 @@
 #include "duet.h"
 #include "trace/record.h"
 
+/* Their names and what --help says of them, in its order. */
+// clang-format off
+#define SUBCOMMANDS(COMMAND) \
+    COMMAND(demo, "train LeNet as single, DP and DDP side by side, and compare") \
+    COMMAND(train, "train one way: --mode single, dp or ddp") \
+    COMMAND(compare, "train all three ways from the same weights; proves that they agree") \
+    COMMAND(profile, "where time and memory go: DP, DP with the loss in forward, DDP") \
+    COMMAND(estimate, "what memory and links would bear: profile's table by arithmetic") \
+    COMMAND(scale, "the same training on 1, 2, 4 and 8 devices, as a table") \
+    COMMAND(diff, "what changed between two runs, from two files of --json") \
+    COMMAND(report, "who waited for whom in a job that ran with DUET_TRACE") \
+    COMMAND(sampler, "print DistributedSampler's indices of one rank") \
+    COMMAND(collective, "draw a collective from its plan, hop by hop") \
+    COMMAND(run, "start N copies of a program as the ranks of a job, as torchrun does") \
+    COMMAND(devices, "list the devices of this machine") \
+    COMMAND(doctor, "check this machine: every device, operation and collective") \
+    COMMAND(manual, "print the man page, or the completion of bash")
+// clang-format on
+
 /* own: the program's own model, NULL in `duet` itself. */
 typedef int subcommand(int argc, char **argv, const struct duet_model *own);
-subcommand command_demo, command_train, command_compare, command_profile, command_estimate,
-    command_scale, command_diff, command_report, command_sampler, command_collective,
-    command_devices, command_doctor, command_manual, command_run;
+#define SUBCOMMAND(name, help) subcommand command_##name;
+SUBCOMMANDS(SUBCOMMAND)
+#undef SUBCOMMAND
 
 /* Prints what --help says of a command whose options are those of runs: its usage, what it does and
  * its options (run_options_help). */
 struct options;
 void command_usage(const struct options *options, const struct duet_model *own);
 
-/* The subcommands in the order of --help: NULL behind the last. */
+/* The subcommands in that order: NULL behind the last. */
 const char *command_name(int i);
 const char *command_help(int i);
 
