@@ -52,19 +52,6 @@ void link_free(struct link *l) {
     free(l);
 }
 
-void link_gone(struct link *l) {
-    const struct transport_events *events = &l->carrier->events;
-    pthread_mutex_lock(&l->lock);
-    int before = l->gone;
-    l->gone = 1;
-    pthread_mutex_unlock(&l->lock);
-    __atomic_store_n(&l->shares, 0, __ATOMIC_RELAXED);
-    nng_stream_close(l->stream);
-    regions_of_gone(&l->carrier->regions, l);
-    if (!before && l->user) events->on_gone(events->context, l->user);
-    if (!before && !l->user) events->on_refused(events->context, l->role == ROLE_DIALS);
-}
-
 /* A peer that is turned away still hears who does so: it may have the same name. */
 static void turn_away(struct link *l) {
     pthread_mutex_lock(&l->lock);
@@ -104,6 +91,13 @@ static void say_shares(struct link *l, uint64_t region) {
     link_send(l, f);
 }
 
+static void count_peer(struct carrier *c) {
+    pthread_mutex_lock(&c->lock);
+    int all = ++c->peers == c->own.world - 1;
+    pthread_mutex_unlock(&c->lock);
+    if (all && c->listener) nng_stream_listener_close(c->listener);
+}
+
 /* The peer's first words: 1 once they are there and good, 0 not yet, -1 it is turned away. */
 static int take_first_words(struct link *l) {
     struct carrier *c = l->carrier;
@@ -128,7 +122,7 @@ static int take_first_words(struct link *l) {
         return -1;
     l->user = c->events.on_link(c->events.context, l, &said.hello);
     if (!l->user) return -1;
-    carrier_has_peer(c);
+    count_peer(c);
     if (guests_open(&l->guests, &said.hello)) say_shares(l, 0);
     return 1;
 }
@@ -263,6 +257,32 @@ static void *reader(void *argument) {
 
 /* ---- the beginning ---- */
 
+static int is_over(struct link *l) {
+    pthread_mutex_lock(&l->lock);
+    int over = l->gone && !l->busy;
+    pthread_mutex_unlock(&l->lock);
+    return over;
+}
+
+/* Makes room by what has ended. ERR_FAILED without a text: there is none. */
+static int keep(struct carrier *c, struct link *l) {
+    struct link *over[MOST_LINKS];
+    int count = 0, kept = 0;
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->count; i++)
+        if (is_over(c->links[i]) && !c->links[i]->user)
+            over[count++] = c->links[i];
+        else
+            c->links[kept++] = c->links[i];
+    c->count = kept;
+    int room = !c->closing && c->count < MOST_LINKS;
+    if (room) c->links[c->count++] = l;
+    pthread_mutex_unlock(&c->lock);
+    for (int i = 0; i < count; i++)
+        link_free(over[i]);
+    return room ? OK : ERR_FAILED;
+}
+
 int link_new(struct carrier *c, nng_stream *stream, enum proof_role role) {
     struct link *l = calloc(1, sizeof *l);
     if (!l) {
@@ -281,7 +301,7 @@ int link_new(struct carrier *c, nng_stream *stream, enum proof_role role) {
     int code = getentropy(l->first_words.opening.nonce, NONCE_BYTES) ||
                nng_aio_alloc(&l->receive, NULL, NULL) || nng_aio_alloc(&l->send, NULL, NULL);
     l->has_writer = !code && !thread_start(&l->writer, link_writer, l);
-    if (!l->has_writer || carrier_keep(c, l)) {
+    if (!l->has_writer || keep(c, l)) {
         link_free(l);
         return fail(ERR_FAILED, "rpc: no room for another connection");
     }
@@ -300,13 +320,6 @@ int link_is_busy(struct link *l) {
     int busy = l->busy && !l->gone;
     pthread_mutex_unlock(&l->lock);
     return busy;
-}
-
-int link_is_over(struct link *l) {
-    pthread_mutex_lock(&l->lock);
-    int over = l->gone && !l->busy;
-    pthread_mutex_unlock(&l->lock);
-    return over;
 }
 
 void link_hush(struct link *l) {

@@ -21,31 +21,6 @@ static int is_abstract(const struct carrier *c) {
 
 /* ---- links ---- */
 
-int carrier_keep(struct carrier *c, struct link *l) {
-    struct link *over[MOST_LINKS];
-    int count = 0, kept = 0;
-    pthread_mutex_lock(&c->lock);
-    for (int i = 0; i < c->count; i++)
-        if (link_is_over(c->links[i]) && !c->links[i]->user)
-            over[count++] = c->links[i];
-        else
-            c->links[kept++] = c->links[i];
-    c->count = kept;
-    int room = !c->closing && c->count < MOST_LINKS;
-    if (room) c->links[c->count++] = l;
-    pthread_mutex_unlock(&c->lock);
-    for (int i = 0; i < count; i++)
-        link_free(over[i]);
-    return room ? OK : ERR_FAILED;
-}
-
-void carrier_has_peer(struct carrier *c) {
-    pthread_mutex_lock(&c->lock);
-    int all = ++c->peers == c->own.world - 1;
-    pthread_mutex_unlock(&c->lock);
-    if (all && c->listener) nng_stream_listener_close(c->listener);
-}
-
 static int of_this_user(nng_stream *stream) {
     uint64_t uid = 0;
     return !nng_stream_get_uint64(stream, NNG_OPT_IPC_PEER_UID, &uid) && uid == geteuid();

@@ -68,19 +68,13 @@ int link_new(struct carrier *c, nng_stream *stream, enum proof_role role); /* ta
 void link_free(struct link *l);                                            /* NULL is fine */
 int link_look(struct link *l);
 int link_is_busy(struct link *l); /* 1: something is leaving */
-int link_is_over(struct link *l); /* 1: it is gone, and nothing of it is leaving */
 void link_hush(struct link *l);   /* it counts as gone, and nobody is told */
 
-void link_gone(struct link *l); /* it has ended */
-
 /* ---- transport_send.c ---- */
+void link_gone(struct link *l); /* it has ended */
 struct region *link_room(struct link *l, uint64_t bytes);
 void link_send(struct link *l, struct frame *frame);
 void link_write(struct link *l); /* whoever has set `busy` calls it, without the lock */
 void *link_writer(void *link);   /* a thread of it */
-
-/* ---- transport_nng.c ---- */
-int carrier_keep(struct carrier *c, struct link *l); /* ERR_FAILED without a text: no room */
-void carrier_has_peer(struct carrier *c);
 
 #endif

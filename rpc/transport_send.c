@@ -11,6 +11,19 @@
 
 enum { SEND_FRAMES = 4 };
 
+void link_gone(struct link *l) {
+    const struct transport_events *events = &l->carrier->events;
+    pthread_mutex_lock(&l->lock);
+    int before = l->gone;
+    l->gone = 1;
+    pthread_mutex_unlock(&l->lock);
+    __atomic_store_n(&l->shares, 0, __ATOMIC_RELAXED);
+    nng_stream_close(l->stream);
+    regions_of_gone(&l->carrier->regions, l);
+    if (!before && l->user) events->on_gone(events->context, l->user);
+    if (!before && !l->user) events->on_refused(events->context, l->role == ROLE_DIALS);
+}
+
 /* Takes `count` bytes off the front of the first words and the queue. */
 static struct frame *take_written(struct link *l, size_t count) {
     struct frame *done = NULL;
