@@ -1,8 +1,7 @@
-/* A worker begins and ends, and knows the others. meet.c says how they find each other. */
+/* A worker begins and ends. meet.c says how it and the others find each other. */
 #include "rpc/autograd.h"
 
 #include <ctype.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,97 +13,9 @@
 #include "rpc/table.h"
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
-static const int64_t LOOK_NS = 1000000000;
-/* A thread stays awake for AWAKE_NS, and looks from FIRST_NS on: what has come by then is there at
- * the first look, and no poller was woken for it. */
-static const int64_t AWAKE_NS = 100000, FIRST_NS = 4000, TURN_NS = 500000, REST_NS = 50000000;
 enum { THREADS = 16, FLUSH_MS = 2000 };
 
-uint64_t new_id(duet_rpc *rpc) {
-    return (uint64_t)rpc->rank << ID_BITS | ++rpc->ids;
-}
-
-/* ---- waiting ---- */
-
-void cond_open(pthread_cond_t *cond) {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
-int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    int look = 0;
-    /* Without a deadline the caller still looks every second at what it waits for, and at `stop`:
-     * all waits stand in loops. */
-    if (!deadline) deadline = now_ns() + LOOK_NS, look = 1;
-    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
-    return pthread_cond_timedwait(cond, lock, &t) && !look && now_ns() >= deadline ? ERR_TIMEOUT
-                                                                                   : OK;
-}
-
-int wait_changed(duet_rpc *rpc, int64_t deadline) {
-    return timed_wait(&rpc->changed, &rpc->lock, deadline);
-}
-
-struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device) {
-    struct device_lock *found = NULL;
-    pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; device && i < rpc->lock_count && !found; i++)
-        if (rpc->locks[i].device == device) found = &rpc->locks[i];
-    if (device && !found && rpc->lock_count < DUET_MAX_DEVICES) {
-        found = &rpc->locks[rpc->lock_count++];
-        device_lock_open(found, (duet_device *)device);
-    }
-    pthread_mutex_unlock(&rpc->lock);
-    return found;
-}
-
-struct device_lock *lock_of_thread(duet_rpc *rpc) {
-    struct device_lock *found = NULL;
-    pthread_mutex_lock(&rpc->lock);
-    for (int i = 0; i < rpc->lock_count && !found; i++)
-        if (device_lock_is_mine(&rpc->locks[i])) found = &rpc->locks[i];
-    pthread_mutex_unlock(&rpc->lock);
-    return found;
-}
-
-struct pause pause_begin(duet_rpc *rpc) {
-    struct pause pause = {lock_of_thread(rpc)};
-    if (pause.lock) device_lock_give(pause.lock);
-    pool_pause(&rpc->pool);
-    return pause;
-}
-
-void pause_end(duet_rpc *rpc, struct pause pause) {
-    pool_resume(&rpc->pool);
-    if (pause.lock) device_lock_take(pause.lock);
-}
-
-/* Nobody's core is taken away: a thread that wants it gets it at each turn. Where it then keeps it,
- * as one that computes does, the cores are busy: who sleeps is woken quickly, and who gives way to
- * such a thread waits for long. So threads sleep at once for a while. */
-void stay_awake(void *context, const int *done) {
-    duet_rpc *rpc = context;
-    char text[ERROR_BYTES];
-    if (pthread_mutex_trylock(&rpc->looking)) return;
-    snprintf(text, sizeof text, "%s", error_message()); /* events may leave another */
-    int64_t began = now_ns(), now = began, came = 0;
-    while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && now - began < AWAKE_NS &&
-           now >= rpc->rest_until && __atomic_load_n(&rpc->awake, __ATOMIC_ACQUIRE)) {
-        int looked = 0;
-        for (int r = 0; r < rpc->world && now - began >= FIRST_NS; r++)
-            if (rpc->peers[r].link) looked |= rpc->transport->look(rpc->peers[r].link);
-        if (!looked) sched_yield();
-        int64_t before = now;
-        now = now_ns();
-        if (!looked && now - before > TURN_NS) rpc->rest_until = now + REST_NS;
-        came |= looked;
-    }
-    pthread_mutex_unlock(&rpc->looking);
-    if (came) fail(OK, "%s", text);
-}
+/* ---- in the hands of the program ---- */
 
 int duet_rpc_take_device(duet_rpc *rpc, duet_device *device) {
     struct device_lock *l = rpc && device ? lock_of(rpc, device) : NULL;
@@ -122,7 +33,7 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device) {
     if (l && device_lock_is_mine(l)) device_lock_give(l);
 }
 
-/* ---- the other workers ---- */
+/* ---- the beginning ---- */
 
 static int check_name(const char *name) {
     size_t length = name ? strlen(name) : 0;
@@ -134,39 +45,6 @@ static int check_name(const char *name) {
                 name ? name : "", NAME_BYTES - 1);
 }
 
-void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
-    if (to == rpc->rank) {
-        frame->came = now_ns();
-        on_frame(rpc, &rpc->peers[to], frame);
-    } else if (rpc->peers[to].link) {
-        rpc->transport->send(rpc->peers[to].link, frame);
-    } else {
-        frame_free(frame);
-    }
-}
-
-int find_worker(const duet_rpc *rpc, const char *name, int *rank) {
-    for (*rank = 0; name && *rank < rpc->world; ++*rank)
-        if (!strcmp(rpc->peers[*rank].name, name)) return OK;
-    return fail(ERR_USAGE, "rpc: worker '%s': there is none of this name", name ? name : "");
-}
-
-int duet_rpc_rank(const duet_rpc *rpc, const char *name) {
-    int rank;
-    if (!rpc) return -1;
-    return !name ? rpc->rank : find_worker(rpc, name, &rank) ? -1 : rank;
-}
-
-const char *duet_rpc_name(const duet_rpc *rpc, int rank) {
-    return rpc && rank >= 0 && rank < rpc->world ? rpc->peers[rank].name : NULL;
-}
-
-int duet_rpc_world_size(const duet_rpc *rpc) {
-    return rpc ? rpc->world : -1;
-}
-
-/* ---- the beginning ---- */
-
 /* In nanoseconds; at most LONGEST_S, also of INFINITY. */
 static int64_t time_of(double seconds, double otherwise) {
     double s = seconds > 0 ? seconds : otherwise;
@@ -177,6 +55,7 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
     rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
+    rpc->arrive = on_frame;
     rpc->trace = rpc_trace_open(rpc->rank);
     pthread_mutex_init(&rpc->lock, NULL);
     spare_open(&rpc->spare);
@@ -196,21 +75,6 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     for (int i = 0; i < o->function_count; i++)
         CHECK(add_function(rpc, &o->functions[i], 0));
     return OK;
-}
-
-/* References and futures that the program has kept say that the worker is no more, and can be
- * freed: as long as there are any, this much of it stays. */
-static void end_memory(duet_rpc *rpc) {
-    pthread_mutex_destroy(&rpc->lock);
-    pthread_mutex_destroy(&rpc->looking);
-    spare_close(&rpc->spare);
-    free(rpc);
-}
-
-void unlock_or_end(duet_rpc *rpc) {
-    int last = rpc->over && !rpc->rrefs && !rpc->futures;
-    pthread_mutex_unlock(&rpc->lock);
-    if (last) end_memory(rpc);
 }
 
 /* Functions that still run here must find links to answer on, so they end first; what comes in

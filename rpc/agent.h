@@ -3,10 +3,12 @@
  *     frame.h         frames and the hello            transport.h     links (NNG)
  *     wire.h          values as bytes                 values.c        values from and to bytes
  *     pool.h          threads, device locks           lifetime.h      the protocol of references
- *     agent.c         beginning, end, other workers   control.c       deadlines, pings, deaths
+ *     agent.c         beginning and end               control.c       deadlines, pings, deaths
+ *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
  *     meet.c          how workers find each other     region.h        memory that two workers share
  *     calls.c         calls from here, futures        serve.c         calls to here
  *     call.c          what a function sees of its call
+ *     held.c          who holds futures, references futures.c       futures of the program
  *     rref.c          references, the proxies         owned.c         the values behind them
  *     table.c         times and bytes by function
  *     trace.c         each call with its times        live.c          a line now and then
@@ -112,6 +114,8 @@ struct duet_rpc {
     duet_device *device;
     const struct transport *transport;
     struct carrier *carrier;
+    /* on_frame of control.c: for frames of other workers, and for those of this one to itself */
+    void (*arrive)(void *rpc, void *peer, struct frame *frame);
     const char *scheme; /* of the transport: "abstract", "tcp", "tls+tcp" */
     int beyond;         /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
@@ -193,6 +197,9 @@ struct duet_rpc_call {
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
+/* The id of the call whose function runs on this thread; 0: none. */
+void call_runs(uint64_t id);
+uint64_t call_of_thread(void);
 /* Ends the lock; behind the end of a reference or of a future. */
 void unlock_or_end(duet_rpc *rpc);
 
@@ -220,7 +227,6 @@ void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clo
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* scheme and secret */
 /* Until all workers have a good hello of all others. */
 int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o);
-void take_places(duet_rpc *rpc, int from, const struct frame *f); /* under the lock */
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);
@@ -232,6 +238,14 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
 /* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
 int peer_error(const duet_rpc *rpc, int rank, const char *what);
 void *control_thread(void *rpc);
+
+/* ---- futures and references as they are held (held.c) ---- */
+void future_free(struct duet_future *f); /* one that nobody has */
+/* One of those who have it lets go; under the lock. */
+void future_drop(struct duet_future *f);
+void rref_drop(duet_rref *r);
+/* Under the lock. NULL: no memory. */
+duet_rref *rref_new(duet_rpc *rpc, uint64_t id, uint64_t fork, int owner, const char *type);
 
 /* ---- calls ---- */
 struct outgoing {
@@ -254,10 +268,11 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
                const struct duet_rpc_value *args, int count, double timeout_s);
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o);
 int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *result);
+void future_wait(struct duet_future *f);
+void future_start_then(struct duet_future *f); /* what runs when it has ended; under the lock */
 /* Waits, and takes the result, its tensors on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
 void future_answer(duet_rpc *rpc, struct frame *frame);
-void future_drop(struct duet_future *f); /* one of the two lets go; under the lock */
 void futures_of_dead(duet_rpc *rpc, int rank);
 int64_t futures_expire(duet_rpc *rpc, int64_t now); /* the next deadline */
 /* A method of the reference's object: `name` has room for NAME_BYTES. */
@@ -268,7 +283,6 @@ struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type);
 
 /* ---- serving ---- */
-uint64_t call_of_thread(void); /* the id of the call whose function runs on this thread; 0: none */
 void serve_call(duet_rpc *rpc, struct frame *frame);
 int register_internal(duet_rpc *rpc);
 int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal);
@@ -311,7 +325,6 @@ void life_free(void *context, uint64_t rref);
 int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
                  const char *type, int from);
 int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child);
-void rref_drop(duet_rref *r); /* one of those who have it lets go; under the lock */
 
 /* ---- statistics ---- */
 /* A call that has ended. Called from here, it began with duet_rpc_* and ended with its answer; run

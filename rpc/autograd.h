@@ -3,6 +3,7 @@
  *
  *     context.c      contexts: they begin, spread with calls, and end everywhere
  *     pass.c         passes: a tape each, its parameters, what lives as long
+ *     autograd.c     passes in the hands of functions and programs
  *     remote_op.c    a call as a node of its caller's tape
  *     backward.c     back over the tapes, here and at the callees
  *     sums.c         the gradients of a context, added in the order of paths
@@ -113,23 +114,26 @@ void contexts_of_dead(duet_rpc *rpc, int rank);
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
 /* ---- pass.c ---- */
+int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
+             const struct path *path, duet_device *device, duet_params *params, int samples);
 void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
 int pass_keep(struct autograd_pass *pass, duet_tensor *tensor);
 /* A parameter of the pass, of one sample, as a var of the parameter's own shape. */
 duet_var *pass_parameter(duet_tape *tape, int i);
-/* The function of a call has ended: its pass stays in the context or goes. */
-void pass_of_call_ends(duet_rpc_call *call, int code);
 struct autograd_pass *pass_find(duet_autograd_context *c, uint64_t call); /* under the lock */
 /* params with gradients at `arena` (NULL: none yet), laid out as the values. ERR_MEMORY. */
 int shadow_params(struct duet_params *out, duet_params *params, float *arena);
 void shadow_free(struct duet_params *shadow);
 void shadow_place(struct duet_params *shadow, float *arena);
 
+/* ---- autograd.c ---- */
+/* The function of a call has ended: its pass stays in the context or goes. */
+void pass_of_call_ends(duet_rpc_call *call, int code);
+
 /* ---- remote_op.c ---- */
 /* The result of a call has come: its float tensors become vars of the tape. */
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
 int remote_ops_finish(struct autograd_pass *pass, int code); /* waits for what is under way */
-void remote_ops_free(struct autograd_pass *pass);
 
 /* ---- backward.c ---- */
 int serve_backward(duet_rpc_call *call, void *context);

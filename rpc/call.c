@@ -1,5 +1,4 @@
-/* What a function sees of its call: its arguments, each checked, and the way to its result; and
- * results that the caller checks in the same way. */
+/* What a function sees of its call: its arguments, each checked, and the way to its result. */
 #include <stdio.h>
 
 #include "rpc/agent.h"
@@ -89,31 +88,4 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
     call->object = object;
     call->destroy = destroy;
     return duet_rpc_call_error(call);
-}
-
-/* ---- at the caller ---- */
-
-int duet_future_wait_as(duet_future *f, enum duet_rpc_type type, struct duet_rpc_value *result) {
-    if (!result) return fail(ERR_USAGE, "rpc: wait: no place for the result was given");
-    CHECK(duet_future_wait(f, result));
-    if (result->type == type) return OK;
-    if (type == DUET_RPC_NUMBER && result->type == DUET_RPC_INT) {
-        *result = duet_rpc_number((double)result->integer);
-        return OK;
-    }
-    const char *is = wire_type_name(result->type);
-    duet_rpc_value_free(result);
-    return fail(ERR_USAGE, "rpc: worker '%s': %s: its result is %s: it must be %s",
-                f->rpc->peers[f->to].name, f->function, is, wire_type_name(type));
-}
-
-int duet_rpc_sync_as(duet_rpc *rpc, const char *to, const char *function,
-                     const struct duet_rpc_value *args, int count, double timeout_s,
-                     enum duet_rpc_type type, struct duet_rpc_value *result) {
-    duet_future *f;
-    if (result) *result = duet_rpc_none();
-    CHECK(duet_rpc_async(&f, rpc, to, function, args, count, timeout_s));
-    int code = duet_future_wait_as(f, type, result);
-    duet_future_free(f);
-    return code;
 }

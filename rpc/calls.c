@@ -74,13 +74,6 @@ static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
     return code;
 }
 
-static void future_end_memory(struct duet_future *f) {
-    if (f->context && !f->rpc->over) context_leave(f->context);
-    frame_free(f->answer);
-    pthread_cond_destroy(&f->ended);
-    free(f);
-}
-
 int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o) {
     struct frame *frame = NULL;
     int64_t timeout = 0;
@@ -112,7 +105,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     }
     if (code) {
         frame_free(frame);
-        future_end_memory(f);
+        future_free(f);
         return code;
     }
     send_frame(rpc, o->to, frame);
@@ -134,18 +127,12 @@ static void run_after(void *argument) {
     after.then(after.context, after.code);
 }
 
-static void start_then(struct duet_future *f) {
+void future_start_then(struct duet_future *f) {
     struct after *after = f->then ? malloc(sizeof *after) : NULL;
     if (!after) return;
     *after = (struct after){f->then, f->then_context, f->code};
     f->then = NULL;
     if (pool_run(&f->rpc->pool, run_after, after)) free(after);
-}
-
-void future_drop(struct duet_future *f) {
-    if (--f->refs) return;
-    f->rpc->futures--;
-    future_end_memory(f);
 }
 
 static void take_out(duet_rpc *rpc, struct duet_future *f) {
@@ -188,7 +175,7 @@ static void finish(struct duet_future *f, int code) {
                                       .in = f->answer ? frame_bytes(f->answer) : 0,
                                       .out = f->bytes_out});
     if (f->notify) f->notify(f->then_context, f);
-    start_then(f);
+    future_start_then(f);
     pthread_cond_broadcast(&f->ended);
     pthread_cond_broadcast(&rpc->ended);
     duet_rref *held = f->held;
@@ -262,9 +249,9 @@ int64_t futures_expire(duet_rpc *rpc, int64_t now) {
     return first;
 }
 
-/* ---- futures in the hands of the program ---- */
+/* ---- waiting for the answer ---- */
 
-static void wait_for(struct duet_future *f) {
+void future_wait(struct duet_future *f) {
     duet_rpc *rpc = f->rpc;
     pthread_mutex_lock(&rpc->lock);
     int done = f->done;
@@ -289,63 +276,12 @@ static int take_answer(struct duet_future *f, duet_device *device, struct duet_r
     if (!answer) return OK;
     int code = value_take(rpc, wire_in_of(answer), device, f->to, result);
     frame_free(answer);
-    return !code && f->op ? remote_op_result(f->op, result) : code;
-}
-
-/* The worker may have been shut down, and the program has kept the future. Under the lock. */
-static int check_over(const struct duet_future *f) {
-    return f->rpc->over ? fail(ERR_FAILED, "rpc: %s: the worker has been shut down", f->function)
-                        : OK;
-}
-
-int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
-    wait_for(f);
-    return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, device, result) : OK;
-}
-
-int duet_future_wait(duet_future *f, struct duet_rpc_value *result) {
-    if (result) *result = duet_rpc_none();
-    if (!f) return fail(ERR_USAGE, "rpc: wait: no future was given");
-    pthread_mutex_lock(&f->rpc->lock);
-    int over = check_over(f);
-    pthread_mutex_unlock(&f->rpc->lock);
-    if (over) return over;
-    return future_result(f, f->op ? f->op->pass->device : f->rpc->device, result);
-}
-
-int duet_future_done(duet_future *f) {
-    if (!f) return 0;
-    pthread_mutex_lock(&f->rpc->lock);
-    int done = f->done;
-    pthread_mutex_unlock(&f->rpc->lock);
-    return done;
-}
-
-int duet_future_then(duet_future *f, void (*run)(void *context, int code), void *context) {
-    if (!f || !run) return fail(ERR_USAGE, "rpc: then: no %s was given", f ? "function" : "future");
-    pthread_mutex_lock(&f->rpc->lock);
-    int code = f->has_then || f->notify ? fail(ERR_USAGE, "rpc: then: this future has one")
-                                        : check_over(f);
-    if (!code) {
-        f->has_then = 1;
-        f->then = run;
-        f->then_context = context;
-        if (f->done) start_then(f);
-    }
-    pthread_mutex_unlock(&f->rpc->lock);
     return code;
 }
 
-int duet_future_wait_all(duet_future *const *futures, int count) {
-    struct duet_future *wrong = NULL;
-    if (count < 0 || (count && !futures))
-        return fail(ERR_USAGE, "rpc: wait_all: no futures were given");
-    for (int i = 0; i < count; i++) {
-        if (!futures[i]) return fail(ERR_USAGE, "rpc: wait_all: future %d is NULL", i);
-        wait_for(futures[i]);
-        if (!wrong && futures[i]->code) wrong = futures[i];
-    }
-    return wrong ? fail(wrong->code, "%s", wrong->text) : OK;
+int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
+    future_wait(f);
+    return f->code ? fail(f->code, "%s", f->text) : result ? take_answer(f, device, result) : OK;
 }
 
 void duet_future_free(duet_future *f) {
@@ -361,7 +297,7 @@ int call_sync(duet_rpc *rpc, const struct outgoing *o, struct duet_rpc_value *re
     duet_future *f;
     if (result) *result = duet_rpc_none();
     CHECK(call_begin(&f, rpc, o));
-    int code = duet_future_wait(f, result);
+    int code = future_result(f, rpc->device, result);
     duet_future_free(f);
     return code;
 }
@@ -375,22 +311,4 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
     if (count < 0 || (count && !args))
         return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", function, count);
     return find_worker(rpc, to, &o->to);
-}
-
-int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
-                   const struct duet_rpc_value *args, int count, double timeout_s) {
-    struct outgoing o;
-    if (!out) return fail(ERR_USAGE, "rpc: call: no place for the future was given");
-    *out = NULL;
-    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return call_begin(out, rpc, &o);
-}
-
-int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
-                  const struct duet_rpc_value *args, int count, double timeout_s,
-                  struct duet_rpc_value *result) {
-    struct outgoing o;
-    if (result) *result = duet_rpc_none();
-    CHECK(check_call(&o, rpc, to, function, args, count, timeout_s));
-    return call_sync(rpc, &o, result);
 }

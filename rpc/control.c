@@ -16,12 +16,6 @@
 
 static const int64_t TICK_NS = 1000000000;
 
-int peer_error(const duet_rpc *rpc, int rank, const char *what) {
-    const struct peer *p = &rpc->peers[rank];
-    return fail(ERR_PEER, "rpc: %s: worker '%s' %s", what, p->name,
-                p->state == PEER_LEFT ? "has left" : p->why);
-}
-
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why) {
     if (peer->state != PEER_HERE) return;
     peer->state = state;
@@ -41,6 +35,15 @@ static void take_life(duet_rpc *rpc, int from, const struct frame *f) {
     if (f->header.bytes != sizeof m) return;
     memcpy(&m, f->payload, sizeof m);
     life_deliver(&rpc->life, from, &m);
+    pthread_cond_broadcast(&rpc->changed);
+}
+
+static void take_places(duet_rpc *rpc, int from, const struct frame *f) {
+    size_t bytes = (size_t)rpc->world * sizeof *rpc->places;
+    if (from || rpc->places || f->header.bytes != bytes || !(rpc->places = malloc(bytes))) return;
+    memcpy(rpc->places, f->payload, bytes);
+    for (int r = 0; r < rpc->world; r++)
+        rpc->places[r][PLACE_BYTES - 1] = 0;
     pthread_cond_broadcast(&rpc->changed);
 }
 

@@ -71,15 +71,6 @@ static void on_gone(void *context, void *user) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-void take_places(duet_rpc *rpc, int from, const struct frame *f) {
-    size_t bytes = (size_t)rpc->world * sizeof *rpc->places;
-    if (from || rpc->places || f->header.bytes != bytes || !(rpc->places = malloc(bytes))) return;
-    memcpy(rpc->places, f->payload, bytes);
-    for (int r = 0; r < rpc->world; r++)
-        rpc->places[r][PLACE_BYTES - 1] = 0;
-    pthread_cond_broadcast(&rpc->changed);
-}
-
 /* ---- which transport, and the secret ---- */
 
 static const char *option(const char *given, const char *variable) {
@@ -241,7 +232,7 @@ static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
 
 int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o) {
     struct hello own = {.rank = rpc->rank, .world = rpc->world};
-    const struct transport_events events = {on_link, on_refused, on_frame, on_gone, rpc};
+    const struct transport_events events = {on_link, on_refused, rpc->arrive, on_gone, rpc};
     const struct transport_options options = {
         rpc->scheme, rpc->secret, option(o->tls_file, "DUET_RPC_TLS_FILE"), &rpc->spare};
     int64_t deadline = now_ns() + rpc->timeout_ns;

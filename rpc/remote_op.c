@@ -79,15 +79,6 @@ int remote_ops_finish(struct autograd_pass *p, int code) {
     return code;
 }
 
-void remote_ops_free(struct autograd_pass *p) {
-    for (struct remote_op *op = p->ops, *next; op; op = next) {
-        next = op->next;
-        duet_rpc_value_free(&op->gradients);
-        free(op);
-    }
-    p->ops = NULL;
-}
-
 /* ---- forward ---- */
 
 static int record_sent(struct remote_op *op) {
@@ -228,7 +219,9 @@ static int check_tape(duet_future **out, duet_tape *tape) {
 
 static int finish(duet_future *f, int code, struct duet_rpc_value *result) {
     struct duet_rpc_value none = duet_rpc_none();
-    if (!code) code = duet_future_wait(f, result ? result : &none);
+    if (!result) result = &none;
+    if (!code) code = future_result(f, f->op->pass->device, result);
+    if (!code) code = remote_op_result(f->op, result);
     duet_rpc_value_free(&none);
     duet_future_free(f);
     return code;

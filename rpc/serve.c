@@ -146,12 +146,6 @@ int register_internal(duet_rpc *rpc) {
 
 /* ---- one call ---- */
 
-static _Thread_local uint64_t running;
-
-uint64_t call_of_thread(void) {
-    return running;
-}
-
 struct request {
     struct frame *frame;
     struct call_head head;
@@ -243,9 +237,9 @@ static int run(duet_rpc_call *call, struct request *r) {
     int code = make_args(call, r);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
-        running = call->id;
+        call_runs(call->id);
         code = call->function->run(call, call->function->context);
-        running = 0;
+        call_runs(0);
         if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
