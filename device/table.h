@@ -2,10 +2,10 @@
  * every kind, and the folders device/host and device/cuda, one for each.
  *
  * To add a kind: a folder with one struct device_ops and the functions in it; its name in enum
- * device_kind (device.h), and its table and its name in device/kinds.c. The functions without "NULL"
- * in their comment below are all needed. A kind embeds struct device, struct stream and struct
- * event as the first member of its own structs, so that the files of device/ can use them without
- * knowing the kind.
+ * device_kind (device.h), and its table and its name in device/kinds.c. The functions without
+ * "NULL" in their comment below are all needed. A kind embeds struct device, struct stream and
+ * struct event as the first member of its own structs, so that the files of device/ can use them
+ * without knowing the kind.
  *
  * device.c, stream.c and recording.c do what has to be exact and alike everywhere: the ledger, the
  * table of live allocations, checks of shapes and operands, and what may be recorded. A kind gets
