@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "base/text/json.h"
 #include "base/text/number.h"
 #include "base/text/parse.h"
 #include "data/safetensors.h"
@@ -175,19 +174,13 @@ int duet_checkpoint_save(const struct duet_checkpoint *c, const char *file) {
 
 /* ---- loading ---- */
 
-static const char *text_of(const struct safetensors *file, const char *key) {
-    const struct json *metadata = json_find(file->header, "__metadata__");
-    const struct json *text = metadata ? json_find(metadata, key) : NULL;
-    return text && text->kind == JSON_STRING ? text->string : NULL;
-}
-
 static int broken(const struct safetensors *file, const char *what) {
     return fail(ERR_FAILED, "load: %s: a checkpoint without its %s: it is broken", file->path,
                 what);
 }
 
 static int check_version(const struct safetensors *file) {
-    const char *version = text_of(file, "duet_checkpoint");
+    const char *version = safetensors_text(file, "duet_checkpoint");
     if (!version)
         return fail(ERR_FAILED,
                     "load: %s: it is no checkpoint: give one, or duet_params_load for values alone",
@@ -203,13 +196,13 @@ static int check_version(const struct safetensors *file) {
 /* A text that may be missing in a checkpoint of the command leaves *value as it is. */
 static int read_integer(const struct safetensors *file, const char *key, int64_t most, int needed,
                         int64_t *value) {
-    const char *text = text_of(file, key);
+    const char *text = safetensors_text(file, key);
     if (!text && !needed) return OK;
     return text && !parse_int(key, text, 0, most, value) ? OK : broken(file, key);
 }
 
 static int read_rate(const struct safetensors *file, const char *key, double lowest, double *lr) {
-    const char *text = text_of(file, key);
+    const char *text = safetensors_text(file, key);
     char *end;
     if (!text) return OK;
     locale_t before = numbers_of_c();
@@ -235,7 +228,7 @@ static int read_groups(const struct duet_optimizer *o, const struct safetensors 
 }
 
 static int check_kind(const struct duet_optimizer *o, const struct safetensors *file) {
-    const char *theirs = text_of(file, "--optimizer"),
+    const char *theirs = safetensors_text(file, "--optimizer"),
                *ours = optimizer_name(o->optimizer.config.kind);
     if (!theirs || strcmp(theirs, ours))
         return fail(

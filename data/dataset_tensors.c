@@ -37,12 +37,6 @@ static const char *last_part(const char *path) {
 
 /* ---- the head of the file ---- */
 
-static const struct safetensors_entry *find(const struct safetensors *s, const char *name) {
-    for (int i = 0; i < s->count; i++)
-        if (!strcmp(s->entries[i].name, name)) return &s->entries[i];
-    return NULL;
-}
-
 static int is_type(const struct safetensors_entry *e, const char *types) {
     const char *at = strstr(types, e->dtype);
     return at && (at == types || at[-1] == ' ');
@@ -89,7 +83,7 @@ static int open_part(struct reading *r, const char *path, int train) {
     memset(r, 0, sizeof *r);
     CHECK(safetensors_open(&r->file, path));
     r->x_name = train ? "x" : "x_test", r->y_name = train ? "y" : "y_test";
-    r->x = find(&r->file, r->x_name), r->y = find(&r->file, r->y_name);
+    r->x = safetensors_find(&r->file, r->x_name), r->y = safetensors_find(&r->file, r->y_name);
     return check_tensors(r);
 }
 
@@ -115,7 +109,7 @@ struct sample_shape dataset_tensors_shape(const struct dataset_config *c) {
 int dataset_tensors_test(const struct dataset_config *c) {
     struct safetensors file;
     int opened = !safetensors_open(&file, c->name),
-        found = opened && (find(&file, "x_test") || find(&file, "y_test"));
+        found = opened && (safetensors_find(&file, "x_test") || safetensors_find(&file, "y_test"));
     safetensors_close(&file);
     return found;
 }

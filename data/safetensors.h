@@ -64,6 +64,10 @@ const char *safetensors_halves(const struct safetensors *s);
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out);
 
+/* The entry of this name, the text of this key of __metadata__; NULL: there is none. */
+const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name);
+const char *safetensors_text(const struct safetensors *s, const char *key);
+
 /* A tensor's name without the prefix "module.". */
 const char *safetensors_name(const char *name);
 

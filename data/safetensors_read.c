@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text/json.h"
 #include "data/safetensors.h"
 
 const char *safetensors_name(const char *name) {
@@ -30,10 +31,16 @@ int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out,
     return OK;
 }
 
-static const struct safetensors_entry *find(const struct safetensors *s, const char *name) {
+const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name) {
     for (int i = 0; i < s->count; i++)
         if (!strcmp(s->entries[i].name, name)) return &s->entries[i];
     return NULL;
+}
+
+const char *safetensors_text(const struct safetensors *s, const char *key) {
+    const struct json *metadata = json_find(s->header, "__metadata__");
+    const struct json *text = metadata ? json_find(metadata, key) : NULL;
+    return text && text->kind == JSON_STRING ? text->string : NULL;
 }
 
 /* "[64, 32, 3, 3]" for an error text. */
@@ -88,7 +95,7 @@ static int read_halves(const struct safetensors *s, const struct safetensors_ent
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out) {
     char want[200], have[200];
-    const struct safetensors_entry *e = find(s, name);
+    const struct safetensors_entry *e = safetensors_find(s, name);
     if (!e)
         return fail(ERR_FAILED, "no tensor '%s' in: %s: give a file of the same model", name,
                     s->path);

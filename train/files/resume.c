@@ -6,7 +6,6 @@
 
 #include "api/api.h"
 #include "base/error.h"
-#include "base/text/json.h"
 #include "base/text/parse.h"
 #include "data/safetensors.h"
 #include "train/compare/bits.h"
@@ -16,14 +15,8 @@
 /* ---- its settings ---- */
 
 /* NULL: there is no such text. */
-static const char *about(const struct safetensors *file, const char *key) {
-    const struct json *metadata = json_find(file->header, "__metadata__");
-    const struct json *text = metadata ? json_find(metadata, key) : NULL;
-    return text && text->kind == JSON_STRING ? text->string : NULL;
-}
-
 static int check_version(const struct safetensors *file) {
-    const char *version = about(file, "duet_checkpoint");
+    const char *version = safetensors_text(file, "duet_checkpoint");
     if (!version)
         return fail(ERR_FAILED,
                     "--resume: %s: it is no checkpoint: give a file of --checkpoint, or "
@@ -42,13 +35,13 @@ static int check_version(const struct safetensors *file) {
 static int check_settings(const struct session *s, const struct safetensors *file) {
     struct setting settings[SETTINGS_MOST];
     char why_not[160];
-    const char *promised = about(file, "bits_promised");
+    const char *promised = safetensors_text(file, "bits_promised");
     int any_way =
         promised && !strcmp(promised, "1") && bits_promised(s->config, why_not, sizeof why_not);
     if (!session_leads(s)) return OK;
     int count = settings_list(s, settings);
     for (int i = 0; i < count; i++) {
-        const char *theirs = about(file, settings[i].name);
+        const char *theirs = safetensors_text(file, settings[i].name);
         if (settings[i].of_way && any_way) continue;
         if (theirs && !strcmp(theirs, settings[i].text)) continue;
         return fail(ERR_USAGE,
@@ -61,7 +54,7 @@ static int check_settings(const struct session *s, const struct safetensors *fil
 }
 
 static int read_step(struct session *s, const struct safetensors *file) {
-    const char *text = about(file, "step");
+    const char *text = safetensors_text(file, "step");
     int64_t step = 0;
     if (!text || parse_int("step", text, 1, INT32_MAX - 1, &step))
         return fail(ERR_FAILED, "--resume: %s: it does not say after which step it was written",
