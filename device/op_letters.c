@@ -46,7 +46,8 @@ static double count_of(const struct op_letters *letters, char letter) {
     return product;
 }
 
-double op_letters_count(enum op op, const struct op_args *args, const char *flops) {
+/* "2 NKM": 2 times the dimensions. */
+static double letters_count(enum op op, const struct op_args *args, const char *flops) {
     const struct op_row *row = &op_table[op];
     struct op_letters letters;
     struct tensor wanted;
@@ -68,5 +69,5 @@ double op_flops(enum op op, const struct op_args *args) {
     if ((unsigned)op >= OP_COUNT) return 0;
     const struct op_row *row = &op_table[op];
     if (row->cost) return row->cost(args);
-    return row->flops ? op_letters_count(op, args, row->flops) : 0;
+    return row->flops ? letters_count(op, args, row->flops) : 0;
 }

@@ -71,9 +71,6 @@ const char *op_shape(enum op op, const struct op_args *args, int output, int i);
 void op_letters_read(struct op_letters *letters, const char *shape, const struct tensor *t,
                      struct tensor *wanted);
 
-/* "2 NKM": 2 times the dimensions. */
-double op_letters_count(enum op op, const struct op_args *args, const char *flops);
-
 /* ---- op_rules.c ---- */
 
 op_rule rule_to_n16, rule_to_plain, rule_conv, rule_grouped_conv, rule_pool, rule_pad, rule_cat,
