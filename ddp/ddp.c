@@ -9,12 +9,7 @@
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
  * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
  * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce).
- *
- * Where steps are recorded (models/recorded.h) the hook fires only while the step is being
- * recorded, and then it records the events ready[b] alone, as part of the recording. A replay
- * records each of them at its place among the kernels. The allreduces are launched right behind the
- * call of the replay, in the same order; each waits for its ready[b], so communication still runs
- * beside backward. The allreduces themselves are no part of the recording. */
+ */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
@@ -158,21 +153,18 @@ static int launch_bucket(struct duet_ddp *ddp, int index) {
 /* In index order: a bucket that is full before its turn waits. While the step is being recorded the
  * events alone are recorded with it. */
 static int launch_full_buckets(struct duet_ddp *ddp) {
-    int recording = ddp->replica && recorded_is_recording(&ddp->replica->recorded);
     for (; ddp->next < ddp->plan.bucket_count && ddp->pending[ddp->next] == 0; ddp->next++) {
         CHECK(event_record(ddp->ready[ddp->next], device_compute(ddp->device)));
-        if (!recording) CHECK(launch_bucket(ddp, ddp->next));
+        if (!ddp->recording) CHECK(launch_bucket(ddp, ddp->next));
     }
     return OK;
 }
 
-/* Behind a replay all gradients are ready, and their events were recorded on the way, unless the
- * buckets wait for the end of backward. */
-static int launch_replayed_buckets(struct duet_ddp *ddp) {
+int ddp_launch_replayed(struct duet_ddp *ddp) {
     ddp->ready_count = ddp->plan.param_count;
     memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
     ddp->next = 0;
-    if (ddp->config.no_overlap) return OK;
+    if (ddp->config.no_overlap) return OK; /* ddp_close_step records and launches them */
     for (; ddp->next < ddp->plan.bucket_count; ddp->next++)
         CHECK(launch_bucket(ddp, ddp->next));
     return OK;
@@ -276,48 +268,6 @@ static int broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
 
 int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step) {
     return ddp_ended(ddp, broadcast_buffers(ddp, step));
-}
-
-static int step(struct duet_ddp *ddp, const struct step_block *block, const struct batch *batch) {
-    struct replica *r = ddp->replica;
-    duet_var *output, *loss;
-    int code = OK;
-    CHECK(replica_write_step(r, block));
-    int active;
-    if (!block->add_grads) {
-        CHECK(ddp_count_active(ddp, 1, &active));
-        CHECK(ddp_open_step(ddp, r->step_number));
-    }
-    CHECK(replica_load(r, batch));
-    CHECK(broadcast_buffers(ddp, r->step_number));
-    if (replica_enter(r, WORK_TRAIN, &batch->segments)) {
-        code = replica_forward(r, &batch->segments, 1, &output);
-        if (!code) code = replica_loss(r, output, 1, &loss);
-        if (!code) code = replica_backward(r, loss, NULL); /* the hook launches full buckets */
-    }
-    CHECK(replica_leave(r, code));
-    if (block->more_passes) return OK; /* nothing is complete yet, so the hook has not fired */
-    if (r->recorded.stage != STAGE_PLAIN) CHECK(launch_replayed_buckets(ddp));
-    CHECK(ddp_close_step(ddp)); /* waits for the last allreduce */
-    return replica_update(r);
-}
-
-/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
-void program_show_gradients(struct duet_params *params) {
-    struct param_set *set = &params->set;
-    for (int i = 0; i < set->count; i++)
-        params->views[set->count + i].t = set->param[i].grad;
-}
-
-int ddp_set_used(struct duet_ddp *ddp, const char *used) {
-    memcpy(ddp->used, used, (size_t)ddp->params->count);
-    for (int i = 0; i < ddp->params->count; i++)
-        if (!used[i] && param_trains(&ddp->params->param[i])) CHECK(ddp_gradient_ready(ddp, i));
-    return OK;
-}
-
-int ddp_step(struct duet_ddp *ddp, const struct step_block *block, const struct batch *batch) {
-    return ddp_ended(ddp, step(ddp, block, batch));
 }
 
 /* ---- what is asked of it ---- */

@@ -1,13 +1,13 @@
 /* DistributedDataParallel: a process per device, the same model in each, and gradients that are
  * summed while backward still runs. Who does what:
  *
- *     models/replica.h   one device's part of a step: forward, loss, backward, update
  *     nn/tape.h          the hook, which says of each parameter when its gradient is complete
  *     ddp/bucket.h       which gradients travel together
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all
- *     ddp/init.c         makes it around a replica, or around a program's parameters
- *     ddp/program.c      the same for programs, whose tapes call it; hooks.c, compress.c: hooks
+ *     ddp/init.c         its beginning and its end
+ *     ddp/trainer.h      a step of the command, around a replica (models/replica.h)
+ *     ddp/program.c      for programs, whose tapes call it; hooks.c, compress.c: hooks
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream
@@ -39,7 +39,7 @@
 #include "comm/comm.h"
 #include "ddp/bucket.h"
 #include "duet/distributed.h"
-#include "models/replica.h"
+#include "nn/params.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,60 +81,25 @@ struct ddp_config {
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
 
-/* What a ddp is made around. Borrowed: all of it must outlive the ddp, which may give the gradients
- * other places. */
-struct ddp_model {
-    duet_params *params;
-    /* The trainer's, to which they belong: ddp_step and ddp_shadow run its forward and backward.
-     * NULL: a program runs them. Between ddp_begin and ddp_finish it calls ddp_gradient_ready for
-     * each parameter once the last kernel of its gradient is enqueued on the device's compute
-     * stream; with find_unused it calls ddp_set_used and fills the gradients of the others with
-     * zeros before. Before a forward it calls ddp_broadcast_buffers; rank 0's buffers have come
-     * once already. */
-    struct replica *replica;
-    duet_group *group; /* of the program's communication hooks */
-};
-static inline struct ddp_model ddp_model_of(struct replica *r) {
-    const struct ddp_model model = {r->params, r, NULL};
-    return model;
-}
-
-/* Collective. Checks that all ranks hold the same model, copies rank 0's values to all, and sets
- * the hook of a replica's tape. comm is borrowed and must outlive the ddp. ERR_FAILED with
- * PyTorch's words where models differ. On failure *out is NULL. */
-int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *model,
+/* Collective. Checks that all ranks hold the same model and copies rank 0's values to all. What is
+ * borrowed must outlive the ddp: comm; the parameters, whose gradients get other places; and the
+ * group of the program's communication hooks (NULL: the command's, which has none). ERR_FAILED with
+ * PyTorch's words where models differ. On failure *out is NULL.
+ *
+ * Whoever runs forward and backward calls ddp_begin before and ddp_finish behind them. In between
+ * ddp_gradient_ready is called for each parameter once the last kernel of its gradient is enqueued
+ * on the device's compute stream. With find_unused, gradients of unused parameters are filled with
+ * zeros, and they are ready too. Before a forward, ddp_broadcast_buffers. */
+int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet_group *group,
              const struct ddp_config *config);
 
 int ddp_gradient_ready(void *ddp, int index); /* a grad_hook */
 
-/* used[parameters]: 1: it has a part in the loss of this step. The others count as ready. */
-int ddp_set_used(struct duet_ddp *ddp, const char *used);
-/* After ddp_finish, with find_unused: 1: some rank used parameter `index` in this step. */
-int ddp_was_used(const struct duet_ddp *ddp, int index);
-
 /* Its end is duet_ddp_free: collective, unless the job has failed; so after a failure of the
  * caller's own call comm_abort first. It waits for what is enqueued. */
 
-/* One whole training step of this rank, whose share of the global batch is `batch`; a share of 0
- * samples is legal. The batch's memory must stay until an event recorded afterwards is done.
- * step->weight is 1/B of the GLOBAL batch.
- *
- * Of a step of several passes (step->more_passes, step->add_grads) it is one pass. All but the last
- * only accumulate gradients on this rank, as PyTorch's no_sync does: no byte travels. The last
- * sums the accumulated gradients over the ranks and updates. B counts the samples of all passes. */
-int ddp_step(struct duet_ddp *ddp, const struct step_block *step, const struct batch *batch);
-
-/* Collective: rank 0's buffers go to all ranks, as ddp_step does by itself before forward; for
- * evaluation. */
+/* Collective: rank 0's buffers go to all ranks; before a forward, of evaluation too. */
 int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step);
-
-/* In place of ddp_step on a rank that has no more input, where config.join is not off: the rank
- * shadows one step of the others, with zeros, and updates as they do. The same step block as
- * theirs, but for the weight. *active: ranks that had input; 0: none had, nothing was done, and the
- * loop of this rank ends. With join every step has a meeting of all ranks on the host. Buffers are
- * rank 0's also where rank 0 is a shadow. A model that waits for other ranks inside its forward
- * (SyncBatchNorm) cannot be shadowed. */
-int ddp_shadow(struct duet_ddp *ddp, const struct step_block *step, int *active);
 
 /* In place of the allreduce of each bucket; once, before the first step, alike on all ranks.
  * ERR_USAGE: no hook, or a second one. ddp_allreduce_hook is what runs without one. */

@@ -1,5 +1,4 @@
-/* The beginning and the end of a ddp: around a replica of the trainer, or around the parameters of
- * a program that runs forward and backward itself. */
+/* The beginning and the end of a ddp. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,30 +15,17 @@ static int make_counters(struct duet_ddp *ddp) {
     ddp->is_ready = calloc(count, 1);
     ddp->all_used = calloc(count * (size_t)comm_world_size(ddp->comm), 1);
     ddp->ready = calloc(count, sizeof *ddp->ready);
-    if (!ddp->replica) ddp->used = calloc(count, 1);
-    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready || !ddp->all_used ||
-        !ddp->used)
+    if (!ddp->pending || !ddp->ready_order || !ddp->is_ready || !ddp->ready || !ddp->all_used)
         return fail(ERR_MEMORY, "ddp: counters of %zu parameters: the host is out of memory",
                     count);
     return OK;
 }
 
-/* Rank 0's buffers, before any forward and now. */
+/* Rank 0's buffers go to all before each forward. */
 static int share_buffers(struct duet_ddp *ddp, struct buffer_set *set) {
     if (ddp->config.own_buffers) return OK;
     CHECK(ddp_buffers_check(ddp->comm, set));
-    CHECK(ddp_buffers_init(&ddp->buffers, ddp->comm, group_order(ddp->group), set));
-    return ddp->replica ? OK : ddp_broadcast_buffers(ddp, -1);
-}
-
-/* The replica's backward fires the hook. */
-static int attach(struct duet_ddp *ddp) {
-    struct replica *r = ddp->replica;
-    recorded_forget(&r->recorded); /* a step recorded before this has no ready events in it */
-    tape_set_hook(r->tape, ddp_gradient_ready, ddp);
-    if (ddp->config.find_unused) r->unused_hook = ddp_gradient_ready;
-    r->unused_context = ddp;
-    return OK;
+    return ddp_buffers_init(&ddp->buffers, ddp->comm, group_order(ddp->group), set);
 }
 
 static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
@@ -64,11 +50,10 @@ static int init(struct duet_ddp *ddp, struct buffer_set *buffers) {
     config.group = group_order(ddp->group);
     CHECK(allreduce_init(&ddp->allreduce, ddp->comm, ddp->device, &config));
     CHECK(allreduce_register(ddp->allreduce, ddp->params->grads, ddp->params->grad_count));
-    CHECK(share_buffers(ddp, buffers));
-    return ddp->replica ? attach(ddp) : OK;
+    return share_buffers(ddp, buffers);
 }
 
-int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *model,
+int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet_group *group,
              const struct ddp_config *config) {
     *out = NULL;
     struct duet_ddp *ddp = malloc(sizeof *ddp);
@@ -78,40 +63,28 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, const struct ddp_model *m
         return code;
     }
     *ddp = (struct duet_ddp){.comm = comm,
-                             .group = (struct group *)model->group,
-                             .device = model->params->set.device,
-                             .params = &model->params->set,
-                             .used = model->replica ? model->replica->params->has_grad : NULL,
-                             .replica = model->replica,
-                             .owner = model->params,
-                             .hooks = {.group = model->group, .device = model->params->set.device},
+                             .group = (struct group *)group,
+                             .device = params->set.device,
+                             .params = &params->set,
+                             .used = params->has_grad,
+                             .owner = params,
+                             .hooks = {.group = group, .device = params->set.device},
                              .step = -1,
                              .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    ddp_trace_open(ddp);
-    int code = ddp_ended(ddp, init(ddp, &model->params->buffers));
-    if (code) {
-        struct failures first = {0};
-        failures_add(&first, code); /* freeing may fail in its own words */
+    int code = ddp_ended(ddp, init(ddp, &params->buffers));
+    if (code)
         duet_ddp_free(ddp);
-        return failures_end(&first);
-    }
-    *out = ddp;
-    return OK;
-}
-
-static void detach(struct replica *r) {
-    tape_set_hook(r->tape, NULL, NULL);
-    r->unused_hook = NULL;
-    recorded_forget(&r->recorded); /* recorded steps hold our events */
+    else
+        *out = ddp;
+    return code;
 }
 
 void duet_ddp_free(struct duet_ddp *ddp) {
     struct failures before = {.code = OK};
     if (!ddp) return;
     failures_add(&before, ERR_FAILED); /* for a program that cleans up before it prints the cause */
-    if (ddp->replica) detach(ddp->replica);
     ddp->owner->reducer = NULL;
     group_announce(ddp->group, "end of DDP"); /* it can only fail with the job */
     hooks_free(&ddp->hooks);
@@ -129,7 +102,6 @@ void duet_ddp_free(struct duet_ddp *ddp) {
     free(ddp->ready_order);
     free(ddp->is_ready);
     free(ddp->all_used);
-    if (!ddp->replica) free(ddp->used);
     free(ddp);
     failures_end(&before);
 }

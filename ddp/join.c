@@ -22,45 +22,20 @@ static int bring_zeros(struct duet_ddp *ddp) {
     int count = (int)params->grad_count; /* param_set_init refuses more */
     struct op_args args = {.out[0] = tensor_plain(params->grads, DTYPE_F32, 1, &count)};
     CHECK(launch(device_compute(ddp->device), OP_FILL, &args));
-    memset(ddp->used, !ddp->config.find_unused, (size_t)params->count);
+    if (ddp->config.find_unused) memset(ddp->used, 0, (size_t)params->count);
     for (int i = 0; i < ddp->plan.param_count; i++)
         CHECK(ddp_gradient_ready(ddp, ddp->plan.order[i]));
     return OK;
 }
 
-/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
- * order of the buckets. `forward` is what it does in place of a forward pass, which the others
- * begin. *active 0: no rank has input, and nothing was done. */
-static int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
-                           void *context, int *active) {
+int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                    void *context, int *active) {
     CHECK(ddp_count_active(ddp, 0, active));
     if (!*active) return OK;
     CHECK(ddp_open_step(ddp, step));
     CHECK(forward(context));
     CHECK(bring_zeros(ddp));
     return ddp_close_step(ddp);
-}
-
-/* ---- of the trainer ---- */
-
-static int replica_shadows(void *context) {
-    struct duet_ddp *ddp = context;
-    CHECK(ddp_broadcast_buffers(ddp, ddp->replica->step_number));
-    CHECK(replica_hash_values(ddp->replica));
-    return replica_log_nothing(ddp->replica);
-}
-
-static int shadow(struct duet_ddp *ddp, const struct step_block *block, int *active) {
-    struct replica *r = ddp->replica;
-    if (ddp->config.join == DUET_JOIN_OFF)
-        return fail(ERR_USAGE, "ddp: a rank without input: give ddp_config.join");
-    CHECK(replica_write_step(r, block));
-    CHECK(ddp_shadow_pass(ddp, r->step_number, replica_shadows, ddp, active));
-    return *active ? replica_update(r) : OK;
-}
-
-int ddp_shadow(struct duet_ddp *ddp, const struct step_block *block, int *active) {
-    return ddp_ended(ddp, shadow(ddp, block, active));
 }
 
 /* ---- of a program: duet_ddp_join ----

@@ -50,10 +50,6 @@ int ddp_agree_on_used(struct duet_ddp *ddp) {
     return OK;
 }
 
-int ddp_was_used(const struct duet_ddp *ddp, int index) {
-    return ddp->used[index];
-}
-
 int ddp_found_unused(const struct duet_ddp *ddp) {
     return ddp->found_unused;
 }

@@ -1,12 +1,20 @@
 /* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
  * through struct grad_reducer. */
 #include <stdio.h>
+#include <string.h>
 
 #include "allreduce/select.h"
 #include "api/api.h"
 #include "base/program.h"
 #include "ddp/state.h"
 #include "group/group.h"
+
+/* duet_params_grad hands out the gradients where they are now; the second step moves them. */
+void program_show_gradients(struct duet_params *params) {
+    struct param_set *set = &params->set;
+    for (int i = 0; i < set->count; i++)
+        params->views[set->count + i].t = set->param[i].grad;
+}
 
 /* ---- what the tape calls ---- */
 
@@ -31,17 +39,18 @@ static int before(void *context, duet_tape *tape, duet_var *root) {
     struct param_set *set = d->params;
     if (!d->reducer.finds_unused) return OK;
     CHECK(tape_error(tape));
-    const char *used = tape_uses(tape, root);
-    for (int i = 0; i < set->count; i++)
-        if (!used[i]) CHECK(tensor_zero(set->device, &set->param[i].grad));
-    return ddp_set_used(d, used);
+    memcpy(d->used, tape_uses(tape, root), (size_t)set->count);
+    for (int i = 0; i < set->count; i++) {
+        if (d->used[i]) continue;
+        CHECK(tensor_zero(set->device, &set->param[i].grad));
+        if (param_trains(&set->param[i])) CHECK(ddp_gradient_ready(d, i));
+    }
+    return OK;
 }
 
 static int finish(void *context) {
     struct duet_ddp *d = context;
     CHECK(ddp_finish(d));
-    for (int i = 0; d->reducer.finds_unused && i < d->params->count; i++)
-        d->owner->has_grad[i] = (char)ddp_was_used(d, i);
     return ddp_ended(d, hooks_finish(&d->hooks));
 }
 
@@ -99,13 +108,16 @@ static int check(const duet_group *group, const duet_params *params) {
     return OK;
 }
 
-/* From here on the tapes of these parameters call it. */
-static void attach(struct duet_ddp *d) {
+/* From here on the tapes of these parameters call it. Rank 0's buffers come now, as in
+ * PyTorch. */
+static int attach(struct duet_ddp *d) {
+    ddp_trace_open(d);
     program_show_gradients(d->owner);
     d->reducer =
         (struct grad_reducer){enter, before, ddp_gradient_ready, finish, d->config.find_unused, d};
     d->sync_buffers = 1;
     d->owner->reducer = &d->reducer;
+    return ddp_broadcast_buffers(d, -1);
 }
 
 int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
@@ -115,14 +127,18 @@ int duet_ddp_create(duet_ddp **out, duet_group *group, duet_params *params,
     CHECK(check(group, params));
     CHECK(config_of(options, &config));
     struct comm *comm = group_comm((struct group *)group);
-    const struct ddp_model model = {params, NULL, group};
     int code = agree((struct group *)group, comm, &config);
     if (code) {
         comm_abort(comm, code, error_message());
         return code;
     }
-    CHECK(ddp_init(out, comm, &model, &config));
-    attach(*out);
+    CHECK(ddp_init(out, comm, params, group, &config));
+    code = attach(*out);
+    if (code) {
+        duet_ddp_free(*out);
+        *out = NULL;
+        return code;
+    }
     const char *fault = device_p2p_fault(params->set.device);
     if (*fault && !comm_rank(comm)) fprintf(stderr, "%s: warning: %s\n", program_name(), fault);
     return OK;

@@ -1,5 +1,6 @@
 /* The inside of a ddp, for its files: ddp.c has the step; meet.c and join.c what a step needs where
- * parameters or ranks may be left out of it; program.c what the tape of a program calls. */
+ * parameters or ranks may be left out of it; trainer.c the step of the command; program.c what the
+ * tape of a program calls. */
 #ifndef DDP_STATE_H
 #define DDP_STATE_H
 
@@ -11,10 +12,10 @@ struct duet_ddp {
     struct comm *comm;
     struct group *group; /* among whose calls its own are; NULL: the trainer's */
     struct device *device;
-    struct duet_params *owner; /* whose tapes call it, unless there is a replica */
-    struct param_set *params;  /* of the owner */
-    char *used; /* [parameters] 1: it has a part in the loss of this step; with find_unused */
-    struct replica *replica; /* of the trainer; NULL: a program runs forward and backward itself */
+    struct duet_params *owner;
+    struct param_set *params; /* of the owner */
+    char *used; /* [parameters] the owner's has_grad; behind ddp_finish with find_unused: 1: some
+                   rank used it in this step */
     struct ddp_config config;
     struct allreduce *allreduce;
     struct ddp_buffers *buffers; /* NULL: there are none to broadcast */
@@ -30,6 +31,7 @@ struct duet_ddp {
     int rebuilt;             /* 1: they are cut from rank 0's ready order */
     int32_t step;            /* the step under way, for spans and errors; -1: none was */
     int expecting;           /* 1 between begin and finish: this backward is to be reduced */
+    int recording;           /* 1: backward is being recorded, and buckets are launched behind it */
     int *pending;            /* [buckets] gradients that are not ready yet */
     int next;                /* the bucket that is launched next */
     int *ready_order;        /* [ready_count] parameters, as their gradients became ready */
@@ -61,6 +63,10 @@ int ddp_make_events(struct duet_ddp *ddp);
 int ddp_open_step(struct duet_ddp *ddp, int32_t step);
 int ddp_close_step(struct duet_ddp *ddp);
 
+/* Behind a replay: launches all buckets. All gradients are ready, and their events were recorded on
+ * the way. */
+int ddp_launch_replayed(struct duet_ddp *ddp);
+
 /* ---- meet.c ---- */
 
 /* With find_unused: the list of used parameters becomes that of all ranks together. */
@@ -72,12 +78,19 @@ int ddp_count_active(struct duet_ddp *ddp, int mine, int *active);
 
 /* ---- trace.c ---- */
 
+/* For a program's ddp. */
 void ddp_trace_open(struct duet_ddp *ddp);
 
 /* Launches a bucket, with ddp->trace, and notes when it runs. */
 int ddp_launch_noted(struct duet_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- join.c ---- */
+
+/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
+ * order of the buckets. `forward` is what it does in place of a forward pass, which the others
+ * begin. *active 0: no rank has input, and nothing was done. */
+int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                    void *context, int *active);
 
 /* Collective, of a program with join: all ranks get the buffers of the highest rank that has
  * batches, not those of rank 0. */

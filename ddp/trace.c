@@ -30,7 +30,7 @@ static int end(void *args) {
 }
 
 void ddp_trace_open(struct duet_ddp *ddp) {
-    if (!ddp->replica && device_config(ddp->device)->kind != DEVICE_CUDA)
+    if (device_config(ddp->device)->kind != DEVICE_CUDA)
         ddp->trace = call_trace_open_ddp(ddp->group);
 }
 

@@ -1,18 +1,18 @@
-/* DDP as a strategy of the trainer: this rank's replica and the ddp around it; ddp/ddp.c has the
- * step. */
+/* DDP as a strategy of the trainer: this rank's replica and the ddp around it;
+ * ddp/trainer.c has the step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "ddp/ddp.h"
+#include "ddp/trainer.h"
 #include "syncbn/syncbn.h"
 #include "train/remarks.h"
 #include "train/session.h"
 
 struct ddp_strategy {
     struct replica replica;
-    struct duet_ddp *ddp;
+    struct ddp_trainer trainer;
     struct syncbn *syncbn; /* NULL without --sync-bn */
 };
 
@@ -57,8 +57,7 @@ static int ddp_strategy_open(struct session *s) {
     s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
-    const struct ddp_model model = ddp_model_of(&d->replica);
-    CHECK(ddp_init(&d->ddp, s->comm, &model, &ddp));
+    CHECK(ddp_trainer_init(&d->trainer, s->comm, &d->replica, &ddp));
     if (!c->warned) remarks_warn_of_gpus(s);
     if (!s->model.sync_bn) return OK;
     return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
@@ -71,22 +70,23 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
     struct ddp_strategy *d = s->state;
     struct step_block own = *step;
     int active, n = batch->segments.n;
-    if (c->data.join && c->update.passes == 1 && !n) return ddp_shadow(d->ddp, step, &active);
+    if (c->data.join && c->update.passes == 1 && !n)
+        return ddp_trainer_shadow(&d->trainer, step, &active);
     if (averages_ranks(c)) own.weight = 1.0f / (float)n;
-    return ddp_step(d->ddp, &own, batch);
+    return ddp_trainer_step(&d->trainer, &own, batch);
 }
 
 static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,
                                  const struct batch *batch) {
     struct ddp_strategy *d = s->state;
-    CHECK(ddp_broadcast_buffers(d->ddp, (int32_t)step->step));
+    CHECK(ddp_broadcast_buffers(d->trainer.ddp, (int32_t)step->step));
     return replica_evaluate(&d->replica, step, batch);
 }
 
 static int ddp_strategy_hash_values(struct session *s, const struct step_block *step) {
     struct ddp_strategy *d = s->state;
     CHECK(replica_write_other(&d->replica, step, PHASE_PROOF));
-    CHECK(ddp_broadcast_buffers(d->ddp, (int32_t)step->step));
+    CHECK(ddp_broadcast_buffers(d->trainer.ddp, (int32_t)step->step));
     return replica_hash_values(&d->replica);
 }
 
@@ -102,11 +102,11 @@ static void say_if_none_unused(const struct session *s, const struct duet_ddp *d
 
 /* Records which algorithm each bucket takes; without host memory, of none. */
 static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
-    const struct bucket_plan *plan = ddp_buckets(d->ddp);
+    const struct bucket_plan *plan = ddp_buckets(d->trainer.ddp);
     r->bucket_algorithms = calloc((size_t)plan->bucket_count + 1, sizeof *r->bucket_algorithms);
     for (int b = 0; r->bucket_algorithms && b < plan->bucket_count; b++) {
         size_t count = plan->bucket[b].bytes / sizeof(float);
-        const char *name = allreduce_algorithm_name(ddp_algorithm(d->ddp, count, NULL, 0));
+        const char *name = allreduce_algorithm_name(ddp_algorithm(d->trainer.ddp, count, NULL, 0));
         if (!(r->bucket_algorithms[b] = strdup(name))) return;
         r->bucket_algorithm_count++;
     }
@@ -116,16 +116,16 @@ static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
-    say_if_none_unused(s, d->ddp);
-    ddp_unfinished(d->ddp, r->unreduced, sizeof r->unreduced);
-    const struct bucket_plan *plan = ddp_buckets(d->ddp);
+    say_if_none_unused(s, d->trainer.ddp);
+    ddp_unfinished(d->trainer.ddp, r->unreduced, sizeof r->unreduced);
+    const struct bucket_plan *plan = ddp_buckets(d->trainer.ddp);
     uint64_t largest = 0;
     r->bucket_bytes = malloc((size_t)plan->bucket_count * sizeof *r->bucket_bytes);
     for (int b = 0; b < plan->bucket_count; b++) {
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
         if (r->bucket_bytes) r->bucket_bytes[r->bucket_count++] = (int64_t)plan->bucket[b].bytes;
     }
-    ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
+    ddp_algorithm(d->trainer.ddp, largest / sizeof(float), r->choice, sizeof r->choice);
     describe_algorithms(d, r);
 }
 
@@ -133,7 +133,7 @@ static int ddp_strategy_close(struct session *s) {
     struct ddp_strategy *d = s->state;
     if (!d) return 1;
     syncbn_free(d->syncbn);
-    duet_ddp_free(d->ddp);
+    ddp_trainer_free(&d->trainer);
     replica_free(&d->replica);
     free(d);
     return 1;

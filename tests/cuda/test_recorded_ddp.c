@@ -114,12 +114,10 @@ static int before_and_behind(void *context) {
     if (!code) code = worker_model(&w, job, rank);
     if (!code) code = train_alone(&w, job, rank);
     if (code) comm_abort(w.comm, code, error_message());
-    const struct ddp_model model = ddp_model_of(&w.replica);
-    if (!code) code = ddp_init(&w.ddp, w.comm, &model, &job->config);
+    if (!code) code = ddp_trainer_init(&w.trainer, w.comm, &w.replica, &job->config);
     if (!code) code = train(&w, job);
     if (!code) {
-        duet_ddp_free(w.ddp);
-        w.ddp = NULL;
+        ddp_trainer_free(&w.trainer);
         code = train_alone(&w, job, rank);
         comm_abort(w.comm, code, error_message());
     }

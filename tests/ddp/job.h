@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/launch.h"
-#include "ddp/ddp.h"
+#include "ddp/trainer.h"
 #include "tests/ddp/indices.h"
 #include "tests/harness/harness.h"
 
@@ -60,7 +60,7 @@ struct worker {
     struct device *device;
     struct model model;
     struct replica replica;
-    struct duet_ddp *ddp;
+    struct ddp_trainer trainer;
     float *pixels;
     int32_t *labels;
 };
@@ -171,12 +171,11 @@ static inline int worker_open(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm), code = worker_model(w, job, rank);
     if (!code && job->before_ddp) code = job->before_ddp(job, w->device, rank);
     if (code) comm_abort(w->comm, code, error_message()); /* from here on ddp does it */
-    const struct ddp_model model = ddp_model_of(&w->replica);
-    return code ? code : ddp_init(&w->ddp, w->comm, &model, &job->config);
+    return code ? code : ddp_trainer_init(&w->trainer, w->comm, &w->replica, &job->config);
 }
 
 static inline void worker_close(struct worker *w) {
-    duet_ddp_free(w->ddp);
+    ddp_trainer_free(&w->trainer);
     replica_free(&w->replica);
     device_close(w->device);
     model_free(&w->model);
@@ -194,8 +193,8 @@ static inline int read_all(struct replica *r, int grads, float *to) {
 }
 
 static inline void note_buckets(struct worker *w, struct rank_out *out, int which) {
-    bucket_plan_sizes(ddp_buckets(w->ddp), out->sizes[which], sizeof out->sizes[which]);
-    bucket_indices(ddp_buckets(w->ddp), out->indices[which], sizeof out->indices[which]);
+    bucket_plan_sizes(ddp_buckets(w->trainer.ddp), out->sizes[which], sizeof out->sizes[which]);
+    bucket_indices(ddp_buckets(w->trainer.ddp), out->indices[which], sizeof out->indices[which]);
 }
 
 static inline int train(struct worker *w, const struct job *job) {
@@ -211,7 +210,7 @@ static inline int train(struct worker *w, const struct job *job) {
         int32_t *labels = w->labels + (size_t)s * (size_t)job->batch;
         struct batch batch = {.pixels = pixels, .labels = labels};
         draw_share(job, s, rank, job->world, pixels, labels, &batch.segments);
-        CHECK(ddp_step(w->ddp, &block, &batch));
+        CHECK(ddp_trainer_step(&w->trainer, &block, &batch));
         if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);

@@ -24,9 +24,9 @@ static int train_unevenly(struct worker *w, const struct job *job) {
         block.weight = 0.25f; /* of the mean of a rank's 4 samples */
         if (s < batches[rank]) {
             draw(w, job, rank, s, &batch);
-            CHECK(ddp_step(w->ddp, &block, &batch));
+            CHECK(ddp_trainer_step(&w->trainer, &block, &batch));
         } else {
-            CHECK(ddp_shadow(w->ddp, &block, &active));
+            CHECK(ddp_trainer_shadow(&w->trainer, &block, &active));
             if (!active) break;
             out->into[0]++;
             cr_assert_eq(active, (s < batches[0]) + (s < batches[1]) + (s < batches[2]));
@@ -153,9 +153,9 @@ static int run_hooked(void *context) {
     const struct job *job = context;
     struct worker w;
     int code = worker_open(&w, job);
-    if (!code && ddp_register_comm_hook(w.ddp, NULL, NULL) != ERR_USAGE) abort();
-    if (!code) code = ddp_register_comm_hook(w.ddp, sum_and_halve, &w);
-    if (!code && ddp_register_comm_hook(w.ddp, sum_and_halve, &w) != ERR_USAGE) abort();
+    if (!code && ddp_register_comm_hook(w.trainer.ddp, NULL, NULL) != ERR_USAGE) abort();
+    if (!code) code = ddp_register_comm_hook(w.trainer.ddp, sum_and_halve, &w);
+    if (!code && ddp_register_comm_hook(w.trainer.ddp, sum_and_halve, &w) != ERR_USAGE) abort();
     if (!strstr(error_message(), "can only be called once")) abort();
     if (!code) code = train(&w, job);
     return note_end(job, &w, code);
