@@ -1,9 +1,9 @@
 /* The choice of `auto`. The formulas, and where they come from: select.h. */
 #include "allreduce/select.h"
 
-#include <sched.h>
 #include <stdio.h>
 
+#include "base/cores.h"
 #include "trace/ledger.h"
 
 /* Measured once with bench/allreduce_perf, on 2 cores with 32 MiB of shared cache. A core moves
@@ -13,8 +13,7 @@ static const double WAKE_FLAG_US = 9;   /* the peer sleeps and must be woken */
 static const double CORE_GBS = 180;
 
 struct allreduce_link allreduce_link_host(int n) {
-    cpu_set_t set;
-    int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int cores = usable_cores();
     struct allreduce_link link = {.flag_us = n > cores ? WAKE_FLAG_US : SPIN_FLAG_US,
                                   .rank_gbs = CORE_GBS};
     link.all_gbs = CORE_GBS * (n < cores ? n : cores);

@@ -110,7 +110,7 @@ static const char *find_model_file(int argc, char **argv, const struct duet_mode
     return strpbrk(path, "/.") || !access(path, F_OK) ? path : NULL;
 }
 
-/* A model of which nothing can be made is a mistake of the program, and no flag could mend it. */
+/* A model of which nothing can be made is a mistake of the program, and no option could mend it. */
 static int check_own(const struct duet_model *own) {
     enum { NAME_BYTES = 64 }; /* as long as names are in results */
     if (!own) return OK;

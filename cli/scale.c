@@ -1,8 +1,8 @@
 /* duet scale: the same training on several numbers of devices, as one table.
  *
- * Without flags it is the table of the text that ConvNet comes from: MNIST, one epoch by Adadelta,
- * a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list of rates
- * it is exercises 1 and 2 of d2l's chapter 13.5. */
+ * Without options it is the table of the text that ConvNet comes from: MNIST, one epoch by
+ * Adadelta, a global batch of 128 over 1, 2, 4 and 8 processes. With --batch-per-device and a list
+ * of rates it is exercises 1 and 2 of d2l's chapter 13.5. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +86,8 @@ static int has_mnist(void) {
     return found;
 }
 
-/* The defaults depend on the model, so the flags are read twice: to learn the model, and then over
- * its defaults. */
+/* The defaults depend on the model, so the options are read twice: to learn the model, and then
+ * over its defaults. */
 static int read_run(int argc, char **argv, struct options *o, struct run_config *run) {
     struct run_config first;
     const struct words *w = o->part[0].target;

@@ -8,12 +8,12 @@
  *             5. a barrier: from here on every rank watches every other */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "comm/environment.h"
 #include "comm/rendezvous.h"
@@ -86,11 +86,6 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
     return alone ? meet_ranks(comm, NULL) : take_descriptors(comm);
 }
 
-static int enough_cores(int ranks) {
-    cpu_set_t cores;
-    return !sched_getaffinity(0, sizeof cores, &cores) && CPU_COUNT(&cores) >= ranks;
-}
-
 static int meet(struct comm *comm) {
     struct slot *slot = &comm->board->slots[comm->rank];
     __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
@@ -130,7 +125,7 @@ int comm_open(struct comm **out, const struct comm_options *options) {
     CHECK_GOTO(find_job(comm, options), code, out);
     comm->announcer = (struct announcer){
         .comm = comm, .shown = comm->board->announced, .n = comm->world, .me = comm->rank};
-    comm->spin = enough_cores(comm->world);
+    comm->spin = usable_cores() >= comm->world;
     CHECK_GOTO(meet(comm), code, out);
     *out = comm;
     return OK;

@@ -89,11 +89,7 @@ int dataset_model_outputs(const struct dataset *set) {
                                                                              : DATASET_CLASSES;
 }
 
-const char *dataset_loss(const struct dataset_config *c) {
-    return c->loss ? c->loss : c->targets ? "mse" : "cross-entropy";
-}
-
-/* A data set that the program brings along has its own sizes, which no flag changes. */
+/* A data set that the program brings along has its own sizes, which no option changes. */
 static int check_own(const struct dataset_config *c) {
     int outputs = c->own[0].outputs;
     if (!c->own[0].count)

@@ -82,7 +82,7 @@ struct dataset_config {
     int below;        /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn. A
                      * file's must be such */
     int outline;      /* 1: for dataset_outline alone, so of any size */
-    int of_program;   /* 1: errors speak of duet_dataset_open, not of the command's flags */
+    int of_program;   /* 1: errors speak of duet_dataset_open, not of the command's options */
     uint64_t seed;    /* of the draws; synthetic pictures have their own */
 };
 
@@ -91,7 +91,9 @@ struct dataset_config {
 int dataset_check(const struct dataset_config *config);
 
 /* The loss that is asked for, as --loss names it. */
-const char *dataset_loss(const struct dataset_config *config);
+static inline const char *dataset_loss(const struct dataset_config *config) {
+    return config->loss ? config->loss : config->targets ? "mse" : "cross-entropy";
+}
 
 /* Samples of the training part of a set that is made; 0 of a set in files, which alone know. */
 int dataset_made_samples(const struct dataset_config *config);
@@ -119,7 +121,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * ERR_FAILED: the set was not found (the message names all ways to get it), or a file is broken.
  * ERR_USAGE as dataset_check. An open set does not change, so any thread may read it. */
 int dataset_make(struct dataset *set, const struct dataset_config *config, int train);
-/* The same for a program, whose errors name no flags. */
+/* The same for a program, whose errors name no options. */
 int dataset_open(struct dataset *set, const char *name, const char *folder, int train);
 
 /* Makes `count` synthetic pictures of 1x28x28 and ten classes. ERR_USAGE: fewer than 1. */

@@ -3,7 +3,6 @@
 #include "ddp/bucket.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -103,15 +102,4 @@ void bucket_plan_free(struct bucket_plan *plan) {
     free(plan->bucket_of);
     free(plan->bucket);
     *plan = (struct bucket_plan){0};
-}
-
-size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes) {
-    size_t used = 0;
-    if (text_bytes) text[0] = 0;
-    for (int b = 0; b < plan->bucket_count; b++) {
-        char *end = used < text_bytes ? text + used : NULL; /* NULL: only the length is counted */
-        used += (size_t)snprintf(end, end ? text_bytes - used : 0, "%s%llu", b ? ", " : "",
-                                 (unsigned long long)plan->bucket[b].bytes);
-    }
-    return used;
 }

@@ -55,10 +55,6 @@ int bucket_plan_init(struct bucket_plan *plan, const uint64_t *bytes, int params
 void bucket_plan_reverse(struct bucket_plan *plan);
 void bucket_plan_free(struct bucket_plan *plan); /* zeroed is fine; it owns no gradients */
 
-/* The sizes as PyTorch's logging data has them: "4052088, 1204000". The text is cut to `text_bytes`
- * and always ends with 0; returns the length of the whole, as snprintf does. */
-size_t bucket_plan_sizes(const struct bucket_plan *plan, char *text, size_t text_bytes);
-
 #ifdef __cplusplus
 }
 #endif

@@ -202,9 +202,9 @@ struct adam_args {
 };
 struct norm_args {
     double epsilon;
-    double
-        momentum; /* what a batch weighs in running; below 0: running is the mean of all batches */
-    int relu;     /* BATCH_NORM_FORWARD: 1: the relu of it all */
+    /* What a batch weighs in running; below 0: running is the mean of all batches. */
+    double momentum;
+    int relu; /* BATCH_NORM_FORWARD: 1: the relu of it all */
 };
 struct hash_args {
     int column; /* of the log */

@@ -7,10 +7,9 @@
  * S segments, wherever fold_fits(S, W) holds (base/fold.h).
  *
  * Logs of losses and hits are on the output device: dp_trainer_replica(dp, output_device),
- * replica_read_logs. Row step->slot, column c is segment c
- * of the batch, that is virtual device v = c / k + (c % k) * W. To fold the loss in the order of
- * the virtual devices, put column c at place v first. Hashes are on every replica: values on all,
- * gradients on device 0. */
+ * replica_read_logs. Row step->slot, column c is segment c of the batch, that is virtual device
+ * v = c / k + (c % k) * W. To fold the loss in the order of the virtual devices, put column c at
+ * place v first. Hashes are on every replica: values on all, gradients on device 0. */
 #ifndef DP_TRAINER_H
 #define DP_TRAINER_H
 

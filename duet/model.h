@@ -2,7 +2,7 @@
  * parameters go to a training loop of your own.
  *
  * Describe the model, write its forward function, and hand both to duet_command. The program
- * then is the command `duet` with this model: train, compare, profile, every flag, the proof of
+ * then is the command `duet` with this model: train, compare, profile, every option, the proof of
  * equal bits.
  *
  *     enum { FC1, FC2 };                               // the layers, in the order of describe

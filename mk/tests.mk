@@ -32,8 +32,8 @@ SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_count
                cli/test_golden_resnet
 SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
-               cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words cli/test_flags \
-               cli/test_report report/test_page report/test_collective \
+               cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
+               cli/test_options cli/test_report report/test_page report/test_collective \
                allreduce/test_hops cli/test_collective cli/test_csv cli/test_manual \
                cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \

@@ -1,6 +1,6 @@
 /* duet estimate --gpu NAME[,NAME...]: what single, DP and DDP would cost on named GPUs, by the
- * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are modelled.
- * */
+ * modelled clock (clock/, train/estimate/modelled.h). Every table says that its times are
+ * modelled. */
 #include "cli/estimate/modelled.h"
 
 #include <math.h>

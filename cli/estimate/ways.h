@@ -17,7 +17,7 @@ enum { WAY_TITLE = 96 }; /* bytes of a title */
 /* "DP, loss in forward" and "dp_loss_in_forward", the name in JSON. Static storage. */
 const char *way_name(int way);
 const char *way_key(int way);
-/* "DP, output device 1, sharded reduce": the name with the flags that make it another. Returns
+/* "DP, output device 1, sharded reduce": the name with the options that make it another. Returns
  * text. */
 const char *way_title(int way, const struct run_config *config, char text[WAY_TITLE]);
 enum run_mode way_mode(int way);

@@ -23,7 +23,7 @@
 struct live;
 
 /* Does nothing unless config->live. Otherwise takes the terminal and sets config->live_fd; *out
- * stays NULL where it only prints lines: so it does in a build without ncurses, where the flag is
+ * stays NULL where it only prints lines: so it does in a build without ncurses, where the option is
  * refused before (cli/options/effects.h). ERR_MEMORY, ERR_FAILED. */
 int live_screen_open(struct live **out, struct run_config *config);
 

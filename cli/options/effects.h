@@ -4,7 +4,7 @@
  * find a GPU.
  *
  * A new option takes bits that are here, or a new condition, which gets its question and its words
- * in effects.c; tests/cli/test_flags.c then wants a command in which the option is refused. */
+ * in effects.c; tests/cli/test_options.c then wants a command in which the option is refused. */
 #ifndef CLI_OPTIONS_EFFECTS_H
 #define CLI_OPTIONS_EFFECTS_H
 

@@ -24,11 +24,11 @@
 enum { LINE = 8192, STREAMS = 2 };
 static const char *const NAMES[STREAMS] = {"stdout.log", "stderr.log"};
 
-int run_output_parse(const char *flag, const char *text, int *by_rank) {
+int run_output_parse(const char *option, const char *text, int *by_rank) {
     char word[32];
     int64_t rank, value;
     if (!strchr(text, ':')) {
-        CHECK(parse_int(flag, text, 0, 3, &value));
+        CHECK(parse_int(option, text, 0, 3, &value));
         for (int r = 0; r < MAX_DEVICES; r++)
             by_rank[r] = (int)value;
         return OK;
@@ -37,11 +37,11 @@ int run_output_parse(const char *flag, const char *text, int *by_rank) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
         char *colon = strchr(word, ':');
         if (!colon)
-            return fail(ERR_USAGE, "%s: %s: give 0 to 3, or RANK:0 to 3 with commas between", flag,
-                        text);
+            return fail(ERR_USAGE, "%s: %s: give 0 to 3, or RANK:0 to 3 with commas between",
+                        option, text);
         *colon = 0;
-        CHECK(parse_int(flag, word, 0, MAX_DEVICES - 1, &rank));
-        CHECK(parse_int(flag, colon + 1, 0, 3, &value));
+        CHECK(parse_int(option, word, 0, MAX_DEVICES - 1, &rank));
+        CHECK(parse_int(option, colon + 1, 0, 3, &value));
         by_rank[rank] = (int)value;
     }
     return OK;

@@ -4,24 +4,19 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/text/parse.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
 #include "device/device.h"
 #include "report/text.h"
-
-static int count_cores(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-}
 
 static int read_ranks(const struct option *option, const char *text, void *target) {
     struct run_words *w = target;
@@ -39,7 +34,7 @@ static int read_ranks(const struct option *option, const char *text, void *targe
                     "%s: gpu: there is none to use, as duet devices says: give a number, cpu or "
                     "auto",
                     option->name);
-    w->ranks = gpus && !code ? gpus : count_cores();
+    w->ranks = gpus && !code ? gpus : usable_cores();
     if (w->ranks > MAX_DEVICES) w->ranks = MAX_DEVICES;
     return OK;
 }

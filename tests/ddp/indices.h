@@ -19,4 +19,13 @@ static inline void bucket_indices(const struct bucket_plan *plan, char *text, si
     }
 }
 
+/* Their sizes, as that data has them: "4052088, 1204000". */
+static inline void bucket_sizes(const struct bucket_plan *plan, char *text, size_t bytes) {
+    size_t used = 0;
+    *text = 0;
+    for (int b = 0; b < plan->bucket_count && used < bytes; b++)
+        used += (size_t)snprintf(text + used, bytes - used, "%s%llu", b ? ", " : "",
+                                 (unsigned long long)plan->bucket[b].bytes);
+}
+
 #endif

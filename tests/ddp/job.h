@@ -193,7 +193,7 @@ static inline int read_all(struct replica *r, int grads, float *to) {
 }
 
 static inline void note_buckets(struct worker *w, struct rank_out *out, int which) {
-    bucket_plan_sizes(ddp_buckets(w->trainer.ddp), out->sizes[which], sizeof out->sizes[which]);
+    bucket_sizes(ddp_buckets(w->trainer.ddp), out->sizes[which], sizeof out->sizes[which]);
     bucket_indices(ddp_buckets(w->trainer.ddp), out->indices[which], sizeof out->indices[which]);
 }
 

@@ -19,7 +19,7 @@ static void expect_net(double cap, double first, const char *sizes, const char *
     cr_assert_eq(bucket_limits(cap, first, limits), OK);
     cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, limits, 2), OK, "%s",
                  error_message());
-    bucket_plan_sizes(&plan, text, sizeof text);
+    bucket_sizes(&plan, text, sizeof text);
     cr_assert_str_eq(text, sizes, "cap %g, first %g: %s", cap, first, text);
     bucket_indices(&plan, text, sizeof text);
     cr_assert_str_eq(text, indices, "cap %g, first %g: %s", cap, first, text);
@@ -45,7 +45,7 @@ Test(ddp_bucket, first_step_has_one_bucket, .timeout = 10) {
     char text[64];
     cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, &limit, 1), OK);
     cr_assert_eq(plan.bucket_count, 1);
-    bucket_plan_sizes(&plan, text, sizeof text);
+    bucket_sizes(&plan, text, sizeof text);
     cr_assert_str_eq(text, "5256088");
     bucket_plan_free(&plan);
 }
@@ -97,7 +97,7 @@ Test(ddp_bucket, find_unused_parameters, .timeout = 10) {
         cr_assert_eq(bucket_limits(cases[c].cap, -1, limits), OK);
         cr_assert_eq(bucket_plan_init(&plan, bytes, 8, order, 8, limits, 2), OK);
         bucket_plan_reverse(&plan);
-        bucket_plan_sizes(&plan, text, sizeof text);
+        bucket_sizes(&plan, text, sizeof text);
         cr_assert_str_eq(text, cases[c].sizes);
         bucket_indices(&plan, text, sizeof text);
         cr_assert_str_eq(text, cases[c].indices);
@@ -158,20 +158,4 @@ Test(ddp_bucket, an_order_names_each_parameter_once, .timeout = 10) {
         cr_assert_null(plan.order);
         bucket_plan_free(&plan);
     }
-}
-
-Test(ddp_bucket, text_is_cut_to_its_room, .timeout = 10) {
-    uint64_t limits[2];
-    struct bucket_plan plan;
-    char text[12] = "...........";
-    cr_assert_eq(bucket_limits(-1, -1, limits), OK);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, NET, net_ready, NET, limits, 2), OK);
-    cr_assert_eq(bucket_plan_sizes(&plan, text, sizeof text), 16);
-    cr_assert_str_eq(text, "4052088, 12");
-    cr_assert_eq(bucket_plan_sizes(&plan, NULL, 0), 16);
-    bucket_plan_free(&plan);
-    cr_assert_eq(bucket_plan_init(&plan, net_bytes, 0, net_ready, 0, limits, 2), OK);
-    cr_assert_eq(bucket_plan_sizes(&plan, text, sizeof text), 0);
-    cr_assert_str_eq(text, "");
-    bucket_plan_free(&plan);
 }

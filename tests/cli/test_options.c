@@ -1,12 +1,12 @@
-/* A flag without effect is refused. For every option of a run there is a row here: a command in
- * which it can have no effect, or the reason why it always may. So a new flag without either
+/* An option without effect is refused. For every option of a run there is a row here: a command in
+ * which it can have no effect, or the reason why it always may. So a new option without either
  * fails. */
 #include "cli/options/run_options.h"
 #include "tests/cli/run.h"
 
 static const struct row {
-    const char *flag;
-    /* A command in which the flag has no effect, and what the refusal says, separated by '|'; or
+    const char *option;
+    /* A command in which the option has no effect, and what the refusal says, separated by '|'; or
      * NULL, and the reason why there is no such command. */
     const char *command, *words;
 } rows[] = {
@@ -117,7 +117,7 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Commands that need a flag more than one rule for. */
+/* Commands that need an option more than one rule for. */
 static const struct row more[] = {
     {"--no-graph", "profile --device auto --no-graph", "in duet profile"},
     {"--no-graph", "train --device cuda --no-graph --trace t", "beside --trace"},
@@ -149,7 +149,7 @@ Test(cli_flags, each_has_a_rule_or_a_reason, .timeout = 60) {
         int i = 0;
         if (!option->name) continue;
         found++;
-        while (i < ROWS && strcmp(rows[i].flag, option->name))
+        while (i < ROWS && strcmp(rows[i].option, option->name))
             i++;
         cr_expect(i < ROWS, "%s: give it a row: a command without effect, or a reason",
                   option->name);
@@ -163,7 +163,7 @@ Test(cli_flags, without_effect_they_are_refused, .timeout = 120, .init = cli_fol
         const struct row *row = i < ROWS ? &rows[i] : &more[i - ROWS];
         char words[256];
         if (!row->command) continue;
-        snprintf(words, sizeof words, "duet: %s: no effect|%s|leave", row->flag, row->words);
+        snprintf(words, sizeof words, "duet: %s: no effect|%s|leave", row->option, row->words);
         cli_fails(2, words, "%s", row->command);
     }
 }
