@@ -132,7 +132,7 @@ int api_optimizer_update(duet_optimizer *o, const struct step_block *now) {
 
 int duet_optimizer_step(duet_optimizer *o) {
     if (!o) return fail(ERR_USAGE, "optimizer: none was given");
-    struct step_block step = {.slot = 0};
+    struct step_block step = {.row = 0};
     optimizer_schedule(&step, &o->optimizer.config, o->lr, o->updates);
     CHECK(stream_write(device_compute(o->params->set.device), o->params->step, &step, sizeof step));
     CHECK(optimizer_write_groups(&o->optimizer, &step));

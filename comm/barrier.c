@@ -20,9 +20,9 @@
 static int barrier(struct comm *comm, const char *collective, const char *what) {
     struct board *board = comm->board;
     uint64_t k = ++comm->barriers;
-    /* The slot's count serves error texts only. It is written first, so that no rank that has
+    /* The card's count serves error texts only. It is written first, so that no rank that has
      * arrived is reported missing. */
-    __atomic_store_n(&board->slots[comm->rank].begun[COUNT_BARRIERS], k, __ATOMIC_RELEASE);
+    __atomic_store_n(&board->cards[comm->rank].begun[COUNT_BARRIERS], k, __ATOMIC_RELEASE);
     /* Acquire-release: the last rank to arrive sees what all ranks wrote before they arrived, and
      * its post makes it visible to all of them. */
     if (__atomic_add_fetch(&board->arrivals, 1, __ATOMIC_ACQ_REL) == k * (uint64_t)comm->world) {
@@ -60,11 +60,11 @@ static int gather_piece(struct comm *comm, const char *mine, size_t piece, size_
     struct board *board = comm->board;
     int parity = (int)(comm->gathers++ & 1);
     if (piece) memcpy(board_box(board, comm->rank, parity), mine, piece);
-    board->slots[comm->rank].gather_bytes[parity] = bytes;
+    board->cards[comm->rank].gather_bytes[parity] = bytes;
     CHECK(barrier(comm, "gather", NULL));
     CHECK(announced_by_all(comm));
     for (int r = 0; r < comm->world; r++) {
-        uint64_t theirs = board->slots[r].gather_bytes[parity];
+        uint64_t theirs = board->cards[r].gather_bytes[parity];
         if (theirs != bytes)
             return fail(ERR_USAGE,
                         "rank %d: gather: rank %d brought %llu bytes, this rank %zu: all must "

@@ -92,8 +92,8 @@ int board_abort(struct board *board, int rank, int code, const char *text) {
 }
 
 void board_beat(struct board *board, int rank) {
-    __atomic_fetch_add(&board->slots[rank].beats, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&board->slots[rank].beat_ns, now_ns(), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&board->cards[rank].beats, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&board->cards[rank].beat_ns, now_ns(), __ATOMIC_RELAXED);
 }
 
 int board_aborted(const struct board *board) {

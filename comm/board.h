@@ -2,7 +2,7 @@
  * that every rank maps. All of it starts as zero. Who writes what:
  *
  *   abort     the first to notice a failure, rank or launcher; once    read in every wait
- *   slots[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
+ *   cards[r]  rank r (pid, and start_errno before its main runs)       read by launcher and peers
  *   arrivals  every rank, by an atomic addition                        barrier.c
  *   released  the rank that arrives last at a barrier                  barrier.c
  *   announced[r]  rank r, before each of its collectives               announce.c
@@ -40,7 +40,7 @@ struct abort_record {
  * counts of all ranks to find out who is missing. */
 enum counter { COUNT_BARRIERS, COUNT_EXCHANGES, COUNTERS };
 
-struct slot {
+struct card {
     uint64_t begun[COUNTERS]; /* how many collectives of each kind the rank has begun */
     uint64_t beats;  /* grows whenever the rank polls in a wait or calls comm_check: progress.c */
     int64_t beat_ns; /* when it last did, on the clock of base/clock.h, which all ranks share */
@@ -68,7 +68,7 @@ struct board {
     uint32_t asked;     /* the signal that asks the job to stop; 0: none */
     uint64_t warned_ns; /* when a rank last warned of a long wait; 0: never */
     uint32_t heavy; /* 1: a rank cannot run fences for others, written before the first barrier */
-    struct slot slots[MAX_DEVICES];
+    struct card cards[MAX_DEVICES];
     struct announcement announced[MAX_DEVICES][ANNOUNCED];
 };
 

@@ -87,8 +87,8 @@ static int find_job(struct comm *comm, const struct comm_options *options) {
 }
 
 static int meet(struct comm *comm) {
-    struct slot *slot = &comm->board->slots[comm->rank];
-    __atomic_store_n(&slot->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
+    struct card *card = &comm->board->cards[comm->rank];
+    __atomic_store_n(&card->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
     CHECK(comm_exchange(comm, NULL, 0, -1, NULL, NULL));
     CHECK(watch_start(comm));
     if (!comm_can_post_lightly()) __atomic_store_n(&comm->board->heavy, 1, __ATOMIC_RELAXED);
@@ -144,7 +144,7 @@ int comm_open_was_reported(int code) {
 
 void comm_close(struct comm *comm) {
     if (!comm) return;
-    if (comm->board) __atomic_store_n(&comm->board->slots[comm->rank].left, 1, __ATOMIC_RELEASE);
+    if (comm->board) __atomic_store_n(&comm->board->cards[comm->rank].left, 1, __ATOMIC_RELEASE);
     release(comm);
 }
 

@@ -18,7 +18,7 @@ enum { PATIENCE = 8 };                        /* waits beside a rank of the same
 static const int64_t MOVE_PAUSE_NS = 2000000; /* between two moves of a rank */
 
 static int core_of(const struct comm *comm, int rank) {
-    return (int)__atomic_load_n(&comm->board->slots[rank].core, __ATOMIC_RELAXED) - 1;
+    return (int)__atomic_load_n(&comm->board->cards[rank].core, __ATOMIC_RELAXED) - 1;
 }
 
 /* The core of `allowed` with the fewest ranks, if it has at least two less than `from`; and nobody
@@ -46,13 +46,13 @@ static void move(struct comm *comm) {
     CPU_SET(core, &one);
     if (sched_setaffinity(0, sizeof one, &one)) return;
     sched_setaffinity(0, sizeof allowed, &allowed);
-    __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)core + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)core + 1, __ATOMIC_RELAXED);
 }
 
 int shares_core(struct comm *comm, int peer) {
     int core = sched_getcpu();
     if (core != core_of(comm, comm->rank)) /* else the others keep what they have read */
-        __atomic_store_n(&comm->board->slots[comm->rank].core, (uint32_t)(core + 1),
+        __atomic_store_n(&comm->board->cards[comm->rank].core, (uint32_t)(core + 1),
                          __ATOMIC_RELAXED);
     if (core < 0 || peer < 0 || peer >= comm->world) return 1;
     int other = core_of(comm, peer);

@@ -112,7 +112,7 @@ int comm_exchange(struct comm *comm, const void *mine, size_t bytes, int fd, voi
     wait.what = comm->exchanges_for;
     wait.counter = COUNT_EXCHANGES;
     wait.target = k;
-    __atomic_store_n(&comm->board->slots[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
+    __atomic_store_n(&comm->board->cards[comm->rank].begun[COUNT_EXCHANGES], k, __ATOMIC_RELEASE);
     CHECK_GOTO(send_mine(comm, &wait, &header, mine, fd), code, out);
     CHECK_GOTO(receive_all(comm, &wait, bytes, blob, all, fds), code, out);
     code = announced_by_all(comm);

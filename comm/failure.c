@@ -9,9 +9,9 @@
 #include "comm/rank.h"
 
 void note_where(struct comm *comm, const char *where) {
-    struct slot *slot = &comm->board->slots[comm->rank];
-    if (where[0] && !__atomic_exchange_n(&slot->where_claimed, 1, __ATOMIC_ACQ_REL))
-        snprintf(slot->where, sizeof slot->where, "%s", where);
+    struct card *card = &comm->board->cards[comm->rank];
+    if (where[0] && !__atomic_exchange_n(&card->where_claimed, 1, __ATOMIC_ACQ_REL))
+        snprintf(card->where, sizeof card->where, "%s", where);
 }
 
 int failure_of_job(struct comm *comm, const char *where) {

@@ -31,7 +31,7 @@ static int read_cpu_time(pid_t pid, int64_t *ns) {
 static int made_progress(const struct job *job, int rank) {
     struct process process = job->ranks[rank];
     int64_t idle = job->clock - process.progress_at, cpu_ns;
-    if (__atomic_load_n(&job->board->slots[rank].beats, __ATOMIC_RELAXED) != process.beats)
+    if (__atomic_load_n(&job->board->cards[rank].beats, __ATOMIC_RELAXED) != process.beats)
         return 1;
     if (!read_cpu_time(process.pid, &cpu_ns)) return 1;
     return cpu_ns - process.cpu_ns >= LEAST_CPU_NS + idle / LEAST_CPU_SHARE;
@@ -39,7 +39,7 @@ static int made_progress(const struct job *job, int rank) {
 
 static void mark_progress(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
-    process->beats = __atomic_load_n(&job->board->slots[rank].beats, __ATOMIC_RELAXED);
+    process->beats = __atomic_load_n(&job->board->cards[rank].beats, __ATOMIC_RELAXED);
     read_cpu_time(process->pid, &process->cpu_ns);
     process->progress_at = job->clock;
 }

@@ -69,7 +69,7 @@ struct wait {
     uint64_t target;
     int64_t last_poll; /* ns, of now_ns() */
     int64_t left, all; /* ns until the deadline, now and at the start */
-    int shown, warned; /* whereabouts.c: the slot shows this wait; it has warned */
+    int shown, warned; /* whereabouts.c: the card shows this wait; it has warned */
 };
 
 /* whereabouts.c: shows others what this wait waits in; takes that back; asks; and warns once
@@ -101,7 +101,7 @@ int shares_core(struct comm *comm, int peer);
  * core though another one has fewer ranks, it goes there. Now and then, at most. */
 void leave_shared_core(struct comm *comm, int peer);
 
-/* failure.c: records in this rank's slot what it was waiting in when the job failed. The first call
+/* failure.c: records in this rank's card what it was waiting in when the job failed. The first call
  * counts. */
 void note_where(struct comm *comm, const char *where);
 

@@ -10,7 +10,7 @@
 
 void describe_end(const struct job *job, int rank, char *text, size_t size) {
     const struct process *process = &job->ranks[rank];
-    int start_errno = job->board->slots[rank].start_errno;
+    int start_errno = job->board->cards[rank].start_errno;
     size_t used = (size_t)snprintf(text, size, "rank %d (pid %d) ", rank, (int)process->pid);
     if (process->wait_errno)
         snprintf(text + used, size - used, "ended, its status is not known: waitid: %s",
@@ -33,7 +33,7 @@ void describe_end(const struct job *job, int rank, char *text, size_t size) {
 int ended_well(const struct job *job, int rank) {
     const struct process *process = &job->ranks[rank];
     if (process->signal || process->exit_code || process->wait_errno) return 0;
-    if (__atomic_load_n(&job->board->slots[rank].left, __ATOMIC_ACQUIRE)) return 1;
+    if (__atomic_load_n(&job->board->cards[rank].left, __ATOMIC_ACQUIRE)) return 1;
     return !job->first_arrival;
 }
 
@@ -41,9 +41,9 @@ int ended_well(const struct job *job, int rank) {
 static void describe_where(const struct job *job, int culprit, char *text, size_t size) {
     text[0] = 0;
     for (int r = 0; r < job->world; r++) {
-        const struct slot *slot = &job->board->slots[r];
-        if (r == culprit || !slot->where[0]) continue;
-        snprintf(text, size, " while rank %d was in %.*s", r, BOARD_WHERE - 1, slot->where);
+        const struct card *card = &job->board->cards[r];
+        if (r == culprit || !card->where[0]) continue;
+        snprintf(text, size, " while rank %d was in %.*s", r, BOARD_WHERE - 1, card->where);
         return;
     }
 }
@@ -61,7 +61,7 @@ static const char *advice_on_status(const struct job *job, int rank) {
     if (!job->ranks[rank].exit_code)
         return "a rank must leave before it ends (in a program of process groups: "
                "duet_group_destroy)";
-    if (own && !job->board->slots[rank].pid) return "see its own message above";
+    if (own && !job->board->cards[rank].pid) return "see its own message above";
     return "it recorded no reason: if it printed one, that stands above";
 }
 
@@ -76,7 +76,7 @@ static const char *advice_on_sigkill(void) {
 }
 
 static const char *advice(const struct job *job, int rank) {
-    int start_errno = job->board->slots[rank].start_errno;
+    int start_errno = job->board->cards[rank].start_errno;
     if (job->ranks[rank].wait_errno) return "this program must be able to wait for its children";
     if (start_errno) return advice_on_start(job->launch, start_errno);
     switch (job->ranks[rank].signal) {

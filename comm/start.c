@@ -103,7 +103,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
     keep_over_exec(job->board_fd);
     for (int i = 0; i < launch->pass_count; i++)
         if (keep_over_exec(launch->pass_fds[i])) {
-            job->board->slots[rank].start_errno = errno;
+            job->board->cards[rank].start_errno = errno;
             _exit(127);
         }
     environ = list;
@@ -117,7 +117,7 @@ static void become_rank(const struct job *job, int rank, pid_t launcher, int soc
         execvp(launch->program, launch->argv);
     else
         exec_this_program(launch->argv);
-    job->board->slots[rank].start_errno = errno;
+    job->board->cards[rank].start_errno = errno;
     _exit(127);
 }
 

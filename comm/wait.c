@@ -50,7 +50,7 @@ static uint64_t missing_ranks(const struct wait *wait) {
     }
     uint64_t missing = 0;
     for (int r = 0; r < comm->world; r++)
-        if (__atomic_load_n(&comm->board->slots[r].begun[wait->counter], __ATOMIC_ACQUIRE) <
+        if (__atomic_load_n(&comm->board->cards[r].begun[wait->counter], __ATOMIC_ACQUIRE) <
             wait->target)
             missing |= 1ull << r;
     return missing;
@@ -59,7 +59,7 @@ static uint64_t missing_ranks(const struct wait *wait) {
 static uint64_t ranks_that_left(const struct comm *comm) {
     uint64_t left = 0;
     for (int r = 0; r < comm->world; r++)
-        if (__atomic_load_n(&comm->board->slots[r].left, __ATOMIC_ACQUIRE)) left |= 1ull << r;
+        if (__atomic_load_n(&comm->board->cards[r].left, __ATOMIC_ACQUIRE)) left |= 1ull << r;
     return left;
 }
 

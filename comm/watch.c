@@ -25,12 +25,12 @@
 #include "comm/rank.h"
 
 static void peer_ended(struct comm *comm, int peer) {
-    struct slot *slot = &comm->board->slots[peer];
+    struct card *card = &comm->board->cards[peer];
     char text[BOARD_TEXT];
-    if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&card->left, __ATOMIC_ACQUIRE))
         return; /* in good order; the launcher judges its status */
     snprintf(text, sizeof text, "rank %d (pid %u) died", peer,
-             __atomic_load_n(&slot->pid, __ATOMIC_RELAXED));
+             __atomic_load_n(&card->pid, __ATOMIC_RELAXED));
     board_abort(comm->board, peer, ERR_PEER, text);
 }
 
@@ -57,7 +57,7 @@ static int open_pidfds(struct comm *comm, int *opened) {
     *opened = 0;
     for (int r = 0; r < comm->world; r++) {
         if (r == comm->rank) continue;
-        int fd = above_streams((int)syscall(SYS_pidfd_open, comm->board->slots[r].pid, 0));
+        int fd = above_streams((int)syscall(SYS_pidfd_open, comm->board->cards[r].pid, 0));
         if (fd < 0 && (errno == EMFILE || errno == ENFILE))
             return fail_system(errno, "rank %d: watching rank %d", comm->rank, r);
         comm->watch.pidfds[r] = fd;

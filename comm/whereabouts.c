@@ -1,6 +1,6 @@
 /* Where each rank waits, so that a wait that takes long can say who has not come.
  *
- * A rank whose wait has taken 50 ms writes into its slot of the board what it waits in and since
+ * A rank whose wait has taken 50 ms writes into its card of the board what it waits in and since
  * when, and takes it back at the end of the wait. After ten seconds, or the DUET_WARN_AFTER of the
  * environment, it prints a warning with what all ranks are in; the first rank that gets there
  * speaks for all. At its deadline the same words are part of the error. */
@@ -15,45 +15,45 @@ static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;
 
 /* Of several threads of a rank that wait the first one shows its wait. */
 void whereabouts_show(struct wait *wait, const char *where) {
-    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
-    if (__atomic_exchange_n(&slot->shows, 1, __ATOMIC_ACQ_REL)) return;
+    struct card *card = &wait->comm->board->cards[wait->comm->rank];
+    if (__atomic_exchange_n(&card->shows, 1, __ATOMIC_ACQ_REL)) return;
     wait->shown = 1;
-    for (size_t i = 0; i < sizeof slot->waits_in; i++) {
-        __atomic_store_n(&slot->waits_in[i], where[i], __ATOMIC_RELAXED);
+    for (size_t i = 0; i < sizeof card->waits_in; i++) {
+        __atomic_store_n(&card->waits_in[i], where[i], __ATOMIC_RELAXED);
         if (!where[i]) break;
     }
-    __atomic_store_n(&slot->since_ns, now_ns() - (wait->all - wait->left), __ATOMIC_RELEASE);
+    __atomic_store_n(&card->since_ns, now_ns() - (wait->all - wait->left), __ATOMIC_RELEASE);
 }
 
 void whereabouts_end(struct wait *wait) {
     if (!wait->shown) return;
-    struct slot *slot = &wait->comm->board->slots[wait->comm->rank];
+    struct card *card = &wait->comm->board->cards[wait->comm->rank];
     wait->shown = 0;
-    __atomic_store_n(&slot->since_ns, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&slot->shows, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&card->since_ns, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&card->shows, 0, __ATOMIC_RELEASE);
 }
 
 /* A rank that waits says so in each slice of its wait (wait.c). */
 int comm_is_silent(const struct comm *comm, int rank) {
     const int64_t silent_ns = 6 * SLICE_NS;
-    return now_ns() - __atomic_load_n(&comm->board->slots[rank].beat_ns, __ATOMIC_RELAXED) >
+    return now_ns() - __atomic_load_n(&comm->board->cards[rank].beat_ns, __ATOMIC_RELAXED) >
            silent_ns;
 }
 
 int whereabouts_waits(const struct comm *comm, int rank) {
-    return __atomic_load_n(&comm->board->slots[rank].since_ns, __ATOMIC_ACQUIRE) &&
+    return __atomic_load_n(&comm->board->cards[rank].since_ns, __ATOMIC_ACQUIRE) &&
            !comm_is_silent(comm, rank);
 }
 
 /* "rank 1 has waited 12 s in barrier (end)", "rank 2 waits for nobody" */
 static size_t describe_rank(const struct comm *comm, int rank, char *text, size_t size) {
-    const struct slot *slot = &comm->board->slots[rank];
+    const struct card *card = &comm->board->cards[rank];
     char where[BOARD_WHERE];
-    int64_t since = __atomic_load_n(&slot->since_ns, __ATOMIC_ACQUIRE);
+    int64_t since = __atomic_load_n(&card->since_ns, __ATOMIC_ACQUIRE);
     for (size_t i = 0; i < sizeof where; i++)
-        where[i] = __atomic_load_n(&slot->waits_in[i], __ATOMIC_RELAXED);
+        where[i] = __atomic_load_n(&card->waits_in[i], __ATOMIC_RELAXED);
     where[sizeof where - 1] = 0;
-    if (__atomic_load_n(&slot->left, __ATOMIC_ACQUIRE))
+    if (__atomic_load_n(&card->left, __ATOMIC_ACQUIRE))
         return (size_t)snprintf(text, size, "; rank %d has left", rank);
     if (!since || comm_is_silent(comm, rank))
         return (size_t)snprintf(text, size, "; rank %d waits for nobody", rank);

@@ -126,7 +126,7 @@ struct step_block {
     float weight;  /* of a sample's loss: 1/B, B the samples of this global batch, of all passes */
     float learning_rate;
     int32_t first_update; /* 1 before the first update: momentum starts as the gradient */
-    int32_t slot;         /* row of the logs (loss, hits, hashes) that this step writes */
+    int32_t row;          /* row of the logs (loss, hits, hashes) that this step writes */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
     float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer.h fills these in */

@@ -166,7 +166,7 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"x", "f", "NM"}, {"targets", "f", "NM"}, {"dloss", "f?", "N"}},
         .out = {{"dx", "f", "NM"}}, .rule = rule_loss_backward, .flops = "3 NM"},
 
-    /* Writes one number into logs of R rows: row step->slot, column p.loss.column. */
+    /* Writes one number into logs of R rows: row step->row, column p.loss.column. */
     [OP_LOSS_SUM] = {LOG, .in = {{"loss", "d", "N"}, {"hits", "i", "N"}},
         .out = {{"losses", "d", "RS"}, {"hits", "l", "RS"}}, .step = 1, .rule = rule_loss_sum,
         .flops = "1 N"},
@@ -228,7 +228,7 @@ const struct op_row op_table[OP_COUNT] = {
         .out = {{"value", "f", "."}, {"moments", "f", "n2"}}, .step = 1, .rule = rule_two_moments,
         .cost = cost_adam},
 
-    /* Writes one number into a log of R rows: row step->slot, column p.hash.column. */
+    /* Writes one number into a log of R rows: row step->row, column p.hash.column. */
     [OP_HASH] = {LOG, .in = {{"x", "f", "."}}, .out = {{"hashes", "u", "RS"}}, .step = 1,
         .rule = rule_hash},
 

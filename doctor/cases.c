@@ -191,7 +191,7 @@ static int rows(struct op_cases *c, enum op op) {
 static int loss_sum(struct op_cases *c) {
     static const int samples[] = {0, 1, 2, 255, 257, 1000};
     for (int i = 0; i < COUNT(samples); i++) {
-        struct step_block step = {.slot = 2};
+        struct step_block step = {.row = 2};
         struct op_args a = {.in = {case_tensor(c, DTYPE_F64, 1, samples[i], 1, 1, 1),
                                    case_tensor(c, DTYPE_I32, 1, samples[i], 1, 1, 1)},
                             .out = {case_tensor(c, DTYPE_F64, 2, 4, 3, 1, 1),
@@ -211,7 +211,7 @@ static int loss_sum(struct op_cases *c) {
 static int hash(struct op_cases *c) {
     static const int sizes[] = {1, 3, 255, 1023, 4097, 70003};
     for (int i = 0; i < COUNT(sizes); i++) {
-        struct step_block step = {.slot = 1};
+        struct step_block step = {.row = 1};
         struct op_args a = {.in = {case_random(c, 1, sizes[i], 1, 1, 1)},
                             .out = {case_tensor(c, DTYPE_U64, 2, 3, 4, 1, 1)},
                             .step = &step,

@@ -38,7 +38,7 @@ static int train(struct replica *r, struct sample *s, struct outcome *out) {
                                   .weight = 1.0f / (float)(s->segments.n + k),
                                   .learning_rate = 0.01f * (float)(k + 1),
                                   .first_update = k == 0,
-                                  .slot = STEPS - 1 - k};
+                                  .row = STEPS - 1 - k};
         s->pixels[0] = (float)k; /* a different batch in each step */
         CHECK(replica_write_step(r, &step));
         CHECK(replica_load(r, &batch));

@@ -64,12 +64,12 @@ void dp_enter(struct dp *dp, enum phase phase) {
  * failure, so that the next step finds the streams in order. */
 static int in_order(void *context, int r) {
     struct dp *dp = context;
-    CHECK(group_follow(&dp->group, r));
+    CHECK(device_group_follow(&dp->group, r));
     int code = dp->part(dp->context, r);
-    if (!code) return group_ready(&dp->group, r);
+    if (!code) return device_group_ready(&dp->group, r);
     struct failures first = {0};
     failures_add(&first, code);
-    group_ready(&dp->group, r);
+    device_group_ready(&dp->group, r);
     return failures_end(&first);
 }
 
@@ -153,9 +153,9 @@ int dp_replicate(struct dp *dp, enum phase phase) {
 
 int dp_at_output(struct dp *dp, int (*work)(void *context), void *context) {
     struct failures first = {0};
-    CHECK(group_lead(&dp->group, dp->output_device));
+    CHECK(device_group_lead(&dp->group, dp->output_device));
     failures_add(&first, work(context));
-    int back = group_lead(&dp->group, 0);
+    int back = device_group_lead(&dp->group, 0);
     CHECK(failures_end(&first));
     return back;
 }

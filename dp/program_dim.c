@@ -101,7 +101,7 @@ int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, si
     struct device *device = m->dp.group.device[r];
     if (bytes <= p->room[r]) return OK;
     if (p->memory[r]) {
-        CHECK(group_follow(&m->dp.group, r));
+        CHECK(device_group_follow(&m->dp.group, r));
         CHECK(stream_sync(device_compute(device)));
         device_free(device, p->memory[r]);
     }

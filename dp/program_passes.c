@@ -132,7 +132,7 @@ static int gather_rows(struct duet_data_parallel *m, struct input_grads *g) {
     for (int r = 0; r < m->used; r++)
         used.dims[0] += g->x->sizes[r];
     for (int r = 0; r < m->used; r++)
-        CHECK(group_ready(&m->dp.group, r));
+        CHECK(device_group_ready(&m->dp.group, r));
     CHECK(dp_gather(&m->dp, g->rows, g->x->sizes, &used));
     return stream_sync(m->dp.group.stream); /* the zeros are freed next */
 }

@@ -37,7 +37,7 @@ static int init_reduce(struct dp *dp) {
 static int build(struct dp *dp, const struct dp_config *c) {
     CHECK(device_group_init(&dp->group, c->devices, c->device));
     for (int r = 0; r < c->devices; r++)
-        CHECK(group_ready(&dp->group, r)); /* new parameters have enqueued zeros */
+        CHECK(device_group_ready(&dp->group, r)); /* new parameters have enqueued zeros */
     dp->params[0]->in_use = 1;
     CHECK(find_groups(dp));
     CHECK(init_reduce(dp));

@@ -96,9 +96,9 @@ static int cut(struct dp_trainer *t, const struct segments *all) {
 /* Spans count updates, not passes. */
 static int begin_row(struct dp_trainer *t, const struct step_block *step, int training) {
     const struct replica_config *c = &t->replica[0].config;
-    if (step->slot < 0 || step->slot >= c->log_rows)
+    if (step->row < 0 || step->row >= c->log_rows)
         return fail(ERR_FAILED, "DataParallel: row %d of the logs: they have %d: read them in time",
-                    step->slot, c->log_rows);
+                    step->row, c->log_rows);
     t->step = step;
     return dp_begin(&t->dp, (int32_t)(step->step / (uint64_t)(c->passes > 1 ? c->passes : 1)),
                     training);

@@ -7,7 +7,7 @@
  * S segments, wherever fold_fits(S, W) holds (base/fold.h).
  *
  * Logs of losses and hits are on the output device: dp_trainer_replica(dp, output_device),
- * replica_read_logs. Row step->slot, column c is segment c of the batch, that is virtual device
+ * replica_read_logs. Row step->row, column c is segment c of the batch, that is virtual device
  * v = c / k + (c % k) * W. To fold the loss in the order of the virtual devices, put column c at
  * place v first. Hashes are on every replica: values on all, gradients on device 0. */
 #ifndef DP_TRAINER_H
@@ -58,7 +58,7 @@ int dp_trainer_step(struct dp_trainer *trainer, const struct step_block *step,
 int dp_trainer_evaluate(struct dp_trainer *trainer, const struct step_block *step,
                         const struct batch *batch);
 
-/* Replicates the parameters and hashes them once more on every device, into row step->slot: the end
+/* Replicates the parameters and hashes them once more on every device, into row step->row: the end
  * of the proof. */
 int dp_trainer_hash_values(struct dp_trainer *trainer, const struct step_block *step);
 

@@ -63,14 +63,14 @@ static int gather_and_loss(struct dp_trainer *t) {
     return t->dp.training ? scatter_grad(t, &y->grad) : OK;
 }
 
-/* Row step->slot of a log: device r's first k columns become columns r*k .. of the output
+/* Row step->row of a log: device r's first k columns become columns r*k .. of the output
  * device's. */
 static int gather_log_row(struct dp_trainer *t, struct tensor *(*log)(struct replica *)) {
     struct tensor rows[MAX_DEVICES];
     int k = t->segments / t->dp.count, sizes[MAX_DEVICES];
     for (int r = 0; r < t->dp.count; r++) {
         const struct tensor *x = log(&t->replica[r]);
-        size_t offset = (size_t)t->step->slot * (size_t)x->dims[1] * dtype_bytes(x->dtype);
+        size_t offset = (size_t)t->step->row * (size_t)x->dims[1] * dtype_bytes(x->dtype);
         rows[r] = tensor_plain((char *)x->data + offset, x->dtype, 1, &k);
         sizes[r] = k;
     }

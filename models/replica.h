@@ -152,7 +152,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
                     duet_var **output);
 
 /* The loss of `output` against the labels that the replica holds (MEAN over the global batch, by
- * step->weight). The sum and the hits of each segment are logged in row step->slot. */
+ * step->weight). The sum and the hits of each segment are logged in row step->row. */
 int replica_loss(struct replica *r, duet_var *output, int training, duet_var **loss);
 
 /* In place of forward and loss on a replica without input: logs losses and hits of zero. */
@@ -176,7 +176,7 @@ int replica_step(struct replica *r, const struct segments *segments);
 /* An evaluation step from begin to end: step block, load, forward, loss. */
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch);
 
-/* Hashes values and buffers as they are into row step->slot, in PHASE_PROOF. Nothing where
+/* Hashes values and buffers as they are into row step->row, in PHASE_PROOF. Nothing where
  * config.hashes is 0. */
 int replica_hash_values(struct replica *r);
 

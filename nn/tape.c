@@ -183,14 +183,14 @@ duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
         t->vars = vars;
         t->var_capacity = capacity;
     }
-    duet_var **slot = &t->vars[t->var_count];
-    if (!*slot) *slot = malloc(sizeof **slot);
-    if (!*slot) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
-    memset(*slot, 0, sizeof **slot);
-    (*slot)->place = t->var_count++;
-    (*slot)->value = value;
-    (*slot)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
-    return *slot;
+    duet_var **var = &t->vars[t->var_count];
+    if (!*var) *var = malloc(sizeof **var);
+    if (!*var) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+    memset(*var, 0, sizeof **var);
+    (*var)->place = t->var_count++;
+    (*var)->value = value;
+    (*var)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
+    return *var;
 }
 
 duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x) {

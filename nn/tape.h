@@ -211,7 +211,7 @@ duet_var *to_plain(duet_tape *t, duet_var *x);
 /* The reduction of a loss. ERR_USAGE: the value given was made by no loss. */
 int tape_loss_reduction(const duet_var *loss, enum reduction *r);
 
-/* For each segment s, enqueues the sum of its losses into row step->slot, column s of `losses`
+/* For each segment s, enqueues the sum of its losses into row step->row, column s of `losses`
  * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from one of
  * the losses above. */
 int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losses,

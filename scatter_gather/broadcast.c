@@ -7,12 +7,12 @@
 int broadcast_coalesced(struct device_group *group, float *const *arenas,
                         const struct param_range *groups, int group_count) {
     int lead = group->lead;
-    CHECK(group_enter(group));
+    CHECK(device_group_enter(group));
     for (int g = 0; g < group_count; g++)
         for (int r = 0; r < group->count; r++)
             if (r != lead)
                 CHECK(copy_peer(group->stream, group->device[r], arenas[r] + groups[g].first,
                                 group->device[lead], arenas[lead] + groups[g].first,
                                 groups[g].count * sizeof(float)));
-    return group_leave(group);
+    return device_group_leave(group);
 }

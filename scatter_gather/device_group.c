@@ -36,32 +36,33 @@ void device_group_free(struct device_group *group) {
     memset(group, 0, sizeof *group);
 }
 
-int group_lead(struct device_group *group, int lead) {
+int device_group_lead(struct device_group *group, int lead) {
     int before = group->lead;
     if (lead == before) return OK;
     if (!group->done[lead]) CHECK(event_create(group->device[lead], &group->done[lead]));
-    CHECK(group_leave(group));
+    CHECK(device_group_leave(group));
     group->lead = lead;
     group->stream = device_compute(group->device[lead]);
     CHECK(stream_wait(group->stream, group->done[before]));
-    return group_leave(group); /* whoever follows the new one follows the one before it, too */
+    return device_group_leave(
+        group); /* whoever follows the new one follows the one before it, too */
 }
 
-int group_ready(struct device_group *group, int r) {
+int device_group_ready(struct device_group *group, int r) {
     return event_record(group->ready[r], device_compute(group->device[r]));
 }
 
-int group_follow(struct device_group *group, int r) {
+int device_group_follow(struct device_group *group, int r) {
     if (r == group->lead) return OK; /* a stream is in order with itself */
     return stream_wait(device_compute(group->device[r]), group->done[group->lead]);
 }
 
-int group_enter(struct device_group *group) {
+int device_group_enter(struct device_group *group) {
     for (int r = 0; r < group->count; r++)
         if (r != group->lead) CHECK(stream_wait(group->stream, group->ready[r]));
     return OK;
 }
 
-int group_leave(struct device_group *group) {
+int device_group_leave(struct device_group *group) {
     return event_record(group->done[group->lead], group->stream);
 }

@@ -1,17 +1,17 @@
 /* Device group: n devices of one process, and the events that order them around the one that leads.
  *
  * Every collective of this folder runs on the compute stream of the leading device, which is device
- * 0 but for group_lead: it pushes what it scatters and broadcasts, and pulls what it gathers and
- * reduces. That is DataParallel's bottleneck, and it is meant to be seen. Two kinds of event keep
- * the devices in order:
+ * 0 but for device_group_lead: it pushes what it scatters and broadcasts, and pulls what it gathers
+ * and reduces. That is DataParallel's bottleneck, and it is meant to be seen. Two kinds of event
+ * keep the devices in order (names without `device_group_`):
  *
- *     thread r:  produce or use    group_ready(r)                       group_follow(r)   use
- *                                  records ready[r]                     waits for done
- *                                         |                                   ^
- *     ------------------------------------|----- hand-over of threads --------|---------------
- *                                         v                                   |
- *     thread 0:                      group_enter        moves        group_leave
- *                                    waits for all ready             records done
+ *     thread r:  produce or use    ready(r)                            follow(r)   use
+ *                                  records ready[r]                    waits for done
+ *                                         |                                 ^
+ *     ------------------------------------|----- hand-over of threads ------|---------------
+ *                                         v                                 |
+ *     thread 0:                         enter          moves            leave
+ *                                       waits for all ready             records done
  *
  * - ready[r] is recorded on stream r by device r's thread, once r has enqueued whatever produces
  *   what the next collective reads from r (its output, its gradients), and whatever still reads
@@ -21,8 +21,8 @@
  *   what the leading device reads.
  *
  * An event stands for its most recent record, so the calls themselves need an order too. Threads
- * hand over to each other (dp/worker.h): all call group_ready before the collective is called, and
- * group_follow after it. */
+ * hand over to each other (dp/worker.h): all call device_group_ready before the collective is
+ * called, and device_group_follow after it. */
 #ifndef SCATTER_GATHER_DEVICE_GROUP_H
 #define SCATTER_GATHER_DEVICE_GROUP_H
 
@@ -51,15 +51,15 @@ void device_group_free(struct device_group *group);
 
 /* From here on device `lead` executes the collectives; its stream waits for all that the one before
  * it has enqueued. Called on device 0's thread, while the other threads sleep. */
-int group_lead(struct device_group *group, int lead);
+int device_group_lead(struct device_group *group, int lead);
 
 /* Called on device r's thread, before and after a collective. */
-int group_ready(struct device_group *group, int r);
-int group_follow(struct device_group *group, int r);
+int device_group_ready(struct device_group *group, int r);
+int device_group_follow(struct device_group *group, int r);
 
 /* Called on device 0's thread: every collective of this folder begins and ends with them. */
-int group_enter(struct device_group *group);
-int group_leave(struct device_group *group);
+int device_group_enter(struct device_group *group);
+int device_group_leave(struct device_group *group);
 
 #ifdef __cplusplus
 }

@@ -60,7 +60,7 @@ int gather(struct device_group *group, const struct tensor *inputs, const int *s
         if (sizes[r] > 0)
             CHECK(check_input(&inputs[r], sizes[r], output, device_name(group->device[r])));
 
-    CHECK(group_enter(group));
+    CHECK(device_group_enter(group));
     CHECK(gather_rows(group, inputs, sizes, offsets, output));
-    return group_leave(group);
+    return device_group_leave(group);
 }

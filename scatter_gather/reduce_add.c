@@ -121,8 +121,8 @@ int reduce_add_one(const struct reduce_plan *plan, struct param_range range) {
 
 int reduce_add_coalesced(const struct reduce_plan *plan, const struct param_range *groups,
                          int group_count) {
-    CHECK(group_enter(plan->group));
+    CHECK(device_group_enter(plan->group));
     for (int g = 0; g < group_count; g++)
         CHECK(reduce_add_one(plan, groups[g]));
-    return group_leave(plan->group);
+    return device_group_leave(plan->group);
 }

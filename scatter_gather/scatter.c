@@ -10,7 +10,7 @@ int scatter(struct device_group *group, const struct tensor *source, const int *
         return fail(ERR_FAILED, "scatter: %d rows: the sizes of %d devices do not sum to that",
                     source->dims[0], group->count);
     size_t row_bytes = tensor_sample_count(source) * dtype_bytes(source->dtype);
-    CHECK(group_enter(group));
+    CHECK(device_group_enter(group));
     for (int r = 0; r < group->count; r++) {
         const char *rows = (const char *)source->data + (size_t)offsets[r] * row_bytes;
         int in_place = r == group->lead && (!parts[r] || parts[r] == (const void *)rows);
@@ -18,5 +18,5 @@ int scatter(struct device_group *group, const struct tensor *source, const int *
         CHECK(copy_peer(group->stream, group->device[r], parts[r], group->device[group->lead], rows,
                         (size_t)sizes[r] * row_bytes));
     }
-    return group_leave(group);
+    return device_group_leave(group);
 }

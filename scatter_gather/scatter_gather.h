@@ -1,5 +1,5 @@
 /* The four collectives of DataParallel, between the leading device, which is device 0 unless
- * group_lead says otherwise, and all devices of one process.
+ * device_group_lead says otherwise, and all devices of one process.
  *
  *     scatter                lead -> all   rows of a tensor, sizes[r] of them to device r
  *     gather                 all -> lead   the way back

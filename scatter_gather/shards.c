@@ -82,5 +82,5 @@ int sharded_reduce_collect(struct sharded_reduce *s) {
                             shard.count * sizeof(float)));
         }
     }
-    return group_leave(group);
+    return device_group_leave(group);
 }

@@ -50,7 +50,7 @@ int sharded_reduce_init(struct sharded_reduce *s, struct device_group *group, fl
 /* The streams must be done with it. Zeroed is fine. */
 void sharded_reduce_free(struct sharded_reduce *s);
 
-/* The two halves. First each device's thread, after the hand-over behind group_ready of ALL
+/* The two halves. First each device's thread, after the hand-over behind device_group_ready of ALL
  * devices: stream d waits for the gradients of all and adds up its shard, in place, in arena[d]. */
 int sharded_reduce_add(struct sharded_reduce *s, int d);
 /* Then device 0's thread, which leads: it copies the shards into arena[0], whose ranges then hold

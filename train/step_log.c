@@ -178,7 +178,7 @@ int step_log_read(struct session *s, const struct logged_step *steps, int count)
 }
 
 int step_log_final(struct session *s) {
-    struct step_block step = {.slot = 0};
+    struct step_block step = {.row = 0};
     size_t count = (size_t)s->model.param_count, buffers = (size_t)s->model.buffer_count,
            bytes = (count + buffers) * sizeof(uint64_t);
     if (!s->config->hashes) return OK;

@@ -92,7 +92,7 @@ static int one_step(struct loop *l, int batch) {
         struct step_block step = {.seed = s->config->seed,
                                   .step = (uint64_t)l->step * (uint64_t)most + (uint64_t)pass,
                                   .weight = 1.0f / (float)logged.divisor,
-                                  .slot = l->logged * most + pass,
+                                  .row = l->logged * most + pass,
                                   .add_grads = pass > 0,
                                   .more_passes = pass + 1 < logged.passes};
         optimizer_schedule(&step, &l->update, l->learning_rate,
@@ -206,7 +206,7 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
                               .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
                               .weight = 1,
                               .first = batch->first,
-                              .slot = row};
+                              .row = row};
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = feed_hold(&l->feed, s->test_loader, batch);
     if (code) feed_drop(&l->feed, s->test_loader, batch);

@@ -38,7 +38,7 @@ static void touch(const struct tensor *t, int writes) {
 
 /* The one element of a log that this launch writes. */
 static void write_log(const struct tensor *log, const struct step_block *step, int column) {
-    size_t element = (size_t)step->slot * (size_t)log->dims[1] + (size_t)column;
+    size_t element = (size_t)step->row * (size_t)log->dims[1] + (size_t)column;
     if (log->data)
         __tsan_write_range((char *)log->data + element * dtype_bytes(log->dtype),
                            dtype_bytes(log->dtype));

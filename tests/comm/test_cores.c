@@ -35,10 +35,10 @@ static int two_cores(struct bed *bed) {
  * the core that it writes down in the end. */
 static int wait_beside(struct bed *bed, int me, int core) {
     bed->comm.rank = me;
-    bed->comm.board->slots[1 - me].core = (uint32_t)core + 1;
+    bed->comm.board->cards[1 - me].core = (uint32_t)core + 1;
     for (int i = 0; i < 100; i++)
         leave_shared_core(&bed->comm, 1 - me);
-    return (int)bed->comm.board->slots[me].core - 1;
+    return (int)bed->comm.board->cards[me].core - 1;
 }
 
 Test(cores, who_may_run_on_one_core_stays) {

@@ -219,7 +219,7 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
 /* Several blocks add to one number. */
 Test(cuda_races, hashes, .timeout = 120) {
     struct heap heap = {0};
-    struct step_block step = {.slot = 0};
+    struct step_block step = {.row = 0};
     struct tensor x = tensor_random(&heap, 1, 1, 5003, 1, 1, 1),
                   log = heap_tensor(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
     for (uint32_t blocks = 1; blocks <= 9; blocks += 8)

@@ -128,7 +128,7 @@ static inline struct step_block step_of(const struct job *job, int step) {
                                .weight = 1.0f / (float)batch_of(job, step),
                                .learning_rate = job->frozen ? 0 : 0.5f,
                                .first_update = step == 0,
-                               .slot = step};
+                               .row = step};
     return block;
 }
 

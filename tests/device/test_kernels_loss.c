@@ -127,7 +127,7 @@ Test(math_loss, loss_sum_writes_its_own_cell, .timeout = 30) {
         int32_t hits[6] = {1, 0, 1, 1, 0, 1};
         int64_t hit_sum = 0, hit_sums[6] = {9, 9, 9, 9, 9, 9};
         int rows[1] = {n}, cells[2] = {3, 2};
-        struct step_block step = {.slot = 1};
+        struct step_block step = {.row = 1};
         struct op_args a = {
             .in = {tensor_plain(loss, DTYPE_F64, 1, rows), tensor_plain(hits, DTYPE_I32, 1, rows)},
             .out = {tensor_plain(sums, DTYPE_F64, 2, cells),

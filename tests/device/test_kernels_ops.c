@@ -287,7 +287,7 @@ Test(math_ops, sgd_fuses_where_pytorch_does, .timeout = 60) {
 static uint64_t hash_of(const struct tensor *x, host_kernel *kernel) {
     uint64_t log[6] = {1, 2, 3, 4, 5, 6};
     int dims[2] = {2, 3};
-    struct step_block step = {.slot = 1};
+    struct step_block step = {.row = 1};
     kernel(&(struct op_args){
         .in = {*x}, .out = {tensor_plain(log, DTYPE_U64, 2, dims)}, .step = &step, .p.hash = {2}});
     for (uint64_t i = 0; i < 5; i++)

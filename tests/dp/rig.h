@@ -58,7 +58,7 @@ static inline struct step_block rig_step(int step, int n) {
                                .weight = 1.0f / (float)n,
                                .learning_rate = 0.1f,
                                .first_update = step == 0,
-                               .slot = step};
+                               .row = step};
 }
 
 /* ---- model ---- */

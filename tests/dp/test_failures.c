@@ -143,7 +143,7 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     batch.segments = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
     cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), ERR_FAILED, "segments that do not sum");
     batch.segments.n = 2;
-    row.slot = RIG_ROWS;
+    row.row = RIG_ROWS;
     cr_assert_eq(dp_trainer_step(rig.dp, &row, &batch), ERR_FAILED, "a row past the logs");
     cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), OK, "%s", error_message());
     rig_free(&rig);

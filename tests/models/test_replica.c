@@ -48,13 +48,13 @@ static const struct replica_config full = {.max_samples = SAMPLES,
                                            .optimizer = 1,
                                            .update = {.momentum = 0.9, .weight_decay = 0.01}};
 
-/* One training step, row `slot` of the logs. */
-static void train(struct replica *r, uint64_t number, int slot, float lr) {
+/* One training step, row `row` of the logs. */
+static void train(struct replica *r, uint64_t number, int row, float lr) {
     struct step_block step = {.step = number,
                               .weight = 1.0f / SAMPLES,
                               .learning_rate = lr,
                               .first_update = number == 0,
-                              .slot = slot};
+                              .row = row};
     struct batch batch = {.segments = two_segments, .pixels = pixels, .labels = labels};
     duet_var *output, *loss;
     MUST(replica_write_step(r, &step));
@@ -273,7 +273,7 @@ Test(replica, logs_have_a_row_a_step_and_a_column_a_segment, .timeout = 30) {
         cr_assert_eq(replica_read_logs(&r, -1, losses, hits, NULL), ERR_FAILED);
 
         /* evaluation with the same weights logs what training would */
-        struct step_block step = {.weight = 1, .slot = 1};
+        struct step_block step = {.weight = 1, .row = 1};
         duet_var *output, *loss;
         MUST(replica_write_step(&r, &step));
         MUST(replica_forward(&r, &two_segments, 0, &output));

@@ -86,7 +86,7 @@ static void train(int who, int used_alone, float *values) {
     MUST(param_set_init(&set, d, specs, PARAMS));
     MUST(optimizer_init(&o, &set, &config));
     for (int s = 0; s < 3; s++) {
-        struct step_block block = {.slot = 0};
+        struct step_block block = {.row = 0};
         optimizer_schedule(&block, &config, 0.25, s);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         set_gradients(&set, s + 1, &norm);

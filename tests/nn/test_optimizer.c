@@ -83,7 +83,7 @@ static int compare(struct device *d, const int *order, const struct optimizer_co
     }
     cr_assert_lt(set[0].arena_count, 2000u);
     for (int s = 0; s < STEPS; s++) {
-        struct step_block block = {.slot = 0};
+        struct step_block block = {.row = 0};
         optimizer_schedule(&block, config, 0.3 / (s + 1), s);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         set_gradients(&set[0], s), set_gradients(&set[1], s);
@@ -155,7 +155,7 @@ static void update_as_pytorch(int which, struct device *d, float *after) {
     MUST(optimizer_init(&o, &set, &config));
     MUST(param_write_value(&set, 0, (const float *)golden_start));
     for (int u = 0; u < GOLDEN_UPDATES; u++) {
-        struct step_block block = {.slot = 0};
+        struct step_block block = {.row = 0};
         optimizer_schedule(&block, &config, golden_updates[which].learning_rate, u);
         MUST(stream_write(device_compute(d), step, &block, sizeof block));
         MUST(copy_to_device(device_compute(d), set.param[0].grad.data, golden_grads[u],
@@ -225,7 +225,7 @@ static void with_a_gap(struct device *d, const struct optimizer_config *config, 
     start[0] = 1;
     MUST(param_write_value(&set, 1, start));
     for (int s = 0, update = 0; s < 3; s++) {
-        struct step_block block = {.slot = 0};
+        struct step_block block = {.row = 0};
         memset(used, 1, sizeof used);
         used[1] = s != 1;
         if (!gap && s == 1) continue;

@@ -284,7 +284,7 @@ static void run_real(struct bed *bed, const char *word, float **arenas) {
     }
     struct tensor all_rows = rows[0];
     all_rows.dims[0] = COUNT;
-    all(bed, group_ready);
+    all(bed, device_group_ready);
     if (!strcmp(word, "dp-scatter"))
         cr_assert_eq(scatter(&bed->group, &all_rows, sizes, parts), OK, "%s", error_message());
     if (!strcmp(word, "dp-gather"))
@@ -308,7 +308,7 @@ static void run_real(struct bed *bed, const char *word, float **arenas) {
             cr_assert_eq(stream_sync(device_compute(bed->device[r])), OK);
         sharded_reduce_free(&s);
     }
-    all(bed, group_follow);
+    all(bed, device_group_follow);
 }
 
 /* The drawing says of every link and of every element what the real collective does. */

@@ -63,10 +63,10 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
     for (int r = 0; r < n; r++)
         put(bed, r, arenas[r], host[r], bytes);
 
-    all(bed, group_ready);
+    all(bed, device_group_ready);
     cr_assert_eq(reduce_plan_init(&plan, &bed->group, 0, arenas, count), OK, "%s", error_message());
     cr_assert_eq(reduce_add_coalesced(&plan, groups, group_count), OK, "%s", error_message());
-    all(bed, group_follow);
+    all(bed, device_group_follow);
     /* unchanged, and then overwritten: device 0 must have read it before */
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
@@ -91,10 +91,10 @@ static void broadcast_and_reduce(struct bed *bed, size_t count, size_t limit_byt
 
     for (int r = 1; r < n; r++)
         put(bed, r, arenas[r], host[r], bytes);
-    all(bed, group_ready);
+    all(bed, device_group_ready);
     cr_assert_eq(broadcast_coalesced(&bed->group, arenas, groups, group_count), OK, "%s",
                  error_message());
-    all(bed, group_follow);
+    all(bed, device_group_follow);
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         get(bed, r, got, arenas[r], bytes);

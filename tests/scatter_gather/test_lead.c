@@ -43,12 +43,12 @@ static void gather_and_scatter(enum device_kind kind, int lead, int read) {
         inputs[r] = tensor_plain(rows[r], DTYPE_F32, 2, (int[]){ROWS, WIDTH});
         parts[r] = back[r];
     }
-    all(&bed, group_ready);
-    cr_assert_eq(group_lead(&bed.group, lead), OK, "%s", error_message());
+    all(&bed, device_group_ready);
+    cr_assert_eq(device_group_lead(&bed.group, lead), OK, "%s", error_message());
     cr_assert_eq(gather(&bed.group, inputs, sizes, &all_rows), OK, "%s", error_message());
     cr_assert_eq(scatter(&bed.group, &all_rows, sizes, parts), OK, "%s", error_message());
-    cr_assert_eq(group_lead(&bed.group, 0), OK, "%s", error_message());
-    all(&bed, group_follow);
+    cr_assert_eq(device_group_lead(&bed.group, 0), OK, "%s", error_message());
+    all(&bed, device_group_follow);
     for (int r = 0; r < N; r++)
         if (r != lead) put(&bed, r, rows[r], junk, sizeof junk); /* not before it is gathered */
     for (int i = 0; i < N; i++) {

@@ -33,9 +33,9 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
     put(bed, 0, back.data, junk, bytes);
     put(bed, 0, whole.data, source, bytes);
 
-    all(bed, group_ready);
+    all(bed, device_group_ready);
     cr_assert_eq(scatter(&bed->group, &whole, sizes, parts), OK, "%s", error_message());
-    all(bed, group_follow);
+    all(bed, device_group_follow);
     for (int i = 0; i < n; i++) {
         int r = turn(n, i, upwards);
         get(bed, r, copy, parts[r], (size_t)sizes[r] * row_bytes);
@@ -53,9 +53,9 @@ static void there_and_back(struct bed *bed, enum dtype dtype, int width, const i
     for (int r = 0; r < n; r++)
         put(bed, r, parts[r], source + (size_t)offsets[r] * row_bytes,
             (size_t)sizes[r] * row_bytes);
-    all(bed, group_ready);
+    all(bed, device_group_ready);
     cr_assert_eq(gather(&bed->group, inputs, sizes, &back), OK, "%s", error_message());
-    all(bed, group_follow);
+    all(bed, device_group_follow);
     for (int r = 1; r < n; r++)
         /* must not overtake the gather */
         put(bed, r, parts[r], junk, (size_t)sizes[r] * row_bytes);

@@ -58,12 +58,12 @@ static void reduce_and_compare(int n, enum device_kind kind, int upwards) {
             }
         for (int r = 0; r < n; r++)
             put(&bed, r, arenas[r], host[r], sizeof host[r]);
-        all(&bed, group_ready);
+        all(&bed, device_group_ready);
         for (int i = 0; i < n; i++)
             cr_assert_eq(sharded_reduce_add(&shards, turn(n, i, upwards)), OK, "%s",
                          error_message());
         cr_assert_eq(sharded_reduce_collect(&shards), OK, "%s", error_message());
-        all(&bed, group_follow);
+        all(&bed, device_group_follow);
         /* The next step overwrites the gradients. It must come after all that reads them. */
         static float noise[COUNT];
         fill_random(noise, COUNT, 99);

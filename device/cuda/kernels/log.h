@@ -1,4 +1,4 @@
-/* Kernels that write one number of each step into a log, at row step->slot: the loss of a segment,
+/* Kernels that write one number of each step into a log, at row step->row: the loss of a segment,
  * and the hash of a tensor. And the sums of squares of the gradients' pieces, a block each, in the
  * order of device/clip.h: a thread has one of its lanes.
  *
@@ -72,7 +72,7 @@ DUET_BLOCK void k_loss_sum(const struct loss_sum *p, struct loss_sum_shared *sha
     }
     BLOCK_PHASE(at) {
         if (at.thread == 0) {
-            size_t cell = (size_t)p->step->slot * (size_t)p->columns + (size_t)p->column;
+            size_t cell = (size_t)p->step->row * (size_t)p->columns + (size_t)p->column;
             p->loss_log[cell] = shared->loss_sum / p->places;
             p->hit_log[cell] = shared->hit_sum;
         }
@@ -106,7 +106,7 @@ static inline uint32_t hash_blocks(size_t count) {
 }
 
 DUET_HD uint64_t *hash_cell(const struct hash *p) {
-    return p->log + (size_t)p->step->slot * (size_t)p->columns + (size_t)p->column;
+    return p->log + (size_t)p->step->row * (size_t)p->columns + (size_t)p->column;
 }
 
 /* Runs before k_hash if that has more than one block. */

@@ -82,7 +82,7 @@ DUET_HD int lane_of(struct place at) {
 }
 
 /* Lane 0's place in shared memory, where the tree leaves the row's result. */
-DUET_HD int row_slot(struct place at) {
+DUET_HD int row_cell(struct place at) {
     return (int)at.thread / ROW_LANES * ROW_LANES;
 }
 
@@ -96,7 +96,7 @@ DUET_HD double larger(double a, double b) {
     for (int half = ROW_LANES / 2; half; half /= 2) \
     BLOCK_PHASE(at) if (lane_of(at) < half)
 
-/* Leaves in each row's slot its maximum, and the sum of exp(x - max). */
+/* Leaves in each row's cell its maximum, and the sum of exp(x - max). */
 DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     BLOCK_PHASE(at) {
@@ -111,7 +111,7 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
     }
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
-        double max = shared->max[row_slot(at)], sum = 0;
+        double max = shared->max[row_cell(at)], sum = 0;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
             sum += exp(x[j] - max);
         shared->sum[at.thread] = sum;
@@ -129,14 +129,14 @@ DUET_HD double class_weight(const struct row_op *p, int class_index) {
     return p->weights ? (double)p->weights[class_index] : 1;
 }
 
-/* After rows_softmax: leaves in each row's slot the sum over all classes of -log_softmax, each by
+/* After rows_softmax: leaves in each row's cell the sum over all classes of -log_softmax, each by
  * its weight. Where labels are not smoothed it does nothing. */
 DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, int first,
                             struct place at) {
     if (p->smoothing == 0) return;
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
-        double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]), sum = 0;
+        double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]), sum = 0;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
             sum += mul_f64(class_weight(p, j), log_sum - (x[j] - max));
         shared->smooth[at.thread] = sum;
@@ -146,7 +146,7 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
     }
 }
 
-/* Leaves in each row's slot the sum of the weights of all classes, where they have some. */
+/* Leaves in each row's cell the sum of the weights of all classes, where they have some. */
 DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, int first,
                              struct place at) {
     (void)first;
@@ -162,7 +162,7 @@ DUET_BLOCK void rows_weights(const struct row_op *p, struct row_shared *shared, 
     }
 }
 
-/* Leaves in each row's slot the number of scores that keep the label's score from being the first
+/* Leaves in each row's cell the number of scores that keep the label's score from being the first
  * of the largest: 0 is a hit. A NaN keeps nobody from it, except in front: the reference's search
  * starts at score 0 and would never leave it. */
 DUET_BLOCK void rows_beaten(const struct row_op *p, struct row_shared *shared, int first,
@@ -199,7 +199,7 @@ DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *sha
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+            double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
                 p->out[start + (size_t)j] =
                     (float)exp(p->scores[start + (size_t)j] - max - log_sum);
@@ -222,7 +222,7 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
         }
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double sum = shared->sum[row_slot(at)];
+            double sum = shared->sum[row_cell(at)];
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
                 p->out[start + (size_t)j] =
                     (float)mul_f64(p->scores[start + (size_t)j], p->dy[start + (size_t)j] - sum);
@@ -236,7 +236,7 @@ DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared 
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+            double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
                 p->out[start + (size_t)j] = (float)(p->scores[start + (size_t)j] - max - log_sum);
         }
@@ -258,7 +258,7 @@ DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared
         }
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double sum = shared->sum[row_slot(at)];
+            double sum = shared->sum[row_cell(at)];
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
                 p->out[start + (size_t)j] =
                     (float)(p->dy[start + (size_t)j] -
@@ -344,12 +344,12 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                 int32_t label = p->labels[row];
                 double weight =
                     label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
-                double max = shared->max[row_slot(at)], log_sum = log(shared->sum[row_slot(at)]);
+                double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
                 double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
                 double all = 1;
                 if (p->weights && label >= 0 && label < p->classes)
                     all = mul_f64(at_label, class_weight(p, label)) +
-                          mul_f64(spread, shared->smooth[row_slot(at)]);
+                          mul_f64(spread, shared->smooth[row_cell(at)]);
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES) {
                     double w = class_weight(p, j), target = j == label ? mul_f64(at_label, w) : 0;
                     double d = mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum), all) -

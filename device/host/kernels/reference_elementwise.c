@@ -213,6 +213,5 @@ void reference_hash(const struct op_args *a) {
         memcpy(&bits, &x[i], sizeof bits);
         sum += hash_mix(bits, i);
     }
-    ((uint64_t *)a->out[0].data)[(size_t)a->step->slot * a->out[0].dims[1] + a->p.hash.column] =
-        sum;
+    ((uint64_t *)a->out[0].data)[(size_t)a->step->row * a->out[0].dims[1] + a->p.hash.column] = sum;
 }
