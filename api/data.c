@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "api/uploads.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "data/loader.h"
 
 _Static_assert(DUET_IN_ORDER == (int)SHUFFLE_NONE && DUET_SHUFFLE == (int)SHUFFLE_DISTRIBUTED &&

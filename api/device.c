@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/files/atomic_file.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/text/json.h"
 #include "base/worker.h"
 #include "device/visible.h"

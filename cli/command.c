@@ -13,7 +13,7 @@
 
 #include "api/dataset.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/text/nearest.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"

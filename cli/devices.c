@@ -9,7 +9,7 @@
 #include "allreduce/allreduce.h"
 #include "base/advice.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
 #include "clock/hardware.h"

@@ -6,7 +6,7 @@
 
 #include "base/advice.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/text/text.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "models/model_file.h"
 
 /* 1: a shell that is given the name alone finds this very file. */

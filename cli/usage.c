@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "cli/commands.h"
 #include "cli/options/run_options.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "comm/rank.h"
 
 static const int64_t AGAIN_NS = 60 * (int64_t)1000000000;

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 
 extern char **environ;
 

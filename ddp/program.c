@@ -5,7 +5,7 @@
 
 #include "allreduce/select.h"
 #include "api/api.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "ddp/state.h"
 #include "group/group.h"
 

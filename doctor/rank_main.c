@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "doctor/ranks.h"
 
 int doctor_rank_main(int argc, char **argv) {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "comm/launch.h"
 
 /* A task and the descriptor of its memory, which the ranks inherit. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "dp/balance.h"
 #include "dp/program.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "dp/program.h"
 
 /* ---- inputs ---- */

@@ -213,12 +213,12 @@ void leave_group(struct group *group);
 void begin_making(struct group *group);
 int look_for_crossing(struct group *group, const char *call, uint64_t number, int peer);
 
-/* parts.c: finds or builds a plan, and holds it for a work. */
+/* plan_parts.c: finds or builds a plan, and holds it for a work. */
 int take_plan(struct group *group, const struct window_request *request, struct group_plan **out);
 struct window_request request_of(const struct group *group, const struct group_call *call);
 int run_parts(struct runner *runner, struct work *work); /* all parts of a work */
 
-/* parts.c: what the peers are told of a call. `text` is what told->what points to. */
+/* plan_parts.c: what the peers are told of a call. `text` is what told->what points to. */
 enum { TOLD_TEXT = 48 };
 void tell(const struct group_call *call, struct comm_call *told, char text[TOLD_TEXT]);
 

@@ -7,7 +7,7 @@
 
 #include "base/files/atomic_file.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 
 enum { MOST_ITEMS = 1 << 20 }; /* some 50 MiB */
 

@@ -11,7 +11,7 @@
  *     held.c          who holds futures, references futures.c       futures of the program
  *     rref.c          references, the proxies         owned.c         the values behind them
  *     table.c         times and bytes by function
- *     trace.c         each call with its times        live.c          a line now and then
+ *     trace.c         each call with its times        live_line.c     a line now and then
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the

@@ -13,7 +13,7 @@ struct stat_line {
     int64_t calls, failed, in, out;
     double sum_us, queue_us;
     int64_t steps[STAT_STEPS];
-    int64_t calls_said; /* when live.c wrote its last line */
+    int64_t calls_said; /* when live_line.c wrote its last line */
     double sum_us_said;
     struct stat_line *next;
 };
@@ -28,7 +28,7 @@ void rpc_trace_add(struct rpc_trace *trace, const struct stat_line *line,
 /* Writes the file. NULL is fine. */
 void rpc_trace_close(struct rpc_trace *trace, duet_rpc *rpc);
 
-/* ---- live.c: DUET_RPC_LIVE=SECONDS ---- */
+/* ---- live_line.c: DUET_RPC_LIVE=SECONDS ---- */
 
 enum { LIVE_BYTES = 512 };
 int64_t live_every(void); /* ns; 0: never */

@@ -25,7 +25,7 @@
 #include "base/advice.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/system_error.h"
 #include "comm/comm.h"
 #include "comm/launch.h"

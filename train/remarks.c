@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/text/text.h"
 
 /* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it

@@ -8,12 +8,12 @@
 
 #include "base/cores.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "device/launch_lock.h"
 #include "models/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
-#include "train/live.h"
+#include "train/live_writer.h"
 #include "train/shared_data.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "dp/balance.h"
 #include "dp/trainer.h"
 #include "train/remarks.h"

@@ -22,7 +22,7 @@
 #include "train/feed.h"
 #include "train/files/checkpoint.h"
 #include "train/files/output.h"
-#include "train/live.h"
+#include "train/live_writer.h"
 #include "train/progress.h"
 #include "train/remarks.h"
 #include "train/session.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 #include "report/text.h"
 
 static const char NAME[] = "duet";

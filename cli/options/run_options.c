@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/files/unnamed_file.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "cli/live/screen.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"

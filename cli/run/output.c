@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/system_error.h"
 #include "base/text/parse.h"
 

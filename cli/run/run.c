@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "cli/commands.h"
 #include "cli/run/words.h"
 #include "comm/launch.h"

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "base/program.h"
+#include "base/program_name.h"
 
 /* mk/cuda.mk gives the list; the emulation, which compiles for no GPU, has that of CUDA 13. */
 #ifndef DUET_GPU_CODE

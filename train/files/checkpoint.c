@@ -13,7 +13,7 @@
 
 #include "api/api.h"
 #include "base/files/atomic_file.h"
-#include "base/program.h"
+#include "base/program_name.h"
 #include "base/worker.h"
 #include "data/safetensors.h"
 #include "train/compare/bits.h"

@@ -1,7 +1,7 @@
 /* What a run writes into its live page (trace/live_page.h). Every function does nothing where the
  * run has none, but live_pace. */
-#ifndef TRAIN_LIVE_H
-#define TRAIN_LIVE_H
+#ifndef TRAIN_LIVE_WRITER_H
+#define TRAIN_LIVE_WRITER_H
 
 #include "train/session.h"
 

@@ -1,5 +1,5 @@
-/* Writing the live page: see live.h. */
-#include "train/live.h"
+/* Writing the live page: see live_writer.h. */
+#include "train/live_writer.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,0 @@
-/* The name of this program, which libc keeps: see program.h. */
-#include "base/program.h"
-
-#include <errno.h>
-
-const char *program_name(void) {
-    return program_invocation_short_name;
-}
