@@ -6,17 +6,19 @@ from ctypes import c_int
 import torch
 
 from . import _library as lib
+from ._spans import spanned
 from ._tensors import ANY_SOURCE, MOVED, RedOp, dense, in_a_row, one
-from ._work import DuetBackendError
+from ._work import ANYBODY, DuetBackendError
 
 
 class Moves:
+    @spanned("broadcast")
     def broadcast(self, tensors, opts, timeout=None):
         tensor = dense(one(tensors))
         root, memory = getattr(opts, "rootRank", opts), self._tensor(tensor, True)
-        return self._run(opts, lambda w: self.library.duet_broadcast(
-            self.handle, memory, root, w), [tensor], (tensor,))
+        return self._run(opts, self.library.duet_broadcast, (memory, root), [tensor], (tensor,))
 
+    @spanned("all_gather", 1)
     def all_gather_single(self, output, part, opts=None):
         dense(output), dense(part)
         if output.dtype != part.dtype:
@@ -25,11 +27,12 @@ class Moves:
             raise ValueError("output tensor size must be equal to world_size times input tensor "
                              "size")
         target, source = self._tensor(output, True), self._tensor(part, True)
-        return self._run(opts, lambda w: self.library.duet_all_gather(
-            self.handle, target, source, w), [output], (output, part))
+        return self._run(opts, self.library.duet_all_gather, (target, source), [output],
+                         (output, part))
 
     _allgather_base = all_gather_single
 
+    @spanned("all_gather", 1)
     def allgather(self, outputs, inputs, opts=None, timeout=None):
         part = one(inputs)
         parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
@@ -50,13 +53,14 @@ class Moves:
                 p.copy_(piece.view(p.shape))
         target, source = self._tensor(whole, True), self._tensor(part, True)
         if len(set(sizes)) == 1 and sizes[0] == part.numel():
-            return self._run(opts, lambda w: self.library.duet_all_gather(
-                self.handle, target, source, w), parts, (whole, part), deal)
+            return self._run(opts, self.library.duet_all_gather, (target, source), list(parts),
+                             (whole, part), deal)
         each = MOVED[part.element_size()][1]
         counts = (c_int * len(sizes))(*[s * each for s in sizes])
-        return self._run(opts, lambda w: self.library.duet_all_gather_uneven(
-            self.handle, target, source, counts, w), parts, (whole, part, counts), deal)
+        return self._run(opts, self.library.duet_all_gather_uneven, (target, source, counts),
+                         list(parts), (whole, part, counts), deal)
 
+    @spanned("gather", 1)
     def gather(self, outputs, inputs, opts, timeout=None):
         part = dense(one(inputs))
         root = getattr(opts, "rootRank", opts)
@@ -71,19 +75,21 @@ class Moves:
                     for p, piece in zip(parts, whole):
                         p.copy_(piece.view(p.shape))
             target = self._tensor(whole, True)
-        return self._run(opts, lambda w: self.library.duet_gather(
-            self.handle, target, source, root, w), parts, (whole, part), deal)
+        return self._run(opts, self.library.duet_gather, (target, source, root), list(parts),
+                         (whole, part), deal)
 
+    @spanned("gather", 1)
     def gather_single(self, output, part, opts):
         source = self._tensor(dense(part), True)
         root = getattr(opts, "rootRank", opts)
         here = root == self.the_rank
         target = self._tensor(dense(output), True) if here else None
-        return self._run(opts, lambda w: self.library.duet_gather(
-            self.handle, target, source, root, w), [output] if here else [], (output, part))
+        return self._run(opts, self.library.duet_gather, (target, source, root),
+                         [output] if here else [], (output, part))
 
     gather_into_tensor = gather_single
 
+    @spanned("scatter", 1)
     def scatter(self, outputs, inputs, opts, timeout=None):
         output = dense(one(outputs))
         root = getattr(opts, "rootRank", opts)
@@ -94,9 +100,10 @@ class Moves:
             if whole is None:
                 whole = torch.cat([part.reshape(-1) for part in parts])
             source = self._tensor(whole, True)
-        return self._run(opts, lambda w: self.library.duet_scatter(
-            self.handle, target, source, root, w), [output], (output, whole))
+        return self._run(opts, self.library.duet_scatter, (target, source, root), [output],
+                         (output, whole))
 
+    @spanned("all_to_all", 1)
     def all_to_all_single(self, output, whole, output_sizes, input_sizes, opts=None):
         return self._exchange(output, whole, output_sizes, input_sizes, opts, [output], None)
 
@@ -108,8 +115,8 @@ class Moves:
         if not output_sizes and not input_sizes and output.numel() == whole.numel():
             if whole.shape[:1] and whole.shape[0] % self.the_size:
                 raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
-            return self._run(opts, lambda w: self.library.duet_all_to_all(
-                self.handle, target, source, w), result, (output, whole), behind)
+            return self._run(opts, self.library.duet_all_to_all, (target, source), result,
+                             (output, whole), behind)
 
         def elements(tensor, sizes):
             rows = tensor.shape[0]
@@ -122,9 +129,10 @@ class Moves:
             each *= MOVED[tensor.element_size()][1]
             return (c_int * len(sizes))(*[size * each for size in sizes])
         to, of = elements(output, output_sizes), elements(whole, input_sizes)
-        return self._run(opts, lambda w: self.library.duet_all_to_all_uneven(
-            self.handle, target, source, to, of, w), result, (output, whole, to, of), behind)
+        return self._run(opts, self.library.duet_all_to_all_uneven, (target, source, to, of),
+                         result, (output, whole, to, of), behind)
 
+    @spanned("all_to_all", 1)
     def alltoall(self, outputs, inputs, opts=None, timeout=None):
         whole = torch.cat([t.reshape(-1) for t in inputs])
         sizes = [t.numel() for t in outputs]
@@ -138,18 +146,20 @@ class Moves:
 
     # ---- messages ----
 
+    @spanned("send")
     def send(self, tensors, to, tag=0):
         tensor = dense(one(tensors))
-        memory = self._tensor(tensor, True)
-        return self._run(None, lambda w: self.library.duet_send(
-            self.handle, memory, to, tag, w), [tensor], (tensor,))
+        return self._begin(self.library.duet_send, (self._tensor(tensor, True), to, tag), [tensor],
+                           tensor)
 
+    @spanned("recv")
     def recv(self, tensors, source, tag=0):
         tensor = dense(one(tensors))
-        memory = self._tensor(tensor, True)
-        return self._run(None, lambda w: self.library.duet_recv(
-            self.handle, memory, source, tag, None, w), [tensor], (tensor,))
+        return self._begin(self.library.duet_recv,
+                           (self._tensor(tensor, True), source, tag, None), [tensor], tensor, None,
+                           source if source >= 0 else ANYBODY)
 
+    @spanned("recvAnySource")
     def recv_anysource(self, tensors, tag=0):
         return self.recv(tensors, ANY_SOURCE, tag)
 
@@ -157,9 +167,11 @@ class Moves:
 
     # ---- barriers ----
 
+    @spanned("barrier", None)
     def barrier(self, opts=None, timeout=None):
-        return self._run(opts, lambda w: self.library.duet_barrier(self.handle, w))
+        return self._run(opts, self.library.duet_barrier, ())
 
+    @spanned("monitored_barrier", None)
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         seconds = self.timeout_s if timeout is None else max(timeout.total_seconds(), 1e-3)
         with self.lock:
@@ -182,20 +194,24 @@ class Moves:
         last.value = [tensor for call in calls for tensor in call.value]
         return last
 
+    @spanned("all_reduce")
     def allreduce_coalesced(self, tensors, opts=RedOp.SUM):
         return self._all(self.allreduce(tensor, opts) for tensor in tensors)
 
+    @spanned("all_gather", 1)
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         return self._all(self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @spanned("reduce_scatter", 1)
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=RedOp.SUM):
         return self._all(self.reduce_scatter_single(o, i, opts)
                          for o, i in zip(outputs, inputs))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @spanned("all_gather", 1)
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """outputs[r][i]: what rank r brings as inputs[i]."""
         return self._all(self.allgather([row[i] for row in outputs], part, opts)

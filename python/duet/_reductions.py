@@ -5,8 +5,14 @@ import torch
 import torch.distributed as dist
 
 from . import _library as lib
+from ._spans import spanned
 from ._tensors import BITS, OPS, TYPES, RedOp, dense, in_a_row, one, reduction
 from ._work import Call
+
+
+# What is reduced where it lies, without anything before or behind: by what, of which elements.
+PLAIN = {(op, dtype): how for op, how in OPS.items() for dtype in TYPES
+         if op != RedOp.AVG or dtype.is_floating_point}
 
 
 class Reductions:
@@ -26,7 +32,7 @@ class Reductions:
         if op == RedOp.AVG and not tensor.is_floating_point():
             return tensor, lib.SUM, lambda: tensor.copy_(
                 torch.div(tensor, self.the_size, rounding_mode="trunc"))
-        if tensor.dtype in TYPES:
+        if (op, tensor.dtype) in PLAIN:
             return tensor, OPS[op], None
         if tensor.dtype not in (torch.int8, torch.int16, torch.uint16):
             raise RuntimeError(f"duet: {tensor.dtype}: no reduction takes it: convert it first")
@@ -44,19 +50,24 @@ class Reductions:
                     total = BITS[op](total, part)
                 tensor.copy_(total)
         source, target = self._tensor(dense(tensor), True), self._tensor(whole, True)
-        return self._run(opts, lambda w: self.library.duet_all_gather(
-            self.handle, target, source, w), [tensor], (whole, tensor), combine)
+        return self._run(opts, self.library.duet_all_gather, (target, source), [tensor],
+                         (whole, tensor), combine)
 
+    @spanned(lambda tensors: "sparse_all_reduce" if tensors[0].is_sparse else "all_reduce")
     def allreduce(self, tensors, opts=RedOp.SUM, timeout=None):
         tensor, op = one(tensors), reduction(opts)
+        how = PLAIN.get((op, tensor.dtype))
+        if how is not None and not tensor.is_sparse:
+            return self._run(opts, self.library.duet_all_reduce,
+                             (self._tensor(dense(tensor)), how), [tensor], tensor)
         if tensor.is_sparse:
             return self._sparse(tensor, op, opts)
         if op in BITS:
             return self._bitwise(tensor, op, opts, True)
         reduced, how, behind = self._prepare(tensor, op)
         memory = self._tensor(reduced)
-        return self._run(opts, lambda w: self.library.duet_all_reduce(
-            self.handle, memory, how, w), [tensor], (tensor, reduced), behind)
+        return self._run(opts, self.library.duet_all_reduce, (memory, how), [tensor],
+                         (tensor, reduced), behind)
 
     def _sparse(self, tensor, op, opts):
         if op != RedOp.SUM:
@@ -77,8 +88,9 @@ class Reductions:
         for part in parts[1:]:
             total = total + part
         tensor.copy_(total)
-        return Call(result=[tensor])
+        return Call.ended([tensor])
 
+    @spanned("reduce")
     def reduce(self, tensors, opts, op=None, timeout=None):
         tensor = one(tensors)
         root = getattr(opts, "rootRank", opts)
@@ -87,29 +99,34 @@ class Reductions:
             return self._bitwise(tensor, op, opts, root == self.the_rank)
         reduced, how, behind = self._prepare(tensor, op)
         memory = self._tensor(reduced)
-        return self._run(opts, lambda w: self.library.duet_reduce(
-            self.handle, memory, root, how, w), [tensor], (tensor, reduced),
-            behind if root == self.the_rank else None)
+        return self._run(opts, self.library.duet_reduce, (memory, root, how), [tensor],
+                         (tensor, reduced), behind if root == self.the_rank else None)
 
+    @spanned("reduce_scatter", 1)
     def reduce_scatter_single(self, output, whole, opts=RedOp.SUM):
         op = reduction(opts)
         if op in BITS:
             copy = whole.clone()
             self._bitwise(copy, op, None, True).wait()
             output.copy_(copy.view(self.the_size, *output.shape)[self.the_rank])
-            return Call(result=[output])
+            return Call.ended([output])
         if output.numel() * self.the_size != whole.numel():
             raise ValueError("input tensor must be the same size as output size times world size")
         if output.dtype != whole.dtype:
             raise TypeError("output tensor must have the same type as input tensor")
-        reduced, how, _ = self._prepare(whole, op)
-        part, _, behind = self._prepare(output, op)
+        how, reduced, part, behind = PLAIN.get((op, whole.dtype)), whole, output, None
+        if how is None:
+            reduced, how, _ = self._prepare(whole, op)
+            part, _, behind = self._prepare(output, op)
+        else:
+            dense(whole), dense(output)
         target, source = self._tensor(part), self._tensor(reduced)
-        return self._run(opts, lambda w: self.library.duet_reduce_scatter(
-            self.handle, target, source, how, w), [output], (part, reduced, whole), behind)
+        return self._run(opts, self.library.duet_reduce_scatter, (target, source, how), [output],
+                         (part, reduced, whole), behind)
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @spanned("reduce_scatter", 1)
     def reduce_scatter(self, outputs, inputs, opts=RedOp.SUM, timeout=None):
         output, parts = one(outputs), inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
         if any(part.numel() != output.numel() for part in parts):
@@ -128,4 +145,4 @@ class Reductions:
             reduce.rootRank = rank
             self.reduce(copy, reduce).wait()
         output.copy_(copies[self.the_rank].view_as(output))
-        return Call(result=[output])
+        return Call.ended([output])

@@ -6,6 +6,7 @@ import torch.distributed as dist
 from . import _library as lib
 
 ANY_SOURCE = -1
+STRIDED = torch.strided
 RedOp = dist.ReduceOp.RedOpType
 OPS = {RedOp.SUM: lib.SUM, RedOp.AVG: lib.MEAN, RedOp.PRODUCT: lib.PRODUCT,
         RedOp.MIN: lib.MIN, RedOp.MAX: lib.MAX}
@@ -19,15 +20,11 @@ MOVED = {8: (lib.I64, 1), 4: (lib.I32, 1), 2: (lib.F16, 1), 1: (lib.U8, 1), 16: 
 
 
 def one(tensors):
+    if isinstance(tensors, list) and len(tensors) == 1:
+        return tensors[0]
     if isinstance(tensors, torch.Tensor):
         return tensors
-    if len(tensors) != 1:
-        raise ValueError(f"duet: {len(tensors)} tensors: give one")
-    return tensors[0]
-
-
-def is_async(opts):
-    return getattr(opts, "asyncOp", True)
+    raise ValueError(f"duet: {len(tensors)} tensors: give one")
 
 
 def reduction(opts):
@@ -36,14 +33,14 @@ def reduction(opts):
 
 
 def dense(tensor):
-    if tensor.device.type != "cpu":
+    if tensor.is_cpu and tensor.layout is STRIDED and tensor.is_contiguous():
+        return tensor
+    if not tensor.is_cpu:
         raise RuntimeError(f"duet: a tensor on {tensor.device}: the backend moves CPU tensors: use "
                            "tensor.cpu()")
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not STRIDED:
         raise RuntimeError(f"duet: a tensor of layout {tensor.layout}: use tensor.to_dense()")
-    if not tensor.is_contiguous():
-        raise RuntimeError("duet: Tensors must be contiguous: use tensor.contiguous()")
-    return tensor
+    raise RuntimeError("duet: Tensors must be contiguous: use tensor.contiguous()")
 
 
 def in_a_row(tensors):

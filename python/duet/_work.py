@@ -2,13 +2,14 @@
 
 import threading
 import time
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 
 from . import _library as lib
+
+ANYBODY = -2
 
 
 class DuetBackendError(dist.DistBackendError):
@@ -22,38 +23,68 @@ class DuetBackendError(dist.DistBackendError):
 
 
 class Call(Work):
-    """A call under way, or one that has ended (handle None)."""
+    """A call under way, or, where it has no handle, one that has ended."""
 
-    def __init__(self, group=None, handle=None, result=(), behind=None, keep=(), source=-1):
-        super().__init__()
-        self.group, self.handle, self.behind, self.keep = group, handle, behind, keep
-        self.value = list(result)
-        self.source, self.error, self.future = source, None, None
-        self.lock = threading.Lock()
+    # Slots and no __init__: a short message costs little more than what is done here.
+    __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future", "span",
+                 "lock")
+
+    @classmethod
+    def ended(cls, result):
+        call = cls()
+        call.value, call.source = result, -1
+        call.handle = call.error = call.future = None
+        return call
+
+    @classmethod
+    def begun(cls, group, handle, result, keep, behind=None, source=-1):
+        """source: who sends a message, ANYBODY where that is known at its end."""
+        call = cls()
+        call.group, call.handle, call.value, call.keep = group, handle, result, keep
+        call.behind, call.source, call.lock = behind, source, threading.Lock()
+        call.error = call.future = call.span = None
+        group.under_way.add(call)
+        return call
 
     def _end(self):
         """Waits for the end, once; whoever comes second gets the same answer."""
         with self.lock:
             if self.handle is None:
                 return
-            library = self.group.library
+            library, handle = self.group.library, self.handle
             try:
-                lib.check(library, library.duet_work_wait(self.handle), DuetBackendError)
-                self.source = library.duet_work_source(self.handle)
+                code = library.duet_work_wait(handle)
+                if code:
+                    lib.check(library, code, DuetBackendError)
+                if self.source == ANYBODY:
+                    self.source = library.duet_work_source(handle)
                 if self.behind:
                     self.behind()
             except Exception as error:
                 self.error = error
-            handle, self.handle, self.keep, self.behind = self.handle, None, (), None
+            self.keep, self.behind = (), None
+            if self.span:
+                self.span.end()
+            self.handle = None
             library.duet_work_free(handle)
-            self.group.forget(self)
+            self.group.under_way.discard(self)
 
-    def wait(self, timeout=timedelta(0)):
-        limit = timeout.total_seconds() if timeout is not None else 0
-        if limit > 0 and not self._ends_within(limit):
-            raise DuetBackendError(f"the operation was not complete after {limit * 1e3:.0f} ms",
-                                   lib.TIMEOUT)
-        self._end()
+    def ends_with(self, span):
+        """The span of PyTorch's profiler is ended with the call; False: it has ended."""
+        if self.handle is None:
+            return False
+        with self.lock:
+            if self.handle is not None:
+                self.span = span
+        return self.span is span
+
+    def wait(self, timeout=None):
+        if self.handle is not None:
+            limit = timeout.total_seconds() if timeout else 0
+            if limit > 0 and not self._ends_within(limit):
+                raise DuetBackendError(f"the operation was not complete after {limit * 1e3:.0f} ms",
+                                       lib.TIMEOUT)
+            self._end()
         if self.error:
             raise self.error
         return True
@@ -68,13 +99,22 @@ class Call(Work):
         return True
 
     def is_completed(self):
-        handle = self.handle
-        return handle is None or self.group.library.duet_work_done(handle) == 1
+        """Who waits in _end frees the handle, so it is looked at only where nobody does."""
+        if self.handle is None:
+            return True
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            return self.handle is None or self.group.library.duet_work_done(self.handle) == 1
+        finally:
+            self.lock.release()
 
     def is_success(self):
-        return self.is_completed() and self.error is None
+        return self.is_completed() and self.exception() is None
 
     def exception(self):
+        if self.handle is not None and self.is_completed():
+            self._end()
         return self.error
 
     def result(self):
@@ -94,7 +134,7 @@ class Call(Work):
             if self.handle is None:
                 self._settle()
             else:
-                self.group.watch(self)
+                self.group.watcher.add(self)
         return self.future
 
     def _settle(self):

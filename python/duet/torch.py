@@ -28,12 +28,13 @@ import torch.distributed as dist
 from . import _library as lib
 from ._moves import Moves
 from ._reductions import Reductions
-from ._tensors import MOVED, TYPES, is_async
+from ._spans import Spans
+from ._tensors import MOVED, TYPES
 from ._work import Call, DuetBackendError, Watcher
 
 __all__ = ["ProcessGroupDuet"]
 
-_NO_TIMEOUT = timedelta(milliseconds=-1)
+_NO_TIME = timedelta(0)
 _MOST_TENSORS = 4096  # handles that a group keeps
 
 
@@ -41,15 +42,15 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
     """The ranks of one group. Each group is a job of its own (duet_group_join), so that its ranks
     alone have to come, and its failure leaves the other groups as they are."""
 
-    def __init__(self, store, rank, size, timeout):
+    def __init__(self, store, rank, size, timeout, backend="duet"):
+        """backend: with this name its spans in PyTorch's profiler begin."""
         super().__init__(rank, size)
-        self.store, self.the_rank, self.the_size = store, rank, size
+        self.store, self.the_rank, self.the_size, self.backend = store, rank, size, backend
         self.timeout_s = max(timeout.total_seconds(), 1e-3)
         self.shared = _State.of_process()
         self.library, self.device = self.shared.library, self.shared.device
         self.lock = threading.Lock()
-        self.tensors, self.under_way, self.watcher = {}, set(), Watcher()
-        self.coalesced, self.splits = None, 0
+        self.tensors, self.under_way, self.watcher, self.splits = {}, set(), Watcher(), 0
         self.handle = c_void_p()
         if rank == 0:
             store.set("duet", uuid.uuid4().hex)
@@ -113,7 +114,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         prefix = f"split {self.splits} {new_ranks}"
         group = ProcessGroupDuet(dist.PrefixStore(prefix, self.store),
                                  new_ranks.index(self.the_rank), len(new_ranks),
-                                 timeout or timedelta(seconds=self.timeout_s))
+                                 timeout or timedelta(seconds=self.timeout_s), self.backend)
         group._set_group_name(group_name or f"{self.group_name}:{prefix}")
         group._set_group_desc(group_desc or f"{self.group_desc}:split")
         return group
@@ -136,59 +137,67 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
 
     abort = shutdown
 
-    def watch(self, work):
-        self.watcher.add(work)
-
-    def forget(self, work):
-        self.under_way.discard(work)
-
     # ---- how a call is made ----
 
     def _tensor(self, tensor, moved=False):
         """The handle of a tensor over the same memory. It says where the elements lie, so it stays
         right whatever becomes of that memory."""
-        if not moved and tensor.dtype in TYPES:
-            kind, count = TYPES[tensor.dtype], tensor.numel()
-        else:
-            kind, each = MOVED[tensor.element_size()]
-            count = tensor.numel() * each
-        key = (tensor.data_ptr(), kind, count)
-        handle = self.tensors.get(key)
-        if handle is None:
-            if len(self.tensors) > _MOST_TENSORS and not self.under_way:
-                for old in self.tensors.values():
-                    self.library.duet_tensor_free(old)
-                self.tensors.clear()
-            handle = c_void_p()
-            code = self.library.duet_tensor_from_host(
-                byref(handle), self.device, kind, 1, (c_int * 1)(count),
-                key[0] or ctypes.addressof(self.shared.nothing))
-            lib.check(self.library, code, DuetBackendError)
-            self.tensors[key] = handle
+        key = (tensor.data_ptr(), tensor.dtype, tensor.numel(), moved)
+        return self.tensors.get(key) or self._new_tensor(key, tensor)
+
+    def _new_tensor(self, key, tensor):
+        at, dtype, count, moved = key
+        kind, each = (TYPES[dtype], 1) if not moved and dtype in TYPES else \
+            MOVED[tensor.element_size()]
+        if len(self.tensors) > _MOST_TENSORS and not self.under_way:
+            for old in self.tensors.values():
+                self.library.duet_tensor_free(old)
+            self.tensors.clear()
+        handle = c_void_p()
+        self._check(self.library.duet_tensor_from_host(
+            byref(handle), self.device, kind, 1, (c_int * 1)(count * each),
+            at or ctypes.addressof(self.shared.nothing)))
+        self.tensors[key] = handle
         return handle
 
-    def _run(self, opts, begin, result=(), keep=(), behind=None):
-        """begin(handle) makes the call; handle NULL: to its end. behind() follows it."""
-        if not self.handle:
-            raise DuetBackendError("the process group was destroyed: create it again")
-        limit = getattr(opts, "timeout", _NO_TIMEOUT)
-        limit = limit.total_seconds() if limit > timedelta(0) else 0
-        brief = 0 < limit < self.timeout_s
-        if not is_async(opts) and not brief:
-            with self.lock:
-                code = begin(None)
-            lib.check(self.library, code, DuetBackendError)
-            if behind:
-                behind()
-            return Call(result=result)
+    def _check(self, code):
+        lib.check(self.library, code, DuetBackendError)
+
+    def _gone(self):
+        return DuetBackendError("the process group was destroyed: create it again")
+
+    def _run(self, opts, call, arguments, result=(), keep=(), behind=None):
+        """Makes call(group, *arguments, work), of the library. behind() follows it."""
+        brief = False
+        if getattr(opts, "asyncOp", True):
+            limit = None
+        else:
+            limit = opts.timeout
+            brief = limit > _NO_TIME and limit.total_seconds() < self.timeout_s
+            if not brief:
+                with self.lock:
+                    if not self.handle:
+                        raise self._gone()
+                    code = call(self.handle, *arguments, None)
+                if code:
+                    self._check(code)
+                if behind:
+                    behind()
+                return Call.ended(result)
+        work = self._begin(call, arguments, result, keep, behind)
+        if brief:
+            work.wait(limit)
+        return work
+
+    def _begin(self, call, arguments, result, keep, behind=None, source=-1):
         work = c_void_p()
         with self.lock:
-            lib.check(self.library, begin(byref(work)), DuetBackendError)
-            call = Call(self, work, result, behind, keep)
-            self.under_way.add(call)
-        if not is_async(opts):
-            call.wait(timedelta(seconds=limit))
-        return call
+            if not self.handle:
+                raise self._gone()
+            code = call(self.handle, *arguments, byref(work))
+            if code:
+                self._check(code)
+            return Call.begun(self, work, result, keep, behind, source)
 
 
 class _State:
@@ -205,6 +214,7 @@ class _State:
 
     def __init__(self):
         self.groups = weakref.WeakSet()
+        self.spans = Spans()
         self.library = lib.load()
         self.device = lib.open_host_device(self.library)
         self.nothing = ctypes.create_string_buffer(64)  # where tensors without elements lie
@@ -220,8 +230,8 @@ class _State:
                 group.shutdown()
 
 
-def _create(store, rank, size, timeout):
-    return ProcessGroupDuet(store, rank, size, timeout)
+def _create(store, rank, size, timeout, backend="duet"):
+    return ProcessGroupDuet(store, rank, size, timeout, backend)
 
 
 if not hasattr(dist.Backend, "DUET"):

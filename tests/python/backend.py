@@ -249,6 +249,52 @@ def sharded(rank):
         shutil.rmtree(folder[0])
 
 
+def every_call(rank, group):
+    """Of which gloo and Duet are to leave the same spans in PyTorch's profiler."""
+    x, parts, whole = torch.ones(2, 3), [torch.ones(2, 3) for _ in range(N)], torch.ones(2 * N, 3)
+    dist.all_reduce(x, group=group)
+    dist.all_reduce(x, async_op=True, group=group).wait()
+    dist.all_reduce(torch.ones(3, dtype=torch.int32), Op.BAND, group=group)
+    dist.all_reduce(torch.ones(3, dtype=torch.complex64), group=group)
+    dist.all_reduce(torch.eye(2).to_sparse(), group=group)
+    dist.all_reduce_coalesced([x, torch.ones(4)], group=group)
+    dist.reduce(x, 0, group=group)
+    dist.broadcast(x, 0, group=group)
+    dist.all_gather(parts, x, group=group)
+    dist.all_gather_into_tensor(whole, x, group=group)
+    dist.gather(x, parts if rank == 0 else None, group=group)
+    dist.scatter(x, parts if rank == 0 else None, group=group)
+    dist.all_to_all(parts, [part.clone() for part in parts], group=group)
+    dist.all_to_all_single(whole, whole.clone(), group=group)
+    dist.barrier(group)
+    if rank == 0:
+        dist.send(x, 1, group=group)
+        dist.isend(x, 1, group=group, tag=5).wait()
+    if rank == 1:
+        dist.recv(x, group=group)
+        dist.irecv(x, 0, group=group, tag=5).wait()
+
+
+def spans(rank):
+    def left_by(backend):
+        group = dist.new_group(backend=backend)
+        with torch.autograd.profiler.profile(record_shapes=True) as profile:
+            every_call(rank, group)
+        return sorted((event.name.removeprefix(backend), event.input_shapes, event.is_async,
+                       event.count) for event in profile.function_events
+                      if event.name.startswith(f"{backend}:"))
+    got, want = left_by("duet"), left_by("gloo")
+    assert got == want and len(got) >= 15, (got, want)
+    left = dist.new_group(timeout=timedelta(seconds=0.5))
+    with torch.autograd.profiler.profile() as profile:
+        if rank == 0:  # a call that fails has its span, too
+            fails(lambda: dist.all_reduce(torch.ones(1), group=left), "Timed out")
+    names = [event.name for event in profile.function_events]
+    assert names.count("duet:all_reduce") == (rank == 0), names
+    every_call(rank, dist.group.WORLD)
+    dist.barrier()
+
+
 def misuse(rank):
     fails(lambda: dist.all_reduce(torch.ones(4, 4).t()[1:]), "contiguous")
     fails(lambda: dist.all_reduce(torch.ones(2, dtype=torch.float8_e4m3fn)), "float8")
@@ -260,7 +306,7 @@ def misuse(rank):
     dist.barrier()  # the failure of a group is none of the others'
 
 
-CHECKS = [reductions, moves, messages, handles, groups, training, sharded, misuse]
+CHECKS = [reductions, moves, messages, handles, groups, training, sharded, spans, misuse]
 
 
 def rank_of(rank, n, file, name):

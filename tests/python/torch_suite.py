@@ -3,9 +3,10 @@
     PYTHONPATH=python BACKENDS=gloo,duet python tests/python/torch_suite.py OUT.json [PATTERN]
 
 Runs torch.testing._internal.distributed.distributed_test (it needs the package expecttest), each
-test on three ranks, which are forked and not started anew. For Duet the name "gloo" is given to
-Duet's backend, since many of these tests ask for that name before they run at all. OUT.json gets
-each test's result and the last line of its error.
+test on three ranks, which are forked and not started anew. Duet's backend is registered under the
+name "gloo" there, since many of these tests ask for that name before they run at all, and its spans
+in PyTorch's profiler begin with it. OUT.json gets each test's result and the last line of its
+error.
 """
 
 import json
@@ -36,7 +37,7 @@ class Suite(distributed_test.TestDistBackend, distributed_test.DistributedTest._
 def duet_as_gloo(store, rank, size, timeout):
     import duet.torch  # in the rank and not before it is forked
 
-    return duet.torch._create(store, rank, size, timeout)
+    return duet.torch._create(store, rank, size, timeout, "gloo")
 
 
 class Results(unittest.TestResult):
@@ -75,8 +76,6 @@ def main():
     every = {"torch": torch.__version__, "world_size": int(os.environ["WORLD_SIZE"])}
     for backend in os.environ.get("BACKENDS", "gloo,duet").split(","):
         if backend == "duet":
-            # Whether a call's span in PyTorch's profiler looks like gloo's is not asked.
-            distributed_test.PROFILING_SUPPORTED_BACKENDS.remove("gloo")
             dist.Backend._plugins["GLOO"] = dist.Backend._BackendPlugin(duet_as_gloo, False)
         results = Results()
         for name in unittest.TestLoader().getTestCaseNames(Suite):

@@ -1,0 +1,73 @@
+"""Spans of PyTorch's profiler: every call of a group while a profiler is on, `duet:all_reduce` and
+so on, with the shapes of what the rank brings. Names and shapes are as gloo gives them.
+
+A span begins where the call is made and ends where it has ended, which with async_op may be behind
+spans that began later. PyTorch's profiler takes a span for one of these only if another thread
+ends it than the one that began it; so a thread of this module does, also for calls without
+async_op, as gloo's threads do.
+"""
+
+import functools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch.autograd import _record_function_with_args_enter, _record_function_with_args_exit
+
+is_profiled = torch.autograd._profiler_enabled
+
+
+class Spans:
+    """The thread that ends the spans of a process. It starts with the first one."""
+
+    def __init__(self):
+        self.thread = ThreadPoolExecutor(1, "duet-spans")
+        self.inside = threading.local()  # in a thread: a span covers the calls below it
+
+    def cover(self, name, tensors, make):
+        """make() makes a call, under a span that ends with it."""
+        if getattr(self.inside, "is_covered", False):
+            return make()
+        span = Span(self.thread, name, tensors)
+        self.inside.is_covered = True
+        try:
+            call = make()
+        except Exception:
+            span.end()
+            raise
+        finally:
+            self.inside.is_covered = False
+        if call is None or not call.ends_with(span):
+            span.end()
+        return call
+
+
+class Span:
+    def __init__(self, thread, name, tensors):
+        self.thread = thread
+        self.record = _record_function_with_args_enter(name, *tensors)
+
+    def end(self):
+        self.thread.submit(_record_function_with_args_exit, self.record).result()
+
+
+def _flat(tensors):
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    return [tensor for some in tensors for tensor in _flat(some)]
+
+
+def spanned(name, brings=0):
+    """Of a method of a group: a call named `name`. brings: which argument has the tensors that the
+    rank brings; None: there are none. name may be a function of them."""
+    def wrap(method):
+        @functools.wraps(method)
+        def call(self, *arguments, **more):
+            if not is_profiled():
+                return method(self, *arguments, **more)
+            tensors = [] if brings is None else _flat(arguments[brings])
+            what = name(tensors) if callable(name) else name
+            return self.shared.spans.cover(f"{self.backend}:{what}", tensors,
+                                           lambda: method(self, *arguments, **more))
+        return call
+    return wrap
