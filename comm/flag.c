@@ -49,8 +49,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "a futex waits on the first four bytes of the epoch");
 _Static_assert(sizeof(struct comm_flag) == 128, "flags lie 128 bytes apart");
 
-static const int64_t SPIN_NS = 5000;       /* as long as a sleep and a wake-up take */
-static const int64_t SHORT_SPIN_NS = 1000; /* where yielding comes before sleeping */
+static const int64_t SPIN_NS = 5000;        /* as long as a sleep and a wake-up take */
+static const int64_t SHORT_SPIN_NS = 1000;  /* where yielding comes before sleeping */
+static const int64_t LONG_TURN_NS = 300000; /* a rank that yields has the core back before that */
+static const int64_t CROWDED_NS = 20000000; /* how long a rank then yields no more */
 enum {
     SPINS_PER_CLOCK = 16, /* looks at the flag between two looks at the clock */
     SPINS_AT_FIRST = 32   /* and before the first one: two ranks that answer each other need less */
@@ -87,17 +89,26 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
 /* The core goes to whoever else can run on it: perhaps the rank that is waited for. With more
  * ranks than cores the sender of a message may run on another core just now; then a few looks cost
  * less than two changes of process. In a collective they would be lost: the ranks on this core have
- * to come as well. */
+ * to come as well.
+ *
+ * Where other programs keep the cores busy, who yields loses a whole slice of the scheduler, some
+ * milliseconds, while who sleeps is woken at once. The first such yield is noticed, and for a while
+ * this rank sleeps instead. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
                         const struct comm_wait_reason *reason) {
-    int64_t end = now_ns() + reason->spin_ns;
+    int64_t now = now_ns(), end = now + reason->spin_ns, before;
+    if (now < __atomic_load_n(&comm->crowded, __ATOMIC_RELAXED)) return 0;
     do {
         if (reason->message && !comm->spin && !shares_core(comm, reason->peer) &&
             look(flag, epoch, SPINS_PER_CLOCK))
             return 1;
+        before = now;
         sched_yield();
+        now = now_ns();
+        if (now - before > LONG_TURN_NS)
+            __atomic_store_n(&comm->crowded, now + CROWDED_NS, __ATOMIC_RELAXED);
         if (reached(flag, epoch)) return 1;
-    } while (now_ns() < end);
+    } while (now < end);
     return 0;
 }
 

@@ -1,8 +1,12 @@
 /* Ranks that share a core part: the one with the higher number goes, after a few waits, to a core
- * on which no rank was seen, and stays free to run on all. */
+ * on which no rank was seen, and stays free to run on all. And a rank whose core others keep busy
+ * sleeps where it would yield. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "comm/rank.h"
 #include "tests/harness/harness.h"
 
@@ -59,5 +63,37 @@ Test(cores, the_higher_rank_leaves_a_shared_core) {
     cr_assert_neq(now, core, "rank 1 stays on core %d", core);
     sched_getaffinity(0, sizeof after, &after);
     cr_assert(CPU_EQUAL(&after, &bed.allowed), "it may run on all cores again");
+    free(bed.comm.board);
+}
+
+/* ---- cores that other programs keep busy ---- */
+
+struct sleeper {
+    struct comm_flag flag;
+    int slept;
+};
+
+/* Posts the flag once somebody sleeps on it, or after 20 s. */
+static void *post_for_sleeper(void *argument) {
+    struct sleeper *sleeper = argument;
+    for (int64_t end = now_ns() + 20000000000; !sleeper->slept && now_ns() < end; sched_yield())
+        sleeper->slept = __atomic_load_n(&sleeper->flag.sleepers, __ATOMIC_SEQ_CST) > 0;
+    comm_post_flag(&sleeper->flag, 1);
+    return NULL;
+}
+
+Test(cores, a_crowded_rank_sleeps_instead_of_yielding) {
+    struct bed bed = {0};
+    struct sleeper sleeper = {0};
+    pthread_t thread;
+    if (!two_cores(&bed)) return;
+    bed.comm.timeout_ns = 100000000000;
+    bed.comm.crowded = INT64_MAX;
+    const struct comm_wait_reason reason = {
+        .bucket = -1, .step = -1, .peer = 1, .spin_ns = 60000000000};
+    cr_assert_eq(pthread_create(&thread, NULL, post_for_sleeper, &sleeper), 0);
+    cr_expect_eq(comm_wait_flag(&bed.comm, &sleeper.flag, 1, &reason), OK);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_expect(sleeper.slept, "it yielded for 20 s");
     free(bed.comm.board);
 }
