@@ -26,22 +26,38 @@ def write(script, about, lines):
     (path.parent / (path.stem.removeprefix("make_") + ".txt")).write_text(head + lines)
 
 
+def weights(number, name, shape):
+    """The float32 values of parameter `number` of a model: from splitmix64, as wide as keeps the size of what goes
+    through them; biases near 0, scales near 1."""
+    count = torch.Size(shape).numel()
+    u = (_splitmix64(count, number << 32) >> numpy.uint64(11)).astype(numpy.float64) * 2.0 ** -52 - 1
+    if len(shape) > 1:
+        u *= numpy.sqrt(3.0 / (count // shape[0]))
+    else:
+        u = 0.1 * u if "bias" in name else 1 + 0.2 * u
+    return torch.from_numpy(u.astype(numpy.float32)).reshape(shape)
+
+
+def _splitmix64(count, first=0):
+    z = numpy.arange(first + 1, first + count + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15)
+    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
+    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
+    return z ^ (z >> numpy.uint64(31))
+
+
 SUMS = 16
 
 
-def signs(count):
-    """(SUMS, count) of +-1 that look random: bit j of splitmix64(i) is the sign of element i in sum j."""
-    z = (numpy.arange(1, count + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15))
-    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xbf58476d1ce4e5b9)
-    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94d049bb133111eb)
-    z = z ^ (z >> numpy.uint64(31))
-    for j in range(SUMS):
+def signs(count, sums=SUMS):
+    """(sums, count) of +-1 that look random: bit j of splitmix64(i) is the sign of element i in sum j."""
+    z = _splitmix64(count)
+    for j in range(sums):
         yield 1.0 - 2.0 * ((z >> numpy.uint64(j)) & numpy.uint64(1)).astype(numpy.float64)
 
 
-def fact(words, t):
-    """A tensor too large to keep, as a line: its norm and SUMS sums of all elements with signs. The mean square of the
+def fact(words, t, sums=SUMS, digits=17):
+    """A tensor too large to keep, as a line: its norm and sums of all elements with signs. The mean square of the
     errors of the sums estimates the squared L2 distance of two tensors (golden_distance of golden.h)."""
     x = t.detach().double().reshape(-1).numpy()
-    sums = " ".join(f"{float(s @ x):.17g}" for s in signs(x.size))
-    return f"{words} {float(numpy.sqrt(x @ x)):.17g} {sums}"
+    numbers = [float(numpy.sqrt(x @ x)), *(float(s @ x) for s in signs(x.size, sums))]
+    return " ".join([words, *(f"{number:.{digits}g}" for number in numbers)])

@@ -32,27 +32,34 @@ static inline double golden_number(const char *file, const char *key) {
     return strtod(golden_fact(file, key, line), NULL);
 }
 
-/* The squared L2 distance of x from a tensor of which a file keeps the norm and sums of all elements with signs that look
- * random: sum j has the sign of element i in bit j of splitmix64(i). The mean square of their errors estimates it.
- * *square becomes the squared norm of the tensor. */
+/* Number i + 1 of splitmix64 with seed 0. */
+static inline uint64_t golden_splitmix64(uint64_t i) {
+    uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* The squared L2 distance of x from a tensor of which a file keeps the norm and up to 16 sums of all elements with signs
+ * that look random: sum j has the sign of element i in bit j of splitmix64(i). The mean square of their errors estimates
+ * it. *square becomes the squared norm of the tensor. */
 static inline double golden_distance(const char *file, const char *key, const double *x, size_t count, double *square) {
     enum { SUMS = 16 };
-    char line[512], *end;
-    double sums[SUMS] = {0}, apart = 0, norm = strtod(golden_fact(file, key, line), &end);
+    char line[512], *at, *end;
+    double sums[SUMS] = {0}, apart = 0, norm = strtod(golden_fact(file, key, line), &at);
+    int kept = 0;
     for (size_t i = 0; i < count; i++) {
-        uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        z ^= z >> 31;
+        uint64_t z = golden_splitmix64(i);
         for (int j = 0; j < SUMS; j++)
             sums[j] += z >> j & 1 ? -x[i] : x[i];
     }
-    for (int j = 0; j < SUMS; j++) {
-        double d = sums[j] - strtod(end, &end);
-        apart += d * d / SUMS;
+    for (double want = strtod(at, &end); kept < SUMS && end > at; at = end, want = strtod(at, &end)) {
+        double d = sums[kept++] - want;
+        apart += d * d;
     }
+    cr_assert(kept > 0, "%s, %s: there are no sums", file, key);
     *square = norm * norm;
-    return apart;
+    return apart / kept;
 }
 
 /* Element i of the inputs that formulas.py makes. */

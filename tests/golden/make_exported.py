@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Makes the golden facts that tests/cli/test_exported.c compares against: twelve models of tests/python/nets.py as
+duet.export writes them, and PyTorch's numbers for one training step of each.
+
+exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their
+initial values, and element i of a constant is i, as the texts' constants are lists of places (checked here). The batch is
+that of --dataset random with seed 0. exported/facts.txt has one fact a line, words separated by one space:
+
+    loss NAME L                the loss, float64
+    float32 NAME.PARAMETER D   how far PyTorch's float32 gradient is from its float64 one, as an L2 norm
+    grad NAME.PARAMETER ...    the float64 gradient: its norm and four sums (formulas.fact)
+
+    make && python3 tests/golden/make_exported.py         needs torch and numpy, some seconds
+"""
+import copy
+import pathlib
+import sys
+import tempfile
+
+import torch
+
+from formulas import fact, weights
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent / "python"), str(HERE.parent / "python")]
+import duet  # noqa: E402
+import nets  # noqa: E402
+from export import loss_and_gradients, read_tensors  # noqa: E402
+
+TWELVE = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
+          "shufflenet_v2", "transformer", "gpt2", "bert", "lstm")
+SUMS, DIGITS = 4, 10
+
+
+def make(name):
+    """The net, with its weights by formula."""
+    net = nets.NETS[name][0]()
+    with torch.no_grad():
+        for number, (key, parameter) in enumerate(net.named_parameters()):
+            parameter.copy_(weights(number, key, list(parameter.shape)))
+    return net
+
+
+def text_of(name, net, folder):
+    path = duet.export(net, nets.samples(name, 2), folder / f"{name}.duet")
+    for key, tensor in read_tensors(path.with_suffix(".safetensors")).items():
+        if key.startswith("constant."):
+            assert tensor.reshape(-1).tolist() == list(range(tensor.size)), f"{name}: {key}"
+    return path.read_text()
+
+
+def main():
+    out = HERE / "exported"
+    out.mkdir(exist_ok=True)
+    lines = [f"# Made by make_exported.py with torch {torch.__version__}"]
+    for name in TWELVE:
+        net = make(name)
+        with tempfile.TemporaryDirectory() as folder:
+            (out / f"{name}.duet").write_text(text_of(name, net, pathlib.Path(folder)))
+        _, single = loss_and_gradients(name, copy.deepcopy(net), torch.float32)
+        loss, double = loss_and_gradients(name, net, torch.float64)
+        lines.append(f"loss {name} {loss:.12g}")
+        for key, gradient in double.items():
+            gradient = torch.from_numpy(gradient)
+            off = (torch.from_numpy(single[key]) - gradient).norm().item()
+            lines += [f"float32 {name}.{key} {off:.2g}", fact(f"grad {name}.{key}", gradient, SUMS, DIGITS)]
+    (out / "facts.txt").write_text("\n".join(lines) + "\n")
+
+
+main()
