@@ -50,11 +50,11 @@ static int check_widths(const struct model *model, double in) {
         count += out * in + out;
         in = out;
     }
-    if (count <= MODEL_MAX_COUNT) return OK;
+    if (count <= MODEL_MAX_PARAMETERS) return OK;
     return fail(ERR_USAGE,
                 "--mlp-hidden: these widths, with %d classes, make %.0f parameters: give widths "
                 "that make at most %d",
-                model->classes, count, MODEL_MAX_COUNT);
+                model->classes, count, MODEL_MAX_PARAMETERS);
 }
 
 static void describe(duet_module *m, void *context) {

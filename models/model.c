@@ -89,11 +89,11 @@ static int check_count(const struct model *model) {
     double count = 0;
     for (int i = 0; i < model->param_count; i++)
         count += (double)param_spec_count(&model->params[i]);
-    if (count <= MODEL_MAX_COUNT) return OK;
+    if (count <= MODEL_MAX_PARAMETERS) return OK;
     return fail(ERR_USAGE,
                 "model %s: %.0f parameters: a model has at most %d: give smaller samples or fewer "
                 "classes",
-                model->name, count, MODEL_MAX_COUNT);
+                model->name, count, MODEL_MAX_PARAMETERS);
 }
 
 static int check_options(const struct model *model) {

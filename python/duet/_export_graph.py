@@ -45,6 +45,21 @@ class Filled:
         self.number, self.shape = number, shape
 
 
+class Counted:
+    """A tensor that depends on the samples by their number alone: what it is for one of them, and
+    for two."""
+
+    def __init__(self, one, two):
+        self.one, self.two = one, two
+
+    @property
+    def alike(self):
+        """Is it in front the samples, all of which have the same?"""
+        one, two = self.one, self.two
+        return one.dim() > 0 and one.shape[0] == 1 and two.shape[0] == 2 and bool(
+            two[0].equal(one[0]) and two[1].equal(one[0]))
+
+
 class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
 

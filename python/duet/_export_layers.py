@@ -125,6 +125,9 @@ def op_embedding(w, a, shape):
 
 def op_matmul(w, a, shape):
     x, y = a.self if "self" in a else a.input, a.other if "other" in a else a.mat2
+    if isinstance(x, turning.Turned) and not isinstance(y, turning.Turned):
+        return turning.linear(w, x, lambda x: op_matmul(
+            w, Bound(self=x, other=y), [*x.shape[:-1], shape[-1]]))
     if isinstance(y, Stored) and len(y.of.shape) == 2 and y.name in w.stored and \
             (y.whole or y.transposed):
         return op_linear(w, Bound(input=x, bias=None, weight=Stored(
@@ -157,6 +160,9 @@ def op_bmm(w, a, shape):
 
 
 def op_addmm(w, a, shape):
+    if isinstance(a.mat1, turning.Turned):  # rows of all samples, as view makes them
+        return turning.linear(w, a.mat1, lambda x: op_addmm(
+            w, Bound(a, mat1=x), [*x.shape[:-1], shape[-1]]))
     y = a.mat2
     if a.alpha != 1 or a.beta != 1 or not (isinstance(y, Stored) and y.name in w.stored and
                                            (y.whole or y.transposed)):

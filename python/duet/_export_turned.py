@@ -188,6 +188,7 @@ def elementwise(w, x, op, settings):
 
 
 AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
-         "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul",
-         "dropout", "relu", "tanh", "sigmoid", "bmm", "baddbmm", "softmax", "_softmax", "mean",
-         "sum", "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}
+         "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul", "dropout", "relu",
+         "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "addmm", "mm", "matmul", "bmm",
+         "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu",
+         "new_zeros", "new_ones", "new_full"}

@@ -5,7 +5,7 @@ from operator import getitem
 
 from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_pools,
                _export_recurrent, _export_shapes)
-from ._export_graph import Filled, N, Refused, Stacked, Stored, Value, Writer, text_of
+from ._export_graph import Counted, Filled, N, Refused, Stacked, Stored, Value, Writer, text_of
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
@@ -130,17 +130,18 @@ class Walk:
     def depends(self, args):
         """Does a value or a parameter take part? And does a multiple of the samples?"""
         flat = self.torch.utils._pytree.tree_leaves(
-            args, is_leaf=lambda x: isinstance(x, self.kinds))
+            args, is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
         return (any(isinstance(x, self.kinds) for x in flat),
-                any(isinstance(x, (self.torch.SymInt, N)) for x in flat))
+                any(isinstance(x, (self.torch.SymInt, N, Counted)) for x in flat))
 
     def fold(self, target, args, kwargs):
-        """What depends on the samples only by their number must be alike for each of them."""
+        """What depends on no value: a tensor, or one for each number of samples."""
         torch, tree_map = self.torch, self.torch.utils._pytree.tree_map
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers: only dropout may")
-        writes, counts = _written(target), self.depends((args, kwargs))[1]
-        if writes and (counts or args[0].untyped_storage().data_ptr() in self.owned):
+        counts = self.depends((args, kwargs))[1]
+        if _written(target) and not isinstance(args[0], Counted) and (
+                counts or args[0].untyped_storage().data_ptr() in self.owned):
             raise Refused("it writes into a tensor of the model, which would change in each step")
         if not counts:
             return target(*args, **kwargs)
@@ -149,16 +150,32 @@ class Walk:
 
         def of(samples):
             def number(x):
+                if isinstance(x, Counted):
+                    return x.one if samples == 1 else x.two
                 return int(x) * samples if isinstance(x, N) else x
             return target(*tree_map(number, args), **tree_map(number, kwargs))
         one, two = of(1), of(2)
+        if isinstance(one, (list, tuple)):
+            return [Counted(*pair) for pair in zip(one, two)]
         if not isinstance(one, torch.Tensor):
             raise Refused("it computes with the number of samples")
-        if one.dim() and one.shape[0] == 1 and two.shape[0] == 2 and \
-                torch.equal(two[:1], one) and torch.equal(two[1:], one):
-            stored = self.writer.constant(one)
-            return self.writer.expand(stored, [N(1), *one.shape[1:]], False)
-        if one.numel() and two.eq(one.flatten()[0]).all():
+        return Counted(one, two)
+
+    def settled(self, x, as_it_is):
+        """Of what depends on the number of samples a value, which must be alike for each of them.
+        as_it_is: a tensor, where one of size 1 in front does."""
+        if not isinstance(x, Counted):
+            return x
+        if x.alike and as_it_is:
+            return x.one
+        one, writer = x.one, self.writer
+        if x.alike:
+            value = writer.expand(writer.constant(one), [N(1), *one.shape[1:]], False)
+            writer.tokens[value.name] = set()  # what an embedding may look up, of no input
+            if one.dtype is self.torch.bool:
+                writer.truths.add(value.name)
+            return value
+        if one.numel() and x.two.eq(one.flatten()[0]).all():
             return Filled(one.flatten()[0].item(), list(one.shape))
         raise Refused("its values depend on the number of samples")
 
@@ -195,6 +212,9 @@ class Walk:
         run = _writer_of(name)
         if not run:
             return self.walk_into(node, target)
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda x: self.settled(x, name == "scaled_dot_product_attention"), (args, kwargs),
+            is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
         if name not in AWARE:
             args, kwargs = torch.utils._pytree.tree_map(
                 lambda x: self.writer.value(x) if isinstance(x, Turned) else x, (args, kwargs),
@@ -302,7 +322,7 @@ class Walk:
             if not isinstance(fake, self.torch.Tensor) or \
                     fake.untyped_storage()._cdata != storage:
                 continue
-            if not isinstance(self.env[other], (Value, Filled)):
+            if not isinstance(self.env[other], (Value, Filled, Counted)):
                 raise Refused("it writes into a tensor that is no value")
             if _place(fake) == _place(target.meta["val"]):
                 self.env[other] = result

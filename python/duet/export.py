@@ -59,6 +59,10 @@ def _trace(torch, model, inputs):
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
     modes = {module: module.training for module in model.modules()}
+    config = getattr(model, "config", None)  # of transformers, which would return its cache too
+    caches = getattr(config, "use_cache", None) is True
+    if caches:
+        config.use_cache = False
     kept = {name: b.clone() for name, b in model.named_buffers()}
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
@@ -66,6 +70,8 @@ def _trace(torch, model, inputs):
         return torch.export.export(model, tuple(pairs), dynamic_shapes=(dynamic,) if
                                    _takes_varargs(model) else dynamic, strict=False)
     finally:
+        if caches:
+            config.use_cache = True
         for module, mode in modes.items():
             module.training = mode
         for name, b in model.named_buffers():

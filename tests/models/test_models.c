@@ -150,13 +150,13 @@ Test(models, mlp_takes_widths_up_to_1e8_parameters, .timeout = 30) {
     model_free(&m);
 
     options.hidden_count = 1; /* 795 h + 10 parameters */
-    options.hidden[0] = 125786;
+    options.hidden[0] = 1350618;
     MUST(model_open(&m, "mlp", &options));
-    cr_assert_eq(model_count(&m), 99999880);
+    cr_assert_eq(model_count(&m), 1073741320);
     model_free(&m);
-    options.hidden[0] = 125787;
+    options.hidden[0] = 1350619;
     expect(model_open(&m, "mlp", &options), ERR_USAGE,
-           "100000675 parameters: give widths that make at most 100000000");
+           "1073742115 parameters: give widths that make at most 1073741824");
     options.hidden[0] = 0;
     expect(model_open(&m, "mlp", &options), ERR_USAGE, "--mlp-hidden: 0: ");
     options.hidden_count = 17;

@@ -76,7 +76,7 @@ Test(shapes, follow_the_data, .timeout = 30) {
          {3, 32, 32},
          20000,
          NULL,
-         "1310741792 parameters: a model has at most 100000000"},
+         "1310741792 parameters: a model has at most 1073741824"},
         {"mlp", {1, 28, 28}, (1 << 24) + 1, NULL, "16777217 classes: give 1 to 16777216"},
         {"mlp", {1 << 24, 2, 1}, 10, NULL, "give them 1 to 16777216 numbers"},
         {"simple", {3, 0, 3}, 10, NULL, "give them 1 to 16777216 numbers"}};
