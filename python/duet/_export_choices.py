@@ -37,6 +37,17 @@ op_gt, op_lt = _compare("above", False, False), _compare("above", True, False)
 op_ge, op_le = _compare("above", True, True), _compare("above", False, True)
 
 
+def op_one_hot(w, a, shape):
+    require(a.num_classes > 0, "without the number of classes")
+    x = w.value(a.self)
+    for name in w.tokens.get(x.name, ()):
+        w.below[name] = min(a.num_classes, w.below.get(name, a.num_classes))
+    x = w.emit("reshape", [x], [*x.shape, 1], x.lifted)
+    y = op_eq(w, Bound(self=x, other=w.torch.arange(a.num_classes)), shape)
+    w.wholes.add(y.name)
+    return y
+
+
 def op_logical_not(w, a, shape):
     return _not(w, w.value(a.self))
 
@@ -117,7 +128,12 @@ def op_masked_fill(w, a, shape):
 
 def _filled(number):
     def run(w, a, shape):
-        return Filled(float(a.fill_value if number is None else number), shape)
+        what = float(a.fill_value if number is None else number)
+        if any(isinstance(d, N) for d in shape):
+            return Filled(what, shape)
+        whole = isinstance(a.self, Value) and a.self.name in w.tokens
+        return w.torch.full(shape, what, dtype=a.get("dtype") or (
+            w.torch.int64 if whole else w.torch.float32))
     return run
 
 

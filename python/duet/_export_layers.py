@@ -81,6 +81,10 @@ def op_batch_norm(w, a, shape):
 
 
 def op_layer_norm(w, a, shape):
+    if isinstance(a.input, turning.Turned):
+        require(len(a.normalized_shape) == 1, "of samples that are not in front")
+        return turning.linear(w, a.input,
+                              lambda x: op_layer_norm(w, Bound(a, input=x), list(x.shape)))
     x = w.value(a.input)
     return w.emit("layer_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")],
                   shape, x.lifted, shape=list(a.normalized_shape), eps=a.eps)
@@ -125,7 +129,9 @@ def op_embedding(w, a, shape):
 
 def op_matmul(w, a, shape):
     x, y = a.self if "self" in a else a.input, a.other if "other" in a else a.mat2
-    if isinstance(x, turning.Turned) and not isinstance(y, turning.Turned):
+    if isinstance(y, turning.Turned):
+        return turning.matmul(w, x, y)
+    if isinstance(x, turning.Turned):
         return turning.linear(w, x, lambda x: op_matmul(
             w, Bound(self=x, other=y), [*x.shape[:-1], shape[-1]]))
     if isinstance(y, Stored) and len(y.of.shape) == 2 and y.name in w.stored and \

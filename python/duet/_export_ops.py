@@ -69,8 +69,9 @@ def op_gelu(w, a, shape):
 
 
 def op_softplus(w, a, shape):
-    require(a.beta == 1 and a.threshold == 20, "softplus with other numbers than the defaults")
-    return same(w, "softplus", a.self, shape)
+    require(a.threshold == 20 and a.beta > 0, "softplus with another threshold than 20")
+    y = same(w, "softplus", times(w, a.self, a.beta), shape)
+    return times(w, y, 1 / a.beta)
 
 
 op_silu, op_hardswish = _elementwise("silu"), _elementwise("hardswish")
@@ -95,6 +96,15 @@ def op_log_sigmoid(w, a, shape):
 
 def op_log1p(w, a, shape):
     return same(w, "log", same(w, "add_number", a.self, shape, number=1), shape)
+
+
+def _logarithm(base):
+    def run(w, a, shape):
+        return times(w, same(w, "log", a.self, shape), 1 / math.log(base))
+    return run
+
+
+op_log2, op_log10 = _logarithm(2), _logarithm(10)
 
 
 def op_expm1(w, a, shape):
@@ -184,15 +194,14 @@ def pair_of(w, a, b):
 
 
 def binary(w, op, a, b, shape):
+    if isinstance(a, turning.Turned) or isinstance(b, turning.Turned):
+        return turning.binary(w, op, a, b)
     a, b = pair_of(w, a, b)
     return w.emit(op, [a, b], shape, a.lifted)
 
 
 def times(w, x, number):
-    if number == 1:
-        return x
-    x = w.value(x)
-    return w.emit("multiply_number", [x], x.shape, x.lifted, number=number)
+    return x if number == 1 else same(w, "multiply_number", x, x.shape, number=number)
 
 
 def op_add(w, a, shape, sign=1):

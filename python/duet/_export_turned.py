@@ -3,7 +3,7 @@ and (N * heads, L, D). No line of a graph has such a shape. A Turned value keeps
 and says for each of PyTorch's dimensions which of the line's dimensions it is made of, in order; so
 transpose, view and the like write nothing, until an op brings the samples to the front again."""
 
-from ._export_graph import N, Refused
+from ._export_graph import N, Refused, Value
 
 
 def _product(sizes):
@@ -127,23 +127,19 @@ def linear(w, x, run):
 
 
 def _of_matrices(w, x):
-    """The line of matrices (N, ..., rows, columns), of a value (N * ..., rows, columns)."""
+    """The line of matrices (N, ..., rows, columns), of a value (N * ..., .., rows, columns)."""
     x = turned(x)
-    order = [i for group in x.dims for i in group]
-    if len(x.dims) != 3 or x.dims[0][:1] != [0] or sorted(order) != list(range(len(order))):
+    if len(x.dims) < 3 or x.dims[0][:1] != [0]:
         raise Refused("it takes matrices that are not of samples")
-    base = _ordered(w, x.base, order)
-    shape = [x.base.shape[i] for i in x.dims[0]] + x.shape[1:]
-    return base if len(shape) == len(base.shape) else w.emit("reshape", [base], shape)
+    return _joined(w, x)
 
 
 def matmul(w, x, y):
-    a, b = _of_matrices(w, x), _of_matrices(w, y)
-    if [str(d) for d in a.shape[:-2]] != [str(d) for d in b.shape[:-2]]:
+    x, y = _of_matrices(w, x), _of_matrices(w, y)
+    a, b = x.base, y.base
+    if x.dims != y.dims or [str(d) for d in a.shape[:-2]] != [str(d) for d in b.shape[:-2]]:
         raise Refused("the samples of its operands cannot be followed")
-    at = len(a.shape)
-    product = w.emit("matmul", [a, b], [*a.shape[:-1], b.shape[-1]])
-    return settled(w, Turned(product, [list(range(at - 2)), [at - 2], [at - 1]]))
+    return settled(w, Turned(w.emit("matmul", [a, b], [*a.shape[:-1], b.shape[-1]]), x.dims))
 
 
 def added(w, x, mask, add):
@@ -153,7 +149,7 @@ def added(w, x, mask, add):
             raise Refused("its mask has matrices that are not of samples")
         mask = mask.reshape(mask.shape[-2:])
     else:
-        mask = _of_matrices(w, mask)
+        mask = _of_matrices(w, mask).base
     return Turned(add(w, "add", x.base, mask, x.base.shape), x.dims)
 
 
@@ -187,8 +183,60 @@ def elementwise(w, x, op, settings):
     return Turned(w.emit(op, [x.base], x.base.shape, **settings), x.dims)
 
 
-AWARE = {"linear", "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",
-         "unsqueeze", "transpose", "permute", "t", "select", "unbind", "mul", "dropout", "relu",
-         "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "addmm", "mm", "matmul", "bmm",
-         "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu",
-         "new_zeros", "new_ones", "new_full"}
+def _beside(w, x, other):
+    """A tensor without samples as a value beside the line of x, with which it is broadcast."""
+    other = w.value(other)
+    own = [1] * (len(x.dims) - len(other.shape)) + list(other.shape)
+    sizes = {}
+    for group, size in zip(x.dims, own):
+        whole = [x.base.shape[i] for i in group]
+        if size != 1 and (0 in group or size != _product(whole)):
+            raise Refused("it is broadcast in a way that cannot be followed")
+        sizes.update(zip(group, whole if size != 1 else [1] * len(group)))
+    flat = [i for i in sizes if i]
+    y = w.emit("reshape", [other], [N(1), *(sizes[i] for i in flat)])
+    return _ordered(w, y, [0, *(flat.index(i) + 1 for i in sorted(flat))])
+
+
+def _joined(w, x):
+    """Each dimension one of the line's, in order, but for what is joined with the samples: what
+    stands in front of them is one, and what stands behind them."""
+    order = [0, *(i for group in x.dims for i in group if i)]
+    if sorted(order) != list(range(len(x.base.shape))):
+        raise Refused("its dimensions cannot be followed")
+    base, sizes, dims = _ordered(w, x.base, order), [x.base.shape[0]], []
+    for group in x.dims:
+        parts = [group]
+        if 0 in group:
+            at = group.index(0)
+            parts = [part for part in (group[:at], group[at + 1:]) if part]
+        own = list(range(len(sizes), len(sizes) + len(parts)))
+        sizes += [_product(x.base.shape[i] for i in part) for part in parts]
+        if 0 in group:
+            own.insert(at > 0, 0)
+        dims.append(own)
+    if len(sizes) != len(base.shape):
+        base = w.emit("reshape", [base], sizes)
+    return Turned(base, dims)
+
+
+def binary(w, op, x, y):
+    """Of two values whose samples are at the same place, or of one and a tensor without them."""
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Turned) and not (isinstance(other, Turned) or
+                                            isinstance(other, Value) and not other.lifted):
+            of_samples, beside = one.base, _beside(w, one, other)
+            operands = [of_samples, beside] if one is x else [beside, of_samples]
+            return settled(w, Turned(w.emit(op, operands, one.base.shape), one.dims))
+    x, y = _joined(w, turned(x)), _joined(w, turned(y))
+    if x.dims != y.dims or list(map(str, x.base.shape)) != list(map(str, y.base.shape)):
+        raise Refused("the samples of its operands cannot be followed")
+    return settled(w, Turned(w.emit(op, [x.base, y.base], x.base.shape), x.dims))
+
+
+AWARE = {"linear", "layer_norm", "view", "reshape", "_unsafe_view", "flatten", "unflatten",
+         "squeeze", "unsqueeze", "transpose", "permute", "t", "select", "unbind", "add", "sub",
+         "mul", "dropout", "relu", "relu6", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu",
+         "hardswish", "softplus", "exp", "log", "abs", "sqrt", "neg", "clamp", "addmm", "mm",
+         "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru",
+         "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}
