@@ -30,7 +30,7 @@ static void settings(struct run_config *config, const struct run_config *demo) {
     config->ddp.bucket_cap_mb = 1;
     config->update.optimizer = OPTIMIZER_ADAM;
     config->devices = !gpus ? lesson_devices() : demo->devices < 2 ? 2 : demo->devices;
-    config->steps = LESSON_STEPS;
+    config->steps = demo->steps && demo->steps < LESSON_STEPS ? demo->steps : LESSON_STEPS;
     config->clock = demo->clock;
     if (*config->clock.gpu) config->devices = demo->devices < 2 ? 2 : demo->devices;
     config->timeout = demo->timeout;
@@ -119,9 +119,9 @@ int lesson_run(const struct run_config *demo, struct job_result *result) {
     struct run_record *two = calloc(2, sizeof *two); /* DP, DDP: too large for a small stack */
     if (!two) return fail(ERR_MEMORY, "demo: no host memory");
     text_add(&text,
-             "Where DataParallel hurts: 2000 outputs, Adam, %d devices, %d steps of `duet profile "
+             "Where DataParallel hurts: 2000 outputs, Adam, %d devices, %d step%s of `duet profile "
              "--optimizer adam`:",
-             config.devices, LESSON_STEPS);
+             config.devices, config.steps, config.steps == 1 ? "" : "s");
     printf("\n");
     text_wrap(stdout, text_width(stdout), 0, 0, text.words);
     fflush(stdout);

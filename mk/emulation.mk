@@ -40,7 +40,7 @@ $(PTX_FOLDER)/80/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
 -include $(PTX_80_FILES:.ptx=.d)
 ptx-80: $(PTX_80_FILES)
 $(B)/tests/cuda/test_ptx_doctor: | $(filter-out %/product.ptx,$(PTX_80_FILES))
-$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c) tests/doctor/test_cuda.c): | $(PTX_FILES)
+$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c)): | $(PTX_FILES)
 .PHONY: ptx ptx-80
 
 # A test by the small runner, as make gpu-check builds it for compute-sanitizer: what stands in for

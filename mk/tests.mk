@@ -24,12 +24,13 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
               $(if $(EMULATION),-DCUDA_EMULATION)
 
 # What `make check` runs. A test of a shell script learns nothing from a sanitizer, nor does one
-# that compares numbers of runs which other tests make too. A race takes two threads: under
-# SAN=thread programs with one thread are left out, and so are those that only run what other
-# programs run there too, as an example of remote calls does, in which nothing tells the sanitizer
-# to leave out what NNG does by itself.
+# that compares numbers of runs which other tests make too. Random kills are left to the plain build
+# and to soak, also where SAN is given. A race takes two threads: under SAN=thread programs with one
+# thread are left out, and so are those that only run what other programs run there too, as an
+# example of remote calls does, in which nothing tells the sanitizer to leave out what NNG does by
+# itself.
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
-               cli/test_golden_resnet
+               cli/test_golden_resnet cli/test_random_kills cli/test_run_kills rpc/test_kills
 SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \

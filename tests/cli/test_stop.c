@@ -135,6 +135,7 @@ static int part(struct rng *rng, int kills) {
 
 Test(cli_stop, killed_again_and_again, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
+    if (test_short()) cr_skip_test("short form: random kills belong to the plain build and soak");
     unsigned long long seed = test_seed();
     struct rng rng;
     int kills = getenv("DUET_SECONDS") ? 10 : 3, killed = 0;

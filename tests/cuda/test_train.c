@@ -155,7 +155,7 @@ Test(cuda_train, lenet, .timeout = 300, .init = cli_folder_make, .fini = cli_fol
         {"dp", 2, ""}, {"ddp", 2, "--bucket-cap-mb 0.1"}, {NULL, 0, NULL}};
     set_up(2, 1);
     all_equal(ways,
-              "--model lenet --batch-size 8 --steps 6 --init-from golden/lenet_300.safetensors");
+              "--model lenet --batch-size 4 --steps 5 --init-from golden/lenet_300.safetensors");
 }
 
 /* What an update reads of the step block changes from step to step: a replayed graph must see
@@ -323,7 +323,7 @@ Test(cuda_train, largest_batch, .timeout = 300, .init = cli_folder_make,
     set_up(2, 1);
     cli_well(
         "profile --device cuda --devices 2 --virtual-devices 4 --model simple --dataset random "
-        "--classes 40000 --samples 16 --steps 2 --device-memory 72M --find-max-batch --json j");
+        "--classes 20000 --samples 16 --steps 2 --device-memory 68M --find-max-batch --json j");
     struct json *j = json_of("j");
     for (const struct json *m = json_at(j, "max_batch")->child; m; m = m->next) {
         int64_t batch = json_int(m, "batch_size");

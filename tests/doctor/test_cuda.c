@@ -1,6 +1,6 @@
 /* The doctor on emulated GPUs: correct ones pass. Each failure that the emulation can produce is
  * found and reported with CUDA's error text, while the checks that it does not concern go on.
- * Without the emulation one test remains. */
+ * Without the emulation one test remains. (What nvcc makes of kernels: cuda/test_ptx_doctor.) */
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"
 #include "tests/doctor/shared.h"
@@ -8,7 +8,6 @@
 #ifdef CUDA_EMULATION
 
 #include "tests/cuda/library.h"
-#include "tests/stand_ins/ptx/library.h"
 
 static struct findings *examine_gpus(doctor_check *check, int gpus, double timeout) {
     struct doctor_config config = faulty_config();
@@ -69,20 +68,10 @@ static const char every_check[] = "driver|GPUs|cuda.0.: device|cuda.0.: copies|c
                                   "tree|cuda: grid without rank 1|cuda: step of "
                                   "lenet|cuda: convnet in two segments|cuda: lenet replayed";
 
-/* Where nvcc is, from what it makes of the kernels: with every row of the table. */
 Test(doctor_cuda, one_gpu_passes, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    char folder[PATH_MAX + 64], *ran;
-    int ptx;
     without_libraries();
-    snprintf(folder, sizeof folder, "%s/" PTX_FOLDER, cli_root_path);
-    if ((ptx = access(folder, R_OK) == 0)) setenv("EMULATED_PTX", folder, 1);
-    setenv("EMULATED_PTX_LOG", "ran", 1);
     passes(1, every_check);
-    if (!ptx) return;
-    cr_assert_not_null(ran = cli_read("ran", NULL));
-    cr_expect(strstr(ran, "\nsum_kernel\n") && strstr(ran, "\nspin_kernel\n"), "%s", ran);
-    free(ran);
 }
 
 Test(doctor_cuda, two_gpus_pass, .timeout = 300, .init = cli_folder_make,
