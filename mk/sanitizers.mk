@@ -4,9 +4,10 @@
 ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 
-# Such a build takes half the time of one with -O2 -g. -g1 keeps the lines of reports. The ranges of
-# numbers, which a warning looks at, are known from -O2 on: the plain build has that warning.
-OPT   := -O1
+# Most of such a build is compiling, so only folders with loops over elements are optimised. -g1
+# keeps the lines of reports. The ranges of numbers, which a warning looks at, are known from -O2 on:
+# the plain build has that warning.
+OPT := -O0
 FLAGS += $(if $(filter -g%,$(CFLAGS)),,-g1)
 FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only the first
 
@@ -17,6 +18,8 @@ FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only 
 OPT_cuda := -O2 # tests/cuda
 OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O2)
 ifeq ($(findstring fuzzer,$(SAN)),)
+$(foreach folder,base data device device/host nn allreduce allreduce/plans allreduce/host \
+    scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
 # Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
 PLAIN_KERNELS := $(patsubst %,device/host/kernels/n16_%.o,\
                    avx2 avx512 $(if $(filter thread,$(SAN)),generic))
@@ -30,7 +33,6 @@ endif
 
 # Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
-OPT := -O0
 $(foreach folder,base cli/options comm data models report rpc trace fuzz,\
     $(eval OPT_$(folder) := -O1))
 OPT_device/host/kernels := -O0 -fno-sanitize=all
