@@ -44,7 +44,7 @@ SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allredu
                group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
                nn/test_grad api/test_limits api/test_example_texts cli/test_widths cli/test_diff \
                cli/test_scale device/test_gpu cuda/test_gather cli/test_batch_norm \
-               cli/test_tensorboard
+               cli/test_tensorboard cli/test_modelled
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
 

@@ -14,23 +14,19 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "tests/base/content.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/scratch.h"
 
 enum { SOMEBODY = 12345 }; /* a user id */
 
-static char folder[] = "/tmp/duet-test-XXXXXX";
-
-static void scratch_make(void) {
-    cr_assert_not_null(mkdtemp(folder));
+static void enter(void) {
+    scratch_make();
     cr_assert_eq(chdir(folder), 0);
     umask(022);
 }
 
-static void scratch_remove(void) {
-    char command[128];
+static void leave(void) {
     cr_assert_eq(chdir("/"), 0);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    scratch_remove();
 }
 
 static void put(const char *path, const char *text, mode_t mode) {
@@ -68,8 +64,7 @@ static void is_written(const char *path) {
 }
 
 /* A temporary name is shortened where it must be; the name that was asked for is not. */
-Test(atomic_replace, a_name_that_is_too_long, .timeout = 30, .init = scratch_make,
-     .fini = scratch_remove) {
+Test(atomic_replace, a_name_that_is_too_long, .timeout = 30, .init = enter, .fini = leave) {
     char name[NAME_MAX + 2] = "";
     memset(name, 'x', NAME_MAX + 1);
     is_refused(name, "File name too long");
@@ -79,8 +74,8 @@ Test(atomic_replace, a_name_that_is_too_long, .timeout = 30, .init = scratch_mak
 
 /* As in /tmp: everybody may make files, and only the owner may replace them. Anybody may write to
  * "theirs", so its permissions do not show it. */
-Test(atomic_replace, another_users_file_in_a_sticky_folder, .timeout = 30, .init = scratch_make,
-     .fini = scratch_remove) {
+Test(atomic_replace, another_users_file_in_a_sticky_folder, .timeout = 30, .init = enter,
+     .fini = leave) {
     if (geteuid()) cr_skip_test("two users are needed: run it as root");
     put("theirs", "old", 0666);
     put("mine", "old", 0644);
@@ -97,8 +92,7 @@ Test(atomic_replace, another_users_file_in_a_sticky_folder, .timeout = 30, .init
     is_written("theirs"); /* root may */
 }
 
-Test(atomic_replace, a_file_that_can_only_grow, .timeout = 30, .init = scratch_make,
-     .fini = scratch_remove) {
+Test(atomic_replace, a_file_that_can_only_grow, .timeout = 30, .init = enter, .fini = leave) {
     put("log", "old", 0644);
     int fd = open("log", O_RDONLY | O_CLOEXEC), flags = 0, only = 0;
     if (ioctl(fd, FS_IOC_GETFLAGS, &flags)) cr_skip_test("no such flags on this file system");
@@ -116,7 +110,7 @@ Test(atomic_replace, a_file_that_can_only_grow, .timeout = 30, .init = scratch_m
 }
 
 /* A container is often given one file of its host. */
-Test(atomic_replace, a_mount_point, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+Test(atomic_replace, a_mount_point, .timeout = 30, .init = enter, .fini = leave) {
     if ((unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS)) ||
         mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
         cr_skip_test("nothing can be mounted here");

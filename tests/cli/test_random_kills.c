@@ -6,9 +6,8 @@
  * same too, but not what the processes do at those times. DUET_SECONDS=N: the test
  * goes on for N seconds. */
 
-#include "base/random.h"
 #include "tests/cli/data.h"
-#include "tests/cli/run.h"
+#include "tests/cli/kills.h"
 
 enum { RANKS = 3, EARLIEST_MS = 1, LATEST_MS = 700, PAUSE_MS = 150 };
 enum deed { KILL, STOP, PAUSE, DEEDS };
@@ -38,10 +37,6 @@ struct round {
     char text[160];
 };
 
-static int below(struct rng *rng, int n) {
-    return (int)(rng_u32(rng) % (uint32_t)n);
-}
-
 /* A stopped command waits for whoever stopped it: the command itself is only killed or paused. */
 static struct round draw(struct rng *rng) {
     struct round r = {.command = below(rng, 3),
@@ -60,17 +55,6 @@ static struct round draw(struct rng *rng) {
 }
 
 /* ---- one round ---- */
-
-static int children_of(pid_t parent, pid_t *children, int most) {
-    int count = 0;
-    DIR *all = opendir("/proc");
-    for (struct dirent *entry; all && count < most && (entry = readdir(all));) {
-        pid_t pid = atoi(entry->d_name);
-        if (pid > 0 && cli_parent_of(pid) == parent) children[count++] = pid;
-    }
-    if (all) closedir(all);
-    return count;
-}
 
 /* Returns how many processes got the signal: none where the chosen rank has not started yet. */
 static int signal_victims(const pid_t *victims, int count, int signal) {

@@ -7,8 +7,7 @@
  * processes do at those times. DUET_SECONDS=N: the test goes on for N seconds; DUET_ROUNDS=N: for
  * that many rounds. DUET_SHOW=1 prints each. */
 
-#include "base/random.h"
-#include "tests/cli/run.h"
+#include "tests/cli/kills.h"
 
 enum { EARLIEST_MS = 1, LATEST_MS = 250, PAUSE_MS = 150, MOST_RANKS = 4 };
 enum deed { KILL, TERMINATE, ABORT, STOP, PAUSE, KILL_LAUNCHER, DEEDS };
@@ -36,10 +35,6 @@ struct round {
     int ranks, call, count, begun, tee, delay_ms, victim;
     char text[160];
 };
-
-static int below(struct rng *rng, int n) {
-    return (int)(rng_u32(rng) % (uint32_t)n);
-}
 
 static struct round draw(struct rng *rng) {
     struct round r = {.deed = (enum deed)below(rng, DEEDS),

@@ -50,7 +50,7 @@ enum { PICTURES = 6 * 64 + 100 }; /* more than 6 steps of 64 */
 static const char *words(const char *options) {
     static char text[512];
     snprintf(text, sizeof text, "%s --virtual-devices 4 --lr 0.2 --batch-size 64 %s%s",
-             few_pictures(PICTURES), options, test_short() ? " --steps 4 --batch-size 48" : "");
+             few_pictures(PICTURES), options, test_short() ? " --steps 3 --batch-size 16" : "");
     return text;
 }
 

@@ -3,9 +3,9 @@
  * again and again: resumed, they end with the bits of one that nobody touched. */
 #include <signal.h>
 
-#include "base/random.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/kills.h"
 
 #define RUN "--data-dir d --batch-size 24 --virtual-devices 4 --momentum 0.9 --lr 0.05 --quiet "
 enum { EPOCHS = 12, RANKS = 4 };
@@ -93,21 +93,6 @@ Test(cli_stop, second_signal, .timeout = 120, .init = cli_folder_make, .fini = c
 
 /* ---- killed again and again ---- */
 
-static int below(struct rng *rng, int n) {
-    return (int)(rng_u32(rng) % (uint32_t)n);
-}
-
-static int ranks_of(const struct cli *c, pid_t *ranks, int most) {
-    int count = 0;
-    DIR *all = opendir("/proc");
-    for (struct dirent *entry; all && count < most && (entry = readdir(all));) {
-        pid_t pid = atoi(entry->d_name);
-        if (pid > 0 && cli_parent_of(pid) == c->pid) ranks[count++] = pid;
-    }
-    if (all) closedir(all);
-    return count;
-}
-
 /* Starts the run, or what is left of it, and kills the command or a rank after some time. Returns
  * the exit status. */
 static int part(struct rng *rng, int kills) {
@@ -122,7 +107,7 @@ static int part(struct rng *rng, int kills) {
               mode, EPOCHS, 1 + below(rng, 3), access("ck", F_OK) ? "" : " --resume ck");
     if (kills) {
         usleep((useconds_t)delay_ms * 1000);
-        int count = victim < 0 ? 0 : ranks_of(&c, ranks, RANKS);
+        int count = victim < 0 ? 0 : children_of(c.pid, ranks, RANKS);
         kill(count ? ranks[victim % count] : c.pid, SIGKILL);
     }
     cli_wait(&c);

@@ -10,28 +10,9 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/idx.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/scratch.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-
-static char folder[] = "/tmp/duet-test-XXXXXX";
-
-/* A scratch folder. in(NAME) is a path in it; the last four results stay valid. */
-static void scratch_make(void) {
-    cr_assert_not_null(mkdtemp(folder));
-}
-static void scratch_remove(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-static const char *in(const char *name) {
-    static char path[4][128];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
 
 static void put(const char *path, const void *bytes, size_t count) {
     FILE *f = fopen(path, "w");

@@ -1,18 +1,13 @@
 /* A data set in a file of tensors: what samples and answers become, and what is refused. */
 #include "base/error.h"
 #include "data/dataset.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/scratch.h"
 
-static char folder[] = "/tmp/duet-test-XXXXXX", path[64];
+static char path[128];
 
-static void scratch_make(void) {
-    cr_assert_not_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/own.safetensors", folder);
-}
-static void scratch_remove(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+static void path_make(void) {
+    scratch_make();
+    snprintf(path, sizeof path, "%s", in("own.safetensors"));
 }
 
 /* One tensor: its name, its type, its shape as JSON, its bytes. */
@@ -60,7 +55,7 @@ static const float numbers[2][3] = {{.5f, -1, 2}, {3, 1e9f, 0}};
 static const uint8_t bytes[2][3] = {{0, 51, 255}, {1, 2, 3}};
 static const int32_t few[2] = {4, 0};
 
-Test(dataset_tensors, tokens_with_a_label_at_each_place, .timeout = 30, .init = scratch_make,
+Test(dataset_tensors, tokens_with_a_label_at_each_place, .timeout = 30, .init = path_make,
      .fini = scratch_remove) {
     const struct item items[] = {ITEM("x", "I64", "[2,3]", tokens),
                                  ITEM("y", "I64", "[2,3]", labels)};
@@ -84,7 +79,7 @@ Test(dataset_tensors, tokens_with_a_label_at_each_place, .timeout = 30, .init = 
 }
 
 /* uint8 with few classes stays bytes; with targets, or as tokens, it becomes floats. */
-Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init = scratch_make,
+Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init = path_make,
      .fini = scratch_remove) {
     const struct item items[] = {ITEM("x", "U8", "[2,1,3,1]", bytes), ITEM("y", "I32", "[2]", few),
                                  ITEM("x_test", "F32", "[2,3]", numbers),
@@ -122,7 +117,7 @@ static void refused(const struct item *x, const struct item *y, size_t cut, int 
     dataset_free(&set);
 }
 
-Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = scratch_make,
+Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = path_make,
      .fini = scratch_remove) {
     static const int64_t large[2] = {16777217, 0}, below_0[2] = {0, -1}, wide[2] = {1, 1LL << 32};
     const struct item x = ITEM("x", "F32", "[2,3]", numbers), y = ITEM("y", "I32", "[2]", few),

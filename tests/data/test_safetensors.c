@@ -8,25 +8,9 @@
 #include "base/files/atomic_file.h"
 #include "base/text/json.h"
 #include "data/safetensors.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/scratch.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
-
-static char folder[] = "/tmp/duet-test-XXXXXX";
-
-static void scratch_make(void) {
-    cr_assert_not_null(mkdtemp(folder));
-}
-static void scratch_remove(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-static const char *in(const char *name) {
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 /* Writes the file `bad`: a length, which may be false, the header, and `data` zero bytes. */
 static void put(const char *header, uint64_t length, size_t data) {

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tests/cli/data.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/scratch.h"
 #include "train/compare/compare.h"
 #include "train/compare/lockstep.h"
 
@@ -65,15 +65,9 @@ __attribute__((constructor)) static void become_a_job(int argc, char **argv) {
 
 /* ---- the tests ---- */
 
-static char folder[] = "/tmp/duet-test-XXXXXX";
-
 static void folder_make(void) {
-    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
-}
-static void folder_remove(void) {
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert_eq(system(command), 0);
+    scratch_make();
+    cr_assert_eq(chdir(folder), 0);
 }
 
 static struct run_config config_of(int devices, const char *allreduce) {
@@ -118,13 +112,13 @@ static struct verdict judged(const char *planted, enum run_mode mode,
     return v;
 }
 
-Test(compare, nothing_planted, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, nothing_planted, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(4, "direct");
     cr_assert_eq(judged("", MODE_DP, &config, 0).kind, VERDICT_EQUAL);
     cr_assert_eq(judged("", MODE_DDP, &config, 0).kind, VERDICT_EQUAL);
 }
 
-Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     static const char *const names[] = {"single", "dp", "ddp"};
     struct run_config config = config_of(2, "oneshot");
     for (enum run_mode mode = test_short() ? MODE_DDP : MODE_DP; mode <= MODE_DDP; mode++) {
@@ -145,7 +139,7 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
 
 /* One rank of four differs. With another learning rate its replica drifts away; with another seed
  * its sampler brings other pictures, which changes the gradient of all. */
-Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(4, "direct");
     struct verdict v = judged("ddp:2:lr", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 2 &&
@@ -159,7 +153,7 @@ Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = 
 }
 
 /* Lock step finds more than rounding: a rank that brings the gradient of other pictures. */
-Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(4, "ring");
     struct verdict v = judged("", MODE_DDP, &config, 0);
     cr_assert(v.kind == VERDICT_WITHIN && v.steps == 4 && v.worst <= v.bound &&
@@ -173,7 +167,7 @@ Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = folder_rem
 
 /* Runs that diverged alike: their bits are equal, but that is no success. Gradients that are not
  * finite agree with nothing. */
-Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     static const char *const algorithms[] = {"direct", "tree"};
     for (int i = 0; i < 2; i++) {
         struct run_config config = config_of(4, algorithms[i]);
@@ -207,7 +201,7 @@ Test(compare, points, .timeout = 30) {
 
 /* DDP on 4 devices pads 202 pictures to 204 and single does not: lock step compares only steps that
  * do the same work. */
-Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
     /* With a batch of 202 an epoch is one step, so no step does the same work. */
@@ -222,7 +216,7 @@ Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini 
 
 /* One rank runs out of memory, at set-up or in a step, depending on how little it has. Its peers,
  * which wait for it, end long before --timeout, and the error names the rank. */
-Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(3, "direct");
     int failed = 0, went_well = 0;
     config.virtual_devices = 3;
@@ -254,7 +248,7 @@ Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini 
 
 /* Every operation and copy runs as late as it may, so code that relies on an early completion fails
  * here. */
-Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     static const char *const late[] = {"dp:-1:late", "ddp:-1:late", "ddp:2:late", "all:-1:late"};
     struct run_config config = config_of(4, "oneshot");
     /* The third makes one rank late. compare_run fails unless both modes agree. */
@@ -263,7 +257,7 @@ Test(compare, late_devices, .timeout = 120, .init = folder_make, .fini = folder_
 }
 
 /* The same with convolutions, dropout and the loss in forward. */
-Test(compare, late_convnet, .timeout = 120, .init = folder_make, .fini = folder_remove) {
+Test(compare, late_convnet, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
     struct run_config config = config_of(4, "direct");
     config.dp.loss_in_forward = 1;
     snprintf(config.model.name, sizeof config.model.name, "convnet");
