@@ -5,8 +5,8 @@ ifneq ($(SAN),)
 FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DDUET_CHECK_OPERANDS
 
 # Most of such a build is compiling, so only folders with loops over elements are optimised. -g1
-# keeps the lines of reports. The ranges of numbers, which a warning looks at, are known from -O2 on:
-# the plain build has that warning.
+# keeps the lines of reports. The ranges of numbers, which a warning looks at, are known from -O2
+# on: the plain build has that warning.
 OPT := -O0
 FLAGS += $(if $(filter -g%,$(CFLAGS)),,-g1)
 FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only the first
