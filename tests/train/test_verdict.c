@@ -240,5 +240,12 @@ Test(verdict, equal_but_not_finite, .timeout = 30) {
     cr_assert_str_eq(printed(&v, &single, &ddp),
                      "DDP = single: identical to the bit, but the loss is not finite since step "
                      "2:\n  from there on this proves nothing\n");
+    ddp.hashes[1][2 * WIDTH]++; /* a NaN may have other bits */
+    cr_assert_eq(judge(&single, &ddp).kind, VERDICT_EQUAL);
+    single.losses[2] = 1; /* on one side it is finite */
+    cr_assert_eq(judge(&single, &ddp).kind, VERDICT_DIFFERENT);
+    single.losses[2] = NAN, ddp.hashes[1][2 * WIDTH]--, ddp.hashes[1][WIDTH]++;
+    v = judge(&single, &ddp);
+    cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1, "before the losses end");
     record_free(&single), record_free(&ddp);
 }

@@ -135,11 +135,19 @@ static int first_not_finite(const struct run_record *a, const struct run_record 
     return first < 0 || (other >= 0 && other < first) ? other : first;
 }
 
+/* 1: the difference lies where neither loss is finite any more, in both since the same step. A sum
+ * of two NaNs has the bits of either, whichever the processor takes. */
+static int behind_the_end(const struct run_record *a, const struct run_record *b,
+                          const struct verdict *v) {
+    int end = record_not_finite(a, NULL);
+    return end >= 0 && end == record_not_finite(b, NULL) && v->step >= end - a->first_step;
+}
+
 int verdict_judge(const struct run_record *a, const struct run_record *b, struct verdict *v) {
     *v = (struct verdict){.bits_apart_at = -1, .loss_apart_at = -1, .steps = b->steps};
     v->not_finite_at = first_not_finite(a, b);
     look_at_losses(a, b, v);
-    int different = first_difference(a, b, v);
+    int different = first_difference(a, b, v) && !behind_the_end(a, b, v);
     v->bits_apart_at = different ? v->step : -1;
     if (!bits_promised_between(a, b, v->why_not, sizeof v->why_not)) {
         v->kind = VERDICT_DIFFERENT;
