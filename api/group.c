@@ -74,7 +74,7 @@ int duet_group_global_rank(const duet_group *group, int rank) {
 
 /* ---- memory of a call ---- */
 
-static int on_gpu(const duet_tensor *t) {
+int group_call_on_gpu(const duet_tensor *t) {
     return t && device_config(t->device)->kind == DEVICE_CUDA;
 }
 
@@ -101,7 +101,7 @@ static int prepare(struct duet_work *w, struct group_call *call, duet_tensor *ou
     if (!t) return OK;
     w->device = t->device;
     w->output = output;
-    if (!on_gpu(t)) {
+    if (!group_call_on_gpu(t)) {
         call->input = input ? input->t.data : NULL;
         call->output = output ? output->t.data : NULL;
         CHECK(stream_sync(device_compute(t->device)));
@@ -206,36 +206,6 @@ int group_call_op(const char *name, enum duet_reduction op, struct group_call *c
                 name, (int)op);
 }
 
-static int is_part(const duet_tensor *one, const duet_tensor *many, int own) {
-    size_t at = (size_t)own * tensor_bytes(&one->t);
-    return own >= 0 && (const char *)one->t.data == (const char *)many->t.data + at;
-}
-
-int group_call_memory(const char *name, const char *which, const duet_tensor *other,
-                      const duet_tensor *one, int own) {
-    if (!other) return fail(ERR_USAGE, "%s: no %s tensor was given", name, which);
-    if (other->t.dtype != one->t.dtype)
-        return fail(ERR_USAGE, "%s: input and output are of different types", name);
-    if (on_gpu(other) != on_gpu(one) || (on_gpu(one) && other->device != one->device))
-        return fail(ERR_USAGE, "%s: input and output are on different devices", name);
-    if (other->device == one->device && tensor_overlap(&other->t, &one->t) &&
-        !is_part(one, other, own))
-        return fail(ERR_USAGE, "%s: input and output overlap: copy one with duet_tensor_to first",
-                    name);
-    return OK;
-}
-
-/* `many` must have `times` as many elements as `one`, beside what group_call_memory demands. */
-static int check_pair(const char *name, const char *which, const duet_tensor *many,
-                      const duet_tensor *one, int times, int own) {
-    CHECK(group_call_memory(name, which, many, one, own));
-    if (tensor_count(&many->t) == (size_t)times * tensor_count(&one->t)) return OK;
-    return fail(ERR_USAGE,
-                "%s: %s tensor of %zu elements for tensors of %zu: its size must be equal to "
-                "world_size times theirs",
-                name, which, tensor_count(&many->t), tensor_count(&one->t));
-}
-
 /* ---- the calls ---- */
 
 int duet_barrier(duet_group *group, duet_work **work) {
@@ -277,53 +247,56 @@ int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction 
     return group_call_run(group, &call, tensor, tensor, NULL, work);
 }
 
-int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
-                duet_work **work) {
+static int run_blocks(const char *name, duet_group *group, struct group_call *call,
+                      duet_tensor *output, const duet_tensor *input, const int *sizes,
+                      duet_work **work) {
+    size_t lengths[MAX_DEVICES];
+    CHECK(group_call_blocks(name, group, call, output, input, sizes, lengths));
+    return group_call_run(group, call, output, input, NULL, work);
+}
+
+int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                const int *output_split_sizes, int root, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_GATHER, .root = root};
     CHECK(group_call_begin("gather", group, input, work, &call));
-    int here = duet_group_rank(group) == root;
-    if (here) CHECK(check_pair("gather", "output", output, input, duet_group_size(group), root));
-    return group_call_run(group, &call, here ? output : NULL, input, NULL, work);
+    if (duet_group_rank(group) == root)
+        return run_blocks("gather", group, &call, output, input, output_split_sizes, work);
+    call.uneven = output_split_sizes != NULL;
+    return group_call_run(group, &call, NULL, input, NULL, work);
 }
 
 int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                    duet_work **work) {
+                    const int *output_split_sizes, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_ALL_GATHER};
     CHECK(group_call_begin("all_gather", group, input, work, &call));
-    CHECK(check_pair("all_gather", "output", output, input, duet_group_size(group),
-                     duet_group_rank(group)));
-    return group_call_run(group, &call, output, input, NULL, work);
+    return run_blocks("all_gather", group, &call, output, input, output_split_sizes, work);
 }
 
-int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
-                 duet_work **work) {
+int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                 const int *input_split_sizes, int root, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_SCATTER, .root = root};
     CHECK(group_call_begin("scatter", group, output, work, &call));
-    int here = duet_group_rank(group) == root;
-    if (here) CHECK(check_pair("scatter", "input", input, output, duet_group_size(group), root));
-    return group_call_run(group, &call, output, here ? input : NULL, NULL, work);
+    if (duet_group_rank(group) == root)
+        return run_blocks("scatter", group, &call, output, input, input_split_sizes, work);
+    call.uneven = input_split_sizes != NULL;
+    return group_call_run(group, &call, output, NULL, NULL, work);
 }
 
 int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                        enum duet_reduction op, duet_work **work) {
+                        const int *input_split_sizes, enum duet_reduction op, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_REDUCE_SCATTER};
     CHECK(group_call_begin("reduce_scatter", group, output, work, &call));
     CHECK(group_call_op("reduce_scatter", op, &call));
-    CHECK(check_pair("reduce_scatter", "input", input, output, duet_group_size(group),
-                     duet_group_rank(group)));
-    return group_call_run(group, &call, output, input, NULL, work);
+    return run_blocks("reduce_scatter", group, &call, output, input, input_split_sizes, work);
 }
 
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                    duet_work **work) {
+                    const int *output_split_sizes, const int *input_split_sizes, duet_work **work) {
     struct group_call call = {.what = COLLECTIVE_ALL_TO_ALL};
-    size_t n = group ? (size_t)duet_group_size(group) : 1;
+    size_t out[MAX_DEVICES], in[MAX_DEVICES];
     CHECK(group_call_begin("all_to_all", group, input, work, &call));
-    CHECK(check_pair("all_to_all", "output", output, input, 1, -1));
-    if (call.count % n)
-        return fail(ERR_USAGE, "all_to_all: %zu elements for %zu ranks: give a multiple",
-                    call.count, n);
-    call.count /= n;
+    CHECK(group_call_exchange(group, &call, output, input, output_split_sizes, input_split_sizes,
+                              out, in));
     return group_call_run(group, &call, output, input, NULL, work);
 }
 

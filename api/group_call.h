@@ -13,11 +13,18 @@ int group_call_begin(const char *name, const duet_group *group, const duet_tenso
 
 int group_call_op(const char *name, enum duet_reduction op, struct group_call *call);
 
-/* `other` must be a tensor of the same type and kind of device as `one`, and share no memory with
- * it; but `one` may be all of it, or part number `own` of it (-1: no part). `which` of the two it
- * is, for the message where it is NULL. */
-int group_call_memory(const char *name, const char *which, const duet_tensor *other,
-                      const duet_tensor *one, int own);
+/* gather, all_gather, scatter, reduce_scatter, where this rank has both tensors: checks them and,
+ * if `sizes` are given, sets the lengths of the blocks, which are kept in lengths[n]. */
+int group_call_blocks(const char *name, const duet_group *group, struct group_call *call,
+                      const duet_tensor *output, const duet_tensor *input, const int *sizes,
+                      size_t *lengths);
+
+/* all_to_all: the same, with out[n] and in[n] for lengths. */
+int group_call_exchange(const duet_group *group, struct group_call *call, const duet_tensor *output,
+                        const duet_tensor *input, const int *output_sizes, const int *input_sizes,
+                        size_t *out, size_t *in);
+
+int group_call_on_gpu(const duet_tensor *t);
 
 /* Makes the call with the elements of these tensors, in host memory where they are a GPU's. */
 int group_call_run(duet_group *group, struct group_call *call, duet_tensor *output,

@@ -99,7 +99,7 @@ duet_var *duet_var_all_gather(duet_tape *t, duet_group *group, duet_var *x) {
     if (t->error) return NULL;
     struct duet_tensor output = shown(t, &all);
     const struct duet_tensor input = shown(t, &x->value);
-    if (tape_fail(t, duet_all_gather(group, &output, &input, NULL))) return NULL;
+    if (tape_fail(t, duet_all_gather(group, &output, &input, NULL, NULL))) return NULL;
     duet_var *y = append(t, group, x, &all, all_gather_backward); /* (ranks,N,M) */
     y = duet_permute(t, y, (int[]){1, 0, 2});
     return duet_reshape(t, y, 2, (int[]){-1, ranks * shape[2]});

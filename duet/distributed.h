@@ -118,50 +118,37 @@ int duet_group_global_rank(const duet_group *group, int rank);
  *     scatter          input (n times as many) on the root, NULL elsewhere: output becomes part
  *                      number `rank` of it
  *     reduce_scatter   the sum of the inputs, of which each rank gets part number `rank`
- *     all_to_all       output part r becomes part number `rank` of rank r's input (same size)
+ *     all_to_all       output part r becomes part number `rank` of rank r's input, as by
+ *                      all_to_all_single
  * "Sum" stands for op: DUET_SUM, DUET_PRODUCT, DUET_MIN, DUET_MAX or DUET_MEAN. A tensor may be
- * a view of rows. An output must not overlap its input, but some calls work in place: the output
- * may be the input itself; the input of all_gather and gather may be this rank's part of the
- * output; the output of reduce_scatter and scatter may be this rank's part of the input. */
+ * a view of rows.
+ *
+ * Split sizes NULL: parts are of one length. An output must then not overlap its input, but some
+ * calls work in place: the output may be the input itself; the input of all_gather and gather may
+ * be this rank's part of the output; the output of reduce_scatter and scatter may be this rank's
+ * part of the input.
+ *
+ * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
+ * input has for each rank, n of them. Either all ranks give them or none; what gather and scatter
+ * are given elsewhere than on the root is not read. No such call works in place. What rank a gives
+ * to rank b must be as long as b expects, else all ranks are told which two differ. A rank of
+ * all_to_all may give one of the two: the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);
 int duet_broadcast(duet_group *group, duet_tensor *tensor, int root, duet_work **work);
 int duet_reduce(duet_group *group, duet_tensor *tensor, int root, enum duet_reduction op,
                 duet_work **work);
 int duet_all_reduce(duet_group *group, duet_tensor *tensor, enum duet_reduction op,
                     duet_work **work);
-int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
-                duet_work **work);
+int duet_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                const int *output_split_sizes, int root, duet_work **work);
 int duet_all_gather(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                    duet_work **work);
-int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input, int root,
-                 duet_work **work);
+                    const int *output_split_sizes, duet_work **work);
+int duet_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
+                 const int *input_split_sizes, int root, duet_work **work);
 int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                        enum duet_reduction op, duet_work **work);
+                        const int *input_split_sizes, enum duet_reduction op, duet_work **work);
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                    duet_work **work);
-
-/* The same with parts of different lengths; none of these calls works in place. Split sizes count
- * rows of dimension 0, one entry for each rank; NULL: equal parts. What rank a gives to rank b must
- * be as long as b expects, else all ranks are told which two differ.
- *     all_to_all       all_to_all_single with output_split_sizes and input_split_sizes
- *     all_gather       output is the inputs of all ranks, of which rank r's has
- *                      output_split_sizes[r] rows
- *     gather           the same on the root alone; output and sizes are NULL elsewhere
- *     scatter          output becomes part number `rank` of the root's input, of which rank r gets
- *                      input_split_sizes[r] rows; input and sizes are NULL elsewhere
- *     reduce_scatter   rank r gets the sum of part r, input_split_sizes[r] rows */
-int duet_all_to_all_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                           const int *output_split_sizes, const int *input_split_sizes,
-                           duet_work **work);
-int duet_all_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                           const int *output_split_sizes, duet_work **work);
-int duet_gather_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                       const int *output_split_sizes, int root, duet_work **work);
-int duet_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                        const int *input_split_sizes, int root, duet_work **work);
-int duet_reduce_scatter_uneven(duet_group *group, duet_tensor *output, const duet_tensor *input,
-                               const int *input_split_sizes, enum duet_reduction op,
-                               duet_work **work);
+                    const int *output_split_sizes, const int *input_split_sizes, duet_work **work);
 
 /* Bytes of any length, which the other ranks need not know beforehand: what Python sends as an
  * object. Each object that a call brings lies in memory of its own, which the caller frees by

@@ -20,7 +20,7 @@ static int take_a_row(duet_group *group, duet_device *device) {
     int code = duet_tensor_create(&row, device, DUET_F32, 1, (int[]){5}, NULL);
     if (!code && rank == 0)
         code = duet_tensor_create(&rows, device, DUET_F32, 2, (int[]){n, 5}, all);
-    if (!code) code = duet_scatter(group, row, rows, 0, NULL);
+    if (!code) code = duet_scatter(group, row, rows, NULL, 0, NULL);
     if (!code) code = duet_tensor_read(row, x);
     if (!code)
         printf("rank %d: [%g, %g, %g, %g, %g]\n", rank, (double)x[0], (double)x[1], (double)x[2],

@@ -27,7 +27,7 @@ class Moves:
             raise ValueError("output tensor size must be equal to world_size times input tensor "
                              "size")
         target, source = self._tensor(output, True), self._tensor(part, True)
-        return self._run(opts, self.library.duet_all_gather, (target, source), [output],
+        return self._run(opts, self.library.duet_all_gather, (target, source, None), [output],
                          (output, part))
 
     _allgather_base = all_gather_single
@@ -52,12 +52,10 @@ class Moves:
             for p, piece in zip(parts, whole.split(sizes)):
                 p.copy_(piece.view(p.shape))
         target, source = self._tensor(whole, True), self._tensor(part, True)
-        if len(set(sizes)) == 1 and sizes[0] == part.numel():
-            return self._run(opts, self.library.duet_all_gather, (target, source), list(parts),
-                             (whole, part), deal)
-        each = MOVED[part.element_size()][1]
-        counts = (c_int * len(sizes))(*[s * each for s in sizes])
-        return self._run(opts, self.library.duet_all_gather_uneven, (target, source, counts),
+        each, counts = MOVED[part.element_size()][1], None
+        if len(set(sizes)) > 1 or sizes[0] != part.numel():
+            counts = (c_int * len(sizes))(*[s * each for s in sizes])
+        return self._run(opts, self.library.duet_all_gather, (target, source, counts),
                          list(parts), (whole, part, counts), deal)
 
     @spanned("gather", 1)
@@ -75,7 +73,7 @@ class Moves:
                     for p, piece in zip(parts, whole):
                         p.copy_(piece.view(p.shape))
             target = self._tensor(whole, True)
-        return self._run(opts, self.library.duet_gather, (target, source, root), list(parts),
+        return self._run(opts, self.library.duet_gather, (target, source, None, root), list(parts),
                          (whole, part), deal)
 
     @spanned("gather", 1)
@@ -84,7 +82,7 @@ class Moves:
         root = getattr(opts, "rootRank", opts)
         here = root == self.the_rank
         target = self._tensor(dense(output), True) if here else None
-        return self._run(opts, self.library.duet_gather, (target, source, root),
+        return self._run(opts, self.library.duet_gather, (target, source, None, root),
                          [output] if here else [], (output, part))
 
     gather_into_tensor = gather_single
@@ -100,7 +98,7 @@ class Moves:
             if whole is None:
                 whole = torch.cat([part.reshape(-1) for part in parts])
             source = self._tensor(whole, True)
-        return self._run(opts, self.library.duet_scatter, (target, source, root), [output],
+        return self._run(opts, self.library.duet_scatter, (target, source, None, root), [output],
                          (output, whole))
 
     @spanned("all_to_all", 1)
@@ -115,8 +113,8 @@ class Moves:
         if not output_sizes and not input_sizes and output.numel() == whole.numel():
             if whole.shape[:1] and whole.shape[0] % self.the_size:
                 raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
-            return self._run(opts, self.library.duet_all_to_all, (target, source), result,
-                             (output, whole), behind)
+            return self._run(opts, self.library.duet_all_to_all, (target, source, None, None),
+                             result, (output, whole), behind)
 
         def elements(tensor, sizes):
             rows = tensor.shape[0]
@@ -129,7 +127,7 @@ class Moves:
             each *= MOVED[tensor.element_size()][1]
             return (c_int * len(sizes))(*[size * each for size in sizes])
         to, of = elements(output, output_sizes), elements(whole, input_sizes)
-        return self._run(opts, self.library.duet_all_to_all_uneven, (target, source, to, of),
+        return self._run(opts, self.library.duet_all_to_all, (target, source, to, of),
                          result, (output, whole, to, of), behind)
 
     @spanned("all_to_all", 1)

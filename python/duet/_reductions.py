@@ -50,7 +50,7 @@ class Reductions:
                     total = BITS[op](total, part)
                 tensor.copy_(total)
         source, target = self._tensor(dense(tensor), True), self._tensor(whole, True)
-        return self._run(opts, self.library.duet_all_gather, (target, source), [tensor],
+        return self._run(opts, self.library.duet_all_gather, (target, source, None), [tensor],
                          (whole, tensor), combine)
 
     @spanned(lambda tensors: "sparse_all_reduce" if tensors[0].is_sparse else "all_reduce")
@@ -121,8 +121,8 @@ class Reductions:
         else:
             dense(whole), dense(output)
         target, source = self._tensor(part), self._tensor(reduced)
-        return self._run(opts, self.library.duet_reduce_scatter, (target, source, how), [output],
-                         (part, reduced, whole), behind)
+        return self._run(opts, self.library.duet_reduce_scatter, (target, source, None, how),
+                         [output], (part, reduced, whole), behind)
 
     _reduce_scatter_base = reduce_scatter_single
 

@@ -82,7 +82,7 @@ static int two_jobs(int rank, int methods) {
     HOLDS(duet_group_rank(one) == rank && duet_group_rank(two) == 1 - rank);
     TRY(duet_tensor_from_host(&sum, device, DUET_F64, 1, (int[]){1}, &x));
     TRY(duet_tensor_from_host(&all, device, DUET_F64, 1, (int[]){2}, y));
-    TRY(duet_all_gather(two, all, sum, NULL));
+    TRY(duet_all_gather(two, all, sum, NULL, NULL));
     HOLDS(y[0] == 2 && y[1] == 1);
     TRY(duet_all_reduce(one, sum, DUET_SUM, NULL));
     HOLDS(x == 3);

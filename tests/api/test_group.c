@@ -43,15 +43,15 @@ static int every_call(duet_group *group, duet_device *device) {
     duet_tensor_free(x), x = NULL;
     TRY(duet_work_wait(work)); /* once more, without the tensor */
     duet_work_free(work), work = NULL;
-    TRY(duet_all_gather(group, other, y, NULL));
+    TRY(duet_all_gather(group, other, y, NULL, NULL));
     HOLDS(at(other, 4 * n - 1) == 2);
-    TRY(duet_all_to_all(group, other, many, NULL));
+    TRY(duet_all_to_all(group, other, many, NULL, NULL, NULL));
     HOLDS(at(other, 4) == 10 + 4 * (float)rank);
-    TRY(duet_reduce_scatter(group, y, many, DUET_SUM, NULL));
+    TRY(duet_reduce_scatter(group, y, many, NULL, DUET_SUM, NULL));
     HOLDS(at(y, 1) == (float)(n * (4 * rank + 1) + 10 * n * (n - 1) / 2));
-    TRY(duet_scatter(group, y, rank == 0 ? many : NULL, 0, NULL));
+    TRY(duet_scatter(group, y, rank == 0 ? many : NULL, NULL, 0, NULL));
     HOLDS(at(y, 2) == (float)(4 * rank + 2));
-    TRY(duet_gather(group, rank == 2 ? other : NULL, y, 2, NULL));
+    TRY(duet_gather(group, rank == 2 ? other : NULL, y, NULL, 2, NULL));
     HOLDS(rank != 2 || at(other, 4 * n - 1) == (float)(4 * n - 1));
     TRY(duet_reduce(group, y, 0, DUET_MIN, NULL));
     HOLDS(at(y, 2) == (rank ? (float)(4 * rank + 2) : 2));
@@ -118,10 +118,11 @@ static int misuse(duet_group *group, duet_device *device) {
     REFUSES(duet_all_reduce(group, NULL, DUET_SUM, NULL), "no tensor");
     REFUSES(duet_all_reduce(group, x, DUET_NONE, NULL), "operation 2");
     REFUSES(duet_all_reduce(group, ints, DUET_MEAN, NULL), "average of int32");
-    REFUSES(duet_all_gather(group, x, three, NULL), "must be equal to world_size times theirs");
-    REFUSES(duet_all_gather(group, ints, x, NULL), "different types");
-    REFUSES(duet_reduce_scatter(group, x, NULL, DUET_SUM, NULL), "no input tensor");
-    REFUSES(duet_all_to_all(group, x, x, NULL), "a multiple");
+    REFUSES(duet_all_gather(group, x, three, NULL, NULL),
+            "must be equal to world_size times theirs");
+    REFUSES(duet_all_gather(group, ints, x, NULL, NULL), "different types");
+    REFUSES(duet_reduce_scatter(group, x, NULL, NULL, DUET_SUM, NULL), "no input tensor");
+    REFUSES(duet_all_to_all(group, x, x, NULL, NULL, NULL), "a multiple");
     REFUSES(duet_broadcast(group, x, 3, NULL), "root 3");
     REFUSES(duet_send(group, x, rank, 0, NULL), "another rank");
     REFUSES(duet_recv(group, x, 0, 0, &code, &work), "not known yet");

@@ -28,7 +28,7 @@ static int all_to_all(duet_group *group, duet_device *device, int begun) {
     duet_tensor *in = rows(device, 3, (float)(100 * rank)), *out = rows(device, 3 * rank, -99);
     duet_work *work = NULL;
     HOLDS(in && out);
-    TRY(duet_all_to_all_uneven(group, out, in, mine, (int[]){0, 1, 2}, begun ? &work : NULL));
+    TRY(duet_all_to_all(group, out, in, mine, (int[]){0, 1, 2}, begun ? &work : NULL));
     if (begun) TRY(duet_work_wait(work));
     for (int from = 0; from < RANKS; from++) /* behind what goes to the ranks before this one */
         for (int i = 0; i < rank * COLUMNS; i++) {
@@ -49,7 +49,7 @@ static int all_gather(duet_group *group, duet_device *device, int begun) {
     duet_tensor *in = rows(device, rank + 1, (float)(100 * rank)), *out = rows(device, 6, -1);
     duet_work *work = NULL;
     HOLDS(in && out);
-    TRY(duet_all_gather_uneven(group, out, in, splits, begun ? &work : NULL));
+    TRY(duet_all_gather(group, out, in, splits, begun ? &work : NULL));
     if (begun) TRY(duet_work_wait(work));
     for (int r = 0, i = 0; r < RANKS; r++)
         for (int k = 0; k < splits[r] * COLUMNS; k++)
@@ -69,7 +69,7 @@ static int reduce_scatter(duet_group *group, duet_device *device) {
                 *out = NULL;
     HOLDS(in && whole);
     TRY(duet_tensor_rows(&out, whole, 4 - splits[rank], splits[rank]));
-    TRY(duet_reduce_scatter_uneven(group, out, in, splits, DUET_MAX, NULL));
+    TRY(duet_reduce_scatter(group, out, in, splits, DUET_MAX, NULL));
     for (int i = 0; i < 4 * COLUMNS; i++) {
         int k = i - (4 - splits[rank]) * COLUMNS; /* in the view */
         HOLDS(at(whole, i) == (k < 0 ? (float)(i - 1) : (float)(20 + starts[rank] * COLUMNS + k)));
@@ -89,7 +89,7 @@ static int gather_and_scatter(duet_group *group, duet_device *device, int begun)
                 *back = rows(device, rank + 1, -1), *out = is_root ? rows(device, 6, -1) : NULL;
     duet_work *work = NULL;
     HOLDS(in && back && (out || !is_root));
-    TRY(duet_gather_uneven(group, out, in, is_root ? splits : NULL, root, begun ? &work : NULL));
+    TRY(duet_gather(group, out, in, splits, root, begun ? &work : NULL));
     if (begun) TRY(duet_work_wait(work));
     for (int r = 0, i = 0; r < RANKS && is_root; r++)
         for (int k = 0; k < splits[r] * COLUMNS; k++)
@@ -97,7 +97,7 @@ static int gather_and_scatter(duet_group *group, duet_device *device, int begun)
     duet_work_free(work);
     work = NULL;
     if (is_root) TRY(duet_tensor_scale(out, 2));
-    TRY(duet_scatter_uneven(group, back, out, is_root ? splits : NULL, root, begun ? &work : NULL));
+    TRY(duet_scatter(group, back, out, splits, root, begun ? &work : NULL));
     if (begun) TRY(duet_work_wait(work));
     for (int k = 0; k < (rank + 1) * COLUMNS; k++)
         HOLDS(at(back, k) == (float)(2 * (100 * rank + k)));
@@ -116,15 +116,15 @@ static int in_place(duet_group *group, duet_device *device) {
     HOLDS(all);
     TRY(duet_tensor_rows(&own, all, 2 * rank, 2));
     TRY(duet_tensor_rows(&other, all, 2 * ((rank + 1) % RANKS), 2));
-    TRY(duet_all_gather(group, all, own, NULL));
+    TRY(duet_all_gather(group, all, own, NULL, NULL));
     for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
         HOLDS(at(all, i) == (float)(100 * (i / (2 * COLUMNS)) + i));
-    TRY(duet_reduce_scatter(group, own, all, DUET_SUM, NULL));
+    TRY(duet_reduce_scatter(group, own, all, NULL, DUET_SUM, NULL));
     for (int i = 0; i < 2 * RANKS * COLUMNS; i++)
         HOLDS(at(all, i) ==
               (float)((100 * (i / (2 * COLUMNS)) + i) * (i / (2 * COLUMNS) == rank ? RANKS : 1)));
-    HOLDS(duet_all_gather(group, all, other, NULL) == DUET_USAGE);
-    HOLDS(duet_reduce_scatter(group, other, all, DUET_SUM, NULL) == DUET_USAGE);
+    HOLDS(duet_all_gather(group, all, other, NULL, NULL) == DUET_USAGE);
+    HOLDS(duet_reduce_scatter(group, other, all, NULL, DUET_SUM, NULL) == DUET_USAGE);
 out:
     duet_tensor_free(own);
     duet_tensor_free(other);
@@ -233,30 +233,31 @@ out:
 }
 
 static int misuse(duet_group *group, duet_device *device) {
+    static const int thirds[] = {1, 1, 1};
     int code = DUET_OK, rank = duet_group_rank(group);
     duet_tensor *x = rows(device, 3, 0), *y = rows(device, 3, 0), *ints = NULL;
     struct duet_object bad = {NULL, 3}, list[RANKS] = {{0}};
     TRY(duet_tensor_create(&ints, device, DUET_I32, 1, (int[]){3}, NULL));
 #define REFUSES(call, word) HOLDS((call) == DUET_USAGE && strstr(duet_error(), (word)))
-    REFUSES(duet_all_to_all_uneven(group, y, x, NULL, (int[]){1, 1, 2}, NULL),
+    REFUSES(duet_all_to_all(group, y, x, NULL, (int[]){1, 1, 2}, NULL),
             "Split sizes doesn't match total dim 0 size: input_split_sizes add up to 4");
-    REFUSES(duet_all_to_all_uneven(group, y, x, (int[]){4, -1, 0}, NULL, NULL),
+    REFUSES(duet_all_to_all(group, y, x, (int[]){4, -1, 0}, NULL, NULL),
             "output_split_sizes[1] is -1");
-    REFUSES(duet_all_to_all_uneven(group, NULL, x, NULL, NULL, NULL), "no output tensor");
-    REFUSES(duet_all_to_all_uneven(group, x, x, NULL, NULL, NULL), "overlap");
-    REFUSES(duet_all_to_all_uneven(NULL, y, x, NULL, NULL, NULL), "this rank is not in it");
-    REFUSES(duet_all_gather_uneven(group, y, ints, NULL, NULL), "different types");
-    REFUSES(duet_all_gather_uneven(group, y, x, NULL, NULL), "give this rank 2");
-    REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_SUM, NULL), "give this rank 2");
-    REFUSES(duet_reduce_scatter_uneven(group, y, x, NULL, DUET_NONE, NULL), "operation");
-    REFUSES(duet_gather_uneven(group, y, x, NULL, rank, NULL), "give this rank 2");
-    REFUSES(duet_gather_uneven(group, NULL, x, NULL, rank, NULL), "no output tensor");
-    REFUSES(duet_gather_uneven(group, y, x, NULL, RANKS, NULL), "root 3");
-    REFUSES(duet_scatter_uneven(group, y, x, NULL, -1, NULL), "root -1");
-    REFUSES(duet_gather_uneven(NULL, y, x, NULL, 0, NULL), "this rank is not in it");
-    REFUSES(duet_scatter_uneven(group, y, x, (int[]){1, 1, 2}, rank, NULL), "add up to 4");
-    REFUSES(duet_scatter_uneven(group, y, y, NULL, rank, NULL), "overlap");
-    REFUSES(duet_scatter_uneven(group, NULL, x, NULL, rank, NULL), "no tensor");
+    REFUSES(duet_all_to_all(group, NULL, x, thirds, NULL, NULL), "no output tensor");
+    REFUSES(duet_all_to_all(group, x, x, NULL, thirds, NULL), "overlap");
+    REFUSES(duet_all_to_all(NULL, y, x, NULL, NULL, NULL), "this rank is not in it");
+    REFUSES(duet_all_gather(group, y, ints, thirds, NULL), "different types");
+    REFUSES(duet_all_gather(group, y, x, thirds, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter(group, y, x, thirds, DUET_SUM, NULL), "give this rank 2");
+    REFUSES(duet_reduce_scatter(group, y, x, thirds, DUET_NONE, NULL), "operation");
+    REFUSES(duet_gather(group, y, x, thirds, rank, NULL), "give this rank 2");
+    REFUSES(duet_gather(group, NULL, x, thirds, rank, NULL), "no output tensor");
+    REFUSES(duet_gather(group, y, x, thirds, RANKS, NULL), "root 3");
+    REFUSES(duet_scatter(group, y, x, thirds, -1, NULL), "root -1");
+    REFUSES(duet_gather(NULL, y, x, NULL, 0, NULL), "this rank is not in it");
+    REFUSES(duet_scatter(group, y, x, (int[]){1, 1, 2}, rank, NULL), "add up to 4");
+    REFUSES(duet_scatter(group, y, y, thirds, rank, NULL), "overlap");
+    REFUSES(duet_scatter(group, NULL, x, thirds, rank, NULL), "no tensor");
     REFUSES(duet_send_object_list(group, list, 1, -1), "rank -1");
     REFUSES(duet_send_object_list(group, &bad, 1, 0), "3 bytes at NULL");
     REFUSES(duet_send_object_list(group, NULL, 0, RANKS), "send to");
@@ -352,8 +353,8 @@ static int disagrees(int rank, void *context) {
     TRY(duet_group_init(&group, 30));
     TRY(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     in = rows(device, 2, 0), out = rows(device, rank ? 3 : 2, 0);
-    code = duet_all_to_all_uneven(group, out, in, rank ? (int[]){2, 1} : (int[]){1, 1},
-                                  (int[]){1, 1}, NULL);
+    code =
+        duet_all_to_all(group, out, in, rank ? (int[]){2, 1} : (int[]){1, 1}, (int[]){1, 1}, NULL);
 out:
     duet_tensor_free(in);
     duet_tensor_free(out);
@@ -379,9 +380,8 @@ static int calls_another(int rank, void *context) {
     TRY(duet_group_init(&group, 30));
     TRY(duet_devices_open(&device, 1, "cpu", API_MEMORY));
     in = rows(device, RANKS, 0), out = rows(device, RANKS, 0);
-    code = rank == 2
-               ? duet_gather_object(group, NULL, &object, 0)
-               : duet_all_to_all_uneven(group, out, in, (int[]){1, 1, 1}, (int[]){1, 1, 1}, NULL);
+    code = rank == 2 ? duet_gather_object(group, NULL, &object, 0)
+                     : duet_all_to_all(group, out, in, (int[]){1, 1, 1}, (int[]){1, 1, 1}, NULL);
 out:
     duet_tensor_free(in);
     duet_tensor_free(out);

@@ -273,7 +273,7 @@ static int reduce_rows(int rank, void *context) {
     if (!code) code = duet_tensor_create(&all, device, DUET_F32, 1, (int[]){4}, host);
     if (!code) code = duet_tensor_rows(&rows, all, 1, 2);
     if (!code) code = duet_all_reduce(group, rows, DUET_SUM, NULL);
-    if (!code && duet_all_gather(group, all, rows, NULL) != DUET_USAGE) code = DUET_CHECK;
+    if (!code && duet_all_gather(group, all, rows, NULL, NULL) != DUET_USAGE) code = DUET_CHECK;
     if (!code && !strstr(duet_error(), "overlap")) code = DUET_CHECK;
     if (!code) code = duet_tensor_read(all, host);
     if (!code && !(host[0] == 1 && host[1] == 4 && host[2] == 6 && host[3] == 4)) code = DUET_CHECK;

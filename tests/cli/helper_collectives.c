@@ -38,23 +38,23 @@ static int broadcast(struct job *j) {
 }
 
 static int all_gather(struct job *j) {
-    return duet_all_gather(j->group, j->results, j->one, handle(j));
+    return duet_all_gather(j->group, j->results, j->one, NULL, handle(j));
 }
 
 static int gather(struct job *j) {
-    return duet_gather(j->group, j->rank ? NULL : j->results, j->one, 0, handle(j));
+    return duet_gather(j->group, j->rank ? NULL : j->results, j->one, NULL, 0, handle(j));
 }
 
 static int scatter(struct job *j) {
-    return duet_scatter(j->group, j->result, j->rank ? NULL : j->many, 0, handle(j));
+    return duet_scatter(j->group, j->result, j->rank ? NULL : j->many, NULL, 0, handle(j));
 }
 
 static int reduce_scatter(struct job *j) {
-    return duet_reduce_scatter(j->group, j->result, j->many, DUET_SUM, handle(j));
+    return duet_reduce_scatter(j->group, j->result, j->many, NULL, DUET_SUM, handle(j));
 }
 
 static int all_to_all(struct job *j) {
-    return duet_all_to_all(j->group, j->results, j->many, handle(j));
+    return duet_all_to_all(j->group, j->results, j->many, NULL, NULL, handle(j));
 }
 
 /* Around a ring: every rank sends to the next one and receives from the one before. */
@@ -93,7 +93,7 @@ static int all_to_all_uneven(struct job *j) {
         gives[r] = r * unit, expects[r] = j->rank * unit;
     code = duet_tensor_rows(&in, j->many, 0, unit * j->n * (j->n - 1) / 2);
     if (!code) code = duet_tensor_rows(&out, j->results, 0, unit * j->n * j->rank);
-    if (!code) code = duet_all_to_all_uneven(j->group, out, in, expects, gives, handle(j));
+    if (!code) code = duet_all_to_all(j->group, out, in, expects, gives, handle(j));
     if (!code && j->work) code = duet_work_wait(j->work);
     duet_tensor_free(in);
     duet_tensor_free(out);
