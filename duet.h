@@ -17,7 +17,7 @@
  *
  *     duet_tape_begin(tape, params, 32, DUET_TRAIN);
  *     duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
- *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL);
+ *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL);
  *     duet_sgd(params, 0.1, 1);
  *
  * For several processes there are process groups, with the calls of torch.distributed. Both

@@ -91,9 +91,9 @@ static void close_model(struct model *m) {
 }
 
 static duet_var *forward(duet_tape *t, const duet_tensor *X) {
-    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, B1, 1, 0));
-    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, 2, 0), W2, B2, 1, 0));
-    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, 2, 0));
+    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, B1, NULL));
+    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, NULL), W2, B2, NULL));
+    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, NULL));
     return duet_matmul_add(t, duet_relu(t, duet_matmul_add(t, h, W3, B3)), W4, B4);
 }
 
@@ -101,7 +101,7 @@ static int step(struct model *m, const duet_tensor *X, const duet_tensor *y, int
     double sum, start = duet_time();
     int n = duet_tensor_dim(y, 0), code;
     TRY(duet_tape_begin(m->tape, m->params, n, DUET_TRAIN));
-    duet_var *loss = duet_cross_entropy(m->tape, forward(m->tape, X), y, DUET_MEAN, 0);
+    duet_var *loss = duet_cross_entropy(m->tape, forward(m->tape, X), y, DUET_MEAN, NULL);
     TRY(duet_backward(m->tape, loss, NULL));
     m->least_s = fmin(m->least_s, duet_time() - start);
     TRY(duet_loss_read(m->tape, loss, &sum, NULL));

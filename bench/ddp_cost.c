@@ -128,9 +128,9 @@ static int open_program(struct bench *b) {
 }
 
 static duet_var *forward(duet_tape *t, const duet_tensor *X) {
-    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, B1, 1, 0));
-    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, 2, 0), W2, B2, 1, 0));
-    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, 2, 0));
+    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, B1, NULL));
+    h = duet_relu(t, duet_conv2d(t, duet_avg_pool2d(t, h, 2, NULL), W2, B2, NULL));
+    h = duet_flatten(t, duet_avg_pool2d(t, h, 2, NULL));
     return duet_matmul_add(t, duet_relu(t, duet_matmul_add(t, h, W3, B3)), W4, B4);
 }
 
@@ -141,7 +141,7 @@ static int program_step(struct bench *b) {
     CHECK(duet_tensor_create(&X, b->own_device, DUET_F32, 4, shape, b->pixels));
     CHECK(duet_tensor_create(&y, b->own_device, DUET_I32, 1, &n, b->labels));
     CHECK(duet_tape_begin(b->tape, b->params, n, DUET_TRAIN));
-    duet_var *loss = duet_cross_entropy(b->tape, forward(b->tape, X), y, DUET_MEAN, 0);
+    duet_var *loss = duet_cross_entropy(b->tape, forward(b->tape, X), y, DUET_MEAN, NULL);
     CHECK(duet_backward(b->tape, loss, NULL));
     CHECK(duet_sgd(b->params, RATE, 1));
     CHECK(duet_loss_read(b->tape, loss, &sum, NULL));

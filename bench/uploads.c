@@ -43,7 +43,7 @@ static int step(duet_tape *tape, duet_params *params, const duet_tensor *x, cons
     TRY(duet_tape_begin(tape, params, n, DUET_TRAIN));
     duet_var *h = duet_linear(tape, duet_flatten(tape, duet_input(tape, x)), 0, 1);
     duet_var *scores = duet_linear(tape, duet_relu(tape, h), 2, 3);
-    TRY(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL));
+    TRY(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL));
     TRY(duet_sgd(params, 0.1, 1));
 out:
     return code;

@@ -7,7 +7,7 @@
  *     duet_autograd_pass(&tape, context, params, 32);
  *     duet_autograd_rref_sync(tape, first, "forward", DUET_ARGS(duet_rpc_tensor(X)), 0, &h);
  *     duet_var *scores = duet_linear(tape, duet_relu(tape, h.var), 0, 1);
- *     duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+ *     duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
  *     code = duet_autograd_backward(context, &loss, 1, 0);
  *     if (!code) code = duet_distributed_optimizer_step(optimizer, context);
  *     duet_autograd_context_free(context);

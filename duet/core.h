@@ -193,9 +193,9 @@ int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
  * A forward function reads like the formula, and the tape records how to run it backward:
  *
  *     duet_tape_begin(t, params, 256, DUET_TRAIN);
- *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
+ *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, NULL));
  *     duet_var *scores = duet_matmul_add(t, duet_flatten(t, h), W2, b2);
- *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM, 0), NULL);
+ *     code = duet_backward(t, duet_cross_entropy(t, scores, y, DUET_SUM, NULL), NULL);
  *
  * A forward function needs no error checks. The tape keeps its first failure; the function that
  * failed returns NULL, and a function that is given NULL returns NULL. duet_backward and

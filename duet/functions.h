@@ -2,8 +2,34 @@
  * parameters and constants as values, layers, functions, arithmetic and losses. Names, defaults and
  * shapes are PyTorch's; N is the number of samples.
  *
- *     duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0));
- *     duet_var *scores = duet_linear(t, duet_flatten(t, h), W2, b2);
+ * A convolution, a pool and a linear layer, of 8 pictures that are black: log 10, as all is 0.
+ *
+ *     int main(void) {
+ *         const struct duet_param net[] = {{"conv.weight", 4, {4, 1, 3, 3}, NULL},
+ *                                          {"conv.bias", 1, {4}, NULL},
+ *                                          {"fc.weight", 2, {10, 16}, NULL},
+ *                                          {"fc.bias", 1, {10}, NULL}};
+ *         duet_device *device;
+ *         duet_params *params = NULL;
+ *         duet_tensor *X = NULL, *y = NULL;
+ *         duet_tape *t = NULL;
+ *         double sum = 0;
+ *         if (duet_devices_open(&device, 1, "auto", 0)) return DUET_FAILED;
+ *         duet_params_create(&params, device, net, 4);
+ *         duet_tensor_create(&X, device, DUET_F32, 4, (int[]){8, 1, 6, 6}, NULL);
+ *         duet_tensor_create(&y, device, DUET_I32, 1, (int[]){8}, NULL);
+ *         duet_tape_create(&t, device);
+ *         duet_tape_begin(t, params, 8, DUET_TRAIN);
+ *         duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, X), 0, 1, NULL));
+ *         h = duet_linear(t, duet_flatten(t, duet_max_pool2d(t, h, 2, NULL)), 2, 3);
+ *         duet_var *loss = duet_cross_entropy(t, h, y, DUET_MEAN, NULL);
+ *         int code = duet_backward(t, loss, NULL);
+ *         if (!code) code = duet_loss_read(t, loss, &sum, NULL);
+ *         printf("%g\n", sum / 8);
+ *         duet_tensor_free(X), duet_tensor_free(y), duet_tape_free(t);
+ *         duet_params_free(params), duet_devices_close(&device, 1);
+ *         return duet_exit_status(code);
+ *     }
  */
 #ifndef DUET_FUNCTIONS_H
 #define DUET_FUNCTIONS_H
@@ -29,46 +55,45 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
 /* Layers with parameters. w and b are indices of parameters of the pass; DUET_NO_BIAS as b of
  * conv2d, linear, matmul_add and the norms of samples adds nothing. x is (N,C,H,W), or for linear
  * and matmul_add (N,K) or (N,...,K), of which each run of K numbers is a row.
- *     conv2d       w (O,C,k,k), b (O)    y (N,O,P,Q), P = (H + 2 padding - k) / stride + 1
+ *     conv2d       w (O,C/groups,K,L), b (O)     y (N,O,P,Q), where
+ *                  P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1. And F.conv1d: x (N,C,H)
+ *                  and w (O,C/groups,K), with the first number of each pair
+ *     conv_transpose       F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding:
+ *                  pixels that y has more at the bottom and the right, fewer than the stride; NULL:
+ *                  none
  *     linear       w (M,K), b (M)        y (N,M) = x wT + b, as PyTorch's Linear
  *     matmul_add   w (K,M), b (M)        y (N,M) = x w + b, as "Dive into Deep Learning" writes it
  *     batch_norm   w (C), b (C)          of (N,C,H,W) or (N,C). `running`: the buffer with the
  *                  running mean, before that of the running variance; DUET_NO_BUFFERS: none. eps
- *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches
+ *                  is at least 0; momentum below 0 is PyTorch's None, the mean of all batches.
+ *                  eval 1: the layer is in eval mode within a training pass, as that of a frozen
+ *                  backbone: the running statistics normalise, and stay as they are
  *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
  *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
  *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
  *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
- *                  constant are; row padding_idx gets no gradient, -1: all do
- * Here and below size and stride are 1 to 2^20, and padding is 0 to 2^20. */
+ *                  constant are. Row padding_idx gets no gradient; -1: all do
+ * The settings of windows are of rows and then of columns: {2, 2} is PyTorch's 2. Here and below
+ * those that are 0, and NULL for all, are PyTorch's defaults: stride 1, of pools the size, padding
+ * 0, dilation 1, groups 1. None is above 2^20. */
 enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
-duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, int stride, int padding);
-/* F.conv2d of x (N,C,H,W), w (O,C/groups,K,L), and F.conv1d of x (N,C,H), w (O,C/groups,K), with
- * all their options, of rows and then of columns; a square window with groups and dilation 1 is
- * conv2d, which is faster. */
 struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
 };
-duet_var *duet_conv(duet_tape *tape, duet_var *x, int w, int b, const struct duet_conv *how);
-/* F.conv_transpose2d and 1d: x (N,C,H,W), w (C,O/groups,K,L), b (O). output_padding: pixels that
- * the result has more at the bottom and the right, fewer than the stride. */
+duet_var *duet_conv2d(duet_tape *tape, duet_var *x, int w, int b, const struct duet_conv *how);
 duet_var *duet_conv_transpose(duet_tape *tape, duet_var *x, int w, int b,
                               const struct duet_conv *how, const int output_padding[2]);
 duet_var *duet_linear(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_matmul_add(duet_tape *tape, duet_var *x, int w, int b);
 duet_var *duet_batch_norm(duet_tape *tape, duet_var *x, int w, int b, int running, double eps,
-                          double momentum);
-/* A layer in eval mode within a training pass, as that of a frozen backbone: the running statistics
- * normalise, and stay as they are. */
-duet_var *duet_batch_norm_eval(duet_tape *tape, duet_var *x, int w, int b, int running, double eps);
+                          double momentum, int eval);
 duet_var *duet_layer_norm(duet_tape *tape, duet_var *x, int rank, const int *normalized_shape,
                           int w, int b, double eps);
 duet_var *duet_group_norm(duet_tape *tape, duet_var *x, int num_groups, int w, int b, double eps);
-duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w);
-duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w);
-duet_var *duet_embedding_padded(duet_tape *tape, duet_var *index, int w, int padding_idx);
+duet_var *duet_embedding(duet_tape *tape, const duet_tensor *index, int w, int padding_idx);
+duet_var *duet_embedding_of(duet_tape *tape, duet_var *index, int w, int padding_idx);
 /* One layer of nn.LSTM, nn.GRU or nn.RNN in one direction, with batch_first: x (N,L,I), y (N,L,H).
  * The weights are PyTorch's weight_ih_l0 (GH,I), weight_hh_l0 (GH,H), bias_ih_l0 (GH) and
  * bias_hh_l0 (GH); G is 4 gates, 3, or 1. DUET_NO_BIAS: there is none. reverse 1: from the last
@@ -87,17 +112,19 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
 
 /* Layers without parameters.
  *     relu, tanh, sigmoid, silu, hardswish, hardsigmoid      of each element; and with its defaults
- *                  leaky_relu: negative_slope 0.01; elu: alpha 1; hardtanh: -1, 1; relu6: 0, 6;
- *                  gelu: DUET_GELU, or DUET_GELU_TANH for approximate="tanh"
+ *                  leaky_relu: negative_slope 0.01; elu: alpha 1; gelu: DUET_GELU, or
+ *                  DUET_GELU_TANH for approximate="tanh"
  *     multiply_number, add_number        x * number, x + number, of each element
- *     clamp, pow   torch.clamp, where -INFINITY and INFINITY are no bound; x to a power, which is
- *                  finite
+ *     clamp        torch.clamp, where -INFINITY and INFINITY are no bound; F.hardtanh clamps to -1,
+ *                  1, and F.relu6 to 0, 6. At a bound the gradient is 0
+ *     pow          x to a power, which is finite
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element
  *     above, equal 1 where x > number, or x == number, else 0; without a gradient
  *     erf          torch.erf
- *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode rounded
- *                  up. Averages count the zeros of the padding, as PyTorch's default does. With
- *                  padding a padded copy of x is made, and kept until backward
+ *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode, of maxima
+ *                  alone, rounded up. Windows are of size x size, or size x width. Averages count
+ *                  the zeros of the padding, as PyTorch's default does. With padding a padded copy
+ *                  of x is made, and kept until backward
  *     pad2d        F.pad(x, (left, right, top, bottom), value=value); negative sides cut off
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     detach       x, of which no gradient goes back
@@ -114,8 +141,6 @@ duet_var *duet_tanh(duet_tape *tape, duet_var *x);
 duet_var *duet_sigmoid(duet_tape *tape, duet_var *x);
 duet_var *duet_leaky_relu(duet_tape *tape, duet_var *x, double negative_slope);
 duet_var *duet_elu(duet_tape *tape, duet_var *x, double alpha);
-duet_var *duet_hardtanh(duet_tape *tape, duet_var *x, double min_val, double max_val);
-duet_var *duet_relu6(duet_tape *tape, duet_var *x);
 duet_var *duet_silu(duet_tape *tape, duet_var *x);
 duet_var *duet_hardswish(duet_tape *tape, duet_var *x);
 duet_var *duet_hardsigmoid(duet_tape *tape, duet_var *x);
@@ -134,15 +159,12 @@ duet_var *duet_softplus(duet_tape *tape, duet_var *x);
 duet_var *duet_above(duet_tape *tape, duet_var *x, double number);
 duet_var *duet_equal(duet_tape *tape, duet_var *x, double number);
 duet_var *duet_erf(duet_tape *tape, duet_var *x);
-duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding);
-duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, int stride, int padding,
-                          int ceil_mode);
-/* The same of rows and then of columns. ceil_mode: of maxima alone. */
 struct duet_pool {
-    int size[2], stride[2], padding[2], ceil_mode;
+    int width; /* of a window that is no square; 0: it is one */
+    int stride[2], padding[2], ceil_mode;
 };
-duet_var *duet_avg_pool(duet_tape *tape, duet_var *x, const struct duet_pool *how);
-duet_var *duet_max_pool(duet_tape *tape, duet_var *x, const struct duet_pool *how);
+duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
+duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
 duet_var *duet_pad2d(duet_tape *tape, duet_var *x, int left, int right, int top, int bottom,
                      double value);
 duet_var *duet_adaptive_avg_pool2d(duet_tape *tape, duet_var *x, int height, int width);
@@ -210,18 +232,18 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
 /* The losses. cross_entropy takes scores (N,M), nll_loss the result of log_softmax. labels are
  * int32 (N), each 0 .. M-1. Any other label is DUET_USAGE, "Target 5 is out of bounds"; on
  * "cpu-async", "cpu-late" and a GPU, which go on by themselves and are not waited for, the loss of
- * that sample is NaN. The value of the var is the loss of each
- * sample, double (N). The reduction says where backward starts: from the mean over the samples of
- * this pass, from their sum, or, with DUET_NONE, from the gradient that you give to duet_backward.
- * With scores (N,C,d1,...) and labels (N,d1,...) it is the loss of each place, and the mean is that
- * over all of them; duet_loss_read then takes the mean of a sample's places.
- * label_smoothing: a part of each target, 0 to 1, that is spread evenly over all classes.
+ * that sample is NaN. The value of the var is the loss of each sample, double (N). The reduction
+ * says where backward starts: from the mean over the samples of this pass, from their sum, or, with
+ * DUET_NONE, from the gradient that you give to duet_backward. With scores (N,C,d1,...) and labels
+ * (N,d1,...) it is the loss of each place, and the mean is that over all of them; duet_loss_read
+ * then takes the mean of a sample's places.
  *
- * cross_entropy_with and nll_loss_with take more: struct duet_loss_options, zeroed for nothing.
+ * options NULL: none of them.
  *     weight       float (M), borrowed while the pass lasts: how much each class counts
  *     ignores 1    rows whose label is ignore_index, which need not be a class, have loss 0 and no
  *                  gradient
- *     label_smoothing      of cross_entropy alone; nll_loss has none
+ *     label_smoothing      a part of each target, 0 to 1, that is spread evenly over all classes;
+ *                  of cross_entropy alone
  * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over
  * the sum of the weights of its labels, which is NaN, with gradients of 0, where all are ignored;
  * and duet_loss_read gives this mean times the samples. A rank of DDP knows its own labels alone,
@@ -236,20 +258,15 @@ enum duet_reduction {
     DUET_MIN,
     DUET_MAX
 };
-duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
-                             enum duet_reduction r, double label_smoothing);
-duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
-                        enum duet_reduction r);
 struct duet_loss_options {
     const duet_tensor *weight; /* NULL: every class counts 1 */
     int ignores, ignore_index;
     double label_smoothing;
 };
-duet_var *duet_cross_entropy_with(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
-                                  enum duet_reduction r, const struct duet_loss_options *options);
-duet_var *duet_nll_loss_with(duet_tape *tape, duet_var *log_probabilities,
-                             const duet_tensor *labels, enum duet_reduction r,
-                             const struct duet_loss_options *options);
+duet_var *duet_cross_entropy(duet_tape *tape, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r, const struct duet_loss_options *options);
+duet_var *duet_nll_loss(duet_tape *tape, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r, const struct duet_loss_options *options);
 /* targets: float, shaped as x (N,M). A sample's loss is the mean over its numbers
  *     mse_loss         of (x - target)^2
  *     smooth_l1_loss   of (x - target)^2 / 2 where |x - target| < 1, else |x - target| - 1/2

@@ -9,7 +9,7 @@
  *     for (...) {
  *         duet_tape_begin(tape, params, N, DUET_TRAIN);
  *         duet_var *y = duet_data_parallel_call(tape, dp, x);   // in place of forward(tape, ...)
- *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN, 0), NULL);
+ *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN, NULL), NULL);
  *         duet_sgd(params, 0.1, 1);
  *     }
  *     duet_data_parallel_free(dp);
@@ -103,9 +103,10 @@ int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
 /* Several inputs and outputs: forward(*args) that returns a tuple.
  *
  *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
- *         duet_var *words = duet_mean(t, duet_embedding(t, r->tensors[0], E), (int[]){1}, 1, 0);
+ *         duet_var *each = duet_embedding(t, r->tensors[0], E, -1),
+ *                  *words = duet_mean(t, each, (int[]){1}, 1, 0);
  *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);         // scores
- *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN, 0);   // the loss
+ *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN, NULL);   // the loss
  *     }
  *     const duet_tensor *inputs[3] = {words, pictures, labels}, *grads[2];
  *     duet_tensor *outputs[2];
@@ -171,7 +172,8 @@ int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, d
  * the values took, and each device's parameters get their gradients. The loss stays on its device.
  *
  *     h = duet_var_to(t1, t0, duet_relu(t0, duet_linear(t0, duet_input(t0, X), W0, B0)));
- *     duet_backward(t1, duet_cross_entropy(t1, duet_linear(t1, h, W1, B1), y, DUET_MEAN, 0), NULL);
+ *     duet_var *scores = duet_linear(t1, h, W1, B1);
+ *     duet_backward(t1, duet_cross_entropy(t1, scores, y, DUET_MEAN, NULL), NULL);
  *
  * The gradients have the bits of the model in one part, unless a value is read three times or more,
  * whose gradients may then be added in another order. */

@@ -13,7 +13,7 @@
  *             duet_tensor_create(&y, device, DUET_I32, 1, &b.n, b.y);
  *             duet_tape_begin(tape, params, b.n, DUET_TRAIN);
  *             duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
- *             duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+ *             duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
  *             code = duet_backward(tape, loss, NULL);
  *             if (!code) code = duet_optimizer_step(optimizer);
  *             duet_tensor_free(X), duet_tensor_free(y);

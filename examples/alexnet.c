@@ -118,10 +118,12 @@ static duet_var *meet(struct half *const h[2], int d, duet_var *const maps[2]) {
 
 static duet_var *layer(duet_tape *t, int i, duet_var *x) {
     const struct layer *l = &layers[i];
-    x = l->kernel ? duet_conv2d(t, x, 2 * i, 2 * i + 1, l->stride, l->padding)
+    const struct duet_conv how = {.stride = {l->stride, l->stride},
+                                  .padding = {l->padding, l->padding}};
+    x = l->kernel ? duet_conv2d(t, x, 2 * i, 2 * i + 1, &how)
                   : duet_linear(t, i == 5 ? duet_flatten(t, x) : x, 2 * i, 2 * i + 1);
     if (i < LAYERS - 1) x = duet_relu(t, x);
-    return l->pool ? duet_max_pool2d(t, x, 3, 2, 0, 0) : x;
+    return l->pool ? duet_max_pool2d(t, x, 3, &(struct duet_pool){.stride = {2, 2}}) : x;
 }
 
 static duet_var *forward(struct half *const h[2]) {
@@ -147,7 +149,7 @@ static int train(duet_device *const devices[2], int count, int divisor, duet_ten
     for (int step = 0; step < STEPS; step++) {
         for (int d = 0; d < 2; d++)
             TRY(duet_tape_begin(h[d]->tape, h[d]->params, N, DUET_TRAIN));
-        duet_var *loss = duet_cross_entropy(h[0]->tape, forward(h), y, DUET_MEAN, 0);
+        duet_var *loss = duet_cross_entropy(h[0]->tape, forward(h), y, DUET_MEAN, NULL);
         TRY(duet_backward(h[0]->tape, loss, NULL));
         for (int d = 0; d < 2; d++)
             TRY(duet_sgd(h[d]->params, 0.01, 1));

@@ -35,8 +35,8 @@ static void describe(duet_module *m, void *context) {
 /* def forward(self, x) */
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     int plain = *(const int *)context;
-    x = duet_relu(t, duet_layer(t, CN1, x));                                 /* (n,16,26,26) */
-    x = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, x)), 2, 2, 0, 0); /* (n,32,12,12) */
+    x = duet_relu(t, duet_layer(t, CN1, x));                              /* (n,16,26,26) */
+    x = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, x)), 2, NULL); /* (n,32,12,12) */
     if (!plain) x = duet_layer(t, DP1, x);
     x = duet_relu(t, duet_layer(t, FC1, duet_flatten(t, x))); /* (n,64) */
     if (!plain) x = duet_layer(t, DP2, x);
@@ -88,7 +88,8 @@ static int work(int rank, void *context) {
         TRY(duet_loader_next(loader, &b)); /* X.to(device, non_blocking=True), and y */
         TRY(duet_tape_begin(tape, params, b.n, DUET_TRAIN));
         duet_var *scores = forward(tape, duet_input(tape, b.samples), &plain); /* model(X) */
-        duet_var *nll = duet_nll_loss(tape, scores, b.answers, DUET_MEAN); /* F.nll_loss(.., y) */
+        duet_var *nll =
+            duet_nll_loss(tape, scores, b.answers, DUET_MEAN, NULL); /* F.nll_loss(.., y) */
         TRY(duet_backward(tape, nll, NULL)); /* loss.backward(): averaged over the processes */
         TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */
         TRY(duet_loss_read(tape, nll, &loss, NULL));

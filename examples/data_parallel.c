@@ -51,7 +51,8 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     int is_complex = *(const int *)context;
     duet_tensor *in = NULL, *out = NULL;
     char input[64], output[64];
-    duet_var *h = is_complex ? duet_flatten(t, duet_relu(t, duet_conv2d(t, x, 0, 1, 1, 1))) : x;
+    const struct duet_conv how = {.padding = {1, 1}};
+    duet_var *h = is_complex ? duet_flatten(t, duet_relu(t, duet_conv2d(t, x, 0, 1, &how))) : x;
     duet_var *y = duet_linear(t, h, is_complex ? 2 : 0, is_complex ? 3 : 1);
     if (!duet_var_value(&in, t, x) && !duet_var_value(&out, t, y))
         printf("\tIn Model: input size %s output size %s\n", size_of(input, in),

@@ -28,7 +28,7 @@ static void describe(duet_module *m, void *context) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
-    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2, 0, 0)));
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, NULL)));
 }
 
 static const struct duet_model model = {"net", .describe = describe, .forward = forward};
@@ -49,7 +49,7 @@ static int run(duet_tape *tape, duet_params *params, duet_optimizer *optimizer, 
         if (!b.n) break;
         TRY(duet_tape_begin(tape, params, b.n, optimizer ? DUET_TRAIN : DUET_EVALUATE));
         duet_var *scores = forward(tape, duet_input(tape, b.samples), NULL); /* model(X) */
-        duet_var *l = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, 0);
+        duet_var *l = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, NULL);
         if (optimizer)
             TRY(duet_backward(tape, l, NULL)); /* loss.backward(): averaged over the ranks */
         if (optimizer) TRY(duet_optimizer_step(optimizer)); /* optimizer.step() */

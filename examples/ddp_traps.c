@@ -54,7 +54,7 @@ static int pass(duet_tape *tape, duet_params *params, const duet_tensor *x, cons
     int code = duet_tape_begin(tape, params, SAMPLES, kind);
     if (code) return code;
     duet_var *scores = duet_layer(tape, 1, duet_layer(tape, 0, duet_input(tape, x)));
-    return y ? duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL)
+    return y ? duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL)
              : duet_tape_error(tape);
 }
 

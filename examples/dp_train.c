@@ -26,7 +26,7 @@ static void describe(duet_module *m, void *context) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     x = duet_layer_relu(t, BN, duet_layer(t, CONV, x)); /* (n,8,28,28) */
-    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, 2, 0, 0)));
+    return duet_layer(t, FC, duet_flatten(t, duet_max_pool2d(t, x, 2, NULL)));
 }
 
 static const struct duet_model net = {"net", .describe = describe, .forward = forward};
@@ -49,7 +49,7 @@ static int run(duet_data_parallel *model, duet_tape *tape, duet_params *params,
         TRY(duet_tape_begin(tape, params, b.n, pass));
         duet_var *scores = duet_data_parallel_call(tape, model, b.samples); /* model(X) */
         /* the loss is computed on device 0 alone */
-        duet_var *loss = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, 0);
+        duet_var *loss = duet_cross_entropy(tape, scores, b.answers, DUET_MEAN, NULL);
         if (optimizer) TRY(duet_backward(tape, loss, NULL)); /* loss.backward() */
         if (optimizer) TRY(duet_optimizer_step(optimizer));  /* optimizer.step() */
         TRY(duet_loss_read(tape, loss, &sum, &right));       /* of the batch */

@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
             TRY(duet_zero_grad(params)); /* gradients count as None */
             TRY(duet_tape_begin(tape, params, rows, DUET_TRAIN));
             duet_var *output = duet_data_parallel_call(tape, model, x);
-            duet_var *l = duet_cross_entropy(tape, output, y, DUET_MEAN, 0);
+            duet_var *l = duet_cross_entropy(tape, output, y, DUET_MEAN, NULL);
             TRY(duet_backward(tape, l, NULL));
             TRY(duet_optimizer_step(optimizer));
             TRY(duet_loss_read(tape, l, &loss, NULL));

@@ -104,7 +104,7 @@ static int epoch(duet_device *device, const duet_dataset *set, int workers) {
         TRY(duet_tensor_create(&y, device, DUET_I32, 1, &n, b.y));
         TRY(duet_tape_begin(tape, params, n, DUET_TRAIN));
         duet_var *h = duet_relu(tape, duet_layer(tape, 0, duet_input(tape, X)));
-        duet_var *l = duet_cross_entropy(tape, duet_layer(tape, 1, h), y, DUET_MEAN, 0);
+        duet_var *l = duet_cross_entropy(tape, duet_layer(tape, 1, h), y, DUET_MEAN, NULL);
         TRY(duet_backward(tape, l, NULL));
         TRY(duet_sgd(params, 0.1, 1));
         TRY(duet_loss_read(tape, l, &loss, NULL));

@@ -81,8 +81,8 @@ static int init_params(struct duet_param *params) {
 
 static duet_var *lenet(duet_tape *t, duet_tensor *X) {
     duet_var *h1 =
-        duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, 1, 0)), 2, 2, 0);
-    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, b2, 1, 0)), 2, 2, 0);
+        duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, duet_input(t, X), W1, b1, NULL)), 2, NULL);
+    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, b2, NULL)), 2, NULL);
     duet_var *h3 = duet_relu(t, duet_matmul_add(t, duet_flatten(t, h2), W3, b3));
     return duet_matmul_add(t, h3, W4, b4);
 }
@@ -185,7 +185,7 @@ static int split_batch(const struct duet_batch *batch, struct replica *replicas,
 static int forward_backward(void *replicas, int i) {
     struct replica *r = (struct replica *)replicas + i;
     TRY(duet_tape_begin(r->tape, r->params, duet_tensor_dim(r->X, 0), DUET_TRAIN));
-    duet_var *l = duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM, 0);
+    duet_var *l = duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM, NULL);
     TRY(duet_backward(r->tape, l, NULL));
     return duet_loss_read(r->tape, l, &r->loss, NULL);
 }
@@ -250,7 +250,7 @@ static int evaluate_accuracy(struct replica *r, duet_loader *test_iter, double *
         TRY(split_batch(&batch, r, 1));
         TRY(duet_tape_begin(r->tape, r->params, batch.n, DUET_EVALUATE));
         TRY(duet_loss_read(r->tape,
-                           duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM, 0),
+                           duet_cross_entropy(r->tape, lenet(r->tape, r->X), r->y, DUET_SUM, NULL),
                            NULL, &hits));
         right += hits;
         all += batch.n;

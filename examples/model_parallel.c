@@ -86,7 +86,7 @@ static int step(const struct model *m, duet_tensor *const *X, duet_tensor *const
     for (int i = 0; i < parts; i++) { /* for s in x.split(BATCH // parts): */
         duet_var *x = half(m, 0, duet_input(m->tape[0], X[i]));
         x = duet_var_to(m->tape[1], m->tape[0], x); /* x.to('cuda:1') */
-        losses[i] = duet_cross_entropy(m->tape[1], half(m, 1, x), y[i], DUET_SUM, 0);
+        losses[i] = duet_cross_entropy(m->tape[1], half(m, 1, x), y[i], DUET_SUM, NULL);
     }
     TRY(duet_backward_all(m->tape[1], losses, none, parts)); /* sum(losses).backward() */
     for (int h = 0; h < m->halves; h++)

@@ -27,10 +27,10 @@ static void describe(duet_module *m, void *context) {
 /* PyTorch's forward: x is (N,channels,height,width), the result (N,classes). */
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
-    x = duet_layer_relu(t, BN1, duet_layer(t, CONV1, x));   /* (N,8,28,28) */
-    x = duet_max_pool2d(t, x, 2, 2, 0, 0);                  /* (N,8,14,14) */
-    x = duet_relu(t, duet_layer(t, CONV2, x));              /* (N,16,14,14) */
-    x = duet_flatten(t, duet_max_pool2d(t, x, 2, 2, 0, 0)); /* (N,784) */
+    x = duet_layer_relu(t, BN1, duet_layer(t, CONV1, x)); /* (N,8,28,28) */
+    x = duet_max_pool2d(t, x, 2, NULL);                   /* (N,8,14,14) */
+    x = duet_relu(t, duet_layer(t, CONV2, x));            /* (N,16,14,14) */
+    x = duet_flatten(t, duet_max_pool2d(t, x, 2, NULL));  /* (N,784) */
     x = duet_relu(t, duet_layer(t, FC1, duet_layer(t, DROP, x)));
     return duet_layer(t, FC2, x); /* scores; the loss is cross entropy */
 }

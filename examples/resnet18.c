@@ -76,7 +76,8 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
         TRY(duet_data_parallel_forward(net, X, &output, pass)); /* net(X) */
         TRY(duet_tape_begin(tape, NULL, b.n, pass));
         duet_var *scores = duet_leaf(tape, output);
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0); /* l = loss(net(X), y) */
+        duet_var *l =
+            duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL); /* l = loss(net(X), y) */
         TRY(duet_loss_read(tape, l, NULL, &hits));
         if (lr < 0) continue;
         TRY(duet_backward(tape, l, NULL)); /* l.backward() */

@@ -46,7 +46,7 @@ static void free_masks(struct drop *d) {
 /* ---- the three parts; `first` is the number of their first parameter ---- */
 
 static duet_var *embed(duet_tape *t, const duet_tensor *data, int first, struct drop *d) {
-    return dropout(t, duet_embedding(t, data, first), d, INPUT);
+    return dropout(t, duet_embedding(t, data, first, -1), d, INPUT);
 }
 
 static duet_var *decode(duet_tape *t, duet_var *x, int first, struct drop *d) {

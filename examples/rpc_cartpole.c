@@ -109,7 +109,7 @@ static duet_var *log_of(duet_tape *t, duet_var *p) {
     const double eps = 0x1p-23;
     duet_var *sum = duet_sum(t, p, (int[]){1}, 1, 1);
     duet_var *normal = duet_multiply(t, p, duet_reciprocal(t, sum));
-    return duet_log(t, duet_hardtanh(t, normal, eps, 1 - eps));
+    return duet_log(t, duet_clamp(t, normal, eps, 1 - eps));
 }
 
 static int reward_comes(struct agent *a, int ob, double reward) {

@@ -55,7 +55,7 @@ static void describe(const struct weights *w, struct duet_param params[PARAMS]) 
 
 /* nn.EmbeddingBag(mode="sum") of bags of equal size: (BATCH, BAG) -> (BATCH, WIDTH). */
 static duet_var *look_up(duet_tape *t, const duet_tensor *index, int table) {
-    return duet_sum(t, duet_embedding(t, index, table), (int[]){1}, 1, 0);
+    return duet_sum(t, duet_embedding(t, index, table, -1), (int[]){1}, 1, 0);
 }
 
 struct batch {
@@ -171,7 +171,7 @@ static int step_in(struct trainer *tr, duet_autograd_context *c, double *loss) {
     TRY(duet_autograd_rref_sync(t, tr->table, "forward",
                                 DUET_ARGS(duet_rpc_tensor(tr->batch.index)), 0, &x));
     duet_var *scores = duet_linear(t, x.var, 0, 1);
-    duet_var *root = duet_cross_entropy(t, scores, tr->batch.target, DUET_MEAN, 0);
+    duet_var *root = duet_cross_entropy(t, scores, tr->batch.target, DUET_MEAN, NULL);
     TRY(duet_autograd_backward(c, &root, 1, 0));
     TRY(read_loss(t, root, loss));
     return update(tr, c);
@@ -287,7 +287,7 @@ static int local_pass(struct local *l, int k, double *loss) {
     TRY(next_batch(&l->batch, l->rng[k], l->device));
     TRY(duet_tape_begin(t, l->params, BATCH, DUET_TRAIN));
     duet_var *scores = duet_linear(t, look_up(t, l->batch.index, TABLE), WEIGHT, BIAS);
-    duet_var *root = duet_cross_entropy(t, scores, l->batch.target, DUET_MEAN, 0);
+    duet_var *root = duet_cross_entropy(t, scores, l->batch.target, DUET_MEAN, NULL);
     TRY(duet_backward(t, root, NULL));
     for (int i = 0; i < PARAMS; i++)
         TRY(duet_tensor_read(duet_params_grad(l->params, i), grads[i]));

@@ -39,10 +39,10 @@ static const struct duet_param shapes[PARAMS] = {{"embedding.weight", 2, {WORDS,
 static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *context) {
     (void)context;
     duet_var *words =
-        duet_mean(t, duet_embedding(t, r->tensors[NAMES], EMBEDDING), (int[]){1}, 1, 0);
+        duet_mean(t, duet_embedding(t, r->tensors[NAMES], EMBEDDING, -1), (int[]){1}, 1, 0);
     duet_var *h = duet_add(t, r->x[NUMBERS], words);
     out[SCORES] = duet_linear(t, duet_relu(t, h), WEIGHT, BIAS);
-    out[LOSS] = duet_cross_entropy(t, out[SCORES], r->tensors[LABELS], DUET_MEAN, 0);
+    out[LOSS] = duet_cross_entropy(t, out[SCORES], r->tensors[LABELS], DUET_MEAN, NULL);
 }
 
 /* Forward, backward from the mean of the R losses, SGD. *mean: that mean. */

@@ -109,7 +109,7 @@ static int train(int n) {
         duet_var *h = duet_data_parallel_call(tape, model, x); /* (1,N,HIDDEN), along dim 1 */
         if (step == 0 && h) TRY(duet_var_value(&state, tape, h));
         h = duet_reshape(tape, duet_permute(tape, h, (int[]){1, 0, 2}), 2, (int[]){-1, HIDDEN});
-        duet_var *l = duet_cross_entropy(tape, duet_linear(tape, h, 0, 1), y, DUET_MEAN, 0);
+        duet_var *l = duet_cross_entropy(tape, duet_linear(tape, h, 0, 1), y, DUET_MEAN, NULL);
         TRY(duet_backward(tape, l, NULL));
         TRY(duet_sgd(params, 0.1, 1));
         TRY(duet_sgd(last, 0.1, 1));

@@ -109,7 +109,7 @@ static int run(duet_device *const *devices, int shards, struct result *r) {
     } else {
         z = forward(s, x, &columns);
     }
-    duet_var *loss = duet_cross_entropy(t, z, y, DUET_MEAN, 0);
+    duet_var *loss = duet_cross_entropy(t, z, y, DUET_MEAN, NULL);
     TRY(duet_backward(t, loss, NULL));
     TRY(duet_loss_read(t, loss, &r->loss, NULL));
     TRY(read_var(t, columns, r->columns));

@@ -65,7 +65,7 @@ static int train(duet_group *group, duet_device *device, struct result *r) {
     for (int step = 0; step < STEPS; step++) {
         TRY(duet_tape_begin(t, params, N, DUET_TRAIN));
         duet_var *x = duet_leaf(t, X), *z = forward(t, group, x, &columns);
-        duet_var *loss = duet_cross_entropy(t, z, y, DUET_MEAN, 0);
+        duet_var *loss = duet_cross_entropy(t, z, y, DUET_MEAN, NULL);
         TRY(duet_backward(t, loss, NULL));
         TRY(duet_loss_read(t, loss, &r->losses[step], NULL));
         if (step == 0) {

@@ -41,7 +41,8 @@ static duet_var *heads(duet_tape *t, int i, duet_var *x) {
 
 /* int32 (n,L), (n,L) and (n): letters, their places, and the next letters. Returns the loss. */
 static duet_var *forward(duet_tape *t, duet_tensor *words, duet_tensor *places, duet_tensor *next) {
-    duet_var *x = duet_add(t, duet_embedding(t, words, WORDS), duet_embedding(t, places, PLACES));
+    duet_var *x =
+        duet_add(t, duet_embedding(t, words, WORDS, -1), duet_embedding(t, places, PLACES, -1));
     duet_var *h = duet_layer(t, NORM1, x), *key = duet_transpose(t, heads(t, KEY, h), 2, 3);
     duet_var *scores = duet_multiply_number(t, duet_matmul(t, heads(t, QUERY, h), key), SCALE);
     h = duet_transpose(t, duet_matmul(t, duet_softmax(t, scores), heads(t, VALUE, h)), 1, 2);
@@ -49,7 +50,7 @@ static duet_var *forward(duet_tape *t, duet_tensor *words, duet_tensor *places, 
     h = duet_gelu(t, duet_layer(t, WIDE, duet_layer(t, NORM2, x)), DUET_GELU);
     x = duet_add(t, x, duet_layer(t, NARROW, h));
     x = duet_layer(t, OUT, duet_flatten(t, duet_layer(t, NORM3, x)));
-    return duet_cross_entropy(t, x, next, DUET_MEAN, 0);
+    return duet_cross_entropy(t, x, next, DUET_MEAN, NULL);
 }
 
 static const struct duet_model model = {"transformer", .describe = describe};

@@ -31,10 +31,10 @@ static void describe(duet_module *m, void *context) {
 
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
-    duet_var *h = duet_relu(t, duet_layer(t, CN1, x));                       /* (N,16,26,26) */
-    h = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, h)), 2, 2, 0, 0); /* (N,32,12,12) */
-    h = duet_flatten(t, duet_layer(t, DP1, h));                              /* (N,4608) */
-    h = duet_relu(t, duet_layer(t, FC1, h));                                 /* (N,64) */
+    duet_var *h = duet_relu(t, duet_layer(t, CN1, x));                    /* (N,16,26,26) */
+    h = duet_max_pool2d(t, duet_relu(t, duet_layer(t, CN2, h)), 2, NULL); /* (N,32,12,12) */
+    h = duet_flatten(t, duet_layer(t, DP1, h));                           /* (N,4608) */
+    h = duet_relu(t, duet_layer(t, FC1, h));                              /* (N,64) */
     h = duet_layer(t, FC2, duet_layer(t, DP2, h));
     return duet_log_softmax(t, h); /* (N,10) */
 }

@@ -27,7 +27,6 @@
 OF_ONE(relu)
 OF_ONE(tanh)
 OF_ONE(sigmoid)
-OF_ONE(relu6)
 OF_ONE(abs)
 OF_ONE(exp)
 OF_ONE(log)
@@ -57,24 +56,28 @@ OF_NUMBER(pow)
 /* ---- layers with parameters ---- */
 
 static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
-    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), whole(n, 0),
-                       whole(n, 1));
+    struct duet_conv how = {.groups = 1};
+    list(n, 0, 2, how.stride);
+    list(n, 1, 2, how.padding);
+    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
+}
+
+static struct duet_conv conv_of(const struct graph_node *n) {
+    struct duet_conv how = {.groups = whole(n, 3)};
+    list(n, 0, 2, how.stride);
+    list(n, 1, 2, how.padding);
+    list(n, 2, 2, how.dilation);
+    return how;
 }
 
 static duet_var *run_conv(struct graph_run *r, const struct graph_node *n) {
-    struct duet_conv how = {.groups = whole(n, 3)};
-    list(n, 0, 2, how.stride);
-    list(n, 1, 2, how.padding);
-    list(n, 2, 2, how.dilation);
-    return duet_conv(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
+    const struct duet_conv how = conv_of(n);
+    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
 }
 
 static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node *n) {
-    struct duet_conv how = {.groups = whole(n, 3)};
+    const struct duet_conv how = conv_of(n);
     int output_padding[2];
-    list(n, 0, 2, how.stride);
-    list(n, 1, 2, how.padding);
-    list(n, 2, 2, how.dilation);
     list(n, 4, 2, output_padding);
     return duet_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
                                output_padding);
@@ -85,7 +88,7 @@ static duet_var *run_linear(struct graph_run *r, const struct graph_node *n) {
 }
 
 static duet_var *run_embedding(struct graph_run *r, const struct graph_node *n) {
-    return duet_embedding_padded(r->tape, value(r, n, 0), tensor(r, n, 1), whole(n, 0));
+    return duet_embedding_of(r->tape, value(r, n, 0), tensor(r, n, 1), whole(n, 0));
 }
 
 /* With cell=1 the last c of an LSTM follows as one more step of the result. */
@@ -127,23 +130,26 @@ static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n)
 
 /* ---- pools and pads ---- */
 
-static struct duet_pool pool_settings(const struct graph_node *n) {
-    struct duet_pool how = {.ceil_mode = 0};
-    list(n, 0, 2, how.size);
-    list(n, 1, 2, how.stride);
-    list(n, 2, 2, how.padding);
-    return how;
+/* Returns the height of the window. */
+static int pool_settings(const struct graph_node *n, struct duet_pool *how) {
+    int size[2];
+    list(n, 0, 2, size);
+    list(n, 1, 2, how->stride);
+    list(n, 2, 2, how->padding);
+    how->width = size[1];
+    return size[0];
 }
 
 static duet_var *run_max_pool2d(struct graph_run *r, const struct graph_node *n) {
-    struct duet_pool how = pool_settings(n);
-    how.ceil_mode = whole(n, 3);
-    return duet_max_pool(r->tape, value(r, n, 0), &how);
+    struct duet_pool how = {.ceil_mode = whole(n, 3)};
+    int height = pool_settings(n, &how);
+    return duet_max_pool2d(r->tape, value(r, n, 0), height, &how);
 }
 
 static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_pool how = pool_settings(n);
-    return duet_avg_pool(r->tape, value(r, n, 0), &how);
+    struct duet_pool how = {.ceil_mode = 0};
+    int height = pool_settings(n, &how);
+    return duet_avg_pool2d(r->tape, value(r, n, 0), height, &how);
 }
 
 static duet_var *run_adaptive_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
@@ -215,8 +221,8 @@ static duet_var *run_expand(struct graph_run *r, const struct graph_node *n) {
 
 /* ---- the rest ---- */
 
-static duet_var *run_hardtanh(struct graph_run *r, const struct graph_node *n) {
-    return duet_hardtanh(r->tape, value(r, n, 0), number(n, 0), number(n, 1));
+static duet_var *run_relu6(struct graph_run *r, const struct graph_node *n) {
+    return duet_clamp(r->tape, value(r, n, 0), 0, 6);
 }
 
 static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
@@ -286,7 +292,7 @@ static const struct graph_op ops[] = {
     {"sigmoid", "v", "", run_sigmoid},
     {"leaky_relu", "v", "slope=0.01", run_leaky_relu},
     {"elu", "v", "alpha=1", run_elu},
-    {"hardtanh", "v", "min=-1 max=1", run_hardtanh},
+    {"hardtanh", "v", "min=-1 max=1", run_clamp},
     {"relu6", "v", "", run_relu6},
     {"gelu", "v", "tanh=0", run_gelu},
     {"silu", "v", "", run_silu},

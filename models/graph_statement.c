@@ -93,6 +93,18 @@ static int read_setting(struct graph_reader *r, struct graph_setting *s) {
     return graph_expect(r, "]");
 }
 
+/* What the structs of duet/functions.h take 0 of for a default, a graph says. */
+static int check_window(struct graph_reader *r, const struct graph_node *n, const char *key,
+                        const struct graph_setting *s) {
+    if (strcmp(key, "stride") && strcmp(key, "dilation") && strcmp(key, "groups") &&
+        strcmp(key, "size"))
+        return OK;
+    for (int i = 0; i < (s->count > 1 ? s->count : 1); i++)
+        if (!(s->number[i] >= 1))
+            return graph_wrong(r, "%s: %s %g: give at least 1", n->op->name, key, s->number[i]);
+    return OK;
+}
+
 static int setting(struct graph_reader *r, struct graph_node *n, unsigned *given) {
     struct graph_setting unused = {0};
     char key[GRAPH_WORD];
@@ -104,7 +116,8 @@ static int setting(struct graph_reader *r, struct graph_node *n, unsigned *given
                            *n->op->settings ? ": it has " : "", n->op->settings);
     *given |= 1u << i;
     CHECK(graph_expect(r, "="));
-    return read_setting(r, n->op ? &n->settings[i] : &unused);
+    CHECK(read_setting(r, n->op ? &n->settings[i] : &unused));
+    return n->op ? check_window(r, n, key, &n->settings[i]) : OK;
 }
 
 /* Those that are not given have their defaults. */

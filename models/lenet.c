@@ -37,9 +37,9 @@ static void describe(duet_module *m, void *context) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     /* (N,20,13,13) */
-    duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, x, W1, B1, 1, 0)), 2, 2, 0);
+    duet_var *h1 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, x, W1, B1, NULL)), 2, NULL);
     /* (N,50,4,4) */
-    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, B2, 1, 0)), 2, 2, 0);
+    duet_var *h2 = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h1, W2, B2, NULL)), 2, NULL);
     /* (N,128) */
     duet_var *h3 = duet_relu(t, duet_matmul_add(t, duet_flatten(t, h2), W3, B3));
     return duet_matmul_add(t, h3, W4, B4); /* (N,10) */

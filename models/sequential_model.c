@@ -238,6 +238,14 @@ static duet_var *adaptive(duet_tape *t, const struct sequential_item *item, duet
                                                  : duet_adaptive_max_pool2d(t, x, height, width);
 }
 
+static duet_var *pool(duet_tape *t, const struct sequential_item *item, duet_var *x) {
+    const struct duet_pool how = {.stride = {item->stride, item->stride},
+                                  .padding = {item->padding, item->padding},
+                                  .ceil_mode = item->ceil_mode};
+    return item->kind == SEQ_MAX_POOL2D ? duet_max_pool2d(t, x, item->kernel, &how)
+                                        : duet_avg_pool2d(t, x, item->kernel, &how);
+}
+
 static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_var *x) {
     switch (item->kind) {
     case SEQ_RELU: return duet_relu(t, x);
@@ -247,12 +255,11 @@ static duet_var *apply(duet_tape *t, const struct sequential_item *item, duet_va
     case SEQ_LEAKY_RELU: return duet_leaky_relu(t, x, item->a);
     case SEQ_ELU: return duet_elu(t, x, item->a);
     case SEQ_SOFTPLUS: return duet_softplus(t, x);
-    case SEQ_HARDTANH: return duet_hardtanh(t, x, item->a, item->b);
-    case SEQ_RELU6: return duet_relu6(t, x);
+    case SEQ_HARDTANH: return duet_clamp(t, x, item->a, item->b);
+    case SEQ_RELU6: return duet_clamp(t, x, 0, 6);
     case SEQ_GELU: return duet_gelu(t, x, item->tanh ? DUET_GELU_TANH : DUET_GELU);
     case SEQ_MAX_POOL2D:
-        return duet_max_pool2d(t, x, item->kernel, item->stride, item->padding, item->ceil_mode);
-    case SEQ_AVG_POOL2D: return duet_avg_pool2d(t, x, item->kernel, item->stride, item->padding);
+    case SEQ_AVG_POOL2D: return pool(t, item, x);
     case SEQ_ZERO_PAD2D:
     case SEQ_CONSTANT_PAD2D:
         return duet_pad2d(t, x, item->sides[0], item->sides[1], item->sides[2], item->sides[3],

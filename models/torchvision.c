@@ -99,7 +99,7 @@ static duet_var *forward_resnet(duet_tape *t, duet_var *x, void *context) {
     const struct outline *l = context;
     int at = 0;
     duet_var *h = conv_norm_relu(t, &at, x);
-    h = duet_max_pool2d(t, h, 3, 2, 1, 0);
+    h = duet_max_pool2d(t, h, 3, &(struct duet_pool){.stride = {2, 2}, .padding = {1, 1}});
     for (int layer = 0; layer < 4; layer++)
         for (int block = 0; block < l->blocks[layer]; block++)
             h = forward_block(t, l, &at, has_downsample(l, layer, block), h);
@@ -136,7 +136,7 @@ static duet_var *forward_vgg(duet_tape *t, duet_var *x, void *context) {
                 x = conv_norm_relu(t, &at, x);
             else
                 x = duet_relu(t, duet_layer(t, at++, x));
-        x = duet_max_pool2d(t, x, 2, 2, 0, 0);
+        x = duet_max_pool2d(t, x, 2, NULL);
     }
     x = duet_flatten(t, duet_adaptive_avg_pool2d(t, x, 7, 7));
     x = duet_dropout(t, duet_relu(t, duet_layer(t, at++, x)), 0.5);

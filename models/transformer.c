@@ -138,7 +138,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     struct pass p = {t, l, x ? x->value.dims[1] : 0};
     int at = FIRST_BLOCK;
     x = duet_reshape(t, x, 2, (int[]){-1, p.tokens});
-    x = duet_add(t, duet_embedding_of(t, x, WORDS), duet_embedding_of(t, x, PLACES));
+    x = duet_add(t, duet_embedding_of(t, x, WORDS, -1), duet_embedding_of(t, x, PLACES, -1));
     if (l->masked) x = norm(&p, x, NORM);
     x = duet_dropout(t, x, DROPOUT);
     for (int i = 0; i < l->layers; i++, at += PER_BLOCK)

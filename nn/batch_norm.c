@@ -346,7 +346,7 @@ static int find_batches(duet_tape *t, int i, struct norm_config *config) {
     return tensor_zero(t->device, &bits);
 }
 
-static duet_var *function(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
+duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
                           double momentum, int eval) {
     if (tape_failed(t, x)) return NULL;
     struct param *weight = tape_param_at(t, "batch_norm", w, 1),
@@ -359,13 +359,4 @@ static duet_var *function(duet_tape *t, duet_var *x, int w, int b, int running, 
         tape_fail(t, find_batches(t, running, &config)))
         return NULL;
     return batch_norm(t, x, weight, bias, &config);
-}
-
-duet_var *duet_batch_norm(duet_tape *t, duet_var *x, int w, int b, int running, double eps,
-                          double momentum) {
-    return function(t, x, w, b, running, eps, momentum, 0);
-}
-
-duet_var *duet_batch_norm_eval(duet_tape *t, duet_var *x, int w, int b, int running, double eps) {
-    return function(t, x, w, b, running, eps, 0, 1);
 }

@@ -82,31 +82,28 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
     return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements", rows);
 }
 
-static struct param *table_at(duet_tape *t, int w) {
-    return tape_param_at(t, "embedding", w, 0);
+/* The table; NULL: it does not suit the index, or padding_idx is none of its rows. */
+static struct param *table_at(duet_tape *t, int at, const struct tensor *index, int common,
+                              int padding_idx) {
+    struct param *w = tape_param_at(t, "embedding", at, 0);
+    if (!w || tape_fail(t, check(t, index, common, w))) return NULL;
+    if (padding_idx >= -1 && padding_idx < w->value.dims[0]) return w;
+    tape_fail(t, fail(ERR_USAGE, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1",
+                      w->spec->name, padding_idx, w->value.dims[0] - 1));
+    return NULL;
 }
 
-duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int table) {
+duet_var *duet_embedding(duet_tape *t, const duet_tensor *index, int table, int padding_idx) {
     if (!t || t->error || tape_fail(t, tape_operand(t, "embedding", "index", index, DTYPE_I32)))
         return NULL;
-    struct param *w = table_at(t, table);
-    if (!w || tape_fail(t, check(t, &index->t, 0, w))) return NULL;
-    return look_up(t, &index->t, 0, w, -1);
+    struct param *w = table_at(t, table, &index->t, 0, padding_idx);
+    return w ? look_up(t, &index->t, 0, w, padding_idx) : NULL;
 }
 
-duet_var *duet_embedding_of(duet_tape *t, duet_var *x, int table) {
-    return duet_embedding_padded(t, x, table, -1);
-}
-
-duet_var *duet_embedding_padded(duet_tape *t, duet_var *x, int table, int padding_idx) {
+duet_var *duet_embedding_of(duet_tape *t, duet_var *x, int table, int padding_idx) {
     if (tape_stuck(t, x) || !(x = to_plain(t, x))) return NULL;
-    struct param *w = table_at(t, table);
-    if (!w || tape_fail(t, check(t, &x->value, x->common, w))) return NULL;
-    if (padding_idx < -1 || padding_idx >= w->value.dims[0]) {
-        tape_fail(t, fail(ERR_USAGE, "embedding %s: padding_idx %d: give a row, 0 to %d, or -1",
-                          w->spec->name, padding_idx, w->value.dims[0] - 1));
-        return NULL;
-    }
+    struct param *w = table_at(t, table, &x->value, x->common, padding_idx);
+    if (!w) return NULL;
     struct op_args args = {.in[0] = x->value};
     args.out[0] = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, launch(t->stream, OP_TO_INDEX, &args))) return NULL;

@@ -72,16 +72,6 @@ duet_var *duet_equal(duet_tape *t, duet_var *x, double number) {
 }
 
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
-duet_var *duet_hardtanh(duet_tape *t, duet_var *x, double min_val, double max_val) {
-    if (tape_failed(t, x)) return NULL;
-    if (!(min_val <= max_val)) {
-        tape_fail(t, fail(ERR_USAGE, "hardtanh: min_val cannot be greater than max_val: %g, %g",
-                          min_val, max_val));
-        return NULL;
-    }
-    return activate(t, x, ACTIVATION_HARDTANH, min_val, max_val);
-}
-
 duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
     if (tape_failed(t, x)) return NULL;
     if (!(min <= max)) {
@@ -111,10 +101,6 @@ duet_var *duet_hardswish(duet_tape *t, duet_var *x) {
 
 duet_var *duet_hardsigmoid(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_HARDSIGMOID, 0, 0);
-}
-
-duet_var *duet_relu6(duet_tape *t, duet_var *x) {
-    return activate(t, x, ACTIVATION_HARDTANH, 0, 6);
 }
 
 duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {

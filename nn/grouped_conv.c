@@ -1,5 +1,6 @@
 /* F.conv2d and F.conv1d with all their options: groups, as in depthwise convolutions, dilation, and
- * windows that are no squares. A sequence (N,C,H) is a picture (N,C,H,1). */
+ * windows that are no squares. A sequence (N,C,H) is a picture (N,C,H,1). What needs none of them
+ * goes to nn/layers.c, whose kernels are faster. */
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
@@ -31,59 +32,65 @@ static int64_t side_of(const struct duet_conv *how, int side, int pixels, int ta
     return rest < 0 ? 0 : rest / how->stride[side] + 1;
 }
 
-static int beyond(duet_tape *t, const struct duet_conv *how, int sides) {
-    if (tape_beyond(t, "conv", "groups", how->groups, 1)) return 1;
-    for (int i = 0; i < sides; i++)
-        if (tape_beyond(t, "conv", "stride", how->stride[i], 1) ||
-            tape_beyond(t, "conv", "padding", how->padding[i], 0) ||
-            tape_beyond(t, "conv", "dilation", how->dilation[i], 1))
-            return 1;
-    return 0;
-}
-
 /* ERR_USAGE: x, w and the numbers do not suit each other. *rows, *columns: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, int64_t *rows, int64_t *columns) {
     const struct tensor v = as_4d(&x->value), k = as_4d(&w->value);
-    CHECK(tape_check_params(t, "conv", w, b));
+    CHECK(tape_check_params(t, "conv2d", w, b));
     if (x->value.rank != w->value.rank || v.rank != 4 ||
         v.dims[1] != (int64_t)how->groups * k.dims[1] || k.dims[0] % how->groups ||
         (b && b->value.dims[0] != k.dims[0]))
         return fail(ERR_USAGE,
-                    "conv %s: filters of %d channels, %d outputs, %d groups do not suit an input "
+                    "conv2d %s: filters of %d channels, %d outputs, %d groups do not suit an input "
                     "of %s: check the model",
                     w->spec->name, k.dims[1], k.dims[0], how->groups, SHAPE(&x->value));
     *rows = side_of(how, 0, v.dims[2], k.dims[2]);
     *columns = side_of(how, 1, v.dims[3], k.dims[3]);
     if (*rows && *columns) return OK;
-    return fail(ERR_USAGE, "conv %s: a window of %dx%d is too large for %dx%d: check the model",
+    return fail(ERR_USAGE, "conv2d %s: a window of %dx%d is too large for %dx%d: check the model",
                 w->spec->name, k.dims[2], k.dims[3], v.dims[2], v.dims[3]);
 }
 
-static int is_plain_conv2d(const struct param *w, const struct duet_conv *how) {
+struct duet_conv conv_settings(const struct duet_conv *given, int sequence) {
+    struct duet_conv how = given ? *given : (struct duet_conv){.groups = 1};
+    for (int i = 0; i < 2; i++) {
+        if (!how.stride[i]) how.stride[i] = 1;
+        if (!how.dilation[i]) how.dilation[i] = 1;
+    }
+    if (!how.groups) how.groups = 1;
+    if (sequence) how.stride[1] = how.dilation[1] = 1, how.padding[1] = 0;
+    return how;
+}
+
+int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how) {
+    int wrong = tape_beyond(t, layer, "groups", how->groups, 1);
+    for (int i = 0; !wrong && i < 2; i++)
+        wrong = tape_beyond(t, layer, "stride", how->stride[i], 1) ||
+                tape_beyond(t, layer, "padding", how->padding[i], 0) ||
+                tape_beyond(t, layer, "dilation", how->dilation[i], 1);
+    return wrong;
+}
+
+int conv_is_plain(const struct param *w, const struct duet_conv *how) {
     return w->value.rank == 4 && w->value.dims[2] == w->value.dims[3] && how->groups == 1 &&
            how->stride[0] == how->stride[1] && how->padding[0] == how->padding[1] &&
            how->dilation[0] == 1 && how->dilation[1] == 1;
 }
 
-duet_var *duet_conv(duet_tape *t, duet_var *x, int w_at, int b_at, const struct duet_conv *given) {
+duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
+                      const struct duet_conv *given) {
     int64_t rows = 0, columns = 0;
-    int wrong;
-    if (tape_stuck(t, x)) return NULL;
-    struct param *w = tape_param_at(t, "conv", w_at, 0), *b = tape_bias_at(t, "conv", b_at, &wrong);
+    if (tape_failed(t, x)) return NULL;
+    int wrong, sequence = x->value.rank == 3;
+    const struct duet_conv how = conv_settings(given, sequence);
+    if (conv_beyond(t, "conv2d", &how)) return NULL;
+    struct param *w = tape_param_at(t, "conv2d", w_at, sequence ? 3 : 4),
+                 *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
-    if (!given) {
-        tape_fail(t, fail(ERR_USAGE, "conv: no struct duet_conv was given"));
+    if (conv_is_plain(w, &how)) return tape_conv2d(t, x, w, b, how.stride[0], how.padding[0]);
+    if (tape_stuck(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
+        tape_too_large(t, "conv2d", x, w->value.dims[0], rows, columns))
         return NULL;
-    }
-    struct duet_conv how = *given;
-    int sequence = x->value.rank == 3;
-    if (sequence) how.stride[1] = how.dilation[1] = 1, how.padding[1] = 0;
-    if (beyond(t, &how, 2) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
-        tape_too_large(t, "conv", x, w->value.dims[0], rows, columns))
-        return NULL;
-    if (is_plain_conv2d(w, &how))
-        return duet_conv2d(t, x, w_at, b_at, how.stride[0], how.padding[0]);
     const struct tensor seen = as_4d(&x->value);
     x = to_device_layout(t, sequence ? tape_view(t, x, 4, seen.dims) : x);
     if (!x) return NULL;

@@ -55,15 +55,9 @@ static int conv2d_too_large(duet_tape *t, const duet_var *x, const struct param 
     return tape_too_large(t, "conv2d", x, w->value.dims[0], side[0], side[1]);
 }
 
-duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w, int b, int stride, int padding) {
-    if (tape_failed(t, x) || tape_beyond(t, "conv2d", "stride", stride, 1) ||
-        tape_beyond(t, "conv2d", "padding", padding, 0))
-        return NULL;
-    int wrong;
-    struct param *weight = tape_param_at(t, "conv2d", w, 4),
-                 *bias = tape_bias_at(t, "conv2d", b, &wrong);
-    if (!weight || wrong || conv2d_too_large(t, x, weight, stride, padding)) return NULL;
-    return conv2d(t, x, weight, bias, stride, padding);
+duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                      int padding) {
+    return conv2d_too_large(t, x, w, stride, padding) ? NULL : conv2d(t, x, w, b, stride, padding);
 }
 
 static int linear_backward(duet_tape *t, struct node *n) {

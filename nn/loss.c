@@ -178,7 +178,6 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
 
 static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
                          const struct duet_loss_options *o) {
-    if (!o) return fail(ERR_USAGE, "%s: no options were given", op);
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return fail(ERR_USAGE, "%s: label_smoothing must be between 0.0 and 1.0. Got: %g", op,
                     o->label_smoothing);
@@ -235,7 +234,9 @@ duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels
 /* What a program may ask for. The mean by weights is over the labels of this pass. */
 static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
                                  const duet_tensor *labels, enum duet_reduction r,
-                                 const struct duet_loss_options *o, int log_probabilities) {
+                                 const struct duet_loss_options *given, int log_probabilities) {
+    static const struct duet_loss_options none = {.weight = NULL};
+    const struct duet_loss_options *o = given ? given : &none;
     if (tape_failed(t, x) || tape_fail(t, check_loss(t, op, x, labels, r)) ||
         tape_fail(t, check_options(t, op, &x->value, o)))
         return NULL;
@@ -244,25 +245,14 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
     return loss_of_labels(t, places_of(t, x), labels, &w, log_probabilities);
 }
 
-duet_var *duet_cross_entropy_with(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                                  enum duet_reduction r, const struct duet_loss_options *options) {
+duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r, const struct duet_loss_options *options) {
     return loss_of_program(t, "cross entropy", scores, labels, r, options, 0);
 }
 
-duet_var *duet_nll_loss_with(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
-                             enum duet_reduction r, const struct duet_loss_options *options) {
-    return loss_of_program(t, "nll loss", log_probabilities, labels, r, options, 1);
-}
-
-duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
-                             enum duet_reduction r, double label_smoothing) {
-    const struct duet_loss_options options = {.label_smoothing = label_smoothing};
-    return duet_cross_entropy_with(t, scores, labels, r, &options);
-}
-
 duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
-                        enum duet_reduction r) {
-    return duet_nll_loss_with(t, log_probabilities, labels, r, &(struct duet_loss_options){0});
+                        enum duet_reduction r, const struct duet_loss_options *options) {
+    return loss_of_program(t, "nll loss", log_probabilities, labels, r, options, 1);
 }
 
 static duet_var *loss_of_targets(duet_tape *t, duet_var *x, const duet_tensor *targets,

@@ -46,9 +46,15 @@ static duet_var *drop(duet_tape *t, const struct layer *l, duet_var *x) {
     return l->kind == LAYER_DROPOUT ? duet_dropout(t, x, p) : duet_dropout2d(t, x, p);
 }
 
+static duet_var *convolve(duet_tape *t, const struct layer *l, duet_var *x) {
+    const struct duet_conv how = {.stride = {l->stride, l->stride},
+                                  .padding = {l->padding, l->padding}};
+    return duet_conv2d(t, x, l->weight, l->bias, &how);
+}
+
 static duet_var *apply(duet_tape *t, const struct layer *l, duet_var *x) {
     switch (l->kind) {
-    case LAYER_CONV2D: return duet_conv2d(t, x, l->weight, l->bias, l->stride, l->padding);
+    case LAYER_CONV2D: return convolve(t, l, x);
     case LAYER_LINEAR: return duet_linear(t, x, l->weight, l->bias);
     case LAYER_BATCH_NORM: return normalise(t, l, x, 0, NULL);
     case LAYER_LAYER_NORM:

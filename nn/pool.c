@@ -158,13 +158,20 @@ static int refuse_side(duet_tape *t, int size, int stride, int padding) {
 }
 
 /* Its margins, 0 or -infinity, become a part of x first. */
-static duet_var *pool_of(duet_tape *t, duet_var *x, const struct duet_pool *how, enum op op) {
+static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_pool *given,
+                         enum op op) {
+    static const struct duet_pool none = {.width = 0};
+    if (tape_failed(t, x)) return NULL;
+    const struct duet_pool *how = given ? given : &none;
     const int max = op == OP_MAX_POOL_FORWARD, *padding = how->padding, *d = x->value.dims;
+    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0};
     int more[2] = {0}, margins = 0;
     for (int i = 0; i < 2; i++) {
-        if (refuse_side(t, how->size[i], how->stride[i], padding[i])) return NULL;
+        const int side = args.size[i],
+                  stride = args.stride[i] = how->stride[i] ? how->stride[i] : side;
+        if (refuse_side(t, side, stride, padding[i])) return NULL;
         if (how->ceil_mode && x->value.rank == 4)
-            more[i] = pool_ceil_extra(d[2 + i], how->size[i], how->stride[i], padding[i]);
+            more[i] = pool_ceil_extra(d[2 + i], side, stride, padding[i]);
         margins += padding[i] + more[i];
     }
     if (margins) { /* without any a relu before the pool may still be put off */
@@ -175,39 +182,19 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, const struct duet_pool *how,
                                         padding[0] + more[0]};
         x = with_margins(t, x, sides, max ? -INFINITY : 0);
     }
-    const struct pool_args args = {
-        {how->size[0], how->size[1]}, {how->stride[0], how->stride[1]}, 0};
     return x ? pool(t, x, args, op, max ? max_pool_backward : avg_pool_backward) : NULL;
 }
 
-static duet_var *pool_as_told(duet_tape *t, duet_var *x, const struct duet_pool *how, enum op op) {
-    if (tape_failed(t, x)) return NULL;
-    if (how) return pool_of(t, x, how, op);
-    tape_fail(t, fail(ERR_USAGE, "pooling: no struct duet_pool was given"));
-    return NULL;
-}
-
-duet_var *duet_avg_pool(duet_tape *t, duet_var *x, const struct duet_pool *how) {
+duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {
     if (how && how->ceil_mode && !tape_failed(t, x)) {
         tape_fail(t, fail(ERR_USAGE, "pooling: ceil_mode 1 of averages: only maxima have it"));
         return NULL;
     }
-    return pool_as_told(t, x, how, OP_AVG_POOL_FORWARD);
+    return pool_of(t, x, size, how, OP_AVG_POOL_FORWARD);
 }
 
-duet_var *duet_max_pool(duet_tape *t, duet_var *x, const struct duet_pool *how) {
-    return pool_as_told(t, x, how, OP_MAX_POOL_FORWARD);
-}
-
-duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding) {
-    return duet_avg_pool(
-        t, x, &(struct duet_pool){{size, size}, {stride, stride}, {padding, padding}, 0});
-}
-
-duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, int stride, int padding,
-                          int ceil_mode) {
-    return duet_max_pool(
-        t, x, &(struct duet_pool){{size, size}, {stride, stride}, {padding, padding}, ceil_mode});
+duet_var *duet_max_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {
+    return pool_of(t, x, size, how, OP_MAX_POOL_FORWARD);
 }
 
 /* 1: an adaptive pool cannot make such an output. */

@@ -1,6 +1,6 @@
 /* The tape: define by run. A forward function calls the ops below as it would write the formula,
  *
- *     h = relu(t, conv2d(t, x, W1, b1, 1, 0));
+ *     h = duet_relu(t, duet_linear(t, x, W1, b1));
  *
  * Each call enqueues its kernel and appends a node. tape_backward walks the nodes from the last to
  * the first, enqueues the gradients, and fires a hook as soon as the gradient of a parameter is

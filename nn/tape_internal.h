@@ -303,6 +303,15 @@ struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong);
 /* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
 int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least);
 
+/* Of duet_conv2d and duet_conv_transpose: the settings with PyTorch's defaults for what is 0, those
+ * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; 1 if
+ * they are a stride and a padding for a square window, as tape_conv2d takes them. */
+struct duet_conv conv_settings(const struct duet_conv *given, int sequence);
+int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how);
+int conv_is_plain(const struct param *w, const struct duet_conv *how);
+duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                      int padding);
+
 /* 1 if a result of rows x columns for each of `outputs` would be too large for a tensor. */
 int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t outputs,
                    int64_t rows, int64_t columns);

@@ -48,15 +48,6 @@ static int64_t side_of(const struct duet_conv *how, int side, int pixels, int ta
     return more < 0 || more >= how->stride[side] || rest < 1 ? 0 : rest;
 }
 
-static int beyond(duet_tape *t, const struct duet_conv *how) {
-    int wrong = tape_beyond(t, "conv_transpose", "groups", how->groups, 1);
-    for (int i = 0; !wrong && i < 2; i++)
-        wrong = tape_beyond(t, "conv_transpose", "stride", how->stride[i], 1) ||
-                tape_beyond(t, "conv_transpose", "padding", how->padding[i], 0) ||
-                tape_beyond(t, "conv_transpose", "dilation", how->dilation[i], 1);
-    return wrong;
-}
-
 /* ERR_USAGE: x, w and the numbers do not suit each other. side: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, const int more[2], int64_t side[2]) {
@@ -77,12 +68,6 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
     return OK;
 }
 
-static int is_plain(const struct param *w, const struct duet_conv *how) {
-    return w->value.rank == 4 && w->value.dims[2] == w->value.dims[3] && how->groups == 1 &&
-           how->stride[0] == how->stride[1] && how->padding[0] == how->padding[1] &&
-           how->dilation[0] == 1 && how->dilation[1] == 1;
-}
-
 static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct duet_conv *how,
                         const int64_t side[2]) {
     int dims[4] = {x->value.dims[0], w->value.dims[1] * how->groups, (int)side[0], (int)side[1]};
@@ -91,7 +76,7 @@ static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims)};
     /* the bias that the convolution would have: its gradient is made, and nobody reads it */
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
-    if (is_plain(w, how)) {
+    if (conv_is_plain(w, how)) {
         node.args.p.conv = (struct conv_args){how->stride[0], how->padding[0]};
         return tape_append_op(t, OP_CONV2D_BACKWARD_DATA, &node, tape_needs_grad(x, w, NULL));
     }
@@ -110,14 +95,12 @@ duet_var *duet_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,
     struct param *w = tape_param_at(t, "conv_transpose", w_at, 0),
                  *b = tape_bias_at(t, "conv_transpose", b_at, &wrong);
     if (!w || wrong) return NULL;
-    if (!given || !output_padding) {
-        tape_fail(t, fail(ERR_USAGE, "conv_transpose: no struct duet_conv or no output_padding"));
-        return NULL;
-    }
-    struct duet_conv how = *given;
-    int sequence = x->value.rank == 3, more[2] = {output_padding[0], output_padding[1]};
-    if (sequence) how.stride[1] = how.dilation[1] = 1, how.padding[1] = more[1] = 0;
-    if (beyond(t, &how) || tape_fail(t, check(t, x, w, b, &how, more, side)) ||
+    const int sequence = x->value.rank == 3,
+              more[2] = {output_padding ? output_padding[0] : 0,
+                         output_padding && !sequence ? output_padding[1] : 0};
+    const struct duet_conv how = conv_settings(given, sequence);
+    if (conv_beyond(t, "conv_transpose", &how) ||
+        tape_fail(t, check(t, x, w, b, &how, more, side)) ||
         tape_too_large(t, "conv_transpose", x, w->value.dims[1] * (int64_t)how.groups, side[0],
                        side[1]))
         return NULL;

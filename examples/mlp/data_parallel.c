@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
     for (int step = 0; step < STEPS; step++) {
         TRY(duet_tape_begin(tape, params, BATCH, DUET_TRAIN));
         duet_var *scores = duet_data_parallel_call(tape, model, X);
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
         TRY(duet_backward(tape, l, NULL));
         TRY(duet_sgd(params, 0.5, 1));
         TRY(duet_loss_read(tape, l, &loss, NULL));

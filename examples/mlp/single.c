@@ -15,7 +15,7 @@ int main(void) {
     for (int step = 0; step < STEPS; step++) {
         TRY(duet_tape_begin(tape, params, BATCH, DUET_TRAIN));
         duet_var *scores = mlp.forward(tape, duet_input(tape, X), NULL);
-        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, 0);
+        duet_var *l = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
         TRY(duet_backward(tape, l, NULL));
         TRY(duet_sgd(params, 0.5, 1));
         TRY(duet_loss_read(tape, l, &loss, NULL));

@@ -85,7 +85,7 @@ static inline int pass(struct rank *r, duet_params *params, int number, int extr
         duet_var *in = duet_input(t, x);
         duet_var *y = duet_linear(t, duet_relu(t, duet_linear(t, in, W1, B1)), W2, B2);
         if (extra) y = duet_add(t, y, duet_linear(t, in, EXTRA, DUET_NO_BIAS));
-        duet_var *loss = duet_cross_entropy(t, y, labels, DUET_MEAN, 0);
+        duet_var *loss = duet_cross_entropy(t, y, labels, DUET_MEAN, NULL);
         if (r->change) code = duet_tape_accumulate(t, r->change);
         if (!code) code = duet_backward(t, loss, NULL);
         /* Another one would leave gradients of this rank alone. */

@@ -41,7 +41,7 @@ static inline duet_var *forward(duet_tape *t, duet_var *x, void *context) {
 
 static inline duet_var *loss_of(duet_tape *t, duet_var *y, const duet_tensor *labels,
                                 void *context) {
-    return duet_cross_entropy(t, y, labels, ((struct wrong *)context)->reduction, 0);
+    return duet_cross_entropy(t, y, labels, ((struct wrong *)context)->reduction, NULL);
 }
 
 static inline void count_warning(const char *text, void *context) {

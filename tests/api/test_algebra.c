@@ -116,7 +116,7 @@ static void check_embedding(duet_device *device, duet_tape *tape) {
     dy = tensor_of(device, 3, (int[]){SAMPLES, WORDS, WIDTH}, 3571);
     for (int pass = 0; pass < 2; pass++) { /* the second goes on into other functions */
         MUST(duet_tape_begin(tape, params, SAMPLES, DUET_TRAIN));
-        duet_var *y = duet_embedding(tape, index, 0);
+        duet_var *y = duet_embedding(tape, index, 0, -1);
         if (pass) y = duet_reshape(tape, duet_flatten(tape, y), 3, (int[]){-1, WORDS, WIDTH});
         MUST(duet_var_value(&got, tape, y));
         expect_fact(FILE_OF_FACTS, "embedding", "y", got, TOLERANCE);
@@ -124,6 +124,13 @@ static void check_embedding(duet_device *device, duet_tape *tape) {
         MUST(duet_backward(tape, y, dy));
         expect_fact(FILE_OF_FACTS, "embedding", "dw", duet_params_grad(params, 0), TOLERANCE);
     }
+    float all[ROWS * WIDTH], padded[ROWS * WIDTH];
+    MUST(duet_tensor_read(duet_params_grad(params, 0), all));
+    MUST(duet_tape_begin(tape, params, SAMPLES, DUET_TRAIN));
+    MUST(duet_backward(tape, duet_embedding(tape, index, 0, 1), dy));
+    MUST(duet_tensor_read(duet_params_grad(params, 0), padded));
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        cr_assert(all[i] != 0 && padded[i] == (i / WIDTH == 1 ? 0 : all[i]), "padding_idx: %d", i);
     duet_tensor_free(dy);
     duet_tensor_free(index);
     duet_params_free(params);
@@ -245,13 +252,13 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
         case 5: refused(t, duet_reshape(t, v, 2, (int[]){6, 5}), "reshape: "); break;
         case 6: refused(t, duet_reshape(t, v, 2, NULL), "reshape: "); break;
         case 7: refused(t, duet_leaf(t, elsewhere), "lies on cpu(1)"); break;
-        case 8: refused(t, duet_embedding(t, index, 2), "begun with 2 of them"); break;
-        case 9: refused(t, duet_embedding(t, index, 0), "begun with 0 of them"); break;
-        case 10: refused(t, duet_embedding(t, NULL, 0), "no index was given"); break;
-        case 11: refused(t, duet_embedding(t, x, 0), "must be int32"); break;
-        case 12: refused(t, duet_embedding(t, lone, 0), "lies on cpu(1)"); break;
-        case 13: refused(t, duet_embedding(t, index, 0), "indices of (5) for 4 samples"); break;
-        case 14: refused(t, duet_embedding(t, index, 1), "must be a table of 2"); break;
+        case 8: refused(t, duet_embedding(t, index, 2, -1), "begun with 2 of them"); break;
+        case 9: refused(t, duet_embedding(t, index, 0, -1), "begun with 0 of them"); break;
+        case 10: refused(t, duet_embedding(t, NULL, 0, -1), "no index was given"); break;
+        case 11: refused(t, duet_embedding(t, x, 0, -1), "must be int32"); break;
+        case 12: refused(t, duet_embedding(t, lone, 0, -1), "lies on cpu(1)"); break;
+        case 13: refused(t, duet_embedding(t, index, 0, -1), "indices of (5) for 4 samples"); break;
+        case 14: refused(t, duet_embedding(t, index, 1, -1), "must be a table of 2"); break;
         case 15: refused(t, duet_dropout(t, f, .5), "7 rows, the pass 5 samples"); break;
         case 16: refused(t, duet_narrow(t, v, 1, 4, 3), "start (4) + length (3) exceeds"); break;
         case 17:
@@ -269,11 +276,11 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
     }
     cr_assert(!duet_cat(NULL, NULL, 1, 1) && !duet_narrow(NULL, NULL, 1, 0, 1));
     cr_assert(!duet_adaptive_max_pool2d(NULL, NULL, 1, 1) &&
-              !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) && !duet_max_pool2d(NULL, NULL, 1, 1, 0, 0) &&
-              !duet_avg_pool2d(NULL, NULL, 1, 1, 0) && !duet_matmul(NULL, NULL, NULL) &&
+              !duet_pad2d(NULL, NULL, 1, 1, 1, 1, 0) && !duet_max_pool2d(NULL, NULL, 1, NULL) &&
+              !duet_avg_pool2d(NULL, NULL, 1, NULL) && !duet_matmul(NULL, NULL, NULL) &&
               !duet_sum(NULL, NULL, NULL, 0, 0) && !duet_mean(NULL, NULL, NULL, 0, 0) &&
               !duet_sum(NULL, NULL, (int[]){0}, 1, 0) && !duet_mean(NULL, NULL, (int[]){0}, 1, 0) &&
-              !duet_embedding(NULL, NULL, 0) && !duet_reshape(NULL, NULL, 2, NULL) &&
+              !duet_embedding(NULL, NULL, 0, -1) && !duet_reshape(NULL, NULL, 2, NULL) &&
               !duet_leaf(NULL, NULL));
     duet_tensor_free(x), duet_tensor_free(m), duet_tensor_free(elsewhere);
     duet_tensor_free(index), duet_tensor_free(lone);

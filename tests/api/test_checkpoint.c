@@ -63,8 +63,8 @@ static void train(struct program *p, double lr, int64_t first, int64_t last) {
             MUST(duet_optimizer_set_lr(p->optimizer, duet_lr_step(lr, 1, .7, (int)step)));
         MUST(duet_tape_begin(p->tape, p->params, SAMPLES, DUET_TRAIN));
         duet_var *h = duet_dropout(p->tape, duet_input(p->tape, p->x), .25);
-        h = duet_batch_norm(p->tape, duet_linear(p->tape, h, 0, 1), 2, 3, 0, 1e-5, .1);
-        MUST(duet_backward(p->tape, duet_cross_entropy(p->tape, h, p->y, DUET_MEAN, 0), NULL));
+        h = duet_batch_norm(p->tape, duet_linear(p->tape, h, 0, 1), 2, 3, 0, 1e-5, .1, 0);
+        MUST(duet_backward(p->tape, duet_cross_entropy(p->tape, h, p->y, DUET_MEAN, NULL), NULL));
         if (p->optimizer)
             MUST(duet_optimizer_step(p->optimizer));
         else
@@ -245,7 +245,8 @@ Test(api_checkpoint, zero_grad_drops_what_was_added_up, .timeout = 30) {
             for (int pass = 0; pass < passes; pass++) {
                 MUST(duet_tape_begin(p.tape, p.params, SAMPLES, DUET_TRAIN));
                 duet_var *y = duet_linear(p.tape, duet_input(p.tape, p.x), 0, 1);
-                MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, y, p.y, DUET_MEAN, 0), NULL));
+                MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, y, p.y, DUET_MEAN, NULL),
+                                   NULL));
                 if (pass + 1 == passes) break;
                 MUST(duet_zero_grad(p.params));
             }
@@ -344,7 +345,7 @@ Test(api_checkpoint, what_is_refused, .timeout = 30) {
     MUST(duet_tape_accumulate(p.tape, 2));
     MUST(duet_tape_begin(p.tape, p.params, SAMPLES, DUET_TRAIN));
     duet_var *scores = duet_linear(p.tape, duet_input(p.tape, p.x), 0, 1);
-    MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, scores, p.y, DUET_MEAN, 0), NULL));
+    MUST(duet_backward(p.tape, duet_cross_entropy(p.tape, scores, p.y, DUET_MEAN, NULL), NULL));
     MUST_FAIL(duet_checkpoint_save(&c, file), DUET_USAGE, "pass 1 of the 2 of an update");
     cr_assert_null(strchr(duet_error(), '\n'));
     program_close(&p);

@@ -24,7 +24,7 @@ static double pass_alone(struct world *w, int from, int count, float weight, flo
     MUST(duet_tape_begin(w->tape, w->alone, count, DUET_TRAIN));
     duet_var *scores = forward(w->tape, duet_input(w->tape, x), &w->wrong);
     enum duet_reduction r = weight > 0 ? DUET_NONE : w->wrong.reduction;
-    duet_var *loss = duet_cross_entropy(w->tape, scores, y, r, 0);
+    duet_var *loss = duet_cross_entropy(w->tape, scores, y, r, NULL);
     for (int i = 0; i < count; i++)
         weights[i] = weight;
     MUST(duet_tensor_create(&each, w->devices[0], DUET_F32, 1, &count, weights));
@@ -66,7 +66,7 @@ static void tape_step(struct world *w, int output_device, int n_samples, float *
     duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, output_device, 0, n_samples), *output;
     MUST(duet_tape_begin(w->loss_tape, output_device ? NULL : w->params, n_samples, DUET_TRAIN));
     duet_var *scores = duet_data_parallel_call(w->loss_tape, w->dp, x);
-    MUST(duet_backward(w->loss_tape, duet_cross_entropy(w->loss_tape, scores, y, DUET_MEAN, 0),
+    MUST(duet_backward(w->loss_tape, duet_cross_entropy(w->loss_tape, scores, y, DUET_MEAN, NULL),
                        NULL));
     MUST(duet_var_value(&output, w->loss_tape, scores));
     MUST(duet_tensor_read(output, out));
@@ -84,7 +84,7 @@ static void dp_step(struct world *w, int output_device, int n_samples, float *ou
     cr_assert_eq(duet_tensor_dim(output, 0), n_samples);
     MUST(duet_tape_begin(w->loss_tape, NULL, n_samples, DUET_TRAIN));
     duet_var *leaf = duet_leaf(w->loss_tape, output);
-    duet_var *loss = duet_cross_entropy(w->loss_tape, leaf, y, DUET_MEAN, 0);
+    duet_var *loss = duet_cross_entropy(w->loss_tape, leaf, y, DUET_MEAN, NULL);
     MUST(duet_backward(w->loss_tape, loss, NULL));
     MUST(duet_var_grad(&grad, w->loss_tape, leaf));
     MUST(duet_data_parallel_backward(w->dp, grad));

@@ -66,7 +66,7 @@ static void close_bed(struct bed *b) {
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     duet_var *h = duet_linear(t, x, BACK, BACK_BIAS);
-    h = duet_relu(t, duet_batch_norm_eval(t, h, NORM, NORM_BIAS, 0, 1e-5));
+    h = duet_relu(t, duet_batch_norm(t, h, NORM, NORM_BIAS, 0, 1e-5, 0, 1));
     return duet_linear(t, h, HEAD, HEAD_BIAS);
 }
 
@@ -74,7 +74,7 @@ static int backward(struct bed *b) {
     int code = duet_tape_begin(b->tape, b->params, N, DUET_TRAIN);
     duet_var *scores = forward(b->tape, duet_input(b->tape, b->x), NULL);
     if (code) return code;
-    return duet_backward(b->tape, duet_cross_entropy(b->tape, scores, b->labels, DUET_MEAN, 0),
+    return duet_backward(b->tape, duet_cross_entropy(b->tape, scores, b->labels, DUET_MEAN, NULL),
                          NULL);
 }
 

@@ -45,13 +45,12 @@ Test(api_limits, null_objects, .timeout = 30) {
     MUST_FAIL(duet_tape_error(NULL), DUET_USAGE, "none was given");
     duet_tape_seed(NULL, 1);
     cr_assert(!duet_input(NULL, NULL) && !duet_leaf(NULL, NULL) && !duet_relu(NULL, NULL));
-    cr_assert(!duet_conv2d(NULL, NULL, 0, 0, 1, 0) && !duet_linear(NULL, NULL, 0, 0));
+    cr_assert(!duet_conv2d(NULL, NULL, 0, 0, NULL) && !duet_linear(NULL, NULL, 0, 0));
     cr_assert(!duet_matmul_add(NULL, NULL, 0, 0) && !duet_flatten(NULL, NULL));
-    cr_assert(!duet_avg_pool2d(NULL, NULL, 1, 1, 0) && !duet_max_pool2d(NULL, NULL, 1, 1, 0, 0));
-    cr_assert(!duet_avg_pool(NULL, NULL, NULL) && !duet_max_pool(NULL, NULL, NULL));
+    cr_assert(!duet_avg_pool2d(NULL, NULL, 1, NULL) && !duet_max_pool2d(NULL, NULL, 1, NULL));
     cr_assert(!duet_dropout(NULL, NULL, 0) && !duet_log_softmax(NULL, NULL));
-    cr_assert(!duet_cross_entropy(NULL, NULL, NULL, DUET_SUM, 0));
-    cr_assert(!duet_nll_loss(NULL, NULL, NULL, DUET_SUM));
+    cr_assert(!duet_cross_entropy(NULL, NULL, NULL, DUET_SUM, NULL));
+    cr_assert(!duet_nll_loss(NULL, NULL, NULL, DUET_SUM, NULL));
     MUST_FAIL(duet_backward(NULL, NULL, NULL), DUET_USAGE, "none was given");
     MUST_FAIL(duet_backward(NULL, NULL, NULL), DUET_USAGE, "none was given");
     MUST_FAIL(duet_loss_read(NULL, NULL, NULL, NULL), DUET_USAGE, "none was given");
@@ -167,26 +166,28 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     duet_tensor *X = picture(&net, host);
     for (int i = 0; i < COUNT(extremes); i++) {
         int n = extremes[i];
+        struct duet_conv strides = {.stride = {n, n}}, margins = {.padding = {n, n}},
+                         both = {{n, n}, {n, n}, {0}, 0};
         for (int k = 0; k < 15; k++) {
             duet_var *y = NULL;
             MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
             duet_var *x = duet_input(t, X), *flat = duet_flatten(t, x);
             switch (k) {
-            case 0: y = duet_conv2d(t, x, CONV_W, CONV_B, n, 0); break;
-            case 1: y = duet_conv2d(t, x, CONV_W, CONV_B, 1, n); break;
-            case 2: y = duet_conv2d(t, x, CONV_W, CONV_B, n, n); break;
-            case 3: y = duet_conv2d(t, x, n, CONV_B, 1, 0); break;
+            case 0: y = duet_conv2d(t, x, CONV_W, CONV_B, &strides); break;
+            case 1: y = duet_conv2d(t, x, CONV_W, CONV_B, &margins); break;
+            case 2: y = duet_conv2d(t, x, CONV_W, CONV_B, &both); break;
+            case 3: y = duet_conv2d(t, x, n, CONV_B, NULL); break;
             case 4: y = duet_linear(t, flat, LINEAR_W, n); break;
             case 5: y = duet_matmul_add(t, flat, n, n); break;
-            case 6: y = duet_avg_pool2d(t, x, n, 1, 0); break;
-            case 7: y = duet_max_pool2d(t, x, 2, n, 0, 0); break;
-            case 8: y = duet_cross_entropy(t, flat, X, (enum duet_reduction)n, 0); break;
+            case 6: y = duet_avg_pool2d(t, x, n, &(struct duet_pool){.stride = {1, 1}}); break;
+            case 7: y = duet_max_pool2d(t, x, 2, &(struct duet_pool){.stride = {n, n}}); break;
+            case 8: y = duet_cross_entropy(t, flat, X, (enum duet_reduction)n, NULL); break;
             case 9: y = duet_dropout(t, x, n); break;
             case 10: y = duet_pad2d(t, x, 0, n, 0, n == -1 ? 1 << 21 : n, 0); break;
-            case 11: y = duet_max_pool2d(t, x, 2, 1, n, 1); break;
-            case 12: y = duet_avg_pool2d(t, x, n, 1, n); break;
-            case 13: y = duet_max_pool(t, x, &(struct duet_pool){{2, n}, {1, 1}, {0, 0}, 0}); break;
-            case 14: y = duet_avg_pool(t, x, NULL); break;
+            case 11: y = duet_max_pool2d(t, x, 2, &(struct duet_pool){0, {1, 1}, {n, n}, 1}); break;
+            case 12: y = duet_avg_pool2d(t, x, n, &(struct duet_pool){0, {1, 1}, {n, n}, 0}); break;
+            case 13: y = duet_max_pool2d(t, x, 2, &(struct duet_pool){.width = n}); break;
+            case 14: y = duet_avg_pool2d(t, x, 2, &(struct duet_pool){.ceil_mode = n}); break;
             }
             cr_assert_null(y, "case %d, %d", k, n);
             cr_assert_eq(duet_tape_error(t), DUET_USAGE, "case %d, %d: %s", k, n, duet_error());
@@ -198,17 +199,21 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     }
     /* The largest padding that is a number, with a stride that leaves few windows. */
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
-    duet_var *few = duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1 << 20, 1 << 20);
+    duet_var *few =
+        duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B,
+                    &(struct duet_conv){{1 << 20, 1 << 20}, {1 << 20, 1 << 20}, {0}, 0});
     duet_tensor *value;
     cr_assert_not_null(few, "%s", duet_tape_error(t) ? duet_error() : "");
     MUST(duet_var_value(&value, t, few));
     cr_assert_eq(duet_tensor_count(value), N * O * 3 * 3, "windows at -2^20, 0 and 2^20");
     duet_tensor_free(value);
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
-    cr_assert_null(duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 1 << 20));
+    cr_assert_null(duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B,
+                               &(struct duet_conv){.padding = {1 << 20, 1 << 20}}));
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "2^31");
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
-    cr_assert_not_null(duet_max_pool2d(t, duet_input(t, X), 2, 1 << 20, 1, 1));
+    cr_assert_not_null(duet_max_pool2d(t, duet_input(t, X), 2,
+                                       &(struct duet_pool){0, {1 << 20, 1 << 20}, {1, 1}, 1}));
     cr_assert_null(duet_pad2d(t, duet_input(t, X), 0, 0, 0, 0, INFINITY));
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "finite");
     for (int i = 0; i < 2; i++) {
@@ -218,14 +223,14 @@ Test(api_limits, extreme_layers, .timeout = 60) {
     }
     for (int i = 0; i < 2; i++) {
         MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
-        duet_var *y = duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 0);
+        duet_var *y = duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, NULL);
         cr_assert_null(
-            duet_batch_norm(t, y, CONV_B, CONV_B, DUET_NO_BUFFERS, i ? NAN : -1e-5, 0.1));
+            duet_batch_norm(t, y, CONV_B, CONV_B, DUET_NO_BUFFERS, i ? NAN : -1e-5, 0.1, 0));
         MUST_FAIL(duet_tape_error(t), DUET_USAGE, "eps");
     }
     MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
-    cr_assert_null(duet_batch_norm(t, duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, 1, 0),
-                                   CONV_B, CONV_B, INT_MAX, 1e-5, 0.1));
+    cr_assert_null(duet_batch_norm(t, duet_conv2d(t, duet_input(t, X), CONV_W, CONV_B, NULL),
+                                   CONV_B, CONV_B, INT_MAX, 1e-5, 0.1, 0));
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, "buffers 2147483647 and 2147483648");
     duet_tensor_free(X);
     net_close(&net);

@@ -29,7 +29,9 @@ static duet_var *by_layers(duet_tape *t, duet_var *x) {
 }
 
 static duet_var *by_functions(duet_tape *t, duet_var *x) {
-    duet_var *h = duet_batch_norm(t, duet_conv2d(t, x, 0, DUET_NO_BIAS, 2, 1), 1, 2, 0, 1e-3, 0.2);
+    const struct duet_conv half = {.stride = {2, 2}, .padding = {1, 1}};
+    duet_var *h =
+        duet_batch_norm(t, duet_conv2d(t, x, 0, DUET_NO_BIAS, &half), 1, 2, 0, 1e-3, 0.2, 0);
     return duet_linear(t, duet_flatten(t, duet_dropout(t, duet_relu(t, h), 0.5)), 3, 4);
 }
 
@@ -49,7 +51,7 @@ static void train(const char *kind, duet_var *(*forward)(duet_tape *, duet_var *
     MUST(duet_tensor_create(&y, device, DUET_I32, 1, (int[]){N}, labels));
     MUST(duet_tape_begin(tape, params, N, DUET_TRAIN));
     duet_var *scores = forward(tape, duet_input(tape, x));
-    MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL));
+    MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL));
     MUST(duet_sgd(params, 0.1, 1));
     MUST(duet_tensor_read(duet_params_value(params, 3), after));
     MUST(duet_tensor_read(duet_params_buffer(params, 0), after + FLAT * CLASSES));

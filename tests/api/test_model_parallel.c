@@ -67,7 +67,7 @@ static void gradients(struct part parts[2], int second, float grads[3][K * K]) {
         duet_var *a = duet_tanh(t1, duet_linear(t1, move(t1, t0, h), second, DUET_NO_BIAS));
         duet_var *b = duet_sigmoid(t0, duet_multiply(t0, h, move(t0, t1, a)));
         duet_var *sum = duet_add(t1, a, move(t1, t0, b));
-        duet_var *loss = duet_cross_entropy(t1, sum, y, DUET_MEAN, 0);
+        duet_var *loss = duet_cross_entropy(t1, sum, y, DUET_MEAN, NULL);
         MUST(duet_backward(t1, loss, NULL));
         MUST(duet_var_grad(&dx, t0, in));
         MUST(duet_tensor_read(dx, grads[2]));

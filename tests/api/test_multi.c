@@ -34,15 +34,15 @@ static void words(duet_tape *t, const struct duet_replica *r, duet_var **out, vo
     const struct world *w = context;
     enum how how = r->index == 2 ? w->how : RIGHT;
     if (r->inputs != 3 || r->outputs != OUTPUTS || r->x[1] || r->x[2]) return;
-    duet_var *h =
-        duet_add(t, r->x[0], duet_mean(t, duet_embedding(t, r->tensors[1], E), (int[]){1}, 1, 0));
+    duet_var *h = duet_add(t, r->x[0],
+                           duet_mean(t, duet_embedding(t, r->tensors[1], E, -1), (int[]){1}, 1, 0));
     out[SCORES] = duet_linear(t, duet_relu(t, h), how == BAD_LAYER ? E : W, B);
     out[HIDDEN] = how == NOTHING ? NULL : h;
     out[SQUARES] = duet_mean(t, duet_multiply(t, h, h), NULL, 0, 0);
     out[LOSS] = how == LOSS_SOMETIMES
                     ? out[SQUARES]
                     : duet_cross_entropy(t, out[SCORES], r->tensors[2],
-                                         how == LOSS_OF_NONE ? DUET_NONE : DUET_MEAN, 0);
+                                         how == LOSS_OF_NONE ? DUET_NONE : DUET_MEAN, NULL);
 }
 
 static void keep_warning(const char *text, void *context) {

@@ -161,7 +161,8 @@ Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
     MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){2}, right));
     MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
     duet_var *leaf = duet_leaf(tape, scores);
-    duet_var *loss = duet_cross_entropy(tape, leaf, labels, DUET_SUM, 0.3);
+    duet_var *loss = duet_cross_entropy(tape, leaf, labels, DUET_SUM,
+                                        &(struct duet_loss_options){.label_smoothing = 0.3});
     MUST(duet_loss_read(tape, loss, &sum, &right_ones));
     cr_expect_float_eq(sum, 2 * log(3), 1e-12);
     cr_expect_eq(right_ones, 1, "of equal scores the first counts");
@@ -173,7 +174,8 @@ Test(api_optimizer, smoothed_cross_entropy, .timeout = 30) {
         for (int j = 0; j < 3; j++)
             cr_expect_float_eq(back[n][j], 1.0 / 3 - (j == right[n] ? 0.8 : 0.1), 1e-7);
     MUST(duet_tape_begin(tape, NULL, 2, DUET_TRAIN));
-    cr_assert_null(duet_cross_entropy(tape, duet_leaf(tape, scores), labels, DUET_SUM, 1.5));
+    cr_assert_null(duet_cross_entropy(tape, duet_leaf(tape, scores), labels, DUET_SUM,
+                                      &(struct duet_loss_options){.label_smoothing = 1.5}));
     MUST_FAIL(duet_tape_error(tape), DUET_USAGE,
               "label_smoothing must be between 0.0 and 1.0. Got: 1.5");
     duet_tensor_free(grad), duet_tensor_free(scores), duet_tensor_free(labels);
@@ -207,7 +209,7 @@ Test(api_optimizer, the_order_of_calls, .timeout = 30) {
             if (order == BEFORE) MUST(duet_zero_grad(params));
             MUST(duet_tape_begin(tape, params, 4, DUET_TRAIN));
             duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, -1);
-            MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, 0), NULL));
+            MUST(duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL));
             MUST(duet_optimizer_step(optimizer));
             if (order == BEHIND) MUST(duet_zero_grad(params));
         }

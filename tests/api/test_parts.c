@@ -90,9 +90,9 @@ static double pass(struct net *net, const duet_tensor *x, const duet_tensor *lab
     double loss;
     duet_tape *t = net->tape;
     MUST(duet_tape_begin(t, net->params, N, DUET_TRAIN));
-    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, x), CONV_W, CONV_B, 1, 0));
+    duet_var *h = duet_relu(t, duet_conv2d(t, duet_input(t, x), CONV_W, CONV_B, NULL));
     h = duet_tanh(t, duet_flatten(t, duet_adaptive_avg_pool2d(t, h, 1, 1)));
-    duet_var *y = duet_cross_entropy(t, h, labels, DUET_MEAN, 0);
+    duet_var *y = duet_cross_entropy(t, h, labels, DUET_MEAN, NULL);
     MUST(duet_backward(t, y, NULL));
     MUST(duet_loss_read(t, y, &loss, NULL));
     MUST(duet_tensor_read(duet_params_grad(net->params, CONV_W), got));

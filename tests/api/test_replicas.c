@@ -21,7 +21,7 @@ struct world {
 
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     (void)context;
-    x = duet_batch_norm(t, x, W, B, MEAN, 1e-5, 0.25);
+    x = duet_batch_norm(t, x, W, B, MEAN, 1e-5, 0.25, 0);
     return duet_linear(t, duet_relu(t, x), FC, BIAS);
 }
 

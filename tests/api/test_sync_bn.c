@@ -102,10 +102,10 @@ static int pass(struct rank *r, duet_params *params, int first, int n, int numbe
     if (!code) {
         duet_tape *t = r->tape;
         leaf = duet_leaf(t, pixels);
-        y = duet_relu(t, duet_batch_norm(t, leaf, W, B, MEAN, 1e-5, r->job->momentum));
+        y = duet_relu(t, duet_batch_norm(t, leaf, W, B, MEAN, 1e-5, r->job->momentum, 0));
         y = duet_linear(t, duet_flatten(t, y), FC, DUET_NO_BIAS);
         if (kind == DUET_TRAIN)
-            code = duet_backward(t, duet_cross_entropy(t, y, labels, DUET_SUM, 0), NULL);
+            code = duet_backward(t, duet_cross_entropy(t, y, labels, DUET_SUM, NULL), NULL);
     }
     if (!code && result && kind == DUET_TRAIN) {
         code = duet_var_grad(&out, r->tape, leaf);

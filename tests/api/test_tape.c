@@ -16,7 +16,7 @@ Test(api_tape, backward_from_a_convolution, .timeout = 30) {
     duet_tensor *X = picture(&net, x),
                 *grad = api_tensor(net.devices[0], 4, (int[4]){N, O, P, Q}, dy);
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
-    duet_var *y = duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 0);
+    duet_var *y = duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, NULL);
     MUST(duet_backward(net.tape, y, grad));
     MUST(duet_tensor_read(duet_params_grad(net.params, CONV_W), got));
     for (int i = 0; i < O * C * 9; i++) {
@@ -44,7 +44,7 @@ Test(api_tape, a_parameter_that_took_no_part_has_gradient_zero, .timeout = 30) {
     MUST(duet_tape_begin(net.tape, net.params, N, DUET_TRAIN));
     duet_var *loss = duet_cross_entropy(
         net.tape, duet_linear(net.tape, duet_input(net.tape, X), LINEAR_W, LINEAR_B), y, DUET_SUM,
-        0);
+        NULL);
     MUST(duet_backward(net.tape, loss, NULL));
     MUST(duet_tensor_read(duet_params_grad(net.params, UNUSED), back));
     for (int i = 0; i < 4; i++)
@@ -69,7 +69,7 @@ Test(api_tape, no_samples_give_gradients_of_zero, .timeout = 30) {
         MUST(duet_tensor_write(duet_params_grad(net.params, MATMUL_W), net.value[MATMUL_W]));
         MUST(duet_tape_begin(net.tape, net.params, 0, DUET_TRAIN));
         duet_var *scores = duet_matmul_add(net.tape, duet_input(net.tape, X), MATMUL_W, MATMUL_B);
-        duet_var *loss = duet_cross_entropy(net.tape, scores, y, (enum duet_reduction)r, 0);
+        duet_var *loss = duet_cross_entropy(net.tape, scores, y, (enum duet_reduction)r, NULL);
         MUST(duet_backward(net.tape, loss, NULL));
         MUST(duet_loss_read(net.tape, loss, &sum, NULL));
         cr_assert_eq(sum, 0);
@@ -114,28 +114,32 @@ static duet_var *mistake(struct wrong *w, int i, const char **says) {
     x = duet_input(t, w->X);
     flat = duet_input(t, w->flat);
     switch (i) {
-    case 0: return *says = "parameter 7", duet_conv2d(t, x, PARAMS, CONV_B, 1, 0);
+    case 0: return *says = "parameter 7", duet_conv2d(t, x, PARAMS, CONV_B, NULL);
     case 1: return *says = "parameter -2", duet_linear(t, flat, LINEAR_W, -2);
-    case 2: return *says = "conv.bias is (3): must have 4", duet_conv2d(t, x, CONV_B, CONV_B, 1, 0);
-    case 3: return *says = "stride 0", duet_conv2d(t, x, CONV_W, CONV_B, 0, 0);
-    case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, 1, 0);
+    case 2: return *says = "conv.bias is (3): must have 4", duet_conv2d(t, x, CONV_B, CONV_B, NULL);
+    case 3:
+        return *says = "stride -1",
+               duet_conv2d(t, x, CONV_W, CONV_B, &(struct duet_conv){.stride = {-1, 1}});
+    case 4: return *says = "conv.weight", duet_conv2d(t, flat, CONV_W, CONV_B, NULL);
     case 5: return *says = "flatten first", duet_linear(t, x, LINEAR_W, LINEAR_B);
     case 6:
         return *says = "takes 4 inputs", duet_matmul_add(t, duet_flatten(t, x), MATMUL_W, MATMUL_B);
-    case 7: return *says = "size 8", duet_avg_pool2d(t, x, 8, 1, 0);
-    case 8: return *says = "an input of (5, 4)", duet_max_pool2d(t, flat, 2, 2, 0, 0);
+    case 7:
+        return *says = "size 8", duet_avg_pool2d(t, x, 8, &(struct duet_pool){.stride = {1, 1}});
+    case 8: return *says = "an input of (5, 4)", duet_max_pool2d(t, flat, 2, NULL);
     case 9: return *says = "between 0 and 1", duet_dropout(t, x, 1.5);
     case 10: return *says = "cpu(1)", duet_input(t, w->elsewhere);
     case 11: return *says = "must be float", duet_leaf(t, w->y);
     case 12: return *says = "no tensor", duet_input(t, NULL);
-    case 13: return *says = "scores of (", duet_cross_entropy(t, x, w->y, DUET_SUM, 0);
+    case 13: return *says = "scores of (", duet_cross_entropy(t, x, w->y, DUET_SUM, NULL);
     case 14:
         return *says = "labels of (4) for scores of (5, ",
-               duet_cross_entropy(t, flat, w->short_y, DUET_SUM, 0);
-    case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM);
-    case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM);
+               duet_cross_entropy(t, flat, w->short_y, DUET_SUM, NULL);
+    case 15: return *says = "must be int32", duet_nll_loss(t, flat, w->flat, DUET_SUM, NULL);
+    case 16: return *says = "no labels", duet_nll_loss(t, flat, NULL, DUET_SUM, NULL);
     case 17:
-        return *says = "reduction 3", duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3, 0);
+        return *says = "reduction 3",
+               duet_cross_entropy(t, flat, w->y, (enum duet_reduction)3, NULL);
     /* the bias has 4 elements, and there are 3 outputs */
     case 18: return *says = "linear", duet_linear(t, flat, LINEAR_W, UNUSED);
     default: return *says = NULL, NULL;
@@ -155,17 +159,17 @@ Test(api_tape, a_mistake_is_kept_and_passed_on, .timeout = 60) {
             break;
         }
         cr_assert_null(x, "mistake %d", i);
-        duet_var *all[] = {duet_conv2d(t, x, CONV_W, CONV_B, 1, 0),
+        duet_var *all[] = {duet_conv2d(t, x, CONV_W, CONV_B, NULL),
                            duet_linear(t, x, LINEAR_W, LINEAR_B),
                            duet_matmul_add(t, x, MATMUL_W, MATMUL_B),
                            duet_relu(t, x),
-                           duet_avg_pool2d(t, x, 2, 2, 0),
-                           duet_max_pool2d(t, x, 2, 2, 0, 0),
+                           duet_avg_pool2d(t, x, 2, NULL),
+                           duet_max_pool2d(t, x, 2, NULL),
                            duet_flatten(t, x),
                            duet_dropout(t, x, 0.5),
                            duet_log_softmax(t, x),
-                           duet_cross_entropy(t, x, w.y, DUET_SUM, 0),
-                           duet_nll_loss(t, x, w.y, DUET_SUM),
+                           duet_cross_entropy(t, x, w.y, DUET_SUM, NULL),
+                           duet_nll_loss(t, x, w.y, DUET_SUM, NULL),
                            duet_input(t, w.elsewhere),
                            duet_leaf(t, NULL)};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
@@ -227,7 +231,7 @@ Test(api_tape, refuses_to_begin_or_to_go_back, .timeout = 30) {
     MUST(duet_tape_error(t)); /* to read is no part of the pass */
     MUST(duet_tape_begin(t, w.net.params, N, DUET_EVALUATE));
     MUST_FAIL(
-        duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM, 0), NULL),
+        duet_backward(t, duet_cross_entropy(t, duet_input(t, w.flat), w.y, DUET_SUM, NULL), NULL),
         DUET_FAILED, "evaluation");
     MUST(duet_tape_begin(t, w.net.params, N, DUET_TRAIN));
     for (int i = 0; i < 16; i++)
@@ -245,8 +249,8 @@ Test(api_tape, a_full_device_is_named, .timeout = 30) {
     /* 4 of 8 MiB */
     MUST(duet_tensor_create(&X, net.devices[0], DUET_F32, 4, (int[4]){500, C, 32, 32}, NULL));
     MUST(duet_tape_begin(net.tape, net.params, 500, DUET_TRAIN));
-    duet_var *h =
-        duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B, 1, 1));
+    duet_var *h = duet_relu(net.tape, duet_conv2d(net.tape, duet_input(net.tape, X), CONV_W, CONV_B,
+                                                  &(struct duet_conv){.padding = {1, 1}}));
     cr_assert_null(h);
     MUST_FAIL(duet_backward(net.tape, h, NULL), DUET_MEMORY, "out of memory on device 0");
     MUST_SAY("activations");

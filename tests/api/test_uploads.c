@@ -107,7 +107,7 @@ static int step(const struct run *r, const duet_tensor *x, const duet_tensor *y,
     if (r->with_targets)
         loss = duet_mse_loss(r->tape, scores, y, DUET_MEAN);
     else
-        loss = duet_cross_entropy(r->tape, scores, y, DUET_MEAN, 0);
+        loss = duet_cross_entropy(r->tape, scores, y, DUET_MEAN, NULL);
     if (!code) code = duet_backward(r->tape, loss, NULL);
     return code ? code : duet_sgd(r->params, 0.5, 1);
 }

@@ -17,8 +17,8 @@ static int loss_of(duet_device *device, int nll, int label, double *sum) {
     if (!code) code = duet_tape_create(&tape, device);
     if (!code) code = duet_tape_begin(tape, NULL, 3, DUET_TRAIN);
     duet_var *in = duet_leaf(tape, x);
-    duet_var *loss = nll ? duet_nll_loss(tape, duet_log_softmax(tape, in), y, DUET_MEAN)
-                         : duet_cross_entropy(tape, in, y, DUET_MEAN, 0);
+    duet_var *loss = nll ? duet_nll_loss(tape, duet_log_softmax(tape, in), y, DUET_MEAN, NULL)
+                         : duet_cross_entropy(tape, in, y, DUET_MEAN, NULL);
     if (!code) code = duet_loss_read(tape, loss, sum, NULL);
     duet_tape_free(tape);
     duet_tensor_free(x);

@@ -94,6 +94,8 @@ static const struct {
     {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, beta=2)\n", "elu has no setting beta: it has alpha=1"},
     {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, alpha=1, alpha=2)\n", "elu has no second setting alpha"},
     {HEAD "%1: f32[N, 2, 4, 4] = elu(%x, alpha=nan)\n", "'nan)': must be a number"},
+    {HEAD "%1: f32[N, 2, 4, 4] = max_pool2d(%x, size=2, stride=[1, 0])\n",
+     "line 3, column 59: max_pool2d: stride 0: give at least 1"},
     {HEAD "%1: f32[N, 2] = mean(%x)\n", "mean has no dims: give one"},
     {HEAD "%1: f32[N, 2, 4, 4] = relu(%x) %2\n", "'%2': the line goes on"},
     {HEAD "%1: f32[N] = ifft(%x)\n%2: f32[N] = relu(%1)\n%3: f32[N] = roll(%2, by=[1, N])\n",

@@ -90,7 +90,7 @@ static void describe_parameters(duet_module *m, void *context) {
 static duet_var *forward_parameters(duet_tape *t, duet_var *x, void *context) {
     (void)context;
     duet_var *h = duet_linear(t, duet_flatten(t, x), W1, DUET_NO_BIAS);
-    h = duet_relu(t, duet_batch_norm(t, h, SCALE, SHIFT, 0, 1e-5, 0.1));
+    h = duet_relu(t, duet_batch_norm(t, h, SCALE, SHIFT, 0, 1e-5, 0.1, 0));
     return duet_linear(t, h, W2, B2);
 }
 
@@ -210,7 +210,7 @@ static duet_var *forward_badly(duet_tape *t, duet_var *x, void *context) {
     case 3: duet_tape_begin(t, NULL, 1, DUET_TRAIN); return duet_layer(t, 0, x);
     case 4: duet_backward(t, x, NULL); return duet_layer(t, 0, x);
     case 5: return duet_layer(t, 2, x);
-    case 6: return duet_batch_norm(t, x, 1, 2, 0, 1e-5, 0.1);
+    case 6: return duet_batch_norm(t, x, 1, 2, 0, 1e-5, 0.1, 0);
     case 7: return duet_linear(t, x, 99, 0);
     case 8: return duet_add(t, x, duet_reshape(t, x, 3, (int[]){-1, 1, 6}));
     case 9: return duet_matmul(t, x, duet_reshape(t, x, 3, (int[]){-1, 6, 1}));

@@ -159,8 +159,10 @@ static inline void net_load(struct net *n, const struct net_data *d, int r, int 
 }
 
 static inline duet_var *net_forward(duet_tape *t, duet_var *x, double drop) {
-    duet_var *h = duet_max_pool2d(t, duet_relu(t, duet_conv2d(t, x, 0, 1, 2, 1)), 2, 1, 0, 0);
-    h = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h, 2, 3, 1, 0)), 2, 1, 0);
+    const struct duet_conv twice = {.stride = {2, 2}, .padding = {1, 1}};
+    const struct duet_pool next = {.stride = {1, 1}};
+    duet_var *h = duet_max_pool2d(t, duet_relu(t, duet_conv2d(t, x, 0, 1, &twice)), 2, &next);
+    h = duet_avg_pool2d(t, duet_relu(t, duet_conv2d(t, h, 2, 3, NULL)), 2, &next);
     h = duet_relu(t, duet_linear(t, duet_flatten(t, duet_dropout(t, h, drop)), 4, 5));
     return to_plain(t, duet_matmul_add(t, h, 6, 7));
 }
@@ -185,8 +187,9 @@ static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
     CHECK(tape_begin(n->tape, &step));
     n->input = tape_leaf(n->tape, &x, 1);
     n->scores = net_forward(n->tape, n->input, pass->dropout);
-    n->loss = pass->nll ? duet_nll_loss(n->tape, duet_log_softmax(n->tape, n->scores), &labels, r)
-                        : duet_cross_entropy(n->tape, n->scores, &labels, r, 0);
+    n->loss = pass->nll
+                  ? duet_nll_loss(n->tape, duet_log_softmax(n->tape, n->scores), &labels, r, NULL)
+                  : duet_cross_entropy(n->tape, n->scores, &labels, r, NULL);
     CHECK(tape_error(n->tape));
     return tape_log_loss(n->tape, n->loss, &n->losses, &n->hits);
 }

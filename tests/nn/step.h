@@ -47,7 +47,7 @@ static inline duet_var *leaf(struct net *net, int width, int needs_grad) {
 
 static inline duet_var *loss_of(struct net *net, duet_var *scores) {
     duet_tensor labels = net_labels(net);
-    return duet_cross_entropy(net->tape, scores, &labels, DUET_MEAN, 0);
+    return duet_cross_entropy(net->tape, scores, &labels, DUET_MEAN, NULL);
 }
 
 static inline void fill_grads(struct net *net, float value) {

@@ -45,7 +45,7 @@ static void run(struct device *device, const struct segments *segments, struct r
     struct tape_step step = {
         .segments = segments, .params = &params, .step = memory[2], .training = 1};
     MUST(tape_begin(tape, &step));
-    duet_var *words = duet_embedding(tape, &indices, 0), /* (n, LENGTH, WIDTH) */
+    duet_var *words = duet_embedding(tape, &indices, 0, -1), /* (n, LENGTH, WIDTH) */
         *turned = duet_reshape(tape, words, 3, (int[]){-1, WIDTH, LENGTH}),
              *row = duet_reshape(tape, words, 4, (int[]){-1, 1, LENGTH, WIDTH}),
              *columns = duet_reshape(tape, words, 4, (int[]){-1, LENGTH, WIDTH, 1}),
@@ -116,7 +116,7 @@ Test(algebra, samples_of_segments_are_not_mixed, .timeout = 60) {
             i == 0   ? duet_matmul(net.tape, x, m)
             : i == 1 ? duet_sum(net.tape, x, NULL, 0, 0)
             : i == 2 ? duet_mean(net.tape, x, (int[]){0}, 1, 0)
-            : i == 3 ? duet_conv2d(net.tape, m, 0, DUET_NO_BIAS, 1, 0)
+            : i == 3 ? duet_conv2d(net.tape, m, 0, DUET_NO_BIAS, NULL)
             : i == 4 ? duet_add(net.tape, x, m)
                      : duet_matmul(net.tape, m, duet_reshape(net.tape, x, 3, (int[]){-1, 6, 1}));
         cr_assert_null(y);

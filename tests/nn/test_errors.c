@@ -34,22 +34,22 @@ static duet_var *misuse(duet_tape *t, duet_var *x, int which) {
     duet_tensor few = net_labels(&net);
     few.t.dims[0] = 3;
     switch (which) {
-    case 0: return duet_conv2d(t, x, 2, 3, 1, 0);
-    case 1: return duet_conv2d(t, x, 0, 1, 0, 0);
-    case 2: return duet_conv2d(t, x, 0, 1, 1, -1);
-    case 3: return duet_conv2d(t, duet_flatten(t, x), 0, 1, 1, 0);
+    case 0: return duet_conv2d(t, x, 2, 3, NULL);
+    case 1: return duet_conv2d(t, x, 0, 1, &(struct duet_conv){.stride = {1, -1}});
+    case 2: return duet_conv2d(t, x, 0, 1, &(struct duet_conv){.padding = {-1}});
+    case 3: return duet_conv2d(t, duet_flatten(t, x), 0, 1, NULL);
     case 4: return duet_linear(t, x, 4, 5);
     case 5: return duet_linear(t, duet_flatten(t, x), 4, 5);
     case 6: return duet_matmul_add(t, duet_flatten(t, x), 6, 7);
-    case 7: return duet_max_pool2d(t, x, 10, 1, 0, 0);
-    case 8: return duet_avg_pool2d(t, x, 2, 0, 0);
-    case 9: return duet_max_pool2d(t, duet_flatten(t, x), 1, 1, 0, 0);
+    case 7: return duet_max_pool2d(t, x, 10, &(struct duet_pool){.stride = {1, 1}});
+    case 8: return duet_avg_pool2d(t, x, 2, &(struct duet_pool){.stride = {1, -1}});
+    case 9: return duet_max_pool2d(t, duet_flatten(t, x), 1, NULL);
     case 10: return duet_dropout(t, x, 1.5);
     case 11: return duet_dropout(t, x, NAN);
-    case 12: return duet_cross_entropy(t, duet_flatten(t, x), &few, DUET_MEAN, 0);
+    case 12: return duet_cross_entropy(t, duet_flatten(t, x), &few, DUET_MEAN, NULL);
     case 13: return duet_linear(t, duet_flatten(t, x), NET_PARAMS, 5);
-    case 14: return duet_conv2d(t, x, 0, NET_PARAMS, 1, 0);
-    case 15: return duet_conv2d(t, x, 0, 3, 1, 0);
+    case 14: return duet_conv2d(t, x, 0, NET_PARAMS, NULL);
+    case 15: return duet_conv2d(t, x, 0, 3, NULL);
     default: return NULL;
     }
 }
@@ -57,14 +57,14 @@ static duet_var *misuse(duet_tape *t, duet_var *x, int which) {
 Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
     static const char *const says[] = {
         "conv2d conv2.weight: 2x2 of 3 channels",
-        "stride 0",
+        "stride -1",
         "padding -1",
         "an input of (16, 162)",
         "linear fc.weight: takes 16 inputs",
         "(16, 162)",
         "linear out.weight: takes 6 inputs",
         "pooling: size 10",
-        "stride 0",
+        "stride -1",
         "an input of (16, 162)",
         "but got 1.5",
         "but got nan",
@@ -91,16 +91,16 @@ Test(errors, the_first_is_kept_and_null_is_passed_on, .timeout = 30) {
     duet_tensor labels = net_labels(&net);
     duet_var *x = begin(1), *bad = duet_dropout(t, x, -1);
     cr_assert_null(bad);
-    cr_assert_null(duet_conv2d(t, bad, 0, 1, 0, 0));
+    cr_assert_null(duet_conv2d(t, bad, 0, 1, &(struct duet_conv){.stride = {1, -1}}));
     cr_assert_null(duet_relu(
-        t, duet_flatten(t, duet_max_pool2d(t, duet_avg_pool2d(t, bad, 99, 1, 0), 99, 1, 0, 0))));
+        t, duet_flatten(t, duet_max_pool2d(t, duet_avg_pool2d(t, bad, 99, NULL), 99, NULL))));
     cr_assert_null(duet_linear(t, bad, 4, 5));
     cr_assert_null(duet_matmul_add(t, bad, 6, 7));
     cr_assert_null(duet_dropout(t, bad, 7));
     cr_assert_null(to_plain(t, duet_log_softmax(t, bad)));
-    duet_var *loss = duet_nll_loss(t, bad, &labels, DUET_MEAN);
+    duet_var *loss = duet_nll_loss(t, bad, &labels, DUET_MEAN, NULL);
     cr_assert_null(loss);
-    cr_assert_null(duet_cross_entropy(t, bad, &labels, DUET_MEAN, 0));
+    cr_assert_null(duet_cross_entropy(t, bad, &labels, DUET_MEAN, NULL));
     cr_assert_null(duet_relu(t, x), "an op that could go on did, after the tape had failed");
     fail(ERR_FAILED, "something else, later");
     expect(tape_log_loss(t, loss, &net.losses, &net.hits), ERR_USAGE, "but got -1");
@@ -123,7 +123,7 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     expect(tape_backward(net.tape, scores, NULL), ERR_FAILED, "no loss");
     expect(tape_backward(net.tape, scores, &wrong), ERR_FAILED, "shaped like the root");
     MUST(tape_backward(net.tape, scores, &grad));
-    duet_var *none = duet_cross_entropy(net.tape, scores, &labels, DUET_NONE, 0);
+    duet_var *none = duet_cross_entropy(net.tape, scores, &labels, DUET_NONE, NULL);
     expect(tape_backward(net.tape, none, NULL), ERR_USAGE, "reduction none");
     /* a step that broke half way stays broken */
     expect(tape_error(net.tape), ERR_USAGE, "reduction none");
@@ -134,7 +134,7 @@ Test(errors, of_backward_and_begin, .timeout = 30) {
     expect(tape_log_loss(net.tape, grouped, &net.losses, &net.hits), ERR_FAILED, "no loss");
 
     duet_var *value =
-        duet_cross_entropy(net.tape, net_forward(net.tape, begin(0), 0), &labels, DUET_MEAN, 0);
+        duet_cross_entropy(net.tape, net_forward(net.tape, begin(0), 0), &labels, DUET_MEAN, NULL);
     expect(tape_backward(net.tape, value, NULL), ERR_FAILED, "evaluation");
 
     struct segments bad[3] = {

@@ -27,27 +27,34 @@ static duet_var *padded(duet_tape *t, duet_var *x, const int *p) {
     return duet_pad2d(t, x, 2, 1, -1, 3, 0.75);
 }
 
+/* p: size, stride, padding, ceil_mode */
+static struct duet_pool square(const int *p) {
+    return (struct duet_pool){0, {p[1], p[1]}, {p[2], p[2]}, p[3]};
+}
+
 static duet_var *max_pool(duet_tape *t, duet_var *x, const int *p) {
-    return duet_max_pool2d(t, x, p[0], p[1], p[2], p[3]);
+    const struct duet_pool how = square(p);
+    return duet_max_pool2d(t, x, p[0], &how);
 }
 
 static duet_var *avg_pool(duet_tape *t, duet_var *x, const int *p) {
-    return duet_avg_pool2d(t, x, p[0], p[1], p[2]);
+    const struct duet_pool how = square(p);
+    return duet_avg_pool2d(t, x, p[0], &how);
 }
 
 /* p: size, stride and padding of rows and of columns, ceil_mode */
 static struct duet_pool sides_of(const int *p) {
-    return (struct duet_pool){{p[0], p[1]}, {p[2], p[3]}, {p[4], p[5]}, p[6]};
+    return (struct duet_pool){p[1], {p[2], p[3]}, {p[4], p[5]}, p[6]};
 }
 
 static duet_var *max_pool_sides(duet_tape *t, duet_var *x, const int *p) {
     const struct duet_pool how = sides_of(p);
-    return duet_max_pool(t, x, &how);
+    return duet_max_pool2d(t, x, p[0], &how);
 }
 
 static duet_var *avg_pool_sides(duet_tape *t, duet_var *x, const int *p) {
     const struct duet_pool how = sides_of(p);
-    return duet_avg_pool(t, x, &how);
+    return duet_avg_pool2d(t, x, p[0], &how);
 }
 
 /* p: the dimension, where it starts, how long it is */
@@ -163,7 +170,7 @@ Test(functions, pytorch_has_the_same_numbers, .timeout = 60) {
                  1); /* no window in the padding */
     check_golden("max_pool_4", 4, (int[]){1, 1, 2, 5}, max_pool, (int[]){3, 2, 0, 1},
                  1); /* a picture smaller than the window */
-    check_golden("avg_pool", 4, (int[]){1, 2, 7, 6}, avg_pool, (int[]){3, 2, 1}, 1);
+    check_golden("avg_pool", 4, (int[]){1, 2, 7, 6}, avg_pool, (int[]){3, 2, 1, 0}, 1);
     check_golden("max_pool_sides", 4, (int[]){2, 2, 6, 5}, max_pool_sides,
                  (int[]){2, 3, 3, 1, 0, 1, 1}, 1);
     check_golden("avg_pool_sides", 4, (int[]){2, 2, 5, 7}, avg_pool_sides,
@@ -226,7 +233,7 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("padded max", 4, (int[]){0, 3, 7, 4}, max_pool, (int[]){3, 2, 1, 1}, 36);
     check_bits("maxima of two sizes", 4, (int[]){0, 3, 7, 4}, max_pool_sides,
                (int[]){3, 2, 2, 1, 1, 0, 0}, 36);
-    check_bits("padded mean", 4, (int[]){0, 3, 7, 4}, avg_pool, (int[]){3, 2, 1}, 24);
+    check_bits("padded mean", 4, (int[]){0, 3, 7, 4}, avg_pool, (int[]){3, 2, 1, 0}, 24);
     check_bits("narrow", 4, (int[]){0, 3, 7, 4}, part, (int[]){2, 3, 2}, 24);
     check_bits("cat", 4, (int[]){0, 3, 3, 2}, four_parts, NULL, 54);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);

@@ -74,17 +74,17 @@ OF_X(scaled,
 OF_X(linear, duet_linear(t, rows(t, x), LAYER, BIAS))
 OF_X(layer_norm, duet_layer_norm(t, rows(t, x), 1, (int[]){8}, VECTOR, BIAS, 1e-5))
 OF_X(group_norm, duet_group_norm(t, picture(t, x), 2, PAIR, PAIR, 1e-5))
-OF_X(batch_norm, duet_batch_norm(t, picture(t, x), PAIR, PAIR, DUET_NO_BUFFERS, 1e-5, 0.1))
-OF_X(dilated, duet_conv(t, picture(t, x), WINDOW, DUET_NO_BIAS,
-                        &(struct duet_conv){{1, 2}, {1, 1}, {1, 2}, 1}))
+OF_X(batch_norm, duet_batch_norm(t, picture(t, x), PAIR, PAIR, DUET_NO_BUFFERS, 1e-5, 0.1, 0))
+OF_X(dilated, duet_conv2d(t, picture(t, x), WINDOW, DUET_NO_BIAS,
+                          &(struct duet_conv){{1, 2}, {1, 1}, {1, 2}, 1}))
 OF_X(depthwise,
-     duet_conv(t, picture(t, x), PLANES, PAIR, &(struct duet_conv){{1, 1}, {1, 0}, {1, 1}, 2}))
+     duet_conv2d(t, picture(t, x), PLANES, PAIR, &(struct duet_conv){{1, 1}, {1, 0}, {1, 1}, 2}))
 OF_X(turned, duet_conv_transpose(t, picture(t, x), TURNED, DUET_NO_BIAS,
                                  &(struct duet_conv){{2, 2}, {1, 0}, {1, 1}, 1}, (int[]){1, 0}))
 OF_X(relu, duet_relu(t, picture(t, x)))
 OF_X(abs_of, duet_abs(t, x))
-OF_X(max_pool, duet_max_pool(t, picture(t, x), &(struct duet_pool){{3, 2}, {1, 2}, {1, 0}, 0}))
-OF_X(avg_pool, duet_avg_pool(t, picture(t, x), &(struct duet_pool){{3, 2}, {1, 2}, {1, 0}, 0}))
+OF_X(max_pool, duet_max_pool2d(t, picture(t, x), 3, &(struct duet_pool){2, {1, 2}, {1, 0}, 0}))
+OF_X(avg_pool, duet_avg_pool2d(t, picture(t, x), 3, &(struct duet_pool){2, {1, 2}, {1, 0}, 0}))
 OF_X(adaptive, duet_adaptive_avg_pool2d(t, picture(t, x), 3, 2))
 OF_X(pad, duet_pad2d(t, picture(t, x), 1, 0, -1, 2, 0.5))
 OF_X(dropout, duet_dropout(t, x, 0.4))
@@ -100,7 +100,7 @@ static duet_var *causal(duet_tape *t, duet_var *x) {
 /* A token of each sample is looked up, and stands beside the numbers. */
 static duet_var *embedding(duet_tape *t, duet_var *x) {
     duet_var *place = duet_above(t, duet_narrow(t, x, 1, 0, 2), 0);
-    duet_var *word = duet_embedding_padded(t, place, TABLE, -1);
+    duet_var *word = duet_embedding_of(t, place, TABLE, -1);
     return duet_multiply(t, duet_flatten(t, word), duet_narrow(t, x, 1, 4, 16));
 }
 

@@ -44,8 +44,8 @@ CALL(view, duet_matmul(t, x, duet_reshape(t, duet_parameter(t, 0), 2, (int[]){5,
 CALL(constant_left, duet_matmul(t, constant, x))
 CALL(constant_right, duet_matmul(t, x, constant))
 CALL(mask, duet_matmul(t, duet_add(t, x, constant), duet_reshape(t, constant, 2, (int[]){5, 4})))
-CALL(words, duet_add(t, duet_embedding_of(t, x, 0), duet_embedding_of(t, constant, 1)))
-CALL(tied, duet_linear(t, duet_embedding_of(t, x, 0), 0, DUET_NO_BIAS))
+CALL(words, duet_add(t, duet_embedding_of(t, x, 0, -1), duet_embedding_of(t, constant, 1, -1)))
+CALL(tied, duet_linear(t, duet_embedding_of(t, x, 0, -1), 0, DUET_NO_BIAS))
 CALL(silu, duet_silu(t, duet_multiply_number(t, x, 4)))
 CALL(hardswish, duet_hardswish(t, duet_multiply_number(t, x, 4)))
 CALL(hardsigmoid, duet_hardsigmoid(t, duet_multiply_number(t, x, 4)))
@@ -66,7 +66,7 @@ CALL(pow_65, duet_pow(t, x, 65))
 CALL(where, duet_where(t, duet_above(t, x, 0), duet_multiply(t, x, x), duet_parameter(t, 0)))
 CALL(masked_fill, duet_masked_fill(t, x, constant, -2.5))
 CALL(erf, duet_erf(t, duet_multiply_number(t, x, 2)))
-CALL(padded, duet_embedding_padded(t, x, 0, 2))
+CALL(padded, duet_embedding_of(t, x, 0, 2))
 CALL(windows, duet_reshape(t,
                            duet_permute(t, duet_reshape(t, x, 6, (int[]){-1, 2, 2, 3, 2, 2}),
                                         (int[]){0, 1, 3, 5, 2, 4}),
@@ -78,10 +78,10 @@ CALL(transposed_groups,
                          (int[]){1, 0}))
 CALL(transposed_1d,
      duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{3}, {1}, {1}, 1}, (int[]){2, 0}))
-CALL(depthwise, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 4}))
-CALL(grouped, duet_conv(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0}, {2, 1}, 2}))
-CALL(conv1d, duet_conv(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
-CALL(square, duet_conv(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
+CALL(depthwise, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 4}))
+CALL(grouped, duet_conv2d(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0}, {2, 1}, 2}))
+CALL(conv1d, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
+CALL(square, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
 
 /* Keys and values are made of x too, so that all three get gradients. */
 static duet_var *attention_of(duet_tape *t, duet_var *x, const struct duet_attention_options *o) {

@@ -16,7 +16,7 @@ struct outcome {
 enum use { ALONE, OTHER_POOL, RELU_BEFORE, RELU_BEHIND, OPERAND_BETWEEN, THREE_READERS, USES };
 
 static duet_var *pool_of(duet_tape *t, duet_var *x, int max) {
-    return max ? duet_max_pool2d(t, x, 2, 2, 0, 0) : duet_avg_pool2d(t, x, 2, 2, 0);
+    return max ? duet_max_pool2d(t, x, 2, NULL) : duet_avg_pool2d(t, x, 2, NULL);
 }
 
 /* A pool of anything, with its relu computed before it. */
@@ -32,7 +32,7 @@ static duet_var *network(duet_tape *t, duet_var *x, int max, enum use use, int t
     if (use == RELU_BEFORE) other = plain_pool(t, duet_tanh(t, *r), max);
     if (use == OPERAND_BETWEEN) other = plain_pool(t, duet_tanh(t, h), max);
     y = pool_of(t, *r, max);
-    if (use == OTHER_POOL) other = duet_avg_pool2d(t, *r, 2, 2, 0);
+    if (use == OTHER_POOL) other = duet_avg_pool2d(t, *r, 2, NULL);
     if (use == RELU_BEHIND || use == THREE_READERS) other = plain_pool(t, duet_tanh(t, *r), max);
     if (use == THREE_READERS) third = plain_pool(t, duet_multiply(t, *r, h), max);
     if (other) y = duet_add(t, y, other);

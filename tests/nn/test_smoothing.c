@@ -46,7 +46,8 @@ static void run(struct device *d, double smoothing, int places, double *losses, 
     struct tensor x = tensor_plain(scores, DTYPE_F32, rank, shape);
     duet_tensor y = {.device = d, .t = tensor_plain(labels, DTYPE_I32, rank - 1, label_shape)};
     duet_var *leaf = tape_leaf(t, &x, 1);
-    duet_var *loss = duet_cross_entropy(t, leaf, &y, DUET_MEAN, smoothing);
+    duet_var *loss = duet_cross_entropy(t, leaf, &y, DUET_MEAN,
+                                        &(struct duet_loss_options){.label_smoothing = smoothing});
     MUST(tape_backward(t, loss, NULL));
     MUST(copy_to_host(stream, losses, loss->value.data, GOLDEN_ROWS * sizeof *losses));
     MUST(copy_to_host(stream, turned, leaf->grad.data, sizeof turned));

@@ -14,7 +14,7 @@ Test(uses, a_parameter_outside_the_loss_never_fires_and_keeps_its_gradient, .tim
     begin(&net, 1);
     struct tensor x4 = tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
     duet_var *h = duet_relu(net.tape, duet_linear(net.tape, leaf(&net, 16, 0), 4, 5));
-    duet_relu(net.tape, duet_conv2d(net.tape, tape_leaf(net.tape, &x4, 0), 0, 1, 1, 0));
+    duet_relu(net.tape, duet_conv2d(net.tape, tape_leaf(net.tape, &x4, 0), 0, 1, NULL));
     duet_var *loss = loss_of(&net, duet_matmul_add(net.tape, h, 6, 7));
     MUST(tape_backward(net.tape, loss, NULL));
     cr_assert_eq(seen.fired, 4);
