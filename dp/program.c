@@ -121,7 +121,7 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
     if (inputs > 1 || outputs > 1)
         return fail(ERR_USAGE,
                     "DataParallel: %d inputs, %d outputs for a forward function of one "
-                    "each: make it by duet_data_parallel_create_multi",
+                    "each: give forward_multi in its place",
                     inputs, outputs);
     if (x[0]->t.dtype == DTYPE_F32) return OK;
     return fail(ERR_USAGE, "DataParallel: x is of type %s: must be float32",
@@ -158,15 +158,15 @@ int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const
     return dp_forward(&m->dp, rows, inputs + (y != NULL));
 }
 
-int duet_data_parallel_forward_multi(duet_data_parallel *m, const duet_tensor *const *inputs,
-                                     int input_count, duet_tensor **outputs, int output_count,
-                                     enum duet_pass pass) {
+int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
+                               duet_tensor **outputs, int output_count, enum duet_pass pass) {
     int code = OK;
     if (!outputs) return fail(ERR_USAGE, "no place for the result: outputs is NULL");
     for (int i = 0; i < output_count; i++)
         outputs[i] = NULL;
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
-    CHECK(data_parallel_forward(m, inputs, input_count, NULL, output_count, pass));
+    CHECK(data_parallel_forward(m, (const duet_tensor *const *)inputs, input_count, NULL,
+                                output_count, pass));
     for (int i = 0; i < output_count && !code; i++)
         code = data_parallel_gather(m, &m->output[i], &outputs[i]);
     if (!code && pass == DUET_TRAIN) m->roots = OUTPUTS;
@@ -175,12 +175,6 @@ int duet_data_parallel_forward_multi(duet_data_parallel *m, const duet_tensor *c
         outputs[i] = NULL;
     }
     return code;
-}
-
-int duet_data_parallel_forward(duet_data_parallel *m, const duet_tensor *x, duet_tensor **output,
-                               enum duet_pass pass) {
-    CHECK_OUT(output);
-    return duet_data_parallel_forward_multi(m, &x, 1, output, 1, pass);
 }
 
 int duet_data_parallel_loss(duet_data_parallel *m, const duet_tensor *x, const duet_tensor *y,
@@ -276,12 +270,8 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
     return data_parallel_add_sums(m, kept);
 }
 
-int duet_data_parallel_backward_multi(duet_data_parallel *m, const duet_tensor *const *grads,
-                                      int count) {
+int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
-    return data_parallel_backward(m, grads, count, data_parallel_kept(m));
-}
-
-int duet_data_parallel_backward(duet_data_parallel *m, const duet_tensor *grad) {
-    return duet_data_parallel_backward_multi(m, &grad, 1);
+    return data_parallel_backward(m, (const duet_tensor *const *)grads, count,
+                                  data_parallel_kept(m));
 }

@@ -60,7 +60,7 @@ static int check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
                     device_name(t->device), device_name(output));
     if (m->forward_multi)
         return fail(ERR_USAGE, "DataParallel: a forward function of several outputs: call "
-                               "duet_data_parallel_forward_multi");
+                               "duet_data_parallel_forward");
     return OK;
 }
 

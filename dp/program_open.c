@@ -34,6 +34,9 @@ static int check_options(const struct duet_data_parallel_options *o, int n) {
     if (o->dim < 0 || o->dim >= MAX_RANK || (o->dim && o->loss))
         return fail(ERR_USAGE, "DataParallel: dim %d: give 0 to %d%s", o->dim, MAX_RANK - 1,
                     o->loss ? "; with a loss function 0 alone" : "");
+    if (o->forward_multi && o->loss)
+        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
+                               "outputs: make the loss one of them");
     if (!(o->timeout_s >= 0 && o->timeout_s <= 1e6))
         return fail(ERR_USAGE, "DataParallel: timeout_s %g: give seconds, or 0 for %g",
                     o->timeout_s, (double)DP_TIMEOUT_S);
@@ -83,38 +86,31 @@ static int build(struct duet_data_parallel *m, struct device *const *devices, in
     return OK;
 }
 
-/* The program's function, one of the two. */
-struct function {
-    duet_var *(*one)(duet_tape *tape, duet_var *x, void *context);
-    void (*multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
-                  void *context);
-    void *context;
-};
-
-static int create(duet_data_parallel **out, duet_device *const *devices, int n, duet_params *params,
-                  struct function f, const struct duet_data_parallel_options *options) {
+int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
+                              duet_params *params,
+                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
+                              void *context, const struct duet_data_parallel_options *options) {
     const struct duet_data_parallel_options none = {0}, *o = options ? options : &none;
     struct device *device[MAX_DEVICES];
     CHECK_OUT(out);
-    if (f.multi && o->loss)
-        return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
-                               "outputs: make the loss one of them");
     CHECK(check_devices(devices, n));
     CHECK(check_options(o, n));
-    if (!params || !(f.one || f.multi))
+    if (!params || !(forward || o->forward_multi))
         return fail(ERR_USAGE, "DataParallel: no %s given",
                     params ? "forward function was" : "parameters were");
+    if (forward && o->forward_multi)
+        return fail(ERR_USAGE, "DataParallel: forward and forward_multi: give one of them");
     for (int r = 0; r < n; r++)
         device[r] = device_of(devices[r]);
     CHECK(dp_check_module(params, device[0]));
     struct duet_data_parallel *m = calloc(1, sizeof *m);
     if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
     m->used = n;
-    m->forward = f.one;
-    m->forward_multi = f.multi;
+    m->forward = forward;
+    m->forward_multi = o->forward_multi;
     m->loss = o->loss;
     m->warn = o->warn;
-    m->context = f.context;
+    m->context = context;
     m->params[0] = params;
     m->input_grad = o->input_grad;
     m->dim = o->dim;
@@ -125,25 +121,6 @@ static int create(duet_data_parallel **out, duet_device *const *devices, int n, 
     else
         *out = m;
     return code;
-}
-
-int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devices, int n,
-                              duet_params *params,
-                              duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context),
-                              void *context, const struct duet_data_parallel_options *options) {
-    return create(out, devices, n, params, (struct function){.one = forward, .context = context},
-                  options);
-}
-
-int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
-                                    duet_params *params,
-                                    void (*forward)(duet_tape *tape,
-                                                    const struct duet_replica *replica,
-                                                    duet_var **outputs, void *context),
-                                    void *context,
-                                    const struct duet_data_parallel_options *options) {
-    return create(out, devices, n, params, (struct function){.multi = forward, .context = context},
-                  options);
 }
 
 static void free_pieces(struct duet_data_parallel *m, struct pieces *p) {

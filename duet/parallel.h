@@ -5,14 +5,24 @@
  * the outputs; each backward sums the gradients on the first device. In PyTorch:
  * nn.DataParallel(model, device_ids, output_device).
  *
- *     duet_data_parallel_create(&dp, devices, n, params, forward, context, NULL);
- *     for (...) {
- *         duet_tape_begin(tape, params, N, DUET_TRAIN);
- *         duet_var *y = duet_data_parallel_call(tape, dp, x);   // in place of forward(tape, ...)
- *         duet_backward(tape, duet_cross_entropy(tape, y, labels, DUET_MEAN, NULL), NULL);
- *         duet_sgd(params, 0.1, 1);
+ *     static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+ *         (void)context;
+ *         return duet_linear(t, x, 0, 1);
  *     }
- *     duet_data_parallel_free(dp);
+ *     static int train(duet_device *const *devices, int n, duet_params *params, duet_tape *tape,
+ *                      duet_tensor *x, duet_tensor *labels, int steps) {
+ *         duet_data_parallel *dp;
+ *         int code = duet_data_parallel_create(&dp, devices, n, params, forward, NULL, NULL);
+ *         for (int i = 0; i < steps && !code; i++) {
+ *             duet_tape_begin(tape, params, duet_tensor_dim(x, 0), DUET_TRAIN);
+ *             duet_var *y = duet_data_parallel_call(tape, dp, x);   // forward(tape, x) elsewhere
+ *             duet_var *loss = duet_cross_entropy(tape, y, labels, DUET_MEAN, NULL);
+ *             code = duet_backward(tape, loss, NULL);
+ *             if (!code) code = duet_sgd(params, 0.1, 1);
+ *         }
+ *         duet_data_parallel_free(dp);
+ *         return code;
+ *     }
  *
  * Samples are cut as torch.chunk cuts: 10 over 4 devices are 3 3 3 1, and 9 are 3 3 3 0. A device
  * without samples calls no forward, and its gradients count as zeros. The n gradients are added in
@@ -36,6 +46,14 @@
 extern "C" {
 #endif
 
+/* What forward_multi is given. */
+struct duet_replica {
+    int index;                         /* its place in devices[0 .. n) */
+    int inputs, outputs;               /* how many there are */
+    const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
+    duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
+};
+
 struct duet_data_parallel_options {
     int output_device; /* gathers outputs or losses: its place in devices[0 .. n) */
     uint64_t seed;     /* of dropout */
@@ -45,6 +63,10 @@ struct duet_data_parallel_options {
      * copy with it in front, and one back, are made on both sides. Not with `loss`. */
     int dim;
     double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
+    /* forward(*args) that returns a tuple, in place of `forward` and `loss`, which are then NULL. It
+     * stores each of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
+    void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
+                          void *context);
     /* For duet_data_parallel_loss: the loss of a replica, with DUET_MEAN or DUET_SUM, from the
      * output of forward and the replica's rows of y. NULL: that function is not used. */
     duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
@@ -75,12 +97,32 @@ void duet_data_parallel_free(duet_data_parallel *dp);
  * added up as the tape's are (duet_tape_accumulate), and each of them may use dp, or not. */
 duet_var *duet_data_parallel_call(duet_tape *tape, duet_data_parallel *dp, const duet_tensor *x);
 
-/* The same without a tape, for a caller that has the gradient of the output from elsewhere.
- * x: float (N, ...) on devices[0], which must live until backward is done; N may be 0. *output is a
- * new tensor on the output device, and the caller's: the rows of the replicas' outputs one below
- * the other, (N, ...) as a rule. */
-int duet_data_parallel_forward(duet_data_parallel *dp, const duet_tensor *x, duet_tensor **output,
-                               enum duet_pass pass);
+/* The same without a tape, for a caller that has the gradients of the outputs from elsewhere, and
+ * for forward_multi.
+ *
+ *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
+ *         duet_var *each = duet_embedding(t, r->tensors[0], E, -1),
+ *                  *words = duet_mean(t, each, (int[]){1}, 1, 0);
+ *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);              // scores
+ *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN, NULL);  // the loss
+ *     }
+ *     duet_tensor *inputs[3] = {words, pictures, labels}, *outputs[2], *grads[2];
+ *     duet_data_parallel_forward(dp, inputs, 3, outputs, 2, DUET_TRAIN);
+ *     ...                                  // grads[1] = 1/R for each of the R losses
+ *     duet_data_parallel_backward(dp, grads, 2);           // grads[0] NULL: the loss alone
+ *
+ * inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done
+ * and are only read; with `forward` x alone, float (N, ...), where N may be 0. Each input is cut by
+ * its own rows, whatever its type. Those with other numbers of rows than input 0, which has the
+ * samples, enter the tape as duet_leaf does. Where they make fewer chunks, there are fewer
+ * replicas, and the rows of the others' last chunks are not used, with a warning; PyTorch does so
+ * too. What is the same for all replicas comes with `context`.
+ *
+ * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
+ * rows of the replicas one below the other, however many each has. Losses, and what else is one
+ * number in each of the R replicas, become a vector (R). After a failure all of them are NULL. */
+int duet_data_parallel_forward(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count,
+                               duet_tensor **outputs, int output_count, enum duet_pass pass);
 
 /* The same with the loss in forward. y: labels or targets of the N samples, on devices[0]; it must
  * live as long as x. *losses is a new tensor, double (R), on the output device: the loss of each of
@@ -89,65 +131,17 @@ int duet_data_parallel_loss(duet_data_parallel *dp, const duet_tensor *x, const 
                             duet_tensor **losses, enum duet_pass pass);
 
 /* Once after each of these forwards with DUET_TRAIN. Overwrites the gradients of params; a
- * parameter that took no part gets zeros. After duet_data_parallel_forward: grad is the gradient
- * with respect to the output, of its shape and on its device, and is only read. After
- * duet_data_parallel_loss: grad is NULL, and backward starts from the mean of the R losses, as
- * losses.mean().backward() does. That weighs replicas alike, not samples. */
-int duet_data_parallel_backward(duet_data_parallel *dp, const duet_tensor *grad);
+ * parameter that took no part gets zeros. After duet_data_parallel_forward: `count` is the number
+ * of outputs, and grads[i] the gradient with respect to outputs[i], of its shape and on its device,
+ * which is only read; NULL: nothing depends on that output. After duet_data_parallel_loss: NULL and
+ * 0, and backward starts from the mean of the R losses, as losses.mean().backward() does. That
+ * weighs replicas alike, not samples. */
+int duet_data_parallel_backward(duet_data_parallel *dp, duet_tensor *const *grads, int count);
 
 /* From the next forward with DUET_TRAIN on, the gradients of `passes` backwards are added up: each
  * leaves the sum so far, as PyTorch's does, until duet_zero_grad. 1, as at first: each overwrites
  * them. More than 1 takes as much memory as the parameters on devices[0]. */
 int duet_data_parallel_accumulate(duet_data_parallel *dp, int passes);
-
-/* Several inputs and outputs: forward(*args) that returns a tuple.
- *
- *     static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, void *c) {
- *         duet_var *each = duet_embedding(t, r->tensors[0], E, -1),
- *                  *words = duet_mean(t, each, (int[]){1}, 1, 0);
- *         out[0] = duet_linear(t, duet_add(t, words, r->x[1]), W, B);         // scores
- *         out[1] = duet_cross_entropy(t, out[0], r->tensors[2], DUET_MEAN, NULL);   // the loss
- *     }
- *     const duet_tensor *inputs[3] = {words, pictures, labels}, *grads[2];
- *     duet_tensor *outputs[2];
- *     duet_data_parallel_create_multi(&dp, devices, n, params, forward, context, NULL);
- *     duet_data_parallel_forward_multi(dp, inputs, 3, outputs, 2, DUET_TRAIN);
- *     ...                                  // grads[1] = 1/R for each of the R losses
- *     duet_data_parallel_backward_multi(dp, grads, 2);     // grads[0] NULL: the loss alone
- *
- * Each input is cut by its own rows, whatever its type. Those with other numbers of rows than input
- * 0, which has the samples, enter the tape as duet_leaf does. Where they make fewer chunks,
- * there are fewer replicas, and the rows of the others' last chunks are not used, with a warning;
- * PyTorch does so too. What is the same for all replicas comes with `context`. */
-struct duet_replica {
-    int index;                         /* its place in devices[0 .. n) */
-    int inputs, outputs;               /* how many there are */
-    const duet_tensor *const *tensors; /* [inputs] the replica's rows of each input */
-    duet_var *const *x;                /* [inputs] the same on the tape; NULL: it is not float */
-};
-
-/* As duet_data_parallel_create. forward stores each of its outputs: a float var, or a loss with
- * DUET_MEAN or DUET_SUM. options->loss is NULL. */
-int duet_data_parallel_create_multi(duet_data_parallel **out, duet_device *const *devices, int n,
-                                    duet_params *params,
-                                    void (*forward)(duet_tape *tape,
-                                                    const struct duet_replica *replica,
-                                                    duet_var **outputs, void *context),
-                                    void *context,
-                                    const struct duet_data_parallel_options *options);
-
-/* inputs[0 .. input_count): 1 to 16 tensors on devices[0], which must live until backward is done.
- * outputs[0 .. output_count), 1 to 16: new float tensors on the output device, the caller's: the
- * rows of the replicas, however many each has. Losses, and what else is one number in each of the R
- * replicas, become a vector (R). After a failure all of them are NULL. */
-int duet_data_parallel_forward_multi(duet_data_parallel *dp, const duet_tensor *const *inputs,
-                                     int input_count, duet_tensor **outputs, int output_count,
-                                     enum duet_pass pass);
-
-/* As duet_data_parallel_backward. grads[i] is shaped as outputs[i], and is on its device; NULL:
- * nothing depends on that output. `count` is the number of outputs. */
-int duet_data_parallel_backward_multi(duet_data_parallel *dp, const duet_tensor *const *grads,
-                                      int count);
 
 /* With input_grad, between a backward and the next forward: the gradient of that backward with
  * respect to inputs[i], a float one (x is input 0), a new tensor of its shape on devices[0]. Rows

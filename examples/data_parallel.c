@@ -68,12 +68,12 @@ static int step(duet_data_parallel *model, duet_params *params, duet_tensor *x) 
     int code;
     for (int i = 0; i < BATCH * OUT; i++)
         one[i] = 1;
-    TRY(duet_data_parallel_forward(model, x, &output, DUET_TRAIN));
+    TRY(duet_data_parallel_forward(model, &x, 1, &output, 1, DUET_TRAIN));
     printf("Outside: input size %s output_size %s\n", size_of(input, x), size_of(text, output));
     /* the gradient of output.sum() is 1 everywhere */
     TRY(duet_tensor_create(&ones, duet_tensor_device(output), DUET_F32, 2,
                            (int[]){duet_tensor_dim(output, 0), OUT}, one));
-    TRY(duet_data_parallel_backward(model, ones));
+    TRY(duet_data_parallel_backward(model, &ones, 1));
     TRY(duet_sgd(params, 0.001, 1));
 out:
     duet_tensor_free(output), duet_tensor_free(ones);

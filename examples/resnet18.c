@@ -73,7 +73,7 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
         X = y = output = grad = NULL; /* those of the step before */
         TRY(duet_tensor_create(&X, first, DUET_F32, 4, (int[]){b.n, 1, 28, 28}, b.X));
         TRY(duet_tensor_create(&y, first, DUET_I32, 1, &b.n, b.y));
-        TRY(duet_data_parallel_forward(net, X, &output, pass)); /* net(X) */
+        TRY(duet_data_parallel_forward(net, &X, 1, &output, 1, pass)); /* net(X) */
         TRY(duet_tape_begin(tape, NULL, b.n, pass));
         duet_var *scores = duet_leaf(tape, output);
         duet_var *l =
@@ -82,7 +82,7 @@ static int run(duet_data_parallel *net, duet_params *params, duet_tape *tape, du
         if (lr < 0) continue;
         TRY(duet_backward(tape, l, NULL)); /* l.backward() */
         TRY(duet_var_grad(&grad, tape, scores));
-        TRY(duet_data_parallel_backward(net, grad));
+        TRY(duet_data_parallel_backward(net, &grad, 1));
         TRY(duet_sgd(params, lr, 1)); /* trainer.step() */
     }
     printf(lr < 0 ? "test acc: %.2f\n" : "%.1f sec/epoch, ",

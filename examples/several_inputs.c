@@ -48,12 +48,11 @@ static void forward(duet_tape *t, const struct duet_replica *r, duet_var **out, 
 /* Forward, backward from the mean of the R losses, SGD. *mean: that mean. */
 static int step(duet_data_parallel *model, duet_params *params, duet_tensor *const *inputs,
                 double *mean, int *rows) {
-    const duet_tensor *const *x = (const duet_tensor *const *)inputs;
     duet_tensor *outputs[OUTPUTS] = {NULL}, *each = NULL;
     float losses[DUET_MAX_DEVICES], weights[DUET_MAX_DEVICES];
     int code, count = 0;
     *mean = 0;
-    TRY(duet_data_parallel_forward_multi(model, x, INPUTS, outputs, OUTPUTS, DUET_TRAIN));
+    TRY(duet_data_parallel_forward(model, inputs, INPUTS, outputs, OUTPUTS, DUET_TRAIN));
     TRY(duet_tensor_read(outputs[LOSS], losses));
     count = duet_tensor_dim(outputs[LOSS], 0);
     for (int r = 0; r < count; r++) {
@@ -62,8 +61,8 @@ static int step(duet_data_parallel *model, duet_params *params, duet_tensor *con
     }
     rows[SCORES] = duet_tensor_dim(outputs[SCORES], 0), rows[LOSS] = count;
     TRY(duet_tensor_create(&each, duet_tensor_device(outputs[LOSS]), DUET_F32, 1, &count, weights));
-    const duet_tensor *grads[OUTPUTS] = {[LOSS] = each}; /* the scores get none of their own */
-    TRY(duet_data_parallel_backward_multi(model, grads, OUTPUTS));
+    duet_tensor *grads[OUTPUTS] = {[LOSS] = each}; /* the scores get none of their own */
+    TRY(duet_data_parallel_backward(model, grads, OUTPUTS));
     TRY(duet_sgd(params, 0.1, 1));
 out:
     for (int i = 0; i < OUTPUTS; i++)
@@ -95,7 +94,8 @@ int main(int argc, char **argv) {
     TRY(duet_tensor_create(&inputs[NUMBERS], devices[0], DUET_F32, 2, (int[]){N, K}, values));
     TRY(duet_tensor_create(&inputs[NAMES], devices[0], DUET_I32, 2, (int[]){N, 3}, words));
     TRY(duet_tensor_create(&inputs[LABELS], devices[0], DUET_I32, 1, (int[]){N}, labels));
-    TRY(duet_data_parallel_create_multi(&model, devices, n, params, forward, NULL, NULL));
+    TRY(duet_data_parallel_create(&model, devices, n, params, NULL, NULL,
+                                  &(struct duet_data_parallel_options){.forward_multi = forward}));
     for (int i = 0; i <= STEPS; i++) {
         TRY(step(model, params, inputs, &loss, rows));
         if (i % 50 == 0)

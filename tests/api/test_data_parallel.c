@@ -79,7 +79,7 @@ static void tape_step(struct world *w, int output_device, int n_samples, float *
 static void dp_step(struct world *w, int output_device, int n_samples, float *out) {
     duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, output_device, 0, n_samples), *output,
                 *grad;
-    MUST(duet_data_parallel_forward(w->dp, x, &output, DUET_TRAIN));
+    MUST(duet_data_parallel_forward(w->dp, &x, 1, &output, 1, DUET_TRAIN));
     cr_assert_eq(duet_tensor_device(output), w->devices[output_device]);
     cr_assert_eq(duet_tensor_dim(output, 0), n_samples);
     MUST(duet_tape_begin(w->loss_tape, NULL, n_samples, DUET_TRAIN));
@@ -87,7 +87,7 @@ static void dp_step(struct world *w, int output_device, int n_samples, float *ou
     duet_var *loss = duet_cross_entropy(w->loss_tape, leaf, y, DUET_MEAN, NULL);
     MUST(duet_backward(w->loss_tape, loss, NULL));
     MUST(duet_var_grad(&grad, w->loss_tape, leaf));
-    MUST(duet_data_parallel_backward(w->dp, grad));
+    MUST(duet_data_parallel_backward(w->dp, &grad, 1));
     MUST(duet_tensor_read(output, out));
     read_grads(w->params, got);
     duet_tensor_free(x);
@@ -143,7 +143,7 @@ static void compare_losses(struct world *w, int output_device, int n_samples) {
     duet_tensor *x = samples(w, 0, n_samples), *y = labels(w, 0, 0, n_samples), *losses;
     double want[DEVICES], vector[DEVICES];
     MUST(duet_data_parallel_loss(w->dp, x, y, &losses, DUET_TRAIN));
-    MUST(duet_data_parallel_backward(w->dp, NULL));
+    MUST(duet_data_parallel_backward(w->dp, NULL, 0));
     int used = duet_data_parallel_replicas(w->dp);
     cr_assert_eq(duet_tensor_rank(losses), 1);
     cr_assert_eq(duet_tensor_dim(losses, 0), used);
@@ -183,21 +183,21 @@ Test(api_data_parallel, a_failure_names_its_replica, .timeout = 60) {
     open_world(&w, "cpu", 4, 0);
     duet_tensor *x = samples(&w, 0, 10), *y = labels(&w, 0, 0, 10);
     w.wrong = (struct wrong){.samples = 1, .how = BAD_LAYER};
-    cr_assert_neq(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN), DUET_OK);
+    cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Caught RuntimeError in replica 3 on device 3. ");
     cr_assert_null(out);
     w.wrong.samples = 3; /* replicas 0, 1 and 2 */
     cr_assert_neq(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_OK);
     MUST_SAY("Caught RuntimeError in replica 0 on device 0. ");
     w.wrong.how = NOTHING;
-    cr_assert(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN));
+    cr_assert(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN));
     MUST_SAY("has returned NULL");
     w.wrong = (struct wrong){.samples = 1, .how = OTHER_SHAPE};
-    cr_assert_neq(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN), DUET_OK);
+    cr_assert_neq(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_OK);
     MUST_SAY("Gather got an input of invalid size: got [1, 70], but expected [1, 3]");
     w.wrong = (struct wrong){.reduction = DUET_NONE};
     MUST_FAIL(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_USAGE, "DUET_NONE");
-    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL), DUET_USAGE, "without a forward");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
     w.wrong = (struct wrong){0};
     compare_step(&w, tape_step, 0, 10); /* none of this has done harm */
     duet_tensor_free(x), duet_tensor_free(y);

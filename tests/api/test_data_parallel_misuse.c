@@ -31,10 +31,12 @@ Test(api_data_parallel_misuse, what_a_lost_thread_uses_is_left_alone, .timeout =
     open_devices(&w, "cpu", 2);
     MUST(duet_data_parallel_create(&w.dp, w.devices, 2, w.params, late_forward, &late, &soon));
     duet_tensor *x = samples(&w, 0, 4), *other = samples(&w, 8, 4), *more = samples(&w, 0, SAMPLES);
-    MUST_FAIL(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN), DUET_TIMEOUT,
+    MUST_FAIL(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN), DUET_TIMEOUT,
               "Caught TimeoutError in replica 1 on device 1. ");
-    MUST_FAIL(duet_data_parallel_forward(w.dp, other, &out, DUET_TRAIN), DUET_TIMEOUT, "replica 1");
-    MUST_FAIL(duet_data_parallel_forward(w.dp, more, &out, DUET_TRAIN), DUET_TIMEOUT, "replica 1");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, &other, 1, &out, 1, DUET_TRAIN), DUET_TIMEOUT,
+              "replica 1");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, &more, 1, &out, 1, DUET_TRAIN), DUET_TIMEOUT,
+              "replica 1");
     double end = duet_time() + 30;
     while (!atomic_load(&late.done) && duet_time() < end)
         usleep(1000);
@@ -106,25 +108,28 @@ Test(api_data_parallel_misuse, wrong_arguments_are_refused, .timeout = 60) {
     MUST(duet_data_parallel_create(&w.dp, w.devices, 2, w.params, forward, &w.wrong, NULL));
     duet_tensor *x = samples(&w, 0, 4), *y = labels(&w, 0, 0, 3), *far, *out, *none_left;
     MUST(duet_tensor_to(&far, x, w.devices[1]));
-    MUST_FAIL(duet_data_parallel_forward(NULL, x, &out, DUET_TRAIN), DUET_USAGE, "none was given");
-    MUST_FAIL(duet_data_parallel_forward(w.dp, NULL, &out, DUET_TRAIN), DUET_USAGE, "no x");
-    MUST_FAIL(duet_data_parallel_forward(w.dp, far, &out, DUET_TRAIN), DUET_USAGE, "cpu(1)");
-    MUST_FAIL(duet_data_parallel_forward(w.dp, y, &out, DUET_TRAIN), DUET_USAGE, "must be float");
+    MUST_FAIL(duet_data_parallel_forward(NULL, &x, 1, &out, 1, DUET_TRAIN), DUET_USAGE,
+              "none was given");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, (duet_tensor *[]){NULL}, 1, &out, 1, DUET_TRAIN),
+              DUET_USAGE, "no x");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, &far, 1, &out, 1, DUET_TRAIN), DUET_USAGE, "cpu(1)");
+    MUST_FAIL(duet_data_parallel_forward(w.dp, &y, 1, &out, 1, DUET_TRAIN), DUET_USAGE,
+              "must be float");
     MUST_FAIL(duet_data_parallel_loss(w.dp, x, y, &out, DUET_TRAIN), DUET_USAGE, "loss function");
-    MUST(duet_data_parallel_forward(w.dp, x, &out, DUET_EVALUATE));
-    MUST_FAIL(duet_data_parallel_backward(w.dp, out), DUET_USAGE, "without a forward");
+    MUST(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_EVALUATE));
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "without a forward");
     duet_tensor_free(out);
-    MUST(duet_data_parallel_forward(w.dp, x, &out, DUET_TRAIN));
-    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL), DUET_USAGE, "no gradient");
-    MUST_FAIL(duet_data_parallel_backward(w.dp, far), DUET_USAGE, "cpu(1)");
-    MUST_FAIL(duet_data_parallel_backward(w.dp, x), DUET_USAGE, "must agree");
-    MUST(duet_data_parallel_backward(w.dp, out));
-    MUST_FAIL(duet_data_parallel_backward(w.dp, out), DUET_USAGE, "without a forward");
+    MUST(duet_data_parallel_forward(w.dp, &x, 1, &out, 1, DUET_TRAIN));
+    MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "0 gradients of 1");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &far, 1), DUET_USAGE, "cpu(1)");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &x, 1), DUET_USAGE, "must agree");
+    MUST(duet_data_parallel_backward(w.dp, &out, 1));
+    MUST_FAIL(duet_data_parallel_backward(w.dp, &out, 1), DUET_USAGE, "without a forward");
     duet_tensor_free(out);
     none_left = samples(&w, 0, 0); /* no samples are a batch, too */
-    MUST(duet_data_parallel_forward(w.dp, none_left, &out, DUET_TRAIN));
+    MUST(duet_data_parallel_forward(w.dp, &none_left, 1, &out, 1, DUET_TRAIN));
     cr_assert_eq(duet_tensor_count(out), 0);
-    MUST(duet_data_parallel_backward(w.dp, out));
+    MUST(duet_data_parallel_backward(w.dp, &out, 1));
     static float got[PARAMS][LARGEST];
     read_grads(w.params, got);
     cr_assert_eq(got[W1][0], 0.0f);

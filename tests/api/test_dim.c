@@ -92,8 +92,8 @@ static void run(duet_device **devices, int n, int dim, int on_tape, struct resul
         MUST(duet_backward(t, out, dy));
         MUST(duet_var_value(&y, t, out));
     } else {
-        MUST(duet_data_parallel_forward(dp, x, &y, DUET_TRAIN));
-        MUST(duet_data_parallel_backward(dp, dy));
+        MUST(duet_data_parallel_forward(dp, &x, 1, &y, 1, DUET_TRAIN));
+        MUST(duet_data_parallel_backward(dp, &dy, 1));
     }
     MUST(duet_data_parallel_input_grad(dp, 0, &dx));
     read_ordered(y, O, !dim, &result->y[0][0][0]);
@@ -122,7 +122,7 @@ Test(dim, a_sequence_first_has_the_bits_of_samples_first, .timeout = 120) {
 }
 
 Test(dim, every_input_and_output_is_cut_along_it, .timeout = 60) {
-    const struct duet_data_parallel_options options = {.dim = 1};
+    const struct duet_data_parallel_options options = {.dim = 1, .forward_multi = of_tokens};
     int32_t tokens[L][N], seen[L][N];
     float h[2 * N * H], more[2 * N * H];
     duet_device *devices[3];
@@ -136,9 +136,8 @@ Test(dim, every_input_and_output_is_cut_along_it, .timeout = 60) {
     duet_params *params = make_params(devices[0]);
     MUST(duet_tensor_create(&inputs[0], devices[0], DUET_I32, 2, (int[]){L, N}, tokens));
     MUST(duet_tensor_create(&inputs[1], devices[0], DUET_F32, 3, (int[]){2, N, H}, h));
-    MUST(duet_data_parallel_create_multi(&dp, devices, 3, params, of_tokens, seen, &options));
-    MUST(duet_data_parallel_forward_multi(dp, (const duet_tensor *const *)inputs, 2, outputs, 1,
-                                          DUET_EVALUATE));
+    MUST(duet_data_parallel_create(&dp, devices, 3, params, NULL, seen, &options));
+    MUST(duet_data_parallel_forward(dp, inputs, 2, outputs, 1, DUET_EVALUATE));
     MUST(duet_tensor_read(outputs[0], more));
     cr_assert(duet_tensor_dim(outputs[0], 0) == 2 && duet_tensor_dim(outputs[0], 1) == N);
     cr_assert_arr_eq(seen, tokens, sizeof tokens);
@@ -147,9 +146,8 @@ Test(dim, every_input_and_output_is_cut_along_it, .timeout = 60) {
     duet_tensor_free(outputs[0]);
     duet_tensor_free(inputs[1]);
     MUST(duet_tensor_create(&inputs[1], devices[0], DUET_F32, 1, (int[]){N}, h));
-    MUST_FAIL(duet_data_parallel_forward_multi(dp, (const duet_tensor *const *)inputs, 2, outputs,
-                                               1, DUET_EVALUATE),
-              DUET_USAGE, "Dimension out of range (expected to be in range of [0, 0], but got 1)");
+    MUST_FAIL(duet_data_parallel_forward(dp, inputs, 2, outputs, 1, DUET_EVALUATE), DUET_USAGE,
+              "Dimension out of range (expected to be in range of [0, 0], but got 1)");
     for (int i = 0; i < 2; i++)
         duet_tensor_free(inputs[i]);
     duet_data_parallel_free(dp);

@@ -31,6 +31,9 @@ Test(api_library, programs_in_the_header_compile, .timeout = 60, .init = scratch
                                          "-I. {}/core.c");
     RUN(0, PROGRAM_AT_THE_TOP_OF("functions") " && cc -std=c11 -Wall -Wextra -Werror "
                                               "-fsyntax-only -I. {}/functions.c");
+    RUN(0,
+        PROGRAM_AT_THE_TOP_OF("parallel") " && cc -std=c11 -Wall -Wextra -Werror "
+                                          "-Wno-unused-function -fsyntax-only -I. {}/parallel.c");
     RUN(0, PROGRAM_AT_THE_TOP_OF("train") " && cc -std=c11 -Wall -Wextra -Werror "
                                           "-Wno-unused-function -fsyntax-only -I. {}/train.c");
     RUN(0, PROGRAM_AT_THE_TOP_OF("distributed") " && cc -std=c11 -Wall -Wextra -Werror "

@@ -283,9 +283,9 @@ Test(api_freeze, replicas_reduce_only_what_is_trained, .timeout = 60) {
             for (int i = 0; i < 2; i++) {
                 static const float dy[N * M] = {1, -.5f, .25f, 2, -1, .5f, 1.5f, -.25f};
                 duet_tensor *y, *grad;
-                MUST(duet_data_parallel_forward(dp[i], beds[i].x, &y, DUET_TRAIN));
+                MUST(duet_data_parallel_forward(dp[i], &beds[i].x, 1, &y, 1, DUET_TRAIN));
                 MUST(duet_tensor_create(&grad, devices[0], DUET_F32, 2, (int[]){N, M}, dy));
-                MUST(duet_data_parallel_backward(dp[i], grad));
+                MUST(duet_data_parallel_backward(dp[i], &grad, 1));
                 duet_tensor_free(grad), duet_tensor_free(y);
             }
             MUST(step_both(&beds[0], &beds[1], HEAD));

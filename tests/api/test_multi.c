@@ -66,7 +66,7 @@ static duet_params *make_params(duet_device *device) {
 
 static void open_world(struct world *w, const char *kind, int n) {
     const struct duet_data_parallel_options options = {
-        .input_grad = 1, .output_device = n - 1, .warn = keep_warning};
+        .input_grad = 1, .output_device = n - 1, .warn = keep_warning, .forward_multi = words};
     int32_t index[3 * N], labels[N];
     memset(w, 0, sizeof *w);
     for (int i = 0; i < 3 * N; i++)
@@ -80,7 +80,7 @@ static void open_world(struct world *w, const char *kind, int n) {
     w->inputs[0] = tensor_of(w->devices[0], 2, (int[]){N, K}, 3571);
     MUST(duet_tensor_create(&w->inputs[1], w->devices[0], DUET_I32, 2, (int[]){N, 3}, index));
     MUST(duet_tensor_create(&w->inputs[2], w->devices[0], DUET_I32, 1, (int[]){N}, labels));
-    MUST(duet_data_parallel_create_multi(&w->dp, w->devices, n, w->params, words, w, &options));
+    MUST(duet_data_parallel_create(&w->dp, w->devices, n, w->params, NULL, w, &options));
 }
 
 static void close_world(struct world *w) {
@@ -129,8 +129,7 @@ static void free_all(duet_tensor **tensors, int count) {
 static void step(duet_data_parallel *dp, duet_tensor *const *inputs, int input_count, int first,
                  const char *name, int output_count) {
     duet_tensor *outputs[OUTPUTS], *grads[OUTPUTS];
-    MUST(duet_data_parallel_forward_multi(dp, (const duet_tensor *const *)inputs, input_count,
-                                          outputs, output_count, DUET_TRAIN));
+    MUST(duet_data_parallel_forward(dp, inputs, input_count, outputs, output_count, DUET_TRAIN));
     make_grads(grads, outputs, output_count);
     for (int o = 0; o < output_count; o++)
         if (name) expect_numbers(name, "y", o, outputs[o]);
@@ -138,7 +137,7 @@ static void step(duet_data_parallel *dp, duet_tensor *const *inputs, int input_c
         duet_tensor_free(grads[o]);
         grads[o] = NULL;
     }
-    MUST(duet_data_parallel_backward_multi(dp, (const duet_tensor *const *)grads, output_count));
+    MUST(duet_data_parallel_backward(dp, grads, output_count));
     free_all(grads, output_count), free_all(outputs, output_count);
 }
 
@@ -174,9 +173,9 @@ Test(api_multi, inputs_of_different_lengths, .timeout = 60) {
         struct world w;
         duet_data_parallel *dp;
         open_world(&w, api_kinds[kind], DEVICES);
-        const struct duet_data_parallel_options options = {.input_grad = 1, .warn = keep_warning};
-        MUST(duet_data_parallel_create_multi(&dp, w.devices, DEVICES, w.params, products, &w,
-                                             &options));
+        const struct duet_data_parallel_options options = {
+            .input_grad = 1, .warn = keep_warning, .forward_multi = products};
+        MUST(duet_data_parallel_create(&dp, w.devices, DEVICES, w.params, NULL, &w, &options));
         duet_tensor *inputs[] = {tensor_of(w.devices[0], 2, (int[]){N, 2}, 3571),
                                  tensor_of(w.devices[0], 2, (int[]){6, 4}, 6131)};
         step(dp, inputs, 2, 0, "products", 2);
@@ -253,8 +252,7 @@ Test(api_multi, the_bits_are_those_of_the_chunks_on_one_device, .timeout = 60) {
 
 static int forward(struct world *w, duet_tensor **inputs, int count, int outputs) {
     duet_tensor *out[OUTPUTS];
-    int code = duet_data_parallel_forward_multi(w->dp, (const duet_tensor *const *)inputs, count,
-                                                out, outputs, DUET_TRAIN);
+    int code = duet_data_parallel_forward(w->dp, inputs, count, out, outputs, DUET_TRAIN);
     for (int i = 0; i < outputs && i < OUTPUTS; i++)
         cr_assert(code ? !out[i] : !!out[i]);
     if (!code) free_all(out, outputs);
@@ -275,8 +273,7 @@ Test(api_multi, a_failure_names_its_replica, .timeout = 60) {
         w.how = ways[i].how;
         cr_assert_neq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK);
         MUST_SAY(ways[i].words);
-        MUST_FAIL(duet_data_parallel_backward_multi(w.dp, NULL, 0), DUET_USAGE,
-                  "without a forward");
+        MUST_FAIL(duet_data_parallel_backward(w.dp, NULL, 0), DUET_USAGE, "without a forward");
     }
     w.how = RIGHT;
     cr_assert_eq(forward(&w, w.inputs, 3, OUTPUTS), DUET_OK); /* none of this has done harm */
@@ -310,30 +307,31 @@ Test(api_multi, wrong_arguments_are_refused, .timeout = 60) {
     MUST_FAIL(forward(&w, w.inputs, 2, OUTPUTS), DUET_USAGE, "has returned NULL");
     MUST_FAIL(duet_data_parallel_loss(w.dp, w.inputs[0], w.inputs[2], out, DUET_TRAIN), DUET_USAGE,
               "loss function");
-    MUST(duet_data_parallel_forward_multi(w.dp, (const duet_tensor *const *)w.inputs, 3, out,
-                                          OUTPUTS, DUET_TRAIN));
+    MUST(duet_data_parallel_forward(w.dp, w.inputs, 3, out, OUTPUTS, DUET_TRAIN));
     make_grads(grads, out, OUTPUTS);
-    const duet_tensor *none[OUTPUTS] = {NULL}, *swapped[OUTPUTS] = {grads[HIDDEN]};
-    MUST_FAIL(duet_data_parallel_backward_multi(w.dp, none, 3), DUET_USAGE, "3 gradients of 4");
-    MUST_FAIL(duet_data_parallel_backward(w.dp, grads[0]), DUET_USAGE, "1 gradients of 4");
-    MUST_FAIL(duet_data_parallel_backward_multi(w.dp, none, OUTPUTS), DUET_USAGE, "no gradient");
-    MUST_FAIL(duet_data_parallel_backward_multi(w.dp, swapped, OUTPUTS), DUET_USAGE, "must agree");
-    MUST(duet_data_parallel_backward_multi(w.dp, (const duet_tensor *const *)grads, OUTPUTS));
+    duet_tensor *none[OUTPUTS] = {NULL}, *swapped[OUTPUTS] = {grads[HIDDEN]};
+    MUST_FAIL(duet_data_parallel_backward(w.dp, none, 3), DUET_USAGE, "3 gradients of 4");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, grads, 1), DUET_USAGE, "1 gradients of 4");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, none, OUTPUTS), DUET_USAGE, "no gradient");
+    MUST_FAIL(duet_data_parallel_backward(w.dp, swapped, OUTPUTS), DUET_USAGE, "must agree");
+    MUST(duet_data_parallel_backward(w.dp, grads, OUTPUTS));
     MUST_FAIL(duet_data_parallel_input_grad(w.dp, 1, &grad), DUET_USAGE, "not float");
     MUST_FAIL(duet_data_parallel_input_grad(w.dp, 3, &grad), DUET_USAGE, "inputs 0 to 2");
     free_all(out, OUTPUTS), free_all(grads, OUTPUTS);
     MUST(duet_data_parallel_create(&other, w.devices, 2, w.params, one_to_one, NULL, NULL));
-    MUST_FAIL(duet_data_parallel_forward_multi(other, (const duet_tensor *const *)w.inputs, 2, out,
-                                               1, DUET_TRAIN),
-              DUET_USAGE, "duet_data_parallel_create_multi");
+    MUST_FAIL(duet_data_parallel_forward(other, w.inputs, 2, out, 1, DUET_TRAIN), DUET_USAGE,
+              "give forward_multi");
     duet_data_parallel_free(other);
-    options.loss = no_loss;
+    options = (struct duet_data_parallel_options){.loss = no_loss, .forward_multi = words};
     other = w.dp;
-    MUST_FAIL(duet_data_parallel_create_multi(&other, w.devices, 2, w.params, words, &w, &options),
+    MUST_FAIL(duet_data_parallel_create(&other, w.devices, 2, w.params, NULL, &w, &options),
               DUET_USAGE, "make the loss one of them");
     cr_assert_null(other);
-    MUST_FAIL(duet_data_parallel_create_multi(&other, w.devices, 2, w.params, NULL, &w, NULL),
-              DUET_USAGE, "no forward function");
+    options.loss = NULL;
+    MUST_FAIL(duet_data_parallel_create(&other, w.devices, 2, w.params, one_to_one, &w, &options),
+              DUET_USAGE, "forward and forward_multi");
+    MUST_FAIL(duet_data_parallel_create(&other, w.devices, 2, w.params, NULL, &w, NULL), DUET_USAGE,
+              "no forward function");
     duet_tensor_free(far);
     close_world(&w);
 }

@@ -222,22 +222,22 @@ static void forward(duet_tape *t, const struct duet_replica *replica, duet_var *
 
 /* One backward of the duet_data_parallel. */
 static void replicas_pass(duet_data_parallel *dp, struct bed *b) {
-    const duet_tensor *const x = b->x, *const dy = b->dy;
     duet_tensor *y;
     MUST(bring(b));
-    MUST(duet_data_parallel_forward_multi(dp, &x, 1, &y, 1, DUET_TRAIN));
-    MUST(duet_data_parallel_backward_multi(dp, &dy, 1));
+    MUST(duet_data_parallel_forward(dp, &b->x, 1, &y, 1, DUET_TRAIN));
+    MUST(duet_data_parallel_backward(dp, &b->dy, 1));
     duet_tensor_free(y);
 }
 
 Test(api_no_grad, replicas_leave_alone_what_none_has_used, .timeout = 60) {
+    const struct duet_data_parallel_options several = {.forward_multi = forward};
     for (int kind = 0; kind < API_KINDS; kind++) {
         struct bed b = {.me = 0};
         duet_device *devices[2];
         duet_data_parallel *dp;
         MUST(duet_devices_open(devices, 2, api_kinds[kind], api_memory(api_kinds[kind])));
         MUST(open_bed(&b, devices[0], 2));
-        MUST(duet_data_parallel_create_multi(&dp, devices, 2, b.params, forward, &b, NULL));
+        MUST(duet_data_parallel_create(&dp, devices, 2, b.params, NULL, &b, &several));
         for (; b.step < STEPS; b.step++) {
             replicas_pass(dp, &b);
             MUST(step_both(&b, uses[b.step]));

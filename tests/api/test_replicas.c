@@ -85,8 +85,8 @@ static void read_and_free(duet_tensor *tensor, float *host) {
 /* Forward and, in training, backward of the first n samples. y, dx may be NULL. */
 static void step(struct world *w, int n, enum duet_pass pass, float *y, float *dx) {
     duet_tensor *x = rows(w, 0, n), *dy = start(w, 0, n), *out;
-    MUST(duet_data_parallel_forward(w->dp, x, &out, pass));
-    if (pass == DUET_TRAIN) MUST(duet_data_parallel_backward(w->dp, dy));
+    MUST(duet_data_parallel_forward(w->dp, &x, 1, &out, 1, pass));
+    if (pass == DUET_TRAIN) MUST(duet_data_parallel_backward(w->dp, &dy, 1));
     if (y) MUST(duet_tensor_read(out, y));
     duet_tensor_free(out);
     if (dx) {
@@ -339,10 +339,11 @@ Test(api_replicas, forward_must_not_meddle_with_its_tape, .timeout = 30) {
     x = rows(&w, 0, 1);
     MUST(duet_data_parallel_create(&dp, w.devices, 1, w.params, meddles, &what, &options));
     for (what = 0; what < 3; what++)
-        MUST_FAIL(duet_data_parallel_forward(dp, x, &output, DUET_TRAIN), DUET_USAGE, calls[what]);
+        MUST_FAIL(duet_data_parallel_forward(dp, &x, 1, &output, 1, DUET_TRAIN), DUET_USAGE,
+                  calls[what]);
     MUST_FAIL(duet_data_parallel_loss(dp, x, x, &output, DUET_TRAIN), DUET_USAGE, calls[1]);
     cr_assert_eq(what, 13);
-    MUST(duet_data_parallel_forward(dp, x, &output, DUET_TRAIN)); /* none has done harm */
+    MUST(duet_data_parallel_forward(dp, &x, 1, &output, 1, DUET_TRAIN)); /* none has done harm */
     duet_tensor_free(output), duet_tensor_free(x);
     duet_data_parallel_free(dp);
     close_world(&w);
@@ -371,7 +372,7 @@ Test(api_replicas, misuse_is_one_line, .timeout = 30) {
     MUST(duet_data_parallel_create(&dp, w.devices, DEVICES, late, forward, NULL, NULL));
     MUST(duet_params_register_buffers(late, buffers, BUFFERS));
     x = rows(&w, 0, 4);
-    MUST_FAIL(duet_data_parallel_forward(dp, x, &grad, DUET_TRAIN), DUET_USAGE, "register");
+    MUST_FAIL(duet_data_parallel_forward(dp, &x, 1, &grad, 1, DUET_TRAIN), DUET_USAGE, "register");
     duet_tensor_free(x);
     duet_data_parallel_free(dp);
     duet_params_free(late);
