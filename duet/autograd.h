@@ -47,7 +47,7 @@ typedef struct duet_autograd_context duet_autograd_context;
 /* A var as an argument of duet_autograd_sync and its like, or as a result of a function: a float
  * var of the tape that is given there, at most 16 in a message. */
 static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_VAR);
+    struct duet_rpc_value v = {DUET_RPC_VAR, 0, 0, {0}};
     return v.var = var, v;
 }
 
@@ -56,7 +56,6 @@ static inline struct duet_rpc_value duet_rpc_var(duet_var *var) {
  * duet_rpc_shutdown. */
 int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc);
 void duet_autograd_context_free(duet_autograd_context *context);
-uint64_t duet_autograd_context_id(const duet_autograd_context *context);
 
 /* ---- forward ---- */
 

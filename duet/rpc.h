@@ -74,40 +74,36 @@ struct duet_rpc_value {
     };
 };
 
-static inline struct duet_rpc_value duet_rpc_value_of(enum duet_rpc_type type) {
-    struct duet_rpc_value v;
-    v.type = type, v.count = 0, v.bytes = 0, v.integer = 0;
+static inline struct duet_rpc_value duet_rpc_none(void) {
+    struct duet_rpc_value v = {DUET_RPC_NONE, 0, 0, {0}};
     return v;
 }
-static inline struct duet_rpc_value duet_rpc_none(void) {
-    return duet_rpc_value_of(DUET_RPC_NONE);
-}
 static inline struct duet_rpc_value duet_rpc_int(int64_t integer) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_INT);
-    return v.integer = integer, v;
+    struct duet_rpc_value v = {DUET_RPC_INT, 0, 0, {integer}};
+    return v;
 }
 static inline struct duet_rpc_value duet_rpc_number(double number) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_NUMBER);
+    struct duet_rpc_value v = {DUET_RPC_NUMBER, 0, 0, {0}};
     return v.number = number, v;
 }
 static inline struct duet_rpc_value duet_rpc_text(const char *text) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_TEXT);
+    struct duet_rpc_value v = {DUET_RPC_TEXT, 0, 0, {0}};
     return v.text = text, v;
 }
 static inline struct duet_rpc_value duet_rpc_bytes(const void *data, size_t bytes) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_BYTES);
+    struct duet_rpc_value v = {DUET_RPC_BYTES, 0, 0, {0}};
     return v.data = data, v.bytes = bytes, v;
 }
 static inline struct duet_rpc_value duet_rpc_tensor(duet_tensor *tensor) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_TENSOR);
+    struct duet_rpc_value v = {DUET_RPC_TENSOR, 0, 0, {0}};
     return v.tensor = tensor, v;
 }
 static inline struct duet_rpc_value duet_rpc_rref(duet_rref *rref) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_RREF);
+    struct duet_rpc_value v = {DUET_RPC_RREF, 0, 0, {0}};
     return v.rref = rref, v;
 }
 static inline struct duet_rpc_value duet_rpc_list(const struct duet_rpc_value *items, int count) {
-    struct duet_rpc_value v = duet_rpc_value_of(DUET_RPC_LIST);
+    struct duet_rpc_value v = {DUET_RPC_LIST, 0, 0, {0}};
     return v.items = items, v.count = count, v;
 }
 
@@ -119,6 +115,10 @@ static inline struct duet_rpc_value duet_rpc_list(const struct duet_rpc_value *i
 
 /* Frees what a value that came has, and makes it NONE. NULL is fine. */
 void duet_rpc_value_free(struct duet_rpc_value *value);
+
+/* For a result that must be of this type: an integer becomes the number that is wanted; a value of
+ * another type is freed. DUET_USAGE: it was one, and the error names both types. */
+int duet_rpc_value_as(struct duet_rpc_value *value, enum duet_rpc_type type);
 
 /* ---- workers ---- */
 
@@ -197,11 +197,6 @@ int duet_rpc_sync(duet_rpc *rpc, const char *to, const char *function,
                   const struct duet_rpc_value *args, int count, double timeout_s,
                   struct duet_rpc_value *result);
 
-/* With a result of this type, as of duet_future_wait_as. */
-int duet_rpc_sync_as(duet_rpc *rpc, const char *to, const char *function,
-                     const struct duet_rpc_value *args, int count, double timeout_s,
-                     enum duet_rpc_type type, struct duet_rpc_value *result);
-
 /* duet_rpc_sync without waiting. Arguments are copied before it returns. */
 int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char *function,
                    const struct duet_rpc_value *args, int count, double timeout_s);
@@ -211,10 +206,6 @@ int duet_rpc_async(duet_future **out, duet_rpc *rpc, const char *to, const char 
  * A future that is freed early goes on by itself. wait_all returns the first error in their
  * order. */
 int duet_future_wait(duet_future *future, struct duet_rpc_value *result);
-/* For a result that must be of this type: one of another is freed, and the error names worker,
- * function and both types. An integer becomes the number that is wanted. */
-int duet_future_wait_as(duet_future *future, enum duet_rpc_type type,
-                        struct duet_rpc_value *result);
 int duet_future_done(duet_future *future);
 int duet_future_then(duet_future *future, void (*run)(void *context, int code), void *context);
 int duet_future_wait_all(duet_future *const *futures, int count);
@@ -258,10 +249,11 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
 int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, int i);
 void duet_rref_free(duet_rref *rref); /* the value goes with the last reference anywhere */
 
-int duet_rref_owner(const duet_rref *rref); /* its rank */
-int duet_rref_is_owner(const duet_rref *rref);
-int duet_rref_confirmed(const duet_rref *rref);        /* 1: the owner knows of it */
-int duet_rref_wait(duet_rref *rref, double timeout_s); /* until the value exists */
+/* owner: its rank; is_owner: is that duet_rpc_rank(rpc, NULL)? confirmed 1: the owner knows of it.
+ * wait: until the value exists. */
+int duet_rref_owner(const duet_rref *rref);
+int duet_rref_confirmed(const duet_rref *rref);
+int duet_rref_wait(duet_rref *rref, double timeout_s);
 
 /* A copy of the value. local_value, on the owner alone: the value itself, which stays the
  * reference's; object: the object behind it. */

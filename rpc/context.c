@@ -165,10 +165,6 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     return *out ? OK : fail(ERR_MEMORY, "autograd: no host memory for a context");
 }
 
-uint64_t duet_autograd_context_id(const duet_autograd_context *c) {
-    return c ? c->id : 0;
-}
-
 /* What lies on the device of this thread goes at once, so that the next context has its memory. A
  * call that comes in meanwhile finds no pass any more, and never one that is being freed. */
 void duet_autograd_context_free(duet_autograd_context *c) {

@@ -72,28 +72,3 @@ int duet_future_wait_all(duet_future *const *futures, int count) {
     }
     return wrong ? fail(wrong->code, "%s", wrong->text) : OK;
 }
-
-int duet_future_wait_as(duet_future *f, enum duet_rpc_type type, struct duet_rpc_value *result) {
-    if (!result) return fail(ERR_USAGE, "rpc: wait: no place for the result was given");
-    CHECK(duet_future_wait(f, result));
-    if (result->type == type) return OK;
-    if (type == DUET_RPC_NUMBER && result->type == DUET_RPC_INT) {
-        *result = duet_rpc_number((double)result->integer);
-        return OK;
-    }
-    const char *is = wire_type_name(result->type);
-    duet_rpc_value_free(result);
-    return fail(ERR_USAGE, "rpc: worker '%s': %s: its result is %s: it must be %s",
-                f->rpc->peers[f->to].name, f->function, is, wire_type_name(type));
-}
-
-int duet_rpc_sync_as(duet_rpc *rpc, const char *to, const char *function,
-                     const struct duet_rpc_value *args, int count, double timeout_s,
-                     enum duet_rpc_type type, struct duet_rpc_value *result) {
-    duet_future *f;
-    if (result) *result = duet_rpc_none();
-    CHECK(duet_rpc_async(&f, rpc, to, function, args, count, timeout_s));
-    int code = duet_future_wait_as(f, type, result);
-    duet_future_free(f);
-    return code;
-}

@@ -77,10 +77,6 @@ int duet_rref_owner(const duet_rref *r) {
     return r ? r->owner : -1;
 }
 
-int duet_rref_is_owner(const duet_rref *r) {
-    return r && !r->fork;
-}
-
 int duet_rref_confirmed(const duet_rref *r) {
     if (!r) return 0;
     pthread_mutex_lock(&r->rpc->lock);

@@ -189,7 +189,8 @@ static int make_copy(const struct wire_value *wire, struct duet_rpc_value *out) 
 
 int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
                struct duet_rpc_value *out) {
-    *out = duet_rpc_value_of(wire->type);
+    *out = duet_rpc_none();
+    out->type = wire->type;
     switch (wire->type) {
     case DUET_RPC_INT:
     case DUET_RPC_NUMBER: out->integer = wire->integer; return OK;
@@ -257,4 +258,16 @@ void duet_rpc_value_free(struct duet_rpc_value *v) {
     default: break;
     }
     *v = duet_rpc_none();
+}
+
+int duet_rpc_value_as(struct duet_rpc_value *v, enum duet_rpc_type type) {
+    if (!v) return fail(ERR_USAGE, "rpc: value_as: no value was given");
+    if (v->type == type) return OK;
+    if (type == DUET_RPC_NUMBER && v->type == DUET_RPC_INT) {
+        *v = duet_rpc_number((double)v->integer);
+        return OK;
+    }
+    const char *is = wire_type_name(v->type);
+    duet_rpc_value_free(v);
+    return fail(ERR_USAGE, "rpc: a result is %s: it must be %s", is, wire_type_name(type));
 }

@@ -49,6 +49,16 @@ static int pass_on(duet_rpc_call *call, void *context) {
     return code ? code : duet_rpc_return(call, y);
 }
 
+/* An object whose method is forward. */
+static void layer_goes(void *object) {
+    (void)object;
+}
+
+static int layer_new(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return_object(call, weight, layer_goes);
+}
+
 /* x, x and a constant: a result may be an argument, twice, beside other things. */
 static int mirror(duet_rpc_call *call, void *context) {
     (void)context;
@@ -98,7 +108,8 @@ static const struct duet_rpc_function functions[] = {
     {"forward", forward, NULL, NULL},   {"pass_on", pass_on, NULL, NULL},
     {"mirror", mirror, NULL, NULL},     {"gradient", gradient, NULL, NULL},
     {"contexts", contexts, NULL, NULL}, {"parameter", parameter, NULL, NULL},
-    {"leave", leave, NULL, NULL},       {"bye", bye, NULL, NULL}};
+    {"leave", leave, NULL, NULL},       {"bye", bye, NULL, NULL},
+    {"Layer", layer_new, NULL, NULL},   {"Layer.forward", forward, NULL, NULL}};
 
 static inline duet_tensor *rows(struct worker *w, const float *values) {
     duet_tensor *t;

@@ -22,8 +22,22 @@ static void on_one_tape(struct worker *w, float *dw, float *dx) {
     duet_params_free(params);
 }
 
-static void through(struct worker *w, const char *to, const char *owner, const float *want_dw,
-                    const float *want_dx) {
+/* A method of an object there. */
+static void of_layer(struct worker *w, duet_tape *t, const char *to, duet_var *h,
+                     struct duet_rpc_value *y) {
+    duet_rref *layer;
+    duet_future *f;
+    GOOD(duet_remote(&layer, w->rpc, to, "Layer", DUET_NO_ARGS, 0));
+    GOOD(duet_autograd_rref_async(&f, t, layer, "forward", DUET_ARGS(duet_rpc_var(h)), 0));
+    GOOD(duet_future_wait(f, y));
+    duet_future_free(f);
+    duet_rref_free(layer);
+}
+
+enum way { FUNCTION, METHOD };
+
+static void through(struct worker *w, enum way way, const char *to, const char *owner,
+                    const float *want_dw, const float *want_dx) {
     duet_autograd_context *c;
     duet_tape *t;
     struct duet_rpc_value y;
@@ -34,7 +48,9 @@ static void through(struct worker *w, const char *to, const char *owner, const f
     duet_tensor *x = rows(w, X);
     GOOD(duet_autograd_keep(t, x));
     duet_var *leaf = duet_leaf(t, x), *h = duet_tanh(t, leaf);
-    if (owner)
+    if (way == METHOD)
+        of_layer(w, t, to, h, &y);
+    else if (owner)
         GOOD(duet_autograd_sync(t, to, "pass_on", DUET_ARGS(duet_rpc_var(h), duet_rpc_text(owner)),
                                 0, &y));
     else
@@ -63,11 +79,12 @@ static void one_tape(struct worker *w) {
     if (w->rank) return;
     on_one_tape(w, dw, dx);
     for (int i = 0; i < 2; i++) { /* the second time on tapes that were used before */
-        through(w, "w1", NULL, dw, dx);
-        through(w, "w0", NULL, dw, dx);
-        through(w, "w1", "w2", dw, dx);
-        through(w, "w1", "w0", dw, dx);
-        through(w, "w1", "w1", dw, dx);
+        through(w, FUNCTION, "w1", NULL, dw, dx);
+        through(w, FUNCTION, "w0", NULL, dw, dx);
+        through(w, METHOD, "w1", NULL, dw, dx);
+        through(w, FUNCTION, "w1", "w2", dw, dx);
+        through(w, FUNCTION, "w1", "w0", dw, dx);
+        through(w, FUNCTION, "w1", "w1", dw, dx);
     }
     none_left(w);
     all_bye(w);
@@ -203,7 +220,7 @@ static void wrong(struct worker *w) {
     for (int i = 0; i < 2; i++)
         GOOD(read_gradient(t[i], "w1", dw[i]));
     MUST(dw[0][0] == X[0] + X[4] + X[8] && dw[1][0] == X[1] + X[5] + X[9]);
-    uint64_t id = duet_autograd_context_id(c[0]);
+    uint64_t id = c[0]->id;
     duet_autograd_context_free(c[0]);
     end_comes(w->rpc, 1, id); /* of a context that has ended; and one that was never heard of */
     end_comes(w->rpc, 1, id + 1000);

@@ -135,13 +135,17 @@ static void futures(struct worker *w) {
     for (int twice = 0; twice < 2; twice++)
         FAILS(DUET_USAGE, duet_future_wait(f[1], &got), "no function of this name");
     FAILS(DUET_USAGE, duet_future_wait_all((duet_future *[]){f[0], NULL}, 2), "future 1 is NULL");
-    FAILS(DUET_USAGE, duet_future_wait_as(f[0], DUET_RPC_TENSOR, &got),
-          "rpc: worker 'w1': add: its result is an integer: it must be a tensor");
-    FAILS(DUET_USAGE, duet_rpc_sync_as(w->rpc, "w1", "who", DUET_NO_ARGS, 0, DUET_RPC_INT, &got),
-          "rpc: worker 'w1': who: its result is a text: it must be an integer");
+    GOOD(duet_future_wait(f[0], &got));
+    FAILS(DUET_USAGE, duet_rpc_value_as(&got, DUET_RPC_TENSOR),
+          "rpc: a result is an integer: it must be a tensor");
+    GOOD(duet_rpc_sync(w->rpc, "w1", "who", DUET_NO_ARGS, 0, &got));
+    GOOD(duet_rpc_value_as(&got, DUET_RPC_TEXT));
+    FAILS(DUET_USAGE, duet_rpc_value_as(&got, DUET_RPC_INT),
+          "rpc: a result is a text: it must be an integer");
     MUST(got.type == DUET_RPC_NONE);
-    GOOD(duet_rpc_sync_as(w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_int(1)), 0,
-                          DUET_RPC_NUMBER, &got));
+    FAILS(DUET_USAGE, duet_rpc_value_as(NULL, DUET_RPC_INT), "no value");
+    GOOD(duet_rpc_sync(w->rpc, "w1", "add", DUET_ARGS(duet_rpc_int(1), duet_rpc_int(1)), 0, &got));
+    GOOD(duet_rpc_value_as(&got, DUET_RPC_NUMBER));
     MUST(got.type == DUET_RPC_NUMBER && got.number == 2);
     for (int i = 0; i < 3; i++)
         duet_future_free(f[i]);
