@@ -59,22 +59,24 @@ static int check_integers(const duet_rng *rng, const void *x, size_t count, int6
                 low, high);
 }
 
-int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high) {
+int duet_rng_integers(duet_rng *rng, enum duet_type type, void *x, size_t count, int64_t low,
+                      int64_t high) {
+    int32_t *small = x;
+    int64_t *wide = x;
     CHECK(check_integers(rng, x, count, low, high));
-    if (low < INT32_MIN || high - 1 > INT32_MAX)
+    if (type != DUET_I32 && type != DUET_I64)
+        return fail(ERR_USAGE, "integers: type %d: give DUET_I32 or DUET_I64", (int)type);
+    if (type == DUET_I32 && (low < INT32_MIN || high - 1 > INT32_MAX))
         return fail(ERR_USAGE,
-                    "integers: %" PRId64 " to %" PRId64
-                    " are out of bounds for int: use duet_rng_integers64",
+                    "integers: %" PRId64 " to %" PRId64 " are out of bounds for int: give DUET_I64",
                     low, high);
-    for (size_t i = 0; i < count; i++)
-        x[i] = (int32_t)rng_integer(&rng->engine, low, (uint64_t)high - (uint64_t)low);
-    return OK;
-}
-
-int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high) {
-    CHECK(check_integers(rng, x, count, low, high));
-    for (size_t i = 0; i < count; i++)
-        x[i] = rng_integer(&rng->engine, low, (uint64_t)high - (uint64_t)low);
+    for (size_t i = 0; i < count; i++) {
+        int64_t drawn = rng_integer(&rng->engine, low, (uint64_t)high - (uint64_t)low);
+        if (type == DUET_I32)
+            small[i] = (int32_t)drawn;
+        else
+            wide[i] = drawn;
+    }
     return OK;
 }
 

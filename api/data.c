@@ -148,10 +148,6 @@ int duet_loader_create(duet_loader **out, const duet_dataset *set,
     return OK;
 }
 
-int duet_loader_duplicates(const duet_loader *loader) {
-    return loader ? loader_duplicates(loader->loader) : 0;
-}
-
 void duet_loader_free(duet_loader *loader) {
     if (!loader) return;
     uploads_free(loader->uploads);

@@ -95,13 +95,6 @@ void duet_optimizer_free(duet_optimizer *o) {
     free(o);
 }
 
-int duet_optimizer_set_lr(duet_optimizer *o, double lr) {
-    if (!o) return fail(ERR_USAGE, "optimizer: none was given");
-    CHECK(check_rate(lr));
-    o->lr = lr;
-    return OK;
-}
-
 int duet_optimizer_add_group(duet_optimizer *o, const struct duet_param_group *group) {
     if (!o || !group || !group->params)
         return fail(ERR_USAGE, "group: no %s given", o ? "group was" : "optimizer was");
@@ -113,13 +106,13 @@ int duet_optimizer_add_group(duet_optimizer *o, const struct duet_param_group *g
     return optimizer_add_group(&o->optimizer, &o->params->set, &g);
 }
 
-int duet_optimizer_set_group_lr(duet_optimizer *o, int group, double lr) {
+int duet_optimizer_set_lr(duet_optimizer *o, int group, double lr) {
     if (!o) return fail(ERR_USAGE, "optimizer: none was given");
-    if (group < 1 || group > o->optimizer.config.groups)
-        return fail(ERR_USAGE, "optimizer: group %d: it has %d beside the first, which is 1", group,
+    if (group < 0 || group > o->optimizer.config.groups)
+        return fail(ERR_USAGE, "optimizer: group %d: %d were added: give 0 for the first", group,
                     o->optimizer.config.groups);
     CHECK(check_rate(lr));
-    o->optimizer.rate[group - 1] = lr;
+    *(group ? &o->optimizer.rate[group - 1] : &o->lr) = lr;
     return OK;
 }
 

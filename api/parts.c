@@ -124,8 +124,8 @@ static int join_shapes(const char *what, duet_tensor *const *tensors, int n, int
     return tensor_check_shape(what, all->rank, all->dims);
 }
 
-int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
-                        int dim) {
+int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
+                    int dim) {
     struct tensor all;
     struct duet_tensor *joined;
     int at = 0, code = OK;
@@ -146,10 +146,6 @@ int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, d
     return code;
 }
 
-int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device) {
-    return duet_tensor_cat_dim(out, tensors, n, device, 0);
-}
-
 /* ---- one tensor onto many devices ---- */
 
 static int scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
@@ -165,8 +161,8 @@ static int scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
     return OK;
 }
 
-int duet_tensor_scatter_dim(duet_tensor **parts, int n, const duet_tensor *tensor,
-                            duet_device *const *devices, int dim) {
+int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
+                        duet_device *const *devices, int dim) {
     if (n < 1 || n > MAX_DEVICES)
         return fail(ERR_USAGE, "scatter: %d parts: give 1 to %d", n, MAX_DEVICES);
     if (!parts) return fail(ERR_USAGE, "scatter: no place for the parts was given");
@@ -182,9 +178,4 @@ int duet_tensor_scatter_dim(duet_tensor **parts, int n, const duet_tensor *tenso
         parts[i] = NULL;
     }
     return code;
-}
-
-int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
-                        duet_device *const *devices) {
-    return duet_tensor_scatter_dim(parts, n, tensor, devices, 0);
 }

@@ -176,17 +176,20 @@ int duet_tensor_scale(duet_tensor *tensor, float factor);
  * duet_ddp. */
 int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 
-/* torch.cat: makes a tensor on `device` with the rows of n tensors, one after another. They may lie
- * on different devices. All have one type, and the same shape but for the rows. Those that are NULL
- * are left out, so it gathers what duet_tensor_scatter has made; one at least is not. */
-int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device);
+/* torch.cat(tensors, dim): makes a tensor on `device` with the rows (dim 0) of n tensors, one after
+ * another, or with what they have along dimension `dim`. They may lie on different devices. All
+ * have one type, and the same shape but for that dimension. Those that are NULL are left out, so it
+ * gathers what duet_tensor_scatter has made; one at least is not. */
+int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
+                    int dim);
 
-/* torch.cuda.comm.scatter: parts[i] becomes a new tensor on devices[i] with the next rows. The
- * sizes are those of torch.chunk: each part has rows / n, rounded up, and the last one what is
- * left. Few rows may make fewer parts than n; the rest of parts[0 .. n) is then NULL. Without rows,
- * each part has none. n is 1 to DUET_MAX_DEVICES. After a failure all are NULL. */
+/* torch.cuda.comm.scatter(tensor, devices, dim=dim): parts[i] becomes a new tensor on devices[i]
+ * with the next rows, or the next part of dimension `dim`. The sizes are those of torch.chunk: each
+ * part has rows / n, rounded up, and the last one what is left. Few rows may make fewer parts than
+ * n; the rest of parts[0 .. n) is then NULL. Without rows, each part has none. n is 1 to
+ * DUET_MAX_DEVICES. After a failure all are NULL. */
 int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
-                        duet_device *const *devices);
+                        duet_device *const *devices, int dim);
 
 /* ---- the tape ----
  *

@@ -63,7 +63,7 @@ struct duet_data_parallel_options {
      * copy with it in front, and one back, are made on both sides. Not with `loss`. */
     int dim;
     double timeout_s; /* how long a replica may take for forward or backward; 0: 300 */
-    /* forward(*args) that returns a tuple, in place of `forward` and `loss`, which are then NULL. It
+    /* forward(*args) that returns a tuple, in place of `forward` and `loss`, which are NULL. It
      * stores each of its outputs: a float var, or a loss with DUET_MEAN or DUET_SUM. */
     void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
                           void *context);
@@ -150,13 +150,6 @@ int duet_data_parallel_input_grad(duet_data_parallel *dp, int i, duet_tensor **g
 
 /* The replicas that took part in the last forward; before it: n. */
 int duet_data_parallel_replicas(const duet_data_parallel *dp);
-
-/* duet_tensor_scatter and duet_tensor_cat along another dimension than that of rows, 0 to rank - 1:
- * torch.cuda.comm.scatter and gather with dim. */
-int duet_tensor_scatter_dim(duet_tensor **parts, int n, const duet_tensor *tensor,
-                            duet_device *const *devices, int dim);
-int duet_tensor_cat_dim(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
-                        int dim);
 
 /* ---- model parallelism ---- */
 

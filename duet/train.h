@@ -132,7 +132,7 @@ int duet_params_load(duet_params *params, const char *file);
  *     options.weight_decay = 0.1;
  *     duet_optimizer_create(&optimizer, params, &options);
  *     for (int epoch = 0; epoch < 10; epoch++) {
- *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, epoch));
+ *         duet_optimizer_set_lr(optimizer, 0, duet_lr_cosine(0.001, 10, epoch));
  *         ...                                  // for each batch: forward, then
  *         duet_backward(tape, loss, NULL);
  *         duet_optimizer_step(optimizer);
@@ -185,10 +185,9 @@ int duet_optimizer_add_group(duet_optimizer *optimizer, const struct duet_param_
  * gradient reads as zeros; once the program writes to it, it is a gradient again. */
 int duet_optimizer_step(duet_optimizer *optimizer);
 
-/* Sets the learning rate of the next steps, at least 0; that of a group with one of its own by its
- * number. */
-int duet_optimizer_set_lr(duet_optimizer *optimizer, double lr);
-int duet_optimizer_set_group_lr(duet_optimizer *optimizer, int group, double lr);
+/* param_groups[group]["lr"] = lr: the learning rate of the next steps, at least 0. Group 0: that of
+ * all parameters whose group has none of its own. */
+int duet_optimizer_set_lr(duet_optimizer *optimizer, int group, double lr);
 
 /* The learning rate of an epoch, from that of epoch 0, which is `lr`. Epochs count from 0.
  *     step    as StepLR: multiplied by gamma every `step_size` epochs
@@ -293,9 +292,6 @@ struct duet_loader_options {
 };
 int duet_loader_create(duet_loader **out, const duet_dataset *set,
                        const struct duet_loader_options *options);
-
-/* How many samples an epoch serves twice, over all ranks. */
-int duet_loader_duplicates(const duet_loader *loader);
 void duet_loader_free(duet_loader *loader);
 int duet_loader_steps(const duet_loader *loader); /* the number of batches in an epoch */
 
@@ -324,7 +320,7 @@ int duet_loader_next(duet_loader *loader, struct duet_batch *batch);
  *     struct duet_checkpoint c = {.params = params, .optimizer = optimizer, .tape = tape};
  *     if (resume) duet_checkpoint_load(&c, "run.ckpt");
  *     for (; c.epoch < 10; c.epoch++) {
- *         duet_optimizer_set_lr(optimizer, duet_lr_cosine(0.001, 10, c.epoch));
+ *         duet_optimizer_set_lr(optimizer, 0, duet_lr_cosine(0.001, 10, c.epoch));
  *         duet_loader_start(loader, c.epoch);
  *         ...                                  // the batches of the epoch
  *         struct duet_checkpoint next = c;
@@ -385,11 +381,10 @@ void duet_rng_free(duet_rng *rng);
 void duet_rng_normal(duet_rng *rng, float *x, size_t count, double mean, double std);
 void duet_rng_uniform(duet_rng *rng, float *x, size_t count, double from, double to);
 
-/* x[0 .. count) = torch.randint(low, high, (count,)), of int32 or of int64 numbers: low is at least
- * the type's smallest, and high - 1 at most its largest. The engine gives both types the same
- * numbers. */
-int duet_rng_integers(duet_rng *rng, int32_t *x, size_t count, int64_t low, int64_t high);
-int duet_rng_integers64(duet_rng *rng, int64_t *x, size_t count, int64_t low, int64_t high);
+/* x[0 .. count) = torch.randint(low, high, (count,), dtype=type). type is DUET_I32 or DUET_I64; low
+ * is at least its smallest number, high - 1 at most its largest. Both get the same numbers. */
+int duet_rng_integers(duet_rng *rng, enum duet_type type, void *x, size_t count, int64_t low,
+                      int64_t high);
 
 /* order[0 .. n) = torch.randperm(n), for n below 214748364. */
 int duet_rng_permutation(duet_rng *rng, int32_t *order, int n);

@@ -74,7 +74,7 @@ int main(void) {
     for (int i = 0; i < 20; i++)
         numbers[i] = (float)i;
     TRY(duet_tensor_create(&batch, devices[0], DUET_F32, 2, (int[]){4, 5}, numbers));
-    TRY(duet_tensor_scatter(split, 2, batch, devices)); /* nn.parallel.scatter(data, devices) */
+    TRY(duet_tensor_scatter(split, 2, batch, devices, 0)); /* nn.parallel.scatter(data, devices) */
     printf("input:\n");
     TRY(show(batch));
     printf("load into [%s, %s]\n", duet_device_name(devices[0]), duet_device_name(devices[1]));

@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
     if (n > 1) printf("Let's use %d devices!\n", n);
     TRY(duet_rng_create(&rng, 0)); /* torch.manual_seed(0) */
     duet_rng_normal(rng, samples, ROWS * (is_complex ? PIXELS : 10), 0, 1);
-    TRY(duet_rng_integers(rng, labels, ROWS, 0, CLASSES));
+    TRY(duet_rng_integers(rng, DUET_I32, labels, ROWS, 0, CLASSES));
     TRY(duet_tensor_create(&inputs, devices[0], DUET_F32, is_complex ? 4 : 2, shape, samples));
     TRY(duet_tensor_create(&targets, devices[0], DUET_I32, 1, shape, labels));
     TRY(duet_params_create_model(&params, devices[0], net, CLASSES, 0));

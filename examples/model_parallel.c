@@ -120,7 +120,7 @@ static int batch(struct run *run, int rank, int parts, duet_device *last) {
     int code, rows = BATCH / parts, n = parts > 1;
     TRY(duet_rng_create(&rng, 1 + (uint64_t)rank));
     duet_rng_normal(rng, pictures, BATCH * WIDTH, 0, 1);
-    TRY(duet_rng_integers(rng, labels, BATCH, 0, CLASSES));
+    TRY(duet_rng_integers(rng, DUET_I32, labels, BATCH, 0, CLASSES));
     for (int i = 0; i < parts; i++) {
         duet_tensor_free(run->X[n][i]), duet_tensor_free(run->y[n][i]);
         run->X[n][i] = run->y[n][i] = NULL;

@@ -64,7 +64,7 @@ static void forget(struct agent *a) {
 /* n numbers in [0, 1) of 53 bits, as torch draws doubles. */
 static void uniforms(duet_rng *rng, double *u, int n) {
     int64_t x[HIDDEN];
-    duet_rng_integers64(rng, x, (size_t)n, INT64_MIN, INT64_MAX);
+    duet_rng_integers(rng, DUET_I64, x, (size_t)n, INT64_MIN, INT64_MAX);
     for (int i = 0; i < n; i++)
         u[i] = (double)(((uint64_t)x[i] - (uint64_t)INT64_MIN) & ((1ull << 53) - 1)) * 0x1p-53;
 }

@@ -66,7 +66,7 @@ static int next_batch(struct batch *b, duet_rng *rng, duet_device *device) {
     int32_t index[BATCH * BAG], target[BATCH];
     duet_tensor_free(b->index), duet_tensor_free(b->target);
     *b = (struct batch){NULL, NULL};
-    duet_rng_integers(rng, index, BATCH * BAG, 0, TOKENS);
+    duet_rng_integers(rng, DUET_I32, index, BATCH * BAG, 0, TOKENS);
     for (int i = 0; i < BATCH; i++)
         target[i] = index[i * BAG] % CLASSES; /* something to learn */
     TRY(duet_tensor_create(&b->index, device, DUET_I32, 2, (int[]){BATCH, BAG}, index));

@@ -158,10 +158,10 @@ static int next_batch(struct trainer *tr) {
     int32_t drawn[STEPS * TOKENS], data[BATCH * STEPS];
     float chosen[STEPS * TOKENS * BATCH] = {0};
     int mend = tr->settings.mend;
-    duet_rng_integers(tr->rng, drawn, STEPS * BATCH, 0, TOKENS);
+    duet_rng_integers(tr->rng, DUET_I32, drawn, STEPS * BATCH, 0, TOKENS);
     for (int i = 0; i < STEPS * BATCH; i++)
         data[i % BATCH * STEPS + i / BATCH] = drawn[i];
-    duet_rng_integers(tr->rng, drawn, mend ? STEPS * BATCH : STEPS * TOKENS, 0,
+    duet_rng_integers(tr->rng, DUET_I32, drawn, mend ? STEPS * BATCH : STEPS * TOKENS, 0,
                       mend ? TOKENS : BATCH);
     for (int i = 0; i < (mend ? STEPS * BATCH : STEPS * TOKENS); i++)
         chosen[mend ? (i % BATCH * STEPS + i / BATCH) * TOKENS + drawn[i] : i * BATCH + drawn[i]] =

@@ -89,8 +89,8 @@ int main(int argc, char **argv) {
         TRY(duet_tensor_write(duet_params_value(params, i), values));
     }
     duet_rng_normal(rng, values, N * K, 0, 1);
-    duet_rng_integers(rng, words, 3 * N, 0, WORDS);
-    duet_rng_integers(rng, labels, N, 0, CLASSES);
+    duet_rng_integers(rng, DUET_I32, words, 3 * N, 0, WORDS);
+    duet_rng_integers(rng, DUET_I32, labels, N, 0, CLASSES);
     TRY(duet_tensor_create(&inputs[NUMBERS], devices[0], DUET_F32, 2, (int[]){N, K}, values));
     TRY(duet_tensor_create(&inputs[NAMES], devices[0], DUET_I32, 2, (int[]){N, 3}, words));
     TRY(duet_tensor_create(&inputs[LABELS], devices[0], DUET_I32, 1, (int[]){N}, labels));

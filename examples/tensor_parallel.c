@@ -133,7 +133,7 @@ int main(void) {
     TRY(duet_rng_create(&rng, 0));
     duet_rng_normal(rng, A, HIDDEN * IN, 0, 0.1), duet_rng_normal(rng, a, HIDDEN, 0, 0.1);
     duet_rng_normal(rng, B, OUT * HIDDEN, 0, 0.1), duet_rng_normal(rng, pictures, N * IN, 0, 1);
-    TRY(duet_rng_integers(rng, labels, N, 0, OUT));
+    TRY(duet_rng_integers(rng, DUET_I32, labels, N, 0, OUT));
     TRY(run(devices, 1, &whole));
     TRY(run(devices, DEVICES, &split));
     int same = !memcmp(whole.columns, split.columns, sizeof whole.columns);

@@ -110,7 +110,7 @@ static int work(int rank, void *context) {
     TRY(duet_rng_create(&rng, 0)); /* the same numbers on every rank */
     duet_rng_normal(rng, A, HIDDEN * IN, 0, 0.1), duet_rng_normal(rng, a, HIDDEN, 0, 0.1);
     duet_rng_normal(rng, B, OUT * HIDDEN, 0, 0.1), duet_rng_normal(rng, pictures, N * IN, 0, 1);
-    TRY(duet_rng_integers(rng, labels, N, 0, OUT));
+    TRY(duet_rng_integers(rng, DUET_I32, labels, N, 0, OUT));
     TRY(train(NULL, device, &whole));
     TRY(train(group, device, &split));
     for (int i = 0; i < STEPS; i++)

@@ -164,7 +164,7 @@ int serve_optimizer_step(duet_rpc_call *call, void *context) {
 }
 
 static int set_rate(struct local *l, void *rate) {
-    return duet_optimizer_set_lr(l->optimizer, *(double *)rate);
+    return duet_optimizer_set_lr(l->optimizer, 0, *(double *)rate);
 }
 
 int serve_optimizer_rate(duet_rpc_call *call, void *context) {

@@ -155,7 +155,6 @@ Test(api_data, orders_are_pytorchs, .timeout = 30) {
                                         .warn = hear,
                                         .context = &h};
         MUST(duet_loader_create(&loader, set, &o));
-        cr_assert_eq(duet_loader_duplicates(loader), 2);
         cr_assert_eq(h.count, rank == 0, "rank 0 alone says it");
         if (rank == 0)
             cr_assert_str_eq(h.text, "10 samples over 3 ranks: in every epoch 2 of them are served "
@@ -178,7 +177,6 @@ Test(api_data, orders_are_pytorchs, .timeout = 30) {
                                     .world_size = 3,
                                     .drop_last = 1};
     MUST(duet_loader_create(&loader, set, &o));
-    cr_assert_eq(duet_loader_duplicates(loader), 0);
     expect_order(loader, 2, 2, dropped, 2);
     duet_loader_free(loader);
     o = (struct duet_loader_options){
@@ -311,7 +309,6 @@ Test(api_data, what_is_refused, .timeout = 30) {
     MUST_FAIL(duet_loader_create(NULL, set, &fine), DUET_USAGE, "no place");
     MUST_FAIL(duet_loader_create(&loader, NULL, &fine), DUET_USAGE, "no data set");
     MUST_FAIL(duet_loader_create(&loader, set, NULL), DUET_USAGE, "no options");
-    cr_assert_eq(duet_loader_duplicates(NULL), 0);
 #define WRONG(change, says) (o = fine, change, refuse_options(of_bytes, o, says))
     WRONG(o.batch_size = 0, "batch size: 0");
     WRONG(o.world_size = -1, "-1 ranks");

@@ -167,24 +167,24 @@ Test(dim, scatter_and_cat_take_columns, .timeout = 60) {
     duet_tensor *x, *parts[4], *all;
     MUST(duet_devices_open(devices, 4, "cpu-late", 0));
     MUST(duet_tensor_create(&x, devices[0], DUET_I64, 3, (int[]){2, 2, 5}, host));
-    MUST(duet_tensor_scatter_dim(parts, 4, x, devices, 2)); /* 2 2 1, and none for device 3 */
+    MUST(duet_tensor_scatter(parts, 4, x, devices, 2)); /* 2 2 1, and none for device 3 */
     cr_assert(!parts[3] && duet_tensor_dim(parts[1], 2) == 2 && duet_tensor_dim(parts[2], 2) == 1);
     MUST(duet_tensor_read(parts[2], back));
     cr_assert(back[0] == 4 && back[1] == 9 && back[2] == 14 && back[3] == 19);
     MUST(duet_tensor_read(parts[1], back));
     cr_assert_arr_eq(back, middle, sizeof middle);
-    MUST(duet_tensor_cat_dim(&all, parts, 4, devices[3], 2));
+    MUST(duet_tensor_cat(&all, parts, 4, devices[3], 2));
     MUST(duet_tensor_read(all, back));
     cr_assert_arr_eq(back, host, sizeof host);
     duet_tensor_free(all);
     MUST_FAIL(
-        duet_tensor_cat_dim(&all, parts, 4, devices[3], 1), DUET_USAGE,
+        duet_tensor_cat(&all, parts, 4, devices[3], 1), DUET_USAGE,
         "must match except in dimension 1. Expected size 2 but got size 1 for tensor number 2");
-    MUST_FAIL(duet_tensor_cat_dim(&all, parts, 4, devices[3], 3), DUET_USAGE,
+    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[3], 3), DUET_USAGE,
               "Dimension out of range (expected to be in range of [0, 2], but got 3)");
     for (int i = 0; i < 4; i++)
         duet_tensor_free(parts[i]);
-    MUST_FAIL(duet_tensor_scatter_dim(parts, 4, x, devices, -1), DUET_USAGE, "but got -1");
+    MUST_FAIL(duet_tensor_scatter(parts, 4, x, devices, -1), DUET_USAGE, "but got -1");
     duet_tensor_free(x);
     duet_devices_close(devices, 4);
 }

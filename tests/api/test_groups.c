@@ -82,7 +82,7 @@ static void save_and_load(duet_params *params, duet_optimizer **optimizer, const
     MUST_FAIL(duet_checkpoint_load(&c, file), DUET_USAGE, "2 parameter groups");
     MUST(duet_optimizer_add_group(other, &groups[0]));
     MUST(duet_optimizer_add_group(other, &groups[2]));
-    MUST(duet_optimizer_set_group_lr(other, 1, 77));
+    MUST(duet_optimizer_set_lr(other, 1, 77));
     MUST(duet_checkpoint_load(&c, file));
     unlink(file);
     duet_optimizer_free(*optimizer);
@@ -102,11 +102,11 @@ Test(api_groups, give_the_bits_of_an_optimizer_for_each, .timeout = 60) {
                 MUST(duet_optimizer_create(&judge[g], judged, &o));
             }
             for (int step = 0; step < STEPS; step++) {
-                if (step == 2) MUST(duet_optimizer_set_lr(optimizer, 0.02));
-                if (step == 2) MUST(duet_optimizer_set_lr(judge[0], 0.02));
-                if (step == 2) MUST(duet_optimizer_set_lr(judge[2], 0.02));
-                if (step == 3) MUST(duet_optimizer_set_group_lr(optimizer, 1, 0.5));
-                if (step == 3) MUST(duet_optimizer_set_lr(judge[1], 0.5));
+                if (step == 2) MUST(duet_optimizer_set_lr(optimizer, 0, 0.02));
+                if (step == 2) MUST(duet_optimizer_set_lr(judge[0], 0, 0.02));
+                if (step == 2) MUST(duet_optimizer_set_lr(judge[2], 0, 0.02));
+                if (step == 3) MUST(duet_optimizer_set_lr(optimizer, 1, 0.5));
+                if (step == 3) MUST(duet_optimizer_set_lr(judge[1], 0, 0.5));
                 write_grads(ours, step, -1);
                 MUST(duet_optimizer_step(optimizer));
                 for (int g = 0; g < GROUPS; g++) {
@@ -142,8 +142,8 @@ Test(api_groups, misuse_is_told, .timeout = 30) {
     MUST(duet_optimizer_add_group(o, &groups[1]));
     MUST_FAIL(duet_optimizer_add_group(o, &groups[0]), DUET_USAGE, "in no group before it");
     MUST_FAIL(duet_optimizer_add_group(o, NULL), DUET_USAGE, "no group was");
-    MUST_FAIL(duet_optimizer_set_group_lr(o, 2, 1), DUET_USAGE, "group 2");
-    MUST_FAIL(duet_optimizer_set_group_lr(o, 1, -1), DUET_USAGE, "learning rate");
+    MUST_FAIL(duet_optimizer_set_lr(o, 2, 1), DUET_USAGE, "group 2");
+    MUST_FAIL(duet_optimizer_set_lr(o, 1, -1), DUET_USAGE, "learning rate");
     duet_optimizer_free(o);
     duet_params_free(params);
     duet_devices_close(&device, 1);

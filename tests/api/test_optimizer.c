@@ -64,7 +64,7 @@ static void follows_its_formula(const char *kind, const struct duet_optimizer_op
             update(o, step + 1, lr, g[i], &want[i], state[i]);
         }
         MUST(duet_tensor_write(duet_params_grad(params, 0), g));
-        MUST(duet_optimizer_set_lr(optimizer, lr));
+        MUST(duet_optimizer_set_lr(optimizer, 0, lr));
         MUST(duet_optimizer_step(optimizer));
     }
     MUST(duet_tensor_read(duet_params_value(params, 0), got));
@@ -136,10 +136,10 @@ Test(api_optimizer, wrong_arguments, .timeout = 30) {
     MUST_FAIL(duet_optimizer_create(&out, params, &wrong), DUET_USAGE,
               "Invalid beta parameter at index 0");
     MUST_FAIL(duet_optimizer_step(NULL), DUET_USAGE, "none was given");
-    MUST_FAIL(duet_optimizer_set_lr(NULL, 1), DUET_USAGE, "none was given");
+    MUST_FAIL(duet_optimizer_set_lr(NULL, 0, 1), DUET_USAGE, "none was given");
     duet_optimizer_free(NULL);
     MUST(duet_optimizer_create(&out, params, &o));
-    MUST_FAIL(duet_optimizer_set_lr(out, NAN), DUET_USAGE, "nan");
+    MUST_FAIL(duet_optimizer_set_lr(out, 0, NAN), DUET_USAGE, "nan");
     duet_optimizer_free(out);
     duet_params_free(params);
     duet_devices_close(&device, 1);

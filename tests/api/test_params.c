@@ -177,25 +177,28 @@ Test(api_rng, integers_as_pytorch, .timeout = 30) {
     int32_t x[3];
     int64_t y[3];
     MUST(duet_rng_create(&rng, 0));
-    MUST(duet_rng_integers(rng, x, 3, -5, 5));
+    MUST(duet_rng_integers(rng, DUET_I32, x, 3, -5, 5));
     for (int i = 0; i < 3; i++)
         cr_assert_eq(x[i], small[i]);
     duet_rng_free(rng);
     MUST(duet_rng_create(&rng, 0));
-    MUST(duet_rng_integers(rng, x, 3, INT32_MIN, (int64_t)INT32_MAX + 1));
+    MUST(duet_rng_integers(rng, DUET_I32, x, 3, INT32_MIN, (int64_t)INT32_MAX + 1));
     cr_assert(x[0] == 398764591 && x[1] == 1478610112 && x[2] == 1537364731);
     duet_rng_free(rng);
     MUST(duet_rng_create(&rng, 0));
-    MUST(duet_rng_integers64(rng, y, 3, INT64_MIN, INT64_MAX));
+    MUST(duet_rng_integers(rng, DUET_I64, y, 3, INT64_MIN, INT64_MAX));
     cr_assert_arr_eq(y, wide, sizeof y);
-    MUST(duet_rng_integers(rng, NULL, 0, 0, 1));
-    MUST_FAIL(duet_rng_integers(rng, x, 3, 6, 5), DUET_USAGE,
+    MUST(duet_rng_integers(rng, DUET_I32, NULL, 0, 0, 1));
+    MUST_FAIL(duet_rng_integers(rng, DUET_I32, x, 3, 6, 5), DUET_USAGE,
               "expected 'from' to be less than 'to', but got from=6 >= to=5");
-    MUST_FAIL(duet_rng_integers64(rng, y, 3, 5, 5), DUET_USAGE, "from=5 >= to=5");
-    MUST_FAIL(duet_rng_integers(rng, x, 3, 0, (int64_t)1 << 32), DUET_USAGE, "out of bounds");
-    MUST_FAIL(duet_rng_integers(rng, x, 3, INT64_MIN, 0), DUET_USAGE, "out of bounds");
-    MUST_FAIL(duet_rng_integers(NULL, x, 3, 0, 1), DUET_USAGE, "no engine");
-    MUST_FAIL(duet_rng_integers64(rng, NULL, 3, 0, 1), DUET_USAGE, "no memory");
+    MUST_FAIL(duet_rng_integers(rng, DUET_I64, y, 3, 5, 5), DUET_USAGE, "from=5 >= to=5");
+    MUST_FAIL(duet_rng_integers(rng, DUET_I32, x, 3, 0, (int64_t)1 << 32), DUET_USAGE,
+              "out of bounds");
+    MUST_FAIL(duet_rng_integers(rng, DUET_I32, x, 3, INT64_MIN, 0), DUET_USAGE, "out of bounds");
+    MUST_FAIL(duet_rng_integers(rng, DUET_F32, x, 3, 0, 1), DUET_USAGE,
+              "give DUET_I32 or DUET_I64");
+    MUST_FAIL(duet_rng_integers(NULL, DUET_I32, x, 3, 0, 1), DUET_USAGE, "no engine");
+    MUST_FAIL(duet_rng_integers(rng, DUET_I64, NULL, 3, 0, 1), DUET_USAGE, "no memory");
     duet_rng_free(rng);
 }
 

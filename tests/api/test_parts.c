@@ -135,7 +135,7 @@ Test(api_parts, a_view_enters_the_tape, .timeout = 60) {
 static void spread(duet_device **devices, int n, int rows) {
     duet_tensor *all = numbered(devices[1], rows), *parts[4], *back;
     int size = (rows + n - 1) / n, first = 0;
-    MUST(duet_tensor_scatter(parts, n, all, devices));
+    MUST(duet_tensor_scatter(parts, n, all, devices, 0));
     for (int i = 0; i < n; i++) {
         int want = rows - first < size ? rows - first : size;
         if (rows && want <= 0) {
@@ -147,7 +147,7 @@ static void spread(duet_device **devices, int n, int rows) {
         first += want;
     }
     cr_assert_eq(first, rows);
-    MUST(duet_tensor_cat(&back, parts, n, devices[n - 1]));
+    MUST(duet_tensor_cat(&back, parts, n, devices[n - 1], 0));
     cr_assert_eq(duet_tensor_device(back), devices[n - 1]);
     check_numbered(back, rows, 0);
     for (int i = 0; i < n; i++)
@@ -174,24 +174,24 @@ static void join_bytes(duet_device **devices) {
     MUST(duet_tensor_create(&parts[0], devices[0], DUET_U8, 2, (int[]){1, 3}, want));
     MUST(duet_tensor_create(&parts[1], devices[1], DUET_U8, 2, (int[]){0, 3}, NULL));
     MUST(duet_tensor_create(&parts[2], devices[1], DUET_U8, 2, (int[]){2, 3}, want + 3));
-    MUST(duet_tensor_cat(&all, parts, 3, devices[0]));
+    MUST(duet_tensor_cat(&all, parts, 3, devices[0], 0));
     cr_assert(duet_tensor_dim(all, 0) == 3 && duet_tensor_type(all) == DUET_U8);
     MUST(duet_tensor_read(all, got));
     cr_assert_arr_eq(got, want, sizeof want);
     duet_tensor_free(all);
     duet_tensor *none[2] = {NULL, NULL};
-    MUST_FAIL(duet_tensor_cat(&all, none, 2, devices[0]), DUET_USAGE, "non-empty list");
+    MUST_FAIL(duet_tensor_cat(&all, none, 2, devices[0], 0), DUET_USAGE, "non-empty list");
     cr_assert_null(all);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_U8, 2, (int[]){1, 4}, NULL));
-    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE,
+    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0], 0), DUET_USAGE,
               "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 "
               "for tensor number 3 in the list");
     duet_tensor_free(parts[3]);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_U8, 1, (int[]){3}, NULL));
-    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE, "number of dimensions");
+    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0], 0), DUET_USAGE, "number of dimensions");
     duet_tensor_free(parts[3]);
     MUST(duet_tensor_create(&parts[3], devices[0], DUET_I64, 2, (int[]){1, 3}, NULL));
-    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0]), DUET_USAGE, "another type");
+    MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[0], 0), DUET_USAGE, "another type");
     for (int i = 0; i < 4; i++)
         duet_tensor_free(parts[i]);
 }
@@ -216,18 +216,18 @@ Test(api_parts, refuse_what_is_wrong, .timeout = 30) {
     MUST_FAIL(duet_tensor_rows(&out, all, -1, 1), DUET_USAGE, "from -1 on");
     MUST_FAIL(duet_tensor_rows(&out, all, 0, -1), DUET_USAGE, "-1 rows");
     MUST_FAIL(duet_tensor_rows(&out, all, 1, INT32_MAX), DUET_USAGE, "the tensor has 11");
-    MUST_FAIL(duet_tensor_cat(&out, NULL, 1, device), DUET_USAGE, "non-empty list of Tensors");
-    MUST_FAIL(duet_tensor_cat(&out, &all, 0, device), DUET_USAGE, "non-empty list of Tensors");
-    MUST_FAIL(duet_tensor_cat(&out, &all, -5, device), DUET_USAGE, "non-empty list of Tensors");
-    MUST_FAIL(duet_tensor_cat(&out, &all, 1, NULL), DUET_USAGE, "no device");
-    MUST_FAIL(duet_tensor_cat(NULL, &all, 1, device), DUET_USAGE, "out is NULL");
-    MUST_FAIL(duet_tensor_cat(&out, none, 2, device), DUET_USAGE, "non-empty list of Tensors");
-    MUST_FAIL(duet_tensor_scatter(parts, 0, all, devices), DUET_USAGE, "0 parts");
-    MUST_FAIL(duet_tensor_scatter(parts, 65, all, devices), DUET_USAGE, "65 parts");
-    MUST_FAIL(duet_tensor_scatter(NULL, 2, all, devices), DUET_USAGE, "no place");
-    MUST_FAIL(duet_tensor_scatter(parts, 2, NULL, devices), DUET_USAGE, "no tensor");
-    MUST_FAIL(duet_tensor_scatter(parts, 2, all, NULL), DUET_USAGE, "for part 0");
-    MUST_FAIL(duet_tensor_scatter(parts, 2, all, devices), DUET_USAGE, "for part 1");
+    MUST_FAIL(duet_tensor_cat(&out, NULL, 1, device, 0), DUET_USAGE, "non-empty list of Tensors");
+    MUST_FAIL(duet_tensor_cat(&out, &all, 0, device, 0), DUET_USAGE, "non-empty list of Tensors");
+    MUST_FAIL(duet_tensor_cat(&out, &all, -5, device, 0), DUET_USAGE, "non-empty list of Tensors");
+    MUST_FAIL(duet_tensor_cat(&out, &all, 1, NULL, 0), DUET_USAGE, "no device");
+    MUST_FAIL(duet_tensor_cat(NULL, &all, 1, device, 0), DUET_USAGE, "out is NULL");
+    MUST_FAIL(duet_tensor_cat(&out, none, 2, device, 0), DUET_USAGE, "non-empty list of Tensors");
+    MUST_FAIL(duet_tensor_scatter(parts, 0, all, devices, 0), DUET_USAGE, "0 parts");
+    MUST_FAIL(duet_tensor_scatter(parts, 65, all, devices, 0), DUET_USAGE, "65 parts");
+    MUST_FAIL(duet_tensor_scatter(NULL, 2, all, devices, 0), DUET_USAGE, "no place");
+    MUST_FAIL(duet_tensor_scatter(parts, 2, NULL, devices, 0), DUET_USAGE, "no tensor");
+    MUST_FAIL(duet_tensor_scatter(parts, 2, all, NULL, 0), DUET_USAGE, "for part 0");
+    MUST_FAIL(duet_tensor_scatter(parts, 2, all, devices, 0), DUET_USAGE, "for part 1");
     cr_assert(!parts[0] && !parts[1]);
     duet_tensor_free(all);
     duet_devices_close(&device, 1);

@@ -33,7 +33,7 @@ static void steps(struct worker *w) {
         GOOD(duet_distributed_optimizer_step(o, c));
         GOOD(read_gradient(t, "w1", is));
         GOOD(duet_tensor_write(duet_params_grad(params, 0), is));
-        GOOD(duet_optimizer_set_lr(here, duet_lr_step(0.1, 2, 0.5, step)));
+        GOOD(duet_optimizer_set_lr(here, 0, duet_lr_step(0.1, 2, 0.5, step)));
         GOOD(duet_optimizer_step(here));
         duet_autograd_context_free(c);
     }
