@@ -94,7 +94,6 @@ static const struct work works[] = {
     {"resnet batch norm moments 512 on 4", OP_BATCH_NORM_MOMENTS, 32, 512, 4, 4, 0, 0, 0, 0},
     {"resnet batch norm sums 512 on 4", OP_BATCH_NORM_SUMS, 32, 512, 4, 4, 0, 0, 0, 0},
     {"resnet add forward", OP_ADD_FORWARD, 32, 64, 28, 28, 0, 0, 0, 0},
-    {"resnet add", OP_ADD, 32, 64, 28, 28, 0, 0, 0, 0},
     {"resnet relu forward", OP_RELU_FORWARD, 32, 64, 28, 28, 0, 0, 0, 0},
     {"resnet relu backward", OP_RELU_BACKWARD, 32, 64, 28, 28, 0, 0, 0, 0},
     {"resnet global pool forward", OP_ADAPTIVE_AVG_POOL_FORWARD, 32, 512, 4, 4, 0, 0, 0, 0},

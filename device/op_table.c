@@ -65,7 +65,7 @@ const struct op_row op_table[OP_COUNT] = {
         .flops = "1 ."},
     [OP_RELU_BACKWARD] = {POINTWISE, .in = {{"y", "fn", "."}, {"dy", "fn=", "."}},
         .out = {{"dx", "fn", "."}}, .flops = "1 ."},
-    [OP_ADD_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
+    [OP_ADD_FORWARD] = {POINTWISE, .in = {{"a", "fn=", "."}, {"b", "fn", "."}},
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_SUBTRACT_FORWARD] = {POINTWISE, .in = {{"a", "fn", "."}, {"b", "fn", "."}},
         .out = {{"y", "fn", "."}}, .flops = "1 ."},
@@ -201,9 +201,8 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"x", "fn", "NC."}, {"dy", "fn=", "NC."}, {"factors", "f", "4C"}},
         .out = {{"dx", "fn", "NC."}}, .segment = 1, .flops = "5 NC."},
 
-    /* y = value; y += x; y *= value. */
+    /* y = value; y *= value. */
     [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
-    [OP_ADD] = {POINTWISE, .in = {{"x", "fn", "."}}, .out = {{"y", "fn", "."}}, .flops = "1 ."},
     [OP_SCALE] = {POINTWISE, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of

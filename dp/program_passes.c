@@ -93,8 +93,9 @@ static void mark_used(struct duet_data_parallel *m) {
 int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept) {
     struct param_set *set = &m->params[0]->set;
     struct passes *p = &m->passes;
-    struct op_args add = {.in[0] = whole(m, p->sums), .out[0] = whole(m, set->grads)};
-    if (kept) CHECK(launch(device_compute(set->device), OP_ADD, &add));
+    const struct tensor grads = whole(m, set->grads);
+    struct op_args add = {.in = {grads, whole(m, p->sums)}, .out[0] = grads};
+    if (kept) CHECK(launch(device_compute(set->device), OP_ADD_FORWARD, &add));
     mark_used(m);
     p->zeroed = m->params[0]->zeroed;
     p->done++;

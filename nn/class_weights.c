@@ -23,9 +23,9 @@ static int make_table(duet_tape *t, const struct op_args *loss, int classes, str
     struct op_args fill = {.out[0] = *table, .p.fill.value = loss->in[3].data ? 0 : 1};
     CHECK(launch(t->stream, OP_FILL, &fill));
     if (loss->in[3].data) {
-        struct op_args add = {.in[0] = tensor_seen_as(&loss->in[3], 2, classes, 1, 0),
+        struct op_args add = {.in = {*table, tensor_seen_as(&loss->in[3], 2, classes, 1, 0)},
                               .out[0] = *table};
-        CHECK(launch(t->stream, OP_ADD, &add));
+        CHECK(launch(t->stream, OP_ADD_FORWARD, &add));
     }
     if (!ignored) return OK;
     fill.out[0] = tensor_plain(tensor_f32(table) + p->ignore_index, DTYPE_F32, 1, (int[]){1});

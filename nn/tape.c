@@ -238,8 +238,8 @@ void grad_set(duet_var *x, const struct tensor *grad, int borrowed) {
 }
 
 int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
-    struct op_args args = {.in[0] = *from, .out[0] = *to};
-    return launch(t->stream, OP_ADD, &args);
+    struct op_args args = {.in = {*to, *from}, .out[0] = *to};
+    return launch(t->stream, OP_ADD_FORWARD, &args);
 }
 
 /* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */

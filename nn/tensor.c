@@ -230,9 +230,9 @@ int duet_tensor_add(duet_tensor *to, const duet_tensor *from) {
     if (to->t.data == from->t.data && tensor_bytes(&to->t))
         return fail(ERR_USAGE,
                     "tensor add: the two tensors overlap: copy one with duet_tensor_to first");
-    struct op_args args = {.in[0] = from->t, .out[0] = to->t};
+    struct op_args args = {.in = {to->t, from->t}, .out[0] = to->t};
     tensor_written(to);
-    return launch(device_compute(to->device), OP_ADD, &args);
+    return launch(device_compute(to->device), OP_ADD_FORWARD, &args);
 }
 
 int duet_tensor_scale(duet_tensor *tensor, float factor) {

@@ -69,8 +69,8 @@ static int add_param(const struct param *p, struct grad_part *sum, const struct 
     struct tensor to = p->value, from = p->value;
     to.data = sum->arena + p->value_offset;
     from.data = part->arena + p->value_offset;
-    const struct op_args args = {.in[0] = from, .out[0] = to};
-    return launch(stream, OP_ADD, &args);
+    const struct op_args args = {.in = {to, from}, .out[0] = to};
+    return launch(stream, OP_ADD_FORWARD, &args);
 }
 
 /* Of a parameter without a gradient the sum has zeros. */

@@ -160,9 +160,9 @@ static int row_of_calls(struct rank *r, struct allreduce *const *ar, float *term
     for (int call = 0; call < row_calls(); call++) {
         /* Two buckets, cut at another element in each round. */
         size_t head = (size_t)(call * 3701 % ROW_COUNT);
-        struct op_args add = {.in = {tensor_plain(term, DTYPE_F32, 1, dims)},
-                              .out = {tensor_plain(r->data, DTYPE_F32, 1, dims)}};
-        CHECK(launch(stream, OP_ADD, &add));
+        const struct tensor sum = tensor_plain(r->data, DTYPE_F32, 1, dims);
+        struct op_args add = {.in = {sum, tensor_plain(term, DTYPE_F32, 1, dims)}, .out = {sum}};
+        CHECK(launch(stream, OP_ADD_FORWARD, &add));
         CHECK(allreduce_enqueue(ar[call % 2], stream, r->data + head, ROW_COUNT - head, 0.5f, 0,
                                 call));
         CHECK(allreduce_enqueue(ar[call % 2], stream, r->data, head, 0.5f, 1, call));

@@ -82,8 +82,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_SIGMOID_FORWARD:
     case OP_RELU_FORWARD:
     case OP_DROPOUT:
-    case OP_DROPOUT2D:
-    case OP_ADD: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_DROPOUT2D: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
     case OP_ACTIVATION_BACKWARD:

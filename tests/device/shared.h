@@ -77,9 +77,9 @@ static inline int test_scale(struct stream *stream, float *y, int count, float f
 static inline int test_add(struct stream *stream, float *y, float *x, int count) {
     struct op_args args;
     memset(&args, 0, sizeof args);
-    args.in[0] = test_vector(x, count);
-    args.out[0] = test_vector(y, count);
-    return launch(stream, OP_ADD, &args);
+    args.in[0] = args.out[0] = test_vector(y, count);
+    args.in[1] = test_vector(x, count);
+    return launch(stream, OP_ADD_FORWARD, &args);
 }
 
 /* A host function that blocks its stream until the test opens the gate, or a deadline passes. */

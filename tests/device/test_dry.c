@@ -39,9 +39,10 @@ static void work(struct device *d, struct device *peer, float *host) {
     MUST(stream_wait(compute, copied));
     stream_set_phase(compute, PHASE_FORWARD, 7);
     MUST(copy_to_device(compute, y, host, BYTES));
-    struct op_args args = {.in[0] = tensor_plain(x, DTYPE_F32, 1, &dims),
-                           .out[0] = tensor_plain(y, DTYPE_F32, 1, &dims)};
-    MUST(launch(compute, OP_ADD, &args));
+    struct op_args args = {
+        .in = {tensor_plain(y, DTYPE_F32, 1, &dims), tensor_plain(x, DTYPE_F32, 1, &dims)},
+        .out[0] = tensor_plain(y, DTYPE_F32, 1, &dims)};
+    MUST(launch(compute, OP_ADD_FORWARD, &args));
     MUST(copy_peer(compute, peer, there, d, y, BYTES / 2));
     MUST(stream_write(compute, y, host, 64));
     MUST(copy_to_host(compute, host, y, BYTES));

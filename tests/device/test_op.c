@@ -3,7 +3,7 @@
 #include "tests/device/op_args.h"
 
 static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT2D || op == OP_FILL || op == OP_ADD || op == OP_SCALE ||
+    return op <= OP_DROPOUT2D || op == OP_FILL || op == OP_SCALE ||
            op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
            op == OP_BATCH_NORM_BACKWARD_DATA;
 }
@@ -231,7 +231,8 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
             if (!a.in[in].data) continue;
             int allowed =
                 ((op == OP_RELU_FORWARD || op == OP_ACTIVATION_FORWARD || op == OP_TANH_FORWARD ||
-                  op == OP_SIGMOID_FORWARD || op == OP_DROPOUT || op == OP_DROPOUT2D) &&
+                  op == OP_SIGMOID_FORWARD || op == OP_DROPOUT || op == OP_DROPOUT2D ||
+                  op == OP_ADD_FORWARD) &&
                  in == 0) ||
                 (op == OP_BATCH_NORM_FORWARD && in == 0) ||
                 ((op == OP_RELU_BACKWARD || op == OP_TANH_BACKWARD ||

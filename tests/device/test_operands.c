@@ -28,8 +28,8 @@ Test(operands, must_lie_in_the_devices_own_memory, .timeout = 30) {
             MUST_SAY("not in device 0's memory");
             cr_assert_eq(test_add(s, mine, foreign[i] == mine + 1 ? host : foreign[i], 64),
                          ERR_FAILED);
-            MUST_SAY("add on ");
-            MUST_SAY("(0): in[0]");
+            MUST_SAY("add forward on ");
+            MUST_SAY("(0): in[1]");
             cr_assert_eq(copy_to_device(s, foreign[i], host, 256), ERR_FAILED);
             cr_assert_eq(copy_to_host(s, host, foreign[i], 256), ERR_FAILED);
             cr_assert_eq(stream_write(s, foreign[i], host, 256), ERR_FAILED);
@@ -76,8 +76,8 @@ Test(operands, a_launch_of_wrong_shape_runs_nothing, .timeout = 30) {
         MUST(test_fill(device_compute(d), y, 64, 5));
         a.in[0] = test_vector(x, 63);
         a.out[0] = test_vector(y, 64);
-        cr_assert_eq(launch(device_compute(d), OP_ADD, &a), ERR_FAILED);
-        MUST_SAY("add: operand y is (64): the other operands make it (63)");
+        cr_assert_eq(launch(device_compute(d), OP_RELU_FORWARD, &a), ERR_FAILED);
+        MUST_SAY("relu forward: operand y is (64): the other operands make it (63)");
         MUST(copy_to_host(device_compute(d), &back, y, 4));
         MUST(stream_sync(device_compute(d)));
         cr_assert_eq(back, 5);

@@ -19,7 +19,6 @@ THREAD_KERNEL(activation_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
-THREAD_KERNEL(add, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(clip, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sgd, struct elementwise, SIMPLE_THREADS)
@@ -42,7 +41,6 @@ static const struct op_kernel kernels[] = {
     {OP_DROPOUT, DUET_KERNEL(dropout)},
     {OP_DROPOUT2D, DUET_KERNEL(dropout2d)},
     {OP_FILL, DUET_KERNEL(fill)},
-    {OP_ADD, DUET_KERNEL(add)},
     {OP_SCALE, DUET_KERNEL(scale)},
     {OP_CLIP, DUET_KERNEL(clip)},
     {OP_SGD, DUET_KERNEL(sgd)},

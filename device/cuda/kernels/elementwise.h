@@ -1,4 +1,4 @@
-/* Kernels that treat each element alone: relu and other activations, dropout, fill, add, scale,
+/* Kernels that treat each element alone: relu and other activations, sums, dropout, fill, scale,
  * clipping and the optimizers.
  *
  * A thread takes four neighbouring elements (a quad) at a time: by 16-byte accesses where all
@@ -133,18 +133,6 @@ DUET_HD void k_relu_backward(const struct elementwise *e, struct place at) {
     }
 }
 
-DUET_HD void k_add_forward(const struct elementwise *e, struct place at) {
-    FOR_EACH_QUAD(q, e, at) {
-        float a[4], b[4];
-        quad_load(e, a, e->in0, q);
-        quad_load(e, b, e->in1, q);
-        DUET_UNROLL
-        for (int i = 0; i < 4; i++)
-            a[i] += b[i];
-        quad_store(e, e->out, q, a);
-    }
-}
-
 /* Writes y = EXPRESSION of x, or of a and b, element by element. */
 #define K_OF_ONE(name, expression)                                        \
     DUET_HD void k_##name(const struct elementwise *e, struct place at) { \
@@ -174,6 +162,7 @@ DUET_HD void k_add_forward(const struct elementwise *e, struct place at) {
         }                                                                 \
     }
 
+K_OF_TWO(add_forward, a + b)
 K_OF_TWO(subtract_forward, a - b)
 K_OF_TWO(multiply_forward, mul_f32(a, b))
 K_OF_ONE(tanh_forward, (float)tanh((double)x))
@@ -243,18 +232,6 @@ DUET_HD void k_dropout2d(const struct elementwise *e, struct place at) {
 DUET_HD void k_fill(const struct elementwise *e, struct place at) {
     float v[4] = {e->value, e->value, e->value, e->value};
     FOR_EACH_QUAD(q, e, at) quad_store(e, e->out, q, v);
-}
-
-DUET_HD void k_add(const struct elementwise *e, struct place at) {
-    FOR_EACH_QUAD(q, e, at) {
-        float x[4], y[4];
-        quad_load(e, x, e->in0, q);
-        quad_load(e, y, e->out, q);
-        DUET_UNROLL
-        for (int i = 0; i < 4; i++)
-            y[i] += x[i];
-        quad_store(e, e->out, q, y);
-    }
 }
 
 DUET_HD void k_scale(const struct elementwise *e, struct place at) {

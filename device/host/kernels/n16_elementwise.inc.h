@@ -148,16 +148,6 @@ static void fast_fill(const struct op_args *a) {
         y[i] = value;
 }
 
-static void fast_add(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    for (; i + LANES <= count; i += LANES)
-        store(y + i, load(y + i) + load(x + i));
-    for (; i < count; i++)
-        y[i] += x[i];
-}
-
 static void scale_by(const struct tensor *t, float factor) {
     float *y = tensor_f32(t);
     size_t i = 0, count = tensor_stored_count(t);

@@ -106,13 +106,6 @@ void reference_fill(const struct op_args *a) {
         y[i] = a->p.fill.value;
 }
 
-void reference_add(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
-        y[i] += x[i];
-}
-
 void reference_scale(const struct op_args *a) {
     float *y = tensor_f32(&a->out[0]);
     for (size_t i = 0, count = tensor_stored_count(&a->out[0]); i < count; i++)
