@@ -3,7 +3,7 @@
 #include "tests/device/op_args.h"
 
 static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT2D || op == OP_FILL || op == OP_SCALE ||
+    return op <= OP_DROPOUT2D || op == OP_FILL ||
            op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
            op == OP_BATCH_NORM_BACKWARD_DATA;
 }
@@ -26,7 +26,6 @@ static struct tensor *operand(struct op_args *a, int i) {
 static int is_free(enum op op, int t, int d) {
     switch (op) {
     case OP_FILL:
-    case OP_SCALE:
     case OP_HASH: return 1;
     case OP_ADAPTIVE_MAX_POOL_BACKWARD: return t == 1 && d >= 2;
     case OP_PAD:
@@ -50,7 +49,7 @@ static int is_free(enum op op, int t, int d) {
 
 /* 1: operand t is the only one that may lie in N16. */
 static int lies_alone(enum op op, int t) {
-    return op == OP_FILL || op == OP_SCALE || (op == OP_BATCH_NORM_MOMENTS && t == 0);
+    return op == OP_FILL || (op == OP_BATCH_NORM_MOMENTS && t == 0);
 }
 
 Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
