@@ -146,8 +146,8 @@ static struct op_args operands(const struct work *w, int batch) {
         a.p.linear.weight_is_in_out = w->k;
     else if (window)
         a.p.pool = (struct pool_args){{w->k, w->k}, {w->stride, w->stride}, relu};
-    else if (w->op == OP_DROPOUT2D)
-        a.p.dropout = (struct dropout_args){.25f, 0, 0};
+    else if (w->op == OP_DROPOUT)
+        a.p.dropout = (struct dropout_args){.p = .25f, .planes = rank == 4};
     return a;
 }
 

@@ -48,7 +48,7 @@ static const struct work works[] = {
     {"convnet cn2 backward weight", OP_CONV2D_BACKWARD_WEIGHT, 128, 16, 26, 26, 32, 3, 1, 0},
     {"convnet max pool forward", OP_MAX_POOL_FORWARD, 128, 32, 24, 24, 0, 2, 2, 0},
     {"convnet max pool backward", OP_MAX_POOL_BACKWARD, 128, 32, 24, 24, 0, 2, 2, 0},
-    {"convnet dropout1", OP_DROPOUT2D, 128, 32, 12, 12, 0, 0, 0, 0},
+    {"convnet dropout1", OP_DROPOUT, 128, 32, 12, 12, 0, 0, 0, 0},
     {"convnet fc1 forward", OP_LINEAR_FORWARD, 128, 4608, 1, 1, 64, 0, 1, 0},
     {"convnet fc1 backward data", OP_LINEAR_BACKWARD_DATA, 128, 4608, 1, 1, 64, 0, 1, 0},
     {"convnet fc1 backward weight", OP_LINEAR_BACKWARD_WEIGHT, 128, 4608, 1, 1, 64, 0, 1, 0},

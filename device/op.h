@@ -53,7 +53,6 @@ extern "C" {
     OP(PAD,                    pad,                     "pad") \
     OP(CAT,                    cat,                     "cat") \
     OP(DROPOUT,                dropout,                 "dropout") \
-    OP(DROPOUT2D,              dropout2d,               "dropout2d") \
     OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
     OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
     OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \
@@ -158,12 +157,13 @@ struct pad_args {
     int top, left;
     float value;
 };
-/* The mask's element is sample in the segment * sample_count + index in the plain sample; of
- * DROPOUT2D it is sample * C + channel. */
+/* The mask's element is sample in the segment * sample_count + index in the plain sample; with
+ * `planes` it is sample * C + channel. */
 struct dropout_args {
     float p; /* the probability that an element is dropped */
     int layer;
-    int v; /* the virtual device of the segment */
+    int v;      /* the virtual device of the segment */
+    int planes; /* DROPOUT: 1: whole planes of (N,C,H,W) are dropped */
 };
 /* What MSE takes the mean of: (x - t)^2; smooth_l1_loss's, half of it where |x - t| < 1 and
  * |x - t| - 1/2 elsewhere; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */

@@ -145,6 +145,9 @@ static int check_dropout(enum op op, const struct dropout_args *p) {
 }
 
 int rule_dropout(enum op op, const struct op_args *a) {
+    if (a->p.dropout.planes && a->in[0].rank != 4)
+        return fail(ERR_FAILED, "%s: operand x: rank %d: planes have rank 4", op_name(op),
+                    a->in[0].rank);
     return check_dropout(op, &a->p.dropout);
 }
 

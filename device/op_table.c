@@ -125,12 +125,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_CAT] = {PICTURE, .in = {{"a", "fn", "NOKI"}, {"b", "fn", "NOLI"}},
         .out = {{"y", "fn", "NOSI"}}, .rule = rule_cat},
 
-    /* Backward is the same op on dy: it makes the mask of the forward pass again. DROPOUT2D drops
-     * whole planes. */
+    /* Backward is the same op on dy: it makes the mask of the forward pass again. */
     [OP_DROPOUT] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
-    [OP_DROPOUT2D] = {POINTWISE, .in = {{"x", "fn=", "NCHW"}}, .out = {{"y", "fn", "NCHW"}},
-        .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 NCHW"},
 
     /* A logarithm of softmax: max, subtract, exp, add, subtract; backward: add, exp, multiply,
      * subtract. */

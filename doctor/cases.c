@@ -75,7 +75,7 @@ static int elementwise(struct op_cases *c, enum op op) {
             break;
         case OP_DROPOUT:
             a.step = &step;
-            a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i};
+            a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i, 0};
             break;
         default: break;
         }
@@ -100,7 +100,7 @@ static int layout(struct op_cases *c, enum op op) {
 }
 
 /* Planes of every size that a quad of elements can cut. */
-static int planes(struct op_cases *c, enum op op) {
+static int dropped_planes(struct op_cases *c) {
     static const int shapes[][4] = {{1, 1, 1, 1},  {17, 5, 1, 1}, {33, 3, 1, 2},
                                     {16, 7, 3, 1}, {5, 12, 5, 5}, {40, 2, 8, 8}};
     for (int i = 0; i < COUNT(shapes); i++) {
@@ -109,9 +109,9 @@ static int planes(struct op_cases *c, enum op op) {
         struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3])},
                             .out = {case_tensor(c, DTYPE_F32, 4, s[0], s[1], s[2], s[3])},
                             .step = &step,
-                            .p.dropout = {.2f * (float)i, i, 3 * i}};
+                            .p.dropout = {.2f * (float)i, i, 3 * i, 1}};
         put_special_values(&a.in[0]);
-        CHECK(case_run(c, op, &a, 0));
+        CHECK(case_run(c, OP_DROPOUT, &a, 0));
         case_forget(c);
     }
     return OK;
@@ -351,7 +351,7 @@ static int pointwise(struct op_cases *c, enum op op) {
     case OP_CLIP: return clip(c);
     case OP_ACTIVATION_FORWARD:
     case OP_ACTIVATION_BACKWARD: return activations(c, op);
-    case OP_DROPOUT2D: return planes(c, op);
+    case OP_DROPOUT: CHECK(dropped_planes(c)); return elementwise(c, op);
     default: return elementwise(c, op);
     }
 }

@@ -25,12 +25,12 @@ static uint64_t looked_up(const struct node *n) {
     return INDEX * (uint64_t)tensor_count(&n->args.in[1]);
 }
 
-/* On a GPU dropout keeps a mask of bytes, dropout2d one number for each plane. */
+/* In bytes: of a condition, or of dropout on a GPU, where dropout2d keeps one number for each
+ * plane. */
 static uint64_t mask(const struct node *n) {
-    return (uint64_t)tensor_count(&n->y->value);
-}
-static uint64_t planes(const struct node *n) {
-    return STATISTIC * (uint64_t)n->y->value.dims[0] * (uint64_t)n->y->value.dims[1];
+    const struct tensor *y = &n->y->value;
+    if (n->op != OP_DROPOUT || !n->args.p.dropout.planes) return (uint64_t)tensor_count(y);
+    return STATISTIC * (uint64_t)y->dims[0] * (uint64_t)y->dims[1];
 }
 
 /* Mean and 1 / deviation of each channel, or of each row. */
@@ -72,7 +72,7 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_ADD_FORWARD] = {.flags = GIVES_X | GIVES_X2},
     [OP_SUBTRACT_FORWARD] = {.flags = GIVES_X},
     [OP_MULTIPLY_FORWARD] = {.flags = SAVES_FACTORS},
-    [OP_WHERE] = {.more = mask}, /* the condition, in bytes */
+    [OP_WHERE] = {.more = mask},
     [OP_MATMUL] = {.flags = SAVES_FACTORS},
     [OP_SUM] = {.flags = GIVES_X}, /* backward expands it */
     [OP_AVG_POOL_FORWARD] = {.flags = SAVES_X},
@@ -80,7 +80,6 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.flags = SAVES_X},
     [OP_ADAPTIVE_MAX_POOL_FORWARD] = {.flags = SAVES_X, .more = indices},
     [OP_DROPOUT] = {.more = mask},
-    [OP_DROPOUT2D] = {.more = planes},
     [OP_SOFTMAX_FORWARD] = {.flags = SAVES_Y},
     [OP_LOG_SOFTMAX_FORWARD] = {.flags = SAVES_Y},
     [OP_CROSS_ENTROPY_FORWARD] = {.more = log_probabilities, .work = log_probabilities},

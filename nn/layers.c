@@ -127,11 +127,11 @@ static int drop_backward(duet_tape *t, struct node *n) {
     args.in[0] = n->y->grad;
     args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(tape_launch_segments(t, n->op, &args));
+    CHECK(tape_launch_segments(t, OP_DROPOUT, &args));
     return grad_done(t, n->x, &args.out[0]);
 }
 
-static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op) {
+static duet_var *drop(duet_tape *t, duet_var *x, double p, int planes) {
     if (!(p >= 0 && p <= 1)) {
         tape_fail(t,
                   fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
@@ -140,18 +140,19 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, enum op op) {
     if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
-    struct node node = {.backward = drop_backward, .op = op, .x = x};
-    node.args = (struct op_args){
-        .in = {x->value}, .step = t->step.step, .p.dropout = {.p = (float)p, .layer = layer}};
+    struct node node = {.backward = drop_backward, .op = OP_DROPOUT, .x = x};
+    node.args = (struct op_args){.in = {x->value},
+                                 .step = t->step.step,
+                                 .p.dropout = {.p = (float)p, .layer = layer, .planes = planes}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, tape_launch_segments(t, op, &node.args))) return NULL;
+    if (t->error || tape_fail(t, tape_launch_segments(t, OP_DROPOUT, &node.args))) return NULL;
     node.y = tape_var(t, node.args.out[0], x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
 
 duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
     if (tape_stuck(t, x)) return NULL;
-    return drop(t, x, p, OP_DROPOUT);
+    return drop(t, x, p, 0);
 }
 
 duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
@@ -161,5 +162,5 @@ duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
                           SHAPE(&x->value)));
         return NULL;
     }
-    return drop(t, x, p, OP_DROPOUT2D);
+    return drop(t, x, p, 1);
 }

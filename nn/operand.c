@@ -5,17 +5,12 @@
 
 /* ---- launches ---- */
 
-/* 1: the op takes struct dropout_args, which name the virtual device. */
-static int draws(enum op op) {
-    return op == OP_DROPOUT || op == OP_DROPOUT2D;
-}
-
 int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole) {
     for (int s = 0; s < t->segments.count; s++) {
         struct op_args args = *whole;
         args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
         args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
-        if (draws(op)) args.p.dropout.v = t->segments.seg[s].v;
+        if (op == OP_DROPOUT) args.p.dropout.v = t->segments.seg[s].v;
         CHECK(launch(t->stream, op, &args));
     }
     return OK;

@@ -81,8 +81,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_TANH_FORWARD:
     case OP_SIGMOID_FORWARD:
     case OP_RELU_FORWARD:
-    case OP_DROPOUT:
-    case OP_DROPOUT2D: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_DROPOUT: a.in[0] = x4, a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_ADAPTIVE_AVG_POOL_FORWARD: a.in[0] = x4, a.out[0] = L(1, 4, N, 3, 2, 11); break;
     case OP_ADAPTIVE_AVG_POOL_BACKWARD: a.in[0] = L(1, 4, N, 3, 2, 11), a.out[0] = x4; break;
     case OP_ACTIVATION_BACKWARD:
@@ -193,7 +192,9 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
     case OP_WHERE: a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = F(4, 2, N, 7, 0, 0); break;
     case OP_PERMUTE: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0); break;
-    case OP_TO_INDEX: a.in[0] = x2, a.out[0] = OF(1, DTYPE_I32, 2, N, 7, 0, 0); break;
+    case OP_TO_INDEX:
+        a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = OF(1, DTYPE_I32, 2, N, 7, 0, 0);
+        break;
     case OP_EMBEDDING_BACKWARD:
         a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 2, 50, 9, 0, 0);
@@ -252,7 +253,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0};
-    if (op == OP_DROPOUT || op == OP_DROPOUT2D) a.p.dropout = (struct dropout_args){0.5f, 1, 63};
+    if (op == OP_DROPOUT) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
@@ -260,7 +261,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD) {
         a.in[0] = F(0, 3, N, 5, 4, 0), a.in[1] = F(1, 3, N, 6, 4, 0);
         a.in[2] = F(2, 3, N, 6, 3, 0);
-        a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63}};
+        a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0}};
     }
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;

@@ -2,12 +2,6 @@
  * runs here, so the addresses are made up. */
 #include "tests/device/op_args.h"
 
-static int takes_n16(enum op op) {
-    return op <= OP_DROPOUT2D || op == OP_FILL ||
-           op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_FORWARD || op == OP_BATCH_NORM_SUMS ||
-           op == OP_BATCH_NORM_BACKWARD_DATA;
-}
-
 static void must_refuse(enum op op, const struct op_args *a, const char *why) {
     cr_assert_eq(op_check(op, a), ERR_FAILED, "%s was accepted although %s", op_name(op), why);
     MUST_SAY(op_name(op));
@@ -56,8 +50,7 @@ Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {
     int refused = 0;
     for (int i = 0; i < 2 * OP_COUNT; i++) {
         enum op op = (enum op)(i / 2);
-        const struct op_args good =
-            good_args(op, i % 2 && takes_n16(op) ? LAYOUT_N16 : LAYOUT_PLAIN);
+        const struct op_args good = good_args(op, i % 2 ? LAYOUT_N16 : LAYOUT_PLAIN);
         cr_assert_eq(op_check(op, &good), OK, "%s", error_message());
         for (int t = 0; t < OP_INPUTS + OP_OUTPUTS; t++) {
             struct op_args a = good;
@@ -137,7 +130,9 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_DROPOUT, a.p.dropout.p = NAN, "p is no number");
     REFUSE(OP_DROPOUT, a.p.dropout.v = 64, "virtual device 64");
     REFUSE(OP_DROPOUT, a.step = NULL, "no step block");
-    REFUSE(OP_DROPOUT2D, a.p.dropout.layer = -1, "layer -1");
+    REFUSE(OP_DROPOUT, a.p.dropout.layer = -1, "layer -1");
+    ACCEPT(OP_DROPOUT, a.p.dropout.planes = 1);
+    REFUSE(OP_DROPOUT, (a.p.dropout.planes = 1, a.in[0].rank = a.out[0].rank = 3), "no planes");
     REFUSE(OP_SGD, a.step = NULL, "no step block");
     REFUSE(OP_SGD, a.out[1].data = NULL, "momentum without its buffer");
     ACCEPT(OP_SGD, (a.out[1].data = NULL, a.p.sgd.momentum = 0));
@@ -230,8 +225,7 @@ Test(op, overlaps_are_allowed_where_the_table_says_so, .timeout = 30) {
             if (!a.in[in].data) continue;
             int allowed =
                 ((op == OP_RELU_FORWARD || op == OP_ACTIVATION_FORWARD || op == OP_TANH_FORWARD ||
-                  op == OP_SIGMOID_FORWARD || op == OP_DROPOUT || op == OP_DROPOUT2D ||
-                  op == OP_ADD_FORWARD) &&
+                  op == OP_SIGMOID_FORWARD || op == OP_DROPOUT || op == OP_ADD_FORWARD) &&
                  in == 0) ||
                 (op == OP_BATCH_NORM_FORWARD && in == 0) ||
                 ((op == OP_RELU_BACKWARD || op == OP_TANH_BACKWARD ||

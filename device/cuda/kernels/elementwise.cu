@@ -38,12 +38,12 @@ static const struct op_kernel kernels[] = {
     {OP_ACTIVATION_FORWARD, DUET_KERNEL(activation_forward)},
     {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
     {OP_DROPOUT, DUET_KERNEL(dropout)},
-    {OP_DROPOUT2D, DUET_KERNEL(dropout2d)},
     {OP_FILL, DUET_KERNEL(fill)},
     {OP_CLIP, DUET_KERNEL(clip)},
     {OP_SGD, DUET_KERNEL(sgd)},
     {OP_ADADELTA, DUET_KERNEL(adadelta)},
     {OP_ADAM, DUET_KERNEL(adam)},
+    {OP_COUNT, DUET_KERNEL(dropout2d)}, /* OP_DROPOUT of planes: it takes twice the registers */
 };
 
 const void *elementwise_kernel(int i) {
@@ -54,7 +54,7 @@ int enqueue_elementwise(struct cuda_stream *stream, enum op op, const struct op_
     struct elementwise e = elementwise_of(op, args);
     if (e.by_plane.d && e.count >= (size_t)1 << 31)
         return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
-    enqueue(stream, kernel_of(kernels, op), grid_for(e.count, 4 * SIMPLE_THREADS), SIMPLE_THREADS,
-            &e);
+    enqueue(stream, kernel_of(kernels, e.by_plane.d ? OP_COUNT : op),
+            grid_for(e.count, 4 * SIMPLE_THREADS), SIMPLE_THREADS, &e);
     return OK;
 }

@@ -34,7 +34,7 @@ struct elementwise {
     int shrink;                         /* adam: 1: AdamW's decay */
     uint32_t layer;                     /* dropout: the layer's number */
     uint32_t v;                         /* dropout: the virtual device */
-    struct divider by_plane;            /* dropout2d: pixels of a plane */
+    struct divider by_plane;            /* dropout of planes: their pixels */
     struct activation_args activation;
     uint64_t threshold; /* dropout: an element is kept where its random word is below */
 };
@@ -67,9 +67,9 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
         e.rest1 = (float)(1 - a->p.adam.beta1), e.epsilon = (float)a->p.adam.epsilon;
         e.beta2 = (float)a->p.adam.beta2, e.rest2 = (float)(1 - a->p.adam.beta2);
     }
-    if (op == OP_DROPOUT2D)
-        e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
-    if (op == OP_DROPOUT || op == OP_DROPOUT2D) {
+    if (op == OP_DROPOUT) {
+        if (a->p.dropout.planes)
+            e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
         e.value = 1.0f / (1.0f - a->p.dropout.p);
         e.threshold = philox_threshold(1.0 - (double)a->p.dropout.p);
         e.layer = (uint32_t)a->p.dropout.layer, e.v = (uint32_t)a->p.dropout.v;

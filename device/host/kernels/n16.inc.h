@@ -51,7 +51,6 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = n16_adaptive_avg_pool_forward,
     [OP_ADAPTIVE_AVG_POOL_BACKWARD] = n16_adaptive_avg_pool_backward,
     [OP_DROPOUT] = n16_dropout,
-    [OP_DROPOUT2D] = n16_dropout2d,
     [OP_BATCH_NORM_MOMENTS] = n16_batch_norm_moments,
     [OP_BATCH_NORM_FORWARD] = n16_batch_norm_forward,
     [OP_BATCH_NORM_SUMS] = n16_batch_norm_sums,

@@ -1,9 +1,10 @@
 /* Dropout in N16: the mask of the plain tensor, from base/philox.h for LANES samples at once.
  *
- * Element i of sample n has the number n * count + i, and one Philox call serves four numbers in a
- * row. Where a sample has a multiple of four elements, its elements i .. i + 3 are one call: each
- * lane runs the generator for its own sample, and the four words that it yields are the masks of
- * four vectors. Other shapes use the reference. */
+ * A sample draws for each of its elements, or for each of its planes: draw i of sample n has the
+ * number n * draws + i, and one Philox call serves four numbers in a row. Each lane runs the
+ * generator for its own sample. Where a sample has a multiple of four draws, i .. i + 3 are one
+ * call, whose four words are the masks of four draws; else a call is made for each draw, and a lane
+ * takes the word that is its own. */
 
 struct philox_lanes {
     uvec word[4];
@@ -28,66 +29,43 @@ INLINE struct philox_lanes philox_of(struct philox_lanes c, uint32_t key0, uint3
     return c;
 }
 
+/* Word `which` of each lane. */
+INLINE uvec word_of(const struct philox_lanes *four, uvec which) {
+    uvec word = {0};
+    for (uint32_t j = 0; j < 4; j++)
+        word |= four->word[j] & (uvec)(which == j);
+    return word;
+}
+
 static void n16_dropout(const struct op_args *a) {
     const struct tensor *y = &a->out[0];
-    size_t count = tensor_sample_count(y);
-    struct dropout_args d = a->p.dropout;
-    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
-    if (y->layout == LAYOUT_PLAIN || count % 4 || threshold >> 32) {
+    const struct dropout_args d = a->p.dropout;
+    const size_t count = tensor_sample_count(y), draws = d.planes ? (size_t)y->dims[1] : count,
+                 pixels = count / draws;
+    const uint64_t threshold = philox_threshold(1.0 - (double)d.p);
+    if (y->layout == LAYOUT_PLAIN || threshold >> 32 || (size_t)y->dims[0] * draws >> 32) {
         reference_dropout(a);
         return;
     }
-    uvec limit = (uint32_t)threshold - (uvec){0};
-    float scale = 1.0f / (1.0f - d.p);
-    uint32_t key0 = (uint32_t)a->step->seed, key1 = (uint32_t)(a->step->seed >> 32);
+    const uint32_t together = draws % 4 ? 1 : 4;
+    const uvec limit = (uint32_t)threshold - (uvec){0};
+    const float scale = 1.0f / (1.0f - d.p), *from = tensor_f32(&a->in[0]);
     for (int n = 0; n < y->groups * GROUP; n += LANES) {
-        size_t start = (size_t)n / GROUP * count * GROUP + n % GROUP;
-        uvec quad;
+        size_t at = (size_t)n / GROUP * count * GROUP + (size_t)n % GROUP;
+        uvec number;
         for (int lane = 0; lane < LANES; lane++)
-            quad[lane] = (uint32_t)((size_t)(n + lane) * (count / 4));
-        for (size_t i = 0; i < count; i += 4, quad += 1) {
-            struct philox_lanes four = {{quad, (uint32_t)d.layer - (uvec){0},
-                                         (uint32_t)a->step->step - (uvec){0},
-                                         (uint32_t)d.v - (uvec){0}}};
-            four = philox_of(four, key0, key1);
-            for (int j = 0; j < 4; j++) {
-                size_t at = start + (i + j) * GROUP;
-                vec mask = select_vec((ivec)(four.word[j] < limit), splat(scale), splat(0));
-                store(tensor_f32(y) + at, load(tensor_f32(&a->in[0]) + at) * mask);
-            }
-        }
-    }
-}
-
-/* Whole planes: LANES samples draw for their planes of a channel in one call, each from the word
- * that is its own. */
-static void n16_dropout2d(const struct op_args *a) {
-    const struct tensor *y = &a->out[0];
-    struct dropout_args d = a->p.dropout;
-    uint64_t threshold = philox_threshold(1.0 - (double)d.p);
-    if (y->layout == LAYOUT_PLAIN || threshold >> 32) {
-        reference_dropout2d(a);
-        return;
-    }
-    uvec limit = (uint32_t)threshold - (uvec){0};
-    float scale = 1.0f / (1.0f - d.p);
-    size_t channels = (size_t)y->dims[1], pixels = tensor_sample_count(y) / channels;
-    for (int n = 0; n < y->groups * GROUP; n += LANES)
-        for (size_t c = 0; c < channels; c++) {
-            uvec number, word = {0};
-            for (int lane = 0; lane < LANES; lane++)
-                number[lane] = (uint32_t)((size_t)(n + lane) * channels + c);
+            number[lane] = (uint32_t)((size_t)(n + lane) * draws);
+        for (size_t i = 0; i < draws; i += together, number += together) {
             struct philox_lanes four = {{number >> 2, (uint32_t)d.layer - (uvec){0},
                                          (uint32_t)a->step->step - (uvec){0},
                                          (uint32_t)d.v - (uvec){0}}};
             four = philox_of(four, (uint32_t)a->step->seed, (uint32_t)(a->step->seed >> 32));
-            for (uint32_t j = 0; j < 4; j++)
-                word |= four.word[j] & (uvec)((number & 3) == j);
-            vec mask = select_vec((ivec)(word < limit), splat(scale), splat(0));
-            size_t at = ((size_t)n / GROUP * channels + c) * pixels * GROUP + (size_t)n % GROUP;
-            const float *from = tensor_f32(&a->in[0]) + at;
-            float *to = tensor_f32(y) + at;
-            for (size_t i = 0; i < pixels * GROUP; i += GROUP)
-                store(to + i, load(from + i) * mask);
+            for (uint32_t j = 0; j < together; j++) {
+                uvec word = together == 4 ? four.word[j] : word_of(&four, number & 3);
+                vec mask = select_vec((ivec)(word < limit), splat(scale), splat(0));
+                for (size_t k = 0; k < pixels; k++, at += GROUP)
+                    store(tensor_f32(y) + at, load(from + at) * mask);
+            }
         }
+    }
 }

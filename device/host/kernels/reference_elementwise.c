@@ -74,7 +74,7 @@ void reference_where(const struct op_args *args) {
 
 /* y = x * (kept ? 1 / (1 - p) : 0), the scale in float as in PyTorch; p = 1 keeps nothing. With
  * `planes` there is one draw for each plane. */
-static void drop(const struct op_args *a, int planes) {
+void reference_dropout(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
     struct dropout_args d = a->p.dropout;
@@ -82,7 +82,7 @@ static void drop(const struct op_args *a, int planes) {
     float scale = 1.0f / (1.0f - d.p);
     int n16 = a->out[0].layout == LAYOUT_N16;
     size_t count = tensor_sample_count(&a->out[0]),
-           draws = planes ? (size_t)a->out[0].dims[1] : count;
+           draws = d.planes ? (size_t)a->out[0].dims[1] : count;
     for (size_t i = 0, stored = tensor_stored_count(&a->out[0]); i < stored; i++) {
         size_t sample = n16 ? i / (GROUP * count) * GROUP + i % GROUP : i / count;
         size_t draw = (n16 ? i / GROUP % count : i % count) / (count / draws);
@@ -90,14 +90,6 @@ static void drop(const struct op_args *a, int planes) {
                                (uint32_t)d.layer, sample * draws + draw, threshold);
         y[i] = x[i] * (kept ? scale : 0.0f);
     }
-}
-
-void reference_dropout(const struct op_args *a) {
-    drop(a, 0);
-}
-
-void reference_dropout2d(const struct op_args *a) {
-    drop(a, 1);
 }
 
 void reference_fill(const struct op_args *a) {
