@@ -55,8 +55,6 @@ extern "C" {
     OP(DROPOUT,                dropout,                 "dropout") \
     OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
     OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
-    OP(LOG_SOFTMAX_FORWARD,    log_softmax_forward,     "log_softmax forward") \
-    OP(LOG_SOFTMAX_BACKWARD,   log_softmax_backward,    "log_softmax backward") \
     OP(NLL_FORWARD,            nll_forward,             "nll forward") \
     OP(NLL_BACKWARD,           nll_backward,            "nll backward") \
     OP(CROSS_ENTROPY_FORWARD,  cross_entropy_forward,   "cross entropy forward") \
@@ -165,6 +163,9 @@ struct dropout_args {
     int v;      /* the virtual device of the segment */
     int planes; /* DROPOUT: 1: whole planes of (N,C,H,W) are dropped */
 };
+struct softmax_args {
+    int log; /* 1: y is the logarithm of softmax */
+};
 /* What MSE takes the mean of: (x - t)^2; smooth_l1_loss's, half of it where |x - t| < 1 and
  * |x - t| - 1/2 elsewhere; binary_cross_entropy_with_logits's log(1 + e^x) - x t. */
 enum distance { DISTANCE_SQUARED, DISTANCE_SMOOTH_L1, DISTANCE_LOGISTIC };
@@ -263,6 +264,7 @@ struct op_args {
         struct pool_args pool;
         struct pad_args pad;
         struct dropout_args dropout;
+        struct softmax_args softmax;
         struct loss_args loss;
         struct fill_args fill;
         struct clip_args clip;

@@ -129,15 +129,11 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_DROPOUT] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
 
-    /* A logarithm of softmax: max, subtract, exp, add, subtract; backward: add, exp, multiply,
-     * subtract. */
+    /* Max, subtract, exp, add, subtract; backward: multiply, add, subtract, multiply; of the
+     * logarithm: add, exp, multiply, subtract. */
     [OP_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
-        .flops = "4 NM"},
-    [OP_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
-        .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
-    [OP_LOG_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},
         .flops = "5 NM"},
-    [OP_LOG_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
+    [OP_SOFTMAX_BACKWARD] = {LOSS, .in = {{"y", "f", "NM"}, {"dy", "f", "NM"}},
         .out = {{"dx", "f", "NM"}}, .flops = "4 NM"},
 
     /* hits is 1 where the largest score is the label's (the first of equals), else 0. The loss

@@ -148,26 +148,29 @@ static struct tensor scores_of(struct op_cases *c, int rows, int classes) {
 static int rows(struct op_cases *c, enum op op) {
     static const int shapes[][2] = {{1, 1},    {41, 10},  {5, 31}, {7, 33},
                                     {3, 1000}, {256, 10}, {0, 3},  {30, 2}};
-    int loss = op >= OP_NLL_FORWARD, mse = op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD,
+    int softmax = op == OP_SOFTMAX_FORWARD || op == OP_SOFTMAX_BACKWARD,
+        nll = op == OP_NLL_FORWARD || op == OP_NLL_BACKWARD,
+        mse = op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD,
         forward = op == OP_NLL_FORWARD || op == OP_CROSS_ENTROPY_FORWARD || op == OP_MSE_FORWARD;
-    for (int i = 0; i < COUNT(shapes); i++) {
-        int n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
+    for (int turn = 0; turn < COUNT(shapes) * (1 + softmax); turn++) {
+        int i = turn % COUNT(shapes), n = shapes[i][0], k = shapes[i][1], reduction = i % 3;
         struct step_block step = {.weight = 1.0f / 96};
         struct op_args a = {.in = {scores_of(c, n, k)},
                             .out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
-        if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) {
+        if (softmax) a.p.softmax.log = turn != i;
+        if (op == OP_SOFTMAX_BACKWARD) {
             struct tensor y = case_tensor(c, DTYPE_F32, 2, n, k, 1, 1);
             if (a.in[0].data && y.data) /* the first input is the output of forward */
-                host_reference_kernels[op - OP_SOFTMAX_BACKWARD + OP_SOFTMAX_FORWARD](
-                    &(struct op_args){.in = {a.in[0]}, .out = {y}});
+                host_reference_kernels[OP_SOFTMAX_FORWARD](
+                    &(struct op_args){.in = {a.in[0]}, .out = {y}, .p = a.p});
             a.in[0] = y;
             a.in[1] = case_random(c, 2, n, k, 1, 1);
         }
-        if (loss) {
+        if (!softmax) {
             a.in[1] = mse ? case_random(c, 2, n, k, 1, 1) : labels_of(c, n, k);
             a.step = &step;
             a.p.loss = (struct loss_args){.reduction = reduction};
-            if (op >= OP_CROSS_ENTROPY_FORWARD && !mse && i % 2) a.p.loss.smoothing = .1;
+            if (!nll && !mse && i % 2) a.p.loss.smoothing = .1;
             if (mse) a.p.loss.distance = (2 * i + i / 3) % 3; /* with each reduction */
             if (reduction == REDUCE_MEAN && i) a.p.loss.places = 7;
             if (!forward && reduction == REDUCE_NONE) a.in[2] = case_random(c, 1, n, 1, 1, 1);

@@ -52,8 +52,6 @@ const struct tolerance *op_tolerance(enum op op, int tf32) {
     case OP_ACTIVATION_BACKWARD:
     case OP_SOFTMAX_FORWARD:
     case OP_SOFTMAX_BACKWARD:
-    case OP_LOG_SOFTMAX_FORWARD:
-    case OP_LOG_SOFTMAX_BACKWARD:
     case OP_MSE_FORWARD:
     case OP_MSE_BACKWARD:
     case OP_CROSS_ENTROPY_FORWARD:

@@ -12,46 +12,40 @@ static struct tensor rows_of(const struct tensor *x) {
     return tensor_plain(x->data, x->dtype, 2, (int[]){rest, width});
 }
 
-static int rows_backward(duet_tape *t, struct node *n, enum op op) {
+static int softmax_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = grad_target(t, n->x);
     struct op_args args = {.in = {rows_of(&n->y->value), rows_of(&n->y->grad)},
-                           .out[0] = rows_of(&dx)};
+                           .out[0] = rows_of(&dx),
+                           .p = n->args.p};
     CHECK(tape_error(t));
-    CHECK(launch(t->stream, op, &args));
+    CHECK(launch(t->stream, OP_SOFTMAX_BACKWARD, &args));
     return grad_done(t, n->x, &dx);
 }
 
-static int softmax_backward(duet_tape *t, struct node *n) {
-    return rows_backward(t, n, OP_SOFTMAX_BACKWARD);
-}
-
-static int log_softmax_backward(duet_tape *t, struct node *n) {
-    return rows_backward(t, n, OP_LOG_SOFTMAX_BACKWARD);
-}
-
-static duet_var *rows(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
+static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
     x = to_plain(t, x);
     if (!x) return NULL;
     if (!x->value.dims[x->value.rank - 1]) {
         tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
         return NULL;
     }
-    struct node node = {.backward = backward, .op = op, .x = x};
+    struct node node = {.backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     node.args.in[0] = rows_of(&x->value);
     node.args.out[0] = rows_of(&y);
-    if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
+    node.args.p.softmax.log = log;
+    if (t->error || tape_fail(t, launch(t->stream, OP_SOFTMAX_FORWARD, &node.args))) return NULL;
     node.y = tape_var(t, y, x->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
 
 duet_var *duet_softmax(duet_tape *t, duet_var *x) {
-    return rows(t, x, OP_SOFTMAX_FORWARD, softmax_backward);
+    return softmax(t, x, 0);
 }
 
 duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
-    return rows(t, x, OP_LOG_SOFTMAX_FORWARD, log_softmax_backward);
+    return softmax(t, x, 1);
 }
 
 /* dL/dy is of the phase `loss` in every mode, as in DP, where device 0 computes both. */

@@ -106,8 +106,6 @@ static inline void run_rows(enum op op, const struct op_args *a, uint32_t blocks
     switch (op) {
     case OP_SOFTMAX_FORWARD: RUN_ROWS(softmax_forward, &r, grid); break;
     case OP_SOFTMAX_BACKWARD: RUN_ROWS(softmax_backward, &r, grid); break;
-    case OP_LOG_SOFTMAX_FORWARD: RUN_ROWS(log_softmax_forward, &r, grid); break;
-    case OP_LOG_SOFTMAX_BACKWARD: RUN_ROWS(log_softmax_backward, &r, grid); break;
     case OP_NLL_FORWARD: RUN_ROWS(nll_forward, &r, grid); break;
     case OP_NLL_BACKWARD: RUN_ROWS(nll_backward, &r, grid); break;
     case OP_CROSS_ENTROPY_FORWARD: RUN_ROWS(cross_entropy_forward, &r, grid); break;

@@ -192,8 +192,8 @@ Test(cuda_races, rows_and_losses, .timeout = 120) {
                       hits = tensor_like(&heap, &labels);
         for (int r = 0; r < rows; r++)
             ((int32_t *)labels.data)[r] = r * 7 % classes;
-        run_rows(OP_LOG_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 3);
-        run_rows(OP_LOG_SOFTMAX_BACKWARD,
+        run_rows(OP_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 3);
+        run_rows(OP_SOFTMAX_BACKWARD,
                  &(struct op_args){.in = {y, x}, .out = {tensor_like(&heap, &x)}}, 3);
         struct op_args a = {.in = {x, labels},
                             .out = {heap_tensor(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits},

@@ -93,10 +93,8 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_RELU_BACKWARD:
         a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.out[0] = L(4, 4, N, 3, 9, 8);
         break;
-    case OP_SOFTMAX_FORWARD:
-    case OP_LOG_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
+    case OP_SOFTMAX_FORWARD: a.in[0] = scores, a.out[0] = F(4, 2, N, 10, 0, 0); break;
     case OP_SOFTMAX_BACKWARD:
-    case OP_LOG_SOFTMAX_BACKWARD:
         a.in[0] = scores, a.in[1] = F(2, 2, N, 10, 0, 0), a.out[0] = F(4, 2, N, 10, 0, 0);
         break;
     case OP_NLL_FORWARD:

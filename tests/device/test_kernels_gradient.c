@@ -299,14 +299,14 @@ Test(math_gradient, losses, .timeout = 60) {
         ((int32_t *)labels.data)[i] = i * 5 % 9;
     struct tensor y = tensor_like(&heap, &x), dy = tensor_random(&heap, 2, 2, 6, 9, 1, 1),
                   dx = tensor_like(&heap, &x);
-    struct op_args softmax = {.in = {x}, .out = {y}};
-    run(OP_LOG_SOFTMAX_FORWARD, &softmax);
-    run(OP_LOG_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {dx}});
-    check("log softmax dx", log_softmax_oracle, &softmax, 0, doubles(&heap, &dy), &dx);
-    softmax.out[0] = y;
-    run(OP_SOFTMAX_FORWARD, &softmax);
-    run(OP_SOFTMAX_BACKWARD, &(struct op_args){.in = {y, dy}, .out = {dx}});
-    check("softmax dx", softmax_oracle, &softmax, 0, doubles(&heap, &dy), &dx);
+    for (int log = 0; log < 2; log++) {
+        struct op_args softmax = {.in = {x}, .out = {y}, .p.softmax.log = log};
+        run(OP_SOFTMAX_FORWARD, &softmax);
+        run(OP_SOFTMAX_BACKWARD,
+            &(struct op_args){.in = {y, dy}, .out = {dx}, .p.softmax.log = log});
+        check(log ? "log softmax dx" : "softmax dx", log ? log_softmax_oracle : softmax_oracle,
+              &softmax, 0, doubles(&heap, &dy), &dx);
+    }
     struct tensor dloss = tensor_random(&heap, 3, 1, 6, 1, 1, 1);
     for (int reduction = REDUCE_MEAN; reduction <= REDUCE_NONE; reduction++) {
         double weight[6];

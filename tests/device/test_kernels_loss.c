@@ -29,7 +29,8 @@ Test(math_loss, large_scores_do_not_overflow, .timeout = 30) {
     struct tensor labels = labels_of(&heap, 4, label);
     struct op_args a = cross_entropy(&heap, &x, &labels);
     host_reference_kernels[OP_CROSS_ENTROPY_FORWARD](&a);
-    host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&(struct op_args){.in = {x}, .out = {y}});
+    host_reference_kernels[OP_SOFTMAX_FORWARD](
+        &(struct op_args){.in = {x}, .out = {y}, .p.softmax.log = 1});
     host_reference_kernels[OP_CROSS_ENTROPY_BACKWARD](&(struct op_args){
         .in = {x, labels}, .out = {dx}, .step = &step, .p.loss = {.reduction = REDUCE_MEAN}});
     for (int i = 0; i < 4; i++) {
@@ -98,9 +99,9 @@ Test(math_loss, a_row_has_the_same_bits_among_any_rows, .timeout = 30) {
                            .out = {dx},
                            .step = &step,
                            .p.loss = {.reduction = REDUCE_MEAN}},
-                   softmax = {.in = {x}, .out = {y}};
+                   softmax = {.in = {x}, .out = {y}, .p.softmax.log = 1};
     host_reference_kernels[OP_CROSS_ENTROPY_BACKWARD](&back);
-    host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&softmax);
+    host_reference_kernels[OP_SOFTMAX_FORWARD](&softmax);
     for (int n = 0; n < 9; n++) {
         struct tensor row = x, one_label = labels,
                       one_dx = heap_tensor(&heap, DTYPE_F32, 2, 1, 10, 1, 1),
@@ -113,7 +114,7 @@ Test(math_loss, a_row_has_the_same_bits_among_any_rows, .timeout = 30) {
         back.in[0] = row, back.in[1] = one_label, back.out[0] = one_dx;
         host_reference_kernels[OP_CROSS_ENTROPY_BACKWARD](&back);
         softmax.in[0] = row, softmax.out[0] = one_y;
-        host_reference_kernels[OP_LOG_SOFTMAX_FORWARD](&softmax);
+        host_reference_kernels[OP_SOFTMAX_FORWARD](&softmax);
         cr_assert_eq(((double *)a.out[0].data)[n], *(double *)one.out[0].data, "row %d", n);
         cr_assert_arr_eq(tensor_f32(&dx) + n * 10, one_dx.data, 40, "row %d", n);
         cr_assert_arr_eq(tensor_f32(&y) + n * 10, one_y.data, 40, "row %d", n);

@@ -5,8 +5,6 @@
 
 BLOCK_KERNEL(softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(log_softmax_forward, struct row_op, struct row_shared, ROW_THREADS)
-BLOCK_KERNEL(log_softmax_backward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(nll_forward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(nll_backward, struct row_op, struct row_shared, ROW_THREADS)
 BLOCK_KERNEL(cross_entropy_forward, struct row_op, struct row_shared, ROW_THREADS)
@@ -17,8 +15,6 @@ BLOCK_KERNEL(mse_backward, struct row_op, struct row_shared, ROW_THREADS)
 static const struct op_kernel kernels[] = {
     {OP_SOFTMAX_FORWARD, DUET_KERNEL(softmax_forward)},
     {OP_SOFTMAX_BACKWARD, DUET_KERNEL(softmax_backward)},
-    {OP_LOG_SOFTMAX_FORWARD, DUET_KERNEL(log_softmax_forward)},
-    {OP_LOG_SOFTMAX_BACKWARD, DUET_KERNEL(log_softmax_backward)},
     {OP_NLL_FORWARD, DUET_KERNEL(nll_forward)},
     {OP_NLL_BACKWARD, DUET_KERNEL(nll_backward)},
     {OP_CROSS_ENTROPY_FORWARD, DUET_KERNEL(cross_entropy_forward)},

@@ -25,7 +25,7 @@
 
 enum { ROW_LANES = 32, ROWS_A_BLOCK = 4, ROW_THREADS = ROW_LANES * ROWS_A_BLOCK };
 
-/* scores: x; or log-probabilities (nll); or y, the output (softmax and log_softmax backward).
+/* scores: x; or log-probabilities (nll); or y, the output (softmax backward).
  * dy: the gradient of y; or the targets (mse.h). */
 struct row_op {
     const float *scores, *dy, *dloss, *weights; /* weights: of classes; NULL: all are 1 */
@@ -34,6 +34,7 @@ struct row_op {
     double *loss;
     int32_t *hits;
     int rows, classes, reduction, distance, places, ignores, ignore_index;
+    int log;          /* softmax: 1: its logarithm */
     double smoothing; /* cross entropy */
     const struct step_block *step;
 };
@@ -51,8 +52,10 @@ static inline struct row_op row_op_of(enum op op, const struct op_args *a) {
         r.loss = (double *)a->out[0].data, r.hits = (int32_t *)a->out[1].data;
     else
         r.out = tensor_f32(&a->out[0]);
-    if (op == OP_SOFTMAX_BACKWARD || op == OP_LOG_SOFTMAX_BACKWARD) r.dy = tensor_f32(&a->in[1]);
-    if (op >= OP_SOFTMAX_FORWARD && op <= OP_LOG_SOFTMAX_BACKWARD) return r;
+    if (op == OP_SOFTMAX_FORWARD || op == OP_SOFTMAX_BACKWARD) {
+        r.log = a->p.softmax.log, r.dy = tensor_f32(&a->in[1]);
+        return r;
+    }
     if (op == OP_MSE_FORWARD || op == OP_MSE_BACKWARD)
         r.dy = tensor_f32(&a->in[1]);
     else
@@ -200,9 +203,11 @@ DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *sha
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                p->out[start + (size_t)j] =
-                    (float)exp(p->scores[start + (size_t)j] - max - log_sum);
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
+                 j += ROW_LANES) {
+                double y = p->scores[start + (size_t)j] - max - log_sum;
+                p->out[start + (size_t)j] = (float)(p->log ? y : exp(y));
+            }
         }
     }
 }
@@ -214,7 +219,7 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double sum = 0;
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                sum += mul_f64(p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
+                sum += mul_f64(p->log ? 1 : p->scores[start + (size_t)j], p->dy[start + (size_t)j]);
             shared->sum[at.thread] = sum;
         }
         ROW_FOLD(at, half) {
@@ -223,46 +228,12 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
             double sum = shared->sum[row_cell(at)];
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
+            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
+                 j += ROW_LANES) {
+                double y = p->scores[start + (size_t)j], dy = p->dy[start + (size_t)j];
                 p->out[start + (size_t)j] =
-                    (float)mul_f64(p->scores[start + (size_t)j], p->dy[start + (size_t)j] - sum);
-        }
-    }
-}
-
-DUET_BLOCK void k_log_softmax_forward(const struct row_op *p, struct row_shared *shared,
-                                      struct place at) {
-    FOR_EACH_ROW_GROUP(first, p, at) {
-        rows_softmax(p, shared, first, at);
-        BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                p->out[start + (size_t)j] = (float)(p->scores[start + (size_t)j] - max - log_sum);
-        }
-    }
-}
-
-DUET_BLOCK void k_log_softmax_backward(const struct row_op *p, struct row_shared *shared,
-                                       struct place at) {
-    FOR_EACH_ROW_GROUP(first, p, at) {
-        BLOCK_PHASE(at) {
-            const float *dy = p->dy + (size_t)row_of(first, at) * (size_t)p->classes;
-            double sum = 0;
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                sum += dy[j];
-            shared->sum[at.thread] = sum;
-        }
-        ROW_FOLD(at, half) {
-            shared->sum[at.thread] += shared->sum[at.thread + half];
-        }
-        BLOCK_PHASE(at) {
-            size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double sum = shared->sum[row_cell(at)];
-            for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-                p->out[start + (size_t)j] =
-                    (float)(p->dy[start + (size_t)j] -
-                            mul_f64(exp((double)p->scores[start + (size_t)j]), sum));
+                    (float)(p->log ? dy - mul_f64(exp(y), sum) : mul_f64(y, dy - sum));
+            }
         }
     }
 }

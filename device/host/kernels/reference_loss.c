@@ -44,47 +44,24 @@ void reference_softmax_forward(const struct op_args *a) {
         const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
         float *y = tensor_f32(&a->out[0]) + (size_t)i * classes;
         struct softmax_row r = softmax_of(x, classes);
-        for (int j = 0; j < classes; j++)
-            y[j] = (float)exp(x[j] - r.max - r.log_sum);
+        for (int j = 0; j < classes; j++) {
+            double log = x[j] - r.max - r.log_sum;
+            y[j] = (float)(a->p.softmax.log ? log : exp(log));
+        }
     }
 }
 
 void reference_softmax_backward(const struct op_args *a) {
-    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
+    int rows = a->out[0].dims[0], classes = a->out[0].dims[1], log = a->p.softmax.log;
     for (int i = 0; i < rows; i++) {
         const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes,
                     *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
         float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
         double sum = 0;
         for (int j = 0; j < classes; j++)
-            sum += (double)y[j] * dy[j];
+            sum += log ? dy[j] : (double)y[j] * dy[j];
         for (int j = 0; j < classes; j++)
-            dx[j] = (float)(y[j] * (dy[j] - sum));
-    }
-}
-
-void reference_log_softmax_forward(const struct op_args *a) {
-    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
-    for (int i = 0; i < rows; i++) {
-        const float *x = tensor_f32(&a->in[0]) + (size_t)i * classes;
-        float *y = tensor_f32(&a->out[0]) + (size_t)i * classes;
-        struct softmax_row r = softmax_of(x, classes);
-        for (int j = 0; j < classes; j++)
-            y[j] = (float)(x[j] - r.max - r.log_sum);
-    }
-}
-
-void reference_log_softmax_backward(const struct op_args *a) {
-    int rows = a->out[0].dims[0], classes = a->out[0].dims[1];
-    for (int i = 0; i < rows; i++) {
-        const float *y = tensor_f32(&a->in[0]) + (size_t)i * classes,
-                    *dy = tensor_f32(&a->in[1]) + (size_t)i * classes;
-        float *dx = tensor_f32(&a->out[0]) + (size_t)i * classes;
-        double sum = 0;
-        for (int j = 0; j < classes; j++)
-            sum += dy[j];
-        for (int j = 0; j < classes; j++)
-            dx[j] = (float)(dy[j] - exp(y[j]) * sum);
+            dx[j] = (float)(log ? dy[j] - exp(y[j]) * sum : y[j] * (dy[j] - sum));
     }
 }
 
