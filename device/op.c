@@ -22,6 +22,7 @@ const char *op_shape_text(const struct tensor *t, char text[SHAPE_TEXT]) {
 
 /* One for each pixel of each window, and for each of x where the pool does the work of a relu. */
 double cost_pool(const struct op_args *a) {
+    if (a->p.pool.adaptive) return (double)tensor_count(&a->in[0]);
     double windows = -1, pixels = 0;
     for (int i = 0; i < 3; i++) {
         const struct tensor *t = i < 2 ? &a->in[i] : &a->out[0];

@@ -88,8 +88,6 @@ extern "C" {
     OP(PERMUTE,                permute,                 "permute") \
     OP(TO_INDEX,               to_index,                "to index") \
     OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward") \
-    OP(ADAPTIVE_MAX_POOL_FORWARD,    adaptive_max_pool_forward,   "adaptive max pool forward") \
-    OP(ADAPTIVE_MAX_POOL_BACKWARD,   adaptive_max_pool_backward,  "adaptive max pool backward") \
     OP(LAYER_NORM_FORWARD,           layer_norm_forward,          "layer norm forward") \
     OP(LAYER_NORM_BACKWARD_DATA,     layer_norm_backward_data,    "layer norm backward data") \
     OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight") \
@@ -148,7 +146,8 @@ struct linear_args {
 /* Of rows, then of columns. Pools know no padding: P = (H - size) / stride + 1, Q alike. */
 struct pool_args {
     int size[2], stride[2];
-    int relu; /* AVG_POOL, MAX_POOL: 1: x is the input of a relu that comes before the pool */
+    int relu;     /* 1: x is the input of a relu that comes before the pool */
+    int adaptive; /* MAX_POOL: 1: the windows of ADAPTIVE_AVG_POOL, without size, stride and relu */
 };
 /* How far x lies below and to the right of the first pixel of y; negative: above, to the left. */
 struct pad_args {

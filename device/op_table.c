@@ -98,7 +98,7 @@ const struct op_row op_table[OP_COUNT] = {
     /* Pools know no padding: P = (H - size) / stride + 1, Q alike. With p.pool.relu they are
      * pools of the relu of x, and gradients go back through both, to the bit what the two ops
      * give: then the gradient of AVG_POOL needs x. In MAX_POOL the first of equal maxima gets
-     * dy. */
+     * dy, and p.pool.adaptive, in PLAIN alone, lays the windows as ADAPTIVE_AVG_POOL does. */
     [OP_AVG_POOL_FORWARD] = {PICTURE, .in = {{"x", "fn", "NCHW"}}, .out = {{"y", "fn", "NCPQ"}},
         .rule = rule_pool, .cost = cost_pool},
     [OP_AVG_POOL_BACKWARD] = {PICTURE, .in = {{"dy", "fn", "NCPQ"}, {"x", "fn?", "NCHW"}},
@@ -260,10 +260,6 @@ const struct op_row op_table[OP_COUNT] = {
      * there are none, or p.embedding.left_out is r + 1. An index outside 0..R-1 adds nothing. */
     [OP_EMBEDDING_BACKWARD] = {ALGEBRA, .in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
         .out = {{"dw", "f", "RD"}}, .flops = "1 ND"},
-    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {PICTURE, .in = {{"x", "f", "NCHW"}},
-        .out = {{"y", "f", "NCPQ"}}, .flops = "1 NCHW"},
-    [OP_ADAPTIVE_MAX_POOL_BACKWARD] = {PICTURE, .in = {{"x", "f", "NCHW"}, {"dy", "f", "NCPQ"}},
-        .out = {{"dx", "f", "NCHW"}}, .flops = "1 NCHW"},
 
     /* y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; moments
      * are the mean and 1 / sqrt(var + epsilon) of each row. Without w it is 1, without b 0. Row

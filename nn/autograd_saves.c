@@ -78,7 +78,6 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_AVG_POOL_FORWARD] = {.flags = SAVES_X},
     [OP_MAX_POOL_FORWARD] = {.flags = SAVES_X, .more = indices},
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = {.flags = SAVES_X},
-    [OP_ADAPTIVE_MAX_POOL_FORWARD] = {.flags = SAVES_X, .more = indices},
     [OP_DROPOUT] = {.more = mask},
     [OP_SOFTMAX_FORWARD] = {.flags = SAVES_Y},
     [OP_CROSS_ENTROPY_FORWARD] = {.more = log_probabilities, .work = log_probabilities},

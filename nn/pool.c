@@ -91,11 +91,6 @@ static int adaptive_avg_pool_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ADAPTIVE_AVG_POOL_BACKWARD, n, &args, 0);
 }
 
-static int adaptive_max_pool_backward(duet_tape *t, struct node *n) {
-    struct op_args args = {.in = {n->x->value, n->y->grad}};
-    return tape_backward_to_x(t, OP_ADAPTIVE_MAX_POOL_BACKWARD, n, &args, 0);
-}
-
 static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width, const char *name,
                                enum op op, node_backward *backward) {
     const int *d = x->value.dims;
@@ -108,6 +103,7 @@ static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width,
     int dims[4] = {d[0], d[1], height, width};
     struct node node = {.backward = backward, .x = x};
     node.args.in[0] = x->value;
+    node.args.p.pool.adaptive = 1;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     return tape_append_op(t, op, &node, x->needs_grad);
 }
@@ -164,7 +160,7 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
     if (tape_failed(t, x)) return NULL;
     const struct duet_pool *how = given ? given : &none;
     const int max = op == OP_MAX_POOL_FORWARD, *padding = how->padding, *d = x->value.dims;
-    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0};
+    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, 0};
     int more[2] = {0}, margins = 0;
     for (int i = 0; i < 2; i++) {
         const int side = args.size[i],
@@ -216,6 +212,6 @@ duet_var *duet_adaptive_avg_pool2d(duet_tape *t, duet_var *x, int height, int wi
 duet_var *duet_adaptive_max_pool2d(duet_tape *t, duet_var *x, int height, int width) {
     if (refuse_adaptive(t, "adaptive_max_pool2d", x, height, width)) return NULL;
     if (!(x = to_plain(t, x))) return NULL;
-    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_ADAPTIVE_MAX_POOL_FORWARD,
-                         adaptive_max_pool_backward);
+    return adaptive_pool(t, x, height, width, "adaptive_max_pool2d", OP_MAX_POOL_FORWARD,
+                         max_pool_backward);
 }

@@ -116,8 +116,8 @@ static void layer(const char *what, enum op forward, int passes, struct tensor x
 }
 
 static void pool(const char *what, int back, struct tensor x, struct tensor y) {
-    struct op_args a = {.in = {x}, .out = {y}, .p.pool = {{2, 2}, {2, 2}, 1}};
-    if (back) a = (struct op_args){.in = {y, x}, .out = {x}, .p.pool = {{2, 2}, {2, 2}, 1}};
+    struct op_args a = {.in = {x}, .out = {y}, .p.pool = {{2, 2}, {2, 2}, 1, 0}};
+    if (back) a = (struct op_args){.in = {y, x}, .out = {x}, .p.pool = {{2, 2}, {2, 2}, 1, 0}};
     struct pool p;
     if (!pool_of(back ? OP_AVG_POOL_BACKWARD : OP_AVG_POOL_FORWARD, &a, &p)) exit(1);
     simple(what, back ? "avg_pool_2x2_backward" : "avg_pool_2x2_forward", p.count, 1, bytes_of(&a));

@@ -75,26 +75,26 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
 }
 
 /* As a launch chooses. */
-#define RUN_POOL(pool, pass, p, grid)                    \
-    do {                                                 \
-        if (pool_is_2x2(p))                              \
-            RUN_THREADS(k_##pool##_2x2_##pass, p, grid); \
-        else                                             \
-            RUN_THREADS(k_##pool##_##pass, p, grid);     \
+#define RUN_POOL(pool, pass, p, grid)                         \
+    do {                                                      \
+        if ((p)->adaptive)                                    \
+            RUN_THREADS(k_adaptive_##pool##_##pass, p, grid); \
+        else if (pool_is_2x2(p))                              \
+            RUN_THREADS(k_##pool##_2x2_##pass, p, grid);      \
+        else                                                  \
+            RUN_THREADS(k_##pool##_##pass, p, grid);          \
     } while (0)
 
 static inline void run_pool(enum op op, const struct op_args *a, struct grid grid) {
     struct pool p;
     cr_assert(pool_of(op, a, &p));
     switch (op) {
+    case OP_ADAPTIVE_AVG_POOL_FORWARD:
     case OP_AVG_POOL_FORWARD: RUN_POOL(avg_pool, forward, &p, grid); break;
+    case OP_ADAPTIVE_AVG_POOL_BACKWARD:
     case OP_AVG_POOL_BACKWARD: RUN_POOL(avg_pool, backward, &p, grid); break;
     case OP_MAX_POOL_FORWARD: RUN_POOL(max_pool, forward, &p, grid); break;
-    case OP_MAX_POOL_BACKWARD: RUN_POOL(max_pool, backward, &p, grid); break;
-    case OP_ADAPTIVE_AVG_POOL_FORWARD: RUN_THREADS(k_adaptive_avg_pool_forward, &p, grid); break;
-    case OP_ADAPTIVE_AVG_POOL_BACKWARD: RUN_THREADS(k_adaptive_avg_pool_backward, &p, grid); break;
-    case OP_ADAPTIVE_MAX_POOL_FORWARD: RUN_THREADS(k_adaptive_max_pool_forward, &p, grid); break;
-    default: RUN_THREADS(k_adaptive_max_pool_backward, &p, grid); break;
+    default: RUN_POOL(max_pool, backward, &p, grid); break;
     }
 }
 

@@ -46,6 +46,6 @@ Test(cuda_index_refuse, a_product_without_a_workspace, .timeout = 30) {
 Test(cuda_index_refuse, a_pool_too_large, .timeout = 30) {
     struct op_args a = {.in = {made_up(1, LAYOUT_PLAIN, 1 << 24)},
                         .out = {made_up(2, LAYOUT_PLAIN, 1 << 24)},
-                        .p.pool = {{1, 1}, {1, 1}, 0}};
+                        .p.pool = {{1, 1}, {1, 1}, 0, 0}};
     expect_refusal(OP_MAX_POOL_FORWARD, &a, "smaller batch");
 }

@@ -205,13 +205,6 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 4, N, 3, 9, 8), a.out[0] = F(4, 4, N, 3, 12, 7);
         a.p.pad = (struct pad_args){2, -3, 0.5f};
         break;
-    case OP_ADAPTIVE_MAX_POOL_FORWARD:
-        a.in[0] = F(0, 4, N, 3, 9, 8), a.out[0] = F(1, 4, N, 3, 2, 11);
-        break;
-    case OP_ADAPTIVE_MAX_POOL_BACKWARD:
-        a.in[0] = F(0, 4, N, 3, 9, 8), a.in[1] = F(1, 4, N, 3, 2, 11),
-        a.out[0] = F(2, 4, N, 3, 9, 8);
-        break;
     case OP_LAYER_NORM_FORWARD:
         a.in[0] = F(0, 2, N, 12, 0, 0), a.out[0] = F(4, 2, N, 12, 0, 0);
         a.out[1] = OF(5, DTYPE_F64, 2, N, 2, 0, 0);
@@ -250,7 +243,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
         a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
-        a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0};
+        a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0, 0};
     if (op == OP_DROPOUT) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));

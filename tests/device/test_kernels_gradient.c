@@ -277,7 +277,7 @@ Test(math_gradient, pools, .timeout = 60) {
                 q = (7 - wide) / across + 1;
             struct op_args f = {.in = {tensor_random(&heap, 1, 4, 2, 2, 6, 7)},
                                 .out = {heap_tensor(&heap, DTYPE_F32, 4, 2, 2, p, q)},
-                                .p.pool = {{size, wide}, {stride, across}, 0}};
+                                .p.pool = {{size, wide}, {stride, across}, 0, 0}};
             struct tensor dy = tensor_random(&heap, 2, 4, 2, 2, p, q),
                           dx = tensor_like(&heap, &f.in[0]);
             double *weight = doubles(&heap, &dy);

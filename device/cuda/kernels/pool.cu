@@ -23,30 +23,28 @@ THREAD_KERNEL(adaptive_max_pool_backward, struct pool, SIMPLE_THREADS)
 THREAD_KERNEL(pad, struct pad, SIMPLE_THREADS)
 THREAD_KERNEL(cat, struct cat, SIMPLE_THREADS)
 
-static const struct op_kernel kernels[] = {
-    {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
-    {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_backward)},
-    {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_forward)},
-    {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_backward)},
-    {OP_ADAPTIVE_AVG_POOL_FORWARD, DUET_KERNEL(adaptive_avg_pool_forward)},
-    {OP_ADAPTIVE_AVG_POOL_BACKWARD, DUET_KERNEL(adaptive_avg_pool_backward)},
-    {OP_ADAPTIVE_MAX_POOL_FORWARD, DUET_KERNEL(adaptive_max_pool_forward)},
-    {OP_ADAPTIVE_MAX_POOL_BACKWARD, DUET_KERNEL(adaptive_max_pool_backward)},
-};
-
-/* Of windows of 2 x 2 pixels that lie side by side. */
-static const struct op_kernel kernels_2x2[] = {
-    {OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_2x2_forward)},
-    {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_2x2_backward)},
-    {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_2x2_forward)},
-    {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_2x2_backward)},
+/* Ways: windows of any size, of 2 x 2 pixels that lie side by side, and as many as asked for. */
+enum { POOL_WAYS = 3, POOL_KERNELS = 4 };
+static const struct op_kernel kernels[POOL_WAYS][POOL_KERNELS] = {
+    {{OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_forward)},
+     {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_backward)},
+     {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_forward)},
+     {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_backward)}},
+    {{OP_AVG_POOL_FORWARD, DUET_KERNEL(avg_pool_2x2_forward)},
+     {OP_AVG_POOL_BACKWARD, DUET_KERNEL(avg_pool_2x2_backward)},
+     {OP_MAX_POOL_FORWARD, DUET_KERNEL(max_pool_2x2_forward)},
+     {OP_MAX_POOL_BACKWARD, DUET_KERNEL(max_pool_2x2_backward)}},
+    {{OP_ADAPTIVE_AVG_POOL_FORWARD, DUET_KERNEL(adaptive_avg_pool_forward)},
+     {OP_ADAPTIVE_AVG_POOL_BACKWARD, DUET_KERNEL(adaptive_avg_pool_backward)},
+     {OP_MAX_POOL_FORWARD, DUET_KERNEL(adaptive_max_pool_forward)},
+     {OP_MAX_POOL_BACKWARD, DUET_KERNEL(adaptive_max_pool_backward)}},
 };
 
 const void *pool_kernel(int i) {
-    const int count = sizeof kernels / sizeof *kernels;
     if (i < 2) return i == 0 ? DUET_KERNEL(pad) : DUET_KERNEL(cat);
     i -= 2;
-    return i < count ? kernel_at(kernels, i) : kernel_at(kernels_2x2, i - count);
+    return i < POOL_WAYS * POOL_KERNELS ? kernel_at(kernels[i / POOL_KERNELS], i % POOL_KERNELS)
+                                        : NULL;
 }
 
 static int too_large(enum op op) {
@@ -72,7 +70,7 @@ int enqueue_pool(struct cuda_stream *stream, enum op op, const struct op_args *a
     if (op == OP_PAD) return enqueue_pad(stream, args);
     if (op == OP_CAT) return enqueue_cat(stream, args);
     if (!pool_of(op, args, &p)) return too_large(op);
-    const void *kernel = pool_is_2x2(&p) ? kernel_of(kernels_2x2, op) : kernel_of(kernels, op);
+    const void *kernel = kernel_of(kernels[p.adaptive ? 2 : pool_is_2x2(&p)], op);
     enqueue(stream, kernel, grid_for(p.count, SIMPLE_THREADS), SIMPLE_THREADS, &p);
     return OK;
 }

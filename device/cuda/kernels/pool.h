@@ -23,7 +23,7 @@ struct pool {
     uint32_t count;    /* elements of out, below 2^31; gradients of windows side by side: windows */
     float least;       /* x below counts as this: 0 where a relu comes first, else -infinity */
     const float *gate; /* gradients: x, where dx is 0 unless x > 0; NULL: there is no relu */
-    int height, width, rows, columns;
+    int adaptive, height, width, rows, columns;
     int size[2], stride[2]; /* of rows, then of columns */
     float area;             /* pixels of a window */
     float part; /* 1 / area where multiplying by it gives the same bits as dividing; else 0 */
@@ -50,16 +50,17 @@ static inline uint32_t windows_over(int pixels, int size) {
 /* Returns 0 if there are too many elements for the index arithmetic. */
 static inline int pool_of(enum op op, const struct op_args *a, struct pool *pool) {
     const struct tensor *out = &a->out[0];
-    int adaptive = op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD ||
-                   op == OP_ADAPTIVE_MAX_POOL_FORWARD || op == OP_ADAPTIVE_MAX_POOL_BACKWARD;
+    int by_x = op == OP_MAX_POOL_BACKWARD, max = op == OP_MAX_POOL_FORWARD || by_x;
+    int adaptive = max ? a->p.pool.adaptive
+                       : op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_AVG_POOL_BACKWARD;
     int forward = op == OP_AVG_POOL_FORWARD || op == OP_MAX_POOL_FORWARD ||
-                  op == OP_ADAPTIVE_AVG_POOL_FORWARD || op == OP_ADAPTIVE_MAX_POOL_FORWARD;
-    int by_x = op == OP_MAX_POOL_BACKWARD || op == OP_ADAPTIVE_MAX_POOL_BACKWARD;
+                  op == OP_ADAPTIVE_AVG_POOL_FORWARD;
     const struct tensor *x = forward ? &a->in[0] : out;
     const struct tensor *y = forward ? out : &a->in[by_x];
     struct pool made = ZEROED;
     *pool = made;
     if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
+    made.adaptive = adaptive;
     made.x = forward || by_x ? tensor_f32(&a->in[0]) : NULL;
     made.dy = forward ? NULL : tensor_f32(y);
     made.out = tensor_f32(out);

@@ -55,25 +55,28 @@ void reference_avg_pool_backward(const struct op_args *a) {
     if (a->p.pool.relu) back_through_relu(&a->in[1], dx);
 }
 
-/* Of a tensor with the shape of x: the pixel of window (p, q) at its tap i * size[1] + j. */
-static float *pixel_of(const struct op_args *a, const struct tensor *t, int n, int c, int p, int q,
-                       int tap) {
+/* The pixels of a side of x (0: rows, 1: columns) that window i of `windows` covers. */
+static struct pool_span span_of(const struct op_args *a, int side, int i, int windows) {
     const int *size = a->p.pool.size, *stride = a->p.pool.stride;
-    return element4(t, n, c, p * stride[0] + tap / size[1], q * stride[1] + tap % size[1]);
+    if (a->p.pool.adaptive) return pool_span(i, a->in[0].dims[2 + side], windows);
+    return (struct pool_span){i * stride[side], i * stride[side] + size[side]};
 }
 
-/* The tap of the window's maximum. */
-static int window_argmax(const struct op_args *a, int n, int c, int p, int q) {
+/* The place of the maximum of window (p, q) of y's, in the plane of x. */
+static int window_argmax(const struct op_args *a, const struct tensor *y, int n, int c, int p,
+                         int q) {
     const struct tensor *x = &a->in[0];
-    int best = 0, taps = a->p.pool.size[0] * a->p.pool.size[1];
-    float most = seen(a, *pixel_of(a, x, n, c, p, q, 0));
-    for (int tap = 1; tap < taps; tap++) {
-        float value = seen(a, *pixel_of(a, x, n, c, p, q, tap));
-        if (value > most || isnan(value)) {
-            most = value;
-            best = tap;
+    struct pool_span rows = span_of(a, 0, p, y->dims[2]), columns = span_of(a, 1, q, y->dims[3]);
+    int best = rows.begin * x->dims[3] + columns.begin;
+    float most = seen(a, *element4(x, n, c, rows.begin, columns.begin));
+    for (int h = rows.begin; h < rows.end; h++)
+        for (int w = columns.begin; w < columns.end; w++) {
+            float value = seen(a, *element4(x, n, c, h, w));
+            if (value > most || isnan(value)) {
+                most = value;
+                best = h * x->dims[3] + w;
+            }
         }
-    }
     return best;
 }
 
@@ -82,10 +85,9 @@ void reference_max_pool_forward(const struct op_args *a) {
     for (int n = 0; n < y->dims[0]; n++)
         for (int c = 0; c < y->dims[1]; c++)
             for (int p = 0; p < y->dims[2]; p++)
-                for (int q = 0; q < y->dims[3]; q++) {
-                    int tap = window_argmax(a, n, c, p, q);
-                    *element4(y, n, c, p, q) = seen(a, *pixel_of(a, x, n, c, p, q, tap));
-                }
+                for (int q = 0; q < y->dims[3]; q++)
+                    *element4(y, n, c, p, q) =
+                        seen(a, element4(x, n, c, 0, 0)[window_argmax(a, y, n, c, p, q)]);
 }
 
 void reference_max_pool_backward(const struct op_args *a) {
@@ -94,10 +96,9 @@ void reference_max_pool_backward(const struct op_args *a) {
     for (int n = 0; n < dy->dims[0]; n++)
         for (int c = 0; c < dy->dims[1]; c++)
             for (int p = 0; p < dy->dims[2]; p++)
-                for (int q = 0; q < dy->dims[3]; q++) {
-                    int tap = window_argmax(a, n, c, p, q);
-                    *pixel_of(a, dx, n, c, p, q, tap) += *element4(dy, n, c, p, q);
-                }
+                for (int q = 0; q < dy->dims[3]; q++)
+                    element4(dx, n, c, 0, 0)[window_argmax(a, dy, n, c, p, q)] +=
+                        *element4(dy, n, c, p, q);
     if (a->p.pool.relu) back_through_relu(x, dx);
 }
 
@@ -136,43 +137,4 @@ void reference_adaptive_avg_pool_backward(const struct op_args *a) {
                         for (int w = columns.begin; w < columns.end; w++)
                             *element4(dx, n, c, h, w) += share;
                 }
-}
-
-/* The place of the maximum of window (p, q) of y's, in the plane of x. */
-static int adaptive_argmax(const struct tensor *x, const struct tensor *y, int n, int c, int p,
-                           int q) {
-    struct pool_span rows = pool_span(p, x->dims[2], y->dims[2]),
-                     columns = pool_span(q, x->dims[3], y->dims[3]);
-    int best = rows.begin * x->dims[3] + columns.begin;
-    float most = *element4(x, n, c, rows.begin, columns.begin);
-    for (int h = rows.begin; h < rows.end; h++)
-        for (int w = columns.begin; w < columns.end; w++) {
-            float value = *element4(x, n, c, h, w);
-            if (value > most || isnan(value)) {
-                most = value;
-                best = h * x->dims[3] + w;
-            }
-        }
-    return best;
-}
-
-void reference_adaptive_max_pool_forward(const struct op_args *a) {
-    const struct tensor *x = &a->in[0], *y = &a->out[0];
-    for (int n = 0; n < y->dims[0]; n++)
-        for (int c = 0; c < y->dims[1]; c++)
-            for (int p = 0; p < y->dims[2]; p++)
-                for (int q = 0; q < y->dims[3]; q++)
-                    *element4(y, n, c, p, q) =
-                        element4(x, n, c, 0, 0)[adaptive_argmax(x, y, n, c, p, q)];
-}
-
-void reference_adaptive_max_pool_backward(const struct op_args *a) {
-    const struct tensor *x = &a->in[0], *dy = &a->in[1], *dx = &a->out[0];
-    memset(dx->data, 0, tensor_count(dx) * sizeof(float));
-    for (int n = 0; n < dy->dims[0]; n++)
-        for (int c = 0; c < dy->dims[1]; c++)
-            for (int p = 0; p < dy->dims[2]; p++)
-                for (int q = 0; q < dy->dims[3]; q++)
-                    element4(dx, n, c, 0, 0)[adaptive_argmax(x, dy, n, c, p, q)] +=
-                        *element4(dy, n, c, p, q);
 }
