@@ -74,6 +74,7 @@ extern "C" {
     OP(BATCH_NORM_BACKWARD_FACTORS,  batch_norm_backward_factors, "batch norm backward factors") \
     OP(BATCH_NORM_BACKWARD_DATA,     batch_norm_backward_data,    "batch norm backward data") \
     OP(FILL,                   fill,                    "fill") \
+    OP(SCALE,                  scale,                   "scale") \
     OP(SQUARE_SUMS,            square_sums,             "square sums") \
     OP(CLIP,                   clip,                    "clip") \
     OP(SGD,                    sgd,                     "sgd") \

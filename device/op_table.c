@@ -194,8 +194,9 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"x", "fn", "NC."}, {"dy", "fn=", "NC."}, {"factors", "f", "4C"}},
         .out = {{"dx", "fn", "NC."}}, .segment = 1, .flops = "5 NC."},
 
-    /* y = value. */
+    /* y = value; y *= value. */
     [OP_FILL] = {POINTWISE, .out = {{"y", "fn", "."}}},
+    [OP_SCALE] = {POINTWISE, .out = {{"y", "fn", "."}}, .flops = "1 ."},
 
     /* Clipping by the norm of all gradients. A row of pieces is the first element of a piece of
      * the gradients and their number; the squares of a piece are summed in double in the order of

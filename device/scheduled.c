@@ -58,6 +58,7 @@ static void classify(enum op op, const struct op_args *args, struct work *w, int
         break;
     case OP_LOSS_SUM:
     case OP_FILL: w->eager = 0; break;
+    case OP_SCALE:
     case OP_CLIP:
     case OP_SGD:
     case OP_ADADELTA:

@@ -40,7 +40,7 @@ static int elementwise(struct op_cases *c, enum op op) {
         struct op_args a = {.out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
         struct optimizer_config update;
         put_special_values(&x);
-        if (op != OP_FILL) a.in[0] = x;
+        if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
         switch (op) {
         case OP_SUBTRACT_FORWARD:
         case OP_MULTIPLY_FORWARD:
@@ -48,6 +48,7 @@ static int elementwise(struct op_cases *c, enum op op) {
         case OP_SIGMOID_BACKWARD:
         case OP_ADD_FORWARD:
         case OP_RELU_BACKWARD: a.in[1] = dy; break;
+        case OP_SCALE: a.out[0] = x; /* fall through */
         case OP_FILL: a.p.fill.value = 1.0f / 3; break;
         case OP_SGD:
             a.step = &step;

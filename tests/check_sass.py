@@ -51,7 +51,7 @@ WIDE = {
     "sum_kernel": (8, 4), "spin_kernel": (8, 4),  # two vectors of 4 sources
     "activation_forward": (1, 1), "activation_backward": (2, 1),
     "relu_forward": (1, 1), "relu_backward": (2, 1), "sigmoid_forward": (1, 1),
-    "sigmoid_backward": (2, 1), "tanh_forward": (1, 1), "tanh_backward": (2, 1),
+    "sigmoid_backward": (2, 1), "tanh_forward": (1, 1), "tanh_backward": (2, 1), "scale": (1, 1),
     "add_forward": (2, 1), "subtract_forward": (2, 1), "multiply_forward": (2, 1),
     "fill": (0, 1), "dropout": (1, 1), "dropout2d": (1, 1), "sgd": (3, 2),
     "adam": (4, 3), "adadelta": (4, 3), "gather_samples": (0, 1), "hash": (1, 0),

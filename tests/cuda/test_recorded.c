@@ -123,13 +123,13 @@ static int body(struct bench *b) {
                   x = tensor_plain(b->x, DTYPE_F32, 1, dims);
     duet_relu(b->tape, tape_leaf(b->tape, &from, 0));
     CHECK(tape_error(b->tape));
-    struct op_args args = {.in[0] = x, .out[0] = x, .p.activation = {ACTIVATION_SCALE, 2, 0}};
+    struct op_args args = {.out[0] = x, .p.fill.value = 2};
     if (b->calls == b->fail_at) {
         /* then the end of the recording fails too */
         if (recorded_is_recording(&b->recorded)) (void)stream_sync(device_compute(b->device));
         return fail(ERR_FAILED, "the body of call %d failed", b->calls);
     }
-    return launch(device_compute(b->device), OP_ACTIVATION_FORWARD, &args);
+    return launch(device_compute(b->device), OP_SCALE, &args);
 }
 
 /* Runs the next part of the step that has begun. */

@@ -143,11 +143,10 @@ Test(ddp_join, throws_on_request, .timeout = 60) {
 static int sum_and_halve(void *context, const struct ddp_bucket *bucket) {
     (void)context;
     int count = (int)bucket->count;
-    const struct tensor sum = tensor_plain(bucket->data, DTYPE_F32, 1, &count);
-    struct op_args args = {
-        .in[0] = sum, .out[0] = sum, .p.activation = {ACTIVATION_SCALE, 0.5f, 0}};
+    struct op_args args = {.out[0] = tensor_plain(bucket->data, DTYPE_F32, 1, &count),
+                           .p.fill = {0.5f}};
     CHECK(ddp_allreduce_hook(NULL, bucket));
-    return launch(bucket->stream, OP_ACTIVATION_FORWARD, &args);
+    return launch(bucket->stream, OP_SCALE, &args);
 }
 
 static int run_hooked(void *context) {

@@ -150,7 +150,8 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = x4, a.in[1] = L(2, 4, N, 3, 9, 8), a.in[2] = F(3, 2, 4, 3, 0, 0);
         a.out[0] = L(4, 4, N, 3, 9, 8);
         break;
-    case OP_FILL: a.out[0] = L(4, 4, N, 3, 9, 8); break;
+    case OP_FILL:
+    case OP_SCALE: a.out[0] = L(4, 4, N, 3, 9, 8); break;
     case OP_SQUARE_SUMS:
         a.in[0] = F(0, 1, 42, 0, 0, 0), a.in[1] = OF(1, DTYPE_I32, 2, 5, 2, 0, 0);
         a.out[0] = OF(4, DTYPE_F64, 1, 5, 0, 0, 0);

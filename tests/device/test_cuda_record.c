@@ -182,7 +182,7 @@ Test(record, a_capture_broken_from_outside_says_where, .timeout = 30) {
         cr_assert_eq(cudaMalloc(&memory, 4), cudaErrorStreamCaptureUnsupported);
         if (seen_at_launch) {
             cr_assert_eq(test_scale(s, q.y, 4, 2), ERR_FAILED);
-            MUST_SAY("activation forward, being recorded on cuda(0)");
+            MUST_SAY("scale, being recorded on cuda(0)");
         }
         cr_assert_eq(stream_record_end(s, &r), ERR_FAILED);
         MUST_SAY("it came behind fill");
@@ -206,7 +206,7 @@ Test(record, a_fault_of_what_ran_before_names_it_and_its_step, .timeout = 30) {
     MUST(stream_record_begin(s));
     gpu.fault = cudaErrorIllegalAddress;
     cr_assert_eq(test_scale(s, q.y, 4, 2), ERR_FAILED);
-    MUST_SAY("activation forward, being recorded on cuda(0): cudaErrorIllegalAddress");
+    MUST_SAY("scale, being recorded on cuda(0): cudaErrorIllegalAddress");
     MUST_SAY("or a fault up to fill of step 17: it came behind the begin");
     gpu.fault = cudaSuccess;
     cr_assert_eq(stream_record_end(s, NULL), ERR_FAILED);

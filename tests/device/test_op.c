@@ -20,6 +20,7 @@ static struct tensor *operand(struct op_args *a, int i) {
 static int is_free(enum op op, int t, int d) {
     switch (op) {
     case OP_FILL:
+    case OP_SCALE:
     case OP_HASH: return 1;
     case OP_PAD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:
@@ -41,7 +42,7 @@ static int is_free(enum op op, int t, int d) {
 
 /* 1: operand t is the only one that may lie in N16. */
 static int lies_alone(enum op op, int t) {
-    return op == OP_FILL || (op == OP_BATCH_NORM_MOMENTS && t == 0);
+    return op == OP_FILL || op == OP_SCALE || (op == OP_BATCH_NORM_MOMENTS && t == 0);
 }
 
 Test(op, right_arguments_are_accepted_and_any_wrong_one_is_not, .timeout = 30) {

@@ -19,6 +19,7 @@ THREAD_KERNEL(activation_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(clip, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(sgd, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(adadelta, struct elementwise, SIMPLE_THREADS)
@@ -39,6 +40,7 @@ static const struct op_kernel kernels[] = {
     {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
     {OP_DROPOUT, DUET_KERNEL(dropout)},
     {OP_FILL, DUET_KERNEL(fill)},
+    {OP_SCALE, DUET_KERNEL(scale)},
     {OP_CLIP, DUET_KERNEL(clip)},
     {OP_SGD, DUET_KERNEL(sgd)},
     {OP_ADADELTA, DUET_KERNEL(adadelta)},

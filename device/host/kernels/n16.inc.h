@@ -56,6 +56,7 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_BATCH_NORM_SUMS] = n16_batch_norm_sums,
     [OP_BATCH_NORM_BACKWARD_DATA] = n16_batch_norm_backward_data,
     [OP_FILL] = fast_fill,
+    [OP_SCALE] = fast_scale,
     [OP_SQUARE_SUMS] = fast_square_sums,
     [OP_CLIP] = fast_clip,
     [OP_SGD] = fast_sgd,
