@@ -160,9 +160,21 @@ op_mm = op_matmul
 
 
 def op_bmm(w, a, shape):
-    if any(isinstance(x, turning.Turned) for x in (a.self, a.mat2)):
-        return turning.matmul(w, a.self, a.mat2)
+    x, y = a.self, a.mat2
+    if isinstance(x, turning.Turned) and not x.dims[0] and not isinstance(y, turning.Turned):
+        return _rows_times(w, x, w.value(y))
+    if any(isinstance(x, turning.Turned) for x in (x, y)):
+        return turning.matmul(w, x, y)
     return op_matmul(w, a, shape)
+
+
+def _rows_times(w, x, y):
+    """As einsum writes it: one matrix (1, rows of all samples, K) times one (1, K, M)."""
+    y = w.emit("reshape", [y], y.shape[1:], y.lifted)
+    z = turning.turned(turning.linear(
+        w, turning.Turned(x.base, x.dims[1:]),
+        lambda x: op_matmul(w, Bound(self=x, other=y), [*x.shape[:-1], y.shape[-1]])))
+    return turning.Turned(z.base, [[], *z.dims])
 
 
 def op_addmm(w, a, shape):

@@ -313,6 +313,11 @@ def op_std(w, a, shape):
     return _root(w, _variance(w, a, shape))
 
 
+def op_var_mean(w, a, shape):
+    return [op_var(w, a, shape[0]),
+            op_mean(w, Bound(self=a.self, dim=a.dim, keepdim=a.keepdim), shape[1])]
+
+
 def op_linalg_vector_norm(w, a, shape):
     require(number_of(w, a.ord) in (1, 2), f"the norm of order {a.ord}")
     if a.ord == 1:

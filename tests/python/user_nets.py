@@ -407,6 +407,22 @@ class PlacesFirst(nn.Module):
         return self.head(x.mean(1))
 
 
+class Einsums(nn.Module):
+    """Attention written by einsum, of parameters too, on samples that var_mean has scaled."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Parameter(torch.randn(8, 6)), nn.Parameter(torch.randn(8, 2, 3))
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        var, mean = torch.var_mean(x, 2, keepdim=True, correction=0)
+        x = (x - mean) / (var + 1e-5).sqrt()
+        q = torch.einsum("nld,de->nle", x, self.query).unflatten(2, (2, 3))
+        scores = torch.einsum("nqhe,nkhe->nhqk", q, torch.einsum("nld,dhe->nlhe", x, self.key))
+        return self.head(torch.einsum("nhqk,nkd->nqd", scores.softmax(3), x).mean(1))
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
@@ -416,6 +432,6 @@ NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE),
         "folded_windows": (FoldedWindows, PICTURE), "places_first": (PlacesFirst, WORDS),
         "detached": (Detached, (6,)), "picked": (Picked, (6, 5)),
-        "steps_first": (StepsFirst, (4, 5)),
+        "steps_first": (StepsFirst, (4, 5)), "einsums": (Einsums, (5, 8)),
         "far_off": (Regressor, SMALL, "smooth-l1"),
         "several_labels": (Autoencoder, PICTURE, "bce-with-logits")}
