@@ -93,7 +93,8 @@ static int spin(const struct comm_flag *flag, uint64_t epoch, int64_t ns) {
  *
  * Where other programs keep the cores busy, who yields loses a whole slice of the scheduler, some
  * milliseconds, while who sleeps is woken at once. The first such yield is noticed, and for a while
- * this rank sleeps instead. */
+ * this rank sleeps instead. With more ranks than cores a long turn may be that of another rank, so
+ * it says nothing there. */
 static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_t epoch,
                         const struct comm_wait_reason *reason) {
     int64_t now = now_ns(), end = now + reason->spin_ns, before;
@@ -105,7 +106,7 @@ static int spin_in_turn(struct comm *comm, const struct comm_flag *flag, uint64_
         before = now;
         sched_yield();
         now = now_ns();
-        if (now - before > LONG_TURN_NS)
+        if (comm->spin && now - before > LONG_TURN_NS)
             __atomic_store_n(&comm->crowded, now + CROWDED_NS, __ATOMIC_RELAXED);
         if (reached(flag, epoch)) return 1;
     } while (now < end);
