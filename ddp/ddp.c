@@ -8,8 +8,7 @@
  *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
  * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
- * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce).
- */
+ * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce). */
 #include "ddp/ddp.h"
 
 #include <stdio.h>
