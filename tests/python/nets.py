@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import turned_nets
 import user_nets
 
 
@@ -385,7 +386,8 @@ NETS = {  # how it is made, and a sample
     "gpt2": (GPT2, WORDS), "bert": (BERT, WORDS), "transformer": (TransformerEncoder, ROWS),
     "lstm": (LSTM, WORDS), "gru": (GRU, ROWS), "both_ways": (BothWays, ROWS),
     "last_states": (LastStates, ROWS), "encoder_decoder": (EncoderDecoder, ROWS),
-    "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4)), **user_nets.NETS}
+    "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4)), **user_nets.NETS,
+    **turned_nets.NETS}
 
 
 VOCABULARY = 20
