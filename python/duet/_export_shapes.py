@@ -281,11 +281,13 @@ def op_unbind(w, a, shape):
 
 
 def op_cat(w, a, shape):
-    parts = list(a.tensors)
+    parts = [x for x in a.tensors if list(x.shape) != [0]]  # PyTorch joins those to any shape
     lifted = all(not isinstance(x, Value) or x.lifted for x in parts)
     parts = [w.value(x) if lifted else w.aligned(x, len(shape)) for x in parts]
     dim = a.dim % len(shape)
     require(dim or lifted, "it joins samples")
+    if len(parts) == 1:
+        return parts[0]
     return w.emit("cat", parts, shape, lifted, dim=line_dim(parts[0], dim))
 
 
