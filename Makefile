@@ -59,7 +59,7 @@ LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) \
          $(if $(HAVE_NNG),$(NNG_LIBS)) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
-OPT_device/host/kernels := -O3
+OPT_device/host/kernels := -O3 -fno-math-errno -fno-trapping-math
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))

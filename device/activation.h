@@ -18,19 +18,12 @@
  *     ERF         the error function
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
- * What needs exp, log, erfc or tanh is computed in double and rounded to float once, so that
- * libraries which differ in the last bits of a double give the same float, but for one case in
- * millions. A NaN stays a NaN, but for comparisons. */
+ * What needs exp, log, erfc or tanh (device/elementary.h) is computed in double and rounded to
+ * float once. A NaN stays a NaN, but for comparisons. */
 #ifndef DEVICE_ACTIVATION_H
 #define DEVICE_ACTIVATION_H
 
-#include <math.h>
-
-#ifdef __CUDACC__
-#define ACTIVATION_FUNCTION static __host__ __device__ __forceinline__
-#else
-#define ACTIVATION_FUNCTION static inline
-#endif
+#include "device/elementary.h"
 
 enum activation {
     ACTIVATION_LEAKY_RELU,
@@ -75,96 +68,101 @@ static inline int activation_is_plain(enum activation kind) {
 #define ACTIVATION_TWO_BY_ROOT_PI 1.12837916709551257390
 #define ACTIVATION_LINEAR 20 /* from here on SOFTPLUS is x */
 
-ACTIVATION_FUNCTION double activation_cut(double x, double low, double high) {
+EVERY_DEVICE double activation_cut(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
 /* x to the power of e, a whole number of at most 64 either way, by squaring: the square of a float
  * is exact in double. */
-ACTIVATION_FUNCTION double activation_whole_power(double x, double e) {
+EVERY_DEVICE double activation_whole_power(double x, double e) {
     double y = 1;
     for (double left = fabs(e); left >= 1; left = floor(left / 2), x *= x)
         if (left / 2 != floor(left / 2)) y *= x;
     return e < 0 ? 1 / y : y;
 }
 
-/* x, a float, to the power of e, a finite number. Others go through exp and log: a GPU's own pow is
- * a function that it calls, and those of two libraries differ in more cases. */
-ACTIVATION_FUNCTION double activation_power(double x, double e) {
+/* x, a float, to the power of e, a finite number. Others than whole ones go through exp and log. */
+EVERY_DEVICE double activation_power(double x, double e) {
     if (fabs(e) <= 64 && e == floor(e)) return activation_whole_power(x, e);
     if (x == 1) return 1;
-    double size = exp(e * log(fabs(x)));
+    double size = elementary_exp(e * elementary_log(fabs(x)));
     if (x > 0 || !(x < 0 || 1 / x < 0)) return size;           /* above 0, +0, NaN */
     if (e != floor(e)) return 1 / x < 0 && x < 0 ? NAN : size; /* of -infinity: size */
     return e / 2 != floor(e / 2) ? -size : size;
 }
 
 /* A whole number as an index; what is none, or lies outside of int32, becomes -1. */
-ACTIVATION_FUNCTION int index_of_float(float x) {
+EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
     return (float)i == x ? i : -1;
 }
 
-ACTIVATION_FUNCTION float activation_value(struct activation_args p, float x) {
+EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     const double v = x;
     switch (p.kind) {
     case ACTIVATION_LEAKY_RELU: return x > 0 ? x : p.a * x;
-    case ACTIVATION_ELU: return x > 0 ? x : (float)(p.a * expm1(v));
+    case ACTIVATION_ELU: return x > 0 ? x : (float)(p.a * elementary_expm1(v));
     case ACTIVATION_HARDTANH: return x < p.a ? p.a : x > p.b ? p.b : x;
-    case ACTIVATION_GELU: return (float)(0.5 * v * erfc(-v * ACTIVATION_ROOT_HALF));
+    case ACTIVATION_GELU: return (float)(0.5 * v * elementary_erfc(-v * ACTIVATION_ROOT_HALF));
     case ACTIVATION_SCALE: return p.a * x;
     case ACTIVATION_SHIFT: return x + p.a;
     case ACTIVATION_ABS: return fabsf(x);
-    case ACTIVATION_SOFTPLUS: return x > ACTIVATION_LINEAR ? x : (float)log1p(exp(v));
-    case ACTIVATION_EXP: return (float)exp(v);
-    case ACTIVATION_LOG: return (float)log(v);
+    case ACTIVATION_SOFTPLUS: {
+        double soft =
+            elementary_log1p(elementary_exp(v > ACTIVATION_LINEAR ? ACTIVATION_LINEAR : v));
+        return x > ACTIVATION_LINEAR ? x : (float)soft;
+    }
+    case ACTIVATION_EXP: return (float)elementary_exp(v);
+    case ACTIVATION_LOG: return (float)elementary_log(v);
     case ACTIVATION_SQRT: return (float)sqrt(v);
     case ACTIVATION_RECIPROCAL: return (float)(1 / v);
-    case ACTIVATION_SILU: return (float)(v / (1 + exp(-v)));
+    case ACTIVATION_SILU: return (float)(v / (1 + elementary_exp(-v)));
     case ACTIVATION_HARDSWISH: return (float)(v * activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_HARDSIGMOID: return (float)(activation_cut(v + 3, 0, 6) / 6);
     case ACTIVATION_ABOVE: return x > p.a ? 1 : 0;
     case ACTIVATION_EQUAL: return x == p.a ? 1 : 0;
-    case ACTIVATION_ERF: return (float)erf(v);
+    case ACTIVATION_ERF: return (float)elementary_erf(v);
     case ACTIVATION_POW: return (float)activation_power(v, p.a);
     default:
         return (float)(0.5 * v *
-                       (1 + tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v))));
+                       (1 + elementary_tanh(ACTIVATION_TANH_SCALE * v *
+                                            (1 + ACTIVATION_CUBE * v * v))));
     }
 }
 
 /* dy times the derivative at x. At a corner it is PyTorch's: 0 of HARDTANH and ABS, the left one of
  * LEAKY_RELU and ELU, and of HARDSWISH that of its outer pieces. */
-ACTIVATION_FUNCTION float activation_gradient(struct activation_args p, float x, float dy) {
+EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float dy) {
     const double v = x;
     switch (p.kind) {
     case ACTIVATION_LEAKY_RELU: return x > 0 ? dy : p.a * dy;
-    case ACTIVATION_ELU: return x > 0 ? dy : (float)(dy * (p.a * exp(v)));
+    case ACTIVATION_ELU: return x > 0 ? dy : (float)(dy * (p.a * elementary_exp(v)));
     case ACTIVATION_HARDTANH: return x <= p.a || x >= p.b ? 0 : dy;
     case ACTIVATION_GELU:
-        return (float)(dy * (0.5 * erfc(-v * ACTIVATION_ROOT_HALF) +
-                             v * ACTIVATION_DENSITY * exp(-0.5 * v * v)));
+        return (float)(dy * (0.5 * elementary_erfc(-v * ACTIVATION_ROOT_HALF) +
+                             v * ACTIVATION_DENSITY * elementary_exp(-0.5 * v * v)));
     case ACTIVATION_SCALE: return p.a * dy;
     case ACTIVATION_SHIFT: return dy;
     case ACTIVATION_ABS: return x > 0 ? dy : x < 0 ? -dy : x * 0;
-    case ACTIVATION_SOFTPLUS: return x > ACTIVATION_LINEAR ? dy : (float)(dy / (1 + exp(-v)));
-    case ACTIVATION_EXP: return (float)(dy * exp(v));
+    case ACTIVATION_SOFTPLUS:
+        return x > ACTIVATION_LINEAR ? dy : (float)(dy / (1 + elementary_exp(-v)));
+    case ACTIVATION_EXP: return (float)(dy * elementary_exp(v));
     case ACTIVATION_LOG: return (float)(dy / v);
     case ACTIVATION_SQRT: return (float)(dy * (0.5 / sqrt(v)));
     case ACTIVATION_RECIPROCAL: return (float)(-dy * (1 / (v * v)));
     case ACTIVATION_SILU: {
-        double s = 1 / (1 + exp(-v));
+        double s = 1 / (1 + elementary_exp(-v));
         return (float)(dy * (s * (1 + v * (1 - s))));
     }
     case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
     case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
     case ACTIVATION_ABOVE:
     case ACTIVATION_EQUAL: return 0;
-    case ACTIVATION_ERF: return (float)(dy * (ACTIVATION_TWO_BY_ROOT_PI * exp(-v * v)));
+    case ACTIVATION_ERF: return (float)(dy * (ACTIVATION_TWO_BY_ROOT_PI * elementary_exp(-v * v)));
     case ACTIVATION_POW:
         return p.a == 0 ? 0 : (float)(dy * (p.a * activation_power(v, (double)p.a - 1)));
     default: {
-        double t = tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v)),
+        double t = elementary_tanh(ACTIVATION_TANH_SCALE * v * (1 + ACTIVATION_CUBE * v * v)),
                inner = ACTIVATION_TANH_SCALE * (1 + 3 * ACTIVATION_CUBE * v * v);
         return (float)(dy * 0.5 * ((1 + t) + v * (1 - t) * (1 + t) * inner));
     }

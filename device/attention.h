@@ -77,7 +77,7 @@ PHILOX_FUNCTION double attention_score(const struct attention *a, size_t b, size
 }
 
 PHILOX_FUNCTION double attention_weight(const struct attention *a, size_t b, size_t i, size_t j) {
-    return exp(attention_score(a, b, i, j) - (double)a->lse[b * a->queries + i]);
+    return elementary_exp(attention_score(a, b, i, j) - (double)a->lse[b * a->queries + i]);
 }
 
 /* Dropout's factor of one weight. */

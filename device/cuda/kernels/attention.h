@@ -52,7 +52,7 @@ DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_sh
     BLOCK_PHASE(at) {
         double max = shared->weight[0], sum = 0;
         for (size_t j = at.thread; j < keys && max != -(double)INFINITY; j += ATTENTION_THREADS)
-            sum += exp(attention_score(p, b, i, j) - max);
+            sum += elementary_exp(attention_score(p, b, i, j) - max);
         shared->slope[at.thread] = sum;
     }
     for (uint32_t half = ATTENTION_THREADS / 2; half; half /= 2) {
@@ -62,7 +62,8 @@ DUET_BLOCK void attention_log_sum(const struct attention *p, struct attention_sh
     }
     BLOCK_PHASE(at) {
         double max = shared->weight[0];
-        state[STATE(at)].lse = max == -(double)INFINITY ? 0 : max + log(shared->slope[0]);
+        state[STATE(at)].lse =
+            max == -(double)INFINITY ? 0 : max + elementary_log(shared->slope[0]);
     }
 }
 
@@ -78,9 +79,9 @@ DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_
                     size_t j = from + at.thread;
                     if (from == 0) state[STATE(at)].sum = 0;
                     if (j < keys)
-                        shared->weight[at.thread] =
-                            mul_f64(exp(attention_score(p, b, i, j) - state[STATE(at)].lse),
-                                    (double)attention_kept(p, b, i, j));
+                        shared->weight[at.thread] = mul_f64(
+                            elementary_exp(attention_score(p, b, i, j) - state[STATE(at)].lse),
+                            (double)attention_kept(p, b, i, j));
                 }
                 BLOCK_PHASE(at) {
                     size_t e = first + at.thread;

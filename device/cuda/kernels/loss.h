@@ -116,7 +116,7 @@ DUET_BLOCK void rows_softmax(const struct row_op *p, struct row_shared *shared, 
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
         double max = shared->max[row_cell(at)], sum = 0;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
-            sum += exp(x[j] - max);
+            sum += elementary_exp(x[j] - max);
         shared->sum[at.thread] = sum;
     }
     ROW_FOLD(at, half) {
@@ -139,7 +139,8 @@ DUET_BLOCK void rows_smooth(const struct row_op *p, struct row_shared *shared, i
     if (p->smoothing == 0) return;
     BLOCK_PHASE(at) {
         const float *x = p->scores + (size_t)row_of(first, at) * (size_t)p->classes;
-        double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]), sum = 0;
+        double max = shared->max[row_cell(at)], log_sum = elementary_log(shared->sum[row_cell(at)]),
+               sum = 0;
         for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows; j += ROW_LANES)
             sum += mul_f64(class_weight(p, j), log_sum - (x[j] - max));
         shared->smooth[at.thread] = sum;
@@ -202,11 +203,12 @@ DUET_BLOCK void k_softmax_forward(const struct row_op *p, struct row_shared *sha
         rows_softmax(p, shared, first, at);
         BLOCK_PHASE(at) {
             size_t start = (size_t)row_of(first, at) * (size_t)p->classes;
-            double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
+            double max = shared->max[row_cell(at)],
+                   log_sum = elementary_log(shared->sum[row_cell(at)]);
             for (int j = lane_of(at); j < p->classes && row_of(first, at) < p->rows;
                  j += ROW_LANES) {
                 double y = p->scores[start + (size_t)j] - max - log_sum;
-                p->out[start + (size_t)j] = (float)(p->log ? y : exp(y));
+                p->out[start + (size_t)j] = (float)(p->log ? y : elementary_exp(y));
             }
         }
     }
@@ -232,7 +234,7 @@ DUET_BLOCK void k_softmax_backward(const struct row_op *p, struct row_shared *sh
                  j += ROW_LANES) {
                 double y = p->scores[start + (size_t)j], dy = p->dy[start + (size_t)j];
                 p->out[start + (size_t)j] =
-                    (float)(p->log ? dy - mul_f64(exp(y), sum) : mul_f64(y, dy - sum));
+                    (float)(p->log ? dy - mul_f64(elementary_exp(y), sum) : mul_f64(y, dy - sum));
             }
         }
     }
@@ -271,7 +273,7 @@ DUET_BLOCK void k_cross_entropy_forward(const struct row_op *p, struct row_share
                 int known = label >= 0 && label < p->classes;
                 double loss = not_a_number();
                 if (known)
-                    loss = mul_f64(class_weight(p, label), log(shared->sum[at.thread]) -
+                    loss = mul_f64(class_weight(p, label), elementary_log(shared->sum[at.thread]) -
                                                                (x[label] - shared->max[at.thread]));
                 if (p->smoothing != 0)
                     loss = mul_f64(1 - p->smoothing, loss) +
@@ -315,7 +317,8 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                 int32_t label = p->labels[row];
                 double weight =
                     label >= 0 && label < p->classes ? row_weight(p, row) : not_a_number();
-                double max = shared->max[row_cell(at)], log_sum = log(shared->sum[row_cell(at)]);
+                double max = shared->max[row_cell(at)],
+                       log_sum = elementary_log(shared->sum[row_cell(at)]);
                 double spread = p->smoothing / p->classes, at_label = 1 - p->smoothing;
                 double all = 1;
                 if (p->weights && label >= 0 && label < p->classes)
@@ -323,8 +326,9 @@ DUET_BLOCK void k_cross_entropy_backward(const struct row_op *p, struct row_shar
                           mul_f64(spread, shared->smooth[row_cell(at)]);
                 for (int j = lane_of(at); j < p->classes; j += ROW_LANES) {
                     double w = class_weight(p, j), target = j == label ? mul_f64(at_label, w) : 0;
-                    double d = mul_f64(exp(p->scores[start + (size_t)j] - max - log_sum), all) -
-                               target - mul_f64(spread, w);
+                    double d =
+                        mul_f64(elementary_exp(p->scores[start + (size_t)j] - max - log_sum), all) -
+                        target - mul_f64(spread, w);
                     p->out[start + (size_t)j] =
                         is_ignored(p, label) ? 0 : (float)mul_f64(d, weight);
                 }

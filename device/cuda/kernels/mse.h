@@ -15,14 +15,14 @@ DUET_HD double row_distance(const struct row_op *p, double x, double target) {
     double far = fabs(x - target);
     if (p->distance == DISTANCE_SMOOTH_L1) return far < 1 ? mul_f64(far, far) / 2 : far - .5;
     if (p->distance == DISTANCE_LOGISTIC)
-        return mul_f64(x, (x > 0 ? 1 : 0) - target) + log1p(exp(-fabs(x)));
+        return mul_f64(x, (x > 0 ? 1 : 0) - target) + elementary_log1p(elementary_exp(-fabs(x)));
     return mul_f64(far, far);
 }
 
 DUET_HD double row_slope(const struct row_op *p, double x, double target) {
     double off = x - target;
     if (p->distance == DISTANCE_SMOOTH_L1) return fabs(off) >= 1 ? copysign(1.0, off) : off;
-    if (p->distance == DISTANCE_LOGISTIC) return 1 / (1 + exp(-x)) - target;
+    if (p->distance == DISTANCE_LOGISTIC) return 1 / (1 + elementary_exp(-x)) - target;
     return 2 * off;
 }
 

@@ -43,7 +43,7 @@ static inline struct recurrence recurrence_of(enum op op, const struct op_args *
 }
 
 DUET_HD double recurrent_sigmoid(double x) {
-    return 1 / (1 + exp(-x));
+    return 1 / (1 + elementary_exp(-x));
 }
 
 /* Row `s` in the order of time of sample n, among rows of `width`. */
@@ -85,9 +85,9 @@ DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, i
         float *c = r->last + (size_t)n * (size_t)width + j;
         double i = recurrent_sigmoid((double)x[j] + recurrent_gate(r, h, 0, j)),
                f = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
-               g = tanh((double)x[2 * width + j] + recurrent_gate(r, h, 2, j)),
+               g = elementary_tanh((double)x[2 * width + j] + recurrent_gate(r, h, 2, j)),
                o = recurrent_sigmoid((double)x[3 * width + j] + recurrent_gate(r, h, 3, j)),
-               cell = mul_f64(f, (double)*c) + mul_f64(i, g), t = tanh(cell);
+               cell = mul_f64(f, (double)*c) + mul_f64(i, g), t = elementary_tanh(cell);
         saved[j] = (float)i, saved[width + j] = (float)f, saved[2 * width + j] = (float)g;
         saved[3 * width + j] = (float)o, saved[4 * width + j] = *c;
         saved[5 * width + j] = (float)t;
@@ -97,14 +97,14 @@ DUET_HD void recurrent_unit(const struct recurrence *r, const float *h, int n, i
         double gate = recurrent_sigmoid((double)x[j] + recurrent_gate(r, h, 0, j)),
                z = recurrent_sigmoid((double)x[width + j] + recurrent_gate(r, h, 1, j)),
                u = recurrent_gate(r, h, 2, j),
-               new_h = tanh((double)x[2 * width + j] + mul_f64(gate, u)),
+               new_h = elementary_tanh((double)x[2 * width + j] + mul_f64(gate, u)),
                before = h ? (double)h[j] : 0;
         saved[j] = (float)gate, saved[width + j] = (float)z, saved[2 * width + j] = (float)new_h;
         saved[3 * width + j] = (float)u, saved[4 * width + j] = (float)before;
         y[j] = (float)(new_h + mul_f64(z, before - new_h));
     } else {
         double sum = (double)x[j] + recurrent_gate(r, h, 0, j);
-        y[j] = r->kind == RECURRENT_TANH ? (float)tanh(sum) : sum < 0 ? 0 : (float)sum;
+        y[j] = r->kind == RECURRENT_TANH ? (float)elementary_tanh(sum) : sum < 0 ? 0 : (float)sum;
     }
 }
 

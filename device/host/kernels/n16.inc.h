@@ -21,6 +21,7 @@
 #include "device/host/kernels/n16_layer_norm.inc.h"
 #include "device/host/kernels/n16_dropout.inc.h"
 #include "device/host/kernels/n16_elementwise.inc.h"
+#include "device/host/kernels/softmax_rows.inc.h"
 
 host_kernel *const KERNELS[OP_COUNT] = {
     [OP_TO_N16] = n16_to_n16,
@@ -40,6 +41,8 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_SUBTRACT_FORWARD] = fast_subtract_forward,
     [OP_MULTIPLY_FORWARD] = fast_multiply_forward,
     [OP_WHERE] = fast_where,
+    [OP_TANH_FORWARD] = fast_tanh_forward,
+    [OP_SIGMOID_FORWARD] = fast_sigmoid_forward,
     [OP_TANH_BACKWARD] = fast_tanh_backward,
     [OP_SIGMOID_BACKWARD] = fast_sigmoid_backward,
     [OP_ACTIVATION_FORWARD] = fast_activation_forward,
@@ -51,6 +54,10 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADAPTIVE_AVG_POOL_FORWARD] = n16_adaptive_avg_pool_forward,
     [OP_ADAPTIVE_AVG_POOL_BACKWARD] = n16_adaptive_avg_pool_backward,
     [OP_DROPOUT] = n16_dropout,
+    [OP_SOFTMAX_FORWARD] = row_softmax_forward,
+    [OP_SOFTMAX_BACKWARD] = row_softmax_backward,
+    [OP_CROSS_ENTROPY_FORWARD] = row_cross_entropy_forward,
+    [OP_CROSS_ENTROPY_BACKWARD] = row_cross_entropy_backward,
     [OP_BATCH_NORM_MOMENTS] = n16_batch_norm_moments,
     [OP_BATCH_NORM_FORWARD] = n16_batch_norm_forward,
     [OP_BATCH_NORM_SUMS] = n16_batch_norm_sums,

@@ -94,49 +94,80 @@ static void fast_where(const struct op_args *args) {
         y[i] = c[i] != 0 ? (a ? a[i] : value) : (b ? b[i] : value);
 }
 
-/* Those that networks use much and that need no exp, erfc or tanh; libm has those one by one. */
+/* y[i] = EXPRESSION of x[i], and of dy[i]: the compiler makes vectors of these loops. An element
+ * may be written in place. */
+#ifdef __clang__
+#define IN_VECTORS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define IN_VECTORS _Pragma("GCC ivdep")
+#endif
+#define EACH(y, expression) IN_VECTORS for (size_t i = 0; i < count; i++) y[i] = expression
+
+static void fast_tanh_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t count = tensor_stored_count(&a->out[0]);
+    EACH(y, (float)elementary_tanh((double)x[i]));
+}
+
+static void fast_sigmoid_forward(const struct op_args *a) {
+    const float *x = tensor_f32(&a->in[0]);
+    float *y = tensor_f32(&a->out[0]);
+    size_t count = tensor_stored_count(&a->out[0]);
+    EACH(y, (float)(1 / (1 + elementary_exp(-(double)x[i]))));
+}
+
+/* A loop for each kind but POW, which itself is one. */
+#define EACH_KIND(KIND) \
+    KIND(LEAKY_RELU)    \
+    KIND(ELU)           \
+    KIND(HARDTANH)      \
+    KIND(GELU)          \
+    KIND(GELU_TANH)     \
+    KIND(SCALE)         \
+    KIND(SHIFT)         \
+    KIND(ABS)           \
+    KIND(SOFTPLUS)      \
+    KIND(SILU)          \
+    KIND(HARDSWISH)     \
+    KIND(HARDSIGMOID)   \
+    KIND(ABOVE)         \
+    KIND(EQUAL)         \
+    KIND(ERF)           \
+    KIND(EXP)           \
+    KIND(LOG)           \
+    KIND(SQRT)          \
+    KIND(RECIPROCAL)
+
 static void fast_activation_forward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
     float *y = tensor_f32(&a->out[0]);
-    struct activation_args p = a->p.activation;
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    if (p.kind == ACTIVATION_LEAKY_RELU)
-        for (; i + LANES <= count; i += LANES) {
-            vec v = load(x + i);
-            store(y + i, select_vec(v > 0, v, splat(p.a) * v));
-        }
-    if (p.kind == ACTIVATION_HARDTANH)
-        for (; i + LANES <= count; i += LANES) {
-            vec v = load(x + i);
-            store(y + i, select_vec(v < p.a, splat(p.a), select_vec(v > p.b, splat(p.b), v)));
-        }
-    if (p.kind == ACTIVATION_SCALE)
-        for (; i + LANES <= count; i += LANES)
-            store(y + i, splat(p.a) * load(x + i));
-    for (; i < count; i++)
-        y[i] = activation_value(p, x[i]);
+    const struct activation_args p = a->p.activation;
+    size_t count = tensor_stored_count(&a->out[0]);
+    switch (p.kind) {
+#define FORWARD(KIND)                                                                           \
+    case ACTIVATION_##KIND:                                                                     \
+        EACH(y, activation_value((struct activation_args){ACTIVATION_##KIND, p.a, p.b}, x[i])); \
+        break;
+        EACH_KIND(FORWARD)
+    default: EACH(y, activation_value(p, x[i]));
+    }
 }
 
 static void fast_activation_backward(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]), *dy = tensor_f32(&a->in[1]);
     float *dx = tensor_f32(&a->out[0]);
-    struct activation_args p = a->p.activation;
-    size_t i = 0, count = tensor_stored_count(&a->out[0]);
-    if (p.kind == ACTIVATION_LEAKY_RELU)
-        for (; i + LANES <= count; i += LANES) {
-            vec d = load(dy + i);
-            store(dx + i, select_vec(load(x + i) > 0, d, splat(p.a) * d));
-        }
-    if (p.kind == ACTIVATION_HARDTANH)
-        for (; i + LANES <= count; i += LANES) {
-            vec v = load(x + i), d = select_vec(v <= p.a, splat(0), load(dy + i));
-            store(dx + i, select_vec(v >= p.b, splat(0), d));
-        }
-    if (p.kind == ACTIVATION_SCALE)
-        for (; i + LANES <= count; i += LANES)
-            store(dx + i, splat(p.a) * load(dy + i));
-    for (; i < count; i++)
-        dx[i] = activation_gradient(p, x[i], dy[i]);
+    const struct activation_args p = a->p.activation;
+    size_t count = tensor_stored_count(&a->out[0]);
+    switch (p.kind) {
+#define BACKWARD(KIND)                                                                            \
+    case ACTIVATION_##KIND:                                                                       \
+        EACH(dx, activation_gradient((struct activation_args){ACTIVATION_##KIND, p.a, p.b}, x[i], \
+                                     dy[i]));                                                     \
+        break;
+        EACH_KIND(BACKWARD)
+    default: EACH(dx, activation_gradient(p, x[i], dy[i]));
+    }
 }
 
 static void fast_fill(const struct op_args *a) {

@@ -21,8 +21,8 @@ static double log_sum_of(const struct attention *a, size_t b, size_t i) {
     }
     if (isinf(max) && max < 0) return 0;
     for (size_t j = 0; j < keys; j++)
-        sum += exp(attention_score(a, b, i, j) - max);
-    return max + log(sum);
+        sum += elementary_exp(attention_score(a, b, i, j) - max);
+    return max + elementary_log(sum);
 }
 
 void reference_attention_forward(const struct op_args *args) {
@@ -35,8 +35,8 @@ void reference_attention_forward(const struct op_args *args) {
             size_t count = columns_from(first, a.values);
             double sum[ABREAST] = {0};
             for (size_t j = 0; j < attention_keys(&a, i); j++) {
-                double weight =
-                    exp(attention_score(&a, b, i, j) - lse) * (double)attention_kept(&a, b, i, j);
+                double weight = elementary_exp(attention_score(&a, b, i, j) - lse) *
+                                (double)attention_kept(&a, b, i, j);
                 for (size_t e = 0; e < count; e++)
                     sum[e] += weight * (double)a.v[(b * a.keys + j) * a.values + first + e];
             }

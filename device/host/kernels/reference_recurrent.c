@@ -12,7 +12,7 @@
 #include "device/host/kernels/reference.h"
 
 static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
+    return 1 / (1 + elementary_exp(-x));
 }
 
 /* The step that comes as number s. */
@@ -47,23 +47,23 @@ static float forward_unit(const struct op_args *args, const float *a, const floa
         u[g] = hidden_sum(args, h, g * width + j), x[g] = (double)a[g * width + j];
     switch (args->p.recurrent.kind) {
     case RECURRENT_LSTM: {
-        double i = sigmoid(x[0] + u[0]), f = sigmoid(x[1] + u[1]), g = tanh(x[2] + u[2]),
+        double i = sigmoid(x[0] + u[0]), f = sigmoid(x[1] + u[1]), g = elementary_tanh(x[2] + u[2]),
                o = sigmoid(x[3] + u[3]), cell = f * (double)*c + i * g;
-        const double keep[6] = {i, f, g, o, (double)*c, tanh(cell)};
+        const double keep[6] = {i, f, g, o, (double)*c, elementary_tanh(cell)};
         for (int k = 0; k < 6; k++)
             saved[k * width + j] = (float)keep[k];
         *c = (float)cell;
-        return (float)(o * tanh(cell));
+        return (float)(o * elementary_tanh(cell));
     }
     case RECURRENT_GRU: {
-        double r = sigmoid(x[0] + u[0]), z = sigmoid(x[1] + u[1]), n = tanh(x[2] + r * u[2]),
-               before = h ? (double)h[j] : 0;
+        double r = sigmoid(x[0] + u[0]), z = sigmoid(x[1] + u[1]),
+               n = elementary_tanh(x[2] + r * u[2]), before = h ? (double)h[j] : 0;
         const double keep[5] = {r, z, n, u[2], before};
         for (int k = 0; k < 5; k++)
             saved[k * width + j] = (float)keep[k];
         return (float)(n + z * (before - n));
     }
-    case RECURRENT_TANH: return (float)tanh(x[0] + u[0]);
+    case RECURRENT_TANH: return (float)elementary_tanh(x[0] + u[0]);
     default: return x[0] + u[0] < 0 ? 0 : (float)(x[0] + u[0]);
     }
 }

@@ -1,0 +1,171 @@
+/* exp, log and their kin in double, written once for all kinds of device: sums, products,
+ * quotients, and the bits of a double. No branch and no table, so the compiler makes vectors of a
+ * loop over them; no fused multiply-add, so each device gives the same bits. A library's own would
+ * be called one number at a time, and two libraries differ in the last bits.
+ *
+ * The results are good to a few units in the last place of a double, and meant to be rounded to
+ * float: what is smaller than 2^-1021 is 0, what exceeds 2^1022 is infinite. A NaN stays a NaN.
+ *
+ *     exp    x = n log 2 + r with n whole and |r| <= log(2) / 2; the series of exp(r) times 2^n
+ *     expm1  the same without the 1, which a small x would lose its bits to
+ *     tanh   e / (e + 2) with e = expm1(2 |x|)
+ *     log    x = 2^n m with m near 1, s = (m - 1) / (m + 1); log m = 2 (s + s^3 / 3 + ...)
+ *     log1p  log(1 + x), and what the sum has lost
+ *     erfc   t exp(-x^2) times a polynomial in t = 4 / (4 + x): scripts/make_erfc.py makes it */
+#ifndef DEVICE_ELEMENTARY_H
+#define DEVICE_ELEMENTARY_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define EVERY_DEVICE static __host__ __device__ __forceinline__
+#else
+#define EVERY_DEVICE static inline __attribute__((always_inline))
+#endif
+
+/* 1.5 * 2^52. Added to a number it rounds it to a whole one, which the sum has in its last bits. */
+#define ELEMENTARY_WHOLE 0x1.8p52
+#define ELEMENTARY_PER_LOG_2 0x1.71547652b82fep0
+/* log 2 in two parts; the first times a whole number below 2^11 is exact. */
+#define ELEMENTARY_LOG_2 0x1.62e42feep-1
+#define ELEMENTARY_LOG_2_REST 0x1.a39ef35793c76p-33
+
+EVERY_DEVICE uint64_t elementary_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+EVERY_DEVICE double elementary_of_bits(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* exp(x) = *scale * (1 + the result), for x from -708 to 709. */
+EVERY_DEVICE double elementary_exp_parts(double x, double *scale) {
+    x = x < -708 ? -708 : x > 709 ? 709 : x;
+    const double sum = x * ELEMENTARY_PER_LOG_2 + ELEMENTARY_WHOLE, n = sum - ELEMENTARY_WHOLE,
+                 r = x - n * ELEMENTARY_LOG_2 - n * ELEMENTARY_LOG_2_REST;
+    double p = 1. / 6227020800; /* 1 / 13! */
+    p = p * r + 1. / 479001600;
+    p = p * r + 1. / 39916800;
+    p = p * r + 1. / 3628800;
+    p = p * r + 1. / 362880;
+    p = p * r + 1. / 40320;
+    p = p * r + 1. / 5040;
+    p = p * r + 1. / 720;
+    p = p * r + 1. / 120;
+    p = p * r + 1. / 24;
+    p = p * r + 1. / 6;
+    p = p * r + 1. / 2;
+    *scale = elementary_of_bits((elementary_bits(sum) + 1023) << 52);
+    return p * r * r + r;
+}
+
+EVERY_DEVICE double elementary_exp(double x) {
+    double scale, p = elementary_exp_parts(x, &scale);
+    const double y = scale + scale * p;
+    return x < -708 ? 0 : x > 709 ? (double)INFINITY : y;
+}
+
+EVERY_DEVICE double elementary_expm1(double x) {
+    double scale, p = elementary_exp_parts(x, &scale);
+    const double y = scale * p + (scale - 1);
+    return x > 709 ? (double)INFINITY : x == 0 ? x : y;
+}
+
+EVERY_DEVICE double elementary_tanh(double x) {
+    const double size = fabs(x), e = elementary_expm1(2 * (size > 20 ? 20 : size));
+    return copysign(e / (e + 2), x);
+}
+
+/* For x above 0 that is neither infinite nor subnormal. */
+EVERY_DEVICE double elementary_log_inside(double x) {
+    /* m from sqrt(1/2) to sqrt(2): the exponent that x would have if m began at 1 */
+    const uint64_t bits = elementary_bits(x),
+                   exponent = (bits + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) >> 52;
+    const double m = elementary_of_bits(bits - ((exponent - 1023) << 52)),
+                 n = elementary_of_bits(0x4330000000000000 | exponent) - (0x1p52 + 1023),
+                 s = (m - 1) / (m + 1), z = s * s;
+    double p = 1. / 23;
+    p = p * z + 1. / 21;
+    p = p * z + 1. / 19;
+    p = p * z + 1. / 17;
+    p = p * z + 1. / 15;
+    p = p * z + 1. / 13;
+    p = p * z + 1. / 11;
+    p = p * z + 1. / 9;
+    p = p * z + 1. / 7;
+    p = p * z + 1. / 5;
+    p = p * z + 1. / 3;
+    return n * ELEMENTARY_LOG_2 + (n * ELEMENTARY_LOG_2_REST + 2 * s * z * p + 2 * s);
+}
+
+/* For x that is not subnormal. */
+EVERY_DEVICE double elementary_log(double x) {
+    const double beyond = x < 0 ? (double)NAN : x == 0 ? -(double)INFINITY : x;
+    return x > 0 && x < (double)INFINITY ? elementary_log_inside(x) : beyond;
+}
+
+/* For finite x from 0. */
+EVERY_DEVICE double elementary_log1p(double x) {
+    const double sum = 1 + x, lost = (x - (sum - 1)) / sum;
+    return elementary_log_inside(sum) + lost;
+}
+
+/* erfc(x) for x from 0, without the factor exp(-x^2). */
+EVERY_DEVICE double elementary_erfc_factor(double x) {
+    const double t = 4 / (4 + x), u = t * (16. / 7) - 9. / 7;
+    double p = 0x1.a1df1d3e9e1f9p-35;
+    p = p * u - 0x1.e9d1632f33a4fp-34;
+    p = p * u - 0x1.8df640854a90fp-31;
+    p = p * u + 0x1.a0b83bb3ee08bp-30;
+    p = p * u + 0x1.19099e722f2bbp-27;
+    p = p * u - 0x1.944eb9fafd7f3p-27;
+    p = p * u - 0x1.907cfdf7dbeacp-24;
+    p = p * u + 0x1.9c0092bf595e0p-26;
+    p = p * u + 0x1.1a896c26f73e6p-20;
+    p = p * u + 0x1.b1840535ce7edp-20;
+    p = p * u - 0x1.2e3e4fbfba7aep-17;
+    p = p * u - 0x1.7ce559c474e5cp-15;
+    p = p * u - 0x1.140e78a3342f8p-15;
+    p = p * u + 0x1.108be81470d0fp-11;
+    p = p * u + 0x1.a27424e327eb2p-9;
+    p = p * u + 0x1.778e658615e0bp-7;
+    p = p * u + 0x1.f984debd3878dp-6;
+    p = p * u + 0x1.13c406cc040d5p-4;
+    p = p * u + 0x1.f95e41c119458p-4;
+    p = p * u + 0x1.8c35ff09d9d75p-3;
+    p = p * u + 0x1.0c5afdcb194cdp-2;
+    p = p * u + 0x1.3b35b725c71c9p-2;
+    return t * p;
+}
+
+EVERY_DEVICE double elementary_erfc(double x) {
+    const double size = fabs(x), y = elementary_exp(-x * x) * elementary_erfc_factor(size);
+    return x < 0 ? 2 - y : y;
+}
+
+/* A small x would lose its bits to erfc's 1: there it is the series. */
+EVERY_DEVICE double elementary_erf(double x) {
+    const double z = x * x;
+    double p = 1. / 11975040000; /* 1 / (12! 25), 1 / (11! 23), ... */
+    p = p * z - 1. / 918086400;
+    p = p * z + 1. / 76204800;
+    p = p * z - 1. / 6894720;
+    p = p * z + 1. / 685440;
+    p = p * z - 1. / 75600;
+    p = p * z + 1. / 9360;
+    p = p * z - 1. / 1320;
+    p = p * z + 1. / 216;
+    p = p * z - 1. / 42;
+    p = p * z + 1. / 10;
+    p = p * z - 1. / 3;
+    const double near = 0x1.20dd750429b6dp0 * x * (p * z + 1); /* 2 / sqrt(pi) */
+    return fabs(x) < 0.5 ? near : 1 - elementary_erfc(x);
+}
+
+#endif
