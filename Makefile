@@ -59,7 +59,10 @@ LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) \
          $(if $(HAVE_NNG),$(NNG_LIBS)) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
-OPT_device/host/kernels := -O3 -fno-math-errno -fno-trapping-math
+# Of loops over numbers the compiler makes vectors; nobody reads errno or traps behind them.
+VECTORS := -O3 -fno-math-errno -fno-trapping-math
+OPT_device/host/kernels := $(VECTORS)
+OPT_base := $(VECTORS)
 # The largest frame of a function: the command runs with a stack of 256 KiB (cli/command.c).
 COMMAND_FRAME = -Wframe-larger-than=81920
 FRAME = $(if $(SAN)$(filter $(B)/tests/% $(H)/bench/%,$@),,$(COMMAND_FRAME))

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
+
 enum { N = 624, M = 397, BLOCK = 16 };
 
 void rng_seed(struct rng *r, uint64_t seed) {
@@ -21,13 +23,19 @@ void rng_seed(struct rng *r, uint64_t seed) {
 }
 
 /* The recurrence: the new word i is made of its own top bit, the other bits of word i+1, and word
- * i+397. */
+ * i+397; behind the last word comes the first. */
+INLINE uint32_t new_word(uint32_t word, uint32_t next, uint32_t far) {
+    uint32_t mixed = (word & 0x80000000u) | (next & 0x7fffffffu);
+    return far ^ (mixed >> 1) ^ (mixed & 1 ? 0x9908b0dfu : 0);
+}
+
 static void renew(struct rng *r) {
     uint32_t *s = r->state;
-    for (int i = 0; i < N; i++) {
-        uint32_t mixed = (s[i] & 0x80000000u) | (s[(i + 1) % N] & 0x7fffffffu);
-        s[i] = s[(i + M) % N] ^ (mixed >> 1) ^ (mixed & 1 ? 0x9908b0dfu : 0);
-    }
+    for (int i = 0; i < N - M; i++)
+        s[i] = new_word(s[i], s[i + 1], s[i + M]);
+    for (int i = N - M; i < N - 1; i++)
+        s[i] = new_word(s[i], s[i + 1], s[i + M - N]);
+    s[N - 1] = new_word(s[N - 1], s[0], s[M - 1]);
     r->next = 0;
 }
 
@@ -84,27 +92,24 @@ void rng_permutation(struct rng *r, int32_t *order, int n) {
  * [sqrt(1/2), sqrt(2)), a polynomial in m - 1, and e ln 2 added in two parts. Where '*' and '+'
  * are written the product and the sum round separately, where fmaf is written they round once;
  * the bits of the result depend on which is used where. */
-static float log_cephes(float x) {
-    static const float coefficient[] = {
-        7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
-        -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
-        2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f,
-    };
+INLINE float log_cephes(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     float e = (float)((int)(bits >> 23) - 126);
     bits = (bits & 0x007fffffu) | 0x3f000000u;
     float m;
     memcpy(&m, &bits, sizeof m);
-    if (m < 0.70710678f) {
-        e -= 1.0f;
-        m = (m - 1.0f) + m;
-    } else {
-        m -= 1.0f;
-    }
-    float z = m * m, y = coefficient[0];
-    for (size_t i = 1; i < sizeof coefficient / sizeof *coefficient; i++)
-        y = fmaf(y, m, coefficient[i]);
+    e -= m < 0.70710678f ? 1.0f : 0.0f;
+    m = (m - 1.0f) + (m < 0.70710678f ? m : 0.0f);
+    float z = m * m, y = 7.0376836292e-2f;
+    y = fmaf(y, m, -1.1514610310e-1f);
+    y = fmaf(y, m, 1.1676998740e-1f);
+    y = fmaf(y, m, -1.2420140846e-1f);
+    y = fmaf(y, m, 1.4249322787e-1f);
+    y = fmaf(y, m, -1.6668057665e-1f);
+    y = fmaf(y, m, 2.0000714765e-1f);
+    y = fmaf(y, m, -2.4999993993e-1f);
+    y = fmaf(y, m, 3.3333331174e-1f);
     y = y * m;
     y = fmaf(y, z, e * -2.12194440e-4f);
     y -= z * 0.5f;
@@ -114,7 +119,7 @@ static float log_cephes(float x) {
 
 /* Sine and cosine of x >= 0, also as in Cephes: j times pi/4 is subtracted from x in three parts,
  * and the bits of j select which polynomial gives the sine, and the signs. */
-static void sincos_cephes(float x, float *sine, float *cosine) {
+INLINE void sincos_cephes(float x, float *sine, float *cosine) {
     int j = ((int)(x * 1.27323954473516f) + 1) & ~1;
     float k = (float)j;
     x = fmaf(k, -0.78515625f, x);
@@ -132,15 +137,14 @@ static void sincos_cephes(float x, float *sine, float *cosine) {
     s = fmaf(s, z, -1.6666654611e-1f);
     s = s * z;
     s = fmaf(s, x, x);
-    *sine = j & 2 ? c : s;
-    *cosine = j & 2 ? s : c;
-    if (j & 4) *sine = -*sine;
-    if (~(j - 2) & 4) *cosine = -*cosine;
+    const float first = j & 2 ? c : s, second = j & 2 ? s : c;
+    *sine = j & 4 ? -first : first;
+    *cosine = (j - 2) & 4 ? second : -second;
 }
 
 /* Box-Muller on 16 uniform values in place. Element i of the first half is paired with element i
  * of the second half. */
-static void normal_block(float *x, float mean, float std) {
+INLINE void normal_block(float *x, float mean, float std) {
     for (int i = 0; i < BLOCK / 2; i++) {
         /* u1 is in (0, 1], so its logarithm is finite. */
         float u1 = 1.0f - x[i], u2 = x[i + BLOCK / 2];
@@ -149,6 +153,29 @@ static void normal_block(float *x, float mean, float std) {
         x[i] = fmaf(radius * cosine, std, mean);
         x[i + BLOCK / 2] = fmaf(radius * sine, std, mean);
     }
+}
+
+INLINE void normal_blocks(float *x, size_t count, float mean, float std) {
+    for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
+        normal_block(x + i, mean, std);
+}
+
+#if defined(__x86_64__)
+/* The same where fmaf is an instruction and no call, so that the compiler makes vectors. */
+__attribute__((target("avx2,fma"))) static void fused_normal_blocks(float *x, size_t count,
+                                                                    float mean, float std) {
+    normal_blocks(x, count, mean, std);
+}
+#endif
+
+static void all_normal_blocks(float *x, size_t count, float mean, float std) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        fused_normal_blocks(x, count, mean, std);
+        return;
+    }
+#endif
+    normal_blocks(x, count, mean, std);
 }
 
 /* One normal value for a tensor of fewer than 16 elements. Values come in pairs; the second is kept
@@ -173,12 +200,11 @@ void rng_normal(struct rng *r, float *x, size_t count, double mean, double std) 
     }
     for (size_t i = 0; i < count; i++)
         x[i] = unit_float(r);
-    for (size_t i = 0; i + BLOCK <= count; i += BLOCK)
-        normal_block(x + i, (float)mean, (float)std);
+    all_normal_blocks(x, count, (float)mean, (float)std);
     if (count % BLOCK == 0) return;
     /* The count is no multiple of 16: PyTorch draws the last 16 elements anew. */
     float *last = x + count - BLOCK;
     for (int i = 0; i < BLOCK; i++)
         last[i] = unit_float(r);
-    normal_block(last, (float)mean, (float)std);
+    all_normal_blocks(last, BLOCK, (float)mean, (float)std);
 }
