@@ -36,6 +36,13 @@ static inline int test_short(void) {
     return value && *value && strcmp(value, "0") != 0;
 }
 
+/* For tests of how processes agree, where each process has no more threads than in other tests. */
+#ifdef __SANITIZE_THREAD__
+#define SKIP_UNDER_THREAD() cr_skip_test("ThreadSanitizer sees nothing between processes")
+#else
+#define SKIP_UNDER_THREAD() (void)0
+#endif
+
 /* The seed of what a test draws: DUET_SEED, or always the same one. make soak draws others. */
 static inline unsigned long long test_seed(void) {
     const char *given = getenv("DUET_SEED");

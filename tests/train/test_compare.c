@@ -119,6 +119,7 @@ Test(compare, nothing_planted, .timeout = 120, .init = folder_make, .fini = scra
 }
 
 Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     static const char *const names[] = {"single", "dp", "ddp"};
     struct run_config config = config_of(2, "oneshot");
     for (enum run_mode mode = test_short() ? MODE_DDP : MODE_DP; mode <= MODE_DDP; mode++) {
@@ -140,6 +141,7 @@ Test(compare, a_mode_that_differs, .timeout = 120, .init = folder_make, .fini = 
 /* One rank of four differs. With another learning rate its replica drifts away; with another seed
  * its sampler brings other pictures, which changes the gradient of all. */
 Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "direct");
     struct verdict v = judged("ddp:2:lr", MODE_DDP, &config, 3);
     cr_assert(v.kind == VERDICT_DIFFERENT && v.step == 1 && !v.in_gradient && v.device == 2 &&
@@ -154,6 +156,7 @@ Test(compare, a_rank_that_differs, .timeout = 120, .init = folder_make, .fini = 
 
 /* Lock step finds more than rounding: a rank that brings the gradient of other pictures. */
 Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "ring");
     struct verdict v = judged("", MODE_DDP, &config, 0);
     cr_assert(v.kind == VERDICT_WITHIN && v.steps == 4 && v.worst <= v.bound &&
@@ -168,6 +171,7 @@ Test(compare, lock_step, .timeout = 120, .init = folder_make, .fini = scratch_re
 /* Runs that diverged alike: their bits are equal, but that is no success. Gradients that are not
  * finite agree with nothing. */
 Test(compare, diverged, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     static const char *const algorithms[] = {"direct", "tree"};
     for (int i = 0; i < 2; i++) {
         struct run_config config = config_of(4, algorithms[i]);
@@ -202,6 +206,7 @@ Test(compare, points, .timeout = 30) {
 /* DDP on 4 devices pads 202 pictures to 204 and single does not: lock step compares only steps that
  * do the same work. */
 Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     struct run_config config = config_of(4, "direct");
     config.virtual_devices = VIRTUAL_OFF;
     /* With a batch of 202 an epoch is one step, so no step does the same work. */
@@ -217,6 +222,7 @@ Test(compare, off_with_an_odd_count, .timeout = 120, .init = folder_make, .fini 
 /* One rank runs out of memory, at set-up or in a step, depending on how little it has. Its peers,
  * which wait for it, end long before --timeout, and the error names the rank. */
 Test(compare, a_rank_without_memory, .timeout = 120, .init = folder_make, .fini = scratch_remove) {
+    SKIP_UNDER_THREAD();
     struct run_config config = config_of(3, "direct");
     int failed = 0, went_well = 0;
     config.virtual_devices = 3;
