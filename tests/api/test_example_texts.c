@@ -91,7 +91,7 @@ Test(texts, ranks_of_mpirun_are_one_job_or_refused, .timeout = 300, .init = scra
      .fini = scratch_remove) {
     RUN(0, MPIRUN(EXAMPLES "all_reduce"));
     cr_expect_str_eq(output(), "rank 0: [[3, 3]]\nrank 1: [[3, 3]]\n");
-    for (int i = 0; i < PROGRAMS; i++) {
+    for (int i = 0; i < PROGRAMS; i += test_short() ? 3 : 1) {
         char line[900];
         if (programs[i].as_ranks == BOTH_SPEAK) continue;
         snprintf(line, sizeof line, MPIRUN(EXAMPLES "%s %s"), programs[i].program,
