@@ -29,9 +29,14 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # thread are left out, and so are those that only run what other programs run there too, as an
 # example of remote calls does, in which nothing tells the sanitizer to leave out what NNG does by
 # itself.
+# Such a build knows no CUDA unless it is emulated, and that one names its tests itself
+# (tests/check_cuda_emulation.sh).
+NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cuda/test_batch_norm \
+                  cuda/test_emulated% cuda/test_graph cuda/test_index_refuse cuda/test_library% \
+                  cuda/test_nccl cuda/test_ptx% cuda/test_recorded_ddp cuda/test_train%
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
                cli/test_golden_resnet cli/test_random_kills cli/test_run_kills rpc/test_kills \
-               cli/test_same_bits
+               cli/test_same_bits cli/test_refused_calls $(NO_CUDA_IN_SAN)
 SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
