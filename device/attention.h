@@ -19,11 +19,20 @@
 #include "base/philox.h"
 #include "device/op.h"
 
+/* An operand (N,H,L,E): how far its samples, matrices and rows lie apart. */
+struct attention_rows {
+    float *data;
+    size_t sample, head, row;
+};
+
+/* Matrix b is number b % H of sample b / H. */
 struct attention {
-    const float *q, *k, *v, *mask, *y, *dy;
-    float *lse; /* forward writes it */
-    float *out[OP_OUTPUTS];
-    size_t batches, queries, keys, width, values; /* B L S E V */
+    struct attention_rows q, k, v, y, dy; /* forward writes y */
+    struct attention_rows dq, dk, dv;
+    const float *mask;
+    float *lse;                                   /* forward writes it */
+    size_t batches, queries, keys, width, values; /* N H, L S E V */
+    uint32_t heads;
     size_t masks, mask_rows, mask_shared;
     double scale;
     int causal;
@@ -33,19 +42,27 @@ struct attention {
     float factor; /* of a weight that dropout keeps */
 };
 
+static inline struct attention_rows attention_rows_of(const struct tensor *t) {
+    int stride[MAX_RANK] = {0};
+    tensor_strides(t, stride);
+    return (struct attention_rows){tensor_f32(t), (size_t)stride[0], (size_t)stride[1],
+                                   (size_t)stride[2]};
+}
+
 static inline struct attention attention_of(enum op op, const struct op_args *args) {
     const struct attention_args *p = &args->p.attention;
     const struct tensor *in = args->in;
     struct attention a;
     int back = op == OP_ATTENTION_BACKWARD, drops = p->dropout.p != 0;
-    a.q = tensor_f32(&in[0]), a.k = tensor_f32(&in[1]), a.v = tensor_f32(&in[2]);
-    a.mask = tensor_f32(&in[3]), a.y = tensor_f32(&in[4]), a.dy = tensor_f32(&in[6]);
-    a.lse = tensor_f32(back ? &in[5] : &args->out[1]);
-    for (int i = 0; i < OP_OUTPUTS; i++)
-        a.out[i] = tensor_f32(&args->out[i]);
-    a.batches = (size_t)in[0].dims[0], a.queries = (size_t)in[0].dims[1];
-    a.keys = (size_t)in[1].dims[1], a.width = (size_t)in[0].dims[2];
-    a.values = (size_t)in[2].dims[2], a.scale = p->scale, a.causal = p->causal;
+    a.q = attention_rows_of(&in[0]), a.k = attention_rows_of(&in[1]);
+    a.v = attention_rows_of(&in[2]), a.y = attention_rows_of(back ? &in[4] : &args->out[0]);
+    a.dy = attention_rows_of(&in[6]), a.dq = attention_rows_of(&args->out[0]);
+    a.dk = attention_rows_of(&args->out[1]), a.dv = attention_rows_of(&args->out[2]);
+    a.mask = tensor_f32(&in[3]), a.lse = tensor_f32(back ? &in[5] : &args->out[1]);
+    a.heads = (uint32_t)in[0].dims[1], a.batches = (size_t)in[0].dims[0] * a.heads;
+    a.queries = (size_t)in[0].dims[2], a.keys = (size_t)in[1].dims[2];
+    a.width = (size_t)in[0].dims[3], a.values = (size_t)in[2].dims[3];
+    a.scale = p->scale, a.causal = p->causal;
     a.masks = a.mask ? (size_t)in[3].dims[0] : 1, a.mask_rows = a.mask ? (size_t)in[3].dims[1] : 1;
     a.mask_shared = a.mask ? (size_t)p->mask_shared : 1;
     a.step = drops ? args->step : NULL;
@@ -53,6 +70,13 @@ static inline struct attention attention_of(enum op op, const struct op_args *ar
     a.factor = 1.0f / (1.0f - p->dropout.p);
     a.layer = (uint32_t)p->dropout.layer, a.virtual_device = (uint32_t)p->dropout.v;
     return a;
+}
+
+/* Row i of matrix b. There are fewer than 2^31 matrices. */
+PHILOX_FUNCTION float *attention_row(const struct attention *a, const struct attention_rows *of,
+                                     size_t b, size_t i) {
+    uint32_t sample = (uint32_t)b / a->heads, head = (uint32_t)b - sample * a->heads;
+    return of->data + sample * of->sample + head * of->head + i * of->row;
 }
 
 /* The row of the mask that query i of matrix b has; NULL without a mask. */
@@ -68,8 +92,8 @@ PHILOX_FUNCTION size_t attention_keys(const struct attention *a, size_t i) {
 
 /* Of a key that query i may meet. Products of floats are exact in double. */
 PHILOX_FUNCTION double attention_score(const struct attention *a, size_t b, size_t i, size_t j) {
-    const float *q = a->q + (b * a->queries + i) * a->width,
-                *k = a->k + (b * a->keys + j) * a->width, *mask = attention_mask(a, b, i);
+    const float *q = attention_row(a, &a->q, b, i), *k = attention_row(a, &a->k, b, j),
+                *mask = attention_mask(a, b, i);
     double sum = 0;
     for (size_t e = 0; e < a->width; e++)
         sum += (double)q[e] * (double)k[e];
@@ -92,9 +116,8 @@ PHILOX_FUNCTION float attention_kept(const struct attention *a, size_t b, size_t
 
 PHILOX_FUNCTION double attention_slope(const struct attention *a, size_t b, size_t i, size_t j,
                                        double weight, float kept) {
-    const float *v = a->v + (b * a->keys + j) * a->values,
-                *y = a->y + (b * a->queries + i) * a->values,
-                *dy = a->dy + (b * a->queries + i) * a->values;
+    const float *v = attention_row(a, &a->v, b, j), *y = attention_row(a, &a->y, b, i),
+                *dy = attention_row(a, &a->dy, b, i);
     double sum = 0;
     for (size_t e = 0; e < a->values; e++)
         sum += (double)dy[e] * ((double)kept * (double)v[e] - (double)y[e]);

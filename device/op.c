@@ -62,6 +62,6 @@ double cost_gather_samples(const struct op_args *a) {
 /* Two products of matrices forward; backward five, of which the first makes the scores again. */
 double cost_attention(const struct op_args *a) {
     const int *q = a->in[0].dims, *v = a->in[2].dims;
-    double weights = (double)q[0] * q[1] * v[1], width = q[2], values = v[2];
+    double weights = (double)q[0] * q[1] * q[2] * v[2], width = q[3], values = v[3];
     return 2 * weights * (a->in[6].data ? 3 * width + 2 * values : width + values);
 }

@@ -219,9 +219,6 @@ struct sum_args {
     int divide; /* at least 1 */
 };
 
-struct permute_args {
-    int order[MAX_RANK]; /* each of 0 .. rank - 1 once */
-};
 struct layer_norm_args {
     double epsilon;
     int groups, inner; /* at least 1 */
@@ -277,7 +274,6 @@ struct op_args {
         struct matmul_args matmul;
         struct sum_args sum;
         struct embedding_args embedding;
-        struct permute_args permute;
         struct layer_norm_args layer_norm;
         struct activation_args activation;
         struct recurrent_args recurrent;

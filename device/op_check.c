@@ -38,9 +38,23 @@ int op_is_plain(enum op op, const struct op_args *args) {
            activation_is_plain(args->p.activation.kind);
 }
 
+static int may_be_strided(const struct operand *operand) {
+    return operand->name && strchr(operand->type, 's') != NULL;
+}
+
+static int check_strides(enum op op, const struct operand *o, const struct tensor *t) {
+    if (t->strided && !may_be_strided(o))
+        return wrong(op, o, t, "is a view whose elements lie apart: this op takes none");
+    for (int d = 0; t->strided && d < t->rank; d++)
+        if (t->stride[d] < 0) return wrong(op, o, t, "a stride is below 0");
+    if (tensor_stored_count(t) <= INT32_MAX || !t->strided) return OK;
+    return wrong(op, o, t, "its elements lie 2^31 or more apart");
+}
+
 static int check_layout(enum op op, const struct operand *o, const struct tensor *t, int segment) {
     if (t->layout == LAYOUT_PLAIN)
-        return t->groups == 0 ? OK : wrong(op, o, t, "a plain tensor has no groups");
+        return t->groups ? wrong(op, o, t, "a plain tensor has no groups")
+                         : check_strides(op, o, t);
     int least = (t->dims[0] + GROUP - 1) / GROUP;
     if (t->layout != LAYOUT_N16 || !operand_may_be_n16(o))
         return wrong(op, o, t, "must be in plain layout");
@@ -131,7 +145,10 @@ static int check_overlaps(enum op op, const struct op_args *a) {
     }
     for (int o = 0; o < OP_OUTPUTS; o++)
         for (int other = 0; other < o; other++)
-            if (overlap(&a->out[other], &a->out[o]))
+            if (a->out[o].strided && a->out[other].strided
+                    ? a->out[o].data ==
+                          a->out[other].data /* else they may be parts of one tensor */
+                    : overlap(&a->out[other], &a->out[o]))
                 return fail(ERR_FAILED, "%s: operands %s and %s overlap in memory", op_name(op),
                             s->out[other].name, s->out[o].name);
     return OK;

@@ -233,21 +233,10 @@ int rule_gather_rows(enum op op, const struct op_args *a) {
     return fail(ERR_FAILED, "%s: operands x and y are of different types", op_name(op));
 }
 
-/* Each dimension once. */
-int rule_permute(enum op op, const struct op_args *a) {
-    const struct tensor *x = &a->in[0];
-    const int *order = a->p.permute.order;
-    int dims[MAX_RANK] = {0};
-    unsigned seen = 0;
-    for (int i = 0; i < x->rank; i++) {
-        if (order[i] < 0 || order[i] >= x->rank || seen & (1u << order[i]))
-            return fail(ERR_FAILED, "%s: dimension %d of y is dimension %d of x: each once, please",
-                        op_name(op), i, order[i]);
-        seen |= 1u << order[i];
-        dims[i] = x->dims[order[i]];
-    }
-    const struct tensor wanted = tensor_plain(NULL, DTYPE_F32, x->rank, dims);
-    return want_shape(op, "y", &a->out[0], &wanted);
+static int check_rows(enum op op, const char *name, const struct tensor *t) {
+    if (!t->data || !t->strided || t->stride[t->rank - 1] == 1) return OK;
+    return fail(ERR_FAILED, "%s: operand %s: the elements of a row lie %d apart: must be 1",
+                op_name(op), name, t->stride[t->rank - 1]);
 }
 
 int rule_attention(enum op op, const struct op_args *a) {
@@ -256,13 +245,17 @@ int rule_attention(enum op op, const struct op_args *a) {
     if (p->dropout.p != 0 && !a->step)
         return fail(ERR_FAILED, "%s: dropout needs the step block: it holds the seed", op_name(op));
     CHECK(check_dropout(op, &p->dropout));
+    for (int i = 0; i < OP_INPUTS; i++)
+        CHECK(check_rows(op, op_table[op].in[i].name, &a->in[i]));
+    for (int i = 0; i < OP_OUTPUTS; i++)
+        CHECK(check_rows(op, op_table[op].out[i].name, &a->out[i]));
     if (!mask->data) return OK;
     if (p->mask_shared < 1 || mask->dims[0] < 1)
         return fail(ERR_FAILED, "%s: %d masks, shared by %d: must be at least 1", op_name(op),
                     mask->dims[0], p->mask_shared);
-    if (mask->dims[1] == 1 || mask->dims[1] == a->in[0].dims[1]) return OK;
+    if (mask->dims[1] == 1 || mask->dims[1] == a->in[0].dims[2]) return OK;
     return fail(ERR_FAILED, "%s: a mask of %d rows for %d queries: give 1, or one for each",
-                op_name(op), mask->dims[1], a->in[0].dims[1]);
+                op_name(op), mask->dims[1], a->in[0].dims[2]);
 }
 
 static int want_weights(enum op op, const char *name, const struct tensor *t, int weights) {

@@ -4,7 +4,8 @@
  *
  * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8,
  * w F32 or I32; with n it may lie in N16 (tensor.h), and then all operands with an n do; with ? it
- * may be left out; with = it may be the very memory of out[0]. Outputs are overwritten, not added
+ * may be left out; with s it may be strided (tensor.h), and two strided outputs may be parts of one
+ * tensor; with = it may be the very memory of out[0]. Outputs are overwritten, not added
  * to, and overlap no input, unless that or a note says otherwise. Where activations lie in N16,
  * weights, biases and their gradients stay PLAIN.
  *
@@ -250,9 +251,9 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_SPREAD] = {ALGEBRA, .in = {{"dy", "f", "OI"}}, .out = {{"dx", "f", "OLI"}},
         .rule = rule_sum, .flops = "1 OLI"},
 
-    /* Dimension i of y is dimension order[i] of x. */
-    [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "f", "?"}},
-        .rule = rule_permute},
+    /* y = x, element by element: what lies between those of a strided y stays as it is. A y whose
+     * elements share memory is not meant. */
+    [OP_PERMUTE] = {ALGEBRA, .in = {{"x", "fs", "."}}, .out = {{"y", "fs", "."}}},
 
     /* Whole numbers as indices: what is none, or lies outside of int32, becomes -1. */
     [OP_TO_INDEX] = {ALGEBRA, .in = {{"x", "f", "."}}, .out = {{"y", "i", "."}}},
@@ -296,18 +297,20 @@ const struct op_row op_table[OP_COUNT] = {
         .in = {{"dy", "f", "NLH"}, {"saved", "f", "NLT"}, {"w", "f", "GH"}, {"dlast", "f?", "NH"}},
         .out = {{"dgates", "f", "NLG"}, {"dfirst", "f", "NSH"}, {"dhidden", "f?", "NLG"}},
         .rule = rule_recurrent, .flops = "2 NLGH"},
-    /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, B matrices of each.
-     * lse: of each row the logarithm of the sum of exp(score), from which backward makes the
-     * weights again; so no (L,S) matrix outlives a launch. A row of hidden keys alone has y, lse
-     * and gradients of 0. A mask has one row for all queries, or one for each. */
+    /* Scaled dot product attention: y = dropout(softmax(scale q kT + mask)) v, H matrices of each
+     * of N samples, whose rows may lie apart, but not the elements of a row. lse: of each row the
+     * logarithm of the sum of exp(score), from which backward makes the weights again; so no (L,S)
+     * matrix outlives a launch. A row of hidden keys alone has y, lse and gradients of 0. A mask
+     * has one row for all queries, or one for each. */
     [OP_ATTENTION_FORWARD] = {ATTENTION,
-        .in = {{"q", "f", "BLE"}, {"k", "f", "BSE"}, {"v", "f", "BSV"}, {"mask", "f?", "GRS"}},
-        .out = {{"y", "f", "BLV"}, {"lse", "f", "BL"}}, .rule = rule_attention,
+        .in = {{"q", "fs", "NHLE"}, {"k", "fs", "NHSE"}, {"v", "fs", "NHSV"},
+            {"mask", "f?", "GRS"}},
+        .out = {{"y", "fs", "NHLV"}, {"lse", "f", "NHL"}}, .rule = rule_attention,
         .cost = cost_attention},
     [OP_ATTENTION_BACKWARD] = {ATTENTION,
-        .in = {{"q", "f", "BLE"}, {"k", "f", "BSE"}, {"v", "f", "BSV"}, {"mask", "f?", "GRS"},
-            {"y", "f", "BLV"}, {"lse", "f", "BL"}, {"dy", "f", "BLV"}},
-        .out = {{"dq", "f", "BLE"}, {"dk", "f", "BSE"}, {"dv", "f", "BSV"}},
+        .in = {{"q", "fs", "NHLE"}, {"k", "fs", "NHSE"}, {"v", "fs", "NHSV"},
+            {"mask", "f?", "GRS"}, {"y", "fs", "NHLV"}, {"lse", "f", "NHL"}, {"dy", "fs", "NHLV"}},
+        .out = {{"dq", "fs", "NHLE"}, {"dk", "fs", "NHSE"}, {"dv", "fs", "NHSV"}},
         .rule = rule_attention, .cost = cost_attention},
 };
 // clang-format on

@@ -30,7 +30,11 @@ size_t tensor_count(const struct tensor *t) {
 
 size_t tensor_stored_count(const struct tensor *t) {
     if (t->layout == LAYOUT_N16) return (size_t)t->groups * GROUP * tensor_sample_count(t);
-    return tensor_count(t);
+    if (!t->strided || !tensor_count(t)) return tensor_count(t);
+    size_t last = 0;
+    for (int d = 0; d < t->rank; d++)
+        last += (size_t)(t->dims[d] - 1) * (size_t)t->stride[d];
+    return last + 1;
 }
 
 size_t tensor_bytes(const struct tensor *t) {
@@ -47,6 +51,40 @@ struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *di
     for (int d = 0; d < rank && d < MAX_RANK; d++)
         t.dims[d] = dims[d];
     return t;
+}
+
+void tensor_strides(const struct tensor *t, int stride[MAX_RANK]) {
+    int below = 1;
+    for (int d = t->rank - 1; d >= 0; below *= t->dims[d--])
+        stride[d] = t->strided ? t->stride[d] : below;
+}
+
+struct tensor tensor_permuted(const struct tensor *t, const int *order) {
+    struct tensor view = *t;
+    int stride[MAX_RANK];
+    tensor_strides(t, stride);
+    view.strided = 1;
+    for (int d = 0; d < t->rank; d++)
+        view.dims[d] = t->dims[order[d]], view.stride[d] = stride[order[d]];
+    return view;
+}
+
+int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK]) {
+    int left = 0;
+    for (int d = 0; d < rank; d++) {
+        int last = left - 1;
+        if (dims[d] == 1 && (left || d < rank - 1)) continue;
+        if (left && (int64_t)a[d] * dims[d] == a[last] &&
+            (!b || (int64_t)b[d] * dims[d] == b[last])) {
+            dims[last] *= dims[d], a[last] = a[d];
+            if (b) b[last] = b[d];
+            continue;
+        }
+        dims[left] = dims[d], a[left] = a[d];
+        if (b) b[left] = b[d];
+        left++;
+    }
+    return left;
 }
 
 static int groups_of(int samples) {
@@ -68,8 +106,8 @@ struct tensor tensor_segment(const struct tensor *t, const struct segments *segm
         groups += (size_t)groups_of(segments->seg[j].n);
     }
     size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : samples;
-    if (t->data)
-        view.data = (char *)t->data + skipped * tensor_sample_count(t) * dtype_bytes(t->dtype);
+    size_t sample = t->strided ? (size_t)t->stride[0] : tensor_sample_count(t);
+    if (t->data) view.data = (char *)t->data + skipped * sample * dtype_bytes(t->dtype);
     view.dims[0] = segments->seg[i].n;
     view.groups = t->layout == LAYOUT_N16 ? groups_of(segments->seg[i].n) : 0;
     return view;

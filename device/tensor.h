@@ -1,7 +1,8 @@
 /* Tensors: a pointer into device memory with a shape and a layout. Plain data, copied by value.
  *
  * PLAIN is row-major, batch first. It is the only layout of what leaves a tape: copies to other
- * devices, files, tests.
+ * devices, files, tests. A view of such a tensor, as a part of it or one with dimensions exchanged,
+ * is a strided tensor in the same memory. The ops take none unless op_table.c says so.
  *
  * N16 is the host's fast layout, used inside a tape only. The samples of a segment are divided into
  * groups of 16 (the last one is padded), and the 16 samples of a group lie innermost:
@@ -45,8 +46,10 @@ struct tensor {
     enum dtype dtype;
     enum layout layout;
     int rank;
-    int dims[MAX_RANK]; /* of activations dims[0] is the number of samples, also in N16 */
-    int groups;         /* N16: number of groups of 16 samples, padding included; PLAIN: 0 */
+    int dims[MAX_RANK];   /* of activations dims[0] is the number of samples, also in N16 */
+    int groups;           /* N16: number of groups of 16 samples, padding included; PLAIN: 0 */
+    int strided;          /* 1: PLAIN, but its elements lie apart, as `stride` says */
+    int stride[MAX_RANK]; /* from one place of a dimension to the next, in elements, at least 0 */
 };
 
 static inline float *tensor_f32(const struct tensor *t) {
@@ -58,12 +61,23 @@ static inline float *tensor_f32(const struct tensor *t) {
 size_t tensor_sample_count(const struct tensor *t);
 size_t tensor_count(const struct tensor *t);
 
-/* Elements in memory, with the padding of N16; and their bytes. */
+/* Elements in memory, with the padding of N16, or what lies between those of a strided tensor; and
+ * their bytes. */
 size_t tensor_stored_count(const struct tensor *t);
 size_t tensor_bytes(const struct tensor *t);
 
 /* A PLAIN tensor over `data`, which is not copied; dims has `rank` entries. */
 struct tensor tensor_plain(void *data, enum dtype dtype, int rank, const int *dims);
+
+/* From one place of each dimension to the next, in elements, whether t is strided or row-major. */
+void tensor_strides(const struct tensor *t, int stride[MAX_RANK]);
+
+/* t, PLAIN, with the dimensions in another order: dimension i is order[i] of t. A view. */
+struct tensor tensor_permuted(const struct tensor *t, const int *order);
+
+/* Makes one dimension of neighbours that follow each other in a and in b (NULL: there is none),
+ * and none of those of size 1. Returns how many are left, at least 1. */
+int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK]);
 
 /* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);

@@ -1,15 +1,16 @@
 /* Cases of attention: with and without masks, causal, with dropout; a row whose keys are all
- * hidden; sizes that fill no band, block or vector. */
+ * hidden; sizes that fill no band, block or vector; rows that lie apart. */
 #include <math.h>
 
 #include "base/error.h"
 #include "doctor/cases.h"
 
 struct attention_case {
-    int batches, queries, keys, width, values;
+    int samples, heads, queries, keys, width, values;
     int masks, mask_rows, mask_shared; /* masks 0: none */
     int causal;
     float p;
+    int apart; /* of samples (L,H,E), with so many elements of no operand behind each row */
 };
 
 /* How many roundings of float may lie between two ways to compute a case, in units of 1, where all
@@ -34,15 +35,27 @@ static struct tensor mask_of(struct op_cases *c, const struct attention_case *s)
     return mask;
 }
 
+/* (N,H,L,E) of NaN, or random. */
+static struct tensor rows_of(struct op_cases *c, const struct attention_case *s, int length,
+                             int width, int random) {
+    int heads = s->apart ? length : s->heads, rows = s->apart ? s->heads : length;
+    struct tensor t = random
+                          ? case_random(c, 4, s->samples, heads, rows, width + s->apart)
+                          : case_tensor(c, DTYPE_F32, 4, s->samples, heads, rows, width + s->apart);
+    if (!s->apart) return t;
+    t = tensor_permuted(&t, (int[]){0, 2, 1, 3});
+    t.dims[3] = width;
+    return t;
+}
+
 static int attention_case(struct op_cases *c, enum op op, const struct attention_case *s,
                           const struct step_block *step) {
-    int b = s->batches, l = s->queries, n = s->keys;
+    int l = s->queries, n = s->keys;
     double scale = 1 / sqrt(s->width);
-    struct op_args a = {.in = {case_random(c, 3, b, l, s->width, 1),
-                               case_random(c, 3, b, n, s->width, 1),
-                               case_random(c, 3, b, n, s->values, 1)},
-                        .out = {case_tensor(c, DTYPE_F32, 3, b, l, s->values, 1),
-                                case_tensor(c, DTYPE_F32, 2, b, l, 1, 1)},
+    struct op_args a = {.in = {rows_of(c, s, l, s->width, 1), rows_of(c, s, n, s->width, 1),
+                               rows_of(c, s, n, s->values, 1)},
+                        .out = {rows_of(c, s, l, s->values, 0),
+                                case_tensor(c, DTYPE_F32, 3, s->samples, s->heads, l, 1)},
                         .step = step,
                         .p.attention = {scale, s->causal, s->mask_shared, {s->p, 3, 5, 0}}};
     if (s->masks) a.in[3] = mask_of(c, s);
@@ -51,18 +64,19 @@ static int attention_case(struct op_cases *c, enum op op, const struct attention
             if (a.in[i].rank && !a.in[i].data) return case_run(c, op, &a, 0);
         if (a.out[0].data && a.out[1].data) host_reference_kernels[OP_ATTENTION_FORWARD](&a);
         a.in[4] = a.out[0], a.in[5] = a.out[1];
-        a.in[6] = case_random(c, 3, b, l, s->values, 1);
-        a.out[0] = case_tensor(c, DTYPE_F32, 3, b, l, s->width, 1);
-        a.out[1] = case_tensor(c, DTYPE_F32, 3, b, n, s->width, 1);
-        a.out[2] = case_tensor(c, DTYPE_F32, 3, b, n, s->values, 1);
+        a.in[6] = rows_of(c, s, l, s->values, 1);
+        a.out[0] = rows_of(c, s, l, s->width, 0);
+        a.out[1] = rows_of(c, s, n, s->width, 0);
+        a.out[2] = rows_of(c, s, n, s->values, 0);
     }
     return case_run(c, op, &a, roundings_of(s, scale));
 }
 
 int attention_cases(struct op_cases *c, enum op op) {
     static const struct attention_case cases[] = {
-        {.batches = 1, .queries = 1, .keys = 1, .width = 1, .values = 1},
-        {.batches = 6,
+        {.samples = 1, .heads = 1, .queries = 1, .keys = 1, .width = 1, .values = 1},
+        {.samples = 3,
+         .heads = 2,
          .queries = 5,
          .keys = 7,
          .width = 3,
@@ -70,8 +84,15 @@ int attention_cases(struct op_cases *c, enum op op) {
          .masks = 2,
          .mask_rows = 5,
          .mask_shared = 1},
-        {.batches = 2, .queries = 70, .keys = 33, .width = 16, .values = 8, .causal = 1},
-        {.batches = 4,
+        {.samples = 2,
+         .heads = 1,
+         .queries = 70,
+         .keys = 33,
+         .width = 16,
+         .values = 8,
+         .causal = 1},
+        {.samples = 2,
+         .heads = 2,
          .queries = 17,
          .keys = 130,
          .width = 5,
@@ -80,9 +101,27 @@ int attention_cases(struct op_cases *c, enum op op) {
          .mask_rows = 1,
          .mask_shared = 2,
          .p = .25f},
-        {.batches = 3, .queries = 66, .keys = 80, .width = 8, .values = 3, .causal = 1, .p = .5f},
-        {.batches = 1, .queries = 3, .keys = 5, .width = 70, .values = 130},
-        {.batches = 0, .queries = 2, .keys = 3, .width = 4, .values = 5}};
+        {.samples = 1,
+         .heads = 3,
+         .queries = 66,
+         .keys = 80,
+         .width = 8,
+         .values = 3,
+         .causal = 1,
+         .p = .5f},
+        {.samples = 3,
+         .heads = 5,
+         .queries = 33,
+         .keys = 66,
+         .width = 17,
+         .values = 35,
+         .masks = 3,
+         .mask_rows = 33,
+         .mask_shared = 5,
+         .apart = 11},
+        {.samples = 2, .heads = 2, .queries = 70, .keys = 7, .width = 16, .values = 16, .apart = 1},
+        {.samples = 1, .heads = 1, .queries = 3, .keys = 5, .width = 70, .values = 130},
+        {.samples = 0, .heads = 2, .queries = 2, .keys = 3, .width = 4, .values = 5}};
     struct step_block step = {.seed = c->seed, .step = 0x100000007};
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
         CHECK(attention_case(c, op, &cases[i], &step));

@@ -114,7 +114,7 @@ static void describe_first(struct tally *tally, int output, const struct compari
 void judge_output(struct tally *tally, enum op op, int output, const struct comparison *c) {
     size_t width = dtype_bytes(c->want->dtype);
     int bits = op_tolerance(op, c->tf32)->judge == JUDGE_BITS;
-    for (size_t i = 0, count = tensor_count(c->want); i < count; i++) {
+    for (size_t i = 0, count = tensor_stored_count(c->want); i < count; i++) {
         const char *g = (const char *)c->got->data + i * width,
                    *w = (const char *)c->want->data + i * width;
         tally->values++;

@@ -40,9 +40,10 @@ int data_parallel_check_dim(const struct duet_data_parallel *m, const struct ten
 /* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */
 static int move(const struct duet_data_parallel *m, struct device *device,
                 const struct tensor *from, const struct tensor *to, int back) {
-    struct op_args args = {.in[0] = *from, .out[0] = *to};
+    int order[MAX_RANK];
+    find_order(m, from->rank, back, order);
+    struct op_args args = {.in[0] = tensor_permuted(from, order), .out[0] = *to};
     args.in[0].dtype = args.out[0].dtype = DTYPE_F32; /* whatever 4 bytes they are */
-    find_order(m, from->rank, back, args.p.permute.order);
     return tensor_count(from) ? launch(device_compute(device), OP_PERMUTE, &args) : OK;
 }
 
@@ -62,7 +63,7 @@ duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *
     int order[MAX_RANK];
     if (!m->dim || !x) return x;
     find_order(m, x->value.rank, back, order);
-    return duet_permute(t, x, order);
+    return to_plain(t, duet_permute(t, x, order)); /* others see its memory */
 }
 
 int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x) {

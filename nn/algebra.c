@@ -142,33 +142,14 @@ duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int k
 
 /* ---- the order of dimensions ---- */
 
-static int launch_permute(duet_tape *t, const struct op_args *args) {
-    return tensor_count(&args->out[0]) ? launch(t->stream, OP_PERMUTE, args) : OK;
-}
-
-/* The gradient goes the other way. */
-static int permute_backward(duet_tape *t, struct node *n) {
-    if (!n->x->needs_grad) return OK;
-    struct op_args args = {.in[0] = n->y->grad, .out[0] = grad_target(t, n->x)};
-    for (int i = 0; i < n->x->value.rank; i++)
-        args.p.permute.order[n->args.p.permute.order[i]] = i;
-    CHECK(tape_error(t));
-    CHECK(launch_permute(t, &args));
-    return grad_done(t, n->x, &args.out[0]);
-}
-
 /* order has the dimensions of x, counted from 0. */
 static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
-    if (!(x = to_plain(t, x))) return NULL;
-    int dims[MAX_RANK], rank = x->value.rank;
-    struct node node = {.backward = permute_backward, .x = x};
-    for (int i = 0; i < rank; i++)
-        dims[i] = x->value.dims[node.args.p.permute.order[i] = order[i]];
-    node.args.in[0] = x->value;
-    node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
-    if (t->error || tape_fail(t, launch_permute(t, &node.args))) return NULL;
-    node.y = tape_view_var(t, node.args.out[0], x);
-    return tape_node(t, &node) ? NULL : node.y;
+    if (x->value.layout != LAYOUT_PLAIN) x = to_plain(t, x);
+    if (!x) return NULL;
+    struct tensor dense = tensor_plain(NULL, DTYPE_F32, x->value.rank, x->value.dims),
+                  lies = tape_lies(x), in_x = tensor_permuted(&dense, order);
+    lies = tensor_permuted(&lies, order);
+    return tape_part(t, x, &lies, &in_x, 0);
 }
 
 /* 1: the dimension of samples would move among several virtual devices. */
@@ -179,7 +160,7 @@ static int moves_samples(duet_tape *t, const char *op, const int *order) {
 duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
     int own[MAX_RANK];
     unsigned chosen;
-    if (tape_stuck(t, x)) return NULL;
+    if (tape_blocked(t, x)) return NULL;
     if (!order) {
         tape_fail(t, fail(ERR_USAGE, "permute: no order was given"));
         return NULL;
@@ -193,7 +174,7 @@ duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
 
 duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
     int order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, a, b;
-    if (tape_stuck(t, x) || tape_fail(t, tape_find_dim("transpose", &x->value, dim0, &a)) ||
+    if (tape_blocked(t, x) || tape_fail(t, tape_find_dim("transpose", &x->value, dim0, &a)) ||
         tape_fail(t, tape_find_dim("transpose", &x->value, dim1, &b)))
         return NULL;
     order[a] = b, order[b] = a;

@@ -2,8 +2,12 @@
  * v (N,..,S,V). What it keeps for backward grows with L, not with L S: the result and one number
  * for each row (device/attention.h).
  *
- * The leading dimensions are matrices, one behind the other; each is computed by itself, so the
- * batch may be one launch. With dropout there is one for each segment, whose masks begin anew. */
+ * The leading dimensions are matrices, of which each is computed by itself, so the batch may be one
+ * launch. With dropout there is one for each segment, whose masks begin anew.
+ *
+ * Query, key and value may be views, as the thirds of one linear layer are; then their gradients
+ * are written into their places. The result lies as the query does: where that is a transposed
+ * (N,L,H,E), it is one too, so that what turns it back is a view as well. */
 #include <math.h>
 #include <string.h>
 
@@ -42,8 +46,29 @@ static int launch_attention(duet_tape *t, enum op op, const struct op_args *whol
     return OK;
 }
 
+/* (..,L,E) as (N,H,L,E), where H is the last of the leading dimensions behind that of samples. 0: x
+ * is a view that does not lie so, or whose rows do not lie in one piece. */
+static int as_matrices(const struct tensor *x, struct tensor *seen) {
+    int rank = x->rank, last = rank - 1, samples = rank > 3 ? rank - 3 : 1;
+    struct tensor lead = *x;
+    tensor_strides(x, lead.stride);
+    int own = lead.stride[last], rows = lead.stride[last - 1],
+        heads = rank > 3 ? lead.stride[rank - 3] : 0;
+    int fits = tensor_merge(samples, lead.dims, lead.stride, NULL) == 1 || !x->strided;
+    int count = 1;
+    for (int d = 0; d < samples; d++)
+        count *= x->dims[d];
+    *seen = tensor_plain(
+        x->data, x->dtype, 4,
+        (int[]){count, rank > 3 ? x->dims[rank - 3] : 1, x->dims[last - 1], x->dims[last]});
+    seen->strided = x->strided;
+    seen->stride[0] = lead.stride[0], seen->stride[1] = heads, seen->stride[2] = rows;
+    seen->stride[3] = 1;
+    return fits && (!x->strided || own == 1 || x->dims[last] == 1);
+}
+
 static int mask_is_of_samples(const duet_tape *t, const struct node *n) {
-    int matrices = n->args.in[Q].dims[0], masks = n->args.in[MASK].dims[0];
+    int matrices = n->args.in[Q].dims[0] * n->args.in[Q].dims[1], masks = n->args.in[MASK].dims[0];
     return n->args.in[MASK].data && t->segments.n > 1 &&
            (int64_t)masks * n->args.p.attention.mask_shared == matrices;
 }
@@ -52,16 +77,18 @@ static int backward(duet_tape *t, struct node *n) {
     struct op_args args = n->args;
     duet_var *const operands[OPERANDS] = {n->x, n->x2, n->x3};
     struct tensor grads[OPERANDS];
+    int placed[OPERANDS];
     args.in[4] = n->args.out[0], args.in[5] = n->args.out[1], args.in[6] = n->args.out[0];
     args.in[6].data = n->y->grad.data;
     for (int i = 0; i < OPERANDS; i++) {
-        grads[i] = grad_target(t, operands[i]);
-        args.out[i] = args.in[i], args.out[i].data = grads[i].data;
+        placed[i] = n->args.in[i].strided && tape_grad_place(t, operands[i], &grads[i]);
+        if (!placed[i]) grads[i] = grad_target(t, operands[i]);
+        as_matrices(&grads[i], &args.out[i]);
     }
     CHECK(tape_error(t));
     CHECK(launch_attention(t, OP_ATTENTION_BACKWARD, &args, mask_is_of_samples(t, n)));
     for (int i = OPERANDS; i-- > 0;)
-        if (operands[i]->needs_grad) CHECK(grad_done(t, operands[i], &grads[i]));
+        if (operands[i]->needs_grad && !placed[i]) CHECK(grad_done(t, operands[i], &grads[i]));
     return OK;
 }
 
@@ -74,7 +101,8 @@ static int align(duet_tape *t, duet_var *x[OPERANDS]) {
         if (!x[i]->common && x[i]->value.rank > rank) rank = x[i]->value.rank;
     for (int i = 0; i < OPERANDS; i++) {
         x[i] = rank ? tape_for_samples(t, name, x[i], rank) : x[i];
-        if (tape_failed(t, x[i]) || tape_stuck(t, x[i]) || !(x[i] = to_plain(t, x[i]))) return 0;
+        if (tape_failed(t, x[i]) || tape_blocked(t, x[i])) return 0;
+        if (!x[i]->value.strided && !(x[i] = to_plain(t, x[i]))) return 0;
     }
     const struct tensor *q = &x[Q]->value, *k = &x[K]->value, *v = &x[VALUES]->value;
     rank = q->rank;
@@ -92,8 +120,8 @@ static int align(duet_tape *t, duet_var *x[OPERANDS]) {
     if (tape_fail(t, tape_broadcast_shape(name, &both, v, 2, &lead_rank, lead))) return 0;
     for (int i = 0; i < OPERANDS; i++) {
         memcpy(lead + rank - 2, x[i]->value.dims + rank - 2, 2 * sizeof *lead);
-        x[i] = tape_broadcast(t, name, x[i], rank, lead);
-        if (!x[i]) return 0;
+        if (!memcmp(lead, x[i]->value.dims, (size_t)rank * sizeof *lead)) continue;
+        if (tape_stuck(t, x[i]) || !(x[i] = tape_broadcast(t, name, x[i], rank, lead))) return 0;
     }
     return 1;
 }
@@ -152,23 +180,35 @@ static int check_options(duet_tape *t, const struct duet_attention_options *o) {
     return fail(ERR_USAGE, "%s: scale %g: give a number, or 0 for 1 / sqrt(E)", name, o->scale);
 }
 
-static struct tensor as_matrices(const struct tensor *x) {
-    int rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
-    int count = 1;
-    for (int d = 0; d < x->rank - 2; d++)
-        count *= x->dims[d];
-    return tensor_seen_as(x, 3, count, rows, columns);
+/* The result in the memory of *base, whose rows lie as those of q do. 1: that is another order than
+ * that of the dimensions. */
+static int lay_result(duet_tape *t, const struct tensor *q, int values, struct tensor *base,
+                      struct tensor *y) {
+    int dims[MAX_RANK], order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, rank = q->rank;
+    int turned = rank > 3 && q->strided && q->stride[rank - 3] < q->stride[rank - 2];
+    memcpy(dims, q->dims, sizeof dims);
+    dims[rank - 1] = values;
+    if (turned) {
+        order[rank - 3] = rank - 2, order[rank - 2] = rank - 3;
+        dims[rank - 3] = q->dims[rank - 2], dims[rank - 2] = q->dims[rank - 3];
+    }
+    *base = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
+    *y = turned ? tensor_permuted(base, order) : *base;
+    return turned;
 }
 
 static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mask,
                         const struct duet_attention_options *o) {
     const struct tensor *q = &x[Q]->value, *v = &x[VALUES]->value;
-    int dims[MAX_RANK], rank = q->rank, keys = v->dims[rank - 2];
+    int rank = q->rank, keys = v->dims[rank - 2];
     struct node node = {
         .backward = backward, .op = OP_ATTENTION_FORWARD, .x = x[Q], .x2 = x[K], .x3 = x[VALUES]};
     struct attention_args *how = &node.args.p.attention;
     for (int i = 0; i < OPERANDS; i++)
-        node.args.in[i] = as_matrices(&x[i]->value);
+        if (!as_matrices(&x[i]->value, &node.args.in[i])) {
+            if (tape_stuck(t, x[i])) return NULL;
+            as_matrices(&x[i]->value, &node.args.in[i]);
+        }
     how->scale = o->scale != 0 ? o->scale : 1 / sqrt(q->dims[rank - 1]);
     how->causal = o->is_causal != 0;
     if (mask && tape_fail(t, see_mask(&mask->value, q, keys, &node.args))) return NULL;
@@ -179,16 +219,16 @@ static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mas
         if (t->step.training) node.args.step = t->step.step;
         if (!node.args.step) how->dropout.p = 0;
     }
-    memcpy(dims, q->dims, sizeof dims);
-    dims[rank - 1] = v->dims[rank - 1];
-    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
-    node.args.out[0] = as_matrices(&y);
-    node.args.out[1] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, node.args.in[Q].dims);
+    struct tensor base, y;
+    int turned = lay_result(t, q, v->dims[rank - 1], &base, &y);
+    as_matrices(&y, &node.args.out[0]);
+    node.args.out[1] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 3, node.args.in[Q].dims);
     if (t->error ||
         tape_fail(t, launch_attention(t, node.op, &node.args, mask_is_of_samples(t, &node))))
         return NULL;
-    node.y = tape_var(t, y, x[Q]->needs_grad || x[K]->needs_grad || x[VALUES]->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+    node.y = tape_var(t, base, x[Q]->needs_grad || x[K]->needs_grad || x[VALUES]->needs_grad);
+    if (tape_node(t, &node) || !node.y) return NULL;
+    return turned ? duet_transpose(t, node.y, rank - 3, rank - 2) : node.y;
 }
 
 duet_var *duet_scaled_dot_product_attention(duet_tape *t, duet_var *query, duet_var *key,

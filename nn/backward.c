@@ -12,8 +12,15 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
+/* An op on the way to the root reads x. */
 static void reach(duet_var *x) {
-    if (x) x->reached = 1;
+    if (x) x->reached = 1, x->uses++;
+}
+
+/* All that read y have been seen. */
+static void reach_behind_view(const struct node *n) {
+    n->x->reached = n->x->viewed = 1;
+    if (n->y->uses) tape_count_part(n->y);
 }
 
 static void count_use(duet_tape *t, const struct param *p) {
@@ -26,8 +33,11 @@ static void forget_walk(duet_tape *t) {
     for (int i = 0; i < params; i++)
         t->uses_total[i] = 0;
     for (int i = 0; i < t->var_count; i++) {
-        t->vars[i]->reached = t->vars[i]->borrowed = 0;
-        t->vars[i]->grad = (struct tensor){0};
+        duet_var *x = t->vars[i];
+        x->reached = x->borrowed = x->uses = x->viewed = x->in_place = 0;
+        x->grad = (struct tensor){0};
+        x->parts = x->next_part = NULL;
+        x->places = PLACES_UNKNOWN;
     }
 }
 
@@ -71,6 +81,10 @@ static void count_uses(duet_tape *t, duet_var *root) {
     walk_begin(t);
     for (struct node *n; (n = walk_next(t, &owner));) {
         if (!n->y->reached) continue;
+        if (n->y->view_of) {
+            reach_behind_view(n);
+            continue;
+        }
         reach(n->x);
         reach(n->x2);
         reach(n->x3);

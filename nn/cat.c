@@ -26,9 +26,20 @@ static struct tensor seen_by(const struct tensor *x, int dim) {
 
 /* ---- narrow ---- */
 
+static duet_var *plain_part(duet_tape *t, duet_var *x, int dim, int start, int length) {
+    struct tensor lies = tape_lies(x),
+                  in_x = tensor_plain(NULL, DTYPE_F32, x->value.rank, x->value.dims);
+    tensor_strides(&in_x, in_x.stride);
+    in_x.strided = 1;
+    if (lies.data) lies.data = (float *)lies.data + (size_t)start * (size_t)lies.stride[dim];
+    lies.dims[dim] = in_x.dims[dim] = length;
+    return tape_part(t, x, &lies, &in_x, (size_t)start * (size_t)in_x.stride[dim]);
+}
+
 duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int length) {
     int dim;
-    if (tape_stuck(t, x) || tape_fail(t, tape_find_inner_dim("narrow", &x->value, dim_given, &dim)))
+    if (tape_blocked(t, x) ||
+        tape_fail(t, tape_find_inner_dim("narrow", &x->value, dim_given, &dim)))
         return NULL;
     int dims[MAX_RANK], rank = x->value.rank, size = x->value.dims[dim];
     if (start < 0 || length < 1 || start > size - length) {
@@ -38,6 +49,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
                           start, length, size));
         return NULL;
     }
+    if (x->value.layout == LAYOUT_PLAIN) return plain_part(t, x, dim, start, length);
     const struct tensor seen = seen_by(&x->value, dim);
     memcpy(dims, x->value.dims, sizeof dims);
     dims[dim] = length;

@@ -12,8 +12,8 @@ struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, i
     for (int i = 0; i < s; i++)
         first += (size_t)t->segments.seg[i].n;
     part.dims[0] = (int)(each * (size_t)t->segments.seg[s].n);
-    part.data =
-        (char *)rows->data + first * each * tensor_sample_count(rows) * dtype_bytes(rows->dtype);
+    size_t apart = rows->strided ? (size_t)rows->stride[0] : tensor_sample_count(rows);
+    part.data = (char *)rows->data + first * each * apart * dtype_bytes(rows->dtype);
     return part;
 }
 

@@ -52,7 +52,7 @@ static int relu_now(duet_tape *t, duet_var *y) {
 }
 
 /* A parameter as a value is no operand of an op that does not know what its gradient needs. */
-int tape_stuck(duet_tape *t, duet_var *x) {
+int tape_blocked(duet_tape *t, duet_var *x) {
     if (tape_failed(t, x)) return 1;
     if (x->param)
         return tape_fail(t, fail(ERR_USAGE,
@@ -60,6 +60,10 @@ int tape_stuck(duet_tape *t, duet_var *x) {
                                  "matmul, reshape and expand: expand it first",
                                  x->param->spec->name));
     return x->relu_of && relu_now(t, x);
+}
+
+int tape_stuck(duet_tape *t, duet_var *x) {
+    return tape_blocked(t, x) || (x->value.strided && tape_copy_view(t, x));
 }
 
 duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x) {

@@ -58,6 +58,18 @@ struct duet_var {
     /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
      * NULL: value is there. */
     duet_var *relu_of;
+    /* A view (nn/strided.c): `view` says how it lies in the memory of view_of, which is PLAIN and
+     * no such view itself, from its element view_at on. value is the same, until tape_stuck makes
+     * it a copy that is row-major. view_of NULL: it is none. */
+    struct duet_var *view_of;
+    struct tensor view;
+    size_t view_at;
+    /* What a walk back has found. */
+    int uses;     /* how often an op on the way to the root reads it; making a view is no op */
+    int viewed;   /* 1: a view of it is on the way to the root */
+    int in_place; /* of a view: its gradient is written into that of view_of */
+    enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
+    struct duet_var *parts, *next_part; /* its views that ops read: a list */
     /* What nn/autograd_memory.h goes by. */
     int place;               /* among the vars of the pass */
     int outside;             /* 1: its memory is not of this pass: a leaf, or a parameter */

@@ -34,6 +34,7 @@ struct node {
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
     void *context;       /* of a node whose op is not one of device/op.h, and of recurrent.c its
                           * second result; borrowed */
+    size_t first;        /* of strided.c */
     int64_t clock;       /* of linked.c: when it was appended */
 };
 
@@ -114,8 +115,10 @@ static inline int tape_failed(const duet_tape *t, const duet_var *x) {
 }
 
 /* What an op asks of an operand whose elements it reads: 1 if it cannot go on, because of an
- * earlier failure or a NULL operand. A relu that was put off is computed here. */
+ * earlier failure or a NULL operand. A relu that was put off is computed here, and a view becomes a
+ * copy. tape_blocked is for ops that take strided operands: views stay as they are. */
 int tape_stuck(duet_tape *t, duet_var *x);
+int tape_blocked(duet_tape *t, duet_var *x);
 
 /* A relu of a picture is put off, for a pool that follows at once can do its work (OP_AVG_POOL,
  * OP_MAX_POOL with p.pool.relu), and that of its gradient unless others use the relu too. Returns
@@ -210,6 +213,33 @@ static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int
 /* The var x with other dimensions, dims[rank], which make as many elements: the same memory. In
  * layout N16 dims[0] stays. */
 duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
+
+/* ---- views that lie apart: strided.c ---- */
+
+/* How x, PLAIN, lies in memory, with strides in any case. */
+struct tensor tape_lies(const duet_var *x);
+
+/* A view of x, PLAIN: `lies` is its place in the memory in which x lies, with strides. `in_x` is
+ * the same for an x that is row-major, from its element `first` on; not strided: all of x in its
+ * order. */
+duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const struct tensor *in_x,
+                    size_t first);
+
+/* x, whose value is strided, with other dimensions: a view where it can be one, else of a copy. */
+duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
+
+/* Makes the strided value of x a copy that is row-major. */
+int tape_copy_view(duet_tape *t, duet_var *x);
+
+/* In a walk: y, a view, is read by an op on the way to the root. */
+void tape_count_part(duet_var *y);
+
+/* 1: *place is where the one op that reads the view y writes its gradient, as y lies in memory; it
+ * then needs no grad_done. 0: y->grad gets it, as that of others. */
+int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place);
+
+/* The gradient of x is that of y with the dimensions of x. */
+int tape_view_backward(duet_tape *t, struct node *n);
 
 /* The shape dims[rank] that a and b have together: counted from the last dimension, a size of 1, or
  * none, counts as the other's. ERR_USAGE: two sizes differ. The last `own` dimensions are not

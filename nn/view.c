@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "nn/tape_internal.h"
 
-static int view_backward(duet_tape *t, struct node *n) {
+int tape_view_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct tensor dx = n->y->grad;
     dx.rank = n->x->value.rank;
@@ -15,11 +15,12 @@ static int view_backward(duet_tape *t, struct node *n) {
 /* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
  * dimensions. */
 duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    if (x->value.strided && tape_stuck(t, x)) return NULL;
     struct tensor y = x->value;
     y.rank = rank;
     for (int i = 0; i < MAX_RANK; i++)
         y.dims[i] = i < rank ? dims[i] : 0;
-    struct node node = {.backward = view_backward, .x = x};
+    struct node node = {.backward = tape_view_backward, .x = x};
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }
@@ -32,9 +33,13 @@ duet_var *duet_detach(duet_tape *t, duet_var *x) {
     return y;
 }
 
+static duet_var *view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    return x->value.strided ? tape_reshape_view(t, x, rank, dims) : tape_view(t, x, rank, dims);
+}
+
 duet_var *duet_flatten(duet_tape *t, duet_var *x) {
-    if (tape_stuck(t, x)) return NULL;
-    return tape_view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
+    if (tape_blocked(t, x)) return NULL;
+    return view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
 }
 
 /* Fills in the one -1 of a shape, and that of the samples. 0: `shape` is no shape for x. */
@@ -79,7 +84,7 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
     int dims[MAX_RANK] = {0};
     if (tape_failed(t, x)) return NULL;
     if (x->common) return reshape_common(t, x, rank, shape);
-    if (tape_stuck(t, x)) return NULL;
+    if (tape_blocked(t, x)) return NULL;
     dims[0] = x->value.dims[0];
     if (!complete_shape(&x->value, rank, shape, dims)) {
         tape_fail(t, fail(ERR_USAGE,
@@ -88,5 +93,5 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
                           rank, SHAPE(&x->value)));
         return NULL;
     }
-    return tape_view(t, x, rank, dims);
+    return view(t, x, rank, dims);
 }

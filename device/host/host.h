@@ -26,7 +26,7 @@
 #include "device/arena.h"
 #include "device/table.h"
 
-enum { ARGS_LIMIT = 768, ERROR_TEXT = 512 };
+enum { ARGS_LIMIT = 1040, ERROR_TEXT = 512 };
 enum policy { POLICY_INLINE, POLICY_QUEUE, POLICY_LATE };
 
 /* The first error of a stream or event; later ones are dropped. The thread that sets `taken` first

@@ -190,7 +190,11 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
     case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
     case OP_WHERE: a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = F(4, 2, N, 7, 0, 0); break;
-    case OP_PERMUTE: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0); break;
+    case OP_PERMUTE:
+        a.in[0] = F(0, 3, 3, N, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0);
+        a.in[0].strided = 1;
+        memcpy(a.in[0].stride, (int[]){9, 27, 1}, 3 * sizeof(int));
+        break;
     case OP_TO_INDEX:
         a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = OF(1, DTYPE_I32, 2, N, 7, 0, 0);
         break;
@@ -230,12 +234,12 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.out[0] = F(4, 3, N, 5, 16, 0), a.out[1] = F(5, 3, N, 2, 4, 0);
         break;
     case OP_ATTENTION_BACKWARD:
-        a.in[4] = F(4, 3, N, 5, 3, 0), a.in[5] = F(5, 2, N, 5, 0, 0);
-        a.in[6] = F(6, 3, N, 5, 3, 0), a.out[0] = F(7, 3, N, 5, 4, 0);
-        a.out[1] = F(8, 3, N, 6, 4, 0), a.out[2] = F(10, 3, N, 6, 3, 0);
+        a.in[4] = F(4, 4, N, 2, 5, 3), a.in[5] = F(5, 3, N, 2, 5, 0);
+        a.in[6] = F(6, 4, N, 2, 5, 3), a.out[0] = F(7, 4, N, 2, 5, 4);
+        a.out[1] = F(8, 4, N, 2, 6, 4), a.out[2] = F(10, 4, N, 2, 6, 3);
         break;
     case OP_ATTENTION_FORWARD:
-        a.out[0] = F(4, 3, N, 5, 3, 0), a.out[1] = F(5, 2, N, 5, 0, 0);
+        a.out[0] = F(4, 4, N, 2, 5, 3), a.out[1] = F(5, 3, N, 2, 5, 0);
         break;
     case OP_COUNT: break;
     }
@@ -247,12 +251,11 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0, 0};
     if (op == OP_DROPOUT) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
-    if (op == OP_PERMUTE) memcpy(a.p.permute.order, (int[]){1, 0, 2}, 3 * sizeof(int));
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
         a.p.layer_norm = (struct layer_norm_args){1e-5, 2, 4};
     if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD) {
-        a.in[0] = F(0, 3, N, 5, 4, 0), a.in[1] = F(1, 3, N, 6, 4, 0);
-        a.in[2] = F(2, 3, N, 6, 3, 0);
+        a.in[0] = F(0, 4, N, 2, 5, 4), a.in[1] = F(1, 4, N, 2, 6, 4);
+        a.in[2] = F(2, 4, N, 2, 6, 3);
         a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0}};
     }
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};

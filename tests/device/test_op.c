@@ -175,9 +175,10 @@ Test(op, parameters_and_optional_operands, .timeout = 30) {
     REFUSE(OP_MATMUL, a.p.matmul.turn_a = 1, "a lies the other way");
     REFUSE(OP_MATMUL, a.p.matmul.turn_b = 1, "b lies the other way");
     REFUSE(OP_MATMUL, (a.p.matmul.turn_a = a.p.matmul.turn_b = 1), "both are turned");
-    REFUSE(OP_PERMUTE, a.p.permute.order[0] = 0, "a dimension twice");
-    REFUSE(OP_PERMUTE, a.p.permute.order[1] = -1, "a negative dimension");
-    REFUSE(OP_PERMUTE, a.p.permute.order[2] = 3, "dimension 3 of 3");
+    ACCEPT(OP_PERMUTE, (a.out[0].strided = 1, a.out[0].stride[0] = 1, a.out[0].stride[2] = 99));
+    REFUSE(OP_PERMUTE, a.in[0].stride[1] = -1, "a negative stride");
+    REFUSE(OP_PERMUTE, (a.in[0].stride[0] = INT32_MAX, a.in[0].stride[1] = 1), "too far apart");
+    REFUSE(OP_SUM, (a.in[0].strided = 1, a.in[0].stride[1] = 1), "a view where none is taken");
     ACCEPT(OP_LAYER_NORM_FORWARD, (a.in[1] = F(1, 1, 6, 0, 0, 0), a.in[2] = F(2, 1, 6, 0, 0, 0)));
     REFUSE(OP_LAYER_NORM_FORWARD, a.in[1] = F(1, 1, 5, 0, 0, 0), "5 weights of 6");
     REFUSE(OP_LAYER_NORM_FORWARD, a.in[2] = F(1, 1, 7, 0, 0, 0), "7 biases of 6");

@@ -149,33 +149,33 @@ DUET_HD void k_spread(const struct spread *s, struct place at) {
 
 /* ---- the order of dimensions ---- */
 
-/* A thread owns elements of y, which neighbours write side by side. Where the last dimension moves
- * their reads lie apart; the cache has them when the next warps come. */
+/* A thread owns elements in the order of the dimensions. Where the last one of x or y lies apart,
+ * so do their accesses; the cache has them when the next warps come. */
 struct permute {
     const float *x;
     float *y;
     size_t all;                      /* elements; below 2^31 */
-    struct divider by[MAX_RANK - 1]; /* of y, the elements below each dimension but the last */
-    int first;               /* dimension of y that there is: the last one is MAX_RANK - 1 */
-    uint32_t step[MAX_RANK]; /* in x, of each dimension of y */
+    struct divider by[MAX_RANK - 1]; /* the elements below each dimension but the last */
+    int first;                       /* dimension that there is: the last one is MAX_RANK - 1 */
+    uint32_t step[MAX_RANK], to[MAX_RANK]; /* in x and y, of each dimension */
 };
 
 /* Returns 0 if there are 2^31 elements or more. */
 static inline int permute_of(const struct op_args *a, struct permute *p) {
-    const struct tensor *x = &a->in[0], *y = &a->out[0];
+    struct tensor x = a->in[0], y = a->out[0];
     const struct permute none = ZEROED;
-    uint32_t stride[MAX_RANK] = {0}, below = 1;
+    uint32_t below = 1;
     *p = none;
-    if (tensor_count(y) >= (size_t)1 << 31) return 0;
-    p->x = tensor_f32(x), p->y = tensor_f32(y), p->all = tensor_count(y);
-    for (int i = x->rank - 1; i >= 0; below *= (uint32_t)x->dims[i--])
-        stride[i] = below;
-    p->first = MAX_RANK - y->rank;
+    if (tensor_count(&y) >= (size_t)1 << 31) return 0;
+    p->x = tensor_f32(&x), p->y = tensor_f32(&y), p->all = tensor_count(&y);
+    tensor_strides(&x, x.stride);
+    tensor_strides(&y, y.stride);
+    int rank = tensor_merge(y.rank, y.dims, x.stride, y.stride);
+    p->first = MAX_RANK - rank;
     for (int i = 0; i < MAX_RANK - 1; i++)
         p->by[i] = divider_of(1);
-    below = 1;
-    for (int i = y->rank - 1, at = MAX_RANK - 1; i >= 0; below *= (uint32_t)y->dims[i--], at--) {
-        p->step[at] = stride[a->p.permute.order[i]];
+    for (int i = rank - 1, at = MAX_RANK - 1; i >= 0; below *= (uint32_t)y.dims[i--], at--) {
+        p->step[at] = (uint32_t)x.stride[i], p->to[at] = (uint32_t)y.stride[i];
         if (at < MAX_RANK - 1) p->by[at] = divider_of(below ? below : 1);
     }
     return 1;
@@ -183,11 +183,14 @@ static inline int permute_of(const struct op_args *a, struct permute *p) {
 
 DUET_HD void k_permute(const struct permute *p, struct place at) {
     for (size_t e = place_first(at); e < p->all; e += place_stride(at)) {
-        uint32_t rest = (uint32_t)e, from = 0;
+        uint32_t rest = (uint32_t)e, from = 0, to = 0;
         DUET_UNROLL
         for (int i = 0; i < MAX_RANK - 1; i++)
-            if (i >= p->first) from += divide(p->by[i], rest, &rest) * p->step[i];
-        p->y[e] = p->x[from + rest * p->step[MAX_RANK - 1]];
+            if (i >= p->first) {
+                uint32_t place = divide(p->by[i], rest, &rest);
+                from += place * p->step[i], to += place * p->to[i];
+            }
+        p->y[to + rest * p->to[MAX_RANK - 1]] = p->x[from + rest * p->step[MAX_RANK - 1]];
     }
 }
 

@@ -86,14 +86,13 @@ DUET_BLOCK void k_attention_forward(const struct attention *p, struct attention_
                 BLOCK_PHASE(at) {
                     size_t e = first + at.thread;
                     for (size_t t = 0; e < p->values && t < attention_tile(from, keys); t++)
-                        state[STATE(at)].sum +=
-                            mul_f64(shared->weight[t],
-                                    (double)p->v[(b * p->keys + from + t) * p->values + e]);
+                        state[STATE(at)].sum += mul_f64(
+                            shared->weight[t], (double)attention_row(p, &p->v, b, from + t)[e]);
                 }
             }
             BLOCK_PHASE(at) {
                 size_t e = first + at.thread;
-                if (e < p->values) p->out[0][row * p->values + e] = (float)state[STATE(at)].sum;
+                if (e < p->values) attention_row(p, &p->y, b, i)[e] = (float)state[STATE(at)].sum;
                 if (first + at.thread == 0) p->lse[row] = (float)state[STATE(at)].lse;
             }
         }
@@ -116,13 +115,13 @@ DUET_BLOCK void attention_query_gradient(const struct attention *p, struct atten
             BLOCK_PHASE(at) {
                 size_t e = first + at.thread;
                 for (size_t t = 0; e < p->width && t < attention_tile(from, keys); t++)
-                    state[STATE(at)].sum += mul_f64(
-                        shared->slope[t], (double)p->k[(b * p->keys + from + t) * p->width + e]);
+                    state[STATE(at)].sum +=
+                        mul_f64(shared->slope[t], (double)attention_row(p, &p->k, b, from + t)[e]);
             }
         }
         BLOCK_PHASE(at) {
             size_t e = first + at.thread;
-            if (e < p->width) p->out[0][row * p->width + e] = (float)state[STATE(at)].sum;
+            if (e < p->width) attention_row(p, &p->dq, b, i)[e] = (float)state[STATE(at)].sum;
         }
     }
 }
@@ -141,13 +140,15 @@ DUET_BLOCK void attention_add_queries(const struct attention *p, struct attentio
         }
     }
     BLOCK_PHASE(at) {
-        size_t e = first + at.thread, row = b * p->queries + from;
+        size_t e = first + at.thread;
         struct attention_state *s = &state[STATE(at)];
         for (size_t t = 0; t < attention_tile(from, p->queries); t++) {
             if (e < p->width)
-                s->sum += mul_f64(shared->slope[t], (double)p->q[(row + t) * p->width + e]);
+                s->sum +=
+                    mul_f64(shared->slope[t], (double)attention_row(p, &p->q, b, from + t)[e]);
             if (e < p->values)
-                s->second += mul_f64(shared->weight[t], (double)p->dy[(row + t) * p->values + e]);
+                s->second +=
+                    mul_f64(shared->weight[t], (double)attention_row(p, &p->dy, b, from + t)[e]);
         }
     }
 }
@@ -164,8 +165,8 @@ DUET_BLOCK void attention_key_gradients(const struct attention *p, struct attent
             attention_add_queries(p, shared, state, b, j, first, from, at);
         BLOCK_PHASE(at) {
             size_t e = first + at.thread;
-            if (e < p->width) p->out[1][row * p->width + e] = (float)state[STATE(at)].sum;
-            if (e < p->values) p->out[2][row * p->values + e] = (float)state[STATE(at)].second;
+            if (e < p->width) attention_row(p, &p->dk, b, j)[e] = (float)state[STATE(at)].sum;
+            if (e < p->values) attention_row(p, &p->dv, b, j)[e] = (float)state[STATE(at)].second;
         }
     }
 }

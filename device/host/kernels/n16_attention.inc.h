@@ -65,8 +65,9 @@ static struct attention_band attention_band_of(const struct attention *a, size_t
     return band;
 }
 
-static void attention_product(const float *a, size_t a_i, size_t a_k, const float *b, int turned,
-                              float *y, size_t rows, size_t depth, size_t columns, int add) {
+static void attention_product(const float *a, size_t a_i, size_t a_k, const float *b, size_t b_i,
+                              int turned, float *y, size_t y_i, size_t rows, size_t depth,
+                              size_t columns, int add) {
     struct matmul m = {.a = a,
                        .b = b,
                        .y = y,
@@ -75,6 +76,8 @@ static void attention_product(const float *a, size_t a_i, size_t a_k, const floa
                        .depth = (int)depth,
                        .a_i = a_i,
                        .a_k = a_k,
+                       .b_i = b_i,
+                       .y_i = y_i,
                        .turned = turned,
                        .adds = add};
     matmul_run(&m);
@@ -83,10 +86,10 @@ static void attention_product(const float *a, size_t a_i, size_t a_k, const floa
 /* scores[r][j] = scale q_r . k_j + mask; -infinity behind the keys that a query may meet. */
 static void attention_scores(const struct attention *a, const struct attention_band *band,
                              float *scores) {
-    size_t row = band->b * a->queries + band->first;
     float scale = (float)a->scale;
-    attention_product(a->q + row * a->width, a->width, 1, a->k + band->b * a->keys * a->width, 1,
-                      scores, band->count, a->width, band->keys, 0);
+    attention_product(attention_row(a, &a->q, band->b, band->first), a->q.row, 1,
+                      attention_row(a, &a->k, band->b, 0), a->k.row, 1, scores, band->keys,
+                      band->count, a->width, band->keys, 0);
     for (size_t r = 0; r < band->count; r++, scores += band->keys) {
         const float *mask = attention_mask(a, band->b, band->first + r);
         size_t keys = attention_keys(a, band->first + r), j;
@@ -139,8 +142,9 @@ static void fast_attention_forward(const struct op_args *args) {
                     x[j] *= part;
                 attention_drop(&a, &band, r, x);
             }
-            attention_product(scores, band.keys, 1, a.v + b * a.keys * a.values, 0,
-                              a.out[0] + row * a.values, band.count, band.keys, a.values, 0);
+            attention_product(scores, band.keys, 1, attention_row(&a, &a.v, b, 0), a.v.row, 0,
+                              attention_row(&a, &a.y, b, first), a.y.row, band.count, band.keys,
+                              a.values, 0);
         }
 }
 
@@ -151,8 +155,9 @@ static void attention_slopes(const struct attention *a, const struct attention_b
                              float *weights, float *slopes) {
     float scale = (float)a->scale;
     for (size_t r = 0; r < band->count; r++, weights += band->keys, slopes += band->keys) {
-        size_t row = band->b * a->queries + band->first + r;
-        float mean = attention_dot(a->dy + row * a->values, a->y + row * a->values, a->values);
+        size_t i = band->first + r, row = band->b * a->queries + i;
+        float mean = attention_dot(attention_row(a, &a->dy, band->b, i),
+                                   attention_row(a, &a->y, band->b, i), a->values);
         attention_exps(weights, band->keys, a->lse[row]);
         attention_drop(a, band, r, slopes);
         for (size_t j = 0; j < band->keys; j++)
@@ -170,22 +175,26 @@ static void fast_attention_backward(const struct op_args *args) {
     }
     slopes = weights + ATTENTION_BAND * a.keys;
     for (size_t b = 0; b < a.batches; b++) {
-        size_t key = b * a.keys;
-        memset(a.out[1] + key * a.width, 0, a.keys * a.width * sizeof(float));
-        memset(a.out[2] + key * a.values, 0, a.keys * a.values * sizeof(float));
+        float *dk = attention_row(&a, &a.dk, b, 0), *dv = attention_row(&a, &a.dv, b, 0);
+        const float *k = attention_row(&a, &a.k, b, 0), *v = attention_row(&a, &a.v, b, 0);
+        for (size_t j = 0; j < a.keys; j++) {
+            memset(dk + j * a.dk.row, 0, a.width * sizeof(float));
+            memset(dv + j * a.dv.row, 0, a.values * sizeof(float));
+        }
         for (size_t first = 0; first < a.queries; first += ATTENTION_BAND) {
             struct attention_band band = attention_band_of(&a, b, first);
-            size_t row = b * a.queries + first;
-            const float *dy = a.dy + row * a.values, *q = a.q + row * a.width;
+            const float *dy = attention_row(&a, &a.dy, b, first),
+                        *q = attention_row(&a, &a.q, b, first);
             attention_scores(&a, &band, weights);
-            attention_product(dy, a.values, 1, a.v + key * a.values, 1, slopes, band.count,
+            attention_product(dy, a.dy.row, 1, v, a.v.row, 1, slopes, band.keys, band.count,
                               a.values, band.keys, 0);
             attention_slopes(&a, &band, weights, slopes);
-            attention_product(slopes, band.keys, 1, a.k + key * a.width, 0,
-                              a.out[0] + row * a.width, band.count, band.keys, a.width, 0);
-            attention_product(slopes, 1, band.keys, q, 0, a.out[1] + key * a.width, band.keys,
+            attention_product(slopes, band.keys, 1, k, a.k.row, 0,
+                              attention_row(&a, &a.dq, b, first), a.dq.row, band.count, band.keys,
+                              a.width, 0);
+            attention_product(slopes, 1, band.keys, q, a.q.row, 0, dk, a.dk.row, band.keys,
                               band.count, a.width, 1);
-            attention_product(weights, 1, band.keys, dy, 0, a.out[2] + key * a.values, band.keys,
+            attention_product(weights, 1, band.keys, dy, a.dy.row, 0, dv, a.dv.row, band.keys,
                               band.count, a.values, 1);
         }
     }

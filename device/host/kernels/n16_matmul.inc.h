@@ -16,38 +16,38 @@ struct matmul {
     const float *a, *b;
     float *y; /* (rows, columns) */
     int rows, columns, depth;
-    size_t a_i, a_k;     /* a(i,k) = a[i * a_i + k * a_k] */
-    size_t y_i;          /* from one row of y to the next; 0: rows lie one behind the other */
-    int turned;          /* 1: b is stored as (columns, depth), not (depth, columns) */
-    int adds;            /* 1: the products are added to what y holds */
+    size_t a_i, a_k; /* a(i,k) = a[i * a_i + k * a_k] */
+    size_t y_i,
+        b_i;    /* from one row of y, or of b as stored, to the next; 0: one behind the other */
+    int turned; /* 1: b is stored as (columns, depth), not (depth, columns) */
+    int adds;   /* 1: the products are added to what y holds */
     const float *panels; /* of b, as matmul_panels makes them; NULL: they are made on the stack */
 };
 
 /* panel[k - k0][j] = b(k, first + j) for k in k0 .. k1 - 1; 0 where there is no such column. */
 static void matmul_panel(const struct matmul *m, int k0, int k1, int first, float *panel) {
     int width = m->columns - first < PANEL_COLUMNS ? m->columns - first : PANEL_COLUMNS;
+    size_t b_i = m->b_i ? m->b_i : (size_t)(m->turned ? m->depth : m->columns);
     if (width < PANEL_COLUMNS) memset(panel, 0, (size_t)(k1 - k0) * PANEL_COLUMNS * sizeof(float));
     if (!m->turned) {
         for (int k = k0; k < k1; k++)
-            memcpy(panel + (size_t)(k - k0) * PANEL_COLUMNS, m->b + (size_t)k * m->columns + first,
+            memcpy(panel + (size_t)(k - k0) * PANEL_COLUMNS, m->b + (size_t)k * b_i + first,
                    (size_t)width * sizeof(float));
         return;
     }
     int j = 0;
     for (; j + LANES <= width; j += LANES) {
-        const float *rows = m->b + (size_t)(first + j) * m->depth;
+        const float *rows = m->b + (size_t)(first + j) * b_i;
         int k = k0;
         for (; k + LANES <= k1; k += LANES)
-            transpose(rows + k, (size_t)m->depth, panel + (size_t)(k - k0) * PANEL_COLUMNS + j,
-                      PANEL_COLUMNS);
+            transpose(rows + k, b_i, panel + (size_t)(k - k0) * PANEL_COLUMNS + j, PANEL_COLUMNS);
         for (; k < k1; k++)
             for (int lane = 0; lane < LANES; lane++)
-                panel[(size_t)(k - k0) * PANEL_COLUMNS + j + lane] =
-                    rows[(size_t)lane * m->depth + k];
+                panel[(size_t)(k - k0) * PANEL_COLUMNS + j + lane] = rows[(size_t)lane * b_i + k];
     }
     for (; j < width; j++)
         for (int k = k0; k < k1; k++)
-            panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * m->depth + k];
+            panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
 /* Adds terms k0 .. k1 - 1 to rows i .. i + MATMUL_ROWS - 1 of y, in PANEL_VECTORS vectors from

@@ -60,26 +60,25 @@ void reference_spread(const struct op_args *p) {
 /* The last dimension of y is the inner loop; where it is that of x as well, rows are copied. The
  * others count up as the digits of a number do, and `from` follows them. */
 void reference_permute(const struct op_args *p) {
-    const struct tensor *x = &p->in[0], *y = &p->out[0];
-    const int last = y->rank - 1;
-    size_t at[MAX_RANK] = {0}, step[MAX_RANK], stride[MAX_RANK], rows = tensor_count(y);
-    for (int i = last; i >= 0; i--)
-        stride[i] = i == last ? 1 : stride[i + 1] * (size_t)x->dims[i + 1];
-    for (int i = 0; i <= last; i++)
-        step[i] = stride[p->p.permute.order[i]];
-    size_t width = (size_t)y->dims[last];
-    const float *from = tensor_f32(x);
-    float *to = tensor_f32(y);
-    for (rows = width ? rows / width : 0; rows; rows--, to += width) {
-        if (step[last] == 1)
-            memcpy(to, from, width * sizeof *to);
+    struct tensor x = p->in[0], y = p->out[0];
+    size_t count = tensor_count(&y);
+    int at[MAX_RANK] = {0};
+    tensor_strides(&x, x.stride);
+    tensor_strides(&y, y.stride);
+    const int last = tensor_merge(y.rank, y.dims, x.stride, y.stride) - 1;
+    const ptrdiff_t width = y.dims[last], from_step = x.stride[last], to_step = y.stride[last];
+    const float *from = tensor_f32(&x);
+    float *to = tensor_f32(&y);
+    for (size_t rows = count ? count / (size_t)width : 0; rows; rows--) {
+        if (from_step == 1 && to_step == 1)
+            memcpy(to, from, (size_t)width * sizeof *to);
         else
-            for (size_t d = 0; d < width; d++)
-                to[d] = from[d * step[last]];
+            for (ptrdiff_t d = 0; d < width; d++)
+                to[d * to_step] = from[d * from_step];
         for (int i = last - 1; i >= 0; i--) {
-            from += step[i];
-            if (++at[i] < (size_t)y->dims[i]) break;
-            from -= at[i] * step[i];
+            from += x.stride[i], to += y.stride[i];
+            if (++at[i] < y.dims[i]) break;
+            from -= (ptrdiff_t)at[i] * x.stride[i], to -= (ptrdiff_t)at[i] * y.stride[i];
             at[i] = 0;
         }
     }

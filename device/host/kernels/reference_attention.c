@@ -38,10 +38,10 @@ void reference_attention_forward(const struct op_args *args) {
                 double weight = elementary_exp(attention_score(&a, b, i, j) - lse) *
                                 (double)attention_kept(&a, b, i, j);
                 for (size_t e = 0; e < count; e++)
-                    sum[e] += weight * (double)a.v[(b * a.keys + j) * a.values + first + e];
+                    sum[e] += weight * (double)attention_row(&a, &a.v, b, j)[first + e];
             }
             for (size_t e = 0; e < count; e++)
-                a.out[0][row * a.values + first + e] = (float)sum[e];
+                attention_row(&a, &a.y, b, i)[first + e] = (float)sum[e];
         }
     }
 }
@@ -54,10 +54,10 @@ static void query_gradient(const struct attention *a, size_t b, size_t i) {
             double slope = attention_slope(a, b, i, j, attention_weight(a, b, i, j),
                                            attention_kept(a, b, i, j));
             for (size_t e = 0; e < count; e++)
-                dq[e] += slope * (double)a->k[(b * a->keys + j) * a->width + first + e];
+                dq[e] += slope * (double)attention_row(a, &a->k, b, j)[first + e];
         }
         for (size_t e = 0; e < count; e++)
-            a->out[0][(b * a->queries + i) * a->width + first + e] = (float)dq[e];
+            attention_row(a, &a->dq, b, i)[first + e] = (float)dq[e];
     }
 }
 
@@ -72,16 +72,17 @@ static void key_gradients(const struct attention *a, size_t b, size_t j) {
             double weight = attention_weight(a, b, i, j);
             float kept = attention_kept(a, b, i, j);
             double slope = attention_slope(a, b, i, j, weight, kept);
-            size_t row = b * a->queries + i;
+            const float *q = attention_row(a, &a->q, b, i) + first,
+                        *dy = attention_row(a, &a->dy, b, i) + first;
             for (size_t e = 0; e < width; e++)
-                dk[e] += slope * (double)a->q[row * a->width + first + e];
+                dk[e] += slope * (double)q[e];
             for (size_t e = 0; e < values; e++)
-                dv[e] += weight * (double)kept * (double)a->dy[row * a->values + first + e];
+                dv[e] += weight * (double)kept * (double)dy[e];
         }
         for (size_t e = 0; e < width; e++)
-            a->out[1][(b * a->keys + j) * a->width + first + e] = (float)dk[e];
+            attention_row(a, &a->dk, b, j)[first + e] = (float)dk[e];
         for (size_t e = 0; e < values; e++)
-            a->out[2][(b * a->keys + j) * a->values + first + e] = (float)dv[e];
+            attention_row(a, &a->dv, b, j)[first + e] = (float)dv[e];
     }
 }
 
