@@ -65,10 +65,27 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
 
 /* ---- cat ---- */
 
+/* The part of the plain tensor `whole` that is x's: its places in dimension dim, from `before` on. */
+static struct tensor part_of(const struct tensor *whole, const struct tensor *x, int dim,
+                             int before) {
+    struct tensor part = *whole;
+    tensor_strides(whole, part.stride);
+    part.strided = 1;
+    part.dims[dim] = x->dims[dim];
+    if (part.data) part.data = (float *)part.data + (size_t)before * (size_t)part.stride[dim];
+    return part;
+}
+
 /* The rows of dy that are x's: those behind the first `before`. */
 static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int before) {
     if (!x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, x);
+    struct tensor dx;
+    if (tape_grad_place(t, x, &dx)) {
+        struct tensor dy = part_of(&n->y->grad, &x->value, dim, before);
+        CHECK(tape_error(t));
+        return tape_copy_strided(t, &dy, &dx);
+    }
+    dx = grad_target(t, x);
     struct op_args args = {.in[0] = seen_by(&n->y->grad, dim), .out[0] = seen_by(&dx, dim)};
     args.p.pad.top = -before;
     CHECK(tape_error(t));
@@ -85,6 +102,15 @@ static int cat_backward(duet_tape *t, struct node *n) {
     return cat_gradient(t, n, n->x2, dim, a->dims[dim]);
 }
 
+/* Of an operand that lies apart only its elements are read. */
+static int launch_cat(duet_tape *t, const struct tensor *a, const struct tensor *b, int dim,
+                      const struct op_args *args, const struct tensor *y) {
+    if (!a->strided && !b->strided) return launch(t->stream, OP_CAT, args);
+    struct tensor of_a = part_of(y, a, dim, 0), of_b = part_of(y, b, dim, a->dims[dim]);
+    CHECK(tape_copy_strided(t, a, &of_a));
+    return tape_copy_strided(t, b, &of_b);
+}
+
 static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
     if (!a || !b) return NULL;
     int dims[MAX_RANK];
@@ -94,7 +120,8 @@ static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
     struct node node = {.backward = cat_backward, .op = OP_CAT, .x = a, .x2 = b};
     node.args = (struct op_args){.in = {seen_by(&a->value, dim), seen_by(&b->value, dim)},
                                  .out[0] = seen_by(&y, dim)};
-    if (t->error || tape_fail(t, launch(t->stream, OP_CAT, &node.args))) return NULL;
+    if (t->error || tape_fail(t, launch_cat(t, &a->value, &b->value, dim, &node.args, &y)))
+        return NULL;
     node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }
@@ -142,7 +169,7 @@ duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim_given
         if (tape_failed(t, vars[i])) return NULL;
     if (tape_fail(t, tape_find_inner_dim("cat", &vars[0]->value, dim_given, &dim))) return NULL;
     for (int i = 0; i < count; i++) {
-        if (tape_stuck(t, vars[i]) ||
+        if (tape_blocked(t, vars[i]) ||
             tape_fail(t, check_operand(&vars[0]->value, &vars[i]->value, i, dim, &length)))
             return NULL;
         mixed |= vars[i]->value.layout != vars[0]->value.layout;

@@ -19,14 +19,14 @@
 
 enum { MOST_PARTS = 64 }; /* of a var, whose places are compared with each other */
 
-static int copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
+int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
     struct op_args args = {.in[0] = *from, .out[0] = *to};
     return tensor_count(from) ? launch(t->stream, OP_PERMUTE, &args) : OK;
 }
 
 int tape_copy_view(duet_tape *t, duet_var *x) {
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, copy_strided(t, &x->value, &y))) return t->error;
+    if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
     x->value = y;
     return OK;
 }
@@ -122,7 +122,7 @@ static int to_var_behind(duet_tape *t, struct node *n) {
     const struct tensor *dx = &zero.out[0], place = moved(n->args.in[0], dx, n->first);
     CHECK(tape_error(t));
     if (tensor_count(&place) < tensor_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
-    CHECK(copy_strided(t, &n->y->grad, &place));
+    CHECK(tape_copy_strided(t, &n->y->grad, &place));
     return grad_done(t, n->x, dx);
 }
 
@@ -133,7 +133,7 @@ static int part_backward(duet_tape *t, struct node *n) {
         if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
         struct tensor place = place_of(t, y);
         CHECK(tape_error(t));
-        return copy_strided(t, &y->grad, &place);
+        return tape_copy_strided(t, &y->grad, &place);
     }
     return n->args.in[0].strided ? to_var_behind(t, n) : tape_view_backward(t, n);
 }
@@ -159,7 +159,7 @@ duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const 
     struct tensor view = *lies;
     view.strided = !is_dense(lies);
     size_t at = view.data ? (size_t)((float *)view.data - (float *)base->value.data) : 0;
-    if (!view.strided && tensor_count(&view) == tensor_count(&base->value))
+    if (!view.strided && !base->value.strided && tensor_count(&view) == tensor_count(&base->value))
         return tape_view(t, base, view.rank, view.dims);
     node.y = tape_view_var(t, view, x);
     if (!node.y) return NULL;

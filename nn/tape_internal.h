@@ -228,6 +228,9 @@ duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const 
 /* x, whose value is strided, with other dimensions: a view where it can be one, else of a copy. */
 duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
 
+/* to = from, of which each may be strided; without samples nothing. */
+int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to);
+
 /* Makes the strided value of x a copy that is row-major. */
 int tape_copy_view(duet_tape *t, duet_var *x);
 

@@ -27,7 +27,7 @@ duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
 
 /* The value without the node that made it. */
 duet_var *duet_detach(duet_tape *t, duet_var *x) {
-    if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
+    if (tape_failed(t, x) || (!x->common && tape_blocked(t, x))) return NULL;
     duet_var *y = tape_view_var(t, x->value, x);
     if (y) y->common = x->common, y->needs_grad = 0;
     return y;

@@ -113,9 +113,30 @@ static duet_var *rows(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, a, duet_tanh(t, b));
 }
 
-static duet_var *(*const nets[])(duet_tape *, duet_var *,
-                                 int) = {block,      middle,         overlap,  beside,  same_three,
-                                         read_twice, there_and_back, selected, columns, rows};
+/* Rolled along both dimensions, as Swin rolls its windows: parts of parts, joined again. */
+static duet_var *rolled(duet_tape *t, duet_var *x, int solid) {
+    for (int dim = 1; dim < 3; dim++) {
+        duet_var *end = narrow(t, x, dim, 2, x->value.dims[dim] - 2, solid),
+                 *begin = narrow(t, x, dim, 0, 2, solid);
+        x = duet_cat(t, (duet_var *[]){end, begin}, 2, dim);
+    }
+    duet_var *three[3] = {narrow(t, x, 2, 5, 4, solid), duet_tanh(t, narrow(t, x, 2, 1, 4, solid)),
+                          narrow(t, x, 2, 9, 4, solid)};
+    return duet_multiply(t, duet_cat(t, three, 3, 2), narrow(t, x, 2, 12, 12, solid));
+}
+
+/* A view without its gradient, and a view of that. */
+static duet_var *detached(duet_tape *t, duet_var *x, int solid) {
+    duet_var *fixed = duet_detach(t, narrow(t, x, 2, 3, 8, solid));
+    duet_var *whole = turn(t, duet_detach(t, turn(t, x, 1, 2, solid)), 1, 2, solid);
+    fixed = duet_multiply(t, turn(t, fixed, 1, 2, solid),
+                          turn(t, narrow(t, whole, 2, 1, 8, solid), 1, 2, solid));
+    return duet_multiply(t, turn(t, fixed, 1, 2, solid), narrow(t, x, 2, 3, 8, solid));
+}
+
+static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
+    block,          middle,   overlap, beside, same_three, read_twice,
+    there_and_back, selected, columns, rows,   rolled,     detached};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */
