@@ -191,7 +191,8 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
  *                  it is of shape (1). They are computed in double
  *     transpose, permute                 two dimensions change places; dimension i of the result is
- *                  dimension order[i] of x, as many as x has
+ *                  dimension order[i] of x, as many as x has. Both are views, as narrow is: an
+ *                  op that cannot read one where it lies makes a copy
  * Shapes are broadcast as in PyTorch, those of matmul in their leading dimensions: compared from
  * the last dimension on, a size of 1 or a missing one fits any size. (N,L,K) + (K), (N,1,K) and
  * (N,L,1) are all (N,L,K). Broadcasting copies the operand; only a matrix or a vector as b of

@@ -65,7 +65,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
 
 /* ---- cat ---- */
 
-/* The part of the plain tensor `whole` that is x's: its places in dimension dim, from `before` on. */
+/* The part of `whole`, PLAIN, that is x's: its places in dimension dim, from `before` on. */
 static struct tensor part_of(const struct tensor *whole, const struct tensor *x, int dim,
                              int before) {
     struct tensor part = *whole;
