@@ -19,7 +19,7 @@ static void reach(duet_var *x) {
 
 /* All that read y have been seen. */
 static void reach_behind_view(const struct node *n) {
-    n->x->reached = n->x->viewed = 1;
+    n->x->reached = 1;
     if (n->y->uses) tape_count_part(n->y);
 }
 
@@ -34,7 +34,7 @@ static void forget_walk(duet_tape *t) {
         t->uses_total[i] = 0;
     for (int i = 0; i < t->var_count; i++) {
         duet_var *x = t->vars[i];
-        x->reached = x->borrowed = x->uses = x->viewed = x->in_place = 0;
+        x->reached = x->borrowed = x->uses = x->in_place = 0;
         x->grad = (struct tensor){0};
         x->parts = x->next_part = NULL;
         x->places = PLACES_UNKNOWN;

@@ -43,7 +43,6 @@ void tape_count_part(duet_var *y) {
     duet_var *base = y->view_of;
     y->next_part = base->parts;
     base->parts = y;
-    if (y->viewed) base->places = PLACES_CLASH;
 }
 
 /* 1: `t`, which begins at element `first`, has nothing but elements whose number is from *from to

@@ -66,7 +66,6 @@ struct duet_var {
     size_t view_at;
     /* What a walk back has found. */
     int uses;     /* how often an op on the way to the root reads it; making a view is no op */
-    int viewed;   /* 1: a view of it is on the way to the root */
     int in_place; /* of a view: its gradient is written into that of view_of */
     enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
     struct duet_var *parts, *next_part; /* its views that ops read: a list */

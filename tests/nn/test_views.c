@@ -30,6 +30,9 @@ static duet_var *attend(duet_tape *t, duet_var *q, duet_var *k, duet_var *v, dou
     return duet_reshape(t, turn(t, y, 1, 2, solid), 3, (int[]){-1, TOKENS, C});
 }
 
+/* Views whose gradients the op that reads them writes where they lie. */
+static duet_var *placed[3];
+
 /* The block of a transformer, in which nothing is copied. */
 static duet_var *block(duet_tape *t, duet_var *x, int solid) {
     duet_var *part[3], *y;
@@ -38,6 +41,7 @@ static duet_var *block(duet_tape *t, duet_var *x, int solid) {
     y = attend(t, part[0], part[1], part[2], 0, solid);
     for (int i = 0; !solid && x->value.dims[0] > 1 && i < 3; i++) {
         cr_expect(part[i]->value.strided, "part %d is a copy", i);
+        placed[i] = part[i];
         cr_expect_eq(tensor_f32(&part[i]->value), tensor_f32(&x->value) + (ptrdiff_t)i * C);
     }
     return y;
@@ -182,6 +186,8 @@ static void run(int net, int solid, const struct segments *segments, int first, 
     struct tensor root = y->value;
     root.data = memory[2];
     MUST(tape_backward(tape, y, &root));
+    for (int i = 0; i < 3; placed[i++] = NULL)
+        if (placed[i]) cr_expect(placed[i]->in_place, "the gradient of part %d is copied", i);
     struct stream *stream = device_compute(device);
     MUST(copy_to_host(stream, r->y, y->value.data, tensor_bytes(&y->value)));
     MUST(copy_to_host(stream, r->dx, leaf->grad.data, tensor_bytes(&in)));
