@@ -71,6 +71,7 @@ static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x
     CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
     CHECK(gather_to_tape(m, t, &whole));
     duet_var *rows = tape_var(t, whole, 1);
+    if (rows) rows->keeps_grad = 1; /* the replicas' streams read it */
     m->output[0].on_tape = rows;
     if (pass == DUET_TRAIN) {
         m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */

@@ -12,7 +12,8 @@
 int dp_trainer_begin_loss(struct dp_trainer *t) {
     struct tape_step step = {.segments = t->all,
                              .step = t->replica[t->dp.output_device].step,
-                             .training = t->dp.training};
+                             .training = t->dp.training,
+                             .once = 1};
     return t->own_loss ? OK : tape_begin(t->loss_tape, &step);
 }
 

@@ -147,6 +147,7 @@ struct graph_run {
     duet_tape *tape;
     const struct graph *graph;
     duet_var **vars; /* [value_count] */
+    int *uses_left;  /* [value_count] */
     int samples;     /* N */
 };
 

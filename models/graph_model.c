@@ -137,6 +137,20 @@ static int run_node(struct graph_run *r, const struct graph_node *n) {
     return r->tape->error;
 }
 
+/* A value that is used no more. What an op returns may be its operand, which has another name. */
+static void end_value(struct graph_run *r, int y) {
+    if (!--r->vars[y]->names) tape_forget(r->tape, r->vars[y]);
+}
+
+/* Behind the node, which has made the vars from `first` on: only its result is used again. */
+static void end_operands(struct graph_run *r, const struct graph_node *n, int first) {
+    r->vars[n->y]->names++;
+    tape_forget_since(r->tape, first, r->vars[n->y]);
+    for (int i = 0; i < n->operand_count; i++)
+        if (n->operands[i] >= 0 && !--r->uses_left[n->operands[i]]) end_value(r, n->operands[i]);
+    if (!r->uses_left[n->y]) end_value(r, n->y);
+}
+
 /* The inputs out of x (N,channels,height,width). */
 static void cut_inputs(struct graph_run *r, duet_var *x) {
     const struct graph *g = r->graph;
@@ -148,8 +162,9 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
         duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
         dims[0] = r->samples;
         if (rank == 1) rank = 2, dims[1] = 1;
-        r->vars[g->inputs[i].y] =
-            rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
+        one = rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
+        if (one) one->names++;
+        r->vars[g->inputs[i].y] = one;
         at += count;
     }
 }
@@ -185,17 +200,33 @@ static duet_var *result_of(struct graph_run *r) {
     return y ? duet_flatten(t, y) : NULL;
 }
 
+static duet_var *run(struct graph_run *r, duet_var *x) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    const struct graph_node *turn = t->model->places ? turns_classes(g) : NULL;
+    for (int i = 0; i < g->value_count; i++)
+        r->uses_left[i] = g->values[i].uses;
+    cut_inputs(r, x);
+    for (int i = 0; !t->error && i < g->node_count; i++) {
+        const int first = tape_var_count(t);
+        if (&g->nodes[i] == turn) continue;
+        if (!run_node(r, &g->nodes[i])) end_operands(r, &g->nodes[i], first);
+    }
+    return t->error ? NULL : result_of(r);
+}
+
 static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     const struct graph *g = context;
     struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
     r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
-    if (!r.vars) return tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path)), NULL;
-    cut_inputs(&r, x);
-    const struct graph_node *turn = t->model->places ? turns_classes(g) : NULL;
-    for (int i = 0; !t->error && i < g->node_count; i++)
-        if (&g->nodes[i] != turn) run_node(&r, &g->nodes[i]);
-    duet_var *y = t->error ? NULL : result_of(&r);
+    r.uses_left = calloc((size_t)g->value_count + 1, sizeof *r.uses_left);
+    duet_var *y = NULL;
+    if (!r.vars || !r.uses_left)
+        tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
+    else
+        y = run(&r, x);
     free(r.vars);
+    free(r.uses_left);
     return y;
 }
 

@@ -167,6 +167,7 @@ int replica_forward(struct replica *r, const struct segments *segments, int trai
                              .add_grads = training && r->add_grads,
                              .more_passes = training && r->more_passes,
                              .global_n = r->global_n,
+                             .once = 1,
                              .number = (int64_t)r->now.step};
     CHECK(tape_begin(r->tape, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};

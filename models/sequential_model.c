@@ -280,6 +280,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
     if (takes_vectors(s)) x = duet_flatten(t, x);
     for (int i = 0; i < s->count; i++) {
         const struct sequential_item *item = &s->items[i];
+        const int first = x ? x->place : 0;
         int norm = item->kind == SEQ_BATCH_NORM1D || item->kind == SEQ_BATCH_NORM2D;
         if (norm && i + 1 < s->count && item[1].kind == SEQ_RELU) {
             x = duet_layer_relu(t, item->layer, x); /* both in one pass */
@@ -287,6 +288,7 @@ static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
         } else {
             x = apply(t, item, x);
         }
+        if (x) tape_forget_since(t, first, x);
     }
     return x;
 }

@@ -55,7 +55,7 @@ static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mea
         cut[i < first ? 0 : i <= last ? 1 : 2] *= x->value.dims[i];
         if (i < first || i > last) dims[rank++] = x->value.dims[i];
     }
-    struct node node = {.backward = sum_backward, .op = OP_SUM, .x = x};
+    struct node node = {.backward = sum_backward, .op = OP_SUM, .x = x, .spares = SPARES_ALL};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank ? rank : 1, dims);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
                                  .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
@@ -218,7 +218,7 @@ static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const in
         to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
         cut[i < first ? 0 : i <= last ? 1 : 2] *= to[i];
     }
-    struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x};
+    struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, to);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
                                  .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),

@@ -211,6 +211,7 @@ static duet_var *attend(duet_tape *t, duet_var *const x[OPERANDS], duet_var *mas
         }
     how->scale = o->scale != 0 ? o->scale : 1 / sqrt(q->dims[rank - 1]);
     how->causal = o->is_causal != 0;
+    if (mask) mask->saved = t->step.training;
     if (mask && tape_fail(t, see_mask(&mask->value, q, keys, &node.args))) return NULL;
     if (o->dropout_p > 0) {
         if (tape_fail(t, tape_check_samples(t, q))) return NULL;

@@ -34,7 +34,7 @@ static void forget_walk(duet_tape *t) {
         t->uses_total[i] = 0;
     for (int i = 0; i < t->var_count; i++) {
         duet_var *x = t->vars[i];
-        x->reached = x->borrowed = x->uses = x->in_place = 0;
+        x->reached = x->uses = x->in_place = 0;
         x->grad = (struct tensor){0};
         x->parts = x->next_part = NULL;
         x->places = PLACES_UNKNOWN;
@@ -153,21 +153,24 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
     return t->error ? NULL : join;
 }
 
+static int go_back(duet_tape *t, struct node *n) {
+    int first = t->arena.number;
+    CHECK(n->backward(t, n));
+    return tape_let_go(t, (int)(n - t->nodes), first);
+}
+
 int tape_backward(duet_tape *t, duet_var *root, const struct tensor *root_grad) {
     CHECK(tape_error(t));
     CHECK(check_root(t, root, root_grad));
     CHECK(tape_check_links(t));
     if (tape_stuck(t, root)) return tape_error(t);
     count_uses(t, root);
-    if (root_grad) {
-        root->grad = *root_grad;
-        root->borrowed = 1;
-    }
+    if (root_grad) CHECK(grad_set(t, root, root_grad));
     duet_tape *owner;
     walk_begin(t);
     for (struct node *n; (n = walk_next(t, &owner));) {
         if (!n->y->reached) continue;
-        tape_fail(owner, n->backward(owner, n));
+        tape_fail(owner, go_back(owner, n));
         if (owner->error) return tape_fail(t, tape_error(owner));
     }
     owner = t;

@@ -90,7 +90,7 @@ static int track(duet_tape *t, const struct node *n, const struct norm_config *c
 
 static int normalise(duet_tape *t, struct node *n) {
     for (int s = 0; s < t->segments.count; s++) {
-        struct step_arena_mark mark = t->arena.mark;
+        int first = t->arena.number;
         struct tensor factors =
             tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){2, n->x->value.dims[1]});
         struct op_args make = {.in = {moments_of(n, s), n->w->value, n->b->value},
@@ -103,7 +103,7 @@ static int normalise(duet_tape *t, struct node *n) {
         CHECK(t->error);
         CHECK(launch(t->stream, OP_BATCH_NORM_FACTORS, &make));
         CHECK(launch(t->stream, OP_BATCH_NORM_FORWARD, &apply));
-        step_arena_release(&t->arena, mark);
+        CHECK(step_arena_release(&t->arena, first, t->arena.number));
     }
     return OK;
 }
@@ -149,7 +149,7 @@ static int no_sums(duet_tape *t, const struct node *n, struct tensor *sums) {
 /* dx of one segment from the sums that it depends on. */
 static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *sums,
                       const struct tensor *dx) {
-    struct step_arena_mark mark = t->arena.mark;
+    int first = t->arena.number;
     struct tensor factors =
         tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){4, n->x->value.dims[1]});
     struct op_args make = {
@@ -160,18 +160,17 @@ static int segment_dx(duet_tape *t, struct node *n, int s, const struct tensor *
     CHECK(t->error);
     CHECK(launch(t->stream, OP_BATCH_NORM_BACKWARD_FACTORS, &make));
     CHECK(launch(t->stream, OP_BATCH_NORM_BACKWARD_DATA, &apply));
-    step_arena_release(&t->arena, mark);
-    return OK;
+    return step_arena_release(&t->arena, first, t->arena.number);
 }
 
 /* The gradient behind the relu, in place where y's may go; the residual shares it. */
 static int through_relu(duet_tape *t, struct node *n) {
-    struct tensor dy = n->y->grad, masked = grad_may_reuse(n->y) ? dy : grad_target(t, n->y);
+    struct tensor dy = n->y->grad, masked = grad_may_reuse(t, n->y) ? dy : grad_target(t, n->y);
     struct op_args args = {.in = {n->y->value, dy}, .out[0] = masked};
     int shared = n->x2 && n->x2->needs_grad;
     CHECK(t->error);
     CHECK(launch(t->stream, OP_RELU_BACKWARD, &args));
-    grad_set(n->y, &masked, shared);
+    CHECK(grad_set(t, n->y, &masked));
     return shared ? grad_share(t, n->x2, &masked) : OK;
 }
 
@@ -183,7 +182,7 @@ static int backward(duet_tape *t, struct node *n) {
     if (n->exchanged) CHECK(t->exchange.gather(t->exchange.context, &n->sums));
     CHECK(tape_weight_grads(t, OP_BATCH_NORM_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
+    struct tensor dx = grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
     struct tensor total = matrix(&n->sums, 0);
     if (n->eval)
@@ -270,6 +269,7 @@ static duet_var *layer(duet_tape *t, duet_var *x, struct param *w, struct param 
     if (!is_eval(t, config) && tape_fail(t, check_count(t, x, config))) return NULL;
     struct node node = {.backward = backward,
                         .op = OP_BATCH_NORM_FORWARD,
+                        .spares = with_relu ? SPARES_X2 : SPARES_X2 | SPARES_Y,
                         .segment_grads = segment_grads,
                         .x = x,
                         .x2 = residual,

@@ -117,7 +117,8 @@ static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
     memcpy(dims, a->value.dims, sizeof dims);
     dims[dim] += b->value.dims[dim];
     struct tensor y = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, dims);
-    struct node node = {.backward = cat_backward, .op = OP_CAT, .x = a, .x2 = b};
+    struct node node = {
+        .backward = cat_backward, .op = OP_CAT, .x = a, .x2 = b, .spares = SPARES_ALL};
     node.args = (struct op_args){.in = {seen_by(&a->value, dim), seen_by(&b->value, dim)},
                                  .out[0] = seen_by(&y, dim)};
     if (t->error || tape_fail(t, launch_cat(t, &a->value, &b->value, dim, &node.args, &y)))

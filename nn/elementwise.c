@@ -30,9 +30,19 @@ static int activation_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
+/* Of a x and x + a, which reads nothing of x: a dy, and 1 dy. */
+static int linear_backward(duet_tape *t, struct node *n) {
+    struct node to = *n;
+    struct op_args args = {.in = {n->y->grad}};
+    if (n->args.p.activation.kind == ACTIVATION_SHIFT)
+        to.args.p.activation = (struct activation_args){ACTIVATION_SCALE, 1, 0};
+    return tape_backward_to_x(t, OP_ACTIVATION_FORWARD, &to, &args, 1);
+}
+
+/* Backward reads the result alone. */
 static duet_var *of_one(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
     if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .x = x, .spares = SPARES_X};
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
     return tape_append_op(t, op, &node, x->needs_grad);
@@ -45,9 +55,11 @@ static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
     struct node node = {.backward = relu_backward,
                         .op = OP_RELU_FORWARD,
                         .x = x,
+                        .spares = SPARES_X,
                         .y = tape_var(t, y, x->needs_grad)};
     if (!node.y || tape_node(t, &node)) return NULL;
     node.y->relu_of = x;
+    x->put_off++;
     return node.y;
 }
 
@@ -68,7 +80,9 @@ duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
 duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function) {
     if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;
-    struct node node = {.backward = activation_backward, .x = x};
+    struct node node = {.backward = activation_backward, .x = x, .spares = SPARES_Y};
+    if (function.kind == ACTIVATION_SCALE || function.kind == ACTIVATION_SHIFT)
+        node.backward = linear_backward, node.spares = SPARES_ALL;
     node.args.p.activation = function;
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
@@ -116,6 +130,7 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
 
 static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
                         node_backward *backward) {
+    const int product = op == OP_MULTIPLY_FORWARD;
     if (!for_samples(t, &a, &b, name) || tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
     if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
     if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
@@ -124,7 +139,8 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
         b = to_device_layout(t, b);
         if (!a || !b) return NULL;
     }
-    struct node node = {.backward = backward, .x = a, .x2 = b};
+    struct node node = {.backward = backward, .x = a, .x2 = b, .spares = SPARES_ALL};
+    if (product) node.spares = tape_product_spares(a, b);
     node.args.in[0] = a->value;
     node.args.in[1] = b->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);

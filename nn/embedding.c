@@ -57,8 +57,11 @@ static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, s
     if (t->error || tape_fail(t, launch(t->stream, OP_GATHER_ROWS, &gather)) ||
         (common && dims[0] && tape_fail(t, launch(t->stream, OP_SPREAD, &copy))))
         return NULL;
-    struct node node = {
-        .backward = backward, .op = OP_GATHER_ROWS, .w = w, .segment_grads = segment_grads};
+    struct node node = {.backward = backward,
+                        .op = OP_GATHER_ROWS,
+                        .w = w,
+                        .segment_grads = segment_grads,
+                        .spares = SPARES_Y};
     if (common) node.args.in[0] = gather.out[0]; /* nobody reads it again */
     node.args.in[1] = *index;
     node.args.p.embedding.left_out = padding_idx + 1;

@@ -43,7 +43,8 @@ duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w,
                       const int *dims) {
     if (!t || t->error || tape_fail(t, check_shape(t, value, rank, dims))) return NULL;
     int n = dims[0], count = (int)tensor_count(value);
-    struct node node = {.backward = expand_backward, .w = w, .segment_grads = sum_segment};
+    struct node node = {
+        .backward = expand_backward, .w = w, .segment_grads = sum_segment, .spares = SPARES_Y};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
     node.args = (struct op_args){.in[0] = tensor_seen_as(value, 2, 1, count, 0),
                                  .out[0] = tensor_seen_as(&y, 3, 1, n, count),

@@ -95,8 +95,12 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     x = to_device_layout(t, sequence ? tape_view(t, x, 4, seen.dims) : x);
     if (!x) return NULL;
     int dims[4] = {x->value.dims[0], w->value.dims[0], (int)rows, (int)columns};
-    struct node node = {
-        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .b = b};
+    struct node node = {.backward = backward,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b,
+                        .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, as_4d(&w->value), tape_bias(t, b, dims[1])},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.grouped_conv = {{how.stride[0], how.stride[1]},

@@ -48,6 +48,7 @@ static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *
                            struct layer_norm_args how) {
     struct node node = {.backward = backward,
                         .op = OP_LAYER_NORM_FORWARD,
+                        .spares = SPARES_Y,
                         .segment_grads = segment_grads,
                         .x = x,
                         .w = w,

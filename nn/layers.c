@@ -35,7 +35,7 @@ static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param
     int rows = window_count(d[2], k[2], stride, padding),
         columns = window_count(d[3], k[3], stride, padding);
     int dims[4] = {d[0], k[0], rows, columns};
-    struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b};
+    struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, k[0])},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
                                  .p.conv = {stride, padding}};
@@ -82,7 +82,7 @@ static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param
         return NULL;
     }
     int dims[2] = {x->value.dims[0], out};
-    struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b};
+    struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
                                  .p.linear = {weight_is_in_out}};
@@ -125,7 +125,7 @@ static int drop_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
     struct op_args args = n->args;
     args.in[0] = n->y->grad;
-    args.out[0] = grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
+    args.out[0] = grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
     CHECK(tape_error(t));
     CHECK(tape_launch_segments(t, OP_DROPOUT, &args));
     return grad_done(t, n->x, &args.out[0]);
@@ -140,7 +140,7 @@ static duet_var *drop(duet_tape *t, duet_var *x, double p, int planes) {
     if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     int layer = t->dropout_layers++;
     if (!t->step.training || p == 0) return x;
-    struct node node = {.backward = drop_backward, .op = OP_DROPOUT, .x = x};
+    struct node node = {.backward = drop_backward, .op = OP_DROPOUT, .x = x, .spares = SPARES_ALL};
     node.args = (struct op_args){.in = {x->value},
                                  .step = t->step.step,
                                  .p.dropout = {.p = (float)p, .layer = layer, .planes = planes}};

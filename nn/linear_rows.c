@@ -74,6 +74,7 @@ duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct pa
     dims[rank - 1] = out;
     struct node node = {.backward = backward,
                         .op = OP_LINEAR_FORWARD,
+                        .spares = SPARES_Y,
                         .segment_grads = segment_grads,
                         .x = x,
                         .w = w,

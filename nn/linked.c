@@ -48,10 +48,12 @@ static int pull(duet_tape *to, const struct tensor *copy, duet_tape *from,
 static int move_backward(duet_tape *t, struct node *n) {
     duet_tape *from = n->context;
     if (!n->x->needs_grad) return OK;
+    int first = from->arena.number;
     struct tensor dx = grad_target(from, n->x);
     CHECK(tape_error(from));
     CHECK(pull(from, &dx, t, &n->y->grad));
-    return grad_done(from, n->x, &dx);
+    CHECK(grad_done(from, n->x, &dx));
+    return step_arena_release(&from->arena, first, from->arena.number);
 }
 
 static int check_move(const duet_tape *to, const duet_tape *from) {
@@ -84,5 +86,6 @@ duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x) {
     link_tapes(to, from);
     if (from->clock > to->clock) to->clock = from->clock;
     node.y = tape_var(to, y, x->needs_grad);
+    if (node.y) node.y->keeps_grad = 1; /* the stream of `from` reads it */
     return tape_node(to, &node) ? NULL : node.y;
 }

@@ -30,7 +30,8 @@ static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
         tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
         return NULL;
     }
-    struct node node = {.backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x};
+    struct node node = {
+        .backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x, .spares = SPARES_X};
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     node.args.in[0] = rows_of(&x->value);
     node.args.out[0] = rows_of(&y);
@@ -138,6 +139,7 @@ static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
     node.y = tape_var(t, losses, x->needs_grad);
     if (!node.y) return NULL;
     node.y->hits = hits;
+    step_arena_hold(&t->arena, hits.data);
     node.y->divisor = divisor;
     node.y->reduction = (enum reduction)wanted->p.reduction;
     return tape_node(t, &node) ? NULL : node.y;

@@ -84,6 +84,7 @@ static duet_var *product(duet_tape *t, duet_var *a, duet_var *b) {
     struct matmul_shape s;
     if (tape_fail(t, matmul_shape_of(&a->value, &b->value, &s))) return NULL;
     struct node node = {.backward = matmul_backward, .op = OP_MATMUL, .x = a, .x2 = b};
+    node.spares = tape_product_spares(a, b);
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, s.rank, s.dims);
     node.args = (struct op_args){.in = {tensor_seen_as(&a->value, 3, s.count, s.rows, s.depth),
                                         tensor_seen_as(&b->value, 3, s.count, s.depth, s.columns)},

@@ -32,7 +32,7 @@ duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_
 int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
                        int in_place) {
     if (!n->x->needs_grad) return OK;
-    args->out[0] = in_place && grad_may_reuse(n->y) ? n->y->grad : grad_target(t, n->x);
+    args->out[0] = in_place && grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
     args->p = n->args.p;
     args->step = n->args.step;
     CHECK(tape_error(t));
@@ -46,9 +46,11 @@ static int relu_now(duet_tape *t, duet_var *y) {
     struct op_args args = {.in[0] = y->relu_of->value};
     args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
     if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
+    duet_var *x = y->relu_of;
     y->value = args.out[0];
+    step_arena_hold(&t->arena, y->value.data);
     y->relu_of = NULL;
-    return OK;
+    return tape_fail(t, tape_relu_done(t, x));
 }
 
 /* A parameter as a value is no operand of an op that does not know what its gradient needs. */
@@ -96,7 +98,7 @@ static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
     if (x->value.layout == layout) return x;
     struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
-    struct node node = {.backward = convert_backward, .x = x};
+    struct node node = {.backward = convert_backward, .x = x, .spares = SPARES_ALL};
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }

@@ -44,7 +44,9 @@ static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
     }
     int dims[4] = {d[0], d[1], (d[2] - p.size[0]) / p.stride[0] + 1,
                    (d[3] - p.size[1]) / p.stride[1] + 1};
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .x = x, .spares = SPARES_Y};
+    if (op == OP_AVG_POOL_FORWARD) node.spares |= SPARES_X;
+    if (before && x->needs_grad) before->saved = 1;
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     return tape_append_op(t, op, &node, x->needs_grad);
@@ -80,7 +82,7 @@ duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float va
         return NULL;
     }
     int dims[4] = {d[0], d[1], (int)height, (int)width};
-    struct node node = {.backward = pad_backward, .x = x};
+    struct node node = {.backward = pad_backward, .x = x, .spares = SPARES_ALL};
     node.args = (struct op_args){.in = {x->value}, .p.pad = {sides.top, sides.left, value}};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     return tape_append_op(t, OP_PAD, &node, x->needs_grad);
@@ -101,7 +103,8 @@ static duet_var *adaptive_pool(duet_tape *t, duet_var *x, int height, int width,
         return NULL;
     }
     int dims[4] = {d[0], d[1], height, width};
-    struct node node = {.backward = backward, .x = x};
+    struct node node = {.backward = backward, .x = x, .spares = SPARES_Y};
+    if (op == OP_ADAPTIVE_AVG_POOL_FORWARD) node.spares |= SPARES_X;
     node.args.in[0] = x->value;
     node.args.p.pool.adaptive = 1;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);

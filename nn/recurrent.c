@@ -89,6 +89,7 @@ static int backward(duet_tape *t, struct node *n) {
     n->dhidden = args.out[gru ? 2 : 0];
     if (param_trains(n->w) || param_trains(n->b)) CHECK(states_before(t, n, &n->before));
     CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
+    if (last) CHECK(grad_drop(t, n->context));
     if (n->x->needs_grad) CHECK(grad_done(t, n->x, &args.out[0]));
     return n->x2 && n->x2->needs_grad ? grad_done(t, n->x2, &args.out[1]) : OK;
 }
@@ -113,6 +114,7 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
     int needs_grad = tape_needs_grad(gates, w, b) || (first && first->needs_grad);
     struct node node = {.backward = backward,
                         .op = OP_RECURRENT_FORWARD,
+                        .spares = SPARES_X,
                         .segment_grads = segment_grads,
                         .x = gates,
                         .x2 = first,
@@ -128,8 +130,9 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
     node.y = tape_var(t, node.args.out[0], needs_grad);
     duet_var *last = lstm && c ? tape_var(t, node.args.out[2], needs_grad) : NULL;
     node.context = last;
+    if (last) last->keeps_grad = 1; /* for the backward of `node` */
     if (tape_node(t, &node)) return NULL;
-    struct node of_last = {.backward = last_backward, .x = node.y, .y = last};
+    struct node of_last = {.backward = last_backward, .x = node.y, .y = last, .spares = SPARES_ALL};
     if (last && tape_node(t, &of_last)) return NULL;
     if (c) *c = last;
     return node.y;

@@ -1,11 +1,20 @@
-/* The step arena: device memory for everything that one step makes, given out piece by piece and
- * taken back all at once.
+/* The step arena: device memory for everything that one step makes. A piece is given out where the
+ * first gap is that it fits into, and goes back when the last of those who hold it lets go:
  *
- *     first step    | x | y0 | y1 | ... |     a block for each piece, allocated when asked for
- *     later         | x   y0   y1   ... |     one block, as large as the most ever in use at a time
+ *     forward     | x | y0 | y1 | y2 |
+ *     backward    | x | y0 | y1 | dy1|        y2 and its gradient went back
+ *     backward    | x | y0 | dy0|    |
  *
- * So a steady step allocates nothing, and the ledger shows what a step really needs. Pieces that
- * are needed for a short time (the buffers of a fold) are given back to a mark, as on a stack. */
+ * The places are those of a plan, which knows no memory: they depend on the order of the calls
+ * alone, so equal steps have equal addresses. A plan lies in one block as long as that is large
+ * enough. What reaches beyond, as all of a first step does, is an allocation of its own, and the
+ * next step has a larger block. So a steady step allocates nothing, and the ledger shows what a
+ * step really needs.
+ *
+ * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
+ * so all work on pieces must be of the device's compute stream, or ordered before what that stream
+ * does next. Where operands are checked (device_config) a piece is filled with NaN as the stream
+ * reaches the place where it went back. */
 #ifndef NN_STEP_ARENA_H
 #define NN_STEP_ARENA_H
 
@@ -15,41 +24,47 @@
 extern "C" {
 #endif
 
-struct step_arena_block {
-    char *memory; /* device memory */
-    size_t bytes;
-};
-
-/* How much is given out. */
-struct step_arena_mark {
-    int block;     /* the block in use */
-    size_t offset; /* bytes used in it */
-    size_t in_use; /* bytes used in all blocks */
+struct step_arena_piece {
+    size_t offset, bytes; /* in the plan */
+    char *memory;         /* in the block, or an allocation of its own */
+    int number;           /* in the order of the calls */
+    int holders;
 };
 
 /* Zeroed but for device and cause is an empty arena. */
 struct step_arena {
     struct device *device;
-    enum mem_cause cause;            /* what the memory is charged to */
-    struct step_arena_block *blocks; /* [block_count], owned */
-    int block_count;
-    struct step_arena_mark mark;
-    size_t high_water; /* the most bytes in use so far */
-    uint64_t version;  /* grows with every change of the blocks */
+    enum mem_cause cause; /* what the memory is charged to */
+    char *block;          /* device memory; NULL: none */
+    size_t block_bytes;
+    struct step_arena_piece *pieces; /* [count], sorted by offset: those given out; owned */
+    int count, capacity;
+    int number;   /* of the next piece, from 0 in each step */
+    int outside;  /* pieces outside of the block */
+    void **ended; /* [ended_count] such ones that went back, still allocated; owned */
+    int ended_count, ended_capacity;
+    size_t extent;    /* what the largest plan so far needs */
+    uint64_t version; /* grows with every change of the memory */
 };
 
-/* *out becomes `bytes` of device memory, 256-byte aligned; 0 bytes have an address too. ERR_MEMORY:
- * the device has no room. */
+/* *out becomes `bytes` of device memory, 256-byte aligned; 0 bytes have an address too. Nobody
+ * holds it yet. ERR_MEMORY: the device has no room. */
 int step_arena_alloc(struct step_arena *a, size_t bytes, void **out);
 
-/* Gives back what was given out since the mark was taken (`mark = a->mark`). Work that is enqueued
- * may still use it: the order of the stream protects it. */
-static inline void step_arena_release(struct step_arena *a, struct step_arena_mark mark) {
-    a->mark = mark;
-}
+/* One more, or one less, holds the piece that `memory` lies in; after the last one it goes back.
+ * Memory of others, and NULL, are fine. */
+void step_arena_hold(struct step_arena *a, const void *memory);
+int step_arena_drop(struct step_arena *a, const void *memory);
 
-/* Gives back everything and makes the blocks one; where the blocks change it waits for the compute
- * stream first. ran_out: the step before ran out of memory; then no block is kept. */
+/* How many hold the piece that `memory` lies in; 0: nobody, or it is no memory of this arena. */
+int step_arena_holders(const struct step_arena *a, const void *memory);
+
+/* Gives back the pieces with these numbers, first .. end-1, that nobody holds:
+ * `int first = a->number; ... step_arena_release(a, first, a->number)`. */
+int step_arena_release(struct step_arena *a, int first, int end);
+
+/* Gives back everything. Where the plan has outgrown the block it waits for the compute stream and
+ * makes a larger one. ran_out: the step before ran out of memory; then no memory is kept. */
 int step_arena_restart(struct step_arena *a, int ran_out);
 
 /* Frees the memory; the stream must be done with it. */

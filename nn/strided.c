@@ -27,6 +27,7 @@ int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tens
 int tape_copy_view(duet_tape *t, duet_var *x) {
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
     if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
+    step_arena_hold(&t->arena, y.data); /* beside that of x->view, which an op before may read */
     x->value = y;
     return OK;
 }
@@ -96,7 +97,7 @@ static int begin_places(duet_tape *t, duet_var *base) {
     CHECK(tape_error(t));
     for (const duet_var *y = base->parts; y; y = y->next_part)
         covered += tensor_count(&y->view);
-    grad_set(base, &zero.out[0], 0);
+    CHECK(grad_set(t, base, &zero.out[0]));
     return covered < tensor_count(&base->value) ? launch(t->stream, OP_FILL, &zero) : OK;
 }
 
@@ -154,7 +155,11 @@ static int is_dense(const struct tensor *t) {
 duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const struct tensor *in_x,
                     size_t first) {
     duet_var *base = x->view_of ? x->view_of : x;
-    struct node node = {.backward = part_backward, .x = x, .args.in[0] = *in_x, .first = first};
+    struct node node = {.backward = part_backward,
+                        .x = x,
+                        .args.in[0] = *in_x,
+                        .first = first,
+                        .spares = SPARES_ALL};
     struct tensor view = *lies;
     view.strided = !is_dense(lies);
     size_t at = view.data ? (size_t)((float *)view.data - (float *)base->value.data) : 0;

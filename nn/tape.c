@@ -189,6 +189,7 @@ duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
     memset(*var, 0, sizeof **var);
     (*var)->place = t->var_count++;
     (*var)->value = value;
+    step_arena_hold(&t->arena, value.data);
     (*var)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
     return *var;
 }
@@ -201,8 +202,12 @@ duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x) {
 
 duet_var *tape_leaf(duet_tape *t, const struct tensor *value, int needs_grad) {
     duet_var *leaf = tape_var(t, *value, needs_grad);
-    if (leaf) leaf->outside = 1;
+    if (leaf) leaf->outside = leaf->keeps_grad = 1;
     return leaf;
+}
+
+static void save(duet_var *x, int spared) {
+    if (x && !spared) x->saved = 1;
 }
 
 int tape_node(duet_tape *t, const struct node *node) {
@@ -216,6 +221,11 @@ int tape_node(duet_tape *t, const struct node *node) {
         t->node_capacity = capacity;
     }
     t->nodes[t->node_count] = *node;
+    t->nodes[t->node_count].pieces_end = t->arena.number;
+    save(node->x, node->spares & SPARES_X);
+    save(node->x2, node->spares & SPARES_X2);
+    save(node->x3, node->spares & SPARES_X3);
+    save(node->y, node->spares & SPARES_Y);
     int64_t now = now_ns();
     t->clock = now > t->clock ? now : t->clock + 1;
     t->nodes[t->node_count++].clock = t->clock;
@@ -228,13 +238,22 @@ struct tensor grad_target(duet_tape *t, const duet_var *x) {
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 
-int grad_may_reuse(const duet_var *y) {
-    return !y->borrowed;
+/* Memory that is not of this tape has no holders here. */
+int grad_may_reuse(const duet_tape *t, const duet_var *y) {
+    return step_arena_holders(&t->arena, y->grad.data) == 1;
 }
 
-void grad_set(duet_var *x, const struct tensor *grad, int borrowed) {
+int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad) {
+    const void *before = x->grad.data;
+    step_arena_hold(&t->arena, grad->data);
     x->grad = *grad;
-    x->borrowed = borrowed;
+    return step_arena_drop(&t->arena, before);
+}
+
+int grad_drop(duet_tape *t, duet_var *x) {
+    const void *before = x->grad.data;
+    x->grad = (struct tensor){0};
+    return step_arena_drop(&t->arena, before);
 }
 
 int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
@@ -244,22 +263,16 @@ int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
 
 /* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
 int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
-    struct tensor before = x->grad;
-    if (before.data && grad_may_reuse(x)) return tape_add(t, grad, &before);
-    grad_set(x, grad, 0);
-    return before.data ? tape_add(t, &before, grad) : OK;
+    if (x->grad.data && grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
+    if (x->grad.data) CHECK(tape_add(t, &x->grad, grad));
+    return grad_set(t, x, grad);
 }
 
 int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
-    struct tensor before = x->grad;
-    if (!before.data) {
-        grad_set(x, grad, 1);
-        return OK;
-    }
-    if (grad_may_reuse(x)) return tape_add(t, grad, &before);
-    struct tensor sum = grad_target(t, x);
-    struct op_args args = {.in = {before, *grad}, .out[0] = sum};
+    if (!x->grad.data) return grad_set(t, x, grad);
+    if (grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
+    struct op_args args = {.in = {x->grad, *grad}, .out[0] = grad_target(t, x)};
     CHECK(t->error);
-    grad_set(x, &sum, 0);
-    return launch(t->stream, OP_ADD_FORWARD, &args);
+    CHECK(launch(t->stream, OP_ADD_FORWARD, &args));
+    return grad_set(t, x, &args.out[0]);
 }

@@ -21,7 +21,8 @@
  * Memory. Tensors live in the tape's step arena (nn/step_arena.h, charged to MEM_ACTIVATIONS).
  * After two steps it is one block of what the largest step needed, so a steady step allocates
  * nothing. tape_begin gives all of it out again from the start: vars are invalid from then on, and
- * what another stream still reads of the last step must be ordered before it.
+ * what another stream still reads of the last step must be ordered before it. Gradients of vars go
+ * back on the way, and with `once` values too (nn/lifetime.c).
  *
  * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
  * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need
@@ -47,7 +48,7 @@ struct duet_var {
     struct tensor value; /* in the device's own layout, unless the op says PLAIN */
     struct tensor grad;  /* of a leaf: PLAIN; data is NULL where the root does not depend on it */
     int needs_grad;      /* 1: it depends on a parameter, or on a leaf that asked for a gradient */
-    int borrowed;        /* 1: others read the memory of grad too, so it is never written to */
+    int keeps_grad;      /* 1: grad stays behind the backward of the node that made the var */
     int reached;         /* 1: the root depends on it */
     struct tensor hits;  /* of a loss: I32 (N), 1 where the largest score was the label's */
     enum reduction reduction; /* of a loss */
@@ -70,7 +71,13 @@ struct duet_var {
     enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
     struct duet_var *parts, *next_part; /* its views that ops read: a list */
     /* What nn/autograd_memory.h goes by. */
-    int place;               /* among the vars of the pass */
+    int place; /* among the vars of the pass */
+    /* What decides when value goes back to the arena. */
+    int saved;               /* 1: a backward reads it */
+    int put_off;             /* relus of it that have no memory yet */
+    int forgotten;           /* 1: forward has read it for the last time */
+    int gone;                /* 1: it went back */
+    int names;               /* of models/graph_model.c: values of the graph that are this var */
     int outside;             /* 1: its memory is not of this pass: a leaf, or a parameter */
     const duet_var *same_as; /* in PyTorch it has the memory of this var; NULL: its own */
 };
@@ -98,6 +105,8 @@ struct tape_step {
     int add_grads;                   /* 1: gradients are added to those of the passes before */
     int more_passes;                 /* 1: passes follow before the gradients are complete */
     int global_n;                    /* samples of the batch on all ranks; 0: those of `segments` */
+    int once;                        /* 1: there is one backward at most, and behind it nobody reads
+                                      * any value but that of the loss: others go back on the way */
     int64_t number; /* of the batch, for a forward function that is not the same every time */
 };
 int64_t tape_number(const duet_tape *tape); /* of the step under way */
@@ -111,6 +120,13 @@ int tape_begin(duet_tape *tape, const struct tape_step *step);
  * the same segments puts everything where it was before; recorded launches (models/recorded.h) rely
  * on that. */
 uint64_t tape_arena_version(const duet_tape *tape);
+
+/* With `once`: forward has read for the last time the values of the vars made since there were
+ * `first`, but not that of `kept`; or the value of x. What no backward reads goes back at once. */
+void tape_forget_since(duet_tape *tape, int first, const duet_var *kept);
+void tape_forget(duet_tape *tape, duet_var *x);
+/* How many vars the pass has. */
+int tape_var_count(const duet_tape *tape);
 
 /* The hook of all later backwards; NULL: none. */
 void tape_set_hook(duet_tape *tape, grad_hook *hook, void *context);

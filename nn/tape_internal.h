@@ -13,6 +13,9 @@ struct model;
 /* Leaves in a pass and roots of a backward, at most. */
 enum { MOST_LEAVES = 16, MOST_ROOTS = 16 };
 
+/* Of the vars of a node those whose values its backward does not read. */
+enum { SPARES_X = 1, SPARES_X2 = 2, SPARES_X3 = 4, SPARES_Y = 8, SPARES_ALL = 15 };
+
 struct node;
 typedef int node_backward(duet_tape *tape, struct node *node);
 
@@ -22,6 +25,7 @@ struct node {
     node_backward *backward;
     enum op op; /* forward: what nn/autograd_saves.c knows it by; 0: no op of PyTorch */
     duet_var *x, *x2, *x3, *y;
+    int spares;
     struct param *w, *b;
     /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
      * tape_weight_grads makes them from x->value and y->grad. */
@@ -36,6 +40,7 @@ struct node {
                           * second result; borrowed */
     size_t first;        /* of strided.c */
     int64_t clock;       /* of linked.c: when it was appended */
+    int pieces_end;      /* numbers in the arena: below it are those made for this node */
 };
 
 struct duet_tape {
@@ -143,17 +148,31 @@ duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x);
 /* Appends a node when training and y needs a gradient. */
 int tape_node(duet_tape *t, const struct node *node);
 
+/* Behind the backward of the node at this place: its y->grad goes back to the arena, unless y keeps
+ * it, and so does what that backward took from the arena since its number was `first` and no var
+ * has. With `once` the value of y goes back, too, and what the node has saved beside vars. */
+int tape_let_go(duet_tape *t, int place, int first);
+
+/* One relu of x that was put off, fewer. */
+int tape_relu_done(duet_tape *t, duet_var *x);
+
 /* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
  * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same
  * with the gradient of y, which others read too: no memory is written that they see. grad_set makes
- * grad that of x, whatever it had.
+ * grad that of x, whatever it had, and grad_drop leaves it none.
  * grad_may_reuse: 1 if an elementwise backward op may write the gradient of x in place of that of
- * y, which is read for the last time. */
+ * y, which is read for the last time: no other var has it, and it is memory of this tape. */
 struct tensor grad_target(duet_tape *t, const duet_var *x);
 int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad);
-void grad_set(duet_var *x, const struct tensor *grad, int borrowed);
+int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad);
 int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad);
-int grad_may_reuse(const duet_var *y);
+int grad_drop(duet_tape *t, duet_var *x);
+int grad_may_reuse(const duet_tape *t, const duet_var *y);
+
+/* What the backward of a product does not read: a factor whose other one needs no gradient. */
+static inline int tape_product_spares(const duet_var *a, const duet_var *b) {
+    return SPARES_Y | (b->needs_grad ? 0 : SPARES_X) | (a->needs_grad ? 0 : SPARES_X2);
+}
 
 /* *to += *from. */
 int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);

@@ -71,7 +71,8 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
 static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct duet_conv *how,
                         const int64_t side[2]) {
     int dims[4] = {x->value.dims[0], w->value.dims[1] * how->groups, (int)side[0], (int)side[1]};
-    struct node node = {.backward = backward, .segment_grads = segment_grads, .x = x, .w = w};
+    struct node node = {
+        .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .spares = SPARES_Y};
     node.args = (struct op_args){.in = {x->value, as_4d(&w->value)},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims)};
     /* the bias that the convolution would have: its gradient is made, and nobody reads it */

@@ -9,7 +9,7 @@ int tape_view_backward(duet_tape *t, struct node *n) {
     struct tensor dx = n->y->grad;
     dx.rank = n->x->value.rank;
     memcpy(dx.dims, n->x->value.dims, sizeof dx.dims);
-    return grad_may_reuse(n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
+    return grad_may_reuse(t, n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
 }
 
 /* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
@@ -20,7 +20,7 @@ duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
     y.rank = rank;
     for (int i = 0; i < MAX_RANK; i++)
         y.dims[i] = i < rank ? dims[i] : 0;
-    struct node node = {.backward = tape_view_backward, .x = x};
+    struct node node = {.backward = tape_view_backward, .x = x, .spares = SPARES_ALL};
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }

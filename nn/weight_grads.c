@@ -56,7 +56,7 @@ static int fold_once(duet_tape *t, enum op op, struct node *n) {
     struct fold_step steps[2 * MAX_DEVICES];
     struct tensor w[FOLD_MAX_BUFFERS], b[FOLD_MAX_BUFFERS];
     int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
-    struct step_arena_mark mark = t->arena.mark;
+    int first = t->arena.number;
     w[0] = param_trains(n->w) ? n->w->grad : like_weight(t, n);
     b[0] = param_trains(n->b) ? n->b->grad : like_bias(t, n);
     for (int i = 1; i < buffers; i++) {
@@ -73,8 +73,7 @@ static int fold_once(duet_tape *t, enum op op, struct node *n) {
         if (param_trains(n->w)) CHECK(tape_add(t, &w[s->from], &w[s->to]));
         if (param_trains(n->b)) CHECK(tape_add(t, &b[s->from], &b[s->to]));
     }
-    step_arena_release(&t->arena, mark);
-    return OK;
+    return step_arena_release(&t->arena, first, t->arena.number);
 }
 
 /* ---- parameters used more than once ---- */
@@ -101,6 +100,7 @@ static int first_use(duet_tape *t, const struct param *p) {
     if (tape_accumulates(t)) return 1;
     size_t count = param_padded(p->count) * (size_t)t->segments.count;
     t->segment_grads[index] = tape_alloc(t, count * sizeof(float));
+    step_arena_hold(&t->arena, t->segment_grads[index]);
     return 1;
 }
 
@@ -108,7 +108,7 @@ static int first_use(duet_tape *t, const struct param *p) {
 static int keep_use(duet_tape *t, enum op op, struct node *n) {
     int has_w = param_trains(n->w), has_b = param_trains(n->b);
     int first_w = has_w && first_use(t, n->w), first_b = has_b && first_use(t, n->b);
-    struct step_arena_mark mark = t->arena.mark;
+    int first = t->arena.number;
     struct tensor w = {0}, b = {0};
     if (!first_w) w = like_weight(t, n);
     if (!first_b) b = like_bias(t, n);
@@ -121,8 +121,7 @@ static int keep_use(duet_tape *t, enum op op, struct node *n) {
         if (has_w && !first_w) CHECK(tape_add(t, &w, &kept_w));
         if (has_b && !first_b) CHECK(tape_add(t, &b, &kept_b));
     }
-    step_arena_release(&t->arena, mark);
-    return OK;
+    return step_arena_release(&t->arena, first, t->arena.number);
 }
 
 /* Folds the kept gradients of one parameter level by level. The sum comes to its gradient. */
@@ -142,6 +141,7 @@ static int complete(duet_tape *t, struct param *p, int kept) {
     if (--t->uses_left[index] > 0 || t->step.more_passes) return OK;
     t->has_grad[index] = 1;
     if (kept) CHECK(fold_kept(t, p));
+    CHECK(step_arena_drop(&t->arena, t->segment_grads[index]));
     return fire(t, index);
 }
 

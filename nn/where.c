@@ -55,7 +55,11 @@ static int broadcast(duet_tape *t, const char *name, duet_var *term[TERMS]) {
 static duet_var *choose(duet_tape *t, const char *name, duet_var *term[TERMS], double value) {
     if (!for_samples(t, name, term) || !broadcast(t, name, term)) return NULL;
     const struct tensor *v = &term[0]->value;
-    struct node node = {.backward = where_backward, .op = OP_WHERE, .x = term[1], .x2 = term[2]};
+    struct node node = {.backward = where_backward,
+                        .op = OP_WHERE,
+                        .x = term[1],
+                        .x2 = term[2],
+                        .spares = SPARES_ALL};
     int needs_grad = 0;
     node.args.in[0] = *v;
     for (int i = 1; i < TERMS; i++) {
@@ -64,6 +68,7 @@ static duet_var *choose(duet_tape *t, const char *name, duet_var *term[TERMS], d
     node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, v->rank, v->dims);
     node.args.p.fill.value = (float)value;
     if (t->error || tape_fail(t, launch(t->stream, OP_WHERE, &node.args))) return NULL;
+    term[0]->saved |= needs_grad;
     node.y = tape_var(t, node.args.out[0], needs_grad);
     return tape_node(t, &node) ? NULL : node.y;
 }

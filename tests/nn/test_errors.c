@@ -213,8 +213,8 @@ Test(errors, memory_in_pieces_still_trains, .timeout = 30) {
     net_run(&net, &pass);
     net_read_grads(&net, want);
     size_t most = 0;
-    for (int i = 0; i < net.tape->arena.block_count; i++)
-        if (most < net.tape->arena.blocks[i].bytes) most = net.tape->arena.blocks[i].bytes;
+    for (int i = 0; i < net.tape->arena.count; i++)
+        if (most < net.tape->arena.pieces[i].bytes) most = net.tape->arena.pieces[i].bytes;
     duet_tape_free(net.tape);
     MUST(tape_init(&net.tape, net.device));
     int count = 0; /* every other hole of the largest piece's size is kept */

@@ -138,35 +138,47 @@ Test(tape, a_steady_step_allocates_nothing, .timeout = 60) {
             net_run(&net, &plain_pass);
             struct ledger now = device_ledger(net.device);
             if (step == 1) {
-                cr_assert_eq(net.tape->arena.block_count, 1);
-                cr_assert_eq(now.now[MEM_ACTIVATIONS], net.tape->arena.high_water,
+                cr_assert_eq(net.tape->arena.outside, 0);
+                cr_assert_eq(now.now[MEM_ACTIVATIONS], net.tape->arena.extent,
                              "the arena is not what a step needs");
                 fill_device(net.device, &filling);
                 after_two = device_ledger(net.device);
             }
             if (step < 2) continue;
             cr_assert_arr_eq(now.now, after_two.now, sizeof now.now);
-            cr_assert_eq(net.tape->arena.block_count, 1);
+            cr_assert_eq(net.tape->arena.outside, 0);
         }
         empty_device(net.device, &filling);
         net_close(&net);
     }
 }
 
-/* 256 bytes of fold buffers live for a moment only: what is asked for next takes their place. */
-Test(tape, memory_of_a_mark_is_used_again, .timeout = 30) {
+/* What went back is used again by whatever fits into the gap, and what is held stays. */
+Test(tape, memory_that_went_back_is_used_again, .timeout = 30) {
     struct net net;
     open_net(&net, DEVICE_HOST, 0);
-    for (int step = 0; step < 2; step++) {
+    for (int step = 0; step < 3; step++) {
         begin(&net, 1);
+        struct step_arena *a = &net.tape->arena;
         char *first = tape_alloc(net.tape, 1);
-        struct step_arena_mark mark = net.tape->arena.mark;
-        char *second = tape_alloc(net.tape, 1000), *empty = tape_alloc(net.tape, 0);
-        cr_assert(first && second && empty && empty != second);
-        if (step == 1) cr_assert(second == first + 256 && empty == second + 1024);
-        step_arena_release(&net.tape->arena, mark);
-        cr_assert(tape_alloc(net.tape, 1000) == second);
-        cr_assert_eq(net.tape->arena.high_water, 256 + 1024 + 256);
+        int number = a->number;
+        char *second = tape_alloc(net.tape, 1000), *empty = tape_alloc(net.tape, 0),
+             *held = tape_alloc(net.tape, 300);
+        cr_assert(first && second && empty && held && empty != second);
+        if (step) cr_assert(second == first + 256 && empty == second + 1024);
+        step_arena_hold(a, held + 299);
+        step_arena_hold(a, held);
+        cr_assert_eq(step_arena_holders(a, held), 2);
+        MUST(step_arena_release(a, number, a->number));
+        char *small = tape_alloc(net.tape, 512), *large = tape_alloc(net.tape, 1025);
+        if (step) cr_assert(small == second && large == held + 512);
+        MUST(step_arena_drop(a, held));
+        MUST(step_arena_drop(a, held));
+        MUST(step_arena_drop(a, &net)); /* which it has not given out */
+        cr_assert_eq(step_arena_holders(a, held), 0);
+        if (step) cr_assert(tape_alloc(net.tape, 1280) == small + 512);
+        cr_assert_eq(a->extent, 256 + 1024 + 256 + 512 + 1280);
+        cr_assert_eq(a->outside > 0, step == 0);
     }
     net_close(&net);
 }
