@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "models/models.h"
+#include "nn/tape.h"
 
 struct outline {
     int layers, width, heads, vocabulary, positions;
@@ -116,6 +117,8 @@ static duet_var *mlp(const struct pass *p, duet_var *x, int at) {
 
 static duet_var *block(const struct pass *p, duet_var *x, int at) {
     int norm_first = !p->l->masked;
+    duet_var *before = x;
+    const int first = tape_var_count(p->t);
     for (int i = 0; i < 2; i++) {
         int w = at + (i ? NORM2 : NORM1);
         duet_var *h = norm_first ? norm(p, x, w) : x;
@@ -123,6 +126,8 @@ static duet_var *block(const struct pass *p, duet_var *x, int at) {
         x = duet_add(p->t, x, h);
         if (!norm_first) x = norm(p, x, w);
     }
+    tape_forget(p->t, before);
+    tape_forget_since(p->t, first, x);
     return x;
 }
 

@@ -70,18 +70,29 @@ duet_var *duet_layer(duet_tape *t, int layer, duet_var *x) {
     return l ? apply(t, l, x) : NULL;
 }
 
+/* The relu of y, which is what a layer has made of x and nobody else has. Dropout that does nothing
+ * gives x itself. */
+static duet_var *relu_of(duet_tape *t, duet_var *y, const duet_var *x) {
+    duet_var *relu = duet_relu(t, y);
+    if (y != x) tape_forget(t, y);
+    return relu;
+}
+
 duet_var *duet_layer_relu(duet_tape *t, int layer, duet_var *x) {
     const struct layer *l = tape_failed(t, x) ? NULL : layer_at(t, layer);
     if (!l) return NULL;
-    return l->kind == LAYER_BATCH_NORM ? normalise(t, l, x, 1, NULL) : duet_relu(t, apply(t, l, x));
+    return l->kind == LAYER_BATCH_NORM ? normalise(t, l, x, 1, NULL)
+                                       : relu_of(t, apply(t, l, x), x);
 }
 
 duet_var *duet_layer_add_relu(duet_tape *t, int layer, duet_var *x, duet_var *residual) {
     const struct layer *l =
         tape_failed(t, x) || tape_failed(t, residual) ? NULL : layer_at(t, layer);
     if (!l) return NULL;
-    return l->kind == LAYER_BATCH_NORM ? normalise(t, l, x, 1, residual)
-                                       : duet_relu(t, duet_add(t, apply(t, l, x), residual));
+    if (l->kind == LAYER_BATCH_NORM) return normalise(t, l, x, 1, residual);
+    duet_var *y = apply(t, l, x), *sum = duet_add(t, y, residual);
+    if (y != x) tape_forget(t, y);
+    return relu_of(t, sum, x);
 }
 
 int duet_layer_count(const duet_tape *t) {

@@ -85,7 +85,7 @@ struct net {
     int32_t *labels;
     struct tensor losses, hits; /* (1, MAX_DEVICES) */
     struct segments segments;
-    int add_grads, more_passes; /* as in struct tape_step */
+    int add_grads, more_passes, once; /* as in struct tape_step */
     duet_var *input, *scores, *loss;
 };
 
@@ -180,7 +180,8 @@ static inline int net_run_forward(struct net *n, const struct net_pass *pass) {
                              .step = n->step,
                              .training = !pass->eval,
                              .add_grads = n->add_grads,
-                             .more_passes = n->more_passes};
+                             .more_passes = n->more_passes,
+                             .once = n->once};
     struct tensor x = tensor_plain(n->x, DTYPE_F32, 4, (int[4]){n->segments.n, 2, 9, 9});
     duet_tensor labels = net_labels(n);
     enum duet_reduction r = (enum duet_reduction)pass->reduction;
