@@ -37,8 +37,9 @@ INLINE int start_of(const struct grouped *s, int side, int at) {
 }
 
 /* What the pixels of a run have in common: taps in three nested loops, each with the weight and the
- * pixel that go with it. Forward these are channels, rows and columns of a window; backward, where a
- * pixel of x collects from dy, they are outputs, and rows and columns from the last to the first. */
+ * pixel that go with it. Forward these are channels, rows and columns of a window; backward, where
+ * a pixel of x collects from dy, they are outputs, and rows and columns from the last to the
+ * first. */
 struct tap_loop {
     int count;
     ptrdiff_t weight, pixel; /* from one tap to the next, in floats */
