@@ -150,15 +150,6 @@ static int fill_with_nan(struct step_arena *a, const struct step_arena_piece *p)
     return OK;
 }
 
-/* It is no work of the step's phases. */
-static int spoil(struct step_arena *a, const struct step_arena_piece *p) {
-    struct stream *stream = device_compute(a->device);
-    enum phase phase = stream_swap_phase(stream, PHASE_NONE);
-    int code = fill_with_nan(a, p);
-    stream_swap_phase(stream, phase);
-    return code;
-}
-
 static int give_back(struct step_arena *a, int i) {
     struct step_arena_piece p = a->pieces[i];
     a->count--;
@@ -167,7 +158,7 @@ static int give_back(struct step_arena *a, int i) {
         a->outside--;
         a->ended[a->ended_count++] = p.memory;
     }
-    return device_config(a->device)->check_operands ? spoil(a, &p) : OK;
+    return device_config(a->device)->check_operands ? fill_with_nan(a, &p) : OK;
 }
 
 int step_arena_drop(struct step_arena *a, const void *memory) {
