@@ -14,10 +14,11 @@ CRITERION_USE := $(if $(SAN),not used: under a sanitizer tests use the small run
                  $(if $(HAVE_CRITERION),found,not found: tests use the small runner))
 
 # Tests in these folders wait for processes and compare a few numbers. To compile them takes longer
-# than to run them, so they are not optimised, as the others are, which compute references.
+# than to run them, so they are not optimised, as the others are, which compute references. The
+# ranges of numbers, which a warning looks at, are known from -O2 on.
 WAITING_TESTS := api base cli comm ddp dp group python report rpc scatter_gather scripts trace \
                  train
-$(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation # ranges are known from -O2 on
+$(WAITING_TESTS:%=$(B)/tests/%/%.o): OPT := -O0 -Wno-format-truncation
 
 # Tests may have whole records on their stack, which is that of any program.
 TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNESS_PLAIN) \
