@@ -32,7 +32,7 @@ STACKS = {
     "sum_kernel": (176, "the tree over more than 8 sources, and vectors cut short: rarely run"),
     "spin_kernel": (208, "the same tree; 8 to 16 bytes for two blocks a multiprocessor"),
     "batch_norm_factors": (8, "on sm_80 alone; its threads have one channel each"),
-    "recurrent_forward": (8, "on sm_120 alone; beside sums over all units"),
+    "cross_entropy_forward": (8, "on sm_120 alone; beside sums over all classes"),
     "adaptive_avg_pool_backward": (24, "ends of windows, for full occupancy; a plane once a step"),
 }
 
