@@ -181,14 +181,16 @@ static int linear_cases(struct op_cases *c, enum op op) {
 }
 
 /* Depthwise, several outputs a channel, groups of several, dilation, windows that are no squares,
- * and one group. n, c, h, w, out, rows and columns of the window, groups, strides, paddings,
- * dilations. */
+ * one group; and more taps, steps and columns than the host's kernels take side by side. n, c, h,
+ * w, out, rows and columns of the window, groups, strides, paddings, dilations. */
 static int grouped_cases(struct op_cases *c, enum op op) {
     static const int shapes[][14] = {
         {5, 7, 9, 8, 7, 3, 3, 7, 1, 1, 1, 1, 1, 1},   {17, 4, 11, 7, 8, 3, 3, 4, 2, 2, 1, 1, 1, 1},
         {2, 6, 7, 9, 4, 5, 1, 2, 1, 2, 2, 0, 1, 1},   {3, 2, 10, 9, 3, 3, 2, 1, 1, 3, 2, 1, 2, 3},
         {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1},   {0, 2, 5, 5, 2, 3, 3, 2, 1, 1, 1, 1, 1, 1},
-        {33, 3, 1, 40, 6, 1, 9, 3, 1, 4, 0, 8, 1, 2}, {2, 2, 3, 3, 2, 7, 7, 2, 1, 1, 3, 3, 1, 1}};
+        {33, 3, 1, 40, 6, 1, 9, 3, 1, 4, 0, 8, 1, 2}, {2, 2, 3, 3, 2, 7, 7, 2, 1, 1, 3, 3, 1, 1},
+        {3, 2, 10, 9, 2, 9, 9, 2, 1, 1, 4, 4, 1, 1},  {2, 1, 2, 80, 1, 1, 3, 1, 1, 70, 0, 0, 1, 1},
+        {2, 1, 1, 70, 1, 1, 66, 1, 1, 1, 0, 65, 1, 1}};
     for (int i = 0; i < 2 * COUNT(shapes); i++) {
         const int *s = shapes[i / 2];
         maker *make = i % 2 ? case_whole : case_random;

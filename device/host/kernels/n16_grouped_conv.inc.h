@@ -73,7 +73,7 @@ INLINE void run_tile(const struct window_run *r, const struct tap_loop columns, 
     UNROLL for (int i = 0; i < count; i++) store(to + i * to_step, sum[i]);
 }
 
-/* The runs of a row, which are those of every row. More of them has no window that is used. */
+/* Runs of a row, which are those of every row; a row that has more is done in several goes. */
 enum { MOST_RUNS = 64 };
 struct row_runs {
     int count;
@@ -99,16 +99,16 @@ static void run_row(const struct row_runs *all, const struct window_run *r, floa
         }
 }
 
-/* Forward: windows that lie inside from side to side are one run. 0: there are too many runs. */
-static int forward_runs(const struct grouped *s, struct row_runs *all) {
+/* Forward: windows that lie inside from side to side are one run. The runs from output q on;
+ * returns the output behind them. */
+static int forward_runs(const struct grouped *s, int q, struct row_runs *all) {
     all->count = 0;
-    for (int q = 0, same; q < s->out_width; q += same) {
+    for (int same; q < s->out_width && all->count < MOST_RUNS; q += same) {
         const int left = start_of(s, 1, q), dilation = s->p.dilation[1];
         const struct taps across = taps_inside(left, s->columns, dilation, s->width);
         const int room = s->width - 1 - left - (s->columns - 1) * dilation;
         same = left >= 0 && room >= 0 ? 1 + room / s->p.stride[1] : 1;
         if (same > s->out_width - q) same = s->out_width - q;
-        if (all->count == MOST_RUNS) return 0;
         all->run[all->count++] =
             (struct row_run){q,
                              same,
@@ -116,38 +116,46 @@ static int forward_runs(const struct grouped *s, struct row_runs *all) {
                              (ptrdiff_t)(left + across.first * dilation) * GROUP,
                              {across.end - across.first, 1, (ptrdiff_t)dilation * GROUP}};
     }
-    return 1;
+    return q;
+}
+
+static void forward_rows(const struct grouped *s, const struct op_args *a,
+                         const struct row_runs *runs) {
+    const size_t row = (size_t)s->width * GROUP, filter = (size_t)s->rows * (size_t)s->columns,
+                 x_plane = plane(s->height, s->width);
+    float *y = tensor_f32(&a->out[0]);
+    for (int n = 0; n < s->groups; n++)
+        for (int o = 0; o < s->outputs; o++) {
+            const float *w = tensor_f32(&a->in[1]) + (size_t)(o * s->of_group) * filter,
+                        *x = tensor_f32(&a->in[0]) +
+                             (size_t)(n * s->channels + o / s->each * s->of_group) * x_plane;
+            for (int p = 0; p < s->out_height; p++, y += (size_t)s->out_width * GROUP) {
+                const int top = start_of(s, 0, p), dilation = s->p.dilation[0];
+                const struct taps down = taps_inside(top, s->rows, dilation, s->height);
+                const struct window_run r = {
+                    {{s->of_group, (ptrdiff_t)filter, (ptrdiff_t)x_plane},
+                     {down.end - down.first, s->columns, dilation * (ptrdiff_t)row}},
+                    w + down.first * s->columns,
+                    x + (top + down.first * dilation) * (ptrdiff_t)row,
+                    y,
+                    (ptrdiff_t)s->p.stride[1] * GROUP,
+                    GROUP};
+                run_row(runs, &r, tensor_f32(&a->in[2])[o]);
+            }
+        }
 }
 
 static void n16_grouped_conv_forward(const struct op_args *a) {
-    const struct grouped s = grouped_of(a, &a->in[0], &a->in[1], &a->out[0]);
-    struct row_runs runs;
-    if (a->in[0].layout == LAYOUT_PLAIN || !forward_runs(&s, &runs)) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_grouped_conv_forward(a);
         return;
     }
-    const size_t row = (size_t)s.width * GROUP, filter = (size_t)s.rows * (size_t)s.columns,
-                 x_plane = plane(s.height, s.width);
-    float *y = tensor_f32(&a->out[0]);
-    for (int n = 0; n < s.groups; n++)
-        for (int o = 0; o < s.outputs; o++) {
-            const float *w = tensor_f32(&a->in[1]) + (size_t)(o * s.of_group) * filter,
-                        *x = tensor_f32(&a->in[0]) +
-                             (size_t)(n * s.channels + o / s.each * s.of_group) * x_plane;
-            for (int p = 0; p < s.out_height; p++, y += (size_t)s.out_width * GROUP) {
-                const int top = start_of(&s, 0, p), dilation = s.p.dilation[0];
-                const struct taps down = taps_inside(top, s.rows, dilation, s.height);
-                const struct window_run r = {
-                    {{s.of_group, (ptrdiff_t)filter, (ptrdiff_t)x_plane},
-                     {down.end - down.first, s.columns, dilation * (ptrdiff_t)row}},
-                    w + down.first * s.columns,
-                    x + (top + down.first * dilation) * (ptrdiff_t)row,
-                    y,
-                    (ptrdiff_t)s.p.stride[1] * GROUP,
-                    GROUP};
-                run_row(&runs, &r, tensor_f32(&a->in[2])[o]);
-            }
-        }
+    const struct grouped s = grouped_of(a, &a->in[0], &a->in[1], &a->out[0]);
+    struct row_runs runs;
+    for (int q = 0; q < s.out_width;) {
+        q = forward_runs(&s, q, &runs);
+        forward_rows(&s, a, &runs);
+    }
 }
 
 /* The taps that reach pixel `at` of a side of x, from the last to the first: as the windows are a
@@ -174,55 +182,65 @@ static struct reach reach_of(const struct grouped *s, int side, int at) {
     return r;
 }
 
-static int backward_runs(const struct grouped *s, struct row_runs *all) {
-    const int stride = s->p.stride[1];
+/* The runs from pixel w on, those of a stride's first pixels before those of its second; returns
+ * the first pixel of the next run, or -1. */
+static int backward_runs(const struct grouped *s, int w, struct row_runs *all) {
+    const int stride = s->p.stride[1], firsts = stride < s->width ? stride : s->width;
     all->count = 0;
-    for (int first = 0; first < stride; first++)
-        for (int w = first; w < s->width;) {
-            const struct reach across = reach_of(s, 1, w);
-            if (all->count == MOST_RUNS) return 0;
-            all->run[all->count++] = (struct row_run){
-                w,
-                across.same,
-                across.tap,
-                (ptrdiff_t)across.output * GROUP,
-                {across.count, -across.every, (ptrdiff_t)across.outputs_apart * GROUP}};
-            w += across.same * stride;
+    while (w >= 0 && all->count < MOST_RUNS) {
+        const struct reach across = reach_of(s, 1, w);
+        all->run[all->count++] = (struct row_run){
+            w,
+            across.same,
+            across.tap,
+            (ptrdiff_t)across.output * GROUP,
+            {across.count, -across.every, (ptrdiff_t)across.outputs_apart * GROUP}};
+        const int next = w % stride + 1;
+        w += across.same * stride;
+        if (w >= s->width) w = next < firsts ? next : -1;
+    }
+    return w;
+}
+
+static void backward_rows(const struct grouped *s, const struct op_args *a,
+                          const struct row_runs *runs) {
+    const size_t row = (size_t)s->out_width * GROUP, filter = (size_t)s->rows * (size_t)s->columns,
+                 y_plane = plane(s->out_height, s->out_width), taps = (size_t)s->of_group * filter;
+    float *dx = tensor_f32(&a->out[0]);
+    for (int n = 0; n < s->groups; n++)
+        for (int c = 0; c < s->channels; c++) {
+            const size_t first = (size_t)(c / s->of_group * s->each);
+            const float *w = tensor_f32(&a->in[1]) + first * taps +
+                             (size_t)(c % s->of_group) * filter,
+                        *dy = tensor_f32(&a->in[0]) +
+                              ((size_t)n * (size_t)s->outputs + first) * y_plane;
+            for (int h = 0; h < s->height; h++, dx += (size_t)s->width * GROUP) {
+                const struct reach down = reach_of(s, 0, h);
+                const struct window_run r = {{{s->each, (ptrdiff_t)taps, (ptrdiff_t)y_plane},
+                                              {down.count, -(ptrdiff_t)down.every * s->columns,
+                                               down.outputs_apart * (ptrdiff_t)row}},
+                                             w + down.tap * s->columns,
+                                             dy + (size_t)down.output * row,
+                                             dx,
+                                             GROUP,
+                                             (ptrdiff_t)s->p.stride[1] * GROUP};
+                run_row(runs, &r, 0);
+            }
         }
-    return 1;
 }
 
 /* Each pixel of x collects from the outputs whose window it lies in. */
 static void n16_grouped_conv_backward_data(const struct op_args *a) {
-    const struct grouped s = grouped_of(a, &a->out[0], &a->in[1], &a->in[0]);
-    struct row_runs runs;
-    if (a->in[0].layout == LAYOUT_PLAIN || !backward_runs(&s, &runs)) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_grouped_conv_backward_data(a);
         return;
     }
-    const size_t row = (size_t)s.out_width * GROUP, filter = (size_t)s.rows * (size_t)s.columns,
-                 y_plane = plane(s.out_height, s.out_width), taps = (size_t)s.of_group * filter;
-    float *dx = tensor_f32(&a->out[0]);
-    for (int n = 0; n < s.groups; n++)
-        for (int c = 0; c < s.channels; c++) {
-            const size_t first = (size_t)(c / s.of_group * s.each);
-            const float *w = tensor_f32(&a->in[1]) + first * taps +
-                             (size_t)(c % s.of_group) * filter,
-                        *dy = tensor_f32(&a->in[0]) +
-                              ((size_t)n * (size_t)s.outputs + first) * y_plane;
-            for (int h = 0; h < s.height; h++, dx += (size_t)s.width * GROUP) {
-                const struct reach down = reach_of(&s, 0, h);
-                const struct window_run r = {{{s.each, (ptrdiff_t)taps, (ptrdiff_t)y_plane},
-                                              {down.count, -(ptrdiff_t)down.every * s.columns,
-                                               down.outputs_apart * (ptrdiff_t)row}},
-                                             w + down.tap * s.columns,
-                                             dy + (size_t)down.output * row,
-                                             dx,
-                                             GROUP,
-                                             (ptrdiff_t)s.p.stride[1] * GROUP};
-                run_row(&runs, &r, 0);
-            }
-        }
+    const struct grouped s = grouped_of(a, &a->out[0], &a->in[1], &a->in[0]);
+    struct row_runs runs;
+    for (int w = s.width ? 0 : -1; w >= 0;) {
+        w = backward_runs(&s, w, &runs);
+        backward_rows(&s, a, &runs);
+    }
 }
 
 /* The outputs first .. end-1 whose tap lies inside, where a row of outputs begins at `start`. */
@@ -260,31 +278,48 @@ INLINE vec row_sum(const float *dy, const float *x, int left, int stride, struct
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Taps of a window whose gradients are summed side by side: rows of it, of at most so many. */
+/* Taps of a window whose gradients are summed side by side: a block of it, of at most so many. */
 enum { TAPS_TOGETHER = 64 };
 
-struct tap_sums {
-    int first, rows;                   /* rows of the window */
+struct window_block {
+    int row, column, rows, columns;    /* its first tap, and how many */
     struct taps across[TAPS_TOGETHER]; /* of each column: the outputs whose tap lies inside */
 };
 
+/* Columns of the window from `column` on, as many as go together. */
+static void block_columns(const struct grouped *s, int column, struct window_block *b) {
+    const int left = s->columns - column;
+    b->column = column;
+    b->columns = left < TAPS_TOGETHER ? left : TAPS_TOGETHER;
+    for (int k = 0; k < b->columns; k++)
+        b->across[k] = outputs_inside((column + k) * s->p.dilation[1] - s->p.padding[1],
+                                      s->p.stride[1], s->width, s->out_width);
+}
+
+static void block_rows(const struct grouped *s, int row, struct window_block *b) {
+    const int left = s->rows - row, most = TAPS_TOGETHER / b->columns;
+    b->row = row;
+    b->rows = left < most ? left : most;
+}
+
 /* Adds to sums[] what row p of dy gives to the weights of those taps. */
-INLINE void add_row(const struct grouped *s, const struct tap_sums *taps, vec *sums, int p,
+INLINE void add_row(const struct grouped *s, const struct window_block *b, vec *sums, int p,
                     const float *dy_row, const float *x) {
-    for (int i = 0; i < taps->rows; i++, sums += s->columns) {
-        const int h = start_of(s, 0, p) + (taps->first + i) * s->p.dilation[0];
+    for (int i = 0; i < b->rows; i++, sums += b->columns) {
+        const int h = start_of(s, 0, p) + (b->row + i) * s->p.dilation[0];
         if (h < 0 || h >= s->height) continue;
         const float *x_row = x + (size_t)h * (size_t)s->width * GROUP;
-        for (int kx = 0, left = -s->p.padding[1]; kx < s->columns; kx++, left += s->p.dilation[1])
-            sums[kx] += row_sum(dy_row, x_row, left, s->p.stride[1], taps->across[kx]);
+        int left = b->column * s->p.dilation[1] - s->p.padding[1];
+        for (int k = 0; k < b->columns; k++, left += s->p.dilation[1])
+            sums[k] += row_sum(dy_row, x_row, left, s->p.stride[1], b->across[k]);
     }
 }
 
-/* dw of those taps of channel plane x, of which the groups are x_step apart; with x NULL the
- * gradient of the bias. A row of x and dy is read for all taps while the cache has it. */
-INLINE void grouped_weights(const struct grouped *s, const struct tap_sums *taps, float *dw,
+/* dw of those taps, a window of channel plane x, of which the groups are x_step apart; with x NULL
+ * the gradient of the bias. A row of x and dy is read for all taps while the cache has it. */
+INLINE void grouped_weights(const struct grouped *s, const struct window_block *b, float *dw,
                             const float *dy, const float *x, int o, size_t x_step) {
-    const int count = x ? taps->rows * s->columns : 1;
+    const int count = x ? b->rows * b->columns : 1;
     const size_t y_row = (size_t)s->out_width * GROUP;
     float lanes[TAPS_TOGETHER][GROUP];
     for (size_t lane = 0; lane < GROUP; lane += LANES) {
@@ -296,39 +331,40 @@ INLINE void grouped_weights(const struct grouped *s, const struct tap_sums *taps
                 dy + lane + (size_t)(n * s->outputs + o) * (size_t)s->out_height * y_row;
             for (int p = 0; p < s->out_height; p++, row += y_row)
                 if (x)
-                    add_row(s, taps, sums, p, row, x + lane + (size_t)n * x_step);
+                    add_row(s, b, sums, p, row, x + lane + (size_t)n * x_step);
                 else
                     sums[0] += row_sum(row, NULL, 0, 1, (struct taps){0, s->out_width});
         }
         for (int i = 0; i < count; i++)
             store(lanes[i] + lane, sums[i]);
     }
-    for (int i = 0; i < count; i++)
-        dw[i] = sum_of_group(lanes[i]);
+    if (!x) *dw = sum_of_group(lanes[0]);
+    for (int i = 0; x && i < count; i++)
+        dw[(b->row + i / b->columns) * s->columns + b->column + i % b->columns] =
+            sum_of_group(lanes[i]);
 }
 
 static void n16_grouped_conv_backward_weight(const struct op_args *a) {
-    const struct grouped s = grouped_of(a, &a->in[0], &a->out[0], &a->in[1]);
-    if (a->in[0].layout == LAYOUT_PLAIN || s.columns > TAPS_TOGETHER) {
+    if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_grouped_conv_backward_weight(a);
         return;
     }
-    const size_t x_plane = plane(s.height, s.width), x_step = (size_t)s.channels * x_plane;
+    const struct grouped s = grouped_of(a, &a->in[0], &a->out[0], &a->in[1]);
+    const size_t x_plane = plane(s.height, s.width), x_step = (size_t)s.channels * x_plane,
+                 filter = (size_t)s.rows * (size_t)s.columns;
     const float *dy = tensor_f32(&a->in[1]);
-    float *dw = tensor_f32(&a->out[0]), *db = tensor_f32(&a->out[1]);
-    struct tap_sums taps;
-    for (int kx = 0; kx < s.columns; kx++)
-        taps.across[kx] = outputs_inside(kx * s.p.dilation[1] - s.p.padding[1], s.p.stride[1],
-                                         s.width, s.out_width);
-    for (int o = 0; o < s.outputs; o++) {
-        const float *x = tensor_f32(&a->in[0]) + (size_t)(o / s.each * s.of_group) * x_plane;
-        for (int g = 0; g < s.of_group; g++, x += x_plane)
-            for (taps.first = 0; taps.first < s.rows; taps.first += taps.rows) {
-                taps.rows = TAPS_TOGETHER / s.columns;
-                if (taps.rows > s.rows - taps.first) taps.rows = s.rows - taps.first;
-                grouped_weights(&s, &taps, dw, dy, x, o, x_step);
-                dw += taps.rows * s.columns;
-            }
-        grouped_weights(&s, &taps, db + o, dy, NULL, o, 0);
+    struct window_block b;
+    for (int column = 0; column < s.columns; column += b.columns) {
+        block_columns(&s, column, &b);
+        float *dw = tensor_f32(&a->out[0]);
+        for (int o = 0; o < s.outputs; o++) {
+            const float *x = tensor_f32(&a->in[0]) + (size_t)(o / s.each * s.of_group) * x_plane;
+            for (int g = 0; g < s.of_group; g++, x += x_plane, dw += filter)
+                for (int row = 0; row < s.rows; row += b.rows) {
+                    block_rows(&s, row, &b);
+                    grouped_weights(&s, &b, dw, dy, x, o, x_step);
+                }
+            if (!column) grouped_weights(&s, &b, tensor_f32(&a->out[1]) + o, dy, NULL, o, 0);
+        }
     }
 }
