@@ -356,11 +356,28 @@ class Masks(nn.Module):
         return self.head(y.mean(1))
 
 
+class Cached(nn.Module):
+    """Keys and values join a cache that is empty at first, as those of Hugging Face's models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.qkv, self.head = nn.Embedding(20, 8), nn.Linear(8, 24), nn.Linear(8, 10)
+
+    def forward(self, tokens):
+        q, k, v = (y.unflatten(2, (2, 4)).transpose(1, 2)
+                   for y in self.qkv(self.words(tokens)).chunk(3, 2))
+        cache = torch.tensor([], dtype=q.dtype, device=q.device)
+        k, v = torch.cat([cache, k], -2), torch.cat([cache, v], -2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.head(y.transpose(1, 2).flatten(2).mean(1))
+
+
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
         "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
         "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
+        "cached": (Cached, WORDS),
         "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
         "masks": (Masks, WORDS), "behind_eval": (TrainedBehindEval, PICTURE),
         "detached": (Detached, (6,)), "picked": (Picked, (6, 5)),
