@@ -3,8 +3,9 @@
  * loop over them; no fused multiply-add, so each device gives the same bits. A library's own would
  * be called one number at a time, and two libraries differ in the last bits.
  *
- * The results are good to a few units in the last place of a double, and meant to be rounded to
- * float: what is smaller than 2^-1021 is 0, what exceeds 2^1022 is infinite. A NaN stays a NaN.
+ * The results are good to a few units in the last place of a double, erfc of a large x to x^2 of
+ * them, and meant to be rounded to float: exp is 0 below -708 and infinite above 709. A NaN stays a
+ * NaN.
  *
  *     exp    x = n log 2 + r with n whole and |r| <= log(2) / 2; the series of exp(r) times 2^n
  *     expm1  the same without the 1, which a small x would lose its bits to

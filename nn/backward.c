@@ -156,7 +156,7 @@ duet_var *tape_join(duet_tape *t, duet_var *const *roots, const struct tensor *g
 static int go_back(duet_tape *t, struct node *n) {
     int first = t->arena.number;
     CHECK(n->backward(t, n));
-    return tape_let_go(t, (int)(n - t->nodes), first);
+    return tape_node_done(t, (int)(n - t->nodes), first);
 }
 
 int tape_backward(duet_tape *t, duet_var *root, const struct tensor *root_grad) {

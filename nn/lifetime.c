@@ -52,7 +52,7 @@ int tape_var_count(const duet_tape *t) {
     return t->var_count;
 }
 
-int tape_let_go(duet_tape *t, int place, int first) {
+int tape_node_done(duet_tape *t, int place, int first) {
     const struct node *n = &t->nodes[place];
     if (!n->y->keeps_grad) CHECK(grad_drop(t, n->y));
     CHECK(step_arena_release(&t->arena, first, t->arena.number));

@@ -137,7 +137,7 @@ int step_arena_holders(const struct step_arena *a, const void *memory) {
     return i < 0 ? 0 : a->pieces[i].holders;
 }
 
-/* Whoever reads it from now on reads NaN. Spans, which tell a step's own work, get none of this. */
+/* Whoever reads it from now on reads NaN. */
 static int fill_with_nan(struct step_arena *a, const struct step_arena_piece *p) {
     const size_t most = (size_t)1 << 30;
     for (size_t done = 0; done < p->bytes; done += most) {
@@ -159,6 +159,7 @@ static int give_back(struct step_arena *a, int i) {
         a->ended[a->ended_count++] = p.memory;
     }
     const struct device_config *config = device_config(a->device);
+    /* Spans are of the step's own work, which this is not. */
     return config->check_operands && !config->spans ? fill_with_nan(a, &p) : OK;
 }
 

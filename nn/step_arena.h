@@ -1,5 +1,5 @@
 /* The step arena: device memory for everything that one step makes. A piece is given out where the
- * first gap is that it fits into, and goes back when the last of those who hold it lets go:
+ * first gap is that it fits into, and goes back when its last holder drops it:
  *
  *     forward     | x | y0 | y1 | y2 |
  *     backward    | x | y0 | y1 | dy1|        y2 and its gradient went back
@@ -13,8 +13,8 @@
  *
  * Work that is enqueued may still use a piece that went back: the order of the stream protects it,
  * so all work on pieces must be of the device's compute stream, or ordered before what that stream
- * does next. Where operands are checked (device_config) a piece is filled with NaN as the stream
- * reaches the place where it went back. */
+ * does next. Where operands are checked and no spans are recorded (device_config) a piece is filled
+ * with NaN as the stream reaches the place where it went back. */
 #ifndef NN_STEP_ARENA_H
 #define NN_STEP_ARENA_H
 

@@ -151,7 +151,7 @@ int tape_node(duet_tape *t, const struct node *node);
 /* Behind the backward of the node at this place: its y->grad goes back to the arena, unless y keeps
  * it, and so does what that backward took from the arena since its number was `first` and no var
  * has. With `once` the value of y goes back, too, and what the node has saved beside vars. */
-int tape_let_go(duet_tape *t, int place, int first);
+int tape_node_done(duet_tape *t, int place, int first);
 
 /* One relu of x that was put off, fewer. */
 int tape_relu_done(duet_tape *t, duet_var *x);
