@@ -8,12 +8,12 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* Random numbers in odd shapes, and whole numbers, of which every sum is exact: as in
- * cases_products.c. */
+ * cases_products.c. Rows of 1024 numbers are whole pages (device/host/kernels/n16_matmul.inc.h). */
 static int matmul(struct op_cases *c) {
     static const int shapes[][4] = {/* matrices, rows, columns, depth */
-                                    {1, 1, 1, 1},    {3, 17, 5, 31},  {2, 7, 33, 70},
-                                    {0, 13, 40, 3},  {1, 67, 130, 9}, {4, 64, 48, 300},
-                                    {1, 3, 10, 1000}};
+                                    {1, 1, 1, 1},     {3, 17, 5, 31},   {2, 7, 33, 70},
+                                    {0, 13, 40, 3},   {1, 67, 130, 9},  {4, 64, 48, 300},
+                                    {1, 3, 10, 1000}, {1, 1024, 5, 260}};
     for (int i = 0; i < 2 * COUNT(shapes); i++)
         for (int turned = 0; turned < 3; turned++) {
             const int *s = shapes[i / 2];

@@ -5,7 +5,7 @@
  * element of a is a number broadcast, as in the weight gradient of a linear layer. Every element of
  * y adds its products in the order of k, one by one, so the bits do not depend on the tiles. */
 
-enum { MATMUL_DEPTH = 256 };
+enum { MATMUL_DEPTH = 256, MATMUL_WIDTH = 2 * PANEL_COLUMNS };
 #if ACCUMULATORS >= 28
 #define MATMUL_ROWS 12
 #else
@@ -50,10 +50,22 @@ static void matmul_panel(const struct matmul *m, int k0, int k1, int first, floa
             panel[(size_t)(k - k0) * PANEL_COLUMNS + j] = m->b[(size_t)(first + j) * b_i + k];
 }
 
+/* packed[k - k0][r] = a(i + r, k). Returns NULL, and a is read where it lies, unless the tile is
+ * whole and the elements of a row of a are whole pages apart: then all of them fall into one set of
+ * the cache, which holds a few of them. */
+static const float *matmul_pack(const struct matmul *m, int k0, int k1, int i, float *packed) {
+    if (m->a_k == 0 || m->a_k * sizeof(float) % 4096 || m->a_i != 1 || i + MATMUL_ROWS > m->rows)
+        return NULL;
+    for (int k = k0; k < k1; k++)
+        memcpy(packed + (k - k0) * MATMUL_ROWS, m->a + i + (size_t)k * m->a_k,
+               MATMUL_ROWS * sizeof(float));
+    return packed;
+}
+
 /* Adds terms k0 .. k1 - 1 to rows i .. i + MATMUL_ROWS - 1 of y, in PANEL_VECTORS vectors from
  * `column` on. Where fewer rows are left, the last one is computed again. */
 static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int column,
-                        const float *panel) {
+                        const float *panel, const float *packed) {
     vec acc[MATMUL_ROWS][PANEL_VECTORS];
     float edge[MATMUL_ROWS][PANEL_VECTORS * LANES]; /* in place of y where y is narrower */
     const float *a[MATMUL_ROWS];
@@ -62,7 +74,7 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
         narrow = width<PANEL_VECTORS * LANES, goes_on = k0> 0 || m->adds;
     UNROLL for (int r = 0; r < MATMUL_ROWS; r++) {
         size_t row = (size_t)(i + r < m->rows ? i + r : m->rows - 1);
-        a[r] = m->a + row * m->a_i + (size_t)k0 * m->a_k;
+        a[r] = packed ? packed + r : m->a + row * m->a_i + (size_t)k0 * m->a_k;
         y[r] = m->y + row * (m->y_i ? m->y_i : (size_t)m->columns) + column;
         if (narrow) {
             memset(edge[r], 0, sizeof edge[r]);
@@ -72,7 +84,7 @@ static void matmul_tile(const struct matmul *m, int k0, int k1, int i, int colum
             acc[r][j] = goes_on ? load((narrow ? edge[r] : y[r]) + j * LANES) : splat(0);
         }
     }
-    size_t a_k = m->a_k;
+    size_t a_k = packed ? MATMUL_ROWS : m->a_k;
     for (size_t k = 0, count = (size_t)(k1 - k0); k < count; k++, panel += PANEL_COLUMNS) {
         vec b[PANEL_VECTORS];
         UNROLL for (int j = 0; j < PANEL_VECTORS; j++) b[j] = load(panel + j * LANES);
@@ -98,23 +110,32 @@ static void matmul_panels(const struct matmul *m, float *panels) {
         matmul_panel(m, 0, m->depth, first, panels + (size_t)first * (size_t)m->depth);
 }
 
+/* Adds terms k0 .. k1 - 1 to columns first .. first + width - 1 of y. */
+static void matmul_block(const struct matmul *m, int k0, int k1, int first, int width) {
+    float panels[MATMUL_DEPTH * MATMUL_WIDTH] __attribute__((aligned(64)));
+    float packed[MATMUL_DEPTH * MATMUL_ROWS];
+    const float *from[MATMUL_WIDTH / PANEL_COLUMNS];
+    for (int n = 0, j = 0; j < width; n++, j += PANEL_COLUMNS) {
+        float *panel = panels + j * MATMUL_DEPTH;
+        if (!m->panels) matmul_panel(m, k0, k1, first + j, panel);
+        from[n] = m->panels ? m->panels + (size_t)(first + j) * (size_t)m->depth +
+                                  (size_t)k0 * PANEL_COLUMNS
+                            : panel;
+    }
+    for (int i = 0; i < m->rows; i += MATMUL_ROWS) {
+        const float *a = matmul_pack(m, k0, k1, i, packed);
+        for (int j = 0; j < width; j += PANEL_VECTORS * LANES)
+            matmul_tile(m, k0, k1, i, first + j, from[j / PANEL_COLUMNS] + j % PANEL_COLUMNS, a);
+    }
+}
+
 static void matmul_run(const struct matmul *m) {
-    float panel[MATMUL_DEPTH * PANEL_COLUMNS] __attribute__((aligned(64)));
     if (m->depth == 0 && !m->adds)
         memset(m->y, 0, (size_t)m->rows * (size_t)m->columns * sizeof(float));
-    for (int first = 0; first < m->columns; first += PANEL_COLUMNS)
-        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH) {
-            int k1 = k0 + MATMUL_DEPTH < m->depth ? k0 + MATMUL_DEPTH : m->depth;
-            const float *from = panel;
-            if (m->panels)
-                from = m->panels + (size_t)first * (size_t)m->depth + (size_t)k0 * PANEL_COLUMNS;
-            else
-                matmul_panel(m, k0, k1, first, panel);
-            for (int i = 0; i < m->rows; i += MATMUL_ROWS)
-                for (int j = 0; j < PANEL_COLUMNS && first + j < m->columns;
-                     j += PANEL_VECTORS * LANES)
-                    matmul_tile(m, k0, k1, i, first + j, from + j);
-        }
+    for (int first = 0; first < m->columns; first += MATMUL_WIDTH)
+        for (int k0 = 0; k0 < m->depth; k0 += MATMUL_DEPTH)
+            matmul_block(m, k0, m->depth - k0 < MATMUL_DEPTH ? m->depth : k0 + MATMUL_DEPTH, first,
+                         m->columns - first < MATMUL_WIDTH ? m->columns - first : MATMUL_WIDTH);
 }
 
 static void fast_matmul(const struct op_args *p) {
