@@ -1,6 +1,6 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
-from ._export_graph import Filled, N, Value
+from ._export_graph import Filled, N, Uniform, Value
 from ._export_ops import Bound, binary, line_dim, number_of, op_sum, pair_of, require, same
 
 
@@ -146,9 +146,20 @@ def op_bernoulli(w, a, shape):
     """1 with probability p, as stochastic depth draws it: where a dropout keeps a 1."""
     require(isinstance(a.self, Filled) and a.get("p") is not None and isinstance(shape[0], N),
             "with probabilities that are computed")
+    return _drawn(w, a.p, shape)
+
+
+def _drawn(w, p, shape):
     ones = w.expand(w.constant(w.torch.ones([1, *map(int, shape[1:])])), shape, False)
-    kept = w.emit("dropout", [ones], shape, p=1 - a.p)
+    kept = w.emit("dropout", [ones], shape, p=1 - p)
     return w.emit("above", [kept], shape, number=0)
+
+
+def op_floor(w, a, shape):
+    """Of torch.rand() + p, which is how others write stochastic depth."""
+    require(isinstance(a.self, Uniform) and isinstance(shape[0], N) and 0 < a.self.low < 1,
+            "of other than random numbers plus a probability")
+    return _drawn(w, a.self.low, shape)
 
 
 def op_maximum(w, a, shape):
@@ -165,6 +176,46 @@ def op_minimum(w, a, shape):
     x, y = (same(w, "multiply_number", v, v.shape, number=-1) for v in pair_of(w, a.self, a.other))
     most = op_maximum(w, Bound(self=x, other=y), shape)
     return same(w, "multiply_number", most, shape, number=-1)
+
+# ---- whole numbers
+
+
+def whole(w, y, low, high):
+    """y is whole numbers from low to high, which an embedding may look up; they are of no input."""
+    w.wholes.add(y.name)
+    w.tokens[y.name], w.ranges[y.name] = set(), (low, high)
+
+
+def _range_of(w, x):
+    """The least and the largest of whole numbers; None where they are not known."""
+    if isinstance(x, Filled) or number_of(w, x) is not None:
+        return (int(x.number if isinstance(x, Filled) else x),) * 2
+    if isinstance(x, w.torch.Tensor):
+        return int(x.min()), int(x.max())
+    return (0, 1) if x.name in w.truths else w.ranges.get(x.name)
+
+
+def note_range(w, name, a, y):
+    """y, of whole numbers, is what the op `name` makes of others: of which size?"""
+    if name == "cumsum":
+        given, count = [_range_of(w, a.self)], y.shape[a.dim % len(y.shape)]
+        ends = [given[0][0], given[0][1], given[0][0] * count, given[0][1] * count] * bool(given[0])
+    elif name in ("add", "sub", "mul") and a.get("alpha", 1) == 1:
+        given = [_range_of(w, a.self), _range_of(w, a.other)]
+        how = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[name]
+        ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
+    else:
+        ends = []
+    if ends and isinstance(y, Value) and y.name not in w.ranges:
+        whole(w, y, min(ends), max(ends))
+
+
+def op_gather(w, a, shape):
+    """Of a tensor with one number everywhere, whatever the indices are."""
+    x = a.self
+    require(isinstance(x, w.torch.Tensor) and x.numel() and bool(x.eq(x.flatten()[0]).all()) or
+            isinstance(x, Filled), "from other than a tensor with one number everywhere")
+    return Filled(x.number if isinstance(x, Filled) else x.flatten()[0].item(), shape)
 
 # ---- maxima
 
@@ -246,8 +297,7 @@ def op_argmax(w, a, shape):
     y = w.emit("add_number", [y], y.shape, y.lifted, number=count)
     if a.get("keepdim"):
         y = w.emit("reshape", [y], shape, y.lifted)
-    w.wholes.add(y.name)
-    w.tokens[y.name] = set()  # what an embedding may look up, of no input
+    whole(w, y, 0, count - 1)
     return y
 
 

@@ -45,6 +45,13 @@ class Filled:
         self.number, self.shape = number, shape
 
 
+class Uniform:
+    """Random numbers from `low` up to `low` + 1, as torch.rand draws them from 0 on."""
+
+    def __init__(self, shape, low=0.0):
+        self.shape, self.low = shape, low
+
+
 class Counted:
     """A tensor that depends on the samples by their number alone: what it is for one of them, and
     for two."""
@@ -83,6 +90,7 @@ class Writer:
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
         self.wholes = set()  # the names of whole numbers that come of others, as indices
+        self.ranges = {}  # the least and the largest of computed whole numbers, by name
         self.asked = set()  # which results of an op that has several are used
         self.bools = set()  # which arguments of an op are PyTorch's bool
         self.trained = set()  # the names of values that may need a gradient
@@ -101,8 +109,12 @@ class Writer:
         name = f"%{len(self.lines) + 1}"
         comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
-        if op in _MOVES:
-            self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in words))
+        given = [x for x in words if x.startswith("%")]
+        if op in _MOVES and all(x in self.tokens for x in given):
+            self.tokens[name] = set().union(*(self.tokens[x] for x in given))
+            ranges = [self.ranges[x] for x in given if x in self.ranges]
+            if ranges:
+                self.ranges[name] = min(r[0] for r in ranges), max(r[1] for r in ranges)
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and words[0] in self.truths):
             self.truths.add(name)
         if op not in ("above", "equal", "detach") and \

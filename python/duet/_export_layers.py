@@ -58,6 +58,8 @@ def op_linear(w, a, shape):
         turned = w.emit("transpose", [weight], weight.shape[::-1], True, dim0=1, dim1=2)
         y = op_matmul(w, Bound(self=x, other=turned), shape)
         return y if a.bias is None else binary(w, "add", y, a.bias, shape)
+    if isinstance(a.bias, Value):
+        return binary(w, "add", op_linear(w, Bound(a, bias=None), shape), a.bias, shape)
     op = "linear"
     if isinstance(weight, Stored) and weight.transposed:
         op, weight = "matmul_add", Stored(weight.name, weight.of.shape, weight.of)
@@ -117,7 +119,9 @@ def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
+        low, high = w.ranges.get(a.indices.name, (0, rows - 1))
         require(a.indices.name in w.tokens, "its tokens are computed, not an input's as they are")
+        require(low >= 0 and high < rows, f"its tokens are {low} to {high}, of {rows} rows")
         for name in w.tokens[a.indices.name]:
             w.below[name] = min(rows, w.below.get(name, rows))
     index = w.value(a.indices)

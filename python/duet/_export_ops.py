@@ -6,7 +6,7 @@ _export_layers.py and the files beside it."""
 import math
 
 from . import _export_turned as turning
-from ._export_graph import Filled, N, Refused, Stored, Value
+from ._export_graph import Filled, N, Refused, Stored, Uniform, Value
 
 
 class Bound(dict):
@@ -32,7 +32,7 @@ def line_dim(x, dim):
 
 def same(w, op, x, shape, **settings):
     if isinstance(x, turning.Turned):
-        return turning.elementwise(w, x, op, settings)
+        return turning.inside(lambda x: same(w, op, x, x.shape, **settings), x)
     x = w.value(x)
     return w.emit(op, [x], shape, x.lifted, **settings)
 
@@ -206,6 +206,8 @@ def times(w, x, number):
 
 def op_add(w, a, shape, sign=1):
     number = number_of(w, a.other)
+    if isinstance(a.self, Uniform) and number is not None:
+        return Uniform(shape, a.self.low + sign * a.alpha * number)
     if number is not None:
         return same(w, "add_number", a.self, shape, number=sign * a.alpha * number)
     if number_of(w, a.self) is not None:
@@ -240,8 +242,7 @@ def op_div(w, a, shape):
     if isinstance(a.other, w.torch.Tensor):
         below = a.other.reciprocal()
     else:
-        below = w.value(a.other)
-        below = w.emit("reciprocal", [below], below.shape, below.lifted)
+        below = same(w, "reciprocal", a.other, a.other.shape)
     number = number_of(w, a.self)
     if number is not None:
         return same(w, "multiply_number", below, shape, number=number)
@@ -257,8 +258,8 @@ def op_lerp(w, a, shape):
 
 
 def op_square(w, a, shape):
-    x = w.value(a.self)
-    return w.emit("multiply", [x, x], shape, x.lifted)
+    x = a.self if isinstance(a.self, turning.Turned) else w.value(a.self)
+    return turning.inside(lambda x: w.emit("multiply", [x, x], x.shape, x.lifted), x)
 
 # ---- sums
 
@@ -303,6 +304,8 @@ op_var = _variance
 
 def _root(w, x):
     """The square root, whose gradient at 0 is 0, as PyTorch has it for norms."""
+    if isinstance(x, turning.Turned):
+        return turning.inside(lambda x: _root(w, x), x)
     zero = w.emit("equal", [x], x.shape, x.lifted, number=0)
     safe = w.emit("sqrt", [w.emit("where", [zero, None, x], x.shape, x.lifted, value=1)], x.shape,
                   x.lifted)

@@ -1,6 +1,7 @@
 """Pools, pads and changes of size: see _export_ops.py."""
 
 from ._export_ops import Bound, binary, pair, require, same
+from ._export_shapes import swapped, along
 
 
 _LEAST = -3.4028234663852886e+38  # of float32: no maximum is below it
@@ -138,10 +139,10 @@ def _padded_in_front(w, x, a, shape):
         dim, sides = last - i, a.pad[2 * i:2 * i + 2]
         if any(sides):
             places = {"dim0": dim, "dim1": last}
-            y = w.emit("transpose", [x], _swapped(x.shape, dim), **places)
+            y = w.emit("transpose", [x], swapped(x.shape, dim), **places)
             longer = [*y.shape[:-1], shape[dim]]
             y = op_constant_pad_nd(w, Bound(a, self=y, pad=sides), longer)
-            x = w.emit("transpose", [y], _swapped(longer, dim), **places)
+            x = w.emit("transpose", [y], swapped(longer, dim), **places)
     return op_constant_pad_nd(w, Bound(a, self=x, pad=a.pad[:4]), shape)
 
 
@@ -168,26 +169,9 @@ def op_pad(w, a, shape):
 
 # ---- linear maps of a side
 
-def along(w, x, dim, map_of, shape):
-    """Dimension dim of x by the matrix map_of: (from, to)."""
-    last = len(shape) - 1
-    if dim == last:
-        return w.emit("matmul", [x, w.constant(map_of)], shape)
-    places = {"dim0": dim, "dim1": last}
-    x = w.emit("transpose", [x], _swapped(x.shape, dim), **places)
-    x = w.emit("matmul", [x, w.constant(map_of)], _swapped(shape, dim))
-    return w.emit("transpose", [x], shape, **places)
-
-
-def _swapped(shape, dim):
-    out = list(shape)
-    out[dim], out[-1] = out[-1], out[dim]
-    return out
-
-
 def op_cumsum(w, a, shape):
     x, dim = w.value(a.self), a.dim % len(shape)
-    require(dim and not x.lifted, "of samples")
+    require(dim or x.lifted, "of samples")
     return along(w, x, dim, w.torch.ones(shape[dim], shape[dim]).triu(), shape)
 
 

@@ -1,7 +1,7 @@
 """Views, parts and joins: see _export_ops.py."""
 
 from . import _export_turned as turning
-from ._export_graph import N, Stacked, Stored, Value
+from ._export_graph import Filled, N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
 
 _MOST_PARTS = 64  # of a line that joins
@@ -42,6 +42,10 @@ def _expand_behind(w, x, shape, place):
 
 def op_expand(w, a, shape):
     x = a.self
+    if isinstance(x, turning.Turned):
+        return turning.expanded(w, x, shape)
+    if isinstance(x, Filled):
+        return Filled(x.number, shape)
     place = next((i for i, d in enumerate(shape) if isinstance(d, N)), 0)
     if place:
         return _expand_behind(w, x, shape, place)
@@ -128,8 +132,23 @@ def _joined(w, parts, dim, shape):
     return parts[0]
 
 
+def along(w, x, dim, map_of, shape):
+    """Dimension dim of x by the matrix map_of: (from, to)."""
+    x, last = w.value(x), len(shape) - 1
+    turned = x if dim == last else _swap(w, x, dim, last, swapped(x.shape, dim))
+    y = w.emit("matmul", [turned, w.constant(map_of)], swapped(shape, dim), x.lifted)
+    return y if dim == last else _swap(w, y, dim, last, shape)
+
+
+def swapped(shape, dim):
+    out = list(shape)
+    out[dim], out[-1] = out[-1], out[dim]
+    return out
+
+
 def op_index_select(w, a, shape):
-    """Places that a constant names, each run of them that stands together as one."""
+    """Places that a constant names: each run of them that stands together as one, or, of many runs,
+    a product with a matrix that has a 1 for each place."""
     x, index = a.self, a.index
     if isinstance(x, Stored):
         return op_index(w, Bound(self=x, indices=[None] * (a.dim % len(x.shape)) + [index]), shape)
@@ -144,6 +163,9 @@ def op_index_select(w, a, shape):
             runs[-1][1] += 1
         else:
             runs.append([place, 1])
+    if len(runs) > _MOST_PARTS:
+        return along(w, x, dim, w.torch.nn.functional.one_hot(index % x.shape[dim],
+                                                              x.shape[dim]).T, shape)
     return _joined(w, [_narrow(w, x, dim, *run) for run in runs], dim, shape)
 
 

@@ -13,6 +13,11 @@ def _product(sizes):
     return N(out) if batch else out
 
 
+def _alike(a, b):
+    """Are the sizes the same, and of the samples where those are?"""
+    return list(map(str, a)) == list(map(str, b))
+
+
 class Turned:
     def __init__(self, base, dims):
         self.base, self.dims = base, dims
@@ -45,7 +50,7 @@ def settled(w, x):
     if sorted(order) != list(range(len(x.base.shape))):
         raise Refused("its dimensions cannot be followed")
     y = _ordered(w, x.base, order)
-    if [str(d) for d in y.shape] == [str(d) for d in x.shape]:
+    if _alike(y.shape, x.shape):
         return y
     return w.emit("reshape", [y], x.shape)
 
@@ -69,7 +74,8 @@ def viewed(w, x, shape):
                 rest.insert(0, (i, int(size) // left))
                 size = left
             pieces[i].append(size)
-            group.append((i, len(pieces[i]) - 1, batch))
+            if batch or int(size) > 1:  # ones are left out, and stand again where a view has them
+                group.append((i, len(pieces[i]) - 1, batch))
             have *= int(size)
         groups.append(group)
     for i, size in rest:  # ones at the end
@@ -119,7 +125,7 @@ def linear(w, x, run):
         raise Refused("its dimensions cannot be followed")
     base = _ordered(w, x.base, order)
     shape = [x.base.shape[i] for i in [0, *front]] + [x.shape[-1]]
-    if len(shape) != len(base.shape):
+    if not _alike(shape, base.shape):
         base = w.emit("reshape", [base], shape)
     y = run(base)
     dims = [[order.index(i) for i in group] for group in x.dims[:-1]]
@@ -137,7 +143,7 @@ def _of_matrices(w, x):
 def matmul(w, x, y):
     x, y = _of_matrices(w, x), _of_matrices(w, y)
     a, b = x.base, y.base
-    if x.dims != y.dims or [str(d) for d in a.shape[:-2]] != [str(d) for d in b.shape[:-2]]:
+    if x.dims != y.dims or not _alike(a.shape[:-2], b.shape[:-2]):
         raise Refused("the samples of its operands cannot be followed")
     return settled(w, Turned(w.emit("matmul", [a, b], [*a.shape[:-1], b.shape[-1]]), x.dims))
 
@@ -179,8 +185,19 @@ def reduced(w, x, op, dims, keepdim):
     return settled(w, Turned(y, groups))
 
 
-def elementwise(w, x, op, settings):
-    return Turned(w.emit(op, [x.base], x.base.shape, **settings), x.dims)
+def expanded(w, x, shape):
+    sizes = list(x.base.shape)
+    for group, have, want in zip(x.dims, x.shape, shape):
+        if int(have) != int(want):
+            if len(shape) != len(x.dims) or len(group) != 1 or 0 in group:
+                raise Refused("it is expanded in a way that cannot be followed")
+            sizes[group[0]] = want
+    return x if _alike(sizes, x.base.shape) else Turned(w.emit("expand", [x.base], sizes), x.dims)
+
+
+def inside(run, x):
+    """run(x), where it makes of a value one of the same shape, element by element."""
+    return Turned(run(x.base), x.dims) if isinstance(x, Turned) else run(x)
 
 
 def _beside(w, x, other):
@@ -215,7 +232,7 @@ def _joined(w, x):
         if 0 in group:
             own.insert(at > 0, 0)
         dims.append(own)
-    if len(sizes) != len(base.shape):
+    if not _alike(sizes, base.shape):
         base = w.emit("reshape", [base], sizes)
     return Turned(base, dims)
 
@@ -229,14 +246,15 @@ def binary(w, op, x, y):
             operands = [of_samples, beside] if one is x else [beside, of_samples]
             return settled(w, Turned(w.emit(op, operands, one.base.shape), one.dims))
     x, y = _joined(w, turned(x)), _joined(w, turned(y))
-    if x.dims != y.dims or list(map(str, x.base.shape)) != list(map(str, y.base.shape)):
+    if x.dims != y.dims or not _alike(x.base.shape, y.base.shape):
         raise Refused("the samples of its operands cannot be followed")
     return settled(w, Turned(w.emit(op, [x.base, y.base], x.base.shape), x.dims))
 
 
 AWARE = {"linear", "layer_norm", "view", "reshape", "_unsafe_view", "flatten", "unflatten",
          "squeeze", "unsqueeze", "transpose", "permute", "t", "select", "unbind", "add", "sub",
-         "mul", "dropout", "relu", "relu6", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu",
-         "hardswish", "softplus", "exp", "log", "abs", "sqrt", "neg", "clamp", "addmm", "mm",
-         "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru",
-         "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}
+         "mul", "div", "square", "pow", "rsqrt", "reciprocal", "linalg_vector_norm", "expand",
+         "expand_as", "dropout", "relu", "relu6", "tanh", "sigmoid", "gelu", "silu", "leaky_relu",
+         "elu", "hardswish", "softplus", "exp", "log", "abs", "sqrt", "neg", "clamp", "clamp_min",
+         "addmm", "mm", "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm",
+         "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}

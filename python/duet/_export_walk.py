@@ -5,7 +5,8 @@ from operator import getitem
 
 from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_pools,
                _export_recurrent, _export_shapes)
-from ._export_graph import Counted, Filled, N, Refused, Stacked, Stored, Value, Writer, text_of
+from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
+                            text_of)
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
@@ -13,6 +14,8 @@ _KEEPS = {  # ops that change no value
 _OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_pools,
         _export_recurrent, _export_shapes)
 
+
+_TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
@@ -137,6 +140,8 @@ class Walk:
     def fold(self, target, args, kwargs):
         """What depends on no value: a tensor, or one for each number of samples."""
         torch, tree_map = self.torch, self.torch.utils._pytree.tree_map
+        if target._schema.name == "aten::rand":
+            return Uniform(list(args[0]))
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers: only dropout may")
         counts = self.depends((args, kwargs))[1]
@@ -182,7 +187,7 @@ class Walk:
 
     def call(self, node):
         torch, target = self.torch, node.target
-        self.kinds = Value, Stored, Filled, Stacked, Turned
+        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform
         if target is getitem:
             return self.look_up(node.args[0])[node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
@@ -207,6 +212,8 @@ class Walk:
         if not self.depends((args, kwargs))[0]:
             return self.fold(target, args, kwargs)
         name = name.rstrip("_") if written else name
+        if name == "zero":
+            return self.zero(node)
         if name in _KEEPS:
             self.check_types(node, args[0])
             return args[0]
@@ -214,7 +221,7 @@ class Walk:
         if not run:
             return self.walk_into(node, target)
         args, kwargs = torch.utils._pytree.tree_map(
-            lambda x: self.settled(x, name == "scaled_dot_product_attention"), (args, kwargs),
+            lambda x: self.settled(x, name in _TAKE_CONSTANTS), (args, kwargs),
             is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
         if name not in AWARE:
             args, kwargs = torch.utils._pytree.tree_map(
@@ -232,6 +239,8 @@ class Walk:
                              if user.target is getitem and user.users}
         shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
         result = run(self.writer, _export_ops.Bound(bound), shape)
+        if not many and val.dtype in (torch.int32, torch.int64):
+            _export_choices.note_range(self.writer, name, _export_ops.Bound(bound), result)
         self.check_types(node, result)
         if written:
             self.overwrite(node, result)
@@ -313,6 +322,27 @@ class Walk:
             if made is not None and fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
+    def zero(self, node):
+        """x.zero_(): all that has elements of x's memory is multiplied by 0 there, and by 1
+        elsewhere."""
+        torch, target = self.torch, node.args[0].meta["val"]
+        storage = target.untyped_storage()
+        sharing = [x for x in self.env if isinstance(fake := x.meta.get("val"), torch.Tensor) and
+                   fake.untyped_storage()._cdata == storage._cdata]
+        if any(x.op == "placeholder" for x in sharing):
+            raise Refused("it writes into a tensor of the model or an input")
+        if any(isinstance(d, torch.SymInt) for x in sharing for d in x.meta["val"].shape):
+            raise Refused("it writes in place into a part of what is of the samples")
+        kept = torch.ones(storage.nbytes() // target.element_size())
+        kept.as_strided(target.shape, target.stride(), target.storage_offset()).zero_()
+        for x in sharing:
+            fake = x.meta["val"]
+            part = kept.as_strided(fake.shape, fake.stride(), fake.storage_offset())
+            if not part.all():
+                self.env[x] = _export_ops.binary(self.writer, "multiply", self.env[x],
+                                                 part.clone(), list(fake.shape))
+        return self.env[node.args[0]]
+
     def overwrite(self, node, result):
         """What was written in place has the new value from now on. A view of other elements would
         too, which no line can say."""
@@ -323,7 +353,7 @@ class Walk:
             if not isinstance(fake, self.torch.Tensor) or \
                     fake.untyped_storage()._cdata != storage:
                 continue
-            if not isinstance(self.env[other], (Value, Filled, Counted)):
+            if not isinstance(self.env[other], (Value, Filled, Counted, Uniform)):
                 raise Refused("it writes into a tensor that is no value")
             if _place(fake) == _place(target.meta["val"]):
                 self.env[other] = result

@@ -37,6 +37,17 @@ def beside_a_view(net, x):
     return torch.cat((b, a), 1)
 
 
+def a_part_cleared(net, x):
+    y = x * 2
+    y[:, 1].zero_()
+    return y
+
+
+def a_parameter_cleared(net, x):
+    net.first.bias.detach()[1:].zero_()
+    return x
+
+
 def into_a_buffer(net, x):
     net.seen.add_(1)
     return x + net.seen
@@ -74,6 +85,8 @@ class Refusals(unittest.TestCase):
     def test_writing_in_place_where_others_look(self):
         self.refused(Net(into_a_view), "views")
         self.refused(Net(beside_a_view), "views")
+        self.refused(Net(a_part_cleared), "part of what is of the samples")
+        self.refused(Net(a_parameter_cleared), "tensor of the model")
         self.refused(Net(into_a_buffer), "writes into a tensor of the model")
         self.refused(Net(into_a_parameter), "no such op|no value")
         self.refused(Net(into_out), "writes into out")
@@ -89,6 +102,18 @@ class Refusals(unittest.TestCase):
     def test_what_each_sample_would_do_for_itself(self):
         self.refused(Net(lambda net, x: x + F.dropout(net.first.bias, 0.5)), "without samples")
         self.refused(Net(samples_joined), "mixes samples")
+        self.refused(Net(lambda net, x: x.floor()), "random numbers plus a probability")
+        self.refused(Net(lambda net, x: x * torch.rand(x.shape)), "no tensor of the samples")
+
+    def test_stochastic_depth_is_one_text_however_it_is_written(self):
+        def text_of(tried):
+            return duet.export(Net(tried), torch.randn(3, 4), self.path).read_text()
+        text = text_of(lambda net, x: x / 0.75 * torch.floor(torch.rand(x.shape[0], 1) + 0.75))
+        self.assertEqual(text, text_of(
+            lambda net, x: x.div(0.75) * (0.75 + torch.rand((x.shape[0], 1))).floor_()))
+        self.assertEqual(text, text_of(
+            lambda net, x: x / 0.75 * x.new_empty(x.shape[0], 1).bernoulli_(0.75)))
+        self.assertIn("p=0.25", text)
 
     def test_a_layer_in_eval_mode(self):
         net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm1d(4))
@@ -103,6 +128,13 @@ class Refusals(unittest.TestCase):
     def test_tokens_that_are_computed(self):
         net = Net(lambda net, x, y: x + net.words(y + 1), words=nn.Embedding(9, 4))
         self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, dtype=int))
+        for words, length in ((9, 6), (4, 4)):  # up to 9 of 9 rows, and from -1 on
+            net = Net(lambda net, x, y: x + net.words(y.ne(1).cumsum(1) * 2 + length - 9).sum(1),
+                      words=nn.Embedding(words, 4))
+            self.refused(net, f"tokens are {length - 9} to .*, of {words} rows", torch.randn(3, 4),
+                         torch.ones(3, 5, dtype=int))
+        net = Net(lambda net, x, y: x + torch.arange(5.0).expand(3, 5).gather(1, y))
+        self.refused(net, "one number everywhere", torch.randn(3, 4), torch.ones(3, 4, dtype=int))
 
     def test_names_that_the_text_cannot_have(self):
         for name in ("a b", "none", "a=b", "%a"):

@@ -31,6 +31,45 @@ class FoldedWindows(nn.Module):
         return self.head((x + y).mean((1, 2)))
 
 
+class CosineWindows(nn.Module):
+    """Attention by cosines in folded windows, as torchvision's Swin V2 has it: keys without a bias,
+    which is cleared in place, and a bias by places that layers compute; then windows of one place.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.places = nn.Conv2d(3, 16, 2, 2), nn.Linear(2, 2, bias=False)
+        self.qkv, self.out, self.head = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 10)
+        self.scale = nn.Parameter(torch.full((2, 1, 1), 2.0))
+        side = torch.arange(4)
+        place = torch.cartesian_prod(side, side)
+        apart = (place[:, None] - place[None] + 3).flatten(0, 1)
+        self.register_buffer("index", apart[:, 0] * 7 + apart[:, 1])
+        far = torch.arange(-3.0, 4)
+        self.register_buffer("table", torch.cartesian_prod(far, far))
+
+    def attention(self, x, bias=None):
+        cleared = self.qkv.bias.clone()
+        cleared[16:32].zero_()
+        q, k, v = F.linear(x, self.qkv.weight, cleared).reshape(
+            x.size(0), x.size(1), 3, 2, 8).permute(2, 0, 3, 1, 4)
+        scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+        scores = scores * torch.clamp(self.scale, max=4.6).exp()
+        scores = scores if bias is None else scores + bias
+        return self.out((F.softmax(scores / 1.5, -1) @ v).transpose(1, 2).reshape(x.shape))
+
+    def forward(self, x):
+        x = self.patches(x).permute(0, 2, 3, 1)
+        n, h, w, c = x.shape
+        y = x.view(n, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
+        bias = self.places(self.table)[self.index].view(16, 16, 2).permute(2, 0, 1)
+        y = y + self.attention(y, 16 * torch.sigmoid(bias).unsqueeze(0))
+        y = y.view(n, h // 4, w // 4, 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(n * h * w, 1, c)
+        for _ in range(2):
+            y = y + self.attention(y)
+        return self.head((x + y.reshape(n, h, w, c)).mean((1, 2)))
+
+
 class PlacesFirst(nn.Module):
     """nn.TransformerEncoder as it is by default, behind numbers of classes and positions (L, 1, E);
     rows of all samples as a matrix; a mask by the number of each sample, as transformers has it."""
@@ -72,5 +111,6 @@ class Einsums(nn.Module):
         return self.head(torch.einsum("nhqk,nkd->nqd", scores.softmax(3), x).mean(1))
 
 
-NETS = {"folded_windows": (FoldedWindows, (3, 16, 16)), "places_first": (PlacesFirst, (12,)),
+NETS = {"folded_windows": (FoldedWindows, (3, 16, 16)),
+        "cosine_windows": (CosineWindows, (3, 16, 16)), "places_first": (PlacesFirst, (12,)),
         "einsums": (Einsums, (5, 8))}

@@ -160,6 +160,25 @@ class PaddedBERT(nn.Module):
         return self.head((x * keep).sum(1) / keep.sum(1).clamp(min=1))
 
 
+class CountedPlaces(nn.Module):
+    """The place of a word is the number of words up to it that are no padding, as RoBERTa has it;
+    its segment is looked up by that, in a table of zeros."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 8, padding_idx=1)
+        self.places = nn.Embedding(14, 8, padding_idx=1)
+        self.segments, self.head = nn.Embedding(2, 8), nn.Linear(8, 10)
+        self.register_buffer("segment", torch.zeros(1, 14, dtype=torch.long), persistent=False)
+
+    def forward(self, tokens):
+        mask = tokens.ne(1).int()
+        places = (torch.cumsum(mask, dim=1).type_as(mask) * mask).long() + 1
+        segment = torch.gather(self.segment.expand(places.shape[0], -1), dim=1, index=places)
+        x = self.words(tokens) + self.segments(segment.expand(tokens.shape)) + self.places(places)
+        return self.head(torch.tanh(x).mean(1))
+
+
 class Tagger(nn.Module):
     """A class of each word, behind convolutions of sequences."""
 
@@ -375,7 +394,8 @@ class Cached(nn.Module):
 PICTURE, WORDS, SMALL = (3, 16, 16), (12,), (3, 4, 4)
 NETS = {"language_model": (LanguageModel, WORDS), "u_net": (UNet, PICTURE),
         "autoencoder": (Autoencoder, PICTURE, "mse"), "regressor": (Regressor, SMALL, "mse"),
-        "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS), "text_cnn": (TextCNN, WORDS),
+        "padded_bert": (PaddedBERT, WORDS), "tagger": (Tagger, WORDS),
+        "counted_places": (CountedPlaces, WORDS), "text_cnn": (TextCNN, WORDS),
         "choices": (Choices, SMALL), "windows": (Windows, PICTURE), "swin": (Swin, PICTURE),
         "cached": (Cached, WORDS),
         "attending": (Attending, WORDS), "fine_tuned": (FineTuned, PICTURE),
