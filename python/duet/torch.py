@@ -50,7 +50,8 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         self.shared = _State.of_process()
         self.library, self.device = self.shared.library, self.shared.device
         self.lock = threading.Lock()
-        self.tensors, self.under_way, self.watcher, self.splits = {}, set(), Watcher(), 0
+        self.tensors, self.aged = {}, {}  # handles by where tensors lie, and those of before
+        self.under_way, self.watcher, self.splits = set(), Watcher(), 0
         self.handle = c_void_p()
         if rank == 0:
             store.set("duet", uuid.uuid4().hex)
@@ -129,9 +130,9 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
             for work in list(self.under_way):
                 work._end()
             self.watcher.stop()
-            for tensor in self.tensors.values():
+            for tensor in (*self.aged.values(), *self.tensors.values()):
                 self.library.duet_tensor_free(tensor)
-            self.tensors.clear()
+            self.aged, self.tensors = {}, {}
             self.library.duet_group_destroy(byref(self.handle))
             self.handle = None
 
@@ -149,16 +150,24 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
         at, dtype, count, moved = key
         kind, each = (TYPES[dtype], 1) if not moved and dtype in TYPES else \
             MOVED[tensor.element_size()]
-        if len(self.tensors) > _MOST_TENSORS and not self.under_way:
-            for old in self.tensors.values():
-                self.library.duet_tensor_free(old)
-            self.tensors.clear()
+        if len(self.tensors) > _MOST_TENSORS:
+            self._forget_tensors()
         handle = c_void_p()
         self._check(self.library.duet_tensor_from_host(
             byref(handle), self.device, kind, 1, (c_int * 1)(count * each),
             at or ctypes.addressof(self.shared.nothing)))
         self.tensors[key] = handle
         return handle
+
+    def _forget_tensors(self):
+        """Frees the handles of the time before, and keeps those of now until the next time: another
+        thread may have taken one for a call that it is about to make."""
+        with self.lock:  # no call is being made
+            if self.under_way or len(self.tensors) <= _MOST_TENSORS:
+                return
+            for old in self.aged.values():
+                self.library.duet_tensor_free(old)
+            self.aged, self.tensors = self.tensors, {}
 
     def _check(self, code):
         lib.check(self.library, code, DuetBackendError)

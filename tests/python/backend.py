@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import torch
@@ -306,7 +307,33 @@ def misuse(rank):
     dist.barrier()  # the failure of a group is none of the others'
 
 
-CHECKS = [reductions, moves, messages, handles, groups, training, sharded, spans, misuse]
+def many_tensors(rank):
+    """Handles of other memory are forgotten in the midst of the messages of another thread."""
+    duet.torch._MOST_TENSORS = 3
+    rows = torch.arange(400.0).view(200, 2) + rank
+
+    def messages():
+        for i in range(100):
+            x = rows[i] if rank == 0 else torch.zeros(2)
+            dist.send(x, 1, tag=7) if rank == 0 else dist.recv(x, 0, tag=7)
+            assert torch.equal(x, torch.tensor([2.0 * i, 2.0 * i + 1])), (i, x)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(messages) if rank < 2 else None
+        sums = dist.new_group()
+        for i in range(100, 200):
+            dist.all_reduce(rows[i], group=sums)
+            same(rows[i], torch.tensor([2.0 * i, 2.0 * i + 1]) * N + 3)
+            dist.isend(rows[i], (rank + 1) % N, tag=i).wait() if rank == 0 else None
+            if rank == 1:
+                got = torch.zeros(2)
+                dist.irecv(got, 0, tag=i).wait()
+                same(got, rows[i])
+        if other:
+            other.result()
+
+
+CHECKS = [reductions, moves, messages, handles, many_tensors, groups, training, sharded, spans,
+          misuse]
 
 
 def rank_of(rank, n, file, name):
