@@ -74,6 +74,12 @@ static void name_calls(struct call_names *names, int number) {
     name_call(names->monitored, "monitored_barrier", number);
 }
 
+/* A rank has a mailbox for each other; together they take no more than those of 16 ranks do. */
+static uint32_t mailbox_of(const struct agreement *a) {
+    const uint32_t n = (uint32_t)a->n, lines = 256; /* of its four places */
+    return n > 16 ? a->sizes.mail / lines * 16 / n * lines : a->sizes.mail;
+}
+
 static struct group *new_group(struct membership *job, const struct agreement *a) {
     struct group *g = calloc(1, sizeof *g);
     if (!g) return NULL;
@@ -83,6 +89,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->memory.sizes = a->sizes;
+    g->memory.sizes.mail = mailbox_of(a);
     g->caches = a->sizes.caches ? a->sizes.caches : room_in_caches();
     g->rank = -1;
     for (int r = 0; r < g->n; r++) {
@@ -136,7 +143,7 @@ static int make_group(struct group **out, struct membership *job, const struct a
 
 struct group_sizes group_sizes_default(void) {
     struct group_sizes sizes = {
-        .window = 512 << 10, .half = 256 << 10, .mail = 128 << 10, .slot = 16 << 10};
+        .window = 2 << 20, .half = 1 << 20, .mail = 1 << 20, .slot = 16 << 10};
     return sizes;
 }
 
