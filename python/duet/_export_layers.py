@@ -1,5 +1,7 @@
 """Layers with parameters, and products of matrices: see _export_ops.py."""
 
+import math
+
 from . import _export_turned as turning
 from ._export_graph import Stored, Value
 from ._export_ops import Bound, binary, line_dim, number_of, pair, pair_of, require, same, \
@@ -73,6 +75,9 @@ def op_batch_norm(w, a, shape):
     if a.running_mean is not None:
         base = a.running_mean.name[:-len("running_mean")]
         buffers = [base + "running_mean", base + "running_var", base + "num_batches_tracked"]
+    if isinstance(a.input, turning.Turned):  # rows that are folded into the samples
+        require(len(a.input.dims) == 2, "of samples that are not in front")
+        return turning.linear(w, a.input, lambda x: _norm_of_rows(w, a, x))
     x, of_sequences = w.value(a.input), len(shape) == 3
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
@@ -80,6 +85,16 @@ def op_batch_norm(w, a, shape):
     y = w.emit("batch_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias"),
                               *buffers], x.shape, eps=a.eps, **how)
     return w.emit("reshape", [y], shape) if of_sequences else y
+
+
+def _norm_of_rows(w, a, x):
+    """x is (N, rows.., C)."""
+    n, *rows, channels = x.shape
+    flat = w.emit("reshape", [x], [n, math.prod(rows), channels])
+    turned = w.emit("transpose", [flat], [n, channels, flat.shape[1]], dim0=1, dim1=2)
+    y = op_batch_norm(w, Bound(a, input=turned), turned.shape)
+    y = w.emit("transpose", [y], flat.shape, dim0=1, dim1=2)
+    return w.emit("reshape", [y], x.shape)
 
 
 def op_layer_norm(w, a, shape):

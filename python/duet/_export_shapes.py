@@ -173,11 +173,13 @@ def op_index(w, a, shape):
     """Rows of a table that a constant names, as relative positions do; or of a value places of one
     dimension."""
     index = [i for i in a.indices if i is not None]
-    if not isinstance(a.self, Stored) and len(index) == 1 and \
-            isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool and \
-            index[0].dim() == 1:
-        dim = next(i for i, x in enumerate(a.indices) if x is not None)
-        return op_index_select(w, Bound(self=a.self, dim=dim, index=index[0]), shape)
+    if (not isinstance(a.self, Stored) or len(a.indices) > 1) and len(index) == 1 and \
+            isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool:
+        dim, x = next(i for i, one in enumerate(a.indices) if one is not None), w.value(a.self)
+        flat = index[0].flatten()
+        y = op_index_select(w, Bound(self=x, dim=dim, index=flat),
+                            [*x.shape[:dim], len(flat), *x.shape[dim + 1:]])
+        return _view(w, Bound(self=y), shape)
     require(isinstance(a.self, Stored) and a.self.whole and len(a.self.shape) == 2 and
             a.self.name in w.stored and len(a.indices) == 1 and
             isinstance(index[0], w.torch.Tensor) and not index[0].is_floating_point() and

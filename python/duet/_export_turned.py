@@ -251,10 +251,11 @@ def binary(w, op, x, y):
     return settled(w, Turned(w.emit(op, [x.base, y.base], x.base.shape), x.dims))
 
 
-AWARE = {"linear", "layer_norm", "view", "reshape", "_unsafe_view", "flatten", "unflatten",
-         "squeeze", "unsqueeze", "transpose", "permute", "t", "select", "unbind", "add", "sub",
-         "mul", "div", "square", "pow", "rsqrt", "reciprocal", "linalg_vector_norm", "expand",
-         "expand_as", "dropout", "relu", "relu6", "tanh", "sigmoid", "gelu", "silu", "leaky_relu",
-         "elu", "hardswish", "softplus", "exp", "log", "abs", "sqrt", "neg", "clamp", "clamp_min",
-         "addmm", "mm", "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm",
-         "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}
+AWARE = {"linear", "layer_norm", "batch_norm", "view", "reshape", "view_as", "reshape_as",
+         "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute",
+         "t", "select", "unbind", "add", "sub", "mul", "div", "square", "pow", "rsqrt",
+         "reciprocal", "linalg_vector_norm", "expand", "expand_as", "dropout", "relu", "relu6",
+         "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "hardswish", "softplus", "exp",
+         "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "mm", "matmul", "bmm",
+         "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu",
+         "new_zeros", "new_ones", "new_full"}

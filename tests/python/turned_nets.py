@@ -70,6 +70,25 @@ class CosineWindows(nn.Module):
         return self.head((x + y.reshape(n, h, w, c)).mean((1, 2)))
 
 
+class NormedRows(nn.Module):
+    """BatchNorm over the rows of all samples, and a bias that a constant picks for each head, as
+    LeViT and PointNet have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Linear(6, 10)
+        self.biases = nn.Parameter(torch.randn(2, 9))
+        self.register_buffer("index", (torch.arange(7)[:, None] * 3 + torch.arange(7)) % 9)
+
+    def forward(self, x):
+        n, length, _ = x.shape
+        x = self.first(x)
+        x = self.norm(x.flatten(0, 1)).reshape_as(x)
+        q = x.view(n, length, 2, 3).transpose(1, 2)
+        scores = q @ q.transpose(-2, -1) + self.biases[:, self.index]
+        return self.head((scores.softmax(-1) @ q).transpose(1, 2).reshape(n, length, 6).mean(1))
+
+
 class PlacesFirst(nn.Module):
     """nn.TransformerEncoder as it is by default, behind numbers of classes and positions (L, 1, E);
     rows of all samples as a matrix; a mask by the number of each sample, as transformers has it."""
@@ -113,4 +132,4 @@ class Einsums(nn.Module):
 
 NETS = {"folded_windows": (FoldedWindows, (3, 16, 16)),
         "cosine_windows": (CosineWindows, (3, 16, 16)), "places_first": (PlacesFirst, (12,)),
-        "einsums": (Einsums, (5, 8))}
+        "einsums": (Einsums, (5, 8)), "normed_rows": (NormedRows, (7, 5))}
