@@ -24,13 +24,10 @@ struct spawn {
 static int run_rank(void *argument) {
     struct spawn *s = argument;
     const char *number = getenv("RANK");
-    char before[ERROR_BYTES];
-    snprintf(before, sizeof before, "%s", error_message());
+    fail(OK, "%s", "");
     int rank = number ? atoi(number) : 0, code = s->work(rank, s->context);
     if (code < 0 || code > ERR_PEER) code = ERR_FAILED;
-    s->outcomes[rank].code = code;
-    if (code && strcmp(before, error_message()))
-        snprintf(s->outcomes[rank].text, ERROR_BYTES, "%s", error_message());
+    s->outcomes[rank] = failures_of(code);
     return error_exit_status(code);
 }
 

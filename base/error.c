@@ -49,6 +49,17 @@ int failures_end(const struct failures *all) {
     return all->code ? fail(all->code, "%s", all->text) : OK;
 }
 
+struct failures failures_of(int code) {
+    struct failures kept = {.code = code};
+    if (code) memcpy(kept.text, message, sizeof message);
+    return kept;
+}
+
+int failures_first(struct failures *kept, int code) {
+    if (code && !kept->code) *kept = failures_of(code);
+    return code;
+}
+
 const char *error_message(void) {
     return message;
 }

@@ -71,6 +71,13 @@ struct failures {
 void failures_add(struct failures *all, int code);
 int failures_end(const struct failures *all);
 
+/* The failure `code` with its text, to be said again by failures_end() after a clean-up that may
+ * fail too, or to be kept for somebody else. */
+struct failures failures_of(int code);
+
+/* Keeps `code` if it is the first failure. Returns `code`. */
+int failures_first(struct failures *kept, int code);
+
 /* The thread's last error text; "" if none. Valid until the thread fails again. */
 const char *error_message(void);
 

@@ -1,7 +1,6 @@
 /* duet compare and duet demo: train in all three modes, then print the table and the verdict. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -125,12 +124,9 @@ static int is_complete(const struct comparison *c, int code) {
  * The failure stays what it was. */
 static int keep_what_there_is(struct run_files *files, const struct comparison *c,
                               const char *command, int failure) {
-    char why[ERROR_BYTES];
-    struct failures all = {0};
-    snprintf(why, sizeof why, "%s", error_message());
-    failures_add(&all, failure);
+    struct failures all = failures_of(failure);
     if (c->reference < MODE_COUNT && c->run[c->reference].devices)
-        failures_add(&all, write_files(files, c, command, why));
+        failures_add(&all, write_files(files, c, command, all.text));
     return failures_end(&all);
 }
 

@@ -36,13 +36,10 @@ static void write_runs(const void *what, struct json_writer *w) {
  * ended before its first step old files are worth more. */
 static int write_files(struct run_files *files, const struct run_config *config,
                        const struct ways *ways, int code) {
-    char why[ERROR_BYTES];
-    struct failures all = {0};
+    struct failures all = failures_of(code);
     const struct profiled_ways profiled = {ways, config};
     int early = code && code != ERR_MEMORY, any = 0;
-    struct page page = {.stopped = early ? why : NULL};
-    snprintf(why, sizeof why, "%s", error_message());
-    failures_add(&all, code);
+    struct page page = {.stopped = early ? all.text : NULL};
     for (int i = WAY_DP; i < WAYS; i++) {
         if (compare_leaves_out(config, way_mode(i))) continue;
         page.run[page.count++] =

@@ -68,10 +68,10 @@ static void write_run(const void *what, struct json_writer *w) {
     json_close(w);
 }
 
-/* stopped: what ended the run early; "": nothing did. */
+/* stopped: what ended the run early; NULL: nothing did. */
 static int write_files(struct run_files *files, const struct run_record *record,
                        const char *stopped) {
-    struct page page = {.stopped = *stopped ? stopped : NULL, .count = 1};
+    struct page page = {.stopped = stopped, .count = 1};
     page.run[0] = (struct page_run){.title = mode_title(record->mode), .run = record};
     return run_files_write(files, "train", write_run, record, &page);
 }
@@ -83,7 +83,6 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct job_result result = {.exit_status = 0};
     struct run_files files = {.report = {.made = 0}};
     struct failures all = {0};
-    char stopped[ERROR_BYTES] = "";
     struct live *live = NULL;
     int code;
     run_config_default(&config);
@@ -101,12 +100,12 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     code = job_run(&config, NULL, 0, record, &result);
     live_screen_close(&live);
     if (code && !result.unwritten && !result.stopped) goto done;
-    if (result.stopped) snprintf(stopped, sizeof stopped, "%s", error_message());
+    failures_add(&all, code); /* one file that cannot be written must not cost the other */
     warn_of_run(NULL, record);
     say_result(&config, record);
-    failures_add(&all, code); /* one file that cannot be written must not cost the other */
     /* of a run that was stopped before its first step the old files are worth more */
-    if (record->steps || !result.stopped) failures_add(&all, write_files(&files, record, stopped));
+    if (record->steps || !result.stopped)
+        failures_add(&all, write_files(&files, record, result.stopped ? all.text : NULL));
     code = failures_end(&all);
 done:
     run_files_abandon(&files);

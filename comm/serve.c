@@ -74,7 +74,6 @@ static void check_offer(struct job *job, int rank, const struct wire_header *hea
 static void receive_offer(struct job *job, int rank) {
     struct process *process = &job->ranks[rank];
     struct wire_header header;
-    char text[BOARD_TEXT];
     enum wire_result result =
         wire_receive(process->socket, &header, process->offer.blob, &process->offer.fd);
     switch (result) {
@@ -83,9 +82,8 @@ static void receive_offer(struct job *job, int rank) {
     case WIRE_CLOSED: hang_up(process); return; /* it left, or it died: end.c notices that */
     case WIRE_BROKEN:
         fail_system(errno, "rank %d: exchange: launcher", rank);
-        snprintf(text, sizeof text, "%s", error_message());
         hang_up(process);
-        end_job(job, rank, ERR_FAILED, text);
+        end_job(job, rank, ERR_FAILED, error_message());
         return;
     case WIRE_DONE: break;
     }

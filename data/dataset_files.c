@@ -139,11 +139,7 @@ int dataset_files(struct dataset *set, const struct dataset_config *config, int 
     CHECK(open_somewhere(set, name, train, &found));
     if (found) return OK;
     struct part part = {name, train};
-    if (fetch_dataset(name, is_there, &part)) {
-        char why[ERROR_BYTES];
-        snprintf(why, sizeof why, "%s", error_message());
-        return not_found(config, name, why);
-    }
+    if (fetch_dataset(name, is_there, &part)) return not_found(config, name, error_message());
     CHECK(open_somewhere(set, name, train, &found));
     return found ? OK : not_found(config, name, "");
 }

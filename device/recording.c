@@ -5,8 +5,6 @@
  * while it is made breaks the recording, even one that was refused at once for its shape: a
  * program that overlooked the error would otherwise replay a sequence with a hole in it. The
  * stream keeps the first error, and record_end returns it. */
-#include <stdio.h>
-
 #include "base/error.h"
 #include "device/table.h"
 
@@ -23,9 +21,7 @@ int record_is_mine(const struct device *device) {
 }
 
 int record_keep(struct stream *s, int code) {
-    if (!code || !recorder_of(s) || s->record_error) return code;
-    snprintf(s->record_text, sizeof s->record_text, "%s", error_message());
-    return s->record_error = code;
+    return recorder_of(s) ? failures_first(&s->record_failed, code) : code;
 }
 
 static int refuse(struct stream *s, const char *what) {
@@ -58,7 +54,7 @@ int stream_record_begin(struct stream *s) {
                     device->name, lane_name(s->lane));
     CHECK(record_refuse(s, "recording"));
     CHECK(device->ops->record_begin(s));
-    s->record_error = OK;
+    s->record_failed = (struct failures){0};
     __atomic_store_n(&s->recorder, me(), __ATOMIC_RELAXED);
     return OK;
 }
@@ -72,8 +68,8 @@ int stream_record_end(struct stream *s, struct recording **out) {
         return fail(ERR_FAILED,
                     "end of a recording on %s: another thread is recording: end it there",
                     s->device->name);
-    int code = s->device->ops->record_end(s, s->record_error ? NULL : out);
-    if (s->record_error) code = fail(s->record_error, "%s", s->record_text);
+    int code = s->device->ops->record_end(s, s->record_failed.code ? NULL : out);
+    if (s->record_failed.code) code = failures_end(&s->record_failed);
     __atomic_store_n(&s->recorder, 0, __ATOMIC_RELAXED);
     return code;
 }

@@ -20,6 +20,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "device/allocations.h"
 #include "device/device.h"
 
@@ -141,8 +142,7 @@ struct stream {
     int64_t clock_error_ns;
     /* The thread that is recording this stream; 0: none. Relaxed atomic: other threads read it. */
     uintptr_t recorder;
-    int record_error;      /* code of the first call that failed while recording */
-    char record_text[512]; /* error text of that call */
+    struct failures record_failed; /* the first call that failed while recording */
 };
 
 /* The common part of each kind's own struct of an event. */

@@ -13,8 +13,7 @@
 struct model_build {
     const struct model_options *options;
     int param_room, init_room, buffer_room, layer_room; /* of the lists, in elements */
-    int code;
-    char message[512];
+    struct failures failed;                             /* the first */
 };
 
 const struct model_options *module_options(const duet_module *module) {
@@ -22,16 +21,13 @@ const struct model_options *module_options(const duet_module *module) {
 }
 
 void module_fail(duet_module *module, int code) {
-    struct model_build *build = model_of(module)->build;
-    if (!code || build->code) return;
-    build->code = code;
-    snprintf(build->message, sizeof build->message, "%s", error_message());
+    failures_first(&model_of(module)->build->failed, code);
 }
 
 /* 1: nothing more is registered. */
 static int stuck(const duet_module *module) {
     const struct model *model = const_model_of(module);
-    return !model || !model->build || model->build->code;
+    return !model || !model->build || model->build->failed.code;
 }
 
 void duet_module_refuse(duet_module *module, const char *why) {
@@ -372,7 +368,7 @@ int module_describe(struct model *model, const struct duet_model *from,
     for (int i = 0; i < model->layer_count; i++)
         if (model->layers[i].kind == LAYER_DROPOUT || model->layers[i].kind == LAYER_DROPOUT2D)
             model->dropout = options->dropout;
-    if (build.code) return fail(build.code, "%s", build.message);
+    if (build.failed.code) return failures_end(&build.failed);
     if (!model->param_count)
         return fail(ERR_USAGE, "model %s: it has no parameters: nothing can be trained",
                     model->name);

@@ -232,9 +232,8 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
         if (bye) send_frame(rpc, r, bye);
     }
     rpc->transport->flush(rpc->carrier, FLUSH_MS);
-    char text[ERROR_BYTES];
-    snprintf(text, sizeof text, "%s", error_message());
+    const struct failures kept = failures_of(code);
     if (graceful && !code) wait_goodbyes(rpc);
     free_worker(rpc);
-    return code ? fail(code, "%s", text) : OK;
+    return failures_end(&kept);
 }

@@ -86,8 +86,8 @@ struct duet_future {
 struct owned {
     uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
-    int ready, code;       /* ready 1: the value exists, or `code` says why it does not */
-    char text[ERROR_BYTES];
+    int ready;             /* 1: the value exists, or `failed` says why it does not */
+    struct failures failed;
     struct duet_rpc_value value;
     duet_device *device; /* where its tensors are */
     void *object;
@@ -178,8 +178,8 @@ struct path {
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
-    int from, code;
-    char text[ERROR_BYTES]; /* of code */
+    int from;
+    struct failures failed; /* the first */
     struct function *function;
     struct duet_rpc_value args; /* a LIST */
     struct owned *self;
@@ -317,7 +317,7 @@ int value_take(duet_rpc *rpc, struct wire_in in, duet_device *device, int from,
 struct owned *owned_find(duet_rpc *rpc, uint64_t rref); /* under the lock */
 struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type);
 void owned_ready(duet_rpc *rpc, struct owned *o);
-void owned_fail(duet_rpc *rpc, uint64_t rref, int code, const char *text);
+void owned_fail(duet_rpc *rpc, uint64_t rref, int code);
 int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **out);
 void owned_free_all(duet_rpc *rpc);
 void life_emit(void *context, int to, const struct life_message *m);

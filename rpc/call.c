@@ -1,18 +1,12 @@
 /* What a function sees of its call: its arguments, each checked, and the way to its result. */
-#include <stdio.h>
-
 #include "rpc/agent.h"
 
 static int keep(duet_rpc_call *call, int code) {
-    if (code && !call->code) {
-        call->code = code;
-        snprintf(call->text, sizeof call->text, "%s", error_message());
-    }
-    return code;
+    return failures_first(&call->failed, code);
 }
 
 int duet_rpc_call_error(duet_rpc_call *call) {
-    return call && call->code ? fail(call->code, "%s", call->text) : OK;
+    return call ? failures_end(&call->failed) : OK;
 }
 
 int duet_rpc_arg_count(const duet_rpc_call *call) {

@@ -186,8 +186,8 @@ static void finish(struct duet_future *f, int code) {
 }
 
 /* The caller has the lock. */
-static void future_fail(struct duet_future *f, int code, const char *text) {
-    snprintf(f->text, sizeof f->text, "%s", text);
+static void future_fail(struct duet_future *f, int code) {
+    snprintf(f->text, sizeof f->text, "%s", error_message());
     finish(f, code);
 }
 
@@ -201,7 +201,7 @@ static void answer_failed(struct duet_future *f, const struct frame *answer) {
     cause[bytes] = 0;
     if (code < ERR_FAILED || code > ERR_PEER) code = ERR_FAILED;
     fail(code, "rpc: worker '%s': %s: %s", f->rpc->peers[f->to].name, f->function, cause);
-    future_fail(f, code, error_message());
+    future_fail(f, code);
 }
 
 void future_answer(duet_rpc *rpc, struct frame *answer) {
@@ -229,7 +229,7 @@ void futures_of_dead(duet_rpc *rpc, int rank) {
                                         "the answer came",
                                         f->function)
                                  : peer_error(rpc, rank, f->function);
-            future_fail(f, code, error_message());
+            future_fail(f, code);
         }
 }
 
@@ -241,7 +241,7 @@ int64_t futures_expire(duet_rpc *rpc, int64_t now) {
             if (f->deadline && f->deadline <= now) {
                 fail(ERR_TIMEOUT, "rpc: worker '%s': %s: no answer within %g s",
                      rpc->peers[f->to].name, f->function, (double)(f->deadline - f->began) * 1e-9);
-                future_fail(f, ERR_TIMEOUT, error_message());
+                future_fail(f, ERR_TIMEOUT);
             } else if (f->deadline && (!first || f->deadline < first)) {
                 first = f->deadline;
             }

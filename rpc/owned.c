@@ -3,7 +3,6 @@
  * tensors need their device. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpc/agent.h"
 
@@ -31,12 +30,11 @@ void owned_ready(duet_rpc *rpc, struct owned *o) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-void owned_fail(duet_rpc *rpc, uint64_t rref, int code, const char *text) {
+void owned_fail(duet_rpc *rpc, uint64_t rref, int code) {
     pthread_mutex_lock(&rpc->lock);
     struct owned *o = owned_find(rpc, rref);
     if (o) {
-        o->code = code;
-        snprintf(o->text, sizeof o->text, "%s", text);
+        o->failed = failures_of(code);
         o->ready = 1;
     }
     pthread_cond_broadcast(&rpc->changed);
@@ -65,7 +63,7 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
     if (!o)
         code = fail(ERR_USAGE, "the object of this reference is gone");
     else if (ready)
-        code = o->code ? fail(o->code, "%s", o->text) : OK;
+        code = failures_end(&o->failed);
     else if (code)
         code = fail(ERR_TIMEOUT, "the object of this reference is still being made");
     else

@@ -243,7 +243,7 @@ static int run(duet_rpc_call *call, struct request *r) {
         if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
-    if (call->code) code = fail(call->code, "%s", call->text); /* it may have gone on regardless */
+    if (call->failed.code) code = failures_end(&call->failed); /* it may have gone on regardless */
     if (!code && r->head.rref) code = keep_result(call, r->head.rref);
     if (!code && call->object)
         code = fail(ERR_USAGE, "it returns an object: call it by duet_remote");
@@ -277,8 +277,7 @@ static int serve(duet_rpc_call *call, struct request *r) {
 }
 
 static void answer(duet_rpc_call *call, const struct request *r, int code) {
-    char text[ERROR_BYTES];
-    snprintf(text, sizeof text, "%s", error_message());
+    const struct failures failed = failures_of(code);
     struct frame *f = frame_new(FRAME_ANSWER, 0);
     if (code || !f)
         values_take_back(call->rpc, &call->answer);
@@ -292,7 +291,7 @@ static void answer(duet_rpc_call *call, const struct request *r, int code) {
         wire_drop(&call->answer);
         call->answer = (struct wire_out){.spare = call->answer.spare};
         if (code)
-            wire_put(&call->answer, text, strlen(text));
+            wire_put(&call->answer, failed.text, strlen(failed.text));
         else
             wire_put_u8(&call->answer, DUET_RPC_NONE);
     }
@@ -310,7 +309,7 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
     int code = serve(&call, &r);
     if (!r.began) r.began = r.ended = now_ns();
     if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
-    if (code && r.head.rref) owned_fail(rpc, r.head.rref, code, error_message());
+    if (code && r.head.rref) owned_fail(rpc, r.head.rref, code);
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; i < r.count && !r.made; i++) /* the function did not get them */
         value_refuse(rpc, &r.wire[i], frame->from);

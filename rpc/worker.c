@@ -1,7 +1,6 @@
 /* What the files of a worker need of it: ids, waiting, the devices of threads, and the way to other
  * workers. Nothing here knows calls, references or contexts. */
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,9 +88,8 @@ void pause_end(duet_rpc *rpc, struct pause pause) {
  * such a thread waits for long. So threads sleep at once for a while. */
 void stay_awake(void *context, const int *done) {
     duet_rpc *rpc = context;
-    char text[ERROR_BYTES];
     if (pthread_mutex_trylock(&rpc->looking)) return;
-    snprintf(text, sizeof text, "%s", error_message()); /* events may leave another */
+    const struct failures kept = failures_of(ERR_FAILED); /* events may leave another text */
     int64_t began = now_ns(), now = began, came = 0;
     while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && now - began < AWAKE_NS &&
            now >= rpc->rest_until && __atomic_load_n(&rpc->awake, __ATOMIC_ACQUIRE)) {
@@ -105,7 +103,7 @@ void stay_awake(void *context, const int *done) {
         came |= looked;
     }
     pthread_mutex_unlock(&rpc->looking);
-    if (came) fail(OK, "%s", text);
+    if (came) failures_end(&kept);
 }
 
 /* ---- the other workers ---- */

@@ -1,8 +1,6 @@
 /* Batches from the loader to the steps: see feed.h. */
 #include "train/feed.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -75,10 +73,9 @@ int feed_next(struct feed *f, struct loader *loader, int more, struct batch **ba
 /* After a failure: a copy beside the kernels may still read a batch, which the loader fills anew
  * once it is given back. The text of the failure stays. */
 static void end_copies(struct feed *f) {
-    char text[1024];
-    snprintf(text, sizeof text, "%s", error_message());
+    const struct failures kept = failures_of(ERR_FAILED);
     stream_sync(device_copy(f->s->device[0]));
-    fail(ERR_FAILED, "%s", text);
+    failures_end(&kept);
 }
 
 void feed_drop(struct feed *f, struct loader *loader, struct batch *batch) {

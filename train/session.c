@@ -350,9 +350,8 @@ int session_open(struct session *s, const struct run_config *config, struct comm
 }
 
 int session_is_stuck(struct session *s) {
-    char text[1024];
+    const struct failures kept = failures_of(ERR_FAILED);
     int stuck = 0;
-    snprintf(text, sizeof text, "%s", error_message());
     for (int i = 0; i < s->device_count && s->device[i]; i++)
         stuck |= device_is_stuck(s->device[i]);
     if (stuck) return 1;
@@ -361,7 +360,7 @@ int session_is_stuck(struct session *s) {
         stuck |= stream_sync(device_comm(s->device[i])) == ERR_TIMEOUT;
         stuck |= stream_sync(device_copy(s->device[i])) == ERR_TIMEOUT;
     }
-    fail(ERR_FAILED, "%s", text);
+    failures_end(&kept);
     return stuck;
 }
 

@@ -217,9 +217,8 @@ static void end_thread(struct live *l) {
 
 void live_screen_close(struct live **live) {
     struct live *l = *live;
-    char text[ERROR_BYTES];
     if (!l) return;
-    snprintf(text, sizeof text, "%s", error_message());
+    const struct failures kept = failures_of(ERR_FAILED);
     end_thread(l);
     screen_close(l->screen, !l->away && is_in_foreground(l->terminal));
     if (l->running) {
@@ -237,5 +236,5 @@ void live_screen_close(struct live **live) {
     pthread_sigmask(SIG_SETMASK, &l->mask_before, NULL);
     free(l);
     *live = NULL;
-    fail(ERR_FAILED, "%s", text);
+    failures_end(&kept);
 }

@@ -308,4 +308,9 @@ Test(atomic_output, errors_are_one_line, .timeout = 30, .init = scratch_make,
     failures_add(&all, fail(ERR_MEMORY, "two"));
     cr_assert_eq(failures_end(&all), ERR_FAILED);
     cr_assert_str_eq(error_message(), "one; two");
+    struct failures kept = failures_of(OK);
+    cr_assert_eq(failures_first(&kept, fail(ERR_MEMORY, "two")), ERR_MEMORY);
+    cr_assert_eq(failures_first(&kept, fail(ERR_FAILED, "three")), ERR_FAILED);
+    cr_assert_eq(failures_end(&kept), ERR_MEMORY);
+    cr_assert_str_eq(error_message(), "two");
 }
