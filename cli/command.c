@@ -124,7 +124,7 @@ static int check_own(const struct duet_model *own) {
     if (!own->describe || !own->forward)
         return fail(ERR_USAGE, "struct duet_model %s: no %s: give it one", own->name,
                     own->describe ? "forward" : "describe");
-    if ((unsigned)own->loss > DUET_BCE_WITH_LOGITS)
+    if ((unsigned)own->loss > DUET_NLL)
         return fail(ERR_USAGE, "struct duet_model %s: loss %d: see duet.h", own->name,
                     (int)own->loss);
     struct dataset set;

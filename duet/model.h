@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-enum duet_loss { DUET_CROSS_ENTROPY, DUET_NLL, DUET_MSE, DUET_SMOOTH_L1, DUET_BCE_WITH_LOGITS };
+enum duet_loss { DUET_CROSS_ENTROPY, DUET_MSE, DUET_SMOOTH_L1, DUET_BCE_WITH_LOGITS, DUET_NLL };
 
 struct duet_model {
     const char *name; /* as --model takes it */

@@ -72,9 +72,10 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
     if (tape_failed(t, output)) return NULL;
     given.t.dims[0] = output->value.dims[0]; /* there is room for larger batches */
     switch (model->loss) {
-    case LOSS_MSE: return duet_mse_loss(t, output, &given, DUET_MEAN);
-    case LOSS_SMOOTH_L1: return duet_smooth_l1_loss(t, output, &given, DUET_MEAN);
-    case LOSS_BCE: return duet_binary_cross_entropy_with_logits(t, output, &given, DUET_MEAN);
+    case DUET_MSE: return duet_mse_loss(t, output, &given, DUET_MEAN);
+    case DUET_SMOOTH_L1: return duet_smooth_l1_loss(t, output, &given, DUET_MEAN);
+    case DUET_BCE_WITH_LOGITS:
+        return duet_binary_cross_entropy_with_logits(t, output, &given, DUET_MEAN);
     default: break;
     }
     const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};

@@ -154,10 +154,9 @@ void model_free(struct model *model) {
     memset(model, 0, sizeof *model);
 }
 
-const char *loss_name(enum loss_kind kind) {
-    static const char *const names[LOSS_COUNT] = {"cross-entropy", "mse", "smooth-l1",
-                                                  "bce-with-logits"};
-    return names[kind];
+const char *loss_name(enum duet_loss loss) {
+    static const char *const names[] = {"cross-entropy", "mse", "smooth-l1", "bce-with-logits"};
+    return names[loss];
 }
 
 int model_check_class_weights(const struct model *model) {

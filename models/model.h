@@ -39,11 +39,10 @@ static inline int class_weights_given(const struct class_weights *w) {
 }
 
 /* What the outputs are compared with: labels, by cross entropy (of scores or of log-probabilities),
- * or targets, by one of the others. */
-enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_SMOOTH_L1, LOSS_BCE, LOSS_COUNT };
-const char *loss_name(enum loss_kind kind); /* "cross-entropy", "mse", ..: as --loss takes it */
-static inline int loss_of_targets(enum loss_kind kind) {
-    return kind != LOSS_CROSS_ENTROPY;
+ * or targets, by one of the others. Never DUET_NLL: see log_probabilities. */
+const char *loss_name(enum duet_loss loss); /* "cross-entropy", "mse", ..: as --loss takes it */
+static inline int loss_of_targets(enum duet_loss loss) {
+    return loss != DUET_CROSS_ENTROPY;
 }
 
 struct model {
@@ -57,7 +56,7 @@ struct model {
     struct param_spec *params; /* registration order; owned, with their names */
     int buffer_count;
     struct buffer_spec *buffers; /* registration order; owned, with their names; NULL: none */
-    enum loss_kind loss;
+    enum duet_loss loss;
     /* 1: forward ends in log_softmax, and cross entropy is nll; 0: it ends in scores */
     int log_probabilities;
     double dropout;         /* < 0: the model's own probabilities; else it replaces all of them */
@@ -91,7 +90,7 @@ struct model_options {
     /* What the data set says; 0: not given, which is model_sample and 10 classes. */
     struct sample_shape sample;
     int classes; /* or numbers of a target */
-    enum loss_kind loss;
+    enum duet_loss loss;
     /* described, of a model that is not here: elements of its parameters and of its buffers, and
      * the bytes that a sample leaves on the device for backward. params 0: not given. */
     int64_t params, buffers;

@@ -113,7 +113,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .classes = o->classes || !follows ? o->classes : model_classes(config->model.name, o),
         .samples = config->data.samples,
         .targets = loss_of_targets(o->loss),
-        .binary = o->loss == LOSS_BCE,
+        .binary = o->loss == DUET_BCE_WITH_LOGITS,
         .loss = loss_name(o->loss),
         .places = model_places(config->model.name, o),
         .below = graph ? graph_below(graph) : 0,

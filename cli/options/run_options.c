@@ -123,16 +123,10 @@ static int resolve_batch(struct run_config *config, int none) {
 
 /* The loss where none is given: cross entropy, unless it is the program's own model that says
  * otherwise. */
-static enum loss_kind own_loss(const struct run_config *config) {
+static enum duet_loss own_loss(const struct run_config *config) {
     const struct duet_model *own = config->model.options.own;
     int is_own = own && !strcmp(config->model.name, own->name);
-    if (!is_own) return LOSS_CROSS_ENTROPY;
-    switch (own->loss) {
-    case DUET_MSE: return LOSS_MSE;
-    case DUET_SMOOTH_L1: return LOSS_SMOOTH_L1;
-    case DUET_BCE_WITH_LOGITS: return LOSS_BCE;
-    default: return LOSS_CROSS_ENTROPY;
-    }
+    return is_own && own->loss != DUET_NLL ? own->loss : DUET_CROSS_ENTROPY;
 }
 
 /* LeNet has one bucket, no outputs to speak of, and no overlap. So what shows where memory and time

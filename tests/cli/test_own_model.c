@@ -93,11 +93,11 @@ Test(own_model, a_program_has_its_own_loss, .timeout = 60) {
                                    .loss = DUET_MSE};
     static const struct {
         char words[3][24];
-        enum loss_kind loss;
-    } cases[] = {{{"--steps=1", "--dataset=random", "--seed=1"}, LOSS_MSE},
-                 {{"--model=own", "--dataset=random", "--seed=1"}, LOSS_MSE},
-                 {{"--model=lenet", "--dataset=random", "--seed=1"}, LOSS_CROSS_ENTROPY},
-                 {{"--loss=cross-entropy", "--dataset=random", "--seed=1"}, LOSS_CROSS_ENTROPY}};
+        enum duet_loss loss;
+    } cases[] = {{{"--steps=1", "--dataset=random", "--seed=1"}, DUET_MSE},
+                 {{"--model=own", "--dataset=random", "--seed=1"}, DUET_MSE},
+                 {{"--model=lenet", "--dataset=random", "--seed=1"}, DUET_CROSS_ENTROPY},
+                 {{"--loss=cross-entropy", "--dataset=random", "--seed=1"}, DUET_CROSS_ENTROPY}};
     for (int i = 0; i < 4; i++) {
         struct run_config config;
         char words[3][24], *argv[3] = {words[0], words[1], words[2]};
