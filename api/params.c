@@ -183,8 +183,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
 
 int duet_zero_grad(duet_params *params) {
     if (!params) return fail(ERR_USAGE, "zero_grad: no parameters were given");
-    for (int i = 0; i < params->set.count; i++)
-        CHECK(tensor_zero(params->set.device, &params->set.param[i].grad));
+    CHECK(param_set_zero_unused(&params->set, NULL, NULL, NULL));
     memset(params->has_grad, 0, (size_t)params->set.count);
     params->zeroed++;
     return OK;

@@ -40,12 +40,7 @@ static int before(void *context, duet_tape *tape, duet_var *root) {
     if (!d->reducer.finds_unused) return OK;
     CHECK(tape_error(tape));
     memcpy(d->used, tape_uses(tape, root), (size_t)set->count);
-    for (int i = 0; i < set->count; i++) {
-        if (d->used[i]) continue;
-        CHECK(tensor_zero(set->device, &set->param[i].grad));
-        if (param_trains(&set->param[i])) CHECK(ddp_gradient_ready(d, i));
-    }
-    return OK;
+    return param_set_zero_unused(set, d->used, ddp_gradient_ready, d);
 }
 
 static int finish(void *context) {

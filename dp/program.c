@@ -211,12 +211,9 @@ static int backward_from_outputs(struct duet_data_parallel *m, int r) {
 
 int data_parallel_backward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
-    struct param_set *set = &m->params[r]->set;
     if (r < m->used && m->in_forward) return duet_backward(m->tape[r], m->output[0].root[r], NULL);
     if (r < m->used) return backward_from_outputs(m, r);
-    for (int i = 0; i < set->count; i++)
-        CHECK(tensor_zero(set->device, &set->param[i].grad));
-    return OK;
+    return param_set_zero_unused(&m->params[r]->set, NULL, NULL, NULL);
 }
 
 /* The gradient of the mean of the losses. */

@@ -202,14 +202,9 @@ int replica_log_nothing(struct replica *r) {
 static int clear_unused(struct replica *r, duet_var *root) {
     CHECK(tape_error(r->tape));
     if (r->more_passes || !root) return OK; /* tape_backward refuses a missing root */
-    memcpy(r->params->has_grad, tape_uses(r->tape, root), (size_t)r->params->set.count);
-    for (int i = 0; i < r->params->set.count; i++) {
-        struct op_args args = {.out[0] = r->params->set.param[i].grad};
-        if (r->params->has_grad[i] || !param_trains(&r->params->set.param[i])) continue;
-        CHECK(launch(device_compute(r->device), OP_FILL, &args));
-        if (r->unused_hook) CHECK(r->unused_hook(r->unused_context, i));
-    }
-    return OK;
+    struct param_set *set = &r->params->set;
+    memcpy(r->params->has_grad, tape_uses(r->tape, root), (size_t)set->count);
+    return param_set_zero_unused(set, r->params->has_grad, r->unused_hook, r->unused_context);
 }
 
 void replica_add_used(struct replica *r, const struct replica *other) {

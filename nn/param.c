@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "nn/tensor.h"
 
 int param_is_of(const struct param_spec *spec, const char *name) {
     size_t length = strlen(name);
@@ -104,6 +105,16 @@ int param_set_lacks(const struct param_set *set, const char *has_grad) {
     for (int i = 0; i < set->count; i++)
         if (!has_grad[i] && param_trains(&set->param[i])) return 1;
     return 0;
+}
+
+int param_set_zero_unused(struct param_set *set, const char *has_grad,
+                          int (*ready)(void *context, int index), void *context) {
+    for (int i = 0; i < set->count; i++) {
+        if (!param_trains(&set->param[i]) || (has_grad && has_grad[i])) continue;
+        CHECK(tensor_zero(set->device, &set->param[i].grad));
+        if (ready) CHECK(ready(context, i));
+    }
+    return OK;
 }
 
 int param_set_relayout_grads(struct param_set *set, const int *order) {

@@ -82,6 +82,11 @@ void param_set_free(struct param_set *set);
 /* 1 if a parameter that is not frozen has no gradient. has_grad: [count] 1: it has one. */
 int param_set_lacks(const struct param_set *set, const char *has_grad);
 
+/* Enqueues zeros into the gradient of each parameter that is not frozen and has none (has_grad as
+ * above; NULL: of all), and calls ready(context, its index) behind each, unless ready is NULL. */
+int param_set_zero_unused(struct param_set *set, const char *has_grad,
+                          int (*ready)(void *context, int index), void *context);
+
 /* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
  * of the parameters that are not frozen). The pointers in param[].grad move; the contents are lost
  * and zeros are enqueued. Only between steps. */

@@ -90,7 +90,7 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
                     device_name(params->set.device), device_name(t->device));
     int count = params ? params->set.count : 0;
     if (count <= t->fired_capacity) return OK;
-    unsigned char *fired = realloc(t->fired, (size_t)count);
+    char *fired = realloc(t->fired, (size_t)count);
     if (!fired) return fail(ERR_MEMORY, "tape: no host memory");
     t->fired = fired;
     t->fired_capacity = count;
@@ -173,16 +173,12 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 
 /* ---- backward ---- */
 
-/* Zeroes each gradient that this backward did not write: it is still that of an earlier update. An
- * optimizer leaves its parameter alone. */
+/* A gradient that this backward did not write is still that of an earlier update. An optimizer
+ * leaves its parameter alone. */
 static int zero_unused(duet_tape *t) {
     struct param_set *set = t->step.params;
-    for (int i = 0; i < set->count; i++) {
-        if (!t->fired[i] && param_trains(&set->param[i]))
-            CHECK(tensor_zero(t->device, &set->param[i].grad));
-        if (t->owner) t->owner->has_grad[i] = (char)t->fired[i];
-    }
-    return OK;
+    if (t->owner) memcpy(t->owner->has_grad, t->fired, (size_t)set->count);
+    return param_set_zero_unused(set, t->fired, NULL, NULL);
 }
 
 int duet_tape_accumulate(duet_tape *t, int passes) {

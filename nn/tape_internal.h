@@ -88,7 +88,7 @@ struct duet_tape {
     struct tensor losses, hits;    /* the log of duet_loss_read, (1,1) each, in device memory */
     uint64_t seed;                 /* of dropout */
     uint64_t passes;               /* training passes begun so far */
-    unsigned char *fired;          /* [parameter]: 1 if this backward has written its gradient */
+    char *fired;                   /* [parameter]: 1 if this backward has written its gradient */
     int fired_capacity;            /* room in `fired` */
     duet_var *leaves[MOST_LEAVES]; /* the vars of this pass that duet_leaf made */
     int leaf_count;
