@@ -1,5 +1,5 @@
 /* The beginning and the end of an allreduce object. What the ranks share: memory.c. Calls:
- * calls.c. How a call runs: executor.h. */
+ * enqueue.c. How a call runs: executor.h. */
 #include "allreduce/allreduce.h"
 
 #include <stdio.h>

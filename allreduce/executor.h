@@ -7,7 +7,7 @@
  *     staged     GPUs out of reach       copies to the host, the plan there   cuda/staged.c
  *     nccl       GPUs, by name or apart  NVIDIA's library, without a plan     cuda/nccl.c
  *
- * allreduce.c, memory.c and calls.c share memory between the ranks, keep buffers and plans, and
+ * allreduce.c, memory.c and enqueue.c share memory between the ranks, keep buffers and plans, and
  * count calls. They do not know what a flag looks like or who moves a byte: the executors know
  * that, and in turn they know nothing but this header and the plan. Which executor a job takes
  * depends on the kind of its devices, on the algorithm and on who shares a GPU. All ranks choose

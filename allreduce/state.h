@@ -2,7 +2,7 @@
  *
  *     allreduce.c   its beginning and its end
  *     memory.c      memory that the ranks share: flags, scratch, registered buffers
- *     calls.c       plans that are kept, calls put on a stream
+ *     enqueue.c     plans that are kept, calls put on a stream
  */
 #ifndef ALLREDUCE_STATE_H
 #define ALLREDUCE_STATE_H
@@ -70,7 +70,7 @@ void unmap_peers(struct allreduce *ar, struct shared *memory);
 const struct registration *find_registration(const struct allreduce *ar, const float *data,
                                              size_t count, size_t *offset);
 
-/* ---- calls.c ---- */
+/* ---- enqueue.c ---- */
 
 void drop_plans(struct allreduce *ar);
 

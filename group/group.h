@@ -3,7 +3,7 @@
  *     group.h     what api/ calls
  *     group.c     beginning, sub-groups, end
  *     memory.c    the memory that the ranks of a group share
- *     calls.c     a call begins: what it takes of the group, and who runs it
+ *     begin.c     a call begins: what it takes of the group, and who runs it
  *     plan_parts.c a call becomes plans (group/plans/windows.h), which are kept
  *     short.c     short calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it

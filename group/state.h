@@ -204,7 +204,7 @@ struct group {
     struct call_trace *trace; /* NULL: the calls are not noted */
 };
 
-/* calls.c: one thread at a time. */
+/* begin.c: one thread at a time. */
 int enter_group(struct group *group, const char *what);
 void leave_group(struct group *group);
 

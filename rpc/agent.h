@@ -6,7 +6,7 @@
  *     agent.c         beginning and end               control.c       deadlines, pings, deaths
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
  *     meet.c          how workers find each other     region.h        memory that two workers share
- *     calls.c         calls from here, futures        serve.c         calls to here
+ *     outgoing.c      calls from here, futures        serve.c         calls to here
  *     call.c          what a function sees of its call
  *     held.c          who holds futures, references futures.c       futures of the program
  *     rref.c          references, the proxies         owned.c         the values behind them

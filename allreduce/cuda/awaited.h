@@ -4,7 +4,7 @@
 #ifndef ALLREDUCE_CUDA_AWAITED_H
 #define ALLREDUCE_CUDA_AWAITED_H
 
-#include "allreduce/cuda/calls.h"
+#include "allreduce/cuda/under_way.h"
 #include "allreduce/cuda/step.h"
 
 /* Rank r's flags. */

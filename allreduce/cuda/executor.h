@@ -15,7 +15,7 @@
  *     region.h, region.c               host memory that the ranks share, for staged.c
  *     spin_memory.h, spin_memory.c     plans and ranks brought into the memory of the spin kernel
  *
- *     calls.h, calls.c                 the calls under way on a rank's stream, for all executors
+ *     under_way.h, under_way.c         the calls under way on a rank's stream, for all executors
  *     upload.h, upload.c               device memory written beside the calls' stream
  *     spin_kernel.h, spin_kernel.cu    the spin kernel's launch
  *

@@ -24,7 +24,7 @@
 #include <time.h>
 
 #include "base/advice.h"
-#include "allreduce/cuda/calls.h"
+#include "allreduce/cuda/under_way.h"
 #include "allreduce/cuda/executor.h"
 #include "allreduce/cuda/nccl_library.h"
 #include "base/clock.h"

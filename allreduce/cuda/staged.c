@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allreduce/cuda/calls.h"
+#include "allreduce/cuda/under_way.h"
 #include "allreduce/cuda/region.h"
 #include "allreduce/host/executor.h"
 #include "device/cuda/flag.h"

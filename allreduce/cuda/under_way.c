@@ -1,5 +1,5 @@
-/* The ring of calls under way; calls.h says what it is for. */
-#include "allreduce/cuda/calls.h"
+/* The ring of calls under way; under_way.h says what it is for. */
+#include "allreduce/cuda/under_way.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -16,8 +16,8 @@
  *
  * Used by the one thread that uses the executor; `look` and `release` of the device's watch may
  * come from any thread that waits for the device, under the watch's lock. */
-#ifndef ALLREDUCE_CUDA_CALLS_H
-#define ALLREDUCE_CUDA_CALLS_H
+#ifndef ALLREDUCE_CUDA_UNDER_WAY_H
+#define ALLREDUCE_CUDA_UNDER_WAY_H
 
 #include "allreduce/executor.h"
 #include "device/cuda/cuda.h"
