@@ -2,7 +2,7 @@
  *
  *     forward    each op keeps alive what it saves; what nobody saves is gone
  *     backward   an op makes the gradients of its operands and parameters (here is the peak), and
- *                then lets go of the gradient of its result and of what it has saved
+ *                then releases the gradient of its result and what it has saved
  *
  * Memory is counted by its home: the var that brought it. Vars that are views have that of
  * another. */
@@ -187,7 +187,7 @@ static int grad_like(struct autograd_memory *a, const duet_var *x) {
     return new_grad(a, autograd_bytes(&x->value), a->config.cause);
 }
 
-static void let_go(struct autograd_memory *a, int grad) {
+static void release_grad(struct autograd_memory *a, int grad) {
     if (grad == NONE || --a->grads[grad].refs) return;
     ledger_remove(a->config.ledger, a->grads[grad].cause, a->grads[grad].bytes);
 }
@@ -198,11 +198,11 @@ static void arrive(struct autograd_memory *a, const duet_var *x, int grad) {
     if (*to == NONE) {
         *to = grad;
     } else if (a->grads[*to].refs == 1) {
-        let_go(a, grad);
+        release_grad(a, grad);
     } else {
         int sum = grad_like(a, x);
-        let_go(a, *to);
-        let_go(a, grad);
+        release_grad(a, *to);
+        release_grad(a, grad);
         *to = sum;
     }
 }
@@ -235,7 +235,7 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
     int gives_x = rule.flags & GIVES_X || gives_as_view(n);
     if (has_relu(n)) { /* comes first, then the sum gives its gradient to both */
         int before = grad_like(a, n->y);
-        let_go(a, dy);
+        release_grad(a, dy);
         forget(a, n->y);
         dy = before;
         gives_x2 = 1;
@@ -247,7 +247,7 @@ static void go_back(struct autograd_memory *a, const struct node *n) {
     to_param(a, n->w);
     to_param(a, n->b);
     release(a, work);
-    let_go(a, dy);
+    release_grad(a, dy);
     for_saved(a, n, forget, forget_weight);
     release(a, more_of(n));
 }

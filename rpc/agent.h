@@ -241,7 +241,7 @@ void *control_thread(void *rpc);
 
 /* ---- futures and references as they are held (held.c) ---- */
 void future_free(struct duet_future *f); /* one that nobody has */
-/* One of those who have it lets go; under the lock. */
+/* One of those who have it releases it; under the lock. */
 void future_drop(struct duet_future *f);
 void rref_drop(duet_rref *r);
 /* Under the lock. NULL: no memory. */

@@ -102,7 +102,7 @@ static void take_call(duet_rpc *rpc, struct frame *f) {
         rpc->serving--;
     }
     if (f->context) context_leave(f->context);
-    if (f->self) life_let_go(&rpc->life, f->self);
+    if (f->self) life_release_object(&rpc->life, f->self);
     frame_free(f);
     free(s);
 }

@@ -1,5 +1,5 @@
 /* Futures and references as they are held: by the program, by the table of calls, by one another.
- * The last one to let go ends them. References are also passed on here, and arrive. */
+ * The last one to release them ends them. References are also passed on here, and arrive. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ void rref_drop(duet_rref *r) {
     if (r->fork)
         life_release(&rpc->life, r->fork);
     else
-        life_let_go(&rpc->life, r->id);
+        life_release_object(&rpc->life, r->id);
     if (r->created) future_drop(r->created);
     free(r);
 }

@@ -80,7 +80,7 @@ void life_hold(struct life *l, uint64_t rref) {
         ADD(l, l->owned, .rref = rref, .held = 1);
 }
 
-void life_let_go(struct life *l, uint64_t rref) {
+void life_release_object(struct life *l, uint64_t rref) {
     struct life_owned *o = owned_of(l, rref);
     if (o) o->held--;
     end_object(l, rref);

@@ -15,7 +15,7 @@
  *     owner: c is known                 owner -> C: FORK_ACK c
  *     C: c is confirmed                 C -> A: ACCEPT c        (again, until acknowledged)
  *     A: c is no longer pending         A -> C: ACCEPT_ACK c; now a may end
- *     C lets go of c                    C -> owner: DELETE c    (again, until acknowledged)
+ *     C releases c                      C -> owner: DELETE c    (again, until acknowledged)
  *     owner: c is a tombstone           owner -> C: DELETE_ACK c
  *
  * The owner itself counts what it passes on at once, without a message. A fork that comes back to
@@ -101,7 +101,7 @@ void life_close(struct life *l);
 
 /* ---- at the owner ---- */
 void life_hold(struct life *l, uint64_t rref); /* makes the entry where there is none */
-void life_let_go(struct life *l, uint64_t rref);
+void life_release_object(struct life *l, uint64_t rref);
 /* A fork elsewhere that this worker knows of without FORK. */
 void life_know(struct life *l, uint64_t rref, uint64_t fork, int holder);
 
@@ -115,7 +115,7 @@ void life_share(struct life *l, uint64_t rref, uint64_t fork, uint64_t child, in
 /* `fork` has come from `from`: on the owner the object is held, as by life_hold. */
 void life_receive(struct life *l, uint64_t rref, uint64_t fork, int owner, int from);
 void life_take_back(struct life *l, uint64_t child); /* of life_share: it was not sent */
-void life_release(struct life *l, uint64_t fork);    /* the program lets go of it */
+void life_release(struct life *l, uint64_t fork);    /* the program releases it */
 void life_forget(struct life *l, uint64_t fork);     /* the call of life_create was not made */
 
 /* ---- messages ---- */

@@ -277,9 +277,9 @@ int guests_find(struct region **out, struct guests *all, const struct frame_head
     return 0;
 }
 
-/* Lets go of those that nobody has used since `before`. What frames still have stays mapped until
+/* Releases those that nobody has used since `before`. What frames still have stays mapped until
  * they are freed. */
-static void let_go(struct guests *all, int64_t before) {
+static void release_unused(struct guests *all, int64_t before) {
     for (struct region **at = &all->first; *at;) {
         struct region *r = *at;
         if (r->used >= before) {
@@ -292,9 +292,9 @@ static void let_go(struct guests *all, int64_t before) {
 }
 
 void guests_close(struct guests *all) {
-    let_go(all, INT64_MAX);
+    release_unused(all, INT64_MAX);
 }
 
 void guests_trim(struct guests *all, int64_t now) {
-    if (is_time(&all->trimmed, now)) let_go(all, now - KEPT_NS);
+    if (is_time(&all->trimmed, now)) release_unused(all, now - KEPT_NS);
 }

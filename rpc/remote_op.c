@@ -150,7 +150,7 @@ static void end_behind_call(duet_autograd_context *c, int to) {
     pthread_mutex_unlock(&c->rpc->lock);
 }
 
-static void let_go(duet_autograd_context *c) {
+static void release_context(duet_autograd_context *c) {
     if (!c) return;
     pthread_mutex_lock(&c->rpc->lock);
     context_leave(c);
@@ -185,7 +185,7 @@ static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *
     CHECK(hold_context(p->context, o->to));
     int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
     if (code) {
-        let_go(p->context);
+        release_context(p->context);
         return code;
     }
     if (rref) *out = (*rref)->created;

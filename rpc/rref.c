@@ -160,7 +160,7 @@ int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *
     }
     pthread_mutex_lock(&rpc->lock);
     if (r && !here) life_forget(&rpc->life, o->fork); /* the call was not made */
-    if (r && here) life_let_go(&rpc->life, o->rref);
+    if (r && here) life_release_object(&rpc->life, o->rref);
     rpc->rrefs -= r != NULL;
     pthread_mutex_unlock(&rpc->lock);
     free(fork);

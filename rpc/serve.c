@@ -313,8 +313,8 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; i < r.count && !r.made; i++) /* the function did not get them */
         value_refuse(rpc, &r.wire[i], frame->from);
-    if (r.head.rref) life_let_go(&rpc->life, r.head.rref);
-    if (frame->self) life_let_go(&rpc->life, frame->self);
+    if (r.head.rref) life_release_object(&rpc->life, r.head.rref);
+    if (frame->self) life_release_object(&rpc->life, frame->self);
     if (frame->context) context_leave(frame->context);
     if (r.name && strlen(r.name) < NAME_BYTES)
         stat_add(rpc, &(struct stat_call){.function = r.name,

@@ -153,7 +153,7 @@ void values_take_back(duet_rpc *rpc, struct wire_out *w) {
         if (w->passed[i].child)
             life_take_back(&rpc->life, w->passed[i].child);
         else
-            life_let_go(&rpc->life, w->passed[i].rref);
+            life_release_object(&rpc->life, w->passed[i].rref);
     pthread_mutex_unlock(&rpc->lock);
     values_sent(w);
 }
@@ -238,7 +238,7 @@ void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from) {
     if (wire->rref.fork)
         life_receive(&rpc->life, wire->rref.id, wire->rref.fork, wire->rref.owner, from);
     if (owned)
-        life_let_go(&rpc->life, wire->rref.id);
+        life_release_object(&rpc->life, wire->rref.id);
     else
         life_release(&rpc->life, wire->rref.fork);
 }

@@ -132,7 +132,7 @@ static void none_lives(struct worker *w, const char *at) {
     MUST(ask(w, at, "alive") == 0);
 }
 
-/* Its caller gives up, and lets go of the last reference. */
+/* Its caller gives up, and releases the last reference. */
 static void gives_up(struct worker *w) {
     duet_rref *r;
     if (w->rank) return;

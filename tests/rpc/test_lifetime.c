@@ -185,7 +185,7 @@ static void release(const struct state *s, int w) {
     now = &t;
     uint64_t fork = t.fork[w][--t.has[w]];
     if (w == O)
-        life_let_go(&t.life[O], OBJECT);
+        life_release_object(&t.life[O], OBJECT);
     else
         life_release(&t.life[w], fork);
     walk(&t);
@@ -310,7 +310,7 @@ Test(lifetime, a_dead_worker_has_nothing) {
     life_hold(&o, OBJECT);
     life_know(&o, OBJECT, 1, A);
     life_know(&o, OBJECT, 2, C);
-    life_let_go(&o, OBJECT);
+    life_release_object(&o, OBJECT);
     life_gone(&o, C);
     cr_assert_eq(gone_freed, 0);
     life_gone(&o, A);

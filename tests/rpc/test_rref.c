@@ -39,7 +39,7 @@ static int use(duet_rpc_call *call, void *context) {
     return code ? code : duet_rpc_return(call, got);
 }
 
-/* Keeps it beyond the call and gives it back, or lets go of it. */
+/* Keeps it beyond the call and gives it back, or releases it. */
 static duet_rref *kept;
 static int keep(duet_rpc_call *call, void *context) {
     (void)context;
