@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 
 #include "tests/rpc/workers.h"
 
@@ -37,31 +36,12 @@ static const struct duet_rpc_function functions[] = {{"crash", crash, NULL, NULL
                                                      {"Object", object, NULL, NULL},
                                                      {"size", size, NULL, NULL}};
 
-static void set_secret(void) {
-    char text[48];
-    snprintf(text, sizeof text, "the secret of process %d", getpid());
-    setenv("DUET_RPC_SECRET", text, 1);
-}
-
-/* Not under a launcher, which would end all when one dies. */
-static int run_alone(int rank, int n, void (*body)(struct worker *w)) {
-    char name[16];
-    struct worker w = {.rank = rank, .n = n};
-    snprintf(name, sizeof name, "w%d", rank);
-    struct duet_rpc_options options = {.functions = functions, .function_count = 4};
-    GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
-    body(&w);
-    return 0;
-}
-
 static void alone(int n, void (*body)(struct worker *w), const int *statuses) {
     pid_t p[3];
-    int status = -1;
-    set_secret();
-    for (int r = 0; r < n; r++)
-        if (!(p[r] = fork())) _exit(run_alone(r, n, body));
+    HAVE(functions);
+    start(p, n, body);
     for (int r = 0; r < n; r++) {
-        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
+        int status = status_of(p[r]);
         cr_expect_eq(status & 0x7f ? status & 0x7f : status, statuses[r], "worker %d", r);
     }
 }
@@ -191,14 +171,14 @@ static int left_behind(pid_t pid) {
 }
 
 Test(ends, ctrl_c_ends_the_whole_job, .timeout = 60) {
-    int status = -1, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     for (int round = 0; round < 5; round++) {
         pid_t p = fork();
         if (!p) { /* a program, with a process group as a shell gives it */
             setpgid(0, 0);
             dup2(nowhere, 2); /* what ranks say that see others die first */
             worker_world = 3, worker_body = without_end;
-            worker_functions = functions, worker_function_count = 4;
+            HAVE(functions);
             signal(SIGINT, SIG_DFL);
             _exit(duet_exit_status(duet_spawn(3, worker_main, NULL)));
         }
@@ -206,7 +186,7 @@ Test(ends, ctrl_c_ends_the_whole_job, .timeout = 60) {
         usleep((useconds_t)(100000 + 40000 * round));
         double began = duet_time();
         cr_assert_eq(kill(-p, SIGINT), 0); /* as the terminal does */
-        cr_assert_eq(waitpid(p, &status, 0), p);
+        int status = status_of(p);
         cr_expect_lt(duet_time() - began, 15);
         cr_expect(status, "it ends as if it had finished");
         cr_expect(kill(-p, 0) < 0 && errno == ESRCH, "a process is left");

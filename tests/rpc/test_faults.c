@@ -2,7 +2,6 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "rpc/proof.h"
 #include "tests/rpc/workers.h"
@@ -26,37 +25,6 @@ static int pid(duet_rpc_call *call, void *context) {
 
 static const struct duet_rpc_function functions[] = {
     {"die", die, NULL, NULL}, {"nap", nap, NULL, NULL}, {"pid", pid, NULL, NULL}};
-
-/* Which makes a job of them. */
-static void set_secret(void) {
-    char text[48];
-    snprintf(text, sizeof text, "the secret of process %d", getpid());
-    setenv("DUET_RPC_SECRET", text, 1);
-}
-
-/* The workers of these tests are no ranks of a launcher, which would end all when one dies. */
-static int run_alone(int rank, int n, void (*body)(struct worker *w)) {
-    char name[16];
-    struct worker w = {.rank = rank, .n = n};
-    snprintf(name, sizeof name, "w%d", rank);
-    struct duet_rpc_options options = {
-        .functions = functions, .function_count = 3, .silence_s = worker_silence};
-    GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
-    body(&w);
-    return 0;
-}
-
-static void start(pid_t *pids, int n, void (*body)(struct worker *w)) {
-    set_secret();
-    for (int r = 0; r < n; r++)
-        if (!(pids[r] = fork())) _exit(run_alone(r, n, body));
-}
-
-static int status_of(pid_t p) {
-    int status = -1;
-    cr_assert_eq(waitpid(p, &status, 0), p);
-    return status;
-}
 
 static int begun[2]; /* a pipe: w1 says that its init is over */
 
@@ -84,6 +52,7 @@ static void one_dies(struct worker *w) {
 Test(faults, a_killed_worker_is_named, .timeout = 30) {
     pid_t p[3];
     cr_assert_eq(pipe(begun), 0);
+    HAVE(functions);
     start(p, 3, one_dies);
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
@@ -119,6 +88,7 @@ static void one_stops(struct worker *w) {
 Test(faults, a_stopped_worker_is_noticed, .timeout = 30) {
     pid_t p[2];
     worker_silence = 2;
+    HAVE(functions);
     start(p, 2, one_stops);
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
@@ -134,6 +104,7 @@ static void one_leaves(struct worker *w) {
 
 Test(faults, one_that_leaves_early_is_named, .timeout = 30) {
     pid_t p[2];
+    HAVE(functions);
     start(p, 2, one_leaves);
     cr_expect_eq(status_of(p[0]), 0);
     cr_expect_eq(status_of(p[1]), 0);
@@ -195,9 +166,10 @@ static void only_call(struct worker *w) {
 /* While a worker waits for the other, somebody knocks who is none. */
 Test(faults, a_stranger_is_cut_off, .timeout = 30) {
     pid_t p[2];
+    HAVE(functions);
     set_secret();
     for (int r = 0; r < 2; r++) {
-        if (!(p[r] = fork())) _exit(run_alone(r, 2, only_call));
+        p[r] = start_one(r, 2, only_call);
         while (r == 0 && !say_junk_to_all())
             usleep(1000);
     }

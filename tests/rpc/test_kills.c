@@ -4,7 +4,6 @@
  * The choices follow a seed, which is printed; DUET_SEED=N repeats them. DUET_SECONDS=N: the test
  * goes on for N seconds, DUET_ROUNDS=N: for N kills. */
 #include <poll.h>
-#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -157,12 +156,11 @@ static int read_report(int from, struct report *r) {
 
 static double play(unsigned long long seed, int round, struct rng *rng) {
     pid_t pid[RANKS];
-    int pipes[2], status, victim = below(rng, RANKS), delay = below(rng, LATEST_US);
+    int pipes[2], victim = below(rng, RANKS), delay = below(rng, LATEST_US);
     double slowest = 0;
-    char secret[64], name[16];
+    char name[16];
     struct report r;
-    snprintf(secret, sizeof secret, "round %d of process %d", round, getpid());
-    setenv("DUET_RPC_SECRET", secret, 1);
+    set_secret();
     snprintf(name, sizeof name, "'w%d'", victim);
     cr_assert_eq(pipe(pipes), 0);
     for (int i = 0; i < RANKS; i++)
@@ -182,10 +180,8 @@ static double play(unsigned long long seed, int round, struct rng *rng) {
                   name, r.text);
         cr_expect(!strchr(r.text, '\n') && strstr(r.end, "worker 'w"), "'%s', '%s'", r.text, r.end);
     }
-    for (int i = 0; i < RANKS; i++) {
-        cr_assert_eq(waitpid(pid[i], &status, 0), pid[i]);
-        cr_expect_eq(status, i == victim ? SIGKILL : 0, "round %d: worker %d", round, i);
-    }
+    for (int i = 0; i < RANKS; i++)
+        cr_expect_eq(status_of(pid[i]), i == victim ? SIGKILL : 0, "round %d: worker %d", round, i);
     close(pipes[0]), close(pipes[1]);
     return slowest;
 }

@@ -2,7 +2,6 @@
  * or are killed. test_regions.c looks at that memory alone, test_kills.c kills at any moment. */
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include "rpc/region.h"
 #include "tests/rpc/shared_memory.h"
@@ -239,16 +238,11 @@ static int run_one(int rank, int limited, void (*body)(struct worker *w)) {
 
 static void two(int limited, int status_of_1, void (*body)(struct worker *w)) {
     pid_t p[2];
-    int status = -1;
-    char secret[64];
-    snprintf(secret, sizeof secret, "regions of process %d", getpid());
-    setenv("DUET_RPC_SECRET", secret, 1);
+    set_secret();
     for (int r = 0; r < 2; r++)
         if (!(p[r] = fork())) _exit(run_one(r, limited && r, body));
-    for (int r = 0; r < 2; r++) {
-        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
-        cr_expect_eq(status, r ? status_of_1 : 0, "worker %d", r);
-    }
+    for (int r = 0; r < 2; r++)
+        cr_expect_eq(status_of(p[r]), r ? status_of_1 : 0, "worker %d", r);
 }
 
 /* One can open the other's memory and not the other way round: each way goes as it can. */

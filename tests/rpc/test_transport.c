@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/wait.h>
+#include <netinet/in.h>
 
 #include "rpc/proof.h"
 #include "tests/rpc/workers.h"
@@ -116,18 +116,20 @@ static int run_one(int rank, int n, void (*body)(struct worker *w)) {
 
 /* A port that nobody has at the moment. */
 static int free_port(void) {
-    return 20000 + (getpid() * 7 + rand()) % 12000;
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof at;
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(!bind(s, (struct sockaddr *)&at, bytes) &&
+              !getsockname(s, (struct sockaddr *)&at, &bytes) && !close(s));
+    return ntohs(at.sin_port);
 }
 
 static void workers(int n, void (*body)(struct worker *w)) {
     pid_t p[3];
-    int status = -1;
     for (int r = 0; r < n; r++)
         if (!(p[r] = fork())) _exit(run_one(r, n, body));
-    for (int r = 0; r < n; r++) {
-        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
-        cr_expect_eq(status, 0, "worker %d", r);
-    }
+    for (int r = 0; r < n; r++)
+        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
 static void talk_and_end(struct worker *w) {
@@ -165,7 +167,6 @@ Test(transport, tls_carries_calls_between_all, .timeout = 60) {
 /* Each refusal is one line that says what to do. */
 Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
     pid_t p[2];
-    int status = -1;
     job = (struct job){.transport = "tcp", .host = "127.0.0.1", .port = free_port()};
     job.refused = "set DUET_RPC_SECRET to 16 characters or more";
     workers(1, NULL);
@@ -181,10 +182,8 @@ Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
         job.refused = "does not know the job's secret"; /* both say so */
         if (!(p[r] = fork())) _exit(run_one(r, 2, NULL));
     }
-    for (int r = 0; r < 2; r++) {
-        cr_assert_eq(waitpid(p[r], &status, 0), p[r]);
-        cr_expect_eq(status, 0, "worker %d", r);
-    }
+    for (int r = 0; r < 2; r++)
+        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
 }
 
 /* What one side has said is of no use to another, nor in another connection. */

@@ -4,6 +4,7 @@
 #ifndef TESTS_RPC_WORKERS_H
 #define TESTS_RPC_WORKERS_H
 
+#include <sys/wait.h>
 #include <unistd.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -88,14 +89,54 @@ static inline int worker_main(int rank, void *context) {
     return DUET_OK;
 }
 
+/* Each worker has these. */
+#define HAVE(functions_)              \
+    (worker_functions = (functions_), \
+     worker_function_count = (int)(sizeof(functions_) / sizeof *(functions_)))
+
 /* Runs `body` in n workers. */
-#define WORKERS(n_, body_, functions_)                                            \
-    do {                                                                          \
-        worker_world = (n_), worker_body = (body_);                               \
-        worker_functions = (functions_);                                          \
-        worker_function_count = (int)(sizeof(functions_) / sizeof *(functions_)); \
-        int code_ = duet_spawn((n_), worker_main, NULL);                          \
-        cr_assert_eq(code_, DUET_OK, "%s", duet_error());                         \
+#define WORKERS(n_, body_, functions_)                    \
+    do {                                                  \
+        worker_world = (n_), worker_body = (body_);       \
+        HAVE(functions_);                                 \
+        int code_ = duet_spawn((n_), worker_main, NULL);  \
+        cr_assert_eq(code_, DUET_OK, "%s", duet_error()); \
     } while (0)
+
+/* ---- workers that are no ranks of a launcher, which would end all when one dies ---- */
+
+/* Makes a job of those that are forked behind it. */
+static inline void set_secret(void) {
+    static int jobs;
+    char text[48];
+    snprintf(text, sizeof text, "job %d of process %d", jobs++, getpid());
+    setenv("DUET_RPC_SECRET", text, 1);
+}
+
+static inline pid_t start_one(int rank, int n, void (*body)(struct worker *w)) {
+    char name[16];
+    struct worker w = {.rank = rank, .n = n};
+    pid_t p = fork();
+    if (p) return p;
+    snprintf(name, sizeof name, "w%d", rank);
+    struct duet_rpc_options options = {.functions = worker_functions,
+                                       .function_count = worker_function_count,
+                                       .silence_s = worker_silence};
+    GOOD(duet_rpc_init(&w.rpc, name, rank, n, &options));
+    body(&w);
+    _exit(0);
+}
+
+static inline void start(pid_t *pids, int n, void (*body)(struct worker *w)) {
+    set_secret();
+    for (int r = 0; r < n; r++)
+        pids[r] = start_one(r, n, body);
+}
+
+static inline int status_of(pid_t p) {
+    int status = -1;
+    cr_assert_eq(waitpid(p, &status, 0), p);
+    return status;
+}
 
 #endif
