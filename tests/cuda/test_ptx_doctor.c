@@ -18,9 +18,9 @@ Test(ptx_doctor, needs_the_emulated_runtime) {
 
 #include "device/cuda/cuda.h"
 #include "doctor/ops.h"
+#include "tests/cuda/ptx_ran.h"
 #include "tests/doctor/shared.h"
 #include "tests/stand_ins/cuda_emulation/use_ptx.h"
-#include "tests/stand_ins/ptx/library.h"
 
 /* ---- what launches write, in memory that the processes of a check share ---- */
 
@@ -142,12 +142,6 @@ static void collectives(void) {
 
 static char ran_path[] = "/tmp/duet-ptx-XXXXXX";
 
-/* Of products each shape chooses some: test_ptx_tiles.c runs all of them. */
-static int is_product(const char *name) {
-    return !strncmp(name, "product", 7) || !strncmp(name, "matmul", 6) ||
-           !strncmp(name, "add_splits", 10);
-}
-
 static int has_run(const char *name) {
     char line[220];
     int found = 0;
@@ -161,23 +155,6 @@ static int has_run(const char *name) {
     return found;
 }
 
-static void expect_all_ran(void) {
-    struct ptx_library library;
-    struct ptx_error error = {""};
-    char name[200];
-    int all = 0;
-    cr_assert(ptx_library_open(&library, PTX_FOLDER, &error), "%s", error.text);
-    for (int i = 0; i < library.file_count; i++)
-        for (int k = 0; k < library.files[i].function_count; k++) {
-            ptx_readable(library.files[i].functions[k].name, name, sizeof name);
-            if (!library.files[i].functions[k].is_kernel || is_product(name)) continue;
-            cr_expect(has_run(name), "kernel %s did not run from PTX", name);
-            all++;
-        }
-    cr_expect_gt(all, 60);
-    ptx_library_close(&library);
-}
-
 Test(ptx_doctor, every_operation_and_collective_of_its_table, .timeout = 120) {
     begin();
     cr_assert_geq(mkstemp(ran_path), 0);
@@ -185,7 +162,8 @@ Test(ptx_doctor, every_operation_and_collective_of_its_table, .timeout = 120) {
     cr_expect_eq(same_bits_of(check_ops, PTX_FOLDER), OP_COUNT - 2,
                  "all but the two that change the layout");
     collectives();
-    expect_all_ran();
+    /* of products each shape chooses some: test_ptx_tiles.c runs all of them */
+    cr_expect_gt(expect_all_ran(0, has_run), 60);
     unlink(ran_path);
 }
 

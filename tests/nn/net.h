@@ -138,13 +138,23 @@ static inline void net_close(struct net *n) {
     device_close(n->device);
 }
 
+/* What device r of W has where virtual device v has n[v] samples. */
+static inline struct segments segments_of(const int *n, int devices, int r, int w) {
+    struct segments s = {0};
+    for (int v = r; v < devices; v += w) {
+        s.seg[s.count++] = (struct segment){v, n[v]};
+        s.n += n[v];
+    }
+    return s;
+}
+
 /* Copies the share of device r of W to the device. The data must stay. */
 static inline void net_load(struct net *n, const struct net_data *d, int r, int w) {
     struct stream *stream = device_compute(n->device);
     struct step_block step = {.seed = NET_SEED, .step = NET_STEP, .weight = 1.0f / (float)d->count};
     int at = 0;
     MUST(stream_write(stream, n->step, &step, sizeof step));
-    n->segments = (struct segments){0};
+    n->segments = segments_of(d->n, d->devices, r, w);
     for (int v = r; v < d->devices; v += w) {
         size_t count = (size_t)d->n[v], first = (size_t)d->first[v];
         MUST(copy_to_device(stream, n->x + (size_t)at * NET_IN, d->x[first],
@@ -152,10 +162,8 @@ static inline void net_load(struct net *n, const struct net_data *d, int r, int 
         MUST(copy_to_device(stream, n->labels + at, &d->label[first], count * sizeof d->label[0]));
         MUST(copy_to_device(stream, n->row_weight + at, &d->row_weight[first],
                             count * sizeof(float)));
-        n->segments.seg[n->segments.count++] = (struct segment){v, d->n[v]};
         at += d->n[v];
     }
-    n->segments.n = at;
 }
 
 static inline duet_var *net_forward(duet_tape *t, duet_var *x, double drop) {

@@ -73,12 +73,8 @@ static void train_on(int world, enum device_kind kind, struct result *all) {
     for (int r = 0; r < world; r++) {
         struct device_config config = {
             .kind = kind, .index = r, .memory_bytes = 8 << 20, .check_operands = 1};
-        struct segments segments = {0};
+        struct segments segments = segments_of(counts, V, r, world);
         struct device *device;
-        for (int v = r; v < V; v += world) {
-            segments.seg[segments.count++] = (struct segment){v, counts[v]};
-            segments.n += counts[v];
-        }
         MUST(device_open(&device, &config));
         run(device, &segments, &part[r]);
         device_close(device);

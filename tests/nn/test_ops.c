@@ -309,13 +309,9 @@ static void train_on(int world, enum device_kind kind, const struct function *f,
     static struct result part[V];
     for (int r = 0; r < world; r++) {
         struct device_config config = config_of(kind, r, 0);
-        struct segments segments = {0};
+        struct segments segments = segments_of(counts, V, r, world);
         struct device *device;
         int each = count_of(&f->x, 1);
-        for (int v = r; v < V; v += world) {
-            segments.seg[segments.count++] = (struct segment){v, counts[v]};
-            segments.n += counts[v];
-        }
         MUST(device_open(&device, &config));
         memset(&part[r], 0, sizeof part[r]);
         run(device, f, &segments, firsts, &part[r]);
