@@ -3,22 +3,38 @@
  * It gives you devices with memory of their own, tensors on them, parameters and optimizers, a
  * tape that records a forward pass and runs it backward, random numbers, data and checkpoints.
  * That is enough to write data parallelism yourself. The program examples/lenet_from_scratch.c
- * does so; it is a good place to start reading. A program is built by
+ * does so; it is a good place to start reading. `cc program.c $(pkg-config --cflags --libs duet)`
+ * builds a program, such as this one, which trains a linear layer on three points, and says its
+ * loss before each of five steps:
  *
- *     cc program.c $(pkg-config --cflags --libs duet)
- *
- * One training step on one device looks like this:
- *
- *     duet_devices_open(&device, 1, "auto", 0);
- *     duet_params_create(&params, device, description, 2);   // 0: the weights, 1: the biases
- *     duet_tape_create(&tape, device);
- *     duet_tensor_create(&X, device, DUET_F32, 2, (int[]){32, 784}, pixels);
- *     duet_tensor_create(&y, device, DUET_I32, 1, (int[]){32}, labels);
- *
- *     duet_tape_begin(tape, params, 32, DUET_TRAIN);
- *     duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
- *     duet_backward(tape, duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL), NULL);
- *     duet_sgd(params, 0.1, 1);
+ *     int main(void) {
+ *         const struct duet_param net[] = {{"weight", 2, {2, 2}, NULL}, {"bias", 1, {2}, NULL}};
+ *         const float points[] = {1, 0, 0, 1, 1, 1};
+ *         const int32_t labels[] = {0, 1, 0};
+ *         duet_device *device;
+ *         duet_params *params = NULL;
+ *         duet_tensor *X = NULL, *y = NULL;
+ *         duet_tape *tape = NULL;
+ *         double sum;
+ *         if (duet_devices_open(&device, 1, "auto", 0)) return DUET_FAILED;
+ *         int code = duet_params_create(&params, device, net, 2);
+ *         if (!code) code = duet_tensor_create(&X, device, DUET_F32, 2, (int[]){3, 2}, points);
+ *         if (!code) code = duet_tensor_create(&y, device, DUET_I32, 1, (int[]){3}, labels);
+ *         if (!code) code = duet_tape_create(&tape, device);
+ *         for (int step = 0; step < 5 && !code; step++) {
+ *             duet_tape_begin(tape, params, 3, DUET_TRAIN);
+ *             duet_var *scores = duet_linear(tape, duet_input(tape, X), 0, 1);
+ *             duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
+ *             code = duet_backward(tape, loss, NULL);
+ *             if (!code) code = duet_loss_read(tape, loss, &sum, NULL);
+ *             if (!code) code = duet_sgd(params, 0.5, 1);
+ *             if (!code) printf("%.4f\n", sum / 3);
+ *         }
+ *         if (code) fprintf(stderr, "%s\n", duet_error());
+ *         duet_tensor_free(X), duet_tensor_free(y), duet_tape_free(tape);
+ *         duet_params_free(params), duet_devices_close(&device, 1);
+ *         return duet_exit_status(code);
+ *     }
  *
  * For several processes there are process groups, with the calls of torch.distributed. Both
  * finished strategies are here too: duet_ddp is DistributedDataParallel around your parameters,

@@ -1,27 +1,57 @@
 /* duet/autograd.h: a backward pass through remote calls, and optimizers at the owners of the
  * parameters: torch.distributed.autograd and DistributedOptimizer.
  *
- * Worker "trainer" has a model whose first layer is a method of an object at worker "ps":
+ * Each of two workers has a layer with a weight of 3. Worker 0 sends 1 through its own and then the
+ * other's, goes back, and prints the gradient of its weight, 3:
  *
- *     duet_autograd_context_create(&context, rpc);
- *     duet_autograd_pass(&tape, context, params, 32);
- *     duet_autograd_rref_sync(tape, first, "forward", DUET_ARGS(duet_rpc_tensor(X)), 0, &h);
- *     duet_var *scores = duet_linear(tape, duet_relu(tape, h.var), 0, 1);
- *     duet_var *loss = duet_cross_entropy(tape, scores, y, DUET_MEAN, NULL);
- *     code = duet_autograd_backward(context, &loss, 1, 0);
- *     if (!code) code = duet_distributed_optimizer_step(optimizer, context);
- *     duet_autograd_context_free(context);
- *
- * and at "ps", a function like any other; without a context it computes the same:
- *
- *     static int forward(duet_rpc_call *call, void *unused) {
- *         struct first *self = duet_rpc_self(call);
+ *     static int layer(duet_rpc_call *call, void *params) { // a function like any other
  *         duet_tape *tape;
- *         int code = duet_autograd_call_pass(&tape, call, self->params, 32);
+ *         int code = duet_autograd_call_pass(&tape, call, params, 1);
  *         if (code) return code;
- *         return duet_rpc_return(call, duet_rpc_var(
- *             duet_linear(tape, duet_autograd_arg(tape, call, 0), 0, 1)));
+ *         duet_var *x = duet_autograd_arg(tape, call, 0);
+ *         return duet_rpc_return(call, duet_rpc_var(duet_linear(tape, x, 0, DUET_NO_BIAS)));
  *     }
+ *     static int go(duet_rpc *rpc, duet_params *params, duet_tensor *x) {
+ *         struct duet_rpc_value y = {0};
+ *         duet_autograd_context *context;
+ *         duet_tensor *slope = NULL;
+ *         duet_tape *tape;
+ *         float value;
+ *         int code = duet_autograd_context_create(&context, rpc);
+ *         if (code) return code;
+ *         code = duet_autograd_pass(&tape, context, params, 1);
+ *         if (!code) {
+ *             duet_var *h = duet_linear(tape, duet_input(tape, x), 0, DUET_NO_BIAS);
+ *             code = duet_autograd_sync(tape, "w1", "layer", DUET_ARGS(duet_rpc_var(h)), 0, &y);
+ *         }
+ *         if (!code) code = duet_autograd_backward(context, &y.var, 1, 0);
+ *         if (!code) code = duet_autograd_gradients(&slope, context, params, 0);
+ *         if (!code) code = duet_tensor_read(slope, &value);
+ *         if (!code) printf("%g\n", value);
+ *         duet_tensor_free(slope), duet_autograd_context_free(context);
+ *         return code;
+ *     }
+ *     static int work(int rank, void *context) {
+ *         const float one = 1, three = 3;
+ *         const struct duet_param weight = {"weight", 2, {1, 1}, &three};
+ *         duet_device *device;
+ *         duet_params *params = NULL;
+ *         duet_tensor *x = NULL;
+ *         duet_rpc *rpc = NULL;
+ *         (void)context;
+ *         int code = duet_device_open(&device, "cpu", rank, 1 << 26);
+ *         if (!code) code = duet_params_create(&params, device, &weight, 1);
+ *         if (!code) code = duet_tensor_create(&x, device, DUET_F32, 2, (int[]){1, 1}, &one);
+ *         const struct duet_rpc_function functions[] = {{"layer", layer, params, NULL}};
+ *         const struct duet_rpc_options options = {
+ *             .functions = functions, .function_count = 1, .device = device};
+ *         if (!code) code = duet_rpc_init(&rpc, rank ? "w1" : "w0", -1, 0, &options);
+ *         if (!code && !rank) code = go(rpc, params, x);
+ *         int end = duet_rpc_shutdown(&rpc, !code, 0);
+ *         duet_tensor_free(x), duet_params_free(params), duet_devices_close(&device, 1);
+ *         return code ? code : end;
+ *     }
+ *     int main(void) { return duet_exit_status(duet_spawn(2, work, NULL)); }
  *
  * A call is a node of its caller's tape. Backward comes to it and sends the gradients of its
  * results to the worker that ran the function; that one goes back over the tape of the call, and

@@ -20,26 +20,17 @@ Test(api_library, header_compiles_alone, .timeout = 60, .init = scratch_make,
     RUN(0, "cd {} && c++ -std=c++11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c++ duet.h");
 }
 
-/* The program of which a part's first comment consists, as {}/PART.c. */
-#define PROGRAM_AT_THE_TOP_OF(part)                                                 \
+/* The program of which a header's first comment consists, as {}/NAME.c. */
+#define PROGRAM_AT_THE_TOP_OF(header)                                               \
     "{ echo '#include <stdio.h>'; echo '#include \"duet.h\"'; sed -n '/\\*\\/$/q; " \
-    "s/^ \\*     //p' duet/" part ".h; } > {}/" part ".c"
+    "s/^ \\*     //p' " header "; } > {}/$(basename " header " .h).c"
 
 Test(api_library, programs_in_the_header_compile, .timeout = 60, .init = scratch_make,
      .fini = scratch_remove) {
-    RUN(0, PROGRAM_AT_THE_TOP_OF("core") " && cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "
-                                         "-I. {}/core.c");
-    RUN(0, PROGRAM_AT_THE_TOP_OF("functions") " && cc -std=c11 -Wall -Wextra -Werror "
-                                              "-fsyntax-only -I. {}/functions.c");
-    RUN(0,
-        PROGRAM_AT_THE_TOP_OF("parallel") " && cc -std=c11 -Wall -Wextra -Werror "
-                                          "-Wno-unused-function -fsyntax-only -I. {}/parallel.c");
-    RUN(0, PROGRAM_AT_THE_TOP_OF("train") " && cc -std=c11 -Wall -Wextra -Werror "
-                                          "-Wno-unused-function -fsyntax-only -I. {}/train.c");
-    RUN(0, PROGRAM_AT_THE_TOP_OF("distributed") " && cc -std=c11 -Wall -Wextra -Werror "
-                                                "-fsyntax-only -I. {}/distributed.c");
-    RUN(0, PROGRAM_AT_THE_TOP_OF("model") " && cc -std=c11 -Wall -Wextra -Werror "
-                                          "-Wno-unused-parameter -fsyntax-only -I. {}/model.c");
+    RUN(0, "for h in duet.h duet/*.h; do " PROGRAM_AT_THE_TOP_OF(
+               "$h") "; done; "
+                     "cc -std=c11 -Wall -Wextra -Werror -Wno-unused-function -Wno-unused-parameter "
+                     "-fsyntax-only -I. {}/*.c");
 }
 
 Test(api_library, defines_what_the_header_says_and_no_other_name, .timeout = 60,
@@ -97,13 +88,13 @@ Test(api_library, installs_for_pkg_config, .timeout = 300, .init = data_make,
            " && { ! command -v c++ || { c++ tests/api/installed.cc $words -o {}/p && {}/p; }; }"
            " && { ! echo 'int main(void) { return 0; }' | cc -static -x c - -o {}/p $others || "
            "{ cc -static examples/all_reduce.c $words -o {}/p && {}/p; }; }");
-    /* The programs at the tops of the header's parts. */
-    RUN(0, PROGRAM_AT_THE_TOP_OF("core") " && " PROGRAM_AT_THE_TOP_OF("distributed"));
+    /* Programs at the tops of headers. */
     RUN(0, "export PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig && words=$(pkg-config --static "
-           "--define-variable=prefix={}/stage/opt/duet --cflags --libs duet) && cd {} && "
-           "cc core.c $words -o core && cc distributed.c $words -o distributed && ./core && "
-           "./distributed | sort");
-    cr_expect_str_eq(output(), "2\n4\n6\n8\nrank 0: 3\nrank 1: 3\n");
+           "--define-variable=prefix={}/stage/opt/duet --cflags --libs duet) && "
+           "for h in duet.h duet/core.h duet/distributed.h; do " PROGRAM_AT_THE_TOP_OF(
+               "$h") "; p={}/$(basename $h .h) && cc $p.c $words -o $p && $p | sort; done");
+    cr_expect_str_eq(output(), "0.4268\n0.4647\n0.5114\n0.5760\n0.6931\n" /* as PyTorch's */
+                               "2\n4\n6\n8\nrank 0: 3\nrank 1: 3\n");
     /* A program that is the whole command. */
     RUN(0, "cp examples/my_model.c {}/mynet.c && cd {} && export "
            "PKG_CONFIG_PATH={}/stage/opt/duet/lib/pkgconfig"
