@@ -97,6 +97,9 @@ int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
 /* The spans of what the leading device moves next carry this phase. */
 void dp_enter(struct dp *dp, enum phase phase);
 
+/* ERR_USAGE: not 1 to MAX_DEVICES devices, or no output device among them. */
+int dp_check_devices(int devices, int output_device);
+
 /* ERR_USAGE, in PyTorch's words: the parameters do not lie on the first device, or they have a ddp
  * or a SyncBatchNorm. */
 int dp_check_module(const duet_params *params, const struct device *first);

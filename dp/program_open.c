@@ -10,8 +10,6 @@
 /* ---- what is given ---- */
 
 static int check_devices(duet_device *const *devices, int n) {
-    if (n < 1 || n > MAX_DEVICES)
-        return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", n, MAX_DEVICES);
     if (!devices) return fail(ERR_USAGE, "DataParallel: no devices were given");
     for (int r = 0; r < n; r++) {
         if (!devices[r]) return fail(ERR_USAGE, "DataParallel: device %d is NULL: open it", r);
@@ -27,10 +25,7 @@ static int check_devices(duet_device *const *devices, int n) {
     return OK;
 }
 
-static int check_options(const struct duet_data_parallel_options *o, int n) {
-    if (o->output_device < 0 || o->output_device >= n)
-        return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
-                    o->output_device, n - 1);
+static int check_options(const struct duet_data_parallel_options *o) {
     if (o->dim < 0 || o->dim >= MAX_RANK || (o->dim && o->loss))
         return fail(ERR_USAGE, "DataParallel: dim %d: give 0 to %d%s", o->dim, MAX_RANK - 1,
                     o->loss ? "; with a loss function 0 alone" : "");
@@ -93,8 +88,9 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     const struct duet_data_parallel_options none = {0}, *o = options ? options : &none;
     struct device *device[MAX_DEVICES];
     CHECK_OUT(out);
+    CHECK(dp_check_devices(n, o->output_device));
     CHECK(check_devices(devices, n));
-    CHECK(check_options(o, n));
+    CHECK(check_options(o));
     if (!params || !(forward || o->forward_multi))
         return fail(ERR_USAGE, "DataParallel: no %s given",
                     params ? "forward function was" : "parameters were");

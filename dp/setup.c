@@ -5,6 +5,15 @@
 #include "base/error.h"
 #include "dp/dp.h"
 
+int dp_check_devices(int devices, int output_device) {
+    if (devices < 1 || devices > MAX_DEVICES)
+        return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", devices, MAX_DEVICES);
+    if (output_device < 0 || output_device >= devices)
+        return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
+                    output_device, devices - 1);
+    return OK;
+}
+
 /* The gradients lie as the values do, unless a ddp has moved them. */
 static int find_groups(struct dp *dp) {
     const struct param_set *set = &dp->params[0]->set;

@@ -8,8 +8,7 @@
 static const double JOIN_GRACE_S = 5;
 
 static int check(const struct dp_trainer_config *c) {
-    if (c->devices < 1 || c->devices > MAX_DEVICES)
-        return fail(ERR_USAGE, "DataParallel: %d devices: give 1 to %d", c->devices, MAX_DEVICES);
+    CHECK(dp_check_devices(c->devices, c->output_device));
     if (c->segments < c->devices || c->segments > MAX_DEVICES || c->segments % c->devices)
         return fail(ERR_USAGE,
                     "DataParallel: %d segments over %d devices: give a multiple, at most %d",
@@ -18,9 +17,6 @@ static int check(const struct dp_trainer_config *c) {
         return fail(ERR_USAGE,
                     "DataParallel: batches of %d samples, logs of %d rows: give at least 1 each",
                     c->max_samples, c->log_rows);
-    if (c->output_device < 0 || c->output_device >= c->devices)
-        return fail(ERR_USAGE, "DataParallel: output device %d: there are devices 0 to %d",
-                    c->output_device, c->devices - 1);
     return OK;
 }
 
