@@ -25,9 +25,9 @@
 // clang-format off
 const struct op_row op_table[OP_COUNT] = {
     /* Changes of layout. TO_N16 writes zeros into the lanes past the last sample. */
-    [OP_TO_N16] = {LAYOUT, .in = {{"x", "f", "."}}, .out = {{"y", "fn", "."}}, .segment = 1,
+    [OP_TO_N16] = {LAYOUT, .in = {{"x", "fs", "."}}, .out = {{"y", "fn", "."}}, .segment = 1,
         .rule = rule_to_n16},
-    [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "f", "."}}, .segment = 1,
+    [OP_TO_PLAIN] = {LAYOUT, .in = {{"x", "fn", "."}}, .out = {{"y", "fs", "."}}, .segment = 1,
         .rule = rule_to_plain},
 
     /* P = (H + 2 padding - k) / stride + 1, Q alike. One multiply-add for each output pixel and

@@ -87,6 +87,22 @@ int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK])
     return left;
 }
 
+struct sample_order tensor_sample_order(const struct tensor *t) {
+    struct sample_order o = {.rank = 1, .dims = {1}, .at = {1}, .number = {1}};
+    int stride[MAX_RANK], number = 1, count = 0;
+    tensor_strides(t, stride);
+    for (int d = t->rank - 1; d > 0; number *= t->dims[d--]) {
+        int to = 0;
+        while (to < count && o.at[to] > stride[d]) /* equal steps keep their order */
+            to++;
+        for (int i = count++; i > to; i--)
+            o.dims[i] = o.dims[i - 1], o.at[i] = o.at[i - 1], o.number[i] = o.number[i - 1];
+        o.dims[to] = t->dims[d], o.at[to] = stride[d], o.number[to] = number;
+    }
+    if (count) o.rank = tensor_merge(count, o.dims, o.at, o.number);
+    return o;
+}
+
 static int groups_of(int samples) {
     return (samples + GROUP - 1) / GROUP;
 }

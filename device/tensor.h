@@ -79,6 +79,15 @@ struct tensor tensor_permuted(const struct tensor *t, const int *order);
  * and none of those of size 1. Returns how many are left, at least 1. */
 int tensor_merge(int rank, int dims[MAX_RANK], int a[MAX_RANK], int b[MAX_RANK]);
 
+/* How a sample of t, PLAIN, lies in memory: its dimensions in the order of memory, the last
+ * one with the smallest steps. Neighbours are merged, so a dense sample is one dimension. */
+struct sample_order {
+    int rank, dims[MAX_RANK];
+    int at[MAX_RANK];     /* from one place of a dimension to the next, in memory */
+    int number[MAX_RANK]; /* and in the row-major count of the sample's elements */
+};
+struct sample_order tensor_sample_order(const struct tensor *t);
+
 /* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 

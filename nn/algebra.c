@@ -142,10 +142,46 @@ duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int k
 
 /* ---- the order of dimensions ---- */
 
-/* order has the dimensions of x, counted from 0. */
+/* x, in N16: a group is one place of dimension 0, and its 16 samples are one more dimension. */
+static struct tensor in_groups(const struct tensor *x) {
+    struct tensor seen = tensor_plain(x->data, DTYPE_F32, x->rank + 1, x->dims);
+    seen.dims[0] = x->groups, seen.dims[x->rank] = GROUP;
+    return seen;
+}
+
+static int turned_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x), dy = in_groups(&n->y->grad), to = n->args.in[0];
+    to.data = dx.data;
+    CHECK(tape_error(t));
+    CHECK(tape_copy_strided(t, &dy, &to));
+    return grad_done(t, n->x, &dx);
+}
+
+/* Of pictures in N16 in their layout, as the channels of ShuffleNet change places. args.in[0] says
+ * how y lies in x. */
+static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
+    int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;
+    for (int i = 0; i < rank; i++)
+        own[i] = order[i], dims[i] = x->value.dims[order[i]];
+    own[rank] = rank;
+    struct tensor seen = in_groups(&x->value), from = tensor_permuted(&seen, own),
+                  y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, rank, dims), to = in_groups(&y);
+    struct node node = {
+        .backward = turned_backward, .x = x, .args.in[0] = from, .spares = SPARES_ALL};
+    if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
+    node.y = tape_view_var(t, y, x);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* order has the dimensions of x, counted from 0. Where rows stay rows, pictures may go on as such;
+ * else the next op will not take them in N16. */
 static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
-    if (x->value.layout != LAYOUT_PLAIN) x = to_plain(t, x);
-    if (!x) return NULL;
+    const int last = x->value.rank - 1;
+    if (x->value.layout != LAYOUT_PLAIN)
+        return order[0] == 0 && order[last] == last && last + 1 < MAX_RANK
+                   ? turned_in_groups(t, x, order)
+                   : tape_plain_in_order(t, x, order);
     struct tensor dense = tensor_plain(NULL, DTYPE_F32, x->value.rank, x->value.dims),
                   lies = tape_lies(x), in_x = tensor_permuted(&dense, order);
     lies = tensor_permuted(&lies, order);
@@ -211,15 +247,16 @@ static int spread_backward(duet_tape *t, struct node *n) {
 }
 
 /* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
- * says. */
+ * says. In N16 a group is one place of dimension 0, and its 16 samples are a last dimension. */
 static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
-    int cut[3] = {1, 1, 1}, to[MAX_RANK];
+    const int n16 = x->value.layout == LAYOUT_N16;
+    int cut[3] = {1, 1, n16 ? GROUP : 1}, to[MAX_RANK];
     for (int i = 0; i < x->value.rank; i++) {
         to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
-        cut[i < first ? 0 : i <= last ? 1 : 2] *= to[i];
+        cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->value.groups : to[i];
     }
     struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
-    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, to);
+    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, to);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
                                  .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
                                  .p.sum.divide = 1};

@@ -116,13 +116,21 @@ static int for_samples(duet_tape *t, duet_var **a, duet_var **b, const char *nam
     return *a && *b;
 }
 
-/* Both operands in the shape that they have together. 0: they have none; the tape says why. */
+static int same_samples(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && a->dims[0] == b->dims[0];
+}
+
+/* Both operands in the shape that they have together, in the layout of the larger one. 0: they
+ * have none; the tape says why. */
 static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
     int rank, dims[MAX_RANK];
     if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
         return 0;
-    *a = to_plain(t, *a);
-    *b = to_plain(t, *b);
+    const struct tensor *of_a = &(*a)->value, *of_b = &(*b)->value,
+                        *larger = tensor_count(of_a) > tensor_count(of_b) ? of_a : of_b;
+    const int n16 = larger->layout == LAYOUT_N16 && same_samples(of_a, of_b);
+    *a = n16 ? to_device_layout(t, *a) : to_plain(t, *a);
+    *b = n16 ? to_device_layout(t, *b) : to_plain(t, *b);
     if (*a && *b) *a = tape_broadcast(t, name, *a, rank, dims);
     if (*a && *b) *b = tape_broadcast(t, name, *b, rank, dims);
     return *a && *b;
@@ -131,7 +139,7 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
 static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
                         node_backward *backward) {
     const int product = op == OP_MULTIPLY_FORWARD;
-    if (!for_samples(t, &a, &b, name) || tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    if (!for_samples(t, &a, &b, name) || tape_blocked(t, a) || tape_blocked(t, b)) return NULL;
     if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
     if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
     if (a->value.layout != b->value.layout) {
@@ -139,6 +147,7 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
         b = to_device_layout(t, b);
         if (!a || !b) return NULL;
     }
+    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
     struct node node = {.backward = backward, .x = a, .x2 = b, .spares = SPARES_ALL};
     if (product) node.spares = tape_product_spares(a, b);
     node.args.in[0] = a->value;

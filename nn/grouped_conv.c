@@ -88,7 +88,7 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
                  *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
     if (conv_is_plain(w, &how)) return tape_conv2d(t, x, w, b, how.stride[0], how.padding[0]);
-    if (tape_stuck(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
+    if (tape_blocked(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
         tape_too_large(t, "conv2d", x, w->value.dims[0], rows, columns))
         return NULL;
     const struct tensor seen = as_4d(&x->value);

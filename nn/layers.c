@@ -68,7 +68,7 @@ static int linear_backward(duet_tape *t, struct node *n) {
 
 static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                         int weight_is_in_out) {
-    if (tape_stuck(t, x)) return NULL;
+    if (tape_blocked(t, x)) return NULL;
     if (x->value.rank > 2) return tape_linear_rows(t, x, w, b, weight_is_in_out);
     x = to_device_layout(t, x);
     if (!x || tape_check_params(t, "linear", w, b)) return NULL;

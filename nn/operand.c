@@ -85,22 +85,43 @@ static int convert(duet_tape *t, const struct tensor *from, const struct tensor 
     return OK;
 }
 
+/* args.in[0] is y with the dimensions of x. */
 static int convert_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x);
+    struct tensor dy = n->args.in[0], dx;
+    dy.data = n->y->grad.data;
+    if (tape_grad_place(t, n->x, &dx)) {
+        CHECK(tape_error(t));
+        return convert(t, &dy, &dx);
+    }
+    dx = grad_target(t, n->x);
     CHECK(tape_error(t));
-    CHECK(convert(t, &n->y->grad, &dx));
+    CHECK(convert(t, &dy, &dx));
     return grad_done(t, n->x, &dx);
 }
 
-static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
-    if (tape_stuck(t, x)) return NULL;
-    if (x->value.layout == layout) return x;
-    struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, x->value.dims);
-    if (t->error || tape_fail(t, convert(t, &x->value, &y))) return NULL;
-    struct node node = {.backward = convert_backward, .x = x, .spares = SPARES_ALL};
+/* Of a view its elements are read where they lie. */
+static duet_var *converted(duet_tape *t, duet_var *x, enum layout layout, const int *order) {
+    int dims[MAX_RANK], back[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++)
+        dims[i] = x->value.dims[order ? order[i] : i], back[order ? order[i] : i] = i;
+    struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, dims),
+                  as_x = order ? tensor_permuted(&y, back) : y;
+    if (t->error || tape_fail(t, convert(t, &x->value, &as_x))) return NULL;
+    struct node node = {
+        .backward = convert_backward, .x = x, .args.in[0] = as_x, .spares = SPARES_ALL};
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
+}
+
+duet_var *tape_plain_in_order(duet_tape *t, duet_var *x, const int *order) {
+    return converted(t, x, LAYOUT_PLAIN, order);
+}
+
+static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
+    if (tape_blocked(t, x)) return NULL;
+    if (x->value.layout != layout) return converted(t, x, layout, NULL);
+    return tape_stuck(t, x) ? NULL : x;
 }
 
 int tape_check_samples(const duet_tape *t, const struct tensor *x) {
@@ -113,7 +134,7 @@ int tape_check_samples(const duet_tape *t, const struct tensor *x) {
 }
 
 duet_var *to_device_layout(duet_tape *t, duet_var *x) {
-    if (tape_stuck(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
+    if (tape_blocked(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
     return to_layout(t, x, device_layout(t->device));
 }
 

@@ -269,8 +269,8 @@ int tape_view_backward(duet_tape *t, struct node *n);
 int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
                          int *rank, int *dims);
 
-/* x, which is PLAIN, spread to that shape; where it has this shape already, x itself. Over
- * dimension 0, which is that of samples, the batch must be one segment. */
+/* x spread to that shape; where it has this shape already, x itself. Over dimension 0, which is
+ * that of samples, x must be PLAIN and the batch one segment. */
 duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
 
 /* `value`, that of the parameter w or, where w is NULL, of a constant, as a var of dims[rank]: for
@@ -340,6 +340,9 @@ int tape_check_samples(const duet_tape *t, const struct tensor *x);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
 duet_var *to_device_layout(duet_tape *t, duet_var *x);
+/* x, which is not PLAIN, in plain layout with its dimensions in another order: dimension i is
+ * order[i] of x. */
+duet_var *tape_plain_in_order(duet_tape *t, duet_var *x, const int *order);
 
 /* ERR_USAGE: `x` is not a tensor of type `dtype` on the tape's device. The error text names it by
  * `op` and `what`. */

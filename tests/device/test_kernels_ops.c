@@ -32,6 +32,44 @@ Test(math_ops, layouts_there_and_back, .timeout = 60) {
             }
 }
 
+/* A plain tensor with channels last, and with rows longer than what is read of them. */
+Test(math_ops, layouts_of_views, .timeout = 60) {
+    static const int orders[][4] = {{0, 3, 1, 2}, {0, 1, 3, 2}, {0, 2, 3, 1}, {0, 1, 2, 3}};
+    for (int i = 0; i < SAMPLE_COUNTS; i++)
+        for (int j = 0; j < 8; j++)
+            for (int k = 0; k <= ISAS; k++) {
+                struct heap heap = {0};
+                host_kernel *there = k < ISAS ? kernel_of(OP_TO_N16, all_isas[k])
+                                              : host_reference_kernels[OP_TO_N16];
+                host_kernel *back = k < ISAS ? kernel_of(OP_TO_PLAIN, all_isas[k])
+                                             : host_reference_kernels[OP_TO_PLAIN];
+                if (!there) continue;
+                struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], 5, 3, 19),
+                              z = tensor_random(&heap, 2, 4, sample_counts[i], 5, 3, 19),
+                              part = tensor_permuted(&x, (int[]){0, 1, 2, 3});
+                if (j / 4) part.dims[3] -= 2; /* of these z keeps what it has */
+                const struct tensor view = tensor_permuted(&part, orders[j % 4]);
+                struct tensor dense = heap_tensor(&heap, DTYPE_F32, 4, view.dims[0], view.dims[1],
+                                                  view.dims[2], view.dims[3]),
+                              to = view;
+                host_reference_kernels[OP_PERMUTE](&(struct op_args){.in = {view}, .out = {dense}});
+                struct tensor want = n16_of(&heap, &dense, 0), y = n16_new(&heap, &dense);
+                there(&(struct op_args){.in = {view}, .out = {y}});
+                cr_assert(same_bits(&y, &want), "to N16: n=%d, view %d, kernels %d",
+                          sample_counts[i], j, k);
+                to.data = z.data;
+                back(&(struct op_args){.in = {y}, .out = {to}});
+                size_t kept = 0;
+                for (size_t e = 0; e < tensor_count(&x); e++)
+                    if (j / 4 && e % 19 >= 17)
+                        kept += tensor_f32(&z)[e] != tensor_f32(&x)[e];
+                    else
+                        cr_assert_eq(tensor_f32(&z)[e], tensor_f32(&x)[e]);
+                cr_assert(j < 4 || kept || !sample_counts[i]);
+                heap_free(&heap);
+            }
+}
+
 Test(math_ops, relu, .timeout = 60) {
     struct heap heap = {0};
     struct tensor x = tensor_random(&heap, 1, 2, 19, 7, 1, 1),

@@ -138,9 +138,52 @@ static duet_var *detached(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, turn(t, fixed, 1, 2, solid), narrow(t, x, 2, 3, 8, solid));
 }
 
+/* Pictures in the layout of the device, or solid in plain. */
+static duet_var *pictures(duet_tape *t, duet_var *x, int solid) {
+    x = duet_reshape(t, x, 4, (int[]){-1, TOKENS, 4, 6});
+    return solid ? x : to_device_layout(t, x);
+}
+
+/* One number for each channel, as the gate of squeeze and excitation has it; one for each row and
+ * one for each pixel. */
+static duet_var *gated(duet_tape *t, duet_var *x, int solid) {
+    x = pictures(t, x, solid);
+    duet_var *row = duet_narrow(t, x, 3, 1, 1), *gate = duet_tanh(t, duet_narrow(t, row, 2, 3, 1)),
+             *y = duet_multiply(t, gate, x);
+    if (!solid) cr_expect_eq(y->value.layout, x->value.layout);
+    return duet_add(t, duet_subtract(t, y, row), duet_multiply(t, x, duet_narrow(t, x, 1, 2, 1)));
+}
+
+/* The layout is changed by what reads a view, in both directions, and its gradient comes back into
+ * the place of the view. */
+static duet_var *channels_last(duet_tape *t, duet_var *x, int solid) {
+    x = pictures(t, x, solid);
+    duet_var *y = part(t, duet_permute(t, x, (int[]){0, 2, 3, 1}), solid);
+    const int n16 = !solid && x->value.layout == LAYOUT_N16;
+    if (n16) cr_expect(!y->value.strided && y->value.layout == LAYOUT_PLAIN);
+    duet_var *a =
+                 part(t, duet_permute(t, narrow(t, y, 3, 0, 4, solid), (int[]){0, 3, 1, 2}), solid),
+             *b =
+                 part(t, duet_permute(t, narrow(t, y, 3, 4, 2, solid), (int[]){0, 3, 1, 2}), solid);
+    if (n16) {
+        placed[0] = a, placed[1] = b;
+        a = to_device_layout(t, a), b = to_device_layout(t, b);
+    }
+    return duet_multiply(t, duet_cat(t, (duet_var *[]){b, duet_tanh(t, a)}, 2, 1), x);
+}
+
+/* Channels change places in their layout, as in a ShuffleNet. */
+static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
+    x = pictures(t, x, solid);
+    duet_var *y = duet_reshape(t, x, 5, (int[]){-1, 2, 3, 4, 6});
+    y = part(t, duet_transpose(t, y, 1, 2), solid);
+    if (!solid) cr_expect_eq(y->value.layout, x->value.layout);
+    return duet_multiply(t, duet_reshape(t, y, 4, (int[]){-1, TOKENS, 4, 6}), x);
+}
+
 static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
-    block,          middle,   overlap, beside, same_three, read_twice,
-    there_and_back, selected, columns, rows,   rolled,     detached};
+    block,   middle, overlap, beside,   same_three, read_twice,    there_and_back, selected,
+    columns, rows,   rolled,  detached, gated,      channels_last, shuffled};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */

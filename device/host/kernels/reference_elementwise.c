@@ -11,23 +11,37 @@
 #include "device/clip.h"
 #include "device/host/kernels/hash_mix.h"
 
+/* Element i of sample n of a plain tensor. */
+static size_t place_of(const struct tensor *t, const int *stride, size_t n, size_t i) {
+    size_t place = n * (size_t)stride[0];
+    for (int d = t->rank - 1; d > 0; i /= (size_t)t->dims[d--])
+        place += i % (size_t)t->dims[d] * (size_t)stride[d];
+    return place;
+}
+
 /* plain [n][i] <-> N16 [n / 16][i][n % 16]; the lanes past n are zero. */
 void reference_to_n16(const struct op_args *a) {
-    const float *x = tensor_f32(&a->in[0]);
+    const struct tensor *x = &a->in[0];
     float *y = tensor_f32(&a->out[0]);
-    size_t samples = (size_t)a->in[0].dims[0], count = tensor_sample_count(&a->in[0]);
+    size_t samples = (size_t)x->dims[0], count = tensor_sample_count(x);
+    int stride[MAX_RANK];
+    tensor_strides(x, stride);
     for (size_t n = 0; n < (size_t)a->out[0].groups * GROUP; n++)
         for (size_t i = 0; i < count; i++)
-            y[(n / GROUP * count + i) * GROUP + n % GROUP] = n < samples ? x[n * count + i] : 0;
+            y[(n / GROUP * count + i) * GROUP + n % GROUP] =
+                n < samples ? tensor_f32(x)[place_of(x, stride, n, i)] : 0;
 }
 
 void reference_to_plain(const struct op_args *a) {
     const float *x = tensor_f32(&a->in[0]);
-    float *y = tensor_f32(&a->out[0]);
-    size_t samples = (size_t)a->out[0].dims[0], count = tensor_sample_count(&a->out[0]);
+    const struct tensor *y = &a->out[0];
+    size_t samples = (size_t)y->dims[0], count = tensor_sample_count(y);
+    int stride[MAX_RANK];
+    tensor_strides(y, stride);
     for (size_t n = 0; n < samples; n++)
         for (size_t i = 0; i < count; i++)
-            y[n * count + i] = x[(n / GROUP * count + i) * GROUP + n % GROUP];
+            tensor_f32(y)[place_of(y, stride, n, i)] =
+                x[(n / GROUP * count + i) * GROUP + n % GROUP];
 }
 
 /* out[0] = EXPRESSION of x = in[0], or of a = in[0] and b = in[1], element by element. */
