@@ -1,5 +1,5 @@
 /* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums.
- * All work in plain layout.
+ * All work in plain layout, but sums over the pixels of pictures and broadcasting, which keep N16.
  *
  * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
  * nothing. */
@@ -48,15 +48,23 @@ static int sum_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* The sum over the dimensions first .. last of x, which is PLAIN; they are then gone. */
+/* The dimensions of x as (before, first .. last, behind). In N16 a group is one place of dimension
+ * 0, which is before the others, and its 16 samples are a last dimension. */
+static void cut_at(const struct tensor *x, int first, int last, int cut[3]) {
+    const int n16 = x->layout == LAYOUT_N16;
+    cut[0] = cut[1] = 1, cut[2] = n16 ? GROUP : 1;
+    for (int i = 0; i < x->rank; i++)
+        cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->groups : x->dims[i];
+}
+
+/* The sum over the dimensions first .. last of x; they are then gone. */
 static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mean) {
-    int cut[3] = {1, 1, 1}, dims[MAX_RANK] = {1}, rank = 0;
-    for (int i = 0; i < x->value.rank; i++) {
-        cut[i < first ? 0 : i <= last ? 1 : 2] *= x->value.dims[i];
+    int cut[3], dims[MAX_RANK] = {1}, rank = 0;
+    cut_at(&x->value, first, last, cut);
+    for (int i = 0; i < x->value.rank; i++)
         if (i < first || i > last) dims[rank++] = x->value.dims[i];
-    }
     struct node node = {.backward = sum_backward, .op = OP_SUM, .x = x, .spares = SPARES_ALL};
-    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank ? rank : 1, dims);
+    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, rank ? rank : 1, dims);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
                                  .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
                                  .p.sum.divide = mean && cut[1] ? cut[1] : 1};
@@ -115,6 +123,9 @@ static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keep
     return x && keepdim ? tape_view(t, x, rank, kept) : x;
 }
 
+/* Of a picture, whose sum stays in N16. */
+enum { PIXELS = 1 << 2 | 1 << 3 };
+
 static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim,
                           int mean) {
     const char *name = mean ? "mean" : "sum";
@@ -126,9 +137,9 @@ static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count,
         return NULL;
     }
     if (tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
-        (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))) ||
-        !(x = to_plain(t, x)))
+        (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))))
         return NULL;
+    if ((chosen != PIXELS || x->value.rank != 4) && !(x = to_plain(t, x))) return NULL;
     return sum_chosen(t, x, chosen, keepdim, mean);
 }
 
@@ -142,16 +153,9 @@ duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int k
 
 /* ---- the order of dimensions ---- */
 
-/* x, in N16: a group is one place of dimension 0, and its 16 samples are one more dimension. */
-static struct tensor in_groups(const struct tensor *x) {
-    struct tensor seen = tensor_plain(x->data, DTYPE_F32, x->rank + 1, x->dims);
-    seen.dims[0] = x->groups, seen.dims[x->rank] = GROUP;
-    return seen;
-}
-
 static int turned_backward(duet_tape *t, struct node *n) {
     if (!n->x->needs_grad) return OK;
-    struct tensor dx = grad_target(t, n->x), dy = in_groups(&n->y->grad), to = n->args.in[0];
+    struct tensor dx = grad_target(t, n->x), dy = tape_in_groups(&n->y->grad), to = n->args.in[0];
     to.data = dx.data;
     CHECK(tape_error(t));
     CHECK(tape_copy_strided(t, &dy, &to));
@@ -165,8 +169,8 @@ static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
     for (int i = 0; i < rank; i++)
         own[i] = order[i], dims[i] = x->value.dims[order[i]];
     own[rank] = rank;
-    struct tensor seen = in_groups(&x->value), from = tensor_permuted(&seen, own),
-                  y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, rank, dims), to = in_groups(&y);
+    struct tensor seen = tape_in_groups(&x->value), from = tensor_permuted(&seen, own),
+                  y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, rank, dims), to = tape_in_groups(&y);
     struct node node = {
         .backward = turned_backward, .x = x, .args.in[0] = from, .spares = SPARES_ALL};
     if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
@@ -247,16 +251,14 @@ static int spread_backward(duet_tape *t, struct node *n) {
 }
 
 /* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
- * says. In N16 a group is one place of dimension 0, and its 16 samples are a last dimension. */
+ * says. */
 static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
-    const int n16 = x->value.layout == LAYOUT_N16;
-    int cut[3] = {1, 1, n16 ? GROUP : 1}, to[MAX_RANK];
-    for (int i = 0; i < x->value.rank; i++) {
+    int cut[3], to[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++)
         to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
-        cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->value.groups : to[i];
-    }
     struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
     struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, to);
+    cut_at(&y, first, last, cut);
     node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
                                  .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
                                  .p.sum.divide = 1};

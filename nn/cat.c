@@ -41,7 +41,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
     if (tape_blocked(t, x) ||
         tape_fail(t, tape_find_inner_dim("narrow", &x->value, dim_given, &dim)))
         return NULL;
-    int dims[MAX_RANK], rank = x->value.rank, size = x->value.dims[dim];
+    int size = x->value.dims[dim];
     if (start < 0 || length < 1 || start > size - length) {
         tape_fail(t, fail(ERR_USAGE,
                           "narrow: start (%d) + length (%d) exceeds dimension size (%d): check the "
@@ -51,16 +51,7 @@ duet_var *duet_narrow(duet_tape *t, duet_var *x, int dim_given, int start, int l
     }
     if (x->value.layout == LAYOUT_PLAIN) return plain_part(t, x, dim, start, length);
     const struct tensor seen = seen_by(&x->value, dim);
-    memcpy(dims, x->value.dims, sizeof dims);
-    dims[dim] = length;
-    const int last = dim == rank - 1; /* then rows of one element would be slow to copy */
-    const struct pad_sides cut = last ? (struct pad_sides){-start, start + length - size, 0, 0}
-                                      : (struct pad_sides){0, 0, -start, start + length - size};
-    x = tape_view(t, x, 4, last ? (int[]){seen.dims[0], 1, seen.dims[1], size} : seen.dims);
-    duet_var *y = x ? tape_pad2d(t, x, cut, 0) : NULL;
-    if (!y) return NULL;
-    y->same_as = x;
-    return tape_view(t, y, rank, dims);
+    return tape_part_in_groups(t, x, &seen, dim, start, length);
 }
 
 /* ---- cat ---- */

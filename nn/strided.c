@@ -98,7 +98,7 @@ static int begin_places(duet_tape *t, duet_var *base) {
     for (const duet_var *y = base->parts; y; y = y->next_part)
         covered += tensor_count(&y->view);
     CHECK(grad_set(t, base, &zero.out[0]));
-    return covered < tensor_count(&base->value) ? launch(t->stream, OP_FILL, &zero) : OK;
+    return covered < tensor_stored_count(&base->value) ? launch(t->stream, OP_FILL, &zero) : OK;
 }
 
 static struct tensor place_of(duet_tape *t, const duet_var *y) {
@@ -108,7 +108,9 @@ static struct tensor place_of(duet_tape *t, const duet_var *y) {
 }
 
 int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place) {
-    if (!y->view_of || y->uses != 1 || y->grad.data || !has_places(y->view_of)) return 0;
+    if (!y->view_of || y->value.layout != LAYOUT_PLAIN || y->uses != 1 || y->grad.data ||
+        !has_places(y->view_of))
+        return 0;
     *place = place_of(t, y);
     y->in_place = 1;
     return 1;
@@ -116,24 +118,31 @@ int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place) {
 
 /* ---- views as nodes ---- */
 
+/* The gradient of y, copied to its place in that of the var behind. */
+static int copy_to(duet_tape *t, const duet_var *y, const struct tensor *place) {
+    struct tensor dy = y->grad;
+    if (dy.layout == LAYOUT_N16) dy = tensor_plain(dy.data, DTYPE_F32, place->rank, place->dims);
+    return tape_copy_strided(t, &dy, place);
+}
+
 /* The gradient of the var behind y. args.in[0] and `first` say how y lies in a row-major x. */
 static int to_var_behind(duet_tape *t, struct node *n) {
     struct op_args zero = {.out[0] = grad_target(t, n->x)};
     const struct tensor *dx = &zero.out[0], place = moved(n->args.in[0], dx, n->first);
     CHECK(tape_error(t));
-    if (tensor_count(&place) < tensor_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
-    CHECK(tape_copy_strided(t, &n->y->grad, &place));
+    if (tensor_count(&place) < tensor_stored_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
+    CHECK(copy_to(t, n->y, &place));
     return grad_done(t, n->x, dx);
 }
 
 static int part_backward(duet_tape *t, struct node *n) {
     duet_var *y = n->y;
     if (!n->x->needs_grad) return OK;
-    if (has_places(y->view_of)) {
+    if (y->view_of && has_places(y->view_of)) {
         if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
         struct tensor place = place_of(t, y);
         CHECK(tape_error(t));
-        return tape_copy_strided(t, &y->grad, &place);
+        return copy_to(t, y, &place);
     }
     return n->args.in[0].strided ? to_var_behind(t, n) : tape_view_backward(t, n);
 }
@@ -168,6 +177,39 @@ duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const 
     node.y = tape_view_var(t, view, x);
     if (!node.y) return NULL;
     node.y->view = view, node.y->view_at = at, node.y->view_of = base;
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* ---- parts in N16 ---- */
+
+struct tensor tape_in_groups(const struct tensor *x) {
+    struct tensor seen = tensor_plain(x->data, DTYPE_F32, x->rank + 1, x->dims);
+    seen.dims[0] = x->groups, seen.dims[x->rank] = GROUP;
+    return seen;
+}
+
+/* Of a part of a part each is a copy, so their gradients go back one after the other. */
+duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
+                              int start, int length) {
+    struct tensor y = x->value, from = tape_in_groups(seen);
+    y.dims[dim] = length;
+    y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, y.rank, y.dims);
+    tensor_strides(&from, from.stride);
+    from.strided = 1, from.dims[2] = length;
+    const size_t first = (size_t)start * (size_t)from.stride[2];
+    struct node node = {.backward = part_backward,
+                        .x = x,
+                        .args.in[0] = from,
+                        .first = first,
+                        .spares = SPARES_ALL};
+    struct tensor to = tensor_plain(y.data, DTYPE_F32, from.rank, from.dims);
+    from = moved(from, &x->value, first);
+    if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
+    node.y = tape_view_var(t, y, x);
+    if (node.y && !x->view_of) {
+        node.y->view = moved(from, &y, 0), node.y->view_at = first;
+        node.y->view_of = x;
+    }
     return tape_node(t, &node) ? NULL : node.y;
 }
 

@@ -247,6 +247,15 @@ duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const 
 /* x, whose value is strided, with other dimensions: a view where it can be one, else of a copy. */
 duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
 
+/* x, in N16, as the PLAIN tensor that its memory is: a group is one place of dimension 0, and its
+ * 16 samples are one more dimension. */
+struct tensor tape_in_groups(const struct tensor *x);
+
+/* A copy of the places start .. start + length - 1 of dimension `dim` of x, in N16. Its gradient
+ * goes where that of a view would: seen[4] is x with the dimensions before and behind in one. */
+duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
+                              int start, int length);
+
 /* to = from, of which each may be strided; without samples nothing. */
 int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to);
 

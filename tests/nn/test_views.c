@@ -150,7 +150,10 @@ static duet_var *gated(duet_tape *t, duet_var *x, int solid) {
     x = pictures(t, x, solid);
     duet_var *row = duet_narrow(t, x, 3, 1, 1), *gate = duet_tanh(t, duet_narrow(t, row, 2, 3, 1)),
              *y = duet_multiply(t, gate, x);
+    duet_var *mean = duet_mean(t, x, (int[]){-1, 2}, 2, 1);
     if (!solid) cr_expect_eq(y->value.layout, x->value.layout);
+    if (!solid) cr_expect_eq(mean->value.layout, x->value.layout);
+    y = duet_multiply(t, y, duet_sum(t, duet_multiply(t, y, mean), (int[]){2, 3}, 2, 1));
     return duet_add(t, duet_subtract(t, y, row), duet_multiply(t, x, duet_narrow(t, x, 1, 2, 1)));
 }
 
@@ -172,6 +175,19 @@ static duet_var *channels_last(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, duet_cat(t, (duet_var *[]){b, duet_tanh(t, a)}, 2, 1), x);
 }
 
+/* Parts of pictures: of all channels and rows, of some, of a part, and with one that is read beside
+ * its parts. */
+static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
+    x = part(t, pictures(t, x, solid), 1); /* else the leaf is read as it lies */
+    duet_var *y = duet_tanh(t, x), *a = narrow(t, x, 1, 0, 3, solid),
+             *b = narrow(t, x, 1, 3, 3, solid), *up = narrow(t, y, 2, 0, 2, solid),
+             *down = narrow(t, y, 2, 1, 2, solid), *left = narrow(t, up, 3, 0, 3, solid);
+    y = duet_cat(t, (duet_var *[]){duet_multiply(t, a, b), b}, 2, 1);
+    up = duet_multiply(t, duet_multiply(t, up, down), narrow(t, y, 2, 2, 2, solid));
+    return duet_multiply(t, duet_multiply(t, narrow(t, up, 3, 2, 3, solid), left),
+                         narrow(t, narrow(t, y, 3, 3, 3, solid), 2, 0, 2, solid));
+}
+
 /* Channels change places in their layout, as in a ShuffleNet. */
 static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
     x = pictures(t, x, solid);
@@ -182,8 +198,8 @@ static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
 }
 
 static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
-    block,   middle, overlap, beside,   same_three, read_twice,    there_and_back, selected,
-    columns, rows,   rolled,  detached, gated,      channels_last, shuffled};
+    block, middle, overlap,  beside, same_three,    read_twice, there_and_back,   selected, columns,
+    rows,  rolled, detached, gated,  channels_last, shuffled,   parts_of_pictures};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */
