@@ -84,45 +84,68 @@ static int cat_gradient(duet_tape *t, struct node *n, duet_var *x, int dim, int 
     return grad_done(t, x, &dx);
 }
 
+/* n->x is the first operand, or what those before x2 are together: y, as far as it goes. */
 static int cat_backward(duet_tape *t, struct node *n) {
-    const struct tensor *a = &n->x->value;
-    int dim = a->rank - 1; /* the one in which a and y differ */
-    while (a->dims[dim] == n->y->value.dims[dim])
+    const struct tensor *y = &n->y->value, *a = &n->x->value, *b = &n->x2->value;
+    int dim = b->rank - 1; /* the one in which x2 and y differ */
+    while (b->dims[dim] == y->dims[dim])
         dim--;
-    CHECK(cat_gradient(t, n, n->x, dim, 0));
-    return cat_gradient(t, n, n->x2, dim, a->dims[dim]);
+    CHECK(cat_gradient(t, n, n->x2, dim, (int)n->first));
+    if (a->dims[dim] < y->dims[dim]) return cat_gradient(t, n, n->x, dim, 0);
+    return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
 }
 
-/* Of an operand that lies apart only its elements are read. */
-static int launch_cat(duet_tape *t, const struct tensor *a, const struct tensor *b, int dim,
-                      const struct op_args *args, const struct tensor *y) {
-    if (!a->strided && !b->strided) return launch(t->stream, OP_CAT, args);
-    struct tensor of_a = part_of(y, a, dim, 0), of_b = part_of(y, b, dim, a->dims[dim]);
-    CHECK(tape_copy_strided(t, a, &of_a));
-    return tape_copy_strided(t, b, &of_b);
+/* x goes to its places in y. Of an operand that lies apart only its elements are read. */
+static int copy_into(duet_tape *t, const struct tensor *y, const struct tensor *x, int dim,
+                     int before) {
+    if (x->layout == LAYOUT_PLAIN) {
+        struct tensor part = part_of(y, x, dim, before);
+        return tape_copy_strided(t, x, &part);
+    }
+    struct tensor from = seen_by(x, dim), to = seen_by(y, dim);
+    from = tape_in_groups(&from), to = tape_in_groups(&to);
+    to = part_of(&to, &from, 2, before);
+    return tape_copy_strided(t, &from, &to);
 }
 
-static duet_var *cat_two(duet_tape *t, duet_var *a, duet_var *b, int dim) {
-    if (!a || !b) return NULL;
-    int dims[MAX_RANK];
-    memcpy(dims, a->value.dims, sizeof dims);
-    dims[dim] += b->value.dims[dim];
-    struct tensor y = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, dims);
-    struct node node = {
-        .backward = cat_backward, .op = OP_CAT, .x = a, .x2 = b, .spares = SPARES_ALL};
-    node.args = (struct op_args){.in = {seen_by(&a->value, dim), seen_by(&b->value, dim)},
-                                 .out[0] = seen_by(&y, dim)};
-    if (t->error || tape_fail(t, launch_cat(t, &a->value, &b->value, dim, &node.args, &y)))
-        return NULL;
-    node.y = tape_var(t, y, a->needs_grad || b->needs_grad);
-    return tape_node(t, &node) ? NULL : node.y;
+/* Two that are dense in one launch, others in one each. */
+static int launch_cat(duet_tape *t, const struct tensor *y, duet_var *const *x, int count,
+                      int dim) {
+    const struct tensor *a = &x[0]->value, *b = &x[1]->value;
+    if (count == 2 && !a->strided && !b->strided) {
+        struct op_args args = {.in = {seen_by(a, dim), seen_by(b, dim)}, .out[0] = seen_by(y, dim)};
+        return launch(t->stream, OP_CAT, &args);
+    }
+    for (int i = 0, before = 0; i < count; before += x[i++]->value.dims[dim])
+        CHECK(copy_into(t, y, &x[i]->value, dim, before));
+    return OK;
 }
 
-/* Halves first, so that of n operands each is copied about log2(n) times and not n times. */
-static duet_var *cat_halves(duet_tape *t, duet_var *const *x, int count, int dim) {
+/* Each operand is copied once. A node has two of them at most, so there is one for each but the
+ * first, and all make y. */
+static duet_var *cat(duet_tape *t, duet_var *const *x, int count, int dim, int length) {
     if (count == 1) return x[0];
-    return cat_two(t, cat_halves(t, x, count / 2, dim),
-                   cat_halves(t, x + count / 2, count - count / 2, dim), dim);
+    int dims[MAX_RANK];
+    memcpy(dims, x[0]->value.dims, sizeof dims);
+    dims[dim] = length;
+    struct tensor y = tape_tensor(t, DTYPE_F32, x[0]->value.layout, x[0]->value.rank, dims);
+    if (t->error || tape_fail(t, launch_cat(t, &y, x, count, dim))) return NULL;
+    duet_var *all = x[0];
+    for (int i = 1, before = all->value.dims[dim]; i < count; before += x[i++]->value.dims[dim]) {
+        struct node node = {.backward = cat_backward,
+                            .op = OP_CAT,
+                            .x = all,
+                            .x2 = x[i],
+                            .first = (size_t)before,
+                            .spares = SPARES_ALL};
+        const int needs_grad = all->needs_grad || x[i]->needs_grad;
+        node.y = i == 1 ? tape_var(t, y, needs_grad) : tape_view_var(t, y, all);
+        if (!node.y) return NULL;
+        node.y->needs_grad = needs_grad;
+        if (tape_node(t, &node)) return NULL;
+        all = node.y;
+    }
+    return all;
 }
 
 /* ERR_USAGE: operand i does not suit operand 0, or the result would be too large. */
@@ -170,5 +193,5 @@ duet_var *duet_cat(duet_tape *t, duet_var *const *vars, int count, int dim_given
         x[i] = mixed ? to_device_layout(t, vars[i]) : vars[i];
         if (!x[i]) return NULL;
     }
-    return cat_halves(t, x, count, dim);
+    return cat(t, x, count, dim, (int)length);
 }

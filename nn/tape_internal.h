@@ -38,7 +38,7 @@ struct node {
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
     void *context;       /* of a node whose op is not one of device/op.h, and of recurrent.c its
                           * second result; borrowed */
-    size_t first;        /* of strided.c */
+    size_t first;        /* of strided.c and cat.c */
     int64_t clock;       /* of linked.c: when it was appended */
     int pieces_end;      /* numbers in the arena: below it are those made for this node */
 };

@@ -188,6 +188,28 @@ static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
                          narrow(t, narrow(t, y, 3, 3, 3, solid), 2, 0, 2, solid));
 }
 
+/* Several are joined in one tensor, one of them twice, and what was joined is joined again. solid:
+ * pair by pair. */
+static duet_var *join(duet_tape *t, duet_var *const *x, int count, int dim, int solid) {
+    if (!solid) return duet_cat(t, x, count, dim);
+    duet_var *y = x[0];
+    for (int i = 1; i < count; i++)
+        y = duet_cat(t, (duet_var *[]){y, x[i]}, 2, dim);
+    return y;
+}
+
+static duet_var *joined(duet_tape *t, duet_var *x, int solid) {
+    x = pictures(t, x, solid);
+    duet_var *a = narrow(t, x, 1, 0, 2, solid), *b = duet_tanh(t, narrow(t, x, 1, 2, 1, solid)),
+             *fixed = duet_detach(t, b);
+    duet_var *y = join(t, (duet_var *[]){fixed, b, a, fixed, a}, 5, 1, solid);
+    y = duet_multiply(t, y, y);
+    duet_var *rows[3] = {narrow(t, y, 3, 0, 1, solid), narrow(t, y, 3, 3, 2, solid),
+                         narrow(t, y, 3, 1, 2, solid)};
+    y = join(t, rows, 3, 3, solid);
+    return duet_add(t, y, narrow(t, y, 1, 4, 1, solid));
+}
+
 /* Channels change places in their layout, as in a ShuffleNet. */
 static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
     x = pictures(t, x, solid);
@@ -198,8 +220,11 @@ static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
 }
 
 static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
-    block, middle, overlap,  beside, same_three,    read_twice, there_and_back,   selected, columns,
-    rows,  rolled, detached, gated,  channels_last, shuffled,   parts_of_pictures};
+    block,      middle,        overlap,        beside,
+    same_three, read_twice,    there_and_back, selected,
+    columns,    rows,          rolled,         detached,
+    gated,      channels_last, shuffled,       parts_of_pictures,
+    joined};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */
