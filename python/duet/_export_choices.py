@@ -198,8 +198,8 @@ def _range_of(w, x):
 def note_range(w, name, a, y):
     """y, of whole numbers, is what the op `name` makes of others: of which size?"""
     if name == "cumsum":
-        given, count = [_range_of(w, a.self)], y.shape[a.dim % len(y.shape)]
-        ends = [given[0][0], given[0][1], given[0][0] * count, given[0][1] * count] * bool(given[0])
+        count = int(y.shape[a.dim % len(y.shape)])
+        ends = [end * times for end in _range_of(w, a.self) or () for times in (1, count)]
     elif name in ("add", "sub", "mul") and a.get("alpha", 1) == 1:
         given = [_range_of(w, a.self), _range_of(w, a.other)]
         how = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[name]

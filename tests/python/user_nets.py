@@ -176,6 +176,7 @@ class CountedPlaces(nn.Module):
         places = (torch.cumsum(mask, dim=1).type_as(mask) * mask).long() + 1
         segment = torch.gather(self.segment.expand(places.shape[0], -1), dim=1, index=places)
         x = self.words(tokens) + self.segments(segment.expand(tokens.shape)) + self.places(places)
+        x = x + tokens.cumsum(1).unsqueeze(2) / 100
         return self.head(torch.tanh(x).mean(1))
 
 
