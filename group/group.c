@@ -88,7 +88,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     __atomic_add_fetch(&job->users, 1, __ATOMIC_RELAXED);
     g->n = a->n;
     g->timeout_s = a->timeout_s;
-    g->memory.sizes = a->sizes;
+    g->asked = g->memory.sizes = a->sizes;
     g->memory.sizes.mail = mailbox_of(a);
     g->caches = a->sizes.caches ? a->sizes.caches : room_in_caches();
     g->rank = -1;
@@ -203,9 +203,8 @@ static int check_ranks(const struct group *world, const int *ranks, int n) {
 }
 
 int group_new(struct group **out, struct group *world, const int *ranks, int n, double timeout_s) {
-    struct agreement some = {.n = n,
-                             .timeout_s = timeout_s > 0 ? timeout_s : world->timeout_s,
-                             .sizes = world->memory.sizes};
+    struct agreement some = {
+        .n = n, .timeout_s = timeout_s > 0 ? timeout_s : world->timeout_s, .sizes = world->asked};
     *out = NULL;
     CHECK(check_ranks(world, ranks, n));
     if (world->n != comm_world_size(world->job->comm))

@@ -174,6 +174,7 @@ struct group {
     struct call_names names;
     int n, rank, ranks[MAX_DEVICES]; /* ranks[r]: in the job */
     double timeout_s;                /* 0: the job's */
+    struct group_sizes asked;        /* memory.sizes as they were given */
     struct shared_memory memory;
     struct announcer announcer;
     size_t caches;              /* bytes: tensors of a call that are longer do not stay in caches */

@@ -52,27 +52,28 @@ def op_logical_not(w, a, shape):
     return _not(w, w.value(a.self))
 
 
-def _truths(w, *operands):
+def _truths(w, a, *names):
     """Operands that are bool, of which some may be constants."""
-    for x in operands:
-        require(isinstance(x, w.torch.Tensor) and x.dtype is w.torch.bool or
+    for name in names:
+        x = a[name]
+        require(isinstance(x, w.torch.Tensor) and x.dtype is w.torch.bool or name in w.bools and
                 isinstance(x, Value) and x.name in w.truths, "it works on bits, not on bool")
 
 
 def op_bitwise_not(w, a, shape):
-    _truths(w, a.self)
+    _truths(w, a, "self")
     return op_logical_not(w, a, shape)
 
 
 def op_bitwise_and(w, a, shape):
-    _truths(w, a.self, a.other)
+    _truths(w, a, "self", "other")
     y = binary(w, "multiply", a.self, a.other, shape)
     w.truths.add(y.name)
     return y
 
 
 def op_bitwise_or(w, a, shape):
-    _truths(w, a.self, a.other)
+    _truths(w, a, "self", "other")
     y = binary(w, "add", a.self, a.other, shape)
     return w.emit("above", [y], shape, y.lifted, number=0)
 
@@ -150,16 +151,22 @@ def op_bernoulli(w, a, shape):
 
 
 def _drawn(w, p, shape):
+    """Where dropout does nothing, as in evaluation, it is p: x / p times that is x, as the modules
+    of stochastic depth have it there."""
     ones = w.expand(w.constant(w.torch.ones([1, *map(int, shape[1:])])), shape, False)
     kept = w.emit("dropout", [ones], shape, p=1 - p)
-    return w.emit("above", [kept], shape, number=0)
+    return w.emit("multiply_number", [kept], shape, number=p)
 
 
 def op_floor(w, a, shape):
     """Of torch.rand() + p, which is how others write stochastic depth."""
     require(isinstance(a.self, Uniform) and isinstance(shape[0], N) and 0 < a.self.low < 1,
             "of other than random numbers plus a probability")
-    return _drawn(w, a.self.low, shape)
+    low, drawn = a.self.low, a.self.drawn
+    if low not in drawn:
+        require(not drawn, "of random numbers that another floor has taken, plus another number")
+        drawn[low] = _drawn(w, low, shape)
+    return drawn[low]
 
 
 def op_maximum(w, a, shape):
@@ -192,7 +199,7 @@ def _range_of(w, x):
         return (int(x.number if isinstance(x, Filled) else x),) * 2
     if isinstance(x, w.torch.Tensor):
         return int(x.min()), int(x.max())
-    return (0, 1) if x.name in w.truths else w.ranges.get(x.name)
+    return None if not isinstance(x, Value) or w.tokens.get(x.name) else w.range_of(x.name)
 
 
 def note_range(w, name, a, y):
@@ -206,6 +213,8 @@ def note_range(w, name, a, y):
         ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
     else:
         ends = []
+    require(not ends or max(map(abs, ends)) <= 1 << 24, "its whole numbers pass 2^24, which "
+            "float32 rounds")
     if ends and isinstance(y, Value) and y.name not in w.ranges:
         whole(w, y, min(ends), max(ends))
 

@@ -46,10 +46,13 @@ class Filled:
 
 
 class Uniform:
-    """Random numbers from `low` up to `low` + 1, as torch.rand draws them from 0 on."""
+    """Random numbers from `low` up to `low` + 1, as torch.rand draws them from 0 on. `drawn` has
+    the one line that draws them, by `low`."""
 
-    def __init__(self, shape, low=0.0):
-        self.shape, self.low = shape, low
+    lifted = False
+
+    def __init__(self, shape, low=0.0, drawn=None):
+        self.shape, self.low, self.drawn = shape, low, {} if drawn is None else drawn
 
 
 class Counted:
@@ -110,17 +113,25 @@ class Writer:
         comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
         given = [x for x in words if x.startswith("%")]
-        if op in _MOVES and all(x in self.tokens for x in given):
-            self.tokens[name] = set().union(*(self.tokens[x] for x in given))
-            ranges = [self.ranges[x] for x in given if x in self.ranges]
+        if op in (*_MOVES, "pad2d") and all(x in self.tokens or x in self.truths for x in given):
+            self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in given))
+            ranges = [r for x in given if (r := self.range_of(x))]
+            if settings.get("value"):
+                ranges.append((settings["value"], settings["value"]))
             if ranges:
                 self.ranges[name] = min(r[0] for r in ranges), max(r[1] for r in ranges)
-        if op in ("above", "equal") or (op in (*_MOVES, "expand") and words[0] in self.truths):
+        if op in ("above", "equal") or (op in (*_MOVES, "expand") and
+                                        self.truths.issuperset(given or words)):
             self.truths.add(name)
         if op not in ("above", "equal", "detach") and \
                 not self.trained.union(self.stored).isdisjoint(words):
             self.trained.add(name)
         return Value(name, list(shape), lifted)
+
+    def range_of(self, name):
+        """The least and the largest of those whole numbers of a value that are of no input; None
+        where they are not known."""
+        return (0, 1) if name in self.truths else self.ranges.get(name)
 
     def constant(self, tensor):
         """A tensor of this run as one of the file."""
@@ -143,7 +154,11 @@ class Writer:
             return self.emit("transpose", [value], original.shape, True, dim0=1, dim1=2)
         key = stored.name, tuple(map(str, shape)), lifted
         if key not in self.expanded:
-            self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
+            value = self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
+            constant = self.constants.get(stored.name)
+            if constant is not None and constant.numel() and constant.equal(constant.floor()):
+                self.tokens[value.name] = set()  # what an embedding may look up, of no input
+                self.ranges[value.name] = constant.min().item(), constant.max().item()
         return self.expanded[key]
 
     def value(self, x):

@@ -134,10 +134,12 @@ def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
-        low, high = w.ranges.get(a.indices.name, (0, rows - 1))
-        require(a.indices.name in w.tokens, "its tokens are computed, not an input's as they are")
+        name = a.indices.name
+        low, high = map(int, w.range_of(name) or (0, rows - 1))
+        require(name in w.tokens or name in w.truths,
+                "its tokens are computed, not an input's as they are")
         require(low >= 0 and high < rows, f"its tokens are {low} to {high}, of {rows} rows")
-        for name in w.tokens[a.indices.name]:
+        for name in w.tokens.get(name, ()):
             w.below[name] = min(rows, w.below.get(name, rows))
     index = w.value(a.indices)
     left_out = {} if a.get("padding_idx", -1) < 0 else {"padding_idx": a.padding_idx}

@@ -207,7 +207,7 @@ def times(w, x, number):
 def op_add(w, a, shape, sign=1):
     number = number_of(w, a.other)
     if isinstance(a.self, Uniform) and number is not None:
-        return Uniform(shape, a.self.low + sign * a.alpha * number)
+        return Uniform(shape, a.self.low + sign * a.alpha * number, a.self.drawn)
     if number is not None:
         return same(w, "add_number", a.self, shape, number=sign * a.alpha * number)
     if number_of(w, a.self) is not None:

@@ -164,8 +164,8 @@ def op_index_select(w, a, shape):
         else:
             runs.append([place, 1])
     if len(runs) > _MOST_PARTS:
-        return along(w, x, dim, w.torch.nn.functional.one_hot(index % x.shape[dim],
-                                                              x.shape[dim]).T, shape)
+        ones = w.torch.nn.functional.one_hot(index.long() % x.shape[dim], x.shape[dim])
+        return along(w, x, dim, ones.T, shape)
     return _joined(w, [_narrow(w, x, dim, *run) for run in runs], dim, shape)
 
 

@@ -107,6 +107,8 @@ def permuted(w, x, order):
 
 def selected(w, x, dim, index):
     group = x.dims[dim]
+    if not group:
+        return settled(w, Turned(x.base, x.dims[:dim] + x.dims[dim + 1:]))
     if len(group) != 1 or group == [0]:
         raise Refused("it picks from the samples")
     place, shape = group[0], list(x.base.shape)
@@ -181,15 +183,17 @@ def reduced(w, x, op, dims, keepdim):
         shape = [d for i, d in enumerate(shape) if i not in gone]
         groups = [[i - sum(g < i for g in gone) for i in group]
                   for d, group in enumerate(x.dims) if d not in dims]
-    y = w.emit(op, [x.base], shape, dims=gone, keepdim=int(keepdim))
+    y = w.emit(op, [x.base], shape, dims=gone, keepdim=int(keepdim)) if gone else x.base
     return settled(w, Turned(y, groups))
 
 
 def expanded(w, x, shape):
     sizes = list(x.base.shape)
+    if len(shape) != len(x.dims):
+        raise Refused("it is expanded to more dimensions, which cannot be followed")
     for group, have, want in zip(x.dims, x.shape, shape):
-        if int(have) != int(want):
-            if len(shape) != len(x.dims) or len(group) != 1 or 0 in group:
+        if str(have) != str(want):
+            if len(group) != 1 or 0 in group or isinstance(want, N):
                 raise Refused("it is expanded in a way that cannot be followed")
             sizes[group[0]] = want
     return x if _alike(sizes, x.base.shape) else Turned(w.emit("expand", [x.base], sizes), x.dims)
@@ -203,6 +207,8 @@ def inside(run, x):
 def _beside(w, x, other):
     """A tensor without samples as a value beside the line of x, with which it is broadcast."""
     other = w.value(other)
+    if len(other.shape) > len(x.dims):
+        raise Refused("it is broadcast in a way that cannot be followed")
     own = [1] * (len(x.dims) - len(other.shape)) + list(other.shape)
     sizes = {}
     for group, size in zip(x.dims, own):

@@ -7,6 +7,7 @@ from . import (_export_attention, _export_choices, _export_layers, _export_ops, 
                _export_recurrent, _export_shapes)
 from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
+from ._export_in_place import InPlace
 from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
@@ -31,12 +32,7 @@ def _written(target):
     return [a.name for a in target._schema.arguments if a.alias_info and a.alias_info.is_write]
 
 
-def _place(fake):
-    """Which elements of its storage a tensor has."""
-    return str(fake.storage_offset()), [*map(str, fake.shape)], [*map(str, fake.stride())]
-
-
-class Walk:
+class Walk(InPlace):
     """Goes through the nodes of an exported program."""
 
     def __init__(self, torch, model, program):
@@ -321,44 +317,6 @@ class Walk:
                 torch.int64 if name in self.writer.wholes else torch.float32
             if made is not None and fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
-
-    def zero(self, node):
-        """x.zero_(): all that has elements of x's memory is multiplied by 0 there, and by 1
-        elsewhere."""
-        torch, target = self.torch, node.args[0].meta["val"]
-        storage = target.untyped_storage()
-        sharing = [x for x in self.env if isinstance(fake := x.meta.get("val"), torch.Tensor) and
-                   fake.untyped_storage()._cdata == storage._cdata]
-        if any(x.op == "placeholder" for x in sharing):
-            raise Refused("it writes into a tensor of the model or an input")
-        if any(isinstance(d, torch.SymInt) for x in sharing for d in x.meta["val"].shape):
-            raise Refused("it writes in place into a part of what is of the samples")
-        kept = torch.ones(storage.nbytes() // target.element_size())
-        kept.as_strided(target.shape, target.stride(), target.storage_offset()).zero_()
-        for x in sharing:
-            fake = x.meta["val"]
-            part = kept.as_strided(fake.shape, fake.stride(), fake.storage_offset())
-            if not part.all():
-                self.env[x] = _export_ops.binary(self.writer, "multiply", self.env[x],
-                                                 part.clone(), list(fake.shape))
-        return self.env[node.args[0]]
-
-    def overwrite(self, node, result):
-        """What was written in place has the new value from now on. A view of other elements would
-        too, which no line can say."""
-        target = node.args[0]
-        storage = target.meta["val"].untyped_storage()._cdata
-        for other in list(self.env):
-            fake = other.meta.get("val")
-            if not isinstance(fake, self.torch.Tensor) or \
-                    fake.untyped_storage()._cdata != storage:
-                continue
-            if not isinstance(self.env[other], (Value, Filled, Counted, Uniform)):
-                raise Refused("it writes into a tensor that is no value")
-            if _place(fake) == _place(target.meta["val"]):
-                self.env[other] = result
-            elif any(user not in self.env and user is not node for user in other.users):
-                raise Refused("it writes in place into a tensor of which there are views")
 
     def run(self):
         torch = self.torch

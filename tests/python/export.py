@@ -315,6 +315,26 @@ class Refusals(unittest.TestCase):
         self.assertRegex(run.output, r"DP at its peak +Duet +PyTorch\n.*\nheld ")
         self.assertRegex(run.output, r"\nsaved by autograd .*360 B")  # of 3 samples
 
+    def test_stochastic_depth_does_nothing_in_evaluation(self):
+        class Net(nn.Module):
+            def __init__(self, kept):
+                super().__init__()
+                self.first, self.last, self.kept = nn.Linear(784, 6), nn.Linear(6, 10), kept
+
+            def forward(self, x):
+                x = self.first(x.flatten(1))
+                x = x / self.kept * torch.floor(torch.rand(x.shape[0], 1) + self.kept)
+                return self.last(x.tanh())
+        runs, nets_of_both = [], (Net(1 - 1e-7), Net(0.6))
+        for net in nets_of_both:
+            net.load_state_dict(nets_of_both[0].state_dict())
+            with tempfile.TemporaryDirectory() as folder:
+                path = duet.export(net, torch.randn(2, 1, 28, 28), pathlib.Path(folder, "net.duet"))
+                runs += duet.train(model=path, dataset="synthetic", samples=64, batch_size=64,
+                                   epochs=1, lr=1e-12, mode="single", progress=False).runs
+        self.assertNotAlmostEqual(runs[0].losses[0], runs[1].losses[0], 4)
+        self.assertAlmostEqual(runs[0].final_valid_loss, runs[1].final_valid_loss, 6)
+
     def test_half_precision_becomes_float32(self):
         for kind in (torch.float16, torch.bfloat16):
             net = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).to(kind)

@@ -48,6 +48,25 @@ def a_parameter_cleared(net, x):
     return x
 
 
+def cleared_aside(net, x):
+    bias = net.first.bias.clone()
+    bias.detach()[2:].zero_()
+    return x * bias
+
+
+def clamped_aside(net, x):
+    y = x * 2
+    with torch.no_grad():
+        y.clamp_(-1, 1)
+    return y
+
+
+def added_aside(net, x):
+    y = x * 2
+    y.detach().add_(1)
+    return y
+
+
 def into_a_buffer(net, x):
     net.seen.add_(1)
     return x + net.seen
@@ -87,6 +106,8 @@ class Refusals(unittest.TestCase):
         self.refused(Net(beside_a_view), "views")
         self.refused(Net(a_part_cleared), "part of what is of the samples")
         self.refused(Net(a_parameter_cleared), "tensor of the model")
+        for tried in (cleared_aside, clamped_aside, added_aside):
+            self.refused(Net(tried), "outside of autograd")
         self.refused(Net(into_a_buffer), "writes into a tensor of the model")
         self.refused(Net(into_a_parameter), "no such op|no value")
         self.refused(Net(into_out), "writes into out")
@@ -102,6 +123,8 @@ class Refusals(unittest.TestCase):
     def test_what_each_sample_would_do_for_itself(self):
         self.refused(Net(lambda net, x: x + F.dropout(net.first.bias, 0.5)), "without samples")
         self.refused(Net(samples_joined), "mixes samples")
+        self.refused(Net(lambda net, x: x + x[:, :1].t().expand(x.shape[0], -1).sum(0)[:, None]),
+                     "expanded in a way")
         self.refused(Net(lambda net, x: x.floor()), "random numbers plus a probability")
         self.refused(Net(lambda net, x: x * torch.rand(x.shape)), "no tensor of the samples")
 
@@ -114,6 +137,18 @@ class Refusals(unittest.TestCase):
         self.assertEqual(text, text_of(
             lambda net, x: x / 0.75 * x.new_empty(x.shape[0], 1).bernoulli_(0.75)))
         self.assertIn("p=0.25", text)
+
+        def of_one_draw(net, x):
+            kept = torch.rand(x.shape[0], 1) + 0.75
+            return x * kept.floor() + (1 - kept.floor())
+        self.assertEqual(text_of(of_one_draw).count("dropout"), 1)
+
+        def of_two_chances(net, x):
+            drawn = torch.rand(x.shape[0], 1)
+            return x * (drawn + 0.75).floor() + (drawn + 0.5).floor()
+        self.path = self.path.parent / "empty" / "net.duet"
+        self.path.parent.mkdir()
+        self.refused(Net(of_two_chances), "another floor")
 
     def test_a_layer_in_eval_mode(self):
         net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm1d(4))
@@ -133,6 +168,11 @@ class Refusals(unittest.TestCase):
                       words=nn.Embedding(words, 4))
             self.refused(net, f"tokens are {length - 9} to .*, of {words} rows", torch.randn(3, 4),
                          torch.ones(3, 5, dtype=int))
+        net = Net(lambda net, x, y: x + net.words(
+            torch.cat([y.ne(1).long(), y], 1).cumsum(1)).sum(1), words=nn.Embedding(9, 4))
+        self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, 5, dtype=int))
+        self.refused(Net(lambda net, x, y: x + ~(y.ne(1).long())), "not on bool",
+                     torch.randn(3, 4), torch.ones(3, 4, dtype=int))
         net = Net(lambda net, x, y: x + torch.arange(5.0).expand(3, 5).gather(1, y))
         self.refused(net, "one number everywhere", torch.randn(3, 4), torch.ones(3, 4, dtype=int))
 

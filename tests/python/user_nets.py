@@ -177,6 +177,9 @@ class CountedPlaces(nn.Module):
         segment = torch.gather(self.segment.expand(places.shape[0], -1), dim=1, index=places)
         x = self.words(tokens) + self.segments(segment.expand(tokens.shape)) + self.places(places)
         x = x + tokens.cumsum(1).unsqueeze(2) / 100
+        before = torch.cat([tokens.new_full((tokens.shape[0], 1), 2), tokens[:, :-1]], 1)
+        x = x + self.words(before) + self.words(F.pad(tokens, (0, 2), value=3)[:, 2:])
+        x = x + self.segments(tokens.ne(4).long())
         return self.head(torch.tanh(x).mean(1))
 
 
