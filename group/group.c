@@ -74,10 +74,9 @@ static void name_calls(struct call_names *names, int number) {
     name_call(names->monitored, "monitored_barrier", number);
 }
 
-/* A rank has a mailbox for each other; together they take no more than those of 16 ranks do. */
-static uint32_t mailbox_of(const struct agreement *a) {
-    const uint32_t n = (uint32_t)a->n, lines = 256; /* of its four places */
-    return n > 16 ? a->sizes.mail / lines * 16 / n * lines : a->sizes.mail;
+uint32_t group_mail_among(uint32_t mail, int n) {
+    const uint32_t lines = 256; /* of its four places */
+    return n > 16 ? mail / lines * 16 / (uint32_t)n * lines : mail;
 }
 
 static struct group *new_group(struct membership *job, const struct agreement *a) {
@@ -89,7 +88,7 @@ static struct group *new_group(struct membership *job, const struct agreement *a
     g->n = a->n;
     g->timeout_s = a->timeout_s;
     g->asked = g->memory.sizes = a->sizes;
-    g->memory.sizes.mail = mailbox_of(a);
+    g->memory.sizes.mail = group_mail_among(a->sizes.mail, a->n);
     g->caches = a->sizes.caches ? a->sizes.caches : room_in_caches();
     g->rank = -1;
     for (int r = 0; r < g->n; r++) {

@@ -52,11 +52,15 @@ int group_join(struct group **out, const char *name, int rank, int n, double tim
 struct group_sizes {
     uint32_t window; /* of each rank: at least 256 for each rank */
     uint32_t half;   /* of its scratch */
-    uint32_t mail;   /* of one mailbox, of up to 16 ranks; of more, less: group.c */
+    uint32_t mail;   /* of one mailbox, among up to 16 ranks */
     uint32_t slot;   /* what a short call shows, at most; 0: no call is short */
     uint32_t caches; /* for the tensors of all ranks in a call; 0: most of the last one */
 };
 struct group_sizes group_sizes_default(void); /* 2 MiB, 1 MiB, 1 MiB, 16 KiB, 0 */
+
+/* sizes.mail among n ranks. A rank has a mailbox for each other one, and all of them together take
+ * no more than those of 16 ranks. */
+uint32_t group_mail_among(uint32_t mail, int n);
 
 /* Bytes of a mailbox with all that belongs to it: each of its places begins with a head. */
 enum { MAIL_HEAD = 32 };

@@ -162,7 +162,7 @@ Test(cli_collective, bad_input, .timeout = 60, .init = cli_folder_make, .fini = 
     cli_fails(2, "this collective has none", "collective --ranks 1 --hops 1");
     cli_fails(2, "give 0 to 3", "collective --rank 4");
     cli_fails(2, "multiple of 4", "collective --algorithm all-gather --count 7");
-    cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 64M");
+    cli_fails(2, "several calls of it", "collective --algorithm group-gather --bytes 256M");
     cli_fails(2, "group-send and auto", "collective --algorithm rings");
     cli_fails(2, "two different ranks", "collective --algorithm group-send --ranks 1");
     cli_fails(2, "fewer bytes or ranks", "collective --algorithm naive --ranks 64 --bytes 64M");
