@@ -8,7 +8,12 @@
  * So each rank writes down the core on which it last had to wait. Where ranks find themselves on
  * one core again and again, and another one that they may use has at least two ranks less, the one
  * with the highest number goes there: it restricts its own thread to that core for a moment and
- * then gives it back all that it was allowed before. Nothing stays bound. */
+ * then gives it back all that it was allowed before. Nothing stays bound.
+ *
+ * Measured on two cores, an all_reduce of 16 bytes by bench/group_perf, with this file's move() and
+ * without it in turn: 0.15 to 0.22 us in each of 25 runs with it, without it also 7.7 us in 4 of
+ * 25; beside a loop that keeps one core busy 0.15 to 0.21 us in each of 12 runs, without it 9 to
+ * 13 us in 8 of 12. */
 #include <sched.h>
 
 #include "base/clock.h"
