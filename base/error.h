@@ -3,7 +3,7 @@
  * A function that can fail returns OK (0) or one of the codes below, and leaves one line of text
  * for the user by calling fail(): "what failed: which value: what to do". Each thread has its own
  * text, as it has its own errno; it is the only thread-local variable of Duet. A thread that must
- * report its failure to another thread copies error_message() into memory that both can read.
+ * report its failure to another thread keeps it in a struct failures that both can read.
  *
  * A function that has acquired nothing yet uses CHECK, which returns. Once it holds something
  * that it must free, it uses CHECK_GOTO, so that every way out passes the clean-up. The clean-up

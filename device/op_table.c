@@ -1,6 +1,6 @@
-/* The ops, a row each: what they take and make, how the shapes of their operands relate, and what
- * a launch costs. It is the only text about that: op_check.c checks operands by it, op.c counts
- * flops.
+/* The ops, a row each: what they take and make, how the shapes of their operands relate, and how
+ * many flops a launch has. It is the only text about that: op_check.c checks operands by it,
+ * op_letters.c counts flops. The bytes of a launch are those of its operands (scheduled.c).
  *
  * An operand is its name, its type and its shape. Types: f F32, d F64, i I32, l I64, u U64, b U8,
  * w F32 or I32; with n it may lie in N16 (tensor.h), and then all operands with an n do; with ? it

@@ -2,9 +2,10 @@
 
     duet.export(model, (torch.randn(8, 3, 32, 32),), "net.duet")
 
-torch.export traces the model in training mode; each of its ops becomes a line of the text, by the
-functions op_NAME (_export_ops.py). What depends on no parameter and no input is computed here and
-becomes a constant. Parameters, buffers and constants go into net.safetensors beside the text.
+torch.export traces the model in training mode. _export_walk.py goes through its ops, of which each
+becomes a line of the text, by the functions op_NAME (_export_ops.py and the files beside it). What
+depends on no parameter and no input is computed here and becomes a constant. Parameters, buffers
+and constants go into net.safetensors beside the text.
 """
 
 import contextlib
