@@ -1,5 +1,7 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
+from operator import add, mul, sub
+
 from ._export_graph import Filled, N, Uniform, Value
 from ._export_ops import Bound, binary, line_dim, number_of, op_sum, pair_of, require, same
 
@@ -209,7 +211,7 @@ def note_range(w, name, a, y):
         ends = [end * times for end in _range_of(w, a.self) or () for times in (1, count)]
     elif name in ("add", "sub", "mul") and a.get("alpha", 1) == 1:
         given = [_range_of(w, a.self), _range_of(w, a.other)]
-        how = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[name]
+        how = {"add": add, "sub": sub, "mul": mul}[name]
         ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
     else:
         ends = []

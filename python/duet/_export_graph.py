@@ -117,7 +117,7 @@ class Writer:
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in given))
             ranges = [r for x in given if (r := self.range_of(x))]
             if settings.get("value"):
-                ranges.append((settings["value"], settings["value"]))
+                ranges.append((int(settings["value"]),) * 2)
             if ranges:
                 self.ranges[name] = min(r[0] for r in ranges), max(r[1] for r in ranges)
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and
@@ -156,9 +156,10 @@ class Writer:
         if key not in self.expanded:
             value = self.expanded[key] = self.emit("expand", [stored.name], shape, lifted)
             constant = self.constants.get(stored.name)
-            if constant is not None and constant.numel() and constant.equal(constant.floor()):
+            if constant is not None and constant.numel() and constant.isfinite().all() and \
+                    constant.equal(constant.floor()):
                 self.tokens[value.name] = set()  # what an embedding may look up, of no input
-                self.ranges[value.name] = constant.min().item(), constant.max().item()
+                self.ranges[value.name] = int(constant.min()), int(constant.max())
         return self.expanded[key]
 
     def value(self, x):

@@ -36,7 +36,8 @@ class InPlace:
 
         def trains(x):
             x = self.env[x]
-            return isinstance(x, (Stored, Turned)) or isinstance(x, Value) and \
+            return isinstance(x, Turned) or isinstance(x, Stored) and \
+                x.name in self.writer.stored or isinstance(x, Value) and \
                 x.name in self.writer.trained
         outside = [x for x in found if x.op == "placeholder" and
                    x.graph is not self.program.graph]

@@ -135,7 +135,7 @@ def op_embedding(w, a, shape):
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
         name = a.indices.name
-        low, high = map(int, w.range_of(name) or (0, rows - 1))
+        low, high = w.range_of(name) or (0, rows - 1)
         require(name in w.tokens or name in w.truths,
                 "its tokens are computed, not an input's as they are")
         require(low >= 0 and high < rows, f"its tokens are {low} to {high}, of {rows} rows")

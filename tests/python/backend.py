@@ -311,6 +311,16 @@ def many_tensors(rank):
     """Handles of other memory are forgotten in the midst of the messages of another thread."""
     duet.torch._MOST_TENSORS = 3
     rows = torch.arange(400.0).view(200, 2) + rank
+    group = dist.group.WORLD._get_backend(torch.device("cpu"))
+    free, freed = group.library.duet_tensor_free, []
+    group.library.duet_tensor_free = lambda handle: (freed.append(handle.value), free(handle))
+    taken = group._tensor(rows[0])  # a thread may be about to call with it
+    for i in range(1, 6):
+        group._tensor(rows[i])
+    assert len(group.tensors) < 5 and taken.value not in freed
+    for i in range(6, 12):
+        group._tensor(rows[i])
+    assert taken.value in freed and len(group.tensors) + len(group.aged) < 10
 
     def messages():
         for i in range(100):

@@ -180,6 +180,8 @@ class CountedPlaces(nn.Module):
         before = torch.cat([tokens.new_full((tokens.shape[0], 1), 2), tokens[:, :-1]], 1)
         x = x + self.words(before) + self.words(F.pad(tokens, (0, 2), value=3)[:, 2:])
         x = x + self.segments(tokens.ne(4).long())
+        seen = F.pad(tokens.ne(1).long(), (1, 0), value=1).cumsum(1)[:, :-1] - 1
+        x = x + self.places(torch.cat([torch.full_like(seen[:, :1], 3), seen[:, 1:]], 1) + 1)
         return self.head(torch.tanh(x).mean(1))
 
 
