@@ -7,16 +7,19 @@
 static const int sample_counts[] = {0, 1, 15, 16, 17, 33};
 enum { SAMPLE_COUNTS = 6 };
 
+/* Of instruction set k, or, behind the last of these, the reference; NULL: not on this machine. */
+static host_kernel *layout_kernel(enum op op, int k) {
+    return k < ISAS ? kernel_of(op, all_isas[k]) : host_reference_kernels[op];
+}
+
 Test(math_ops, layouts_there_and_back, .timeout = 60) {
     static const int counts[][3] = {{1, 1, 1}, {3, 5, 1}, {1, 4, 4}, {1, 3, 11}, {2, 8, 10}};
     for (int i = 0; i < SAMPLE_COUNTS; i++)
         for (int j = 0; j < 5; j++)
             for (int k = 0; k <= ISAS; k++) {
                 struct heap heap = {0};
-                host_kernel *there = k < ISAS ? kernel_of(OP_TO_N16, all_isas[k])
-                                              : host_reference_kernels[OP_TO_N16];
-                host_kernel *back = k < ISAS ? kernel_of(OP_TO_PLAIN, all_isas[k])
-                                             : host_reference_kernels[OP_TO_PLAIN];
+                host_kernel *there = layout_kernel(OP_TO_N16, k),
+                            *back = layout_kernel(OP_TO_PLAIN, k);
                 if (!there) continue;
                 struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], counts[j][0],
                                                 counts[j][1], counts[j][2]);
@@ -39,10 +42,8 @@ Test(math_ops, layouts_of_views, .timeout = 60) {
         for (int j = 0; j < 8; j++)
             for (int k = 0; k <= ISAS; k++) {
                 struct heap heap = {0};
-                host_kernel *there = k < ISAS ? kernel_of(OP_TO_N16, all_isas[k])
-                                              : host_reference_kernels[OP_TO_N16];
-                host_kernel *back = k < ISAS ? kernel_of(OP_TO_PLAIN, all_isas[k])
-                                             : host_reference_kernels[OP_TO_PLAIN];
+                host_kernel *there = layout_kernel(OP_TO_N16, k),
+                            *back = layout_kernel(OP_TO_PLAIN, k);
                 if (!there) continue;
                 struct tensor x = tensor_random(&heap, 1, 4, sample_counts[i], 5, 3, 19),
                               z = tensor_random(&heap, 2, 4, sample_counts[i], 5, 3, 19),
