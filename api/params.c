@@ -183,7 +183,7 @@ int duet_sgd(duet_params *params, double lr, int batch_size) {
 
 int duet_zero_grad(duet_params *params) {
     if (!params) return fail(ERR_USAGE, "zero_grad: no parameters were given");
-    CHECK(param_set_zero_unused(&params->set, NULL, NULL, NULL));
+    CHECK(param_set_zero_unused(&params->set, NULL));
     memset(params->has_grad, 0, (size_t)params->set.count);
     params->zeroed++;
     return OK;

@@ -73,12 +73,16 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet
                              .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
+    ddp->reducer = (struct grad_reducer){program_enter, ddp_gradient_ready, program_finish,
+                                         config->find_unused, ddp};
     int code = ddp_ended(ddp, init(ddp, &params->buffers));
-    if (code)
+    if (code) {
         duet_ddp_free(ddp);
-    else
-        *out = ddp;
-    return code;
+        return code;
+    }
+    params->reducer = &ddp->reducer; /* from here on every backward of these parameters calls it */
+    *out = ddp;
+    return OK;
 }
 
 void duet_ddp_free(struct duet_ddp *ddp) {

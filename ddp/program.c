@@ -20,7 +20,7 @@ void program_show_gradients(struct duet_params *params) {
 
 /* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
  * before it was one whose gradients were summed. */
-static int enter(void *context, int opens, int reduces) {
+int program_enter(void *context, int opens, int reduces) {
     struct duet_ddp *d = context;
     int sync = d->sync_buffers;
     d->sync_buffers = reduces;
@@ -33,17 +33,7 @@ static int enter(void *context, int opens, int reduces) {
     return opens && d->config.join ? program_join_buffers(d) : ddp_broadcast_buffers(d, d->step);
 }
 
-/* With find_unused_parameters the gradients of the others are zero, and count as ready. */
-static int before(void *context, duet_tape *tape, duet_var *root) {
-    struct duet_ddp *d = context;
-    struct param_set *set = d->params;
-    if (!d->reducer.finds_unused) return OK;
-    CHECK(tape_error(tape));
-    memcpy(d->used, tape_uses(tape, root), (size_t)set->count);
-    return param_set_zero_unused(set, d->used, ddp_gradient_ready, d);
-}
-
-static int finish(void *context) {
+int program_finish(void *context) {
     struct duet_ddp *d = context;
     CHECK(ddp_finish(d));
     return ddp_ended(d, hooks_finish(&d->hooks));
@@ -103,15 +93,11 @@ static int check(const duet_group *group, const duet_params *params) {
     return OK;
 }
 
-/* From here on the tapes of these parameters call it. Rank 0's buffers come now, as in
- * PyTorch. */
+/* Rank 0's buffers come now, as in PyTorch. */
 static int attach(struct duet_ddp *d) {
     ddp_trace_open(d);
     program_show_gradients(d->owner);
-    d->reducer =
-        (struct grad_reducer){enter, before, ddp_gradient_ready, finish, d->config.find_unused, d};
     d->sync_buffers = 1;
-    d->owner->reducer = &d->reducer;
     return ddp_broadcast_buffers(d, -1);
 }
 

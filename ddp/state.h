@@ -41,8 +41,9 @@ struct duet_ddp {
     int source;       /* with join: the last of the ranks that had input in this step */
     int found_unused; /* 1: some rank has left out some parameter in some step */
 
+    struct grad_reducer reducer; /* what the backward of the owner's parameters calls */
+
     /* Of a program. */
-    struct grad_reducer reducer; /* what the owner's tapes call */
     struct hooks hooks;
     int sync_buffers;         /* 1: the next pass begins with rank 0's buffers */
     struct call_trace *trace; /* of DUET_TRACE; NULL: buckets are not noted */
@@ -100,6 +101,10 @@ int program_join_buffers(struct duet_ddp *ddp);
 int program_check_join(const struct duet_ddp *ddp);
 
 /* ---- program.c ---- */
+
+/* Of struct grad_reducer, for the tapes of programs; context: the ddp. */
+int program_enter(void *context, int opens, int reduces);
+int program_finish(void *context);
 
 /* duet_params_grad hands out the gradients where they are now. */
 void program_show_gradients(struct duet_params *params);

@@ -1,10 +1,10 @@
 /* A step of DDP as the command trains: between ddp_begin and ddp_finish, forward and backward of a
  * replica. ddp.h draws it.
  *
- * Where steps are recorded (models/recorded.h) the tape's hook fires only while the step is being
- * recorded, and then the events ready[b] alone are recorded with it. A replay records each of them
- * at its place among the kernels. The allreduces are launched right behind the call of the replay,
- * in the same order; each waits for its ready[b], so communication still runs beside backward. The
+ * Where steps are recorded (models/recorded.h) the hook fires only while the step is recorded, and
+ * then the events ready[b] alone are recorded with it. A replay records each of them at its
+ * place among the kernels. The allreduces are launched right behind the call of the replay, in the
+ * same order; each waits for its ready[b], so communication still runs beside backward. The
  * allreduces themselves are no part of the recording. */
 #include "ddp/trainer.h"
 
@@ -18,16 +18,11 @@ int ddp_trainer_init(struct ddp_trainer *t, struct comm *comm, struct replica *r
     *t = (struct ddp_trainer){.replica = replica};
     CHECK(ddp_init(&t->ddp, comm, replica->params, NULL, config));
     recorded_forget(&replica->recorded); /* a step recorded before has no ready events in it */
-    tape_set_hook(replica->tape, ddp_gradient_ready, t->ddp);
-    if (config->find_unused) replica->unused_hook = ddp_gradient_ready;
-    replica->unused_context = t->ddp;
     return OK;
 }
 
 void ddp_trainer_free(struct ddp_trainer *t) {
     if (!t->ddp) return;
-    tape_set_hook(t->replica->tape, NULL, NULL);
-    t->replica->unused_hook = NULL;
     recorded_forget(&t->replica->recorded); /* recorded steps hold the ddp's events */
     duet_ddp_free(t->ddp);
     t->ddp = NULL;

@@ -213,7 +213,7 @@ int data_parallel_backward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
     if (r < m->used && m->in_forward) return duet_backward(m->tape[r], m->output[0].root[r], NULL);
     if (r < m->used) return backward_from_outputs(m, r);
-    return param_set_zero_unused(&m->params[r]->set, NULL, NULL, NULL);
+    return param_set_zero_unused(&m->params[r]->set, NULL);
 }
 
 /* The gradient of the mean of the losses. */

@@ -73,7 +73,7 @@ int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept) {
     }
     CHECK(make_sums(m));
     memmove(has_grad, kept, (size_t)set->count);
-    CHECK(param_set_zero_unused(set, kept, NULL, NULL));
+    CHECK(param_set_zero_unused(set, kept));
     struct tensor grads = whole(m, set->grads);
     return copy_peer(device_compute(set->device), set->device, m->passes.sums, set->device,
                      grads.data, tensor_bytes(&grads));

@@ -33,6 +33,7 @@ static int alloc_all(struct replica *r, float *const *values) {
     if (r->config.optimizer)
         CHECK(api_optimizer_create(&r->optimizer, r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
+    tape_set_hook(r->tape, params_gradient_ready, r->params);
     r->step = r->params->step;
     CHECK(replica_make_input(r));
     CHECK(upload_class_weights(r));
@@ -198,15 +199,6 @@ int replica_log_nothing(struct replica *r) {
     return OK;
 }
 
-/* Parameters without a part in the loss: none of this step's passes writes their gradients. */
-static int clear_unused(struct replica *r, duet_var *root) {
-    CHECK(tape_error(r->tape));
-    if (r->more_passes || !root) return OK; /* tape_backward refuses a missing root */
-    struct param_set *set = &r->params->set;
-    memcpy(r->params->has_grad, tape_uses(r->tape, root), (size_t)set->count);
-    return param_set_zero_unused(set, r->params->has_grad, r->unused_hook, r->unused_context);
-}
-
 void replica_add_used(struct replica *r, const struct replica *other) {
     for (int i = 0; i < r->params->set.count; i++)
         r->params->has_grad[i] |= other->params->has_grad[i];
@@ -214,7 +206,8 @@ void replica_add_used(struct replica *r, const struct replica *other) {
 
 int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad) {
     replica_phase(r, PHASE_BACKWARD);
-    CHECK(clear_unused(r, root));
+    if (!r->more_passes && root) /* tape_backward refuses a missing root */
+        CHECK(params_leave_out_unused(r->params, r->tape, root));
     return tape_backward(r->tape, root, root_grad);
 }
 

@@ -70,9 +70,7 @@ struct replica {
      * the step under way. The gradient of one that had none is zero, and its update is left out. */
     duet_params *params;
     duet_optimizer *optimizer; /* NULL: its parameters are replicated to it (DP) */
-    grad_hook *unused_hook;    /* NULL: none; called for each such parameter before a backward */
-    void *unused_context;
-    struct step_block now; /* a host copy of *step */
+    struct step_block now;     /* a host copy of *step */
     duet_tape *tape;
     struct step_block *step; /* that of params */
     struct batch_place place[2];
@@ -159,7 +157,7 @@ int replica_loss(struct replica *r, duet_var *output, int training, duet_var **l
 int replica_log_nothing(struct replica *r);
 
 /* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
- * (n, classes). The tape's hook fires on the way. */
+ * (n, classes). The reducer of params is told of each gradient on the way. */
 int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad);
 
 /* Adds to r's list of used parameters that of another replica of the same step. */

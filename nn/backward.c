@@ -104,6 +104,23 @@ const char *tape_uses(duet_tape *t, duet_var *root) {
     return t->used;
 }
 
+int params_gradient_ready(void *params, int index) {
+    const struct grad_reducer *reducer = ((duet_params *)params)->reducer;
+    return reducer ? reducer->ready(reducer->context, index) : OK;
+}
+
+int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root) {
+    const struct param_set *set = &params->set;
+    CHECK(tape_error(tape));
+    memcpy(params->has_grad, tape_uses(tape, root), (size_t)set->count);
+    CHECK(param_set_zero_unused(&params->set, params->has_grad));
+    if (!params->reducer || !params->reducer->finds_unused) return OK;
+    for (int i = 0; i < set->count; i++)
+        if (param_trains(&set->param[i]) && !params->has_grad[i])
+            CHECK(params_gradient_ready(params, i));
+    return OK;
+}
+
 static int same_shape(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }

@@ -107,13 +107,10 @@ int param_set_lacks(const struct param_set *set, const char *has_grad) {
     return 0;
 }
 
-int param_set_zero_unused(struct param_set *set, const char *has_grad,
-                          int (*ready)(void *context, int index), void *context) {
-    for (int i = 0; i < set->count; i++) {
-        if (!param_trains(&set->param[i]) || (has_grad && has_grad[i])) continue;
-        CHECK(tensor_zero(set->device, &set->param[i].grad));
-        if (ready) CHECK(ready(context, i));
-    }
+int param_set_zero_unused(struct param_set *set, const char *has_grad) {
+    for (int i = 0; i < set->count; i++)
+        if (param_trains(&set->param[i]) && !(has_grad && has_grad[i]))
+            CHECK(tensor_zero(set->device, &set->param[i].grad));
     return OK;
 }
 

@@ -83,9 +83,8 @@ void param_set_free(struct param_set *set);
 int param_set_lacks(const struct param_set *set, const char *has_grad);
 
 /* Enqueues zeros into the gradient of each parameter that is not frozen and has none (has_grad as
- * above; NULL: of all), and calls ready(context, its index) behind each, unless ready is NULL. */
-int param_set_zero_unused(struct param_set *set, const char *has_grad,
-                          int (*ready)(void *context, int index), void *context);
+ * above; NULL: of all). */
+int param_set_zero_unused(struct param_set *set, const char *has_grad);
 
 /* Lays out the gradient arena in another order: order[0] first, then order[1], ... (a permutation
  * of the parameters that are not frozen). The pointers in param[].grad move; the contents are lost

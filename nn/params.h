@@ -46,19 +46,17 @@ struct layer {
 
 /* ---- who sums over ranks ---- */
 
-/* What the tape calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
- * functions. */
+/* What a backward calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
+ * functions. A replica calls `ready` alone, since its trainer does the rest. */
 struct grad_reducer {
     /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
      * be moved; reduces 1: its last, behind which gradients are summed. */
     int (*enter)(void *context, int opens, int reduces);
-    /* Before the backward of its last pass from `root`: what becomes of unused parameters. */
-    int (*before)(void *context, duet_tape *tape, duet_var *root);
     /* The gradient of parameter `index` is complete. */
     int (*ready)(void *context, int index);
     /* Behind that backward: later work on the compute stream reads the sums. */
     int (*finish)(void *context);
-    int finds_unused; /* 1: `before` has zeroed the gradients of unused parameters */
+    int finds_unused; /* 1: parameters without a part in the loss count as ready too */
     void *context;
 };
 
@@ -89,6 +87,14 @@ struct duet_params {
     int layer_count;
     struct layer *own_layers; /* freed with the names in it; NULL: they are another's */
 };
+
+/* A grad_hook of duet_params: tells the reducer, where there is one. */
+int params_gradient_ready(void *params, int index);
+
+/* Before the backward of an update's last pass from `root`: has_grad becomes the list of parameters
+ * that have a part in it. The gradients of the others become zero, and are ready where the reducer
+ * finds unused parameters. */
+int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root);
 
 #ifdef __cplusplus
 }

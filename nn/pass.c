@@ -13,8 +13,7 @@
 static int note_fired(void *context, int index) {
     struct duet_tape *t = context;
     t->fired[index] = 1;
-    const struct grad_reducer *reducer = t->owner ? t->owner->reducer : NULL;
-    return reducer ? reducer->ready(reducer->context, index) : OK;
+    return t->owner ? params_gradient_ready(t->owner, index) : OK;
 }
 
 static int build(duet_tape *t) {
@@ -178,7 +177,7 @@ duet_var *duet_leaf(duet_tape *t, const duet_tensor *x) {
 static int zero_unused(duet_tape *t) {
     struct param_set *set = t->step.params;
     if (t->owner) memcpy(t->owner->has_grad, t->fired, (size_t)set->count);
-    return param_set_zero_unused(set, t->fired, NULL, NULL);
+    return param_set_zero_unused(set, t->fired);
 }
 
 int duet_tape_accumulate(duet_tape *t, int passes) {
@@ -210,7 +209,7 @@ static int check_backward(const duet_tape *t) {
 static int begin_backward(duet_tape *t, duet_var *root) {
     const struct grad_reducer *reducer = reducer_of(t);
     if (t->step.params) memset(t->fired, 0, (size_t)t->step.params->count);
-    return reducer ? reducer->before(reducer->context, t, root) : OK;
+    return reducer && reducer->finds_unused ? params_leave_out_unused(t->owner, t, root) : OK;
 }
 
 /* The gradients of an update are complete behind its last pass, and with a ddp summed then. */

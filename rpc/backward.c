@@ -50,7 +50,7 @@ static int average(struct autograd_pass *p, float *arena, duet_var *root) {
     const struct grad_reducer *r = p->params->reducer;
     const char *has_grad = p->shadow.has_grad;
     int count = p->shadow.set.count;
-    CHECK(r->before(r->context, p->tape, root));
+    if (r->finds_unused) CHECK(params_leave_out_unused(p->params, p->tape, root));
     for (int i = count - 1; i >= 0; i--) {
         if (!has_grad[i]) continue;
         CHECK(copy_grads(p, arena, i, 0));
