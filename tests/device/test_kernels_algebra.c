@@ -6,12 +6,12 @@
 /* A matrix has the same bits among any others. */
 Test(math_algebra, a_product_does_not_depend_on_its_company, .timeout = 30) {
     for (int i = 0; i < ISAS; i++) {
-        struct heap heap = {0};
         host_kernel *kernel = kernel_of(OP_MATMUL, all_isas[i]);
+        if (!kernel) continue; /* this processor lacks the set */
+        struct heap heap = {0};
         struct op_args all = {.in = {tensor_random(&heap, 1, 3, 5, 7, 19, 1),
                                      tensor_random(&heap, 2, 3, 5, 19, 11, 1)},
                               .out = {heap_tensor(&heap, DTYPE_F32, 3, 5, 7, 11, 1)}};
-        if (!kernel) continue;
         kernel(&all);
         for (int n = 0; n < 5; n++) {
             struct op_args one = all;
