@@ -202,7 +202,7 @@ static void some_columns(FILE *file, const struct columns *c, const char *over, 
         : extrapolated       ? "seconds an epoch, extrapolated"
                              : "seconds an epoch",
         "%.2f", record_seconds_per_epoch(r));
-    ROW("images/s", "%.0f", record_images_per_second(r));
+    ROW("images/s", "%.*f", rate_digits(record_images_per_second(r)), record_images_per_second(r));
     ROW(over, "%.2f", first > 0 ? record_images_per_second(r) / first : 0);
     accuracy_row(file, c);
     valid_loss_row(file, c);

@@ -113,8 +113,8 @@ static void print_speed(FILE *file, const struct run_record *a, const struct run
     struct row row = {.name = "images/s"};
     struct diff_speed s = diff_speed(a, b);
     if (a->computed || b->computed) return;
-    snprintf(row.a, CELL, "%.0f", s.rate[0]);
-    snprintf(row.b, CELL, "%.0f", s.rate[1]);
+    snprintf(row.a, CELL, "%.*f", rate_digits(s.rate[0]), s.rate[0]);
+    snprintf(row.b, CELL, "%.*f", rate_digits(s.rate[1]), s.rate[1]);
     change_of(s.rate[0], s.rate[1], s.known, s.within_spread, row.change);
     print_row(file, &row);
 }

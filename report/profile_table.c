@@ -335,7 +335,8 @@ void profile_table(FILE *file, int width, const char *title, const struct run_re
     if (run->computed)
         text_add(&text, ", computed");
     else
-        text_add(&text, ", %.0f images/s", record_images_per_second(run));
+        text_add(&text, ", %.*f images/s", rate_digits(record_images_per_second(run)),
+                 record_images_per_second(run));
     if (*run->modelled) text_add(&text, ", all times modelled: %s", run->modelled);
     text_wrap(file, width, 0, 2, text.words);
     tables(file, width, run, details);

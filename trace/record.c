@@ -89,6 +89,10 @@ double record_images_per_second(const struct run_record *record) {
     return record->training_seconds > 0 ? (double)record->images / record->training_seconds : 0;
 }
 
+int rate_digits(double per_second) {
+    return per_second <= 0 || per_second >= 10 ? 0 : per_second >= 1 ? 1 : 2;
+}
+
 double record_idle_ns(const struct run_record *record, int device) {
     const struct device_record *d = &record->device[device];
     double used = (double)(d->busy_ns + d->wait_ns + d->phase_ns[PHASE_PROOF] + d->no_core_ns);

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "report/live/live_shares.h"
+#include "trace/record.h"
 
 enum { NAME = 9, SHARE_NAME = 18, LEAST_CHART = 7 };
 
@@ -35,12 +36,13 @@ static int draw_finished(const struct live_view *v, struct canvas *c, int row) {
         const struct seen_run *run = &v->run[i];
         const struct live_progress *p = &run->progress;
         char tested[64] = "";
+        double rate = images_a_second(p);
         if (!run->begun) continue;
         if (p->last_accuracy >= 0)
             snprintf(tested, sizeof tested, "  valid_loss %.4f  test acc %.4f", p->last_valid_loss,
                      p->last_accuracy);
-        canvas_text(c, row++, 0, STYLE_FAINT, "%s: step %d  loss %.4f%s  %.0f images/s  %.1f s",
-                    run->facts.title, p->step, p->last_loss, tested, images_a_second(p),
+        canvas_text(c, row++, 0, STYLE_FAINT, "%s: step %d  loss %.4f%s  %.*f images/s  %.1f s",
+                    run->facts.title, p->step, p->last_loss, tested, rate_digits(rate), rate,
                     p->seconds);
     }
     return row;
@@ -59,11 +61,13 @@ static int draw_head(const struct seen_run *run, struct canvas *c, int row) {
     canvas_text(c, row, c->columns - length - 1, STYLE_HEAD, " %s", epoch);
     int left = done > 0 ? (int)(p->seconds / done * (all - done)) : 0;
     int at = canvas_text(c, row + 1, 0, STYLE_PLAIN, "step %d/%d ", p->step, f->last_step);
-    char rate[64];
-    length = snprintf(rate, sizeof rate, " %3.0f %%  %.0f images/s  %d:%02d left",
-                      all ? 100.0 * done / all : 100, images_a_second(p), left / 60, left % 60);
+    double rate = images_a_second(p);
+    char text[64];
+    length =
+        snprintf(text, sizeof text, " %3.0f %%  %.*f images/s  %d:%02d left",
+                 all ? 100.0 * done / all : 100, rate_digits(rate), rate, left / 60, left % 60);
     canvas_bar(c, row + 1, at, c->columns - at - length, all ? (double)done / all : 1, STYLE_BAR);
-    canvas_text(c, row + 1, c->columns - length, STYLE_PLAIN, "%s", rate);
+    canvas_text(c, row + 1, c->columns - length, STYLE_PLAIN, "%s", text);
     return row + 3;
 }
 
