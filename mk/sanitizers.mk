@@ -16,7 +16,7 @@ FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only 
 # tests/device/kernels_common.h checks the borders of the wide ones. ThreadSanitizer is told of the
 # kernels' operands instead: device/host/race.c. Tests of CUDA's indices compute as much.
 OPT_cuda := -O2 # tests/cuda
-OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O2)
+OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 ifeq ($(findstring fuzzer,$(SAN)),)
 $(foreach folder,base data device device/host nn allreduce allreduce/plans allreduce/host \
     scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
