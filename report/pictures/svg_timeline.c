@@ -20,7 +20,7 @@ static int many(const struct page *page) {
 static double device_height(const struct layout *l, const struct window *w) {
     double height = l->row[ROW_COMPUTE] + l->gap;
     for (int row = ROW_COMM; row < ROW_COUNT; row++)
-        if (window_has_row(w, row)) height += l->row[row] + 1;
+        if (w->has_row[row]) height += l->row[row] + 1;
     return height;
 }
 
@@ -69,7 +69,7 @@ static void place(const struct layout *l, const struct window *w, const struct s
     box[0] = l->gutter + (double)(s->start_ns - w->start_ns) * l->width / l->axis_ns;
     box[1] = top + s->device * device_height(l, w);
     if (row > ROW_COMPUTE) box[1] += l->row[ROW_COMPUTE] + 1;
-    if (row > ROW_COMM && window_has_row(w, ROW_COMM)) box[1] += l->row[ROW_COMM] + 1;
+    if (row > ROW_COMM && w->has_row[ROW_COMM]) box[1] += l->row[ROW_COMM] + 1;
     box[2] = (double)(end - s->start_ns) * l->width / l->axis_ns;
     box[3] = l->row[row];
 }

@@ -86,12 +86,6 @@ enum window_row window_row_of(const struct span *s) {
     return s->lane == LANE_COMM ? ROW_COMM : s->lane == LANE_COPY ? ROW_COPY : ROW_COMPUTE;
 }
 
-int window_has_row(const struct window *window, enum window_row row) {
-    for (size_t i = 0; i < window->count; i++)
-        if (window_row_of(window->spans[i]) == row) return 1;
-    return 0;
-}
-
 size_t window_joined(const struct span *const *spans, size_t count, double least_gap) {
     size_t n = 1;
     int64_t end = spans[0]->end_ns;
@@ -129,6 +123,7 @@ static int take_spans(struct window *w, const struct run_record *run, int first,
         if (!is_of_step(s) || s->step < first || s->step >= first + steps) continue;
         if (s->device < 0 || s->device >= run->devices || s->end_ns < s->start_ns) continue;
         w->spans[w->count++] = s;
+        w->has_row[window_row_of(s)] = 1;
         if (s->start_ns < w->start_ns) w->start_ns = s->start_ns;
         if (s->end_ns > w->end_ns) w->end_ns = s->end_ns;
     }

@@ -8,11 +8,16 @@
 
 #include "trace/record.h"
 
+/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread stands on
+ * the compute lane, since that is what has nothing to do meanwhile. */
+enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
+
 struct window {
     int first_step, steps; /* steps 0: the record has no spans of a step */
     int64_t start_ns, end_ns;
     size_t count;
     const struct span **spans; /* [count] by device, lane and start; owned, the spans are not */
+    int has_row[ROW_COUNT];    /* 1: some device has a span in that row */
 };
 
 /* Takes `steps` steps of the record, or fewer where it has fewer. window_free it. ERR_MEMORY. */
@@ -22,12 +27,7 @@ void window_free(struct window *window);
 /* 1 if the record kept spans of a step: then a window of it has some. */
 int has_steps(const struct run_record *run);
 
-/* The rows of a timeline: one for each device and kind of lane. Waiting of a host thread stands on
- * the compute lane, since that is what has nothing to do meanwhile. */
-enum window_row { ROW_COMPUTE, ROW_COMM, ROW_COPY, ROW_COUNT };
 enum window_row window_row_of(const struct span *span);
-/* 1 if some device has a span in that row. */
-int window_has_row(const struct window *window, enum window_row row);
 
 /* How many of spans[0 .. count) belong together: the same row, phase and kind, one behind the other
  * with gaps of at most `least_gap` ns. Buckets stay apart. */
