@@ -11,6 +11,7 @@
 #include "device/host/kernels/n16_conv_data.inc.h"
 #include "device/host/kernels/n16_conv_weight.inc.h"
 #include "device/host/kernels/n16_grouped_conv.inc.h"
+#include "device/host/kernels/n16_grouped_conv_weight.inc.h"
 #include "device/host/kernels/n16_linear.inc.h"
 #include "device/host/kernels/n16_matmul.inc.h"
 #include "device/host/kernels/n16_attention.inc.h"

@@ -1,6 +1,6 @@
 /* Convolution with groups in N16. The common case is depthwise, one channel a group: a few products
- * for each pixel, so the loads of weights and the questions at the borders count. A vector is one
- * pixel of 16 samples; up to eight pixels of a row share each weight. */
+ * for each pixel, so loads and the questions at the borders count. A vector is one pixel of 16
+ * samples. Eight pixels of a row are made together: a load serves all the windows it lies in. */
 
 struct grouped {
     int groups, channels, outputs, height, width, out_height, out_width;
@@ -31,117 +31,182 @@ INLINE struct taps taps_inside(int start, int taps, int dilation, int size) {
     return t;
 }
 
-/* Where the windows of row p and of column q begin. */
-INLINE int start_of(const struct grouped *s, int side, int at) {
-    return at * s->p.stride[side] - s->p.padding[side];
+/* Pixels of a side of `to` that are made alike, each from a window of `from`: forward all outputs;
+ * backward, where a pixel of x collects from dy, those that lie a stride apart, as the same taps
+ * reach them. Taps are in the order of their pixels: backward from the last to the first. */
+struct line {
+    int first, apart, count; /* of the pixels */
+    int start, step;         /* of the first one's window, and to the next one's */
+    int taps, dilation;      /* of a window */
+    int weight, weight_step; /* of the first tap, and to the next one's */
+    int size;                /* of `from` */
+};
+
+static struct line forward_line(const struct grouped *s, int side) {
+    return (struct line){.apart = 1,
+                         .count = side ? s->out_width : s->out_height,
+                         .start = -s->p.padding[side],
+                         .step = s->p.stride[side],
+                         .taps = side ? s->columns : s->rows,
+                         .dilation = s->p.dilation[side],
+                         .weight_step = 1,
+                         .size = side ? s->width : s->height};
 }
 
-/* What the pixels of a run have in common: taps in three nested loops, each with the weight and the
- * pixel that go with it. Forward these are channels, rows and columns of a window; backward, where
- * a pixel of x collects from dy, they are outputs, and rows and columns from the last to the
- * first. */
+/* That of pixel `at` of x. */
+static struct line backward_line(const struct grouped *s, int side, int at) {
+    const int stride = s->p.stride[side], size = side ? s->width : s->height;
+    struct line l = {.first = at,
+                     .apart = stride,
+                     .count = (size - 1 - at) / stride + 1,
+                     .step = 1,
+                     .dilation = 1,
+                     .size = side ? s->out_width : s->out_height};
+    for (int tap = (side ? s->columns : s->rows) - 1; tap >= 0; tap--) {
+        const int start = at + s->p.padding[side] - tap * s->p.dilation[side];
+        if (start % stride) continue;
+        if (l.taps == 0) l.weight = tap, l.start = start / stride;
+        if (l.taps == 1) l.weight_step = tap - l.weight, l.dilation = start / stride - l.start;
+        l.taps++;
+    }
+    return l;
+}
+
+/* What the pixels of a row have in common: two of three nested loops over taps, each with the
+ * weight and the pixel that go with it. The third, of columns, is that of a line. */
 struct tap_loop {
     int count;
     ptrdiff_t weight, pixel; /* from one tap to the next, in floats */
 };
 
-struct window_run {
-    struct tap_loop loop[2];     /* the third is of the columns: struct row_run */
-    const float *weights, *from; /* of the first tap, and of the first pixel of the run */
+struct window_row {
+    struct tap_loop planes, rows;
+    const float *weights, *from; /* of the first row of taps, at column 0 */
     float *to;
-    ptrdiff_t from_step, to_step; /* from one pixel of the run to the next */
 };
 
-/* `count` pixels from `from` and `to` on, whose sums begin at `start`: a weight serves them all. */
-INLINE void run_tile(const struct window_run *r, const struct tap_loop columns, const float *w,
-                     const float *from, float *to, int count, float start) {
-    const ptrdiff_t step = r->from_step, to_step = r->to_step;
-    const struct tap_loop planes = r->loop[0], rows = r->loop[1];
-    vec sum[8];
-    UNROLL for (int i = 0; i < count; i++) sum[i] = splat(start);
-    for (int i = 0; i < planes.count; i++, w += planes.weight, from += planes.pixel) {
-        const float *w_row = w, *x_row = from;
-        for (int j = 0; j < rows.count; j++, w_row += rows.weight, x_row += rows.pixel) {
-            const float *tap = w_row, *x = x_row;
-            for (int k = 0; k < columns.count; k++, tap += columns.weight, x += columns.pixel) {
-                const vec weight = splat(*tap);
-                UNROLL for (int l = 0; l < count; l++) sum[l] =
-                    fused(load(x + l * step), weight, sum[l]);
-            }
+/* A row of the windows of eight pixels. */
+struct taps_row {
+    const float *weights, *from;
+    int left, edge; /* `from` is column `left`; edge 0: all taps lie inside */
+};
+
+/* Adds it where windows of `taps` neighbours lie `step` apart. */
+INLINE void add_neighbours(vec *sums, const struct taps_row *r, const struct line *l, int taps,
+                           int step) {
+    vec weight[7];
+    UNROLL for (int k = 0; k < taps; k++) weight[k] = splat(r->weights[k * l->weight_step]);
+    UNROLL for (int i = 0; i < 7 * step + taps; i++) {
+        if (r->edge && (unsigned)(r->left + i) >= (unsigned)l->size) continue;
+        const vec pixel = load_once(r->from + i * GROUP);
+        UNROLL for (int k = 0; k < 8; k++) {
+            const int tap = i - k * step;
+            if (tap >= 0 && tap < taps) sums[k] = fused(pixel, weight[tap], sums[k]);
         }
     }
-    UNROLL for (int i = 0; i < count; i++) store(to + i * to_step, sum[i]);
 }
 
-/* Runs of a row, which are those of every row; a row that has more is done in several goes. */
-enum { MOST_RUNS = 64 };
-struct row_runs {
+INLINE void add_any(vec *sums, const struct taps_row *r, const struct line *l) {
+    for (int tap = 0; tap < l->taps; tap++) {
+        const vec weight = splat(r->weights[tap * l->weight_step]);
+        const float *from = r->from + (ptrdiff_t)(tap * l->dilation) * GROUP;
+        int at = r->left + tap * l->dilation;
+        UNROLL for (int k = 0; k < 8; k++, at += l->step, from += l->step * GROUP) {
+            if (r->edge && (unsigned)at >= (unsigned)l->size) continue;
+            sums[k] = fused(load(from), weight, sums[k]);
+        }
+    }
+}
+
+/* Eight pixels of a line from `at` on, or as many as it has. With taps 0 of any windows. */
+INLINE void run_tile(const struct window_row *r, const struct line *line, int taps, int step,
+                     int at, int edge, size_t lane, float start) {
+    const struct line l = *line;
+    const struct tap_loop planes = r->planes, rows = r->rows;
+    const ptrdiff_t left = l.start + at * l.step, apart = (ptrdiff_t)l.apart * GROUP;
+    struct taps_row plane = {r->weights, r->from + lane + left * GROUP, (int)left, edge};
+    vec sums[8];
+    UNROLL for (int k = 0; k < 8; k++) sums[k] = splat(start);
+    for (int g = 0; g < planes.count;
+         g++, plane.weights += planes.weight, plane.from += planes.pixel) {
+        struct taps_row row = plane;
+        for (int j = 0; j < rows.count; j++, row.weights += rows.weight, row.from += rows.pixel)
+            if (taps)
+                add_neighbours(sums, &row, &l, taps, step);
+            else
+                add_any(sums, &row, &l);
+    }
+    float *to = r->to + lane + l.first * GROUP + at * apart;
+    UNROLL for (int k = 0; k < 8; k++, to += apart) {
+        if (edge && at + k >= l.count) break;
+        store(to, sums[k]);
+    }
+}
+
+INLINE void run_tiles(const struct window_row *r, const struct line *l, int taps, int step, int at,
+                      int end, float start) {
+    for (; at < end; at += 8) {
+        const int left = l->start + at * l->step,
+                  right = left + 7 * l->step + (l->taps - 1) * l->dilation;
+        for (size_t lane = 0; lane < GROUP; lane += LANES)
+            if (left < 0 || right >= l->size || at + 8 > l->count)
+                run_tile(r, l, taps, step, at, 1, lane, start);
+            else
+                run_tile(r, l, taps, step, at, 0, lane, start);
+    }
+}
+
+/* Pixels at .. end-1 of a line, of which there may be fewer. */
+static void run_line(const struct window_row *r, const struct line *l, int at, int end,
+                     float start) {
+    if (end > l->count) end = l->count;
+    switch (l->dilation == 1 && l->taps < 10 ? 10 * l->step + l->taps : 0) {
+    case 11: run_tiles(r, l, 1, 1, at, end, start); break;
+    case 12: run_tiles(r, l, 2, 1, at, end, start); break;
+    case 13: run_tiles(r, l, 3, 1, at, end, start); break;
+    case 14: run_tiles(r, l, 4, 1, at, end, start); break;
+    case 15: run_tiles(r, l, 5, 1, at, end, start); break;
+    case 17: run_tiles(r, l, 7, 1, at, end, start); break;
+    case 23: run_tiles(r, l, 3, 2, at, end, start); break;
+    case 25: run_tiles(r, l, 5, 2, at, end, start); break;
+    default: run_tiles(r, l, 0, 0, at, end, start);
+    }
+}
+
+/* Lines of a side, the longest first; a side that has more is done in several goes. */
+struct lines {
     int count;
-    struct row_run {
-        int to, count;          /* its first pixel, and how many */
-        ptrdiff_t weight, from; /* of its first tap, from those of the row */
-        struct tap_loop columns;
-    } run[MOST_RUNS];
+    struct line line[8];
 };
 
-static void run_row(const struct row_runs *all, const struct window_run *r, float start) {
-    for (const struct row_run *run = all->run; run < all->run + all->count; run++)
-        for (size_t lane = 0; lane < GROUP; lane += LANES) {
-            const float *w = r->weights + run->weight, *from = r->from + run->from + lane;
-            float *to = r->to + (ptrdiff_t)run->to * GROUP + lane;
-            int left = run->count;
-            for (; left >= 8; left -= 8, from += 8 * r->from_step, to += 8 * r->to_step)
-                run_tile(r, run->columns, w, from, to, 8, start);
-            for (; left >= 4; left -= 4, from += 4 * r->from_step, to += 4 * r->to_step)
-                run_tile(r, run->columns, w, from, to, 4, start);
-            for (; left > 0; left--, from += r->from_step, to += r->to_step)
-                run_tile(r, run->columns, w, from, to, 1, start);
-        }
-}
+struct grouped_pass {
+    struct lines down, across;
+    struct tap_loop planes;
+    int columns;                /* of the window */
+    ptrdiff_t from_row, to_row; /* in floats */
+};
 
-/* Forward: windows that lie inside from side to side are one run. The runs from output q on;
- * returns the output behind them. */
-static int forward_runs(const struct grouped *s, int q, struct row_runs *all) {
-    all->count = 0;
-    for (int same; q < s->out_width && all->count < MOST_RUNS; q += same) {
-        const int left = start_of(s, 1, q), dilation = s->p.dilation[1];
-        const struct taps across = taps_inside(left, s->columns, dilation, s->width);
-        const int room = s->width - 1 - left - (s->columns - 1) * dilation;
-        same = left >= 0 && room >= 0 ? 1 + room / s->p.stride[1] : 1;
-        if (same > s->out_width - q) same = s->out_width - q;
-        all->run[all->count++] =
-            (struct row_run){q,
-                             same,
-                             across.first,
-                             (ptrdiff_t)(left + across.first * dilation) * GROUP,
-                             {across.end - across.first, 1, (ptrdiff_t)dilation * GROUP}};
-    }
-    return q;
-}
-
-static void forward_rows(const struct grouped *s, const struct op_args *a,
-                         const struct row_runs *runs) {
-    const size_t row = (size_t)s->width * GROUP, filter = (size_t)s->rows * (size_t)s->columns,
-                 x_plane = plane(s->height, s->width);
-    float *y = tensor_f32(&a->out[0]);
-    for (int n = 0; n < s->groups; n++)
-        for (int o = 0; o < s->outputs; o++) {
-            const float *w = tensor_f32(&a->in[1]) + (size_t)(o * s->of_group) * filter,
-                        *x = tensor_f32(&a->in[0]) +
-                             (size_t)(n * s->channels + o / s->each * s->of_group) * x_plane;
-            for (int p = 0; p < s->out_height; p++, y += (size_t)s->out_width * GROUP) {
-                const int top = start_of(s, 0, p), dilation = s->p.dilation[0];
-                const struct taps down = taps_inside(top, s->rows, dilation, s->height);
-                const struct window_run r = {
-                    {{s->of_group, (ptrdiff_t)filter, (ptrdiff_t)x_plane},
-                     {down.end - down.first, s->columns, dilation * (ptrdiff_t)row}},
-                    w + down.first * s->columns,
-                    x + (top + down.first * dilation) * (ptrdiff_t)row,
-                    y,
-                    (ptrdiff_t)s->p.stride[1] * GROUP,
-                    GROUP};
-                run_row(runs, &r, tensor_f32(&a->in[2])[o]);
-            }
+/* A plane of `to`, in the order of its rows. Lines that lie between each other go forward together,
+ * while the cache has their pixels. */
+static void grouped_plane(const struct grouped_pass *s, const float *weights, const float *from,
+                          float *to, float start) {
+    const struct line *down = s->down.line, *across = s->across.line;
+    const int columns = across->count, span = s->across.count > 1 ? 8 : columns;
+    for (int i = 0; i < down->count; i++)
+        for (const struct line *l = down; l < down + s->down.count && i < l->count; l++) {
+            const int top = l->start + i * l->step;
+            const struct taps in = taps_inside(top, l->taps, l->dilation, l->size);
+            struct window_row r = {
+                .planes = s->planes,
+                .rows = {in.end - in.first, l->weight_step * s->columns, l->dilation * s->from_row},
+                .from = from + (top + in.first * l->dilation) * s->from_row,
+                .to = to + (l->first + i * l->apart) * s->to_row};
+            const float *row = weights + (l->weight + in.first * l->weight_step) * s->columns;
+            for (int at = 0; at < columns; at += span)
+                for (int k = 0; k < s->across.count; k++) {
+                    r.weights = row + across[k].weight;
+                    run_line(&r, &across[k], at, at + span, start);
+                }
         }
 }
 
@@ -151,220 +216,65 @@ static void n16_grouped_conv_forward(const struct op_args *a) {
         return;
     }
     const struct grouped s = grouped_of(a, &a->in[0], &a->in[1], &a->out[0]);
-    struct row_runs runs;
-    for (int q = 0; q < s.out_width;) {
-        q = forward_runs(&s, q, &runs);
-        forward_rows(&s, a, &runs);
-    }
-}
-
-/* The taps that reach pixel `at` of a side of x, from the last to the first: as the windows are a
- * stride apart, every `every`th. The first of them is of output `output`. `same` pixels, a stride
- * apart from here, are reached by the same taps of the next outputs. */
-struct reach {
-    int count, tap, every, output, outputs_apart, same;
-};
-
-static struct reach reach_of(const struct grouped *s, int side, int at) {
-    const int taps = side ? s->columns : s->rows, stride = s->p.stride[side],
-              outputs = side ? s->out_width : s->out_height, size = side ? s->width : s->height;
-    struct reach r = {.same = (size - 1 - at) / stride + 1};
-    for (int tap = taps - 1; tap >= 0; tap--) {
-        const int start = at + s->p.padding[side] - tap * s->p.dilation[side];
-        const int output = start / stride, left = start < 0 ? -output : outputs - output;
-        if (start % stride || left <= 0) continue;
-        if (left < r.same) r.same = left;
-        if (start < 0) continue;
-        if (!r.count) r.tap = tap, r.output = output;
-        if (r.count == 1) r.every = r.tap - tap, r.outputs_apart = output - r.output;
-        r.count++;
-    }
-    return r;
-}
-
-/* The runs from pixel w on, those of a stride's first pixels before those of its second; returns
- * the first pixel of the next run, or -1. */
-static int backward_runs(const struct grouped *s, int w, struct row_runs *all) {
-    const int stride = s->p.stride[1], firsts = stride < s->width ? stride : s->width;
-    all->count = 0;
-    while (w >= 0 && all->count < MOST_RUNS) {
-        const struct reach across = reach_of(s, 1, w);
-        all->run[all->count++] = (struct row_run){
-            w,
-            across.same,
-            across.tap,
-            (ptrdiff_t)across.output * GROUP,
-            {across.count, -across.every, (ptrdiff_t)across.outputs_apart * GROUP}};
-        const int next = w % stride + 1;
-        w += across.same * stride;
-        if (w >= s->width) w = next < firsts ? next : -1;
-    }
-    return w;
-}
-
-static void backward_rows(const struct grouped *s, const struct op_args *a,
-                          const struct row_runs *runs) {
-    const size_t row = (size_t)s->out_width * GROUP, filter = (size_t)s->rows * (size_t)s->columns,
-                 y_plane = plane(s->out_height, s->out_width), taps = (size_t)s->of_group * filter;
-    float *dx = tensor_f32(&a->out[0]);
-    for (int n = 0; n < s->groups; n++)
-        for (int c = 0; c < s->channels; c++) {
-            const size_t first = (size_t)(c / s->of_group * s->each);
-            const float *w = tensor_f32(&a->in[1]) + first * taps +
-                             (size_t)(c % s->of_group) * filter,
-                        *dy = tensor_f32(&a->in[0]) +
-                              ((size_t)n * (size_t)s->outputs + first) * y_plane;
-            for (int h = 0; h < s->height; h++, dx += (size_t)s->width * GROUP) {
-                const struct reach down = reach_of(s, 0, h);
-                const struct window_run r = {{{s->each, (ptrdiff_t)taps, (ptrdiff_t)y_plane},
-                                              {down.count, -(ptrdiff_t)down.every * s->columns,
-                                               down.outputs_apart * (ptrdiff_t)row}},
-                                             w + down.tap * s->columns,
-                                             dy + (size_t)down.output * row,
-                                             dx,
-                                             GROUP,
-                                             (ptrdiff_t)s->p.stride[1] * GROUP};
-                run_row(runs, &r, 0);
-            }
+    const size_t filter = (size_t)s.rows * (size_t)s.columns, x_plane = plane(s.height, s.width),
+                 y_plane = plane(s.out_height, s.out_width);
+    const struct grouped_pass pass = {{1, {forward_line(&s, 0)}},
+                                      {1, {forward_line(&s, 1)}},
+                                      {s.of_group, (ptrdiff_t)filter, (ptrdiff_t)x_plane},
+                                      s.columns,
+                                      (ptrdiff_t)s.width * GROUP,
+                                      (ptrdiff_t)s.out_width * GROUP};
+    const float *x = tensor_f32(&a->in[0]), *w = tensor_f32(&a->in[1]);
+    float *y = tensor_f32(&a->out[0]);
+    for (int n = 0; n < s.groups; n++, x += (size_t)s.channels * x_plane)
+        for (int o = 0; o < s.outputs; o++, y += y_plane) {
+            const size_t taps = (size_t)s.of_group * filter, first = (size_t)(o / s.each);
+            grouped_plane(&pass, w + (size_t)o * taps, x + first * (size_t)s.of_group * x_plane, y,
+                          tensor_f32(&a->in[2])[o]);
         }
 }
 
-/* Each pixel of x collects from the outputs whose window it lies in. */
+/* Those of the pixels at .. end-1 of x. */
+static struct lines backward_lines(const struct grouped *s, int side, int at, int end) {
+    struct lines all = {0};
+    for (; at < end && all.count < 8; at++)
+        all.line[all.count++] = backward_line(s, side, at);
+    return all;
+}
+
+static void backward_planes(const struct grouped *s, const struct op_args *a,
+                            const struct grouped_pass *pass) {
+    const size_t filter = (size_t)s->rows * (size_t)s->columns,
+                 y_plane = plane(s->out_height, s->out_width), taps = (size_t)s->of_group * filter;
+    const float *dy = tensor_f32(&a->in[0]), *w = tensor_f32(&a->in[1]);
+    float *dx = tensor_f32(&a->out[0]);
+    for (int n = 0; n < s->groups; n++, dy += (size_t)s->outputs * y_plane)
+        for (int c = 0; c < s->channels; c++, dx += plane(s->height, s->width)) {
+            const size_t first = (size_t)(c / s->of_group * s->each);
+            grouped_plane(pass, w + first * taps + (size_t)(c % s->of_group) * filter,
+                          dy + first * y_plane, dx, 0);
+        }
+}
+
 static void n16_grouped_conv_backward_data(const struct op_args *a) {
     if (a->in[0].layout == LAYOUT_PLAIN) {
         reference_grouped_conv_backward_data(a);
         return;
     }
     const struct grouped s = grouped_of(a, &a->out[0], &a->in[1], &a->in[0]);
-    struct row_runs runs;
-    for (int w = s.width ? 0 : -1; w >= 0;) {
-        w = backward_runs(&s, w, &runs);
-        backward_rows(&s, a, &runs);
-    }
-}
-
-/* The outputs first .. end-1 whose tap lies inside, where a row of outputs begins at `start`. */
-INLINE struct taps outputs_inside(int start, int stride, int size, int outputs) {
-    struct taps t = {0, outputs};
-    if (start < 0) t.first = (-start + stride - 1) / stride;
-    if (start >= size) t.end = 0;
-    if (start < size && (size - 1 - start) / stride + 1 < outputs)
-        t.end = (size - 1 - start) / stride + 1;
-    if (t.first > t.end) t.first = t.end;
-    return t;
-}
-
-/* The sum of dy, times x where it is not NULL, along the outputs `across` of a row; `dy` and `x`
- * are at the lane. Four chains of sums at a time. */
-INLINE vec row_sum(const float *dy, const float *x, int left, int stride, struct taps across) {
-    vec sum[4] = {splat(0), splat(0), splat(0), splat(0)};
-    const size_t step = (size_t)stride * GROUP;
-    const int count = across.end - across.first;
-    dy += across.first * GROUP;
-    if (x) x += (left + across.first * stride) * GROUP;
-    int q = 0;
-    for (; q + 4 <= count; q += 4, dy += 4 * GROUP) {
-        UNROLL for (size_t i = 0; i < 4; i++) {
-            const vec share = load(dy + i * GROUP);
-            sum[i] = x ? fused(share, load(x + i * step), sum[i]) : sum[i] + share;
-        }
-        if (x) x += 4 * step;
-    }
-    UNROLL for (size_t i = 0; i < 3; i++) {
-        if ((int)i >= count - q) break;
-        const vec share = load(dy + i * GROUP);
-        sum[i] = x ? fused(share, load(x + i * step), sum[i]) : sum[i] + share;
-    }
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-/* Taps of a window whose gradients are summed side by side: a block of it, of at most so many. */
-enum { TAPS_TOGETHER = 64 };
-
-struct window_block {
-    int row, column, rows, columns;    /* its first tap, and how many */
-    struct taps across[TAPS_TOGETHER]; /* of each column: the outputs whose tap lies inside */
-};
-
-/* Columns of the window from `column` on, as many as go together. */
-static void block_columns(const struct grouped *s, int column, struct window_block *b) {
-    const int left = s->columns - column;
-    b->column = column;
-    b->columns = left < TAPS_TOGETHER ? left : TAPS_TOGETHER;
-    for (int k = 0; k < b->columns; k++)
-        b->across[k] = outputs_inside((column + k) * s->p.dilation[1] - s->p.padding[1],
-                                      s->p.stride[1], s->width, s->out_width);
-}
-
-static void block_rows(const struct grouped *s, int row, struct window_block *b) {
-    const int left = s->rows - row, most = TAPS_TOGETHER / b->columns;
-    b->row = row;
-    b->rows = left < most ? left : most;
-}
-
-/* Adds to sums[] what row p of dy gives to the weights of those taps. */
-INLINE void add_row(const struct grouped *s, const struct window_block *b, vec *sums, int p,
-                    const float *dy_row, const float *x) {
-    for (int i = 0; i < b->rows; i++, sums += b->columns) {
-        const int h = start_of(s, 0, p) + (b->row + i) * s->p.dilation[0];
-        if (h < 0 || h >= s->height) continue;
-        const float *x_row = x + (size_t)h * (size_t)s->width * GROUP;
-        int left = b->column * s->p.dilation[1] - s->p.padding[1];
-        for (int k = 0; k < b->columns; k++, left += s->p.dilation[1])
-            sums[k] += row_sum(dy_row, x_row, left, s->p.stride[1], b->across[k]);
-    }
-}
-
-/* dw of those taps, a window of channel plane x, of which the groups are x_step apart; with x NULL
- * the gradient of the bias. A row of x and dy is read for all taps while the cache has it. */
-INLINE void grouped_weights(const struct grouped *s, const struct window_block *b, float *dw,
-                            const float *dy, const float *x, int o, size_t x_step) {
-    const int count = x ? b->rows * b->columns : 1;
-    const size_t y_row = (size_t)s->out_width * GROUP;
-    float lanes[TAPS_TOGETHER][GROUP];
-    for (size_t lane = 0; lane < GROUP; lane += LANES) {
-        vec sums[TAPS_TOGETHER];
-        for (int i = 0; i < count; i++)
-            sums[i] = splat(0);
-        for (int n = 0; n < s->groups; n++) {
-            const float *row =
-                dy + lane + (size_t)(n * s->outputs + o) * (size_t)s->out_height * y_row;
-            for (int p = 0; p < s->out_height; p++, row += y_row)
-                if (x)
-                    add_row(s, b, sums, p, row, x + lane + (size_t)n * x_step);
-                else
-                    sums[0] += row_sum(row, NULL, 0, 1, (struct taps){0, s->out_width});
-        }
-        for (int i = 0; i < count; i++)
-            store(lanes[i] + lane, sums[i]);
-    }
-    if (!x) *dw = sum_of_group(lanes[0]);
-    for (int i = 0; x && i < count; i++)
-        dw[(b->row + i / b->columns) * s->columns + b->column + i % b->columns] =
-            sum_of_group(lanes[i]);
-}
-
-static void n16_grouped_conv_backward_weight(const struct op_args *a) {
-    if (a->in[0].layout == LAYOUT_PLAIN) {
-        reference_grouped_conv_backward_weight(a);
-        return;
-    }
-    const struct grouped s = grouped_of(a, &a->in[0], &a->out[0], &a->in[1]);
-    const size_t x_plane = plane(s.height, s.width), x_step = (size_t)s.channels * x_plane,
-                 filter = (size_t)s.rows * (size_t)s.columns;
-    const float *dy = tensor_f32(&a->in[1]);
-    struct window_block b;
-    for (int column = 0; column < s.columns; column += b.columns) {
-        block_columns(&s, column, &b);
-        float *dw = tensor_f32(&a->out[0]);
-        for (int o = 0; o < s.outputs; o++) {
-            const float *x = tensor_f32(&a->in[0]) + (size_t)(o / s.each * s.of_group) * x_plane;
-            for (int g = 0; g < s.of_group; g++, x += x_plane, dw += filter)
-                for (int row = 0; row < s.rows; row += b.rows) {
-                    block_rows(&s, row, &b);
-                    grouped_weights(&s, &b, dw, dy, x, o, x_step);
-                }
-            if (!column) grouped_weights(&s, &b, tensor_f32(&a->out[1]) + o, dy, NULL, o, 0);
+    const int *stride = s.p.stride, rows = stride[0] < s.height ? stride[0] : s.height,
+              columns = stride[1] < s.width ? stride[1] : s.width;
+    const ptrdiff_t taps = (ptrdiff_t)s.of_group * s.rows * s.columns;
+    struct grouped_pass pass = {
+        .planes = {s.each, taps, (ptrdiff_t)plane(s.out_height, s.out_width)},
+        .columns = s.columns,
+        .from_row = (ptrdiff_t)s.out_width * GROUP,
+        .to_row = (ptrdiff_t)s.width * GROUP};
+    for (int h = 0; h < rows; h += pass.down.count) {
+        pass.down = backward_lines(&s, 0, h, rows);
+        for (int w = 0; w < columns; w += pass.across.count) {
+            pass.across = backward_lines(&s, 1, w, columns);
+            backward_planes(&s, a, &pass);
         }
     }
 }
