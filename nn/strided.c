@@ -116,6 +116,16 @@ int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place) {
     return 1;
 }
 
+int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place) {
+    const duet_var *base = y->view_of;
+    if (!base || y->value.strided || y->uses != 1 || y->grad.data ||
+        (float *)y->value.data != (float *)base->value.data + y->view_at || !has_places(y->view_of))
+        return 0;
+    *place = y->value;
+    place->data = place_of(t, y).data;
+    return 1;
+}
+
 /* ---- views as nodes ---- */
 
 /* The gradient of y, copied to its place in that of the var behind. */
@@ -142,7 +152,7 @@ static int part_backward(duet_tape *t, struct node *n) {
         if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
         struct tensor place = place_of(t, y);
         CHECK(tape_error(t));
-        return copy_to(t, y, &place);
+        return place.data == y->grad.data ? OK : copy_to(t, y, &place);
     }
     return n->args.in[0].strided ? to_var_behind(t, n) : tape_view_backward(t, n);
 }
@@ -188,15 +198,17 @@ struct tensor tape_in_groups(const struct tensor *x) {
     return seen;
 }
 
-/* Of a part of a part each is a copy, so their gradients go back one after the other. */
+/* Where there is one group, some of the channels are one piece of its memory; other parts are
+ * copies. Of a part of a part the gradients go back one after the other. */
 duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
                               int start, int length) {
     struct tensor y = x->value, from = tape_in_groups(seen);
     y.dims[dim] = length;
-    y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, y.rank, y.dims);
     tensor_strides(&from, from.stride);
     from.strided = 1, from.dims[2] = length;
     const size_t first = (size_t)start * (size_t)from.stride[2];
+    const int dense = is_dense(&from);
+    y = dense ? moved(y, &x->value, first) : tape_tensor(t, DTYPE_F32, LAYOUT_N16, y.rank, y.dims);
     struct node node = {.backward = part_backward,
                         .x = x,
                         .args.in[0] = from,
@@ -204,7 +216,7 @@ duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *se
                         .spares = SPARES_ALL};
     struct tensor to = tensor_plain(y.data, DTYPE_F32, from.rank, from.dims);
     from = moved(from, &x->value, first);
-    if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
+    if (t->error || (!dense && tape_fail(t, tape_copy_strided(t, &from, &to)))) return NULL;
     node.y = tape_view_var(t, y, x);
     if (node.y && !x->view_of) {
         node.y->view = moved(from, &y, 0), node.y->view_at = first;

@@ -235,6 +235,8 @@ int tape_node(duet_tape *t, const struct node *node) {
 /* ---- gradients of vars ---- */
 
 struct tensor grad_target(duet_tape *t, const duet_var *x) {
+    struct tensor place;
+    if (tape_piece_place(t, x, &place)) return place;
     return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
 }
 

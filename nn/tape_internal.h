@@ -269,6 +269,9 @@ void tape_count_part(duet_var *y);
  * then needs no grad_done. 0: y->grad gets it, as that of others. */
 int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place);
 
+/* The same of a view that is one piece of memory, also in N16; it needs grad_done. */
+int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place);
+
 /* The gradient of x is that of y with the dimensions of x. */
 int tape_view_backward(duet_tape *t, struct node *n);
 

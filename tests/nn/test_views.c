@@ -188,6 +188,25 @@ static duet_var *parts_of_pictures(duet_tape *t, duet_var *x, int solid) {
                          narrow(t, narrow(t, y, 3, 3, 3, solid), 2, 0, 2, solid));
 }
 
+/* The halves of a picture's channels, which in one group are where they were; and so are their
+ * gradients. */
+static duet_var *whole, *half[2];
+enum { HALF = EACH / 2 * GROUP };
+
+static duet_var *halves(duet_tape *t, duet_var *x, int solid) {
+    x = part(t, pictures(t, x, solid), 1);
+    const int one = !solid && x->value.groups == 1;
+    for (int i = 0; i < 2; i++) {
+        half[i] = narrow(t, x, 1, 3 * i, 3, solid);
+        if (one) cr_expect_eq(tensor_f32(&half[i]->value), tensor_f32(&x->value) + i * HALF);
+    }
+    for (int i = 0; one && i < 2; i++)
+        half[i]->keeps_grad = 1;
+    whole = one ? x : NULL;
+    if (one) x->keeps_grad = 1;
+    return duet_tanh(t, duet_cat(t, (duet_var *[]){half[1], half[0]}, 2, 1));
+}
+
 /* Several are joined in one tensor, one of them twice, and what was joined is joined again. solid:
  * pair by pair. */
 static duet_var *join(duet_tape *t, duet_var *const *x, int count, int dim, int solid) {
@@ -224,7 +243,7 @@ static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
     same_three, read_twice,    there_and_back, selected,
     columns,    rows,          rolled,         detached,
     gated,      channels_last, shuffled,       parts_of_pictures,
-    joined};
+    joined,     halves};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */
@@ -272,6 +291,9 @@ static void run(int net, int solid, const struct segments *segments, int first, 
     MUST(tape_backward(tape, y, &root));
     for (int i = 0; i < 3; placed[i++] = NULL)
         if (placed[i]) cr_expect(placed[i]->in_place, "the gradient of part %d is copied", i);
+    for (int i = 0; whole && i < 2; i++)
+        cr_expect_eq(tensor_f32(&half[i]->grad), tensor_f32(&whole->grad) + i * HALF);
+    whole = NULL;
     struct stream *stream = device_compute(device);
     MUST(copy_to_host(stream, r->y, y->value.data, tensor_bytes(&y->value)));
     MUST(copy_to_host(stream, r->dx, leaf->grad.data, tensor_bytes(&in)));
