@@ -16,9 +16,12 @@
  *     SOFTPLUS    x > 20 ? x : log(1 + exp(x))           nn.Softplus()
  *     ABOVE       x > a ? 1 : 0          EQUAL  x == a ? 1 : 0; neither has a gradient
  *     ERF         the error function
+ *     SIN, COS    of x radians
+ *     ROUND       the nearest whole number, of two the even one; FLOOR, CEIL, TRUNC round down, up
+ *                 and towards 0; none has a slope
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
- * What needs exp, log, erfc or tanh (device/elementary.h) is computed in double and rounded to
+ * What needs exp, log, erfc, tanh or sin (device/elementary.h) is computed in double and rounded to
  * float once. A NaN stays a NaN, but for comparisons. */
 #ifndef DEVICE_ACTIVATION_H
 #define DEVICE_ACTIVATION_H
@@ -41,6 +44,12 @@ enum activation {
     ACTIVATION_ABOVE,
     ACTIVATION_EQUAL,
     ACTIVATION_ERF,
+    ACTIVATION_SIN,
+    ACTIVATION_COS,
+    ACTIVATION_ROUND,
+    ACTIVATION_FLOOR,
+    ACTIVATION_CEIL,
+    ACTIVATION_TRUNC,
     ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
@@ -122,6 +131,12 @@ EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     case ACTIVATION_ABOVE: return x > p.a ? 1 : 0;
     case ACTIVATION_EQUAL: return x == p.a ? 1 : 0;
     case ACTIVATION_ERF: return (float)elementary_erf(v);
+    case ACTIVATION_SIN: return (float)elementary_sin(v);
+    case ACTIVATION_COS: return (float)elementary_cos(v);
+    case ACTIVATION_ROUND: return (float)elementary_round(v);
+    case ACTIVATION_FLOOR: return (float)elementary_floor(v);
+    case ACTIVATION_CEIL: return (float)-elementary_floor(-v);
+    case ACTIVATION_TRUNC: return (float)copysign(elementary_floor(fabs(v)), v);
     case ACTIVATION_POW: return (float)activation_power(v, p.a);
     default:
         return (float)(0.5 * v *
@@ -157,7 +172,13 @@ EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float 
     case ACTIVATION_HARDSWISH: return x <= -3 ? 0 : x >= 3 ? dy : (float)(dy * (v / 3 + 0.5));
     case ACTIVATION_HARDSIGMOID: return x > -3 && x < 3 ? (float)(dy / 6.0) : 0;
     case ACTIVATION_ABOVE:
-    case ACTIVATION_EQUAL: return 0;
+    case ACTIVATION_EQUAL:
+    case ACTIVATION_ROUND:
+    case ACTIVATION_FLOOR:
+    case ACTIVATION_CEIL:
+    case ACTIVATION_TRUNC: return 0;
+    case ACTIVATION_SIN: return (float)(dy * elementary_cos(v));
+    case ACTIVATION_COS: return (float)(-dy * elementary_sin(v));
     case ACTIVATION_ERF: return (float)(dy * (ACTIVATION_TWO_BY_ROOT_PI * elementary_exp(-v * v)));
     case ACTIVATION_POW:
         return p.a == 0 ? 0 : (float)(dy * (p.a * activation_power(v, (double)p.a - 1)));

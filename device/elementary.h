@@ -12,7 +12,11 @@
  *     tanh   e / (e + 2) with e = expm1(2 |x|)
  *     log    x = 2^n m with m near 1, s = (m - 1) / (m + 1); log m = 2 (s + s^3 / 3 + ...)
  *     log1p  log(1 + x), and what the sum has lost
- *     erfc   t exp(-x^2) times a polynomial in t = 4 / (4 + x): scripts/make_erfc.py makes it */
+ *     erfc   t exp(-x^2) times a polynomial in t = 4 / (4 + x): scripts/make_erfc.py makes it
+ *     sin    of q quarter turns and a rest of half of one at most: the series of the rest's sine or
+ *            cosine. They are 2 x / pi modulo 4, for which 2 / pi has 203 bits: so each finite
+ *            float, however large, has the sine of the number that it is. Infinity has NaN. cos is
+ *            sin a quarter turn on */
 #ifndef DEVICE_ELEMENTARY_H
 #define DEVICE_ELEMENTARY_H
 
@@ -167,6 +171,79 @@ EVERY_DEVICE double elementary_erf(double x) {
     p = p * z - 1. / 3;
     const double near = 0x1.20dd750429b6dp0 * x * (p * z + 1); /* 2 / sqrt(pi) */
     return fabs(x) < 0.5 ? near : 1 - elementary_erfc(x);
+}
+
+/* 2 / pi in pieces of 29 bits: a piece times a float is exact. */
+#define ELEMENTARY_EACH_PIECE(PIECE) \
+    PIECE(0x1.45f306dp-1)            \
+    PIECE(0x1.9391054p-30)           \
+    PIECE(0x1.4fe13abp-59)           \
+    PIECE(0x1.d1f534dp-88)           \
+    PIECE(0x1.b81b6c5p-117)          \
+    PIECE(0x1.5993c4p-148)           \
+    PIECE(0x1.c820ff2p-175)
+#define ELEMENTARY_QUARTER 0x1.921fb54442d18p0 /* pi / 2 */
+
+/* The sine of `whole` quarter turns and `rest` of one, about 1/2 at most. */
+EVERY_DEVICE double elementary_sin_of_turns(uint64_t whole, double rest) {
+    const double y = rest * ELEMENTARY_QUARTER, z = y * y;
+    double s = 1. / 355687428096000; /* 1 / 17! */
+    s = s * z - 1. / 1307674368000;
+    s = s * z + 1. / 6227020800;
+    s = s * z - 1. / 39916800;
+    s = s * z + 1. / 362880;
+    s = s * z - 1. / 5040;
+    s = s * z + 1. / 120;
+    s = s * z - 1. / 6;
+    double c = 1. / 20922789888000; /* 1 / 16! */
+    c = c * z - 1. / 87178291200;
+    c = c * z + 1. / 479001600;
+    c = c * z - 1. / 3628800;
+    c = c * z + 1. / 40320;
+    c = c * z - 1. / 720;
+    c = c * z + 1. / 24;
+    c = c * z - 1. / 2;
+    const double sine = s * z * y + y, cosine = c * z + 1;
+    return elementary_of_bits(elementary_bits(whole & 1 ? cosine : sine) ^ (whole & 2) << 62);
+}
+
+/* The sine of x, a float, and `more` quarter turns. Of each product what is no multiple of 4 is
+ * added up, and what that sum loses. */
+EVERY_DEVICE double elementary_sin_and(double x, uint64_t more) {
+    const double big = copysign(ELEMENTARY_WHOLE, x); /* of the sign of what it rounds */
+    double sum = 0, lost = 0;
+#define ELEMENTARY_ADD(PIECE)                                                                     \
+    {                                                                                             \
+        const double product = x * PIECE, part = fabs(product) < 0x1p55 ? product : 0,            \
+                     fours = part * 0.25 + big - big, term = part - 4 * fours, next = sum + term, \
+                     added = next - sum;                                                          \
+        lost += (sum - (next - added)) + (term - added);                                          \
+        sum = next;                                                                               \
+    }
+    ELEMENTARY_EACH_PIECE(ELEMENTARY_ADD)
+    const double whole = sum + ELEMENTARY_WHOLE, rest = sum - (whole - ELEMENTARY_WHOLE) + lost,
+                 y = elementary_sin_of_turns(elementary_bits(whole) + more, rest);
+    return fabs(x) < (double)INFINITY ? y : (double)NAN;
+}
+
+EVERY_DEVICE double elementary_sin(double x) {
+    const double y = elementary_sin_and(x, 0);
+    return x == 0 ? x : y;
+}
+
+EVERY_DEVICE double elementary_cos(double x) {
+    return elementary_sin_and(x, 1);
+}
+
+/* The nearest whole number, of two the even one. */
+EVERY_DEVICE double elementary_round(double x) {
+    const double y = copysign(fabs(x) + ELEMENTARY_WHOLE - ELEMENTARY_WHOLE, x);
+    return fabs(x) < 0x1p51 ? y : x;
+}
+
+EVERY_DEVICE double elementary_floor(double x) {
+    const double y = elementary_round(x);
+    return y > x ? y - 1 : y;
 }
 
 #endif

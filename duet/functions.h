@@ -120,7 +120,8 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *     pow          x to a power, which is finite
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element
  *     above, equal 1 where x > number, or x == number, else 0; without a gradient
- *     erf          torch.erf
+ *     erf          torch.erf; sin, cos: of radians
+ *     round        torch.round, to the even one of two; or floor, ceil, trunc. The gradient is 0
  *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode, of maxima
  *                  alone, rounded up. Windows are of size x size, or size x width. Averages count
  *                  the zeros of the padding, as PyTorch's default does. With padding a padded copy
@@ -159,6 +160,10 @@ duet_var *duet_softplus(duet_tape *tape, duet_var *x);
 duet_var *duet_above(duet_tape *tape, duet_var *x, double number);
 duet_var *duet_equal(duet_tape *tape, duet_var *x, double number);
 duet_var *duet_erf(duet_tape *tape, duet_var *x);
+duet_var *duet_sin(duet_tape *tape, duet_var *x);
+duet_var *duet_cos(duet_tape *tape, duet_var *x);
+enum duet_rounding { DUET_NEAREST, DUET_FLOOR, DUET_CEIL, DUET_TRUNC };
+duet_var *duet_round(duet_tape *tape, duet_var *x, enum duet_rounding to);
 struct duet_pool {
     int width; /* of a window that is no square; 0: it is one */
     int stride[2], padding[2], ceil_mode;

@@ -36,6 +36,8 @@ OF_ONE(silu)
 OF_ONE(hardswish)
 OF_ONE(hardsigmoid)
 OF_ONE(erf)
+OF_ONE(sin)
+OF_ONE(cos)
 OF_ONE(detach)
 OF_ONE(flatten)
 OF_ONE(softmax)
@@ -51,6 +53,16 @@ OF_NUMBER(add_number)
 OF_NUMBER(above)
 OF_NUMBER(equal)
 OF_NUMBER(pow)
+
+#define OF_ROUNDING(NAME, TO)                                                      \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return duet_round(r->tape, value(r, n, 0), TO);                            \
+    }
+
+OF_ROUNDING(round, DUET_NEAREST)
+OF_ROUNDING(floor, DUET_FLOOR)
+OF_ROUNDING(ceil, DUET_CEIL)
+OF_ROUNDING(trunc, DUET_TRUNC)
 
 /* ---- layers with parameters ---- */
 
@@ -298,6 +310,12 @@ static const struct graph_op ops[] = {
     {"hardswish", "v", "", run_hardswish},
     {"hardsigmoid", "v", "", run_hardsigmoid},
     {"erf", "v", "", run_erf},
+    {"sin", "v", "", run_sin},
+    {"cos", "v", "", run_cos},
+    {"round", "v", "", run_round},
+    {"floor", "v", "", run_floor},
+    {"ceil", "v", "", run_ceil},
+    {"trunc", "v", "", run_trunc},
     {"clamp", "v", "min=-inf max=inf", run_clamp},
     {"pow", "v", "exponent", run_pow},
     {"above", "v", "number=0", run_above},

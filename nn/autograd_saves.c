@@ -90,12 +90,16 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_GATHER_ROWS] = {.more = looked_up},
 };
 
-/* a x and x + a read nothing of x; e^x, sqrt(x) and 1/x read their results. */
+/* a x, x + a and what has no slope read nothing of x; e^x, sqrt(x) and 1/x read their results. */
 static int of_activation(enum activation kind) {
     switch (kind) {
     case ACTIVATION_SCALE:
     case ACTIVATION_ABOVE:
-    case ACTIVATION_EQUAL: return 0;
+    case ACTIVATION_EQUAL:
+    case ACTIVATION_ROUND:
+    case ACTIVATION_FLOOR:
+    case ACTIVATION_CEIL:
+    case ACTIVATION_TRUNC: return 0;
     case ACTIVATION_SHIFT: return GIVES_X;
     case ACTIVATION_EXP:
     case ACTIVATION_SQRT:

@@ -56,6 +56,23 @@ duet_var *duet_erf(duet_tape *t, duet_var *x) {
     return activate(t, x, ACTIVATION_ERF, 0, 0);
 }
 
+duet_var *duet_sin(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SIN, 0, 0);
+}
+
+duet_var *duet_cos(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_COS, 0, 0);
+}
+
+duet_var *duet_round(duet_tape *t, duet_var *x, enum duet_rounding to) {
+    if (tape_failed(t, x)) return NULL;
+    if ((unsigned)to > DUET_TRUNC) {
+        tape_fail(t, fail(ERR_USAGE, "round: no such rounding: %d: there are 0 to 3", (int)to));
+        return NULL;
+    }
+    return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
+}
+
 /* A comparison has no gradient. */
 static duet_var *compare(duet_tape *t, duet_var *x, enum activation kind, double number) {
     duet_var *y = activate(t, x, kind, number, 0);

@@ -14,6 +14,7 @@ typedef long double theirs(long double);
     }
 // clang-format off
 POINTED(exp) POINTED(expm1) POINTED(tanh) POINTED(log) POINTED(log1p) POINTED(erfc) POINTED(erf)
+POINTED(sin) POINTED(cos) POINTED(round) POINTED(floor)
     // clang-format on
 
     /* Numbers of all sizes from 2^least to 2^most, times `sign`. */
@@ -40,6 +41,12 @@ Test(elementary, agrees_with_long_double) {
         agree("erfc", here_erfc, erfcl, sign, -149, 2, 8 * units);
         agree("erfc", here_erfc, erfcl, sign, 2, 4, 128 * units);
     }
+    for (int sign = -1; sign <= 1; sign += 2) { /* of all floats */
+        agree("sin", here_sin, sinl, sign, -149, 127, units);
+        agree("cos", here_cos, cosl, sign, -149, 127, units);
+        agree("round", here_round, rintl, sign, -149, 127, 0);
+        agree("floor", here_floor, floorl, sign, -149, 127, 0);
+    }
     agree("log", here_log, logl, 1, -149, 128, units);
     agree("log1p", here_log1p, log1pl, 1, -149, 128, units);
 }
@@ -51,8 +58,8 @@ static void same(double got, double want) {
 
 Test(elementary, at_the_ends) {
     const double inf = (double)INFINITY;
-    ours *const all[] = {here_exp,   here_expm1, here_tanh, here_log,
-                         here_log1p, here_erfc,  here_erf};
+    ours *const all[] = {here_exp, here_expm1, here_tanh, here_log,   here_log1p, here_erfc,
+                         here_erf, here_sin,   here_cos,  here_round, here_floor};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         same(all[i]((double)NAN), (double)NAN);
     same(here_exp(inf), inf), same(here_exp(-inf), 0), same(here_exp(-709), 0);
@@ -62,5 +69,9 @@ Test(elementary, at_the_ends) {
     same(here_log(inf), inf), same(here_log(0), -inf), same(here_log(-1), (double)NAN);
     same(here_log(1), 0), same(here_log1p(0), 0);
     same(here_erfc(inf), 0), same(here_erfc(-inf), 2);
+    same(here_sin(inf), (double)NAN), same(here_cos(-inf), (double)NAN), same(here_sin(-0.), -0.);
+    same(here_cos(0), 1), same(here_round(-0.), -0.), same(here_round(-0.5), -0.);
+    same(here_round(2.5), 2), same(here_round(-3.5), -4), same(here_round(-inf), -inf);
+    same(here_floor(-0.), -0.), same(here_floor(-0.1), -1), same(here_floor(inf), inf);
     same(here_erf(inf), 1), same(here_erf(-inf), -1), same(here_erf(-0.), -0.);
 }

@@ -138,6 +138,12 @@ static float function_of(int k, float x) {
     case ACTIVATION_ABOVE: return v > a;
     case ACTIVATION_EQUAL: return v == a;
     case ACTIVATION_ERF: return (float)erfl(v);
+    case ACTIVATION_SIN: return (float)sinl(v);
+    case ACTIVATION_COS: return (float)cosl(v);
+    case ACTIVATION_ROUND: return (float)rintl(v);
+    case ACTIVATION_FLOOR: return (float)floorl(v);
+    case ACTIVATION_CEIL: return (float)ceill(v);
+    case ACTIVATION_TRUNC: return (float)truncl(v);
     case ACTIVATION_POW: return (float)powl(v, a);
     default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
     }

@@ -24,6 +24,8 @@ OPS = {  # of x; w makes a parameter
     "log": lambda x, w: torch.log(x),
     "sqrt": lambda x, w: torch.sqrt(x),
     "reciprocal": lambda x, w: torch.reciprocal(x),
+    "sin": lambda x, w: torch.sin(x),
+    "round": lambda x, w: torch.round(x),
     "pow": lambda x, w: x ** 3,
     "multiply_number": lambda x, w: x * 2,
     "add_number": lambda x, w: x + 2,

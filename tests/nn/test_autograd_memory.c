@@ -34,6 +34,8 @@ OF_X(exp_of, duet_exp(t, x))
 OF_X(log_of, duet_log(t, x))
 OF_X(sqrt_of, duet_sqrt(t, x))
 OF_X(reciprocal, duet_reciprocal(t, x))
+OF_X(sin_of, duet_sin(t, x))
+OF_X(round_of, duet_round(t, x, DUET_NEAREST))
 OF_X(pow_of, duet_pow(t, x, 3))
 OF_X(multiply_number, duet_multiply_number(t, x, 2))
 OF_X(add_number, duet_add_number(t, x, 2))
@@ -87,6 +89,8 @@ static const struct op_case {
     {"log", log_of, NO_ANSWERS},
     {"sqrt", sqrt_of, NO_ANSWERS},
     {"reciprocal", reciprocal, NO_ANSWERS},
+    {"sin", sin_of, NO_ANSWERS},
+    {"round", round_of, NO_ANSWERS},
     {"pow", pow_of, NO_ANSWERS},
     {"multiply_number", multiply_number, NO_ANSWERS},
     {"add_number", add_number, NO_ANSWERS},

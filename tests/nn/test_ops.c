@@ -66,6 +66,14 @@ CALL(pow_65, duet_pow(t, x, 65))
 CALL(where, duet_where(t, duet_above(t, x, 0), duet_multiply(t, x, x), duet_parameter(t, 0)))
 CALL(masked_fill, duet_masked_fill(t, x, constant, -2.5))
 CALL(erf, duet_erf(t, duet_multiply_number(t, x, 2)))
+CALL(sin, duet_sin(t, duet_multiply_number(t, x, 4)))
+CALL(cos, duet_cos(t, duet_multiply_number(t, x, 4)))
+CALL(sin_far, duet_sin(t, x))
+CALL(cos_far, duet_cos(t, x))
+CALL(round, duet_round(t, x, DUET_NEAREST))
+CALL(floor, duet_round(t, x, DUET_FLOOR))
+CALL(ceil, duet_round(t, x, DUET_CEIL))
+CALL(trunc, duet_round(t, x, DUET_TRUNC))
 CALL(padded, duet_embedding_of(t, x, 0, 2))
 CALL(windows, duet_reshape(t,
                            duet_permute(t, duet_reshape(t, x, 6, (int[]){-1, 2, 2, 3, 2, 2}),
@@ -111,6 +119,14 @@ static const struct function functions[] = {
     {"where", call_where, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
     {"masked_fill", call_masked_fill, {2, {3, 4}}, {{0}}, {1, {4}}, 2, 0},
     {"erf", call_erf, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
+    {"sin", call_sin, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
+    {"cos", call_cos, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
+    {"sin_far", call_sin_far, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"cos_far", call_cos_far, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"round", call_round, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"floor", call_floor, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"ceil", call_ceil, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"trunc", call_trunc, {2, {2, 4}}, {{0}}, {0}, 0, 1},
     {"padded", call_padded, {2, {3, 4}}, {{2, {5, 6}}}, {0}, 1, 0},
     {"windows", call_windows, {3, {3, 4, 12}}, {{0}}, {0}, 0, 0},
     {"transposed", call_transposed, {4, {3, 4, 3, 2}}, {{4, {4, 2, 3, 3}}, {1, {2}}}, {0}, 0, 0},

@@ -170,6 +170,12 @@ static void fast_sigmoid_forward(const struct op_args *a) {
     KIND(ABOVE)         \
     KIND(EQUAL)         \
     KIND(ERF)           \
+    KIND(SIN)           \
+    KIND(COS)           \
+    KIND(ROUND)         \
+    KIND(FLOOR)         \
+    KIND(CEIL)          \
+    KIND(TRUNC)         \
     KIND(EXP)           \
     KIND(LOG)           \
     KIND(SQRT)          \
