@@ -39,17 +39,6 @@ op_gt, op_lt = _compare("above", False, False), _compare("above", True, False)
 op_ge, op_le = _compare("above", True, True), _compare("above", False, True)
 
 
-def op_one_hot(w, a, shape):
-    require(a.num_classes > 0, "without the number of classes")
-    x = w.value(a.self)
-    for name in w.tokens.get(x.name, ()):
-        w.below[name] = min(a.num_classes, w.below.get(name, a.num_classes))
-    x = w.emit("reshape", [x], [*x.shape, 1], x.lifted)
-    y = op_eq(w, Bound(self=x, other=w.torch.arange(a.num_classes)), shape)
-    w.wholes.add(y.name)
-    return y
-
-
 def op_logical_not(w, a, shape):
     return _not(w, w.value(a.self))
 
@@ -161,9 +150,11 @@ def _drawn(w, p, shape):
 
 
 def op_floor(w, a, shape):
-    """Of torch.rand() + p, which is how others write stochastic depth."""
-    require(isinstance(a.self, Uniform) and isinstance(shape[0], N) and 0 < a.self.low < 1,
-            "of other than random numbers plus a probability")
+    """Of torch.rand() + p it is a draw, which is how others write stochastic depth."""
+    if not isinstance(a.self, Uniform):
+        return same(w, "floor", a.self, shape)
+    require(isinstance(shape[0], N) and 0 < a.self.low < 1,
+            "of random numbers plus no probability")
     low, drawn = a.self.low, a.self.drawn
     if low not in drawn:
         require(not drawn, "of random numbers that another floor has taken, plus another number")
@@ -220,14 +211,6 @@ def note_range(w, name, a, y):
     if ends and isinstance(y, Value) and y.name not in w.ranges:
         whole(w, y, min(ends), max(ends))
 
-
-def op_gather(w, a, shape):
-    """Of a tensor with one number everywhere, whatever the indices are."""
-    x = a.self
-    require(isinstance(x, w.torch.Tensor) and x.numel() and bool(x.eq(x.flatten()[0]).all()) or
-            isinstance(x, Filled), "from other than a tensor with one number everywhere")
-    return Filled(x.number if isinstance(x, Filled) else x.flatten()[0].item(), shape)
-
 # ---- maxima
 
 
@@ -262,13 +245,14 @@ def _dims_of(w, a):
 
 
 def op_max(w, a, shape):
-    """The values; of the indices nothing may come."""
+    """The values, and if they are asked for the indices."""
     if "other" in a:
         return op_maximum(w, a, shape)
     require("dim" in a, "it mixes samples: give dim")
     x, dims = _dims_of(w, a)
     y = _largest(w, x, dims)
-    return [w.emit("reshape", [y], shape[0], y.lifted) if a.get("keepdim") else y, None]
+    return [w.emit("reshape", [y], shape[0], y.lifted) if a.get("keepdim") else y,
+            op_argmax(w, a, shape[1]) if 1 in w.asked else None]
 
 
 def op_min(w, a, shape):
@@ -276,8 +260,8 @@ def op_min(w, a, shape):
         return op_minimum(w, a, shape)
     require("dim" in a, "it mixes samples: give dim")
     minus = same(w, "multiply_number", a.self, a.self.shape, number=-1)
-    y, _ = op_max(w, Bound(a, self=minus), shape)
-    return [same(w, "multiply_number", y, shape[0], number=-1), None]
+    y, index = op_max(w, Bound(a, self=minus), shape)
+    return [same(w, "multiply_number", y, shape[0], number=-1), index]
 
 
 def op_amax(w, a, shape):

@@ -113,7 +113,8 @@ class Writer:
         comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
         given = [x for x in words if x.startswith("%")]
-        if op in (*_MOVES, "pad2d") and all(x in self.tokens or x in self.truths for x in given):
+        if given and op in (*_MOVES, "pad2d", "expand") and \
+                all(x in self.tokens or x in self.truths for x in given):
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in given))
             ranges = [r for x in given if (r := self.range_of(x))]
             if settings.get("value"):

@@ -6,7 +6,7 @@ from . import _export_turned as turning
 from ._export_graph import Stored, Value
 from ._export_ops import Bound, binary, line_dim, number_of, pair, pair_of, require, same, \
     times
-
+from ._export_picks import check_places
 
 # ---- layers with parameters
 
@@ -134,13 +134,7 @@ def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
     rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
     if isinstance(a.indices, Value):
-        name = a.indices.name
-        low, high = w.range_of(name) or (0, rows - 1)
-        require(name in w.tokens or name in w.truths,
-                "its tokens are computed, not an input's as they are")
-        require(low >= 0 and high < rows, f"its tokens are {low} to {high}, of {rows} rows")
-        for name in w.tokens.get(name, ()):
-            w.below[name] = min(rows, w.below.get(name, rows))
+        check_places(w, a.indices, rows, "tokens", "rows")
     index = w.value(a.indices)
     left_out = {} if a.get("padding_idx", -1) < 0 else {"padding_idx": a.padding_idx}
     return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted,

@@ -76,6 +76,22 @@ def op_softplus(w, a, shape):
 
 op_silu, op_hardswish = _elementwise("silu"), _elementwise("hardswish")
 op_hardsigmoid, op_erf = _elementwise("hardsigmoid"), _elementwise("erf")
+op_sin, op_cos = _elementwise("sin"), _elementwise("cos")
+op_ceil, op_trunc = _elementwise("ceil"), _elementwise("trunc")  # floor: _export_choices.py
+
+
+def op_round(w, a, shape):
+    require(not a.get("decimals"), "to decimals, which float32 has not")
+    return same(w, "round", a.self, shape)
+
+
+def op_tan(w, a, shape):
+    slope = same(w, "reciprocal", same(w, "cos", a.self, shape), shape)
+    return binary(w, "multiply", same(w, "sin", a.self, shape), slope, shape)
+
+
+def op_frac(w, a, shape):
+    return binary(w, "subtract", a.self, same(w, "trunc", a.self, shape), shape)
 
 
 def op_clamp(w, a, shape):

@@ -262,6 +262,7 @@ AWARE = {"linear", "layer_norm", "batch_norm", "view", "reshape", "view_as", "re
          "t", "select", "unbind", "add", "sub", "mul", "div", "square", "pow", "rsqrt",
          "reciprocal", "linalg_vector_norm", "expand", "expand_as", "dropout", "relu", "relu6",
          "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "hardswish", "softplus", "exp",
-         "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "mm", "matmul", "bmm",
+         "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "sin", "cos",
+         "round", "ceil", "trunc", "mm", "matmul", "bmm",
          "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu",
          "new_zeros", "new_ones", "new_full"}

@@ -3,8 +3,8 @@
 import re
 from operator import getitem
 
-from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_pools,
-               _export_recurrent, _export_shapes)
+from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_picks,
+               _export_pools, _export_recurrent, _export_shapes)
 from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
 from ._export_in_place import InPlace
@@ -12,8 +12,8 @@ from ._export_turned import AWARE, Turned
 
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
-_OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_pools,
-        _export_recurrent, _export_shapes)
+_OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_picks,
+        _export_pools, _export_recurrent, _export_shapes)
 
 
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are

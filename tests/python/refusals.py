@@ -125,7 +125,9 @@ class Refusals(unittest.TestCase):
         self.refused(Net(samples_joined), "mixes samples")
         self.refused(Net(lambda net, x: x + x[:, :1].t().expand(x.shape[0], -1).sum(0)[:, None]),
                      "expanded in a way")
-        self.refused(Net(lambda net, x: x.floor()), "random numbers plus a probability")
+        self.refused(Net(lambda net, x: torch.floor(x.shape[0] * torch.rand(x.shape[0], 1)) * x),
+                     "no tensor of the samples")
+        self.refused(Net(lambda net, x: x * x.prod()), "mixes samples")
         self.refused(Net(lambda net, x: x * torch.rand(x.shape)), "no tensor of the samples")
 
     def test_stochastic_depth_is_one_text_however_it_is_written(self):
@@ -173,8 +175,16 @@ class Refusals(unittest.TestCase):
         self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, 5, dtype=int))
         self.refused(Net(lambda net, x, y: x + ~(y.ne(1).long())), "not on bool",
                      torch.randn(3, 4), torch.ones(3, 4, dtype=int))
-        net = Net(lambda net, x, y: x + torch.arange(5.0).expand(3, 5).gather(1, y))
-        self.refused(net, "one number everywhere", torch.randn(3, 4), torch.ones(3, 4, dtype=int))
+
+    def test_places_that_may_not_be_there(self):
+        whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
+        self.refused(Net(lambda net, x, y: x + x.gather(1, y * y)), "indices are computed", *whole)
+        self.refused(Net(lambda net, x, y: x + x.gather(1, y.ne(1) * 4)), "0 to 4, of 4", *whole)
+        self.refused(Net(lambda net, x, y: x + x.gather(0, y)), "picks samples", *whole)
+        self.refused(Net(lambda net, x, y: x + F.one_hot(y - 1, 4).sum(1)), "numbers are computed",
+                     *whole)
+        self.refused(Net(lambda net, x: x + x.repeat(1, 5).topk(17)[0].sum(1, True)), "16 at most")
+        self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
 
     def test_names_that_the_text_cannot_have(self):
         for name in ("a b", "none", "a=b", "%a"):

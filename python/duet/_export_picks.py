@@ -1,0 +1,106 @@
+"""Places that are computed, and what is taken from there: gather, one_hot, topk; the product over a
+dimension. See _export_ops.py."""
+
+from ._export_choices import _dims_of, _where, op_argmax, op_eq, whole
+from ._export_graph import Filled, N, Value
+from ._export_ops import Bound, binary, line_dim, op_sum, require, times
+
+_MOST_PICKED = 16  # of topk, which has some ten lines for each
+
+
+def check_places(w, index, count, what, of):
+    """That the whole numbers `index` are from 0 to count - 1: an input's as they are then have to
+    be, which the command looks after."""
+    if isinstance(index, w.torch.Tensor):
+        low, high = (int(index.min()), int(index.max())) if index.numel() else (0, 0)
+    else:
+        require(isinstance(index, Value), f"its {what} are no tensor of the samples")
+        require(index.name in w.tokens or index.name in w.truths,
+                f"its {what} are computed, not an input's as they are")
+        low, high = w.range_of(index.name) or (0, count - 1)
+    require(low >= 0 and high < count, f"its {what} are {low} to {high}, of {count} {of}")
+    for name in w.tokens.get(getattr(index, "name", None), ()):
+        w.below[name] = min(count, w.below.get(name, count))
+
+
+def op_one_hot(w, a, shape):
+    require(a.num_classes > 0, "without the number of classes")
+    x = w.value(a.self)
+    check_places(w, x, a.num_classes, "numbers", "classes")
+    x = w.emit("reshape", [x], [*x.shape, 1], x.lifted)
+    y = op_eq(w, Bound(self=x, other=w.torch.arange(a.num_classes)), shape)
+    w.wholes.add(y.name)
+    return y
+
+
+def _cut_to(w, x, shape, dim):
+    """x without what lies behind `shape` in other dimensions than dim."""
+    for d in range(1, len(shape)):
+        if d != dim and int(x.shape[d]) != int(shape[d]):
+            kept = [shape[i] if i == d else n for i, n in enumerate(x.shape)]
+            x = w.emit("narrow", [x], kept, x.lifted, dim=line_dim(x, d), start=0, length=shape[d])
+    return x
+
+
+def _picked(w, x, index, dim, shape):
+    """Each index beside all places of x, of which the sum has the one that it names."""
+    count, before, after = x.shape[dim], list(shape[:dim]), list(shape[dim + 1:])
+    places = w.torch.arange(count).reshape([count, *[1] * len(after)])
+    index = w.emit("reshape", [index], [*before, shape[dim], 1, *after], index.lifted)
+    x = w.emit("reshape", [x], [*before, 1, count, *after], x.lifted)
+    wide = [*before, shape[dim], count, *after]
+    chosen = op_eq(w, Bound(self=index, other=places), wide)
+    return op_sum(w, Bound(self=_where(w, chosen, x, 0.0, wide), dim=[dim + 1]), shape)
+
+
+def op_gather(w, a, shape):
+    """A tensor with one number everywhere has it whatever the indices are."""
+    x, index, dim = a.self, a.index, a.dim % len(shape)
+    if isinstance(x, Filled):
+        return Filled(x.number, shape)
+    if isinstance(x, w.torch.Tensor) and x.numel() and bool(x.eq(x.flatten()[0]).all()):
+        return Filled(x.flatten()[0].item(), shape)
+    require(dim, "it picks samples")
+    check_places(w, index, int(x.shape[dim]), "indices", "places")
+    x, index = (w.aligned(v, len(shape)) for v in (x, index))
+    return _picked(w, _cut_to(w, x, shape, dim), index, dim, shape)
+
+
+def op_topk(w, a, shape):
+    """The largest one after the other: each is taken out before the next is looked for."""
+    require(a.k <= _MOST_PICKED, f"the largest {a.k}: Duet finds {_MOST_PICKED} at most")
+    x, (dim,) = _dims_of(w, Bound(self=a.self, dim=a.dim))
+    require(isinstance(shape[0][0], N), "of a tensor without samples")
+    left = x if a.largest else times(w, x, -1)
+    one = [1 if d == dim else n for d, n in enumerate(x.shape)]
+    column = w.torch.arange(x.shape[dim]).reshape([-1, *[1] * (len(x.shape) - dim - 1)])
+    found = []
+    for _ in range(a.k):
+        found.append(op_argmax(w, Bound(self=left, dim=dim, keepdim=True), one))
+        if len(found) < a.k:
+            out = op_eq(w, Bound(self=found[-1], other=column), x.shape)
+            left = _where(w, out, float("-inf"), left, x.shape)
+    index = found[0] if a.k == 1 else w.emit("cat", found, shape[1], dim=dim)
+    whole(w, index, 0, x.shape[dim] - 1)
+    return [_picked(w, x, index, dim, shape[0]), index]
+
+
+def op_prod(w, a, shape):
+    """Half of the dimension times the other half, again and again."""
+    require(a.get("dim") is not None, "it mixes samples: give dim")
+    x, (dim,) = _dims_of(w, a)
+
+    def part(x, start, length):
+        kept = [length if d == dim else n for d, n in enumerate(x.shape)]
+        return x if length == x.shape[dim] else w.emit(
+            "narrow", [x], kept, x.lifted, dim=line_dim(x, dim), start=start, length=length)
+    odd = []
+    while x.shape[dim] > 1:
+        half = x.shape[dim] // 2
+        if x.shape[dim] % 2:
+            odd.append(part(x, 2 * half, 1))
+        x = w.emit("multiply", [part(x, 0, half), part(x, half, half)],
+                   [half if d == dim else n for d, n in enumerate(x.shape)], x.lifted)
+    for one in odd:
+        x = binary(w, "multiply", x, one, x.shape)
+    return x if a.get("keepdim") else w.emit("reshape", [x], shape, x.lifted)
