@@ -12,7 +12,8 @@
  *     counter = { element / 4, layer, step, virtual device }
  *     word element % 4 of the result is the random number of the element
  * `element` is the index within the segment of one virtual device (row-major, below 2^34);
- * `layer` is the number of the layer among those that draw; `step` is the optimizer step. */
+ * `layer` is the number of the layer among those that draw; `step` is the optimizer step. Random
+ * numbers of a model (device/draw.h) are drawn by the same names. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H
 

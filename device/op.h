@@ -53,6 +53,7 @@ extern "C" {
     OP(PAD,                    pad,                     "pad") \
     OP(CAT,                    cat,                     "cat") \
     OP(DROPOUT,                dropout,                 "dropout") \
+    OP(RANDOM,                 random_numbers,          "random numbers") \
     OP(SOFTMAX_FORWARD,        softmax_forward,         "softmax forward") \
     OP(SOFTMAX_BACKWARD,       softmax_backward,        "softmax backward") \
     OP(NLL_FORWARD,            nll_forward,             "nll forward") \
@@ -162,6 +163,7 @@ struct dropout_args {
     int layer;
     int v;      /* the virtual device of the segment */
     int planes; /* DROPOUT: 1: whole planes of (N,C,H,W) are dropped */
+    int normal; /* RANDOM: 1: numbers of the normal distribution; 0: from 0 to 1 */
 };
 struct softmax_args {
     int log; /* 1: y is the logarithm of softmax */

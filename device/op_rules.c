@@ -156,6 +156,10 @@ int rule_dropout(enum op op, const struct op_args *a) {
     return check_dropout(op, &a->p.dropout);
 }
 
+int rule_random(enum op op, const struct op_args *a) {
+    return check_dropout(op, &a->p.dropout);
+}
+
 /* ---- losses and logs ---- */
 
 /* Cross entropy alone knows label smoothing. */

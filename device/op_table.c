@@ -130,6 +130,10 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_DROPOUT] = {POINTWISE, .in = {{"x", "fn=", "."}}, .out = {{"y", "fn", "."}},
         .step = 1, .segment = 1, .rule = rule_dropout, .flops = "1 ."},
 
+    /* Random numbers, for each element of the segment. Flops: a logarithm, a root and a sine. */
+    [OP_RANDOM] = {POINTWISE, .out = {{"y", "f", "."}},
+        .step = 1, .segment = 1, .rule = rule_random, .flops = "4 ."},
+
     /* Max, subtract, exp, add, subtract; backward: multiply, add, subtract, multiply; of the
      * logarithm: add, exp, multiply, subtract. */
     [OP_SOFTMAX_FORWARD] = {LOSS, .in = {{"x", "f", "NM"}}, .out = {{"y", "f", "NM"}},

@@ -40,7 +40,7 @@ static int elementwise(struct op_cases *c, enum op op) {
         struct op_args a = {.out = {case_tensor(c, DTYPE_F32, 2, n, k, 1, 1)}};
         struct optimizer_config update;
         put_special_values(&x);
-        if (op != OP_FILL && op != OP_SCALE) a.in[0] = x;
+        if (op != OP_FILL && op != OP_SCALE && op != OP_RANDOM) a.in[0] = x;
         switch (op) {
         case OP_SUBTRACT_FORWARD:
         case OP_MULTIPLY_FORWARD:
@@ -74,9 +74,10 @@ static int elementwise(struct op_cases *c, enum op op) {
                 if (op == OP_ADADELTA || e % 2)
                     tensor_f32(&a.out[1])[e] = fabsf(tensor_f32(&a.out[1])[e]);
             break;
+        case OP_RANDOM:
         case OP_DROPOUT:
             a.step = &step;
-            a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i, 0};
+            a.p.dropout = (struct dropout_args){.25f * (float)(i % 5), i, 3 * i, 0, i % 2};
             break;
         default: break;
         }
@@ -110,7 +111,7 @@ static int dropped_planes(struct op_cases *c) {
         struct op_args a = {.in = {case_random(c, 4, s[0], s[1], s[2], s[3])},
                             .out = {case_tensor(c, DTYPE_F32, 4, s[0], s[1], s[2], s[3])},
                             .step = &step,
-                            .p.dropout = {.2f * (float)i, i, 3 * i, 1}};
+                            .p.dropout = {.2f * (float)i, i, 3 * i, 1, 0}};
         put_special_values(&a.in[0]);
         CHECK(case_run(c, OP_DROPOUT, &a, 0));
         case_forget(c);

@@ -136,6 +136,9 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *                  narrow dim is not 0, that of the samples; -1 is the last one
  *     dropout      zeroes each element with probability p and scales the others by 1 / (1 - p);
  *                  dropout2d: each plane
+ *     random       torch.rand, from 0 up to 1, or torch.randn, of which each sample has its own;
+ *                  shape[0] is that of the samples, or -1. Drawn as dropout's masks are, by seed
+ *                  and pass; in an evaluation too
  *     softmax, log_softmax               over the last dimension */
 duet_var *duet_relu(duet_tape *tape, duet_var *x);
 duet_var *duet_tanh(duet_tape *tape, duet_var *x);
@@ -181,6 +184,8 @@ duet_var *duet_narrow(duet_tape *tape, duet_var *x, int dim, int start, int leng
 duet_var *duet_cat(duet_tape *tape, duet_var *const *vars, int count, int dim);
 duet_var *duet_dropout(duet_tape *tape, duet_var *x, double p);
 duet_var *duet_dropout2d(duet_tape *tape, duet_var *x, double p);
+enum duet_draw { DUET_RAND, DUET_RANDN };
+duet_var *duet_random(duet_tape *tape, int rank, const int *shape, enum duet_draw how);
 duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 

@@ -269,6 +269,19 @@ static duet_var *run_attention(struct graph_run *r, const struct graph_node *n) 
                                              value(r, n, 2), &how);
 }
 
+static duet_var *drawn(struct graph_run *r, const struct graph_node *n, enum duet_draw how) {
+    int dims[GRAPH_RANK], rank = result_shape(r, n, dims);
+    return duet_random(r->tape, rank, dims, how);
+}
+
+static duet_var *run_rand(struct graph_run *r, const struct graph_node *n) {
+    return drawn(r, n, DUET_RAND);
+}
+
+static duet_var *run_randn(struct graph_run *r, const struct graph_node *n) {
+    return drawn(r, n, DUET_RANDN);
+}
+
 static duet_var *run_sum(struct graph_run *r, const struct graph_node *n) {
     int dims[GRAPH_RANK], count = n->settings[0].count < 0 ? 1 : n->settings[0].count;
     list(n, 0, count, dims);
@@ -331,6 +344,8 @@ static const struct graph_op ops[] = {
     {"log_softmax", "v", "", run_log_softmax},
     {"dropout", "v", "p=0.5", run_dropout},
     {"dropout2d", "v", "p=0.5", run_dropout2d},
+    {"rand", "", "", run_rand},
+    {"randn", "", "", run_randn},
     {"add", "vv", "", run_add},
     {"subtract", "vv", "", run_subtract},
     {"multiply", "vv", "", run_multiply},

@@ -203,7 +203,9 @@ static int train_epoch(struct loop *l, int epoch) {
 static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
     struct step_block step = {.seed = s->config->seed,
-                              .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
+                              /* what is drawn in evaluation differs from batch to batch */
+                              .step = (uint64_t)l->step * (uint64_t)s->config->update.passes +
+                                      (uint64_t)row,
                               .weight = 1,
                               .first = batch->first,
                               .row = row};

@@ -65,6 +65,7 @@ static inline void run_elementwise(enum op op, const struct op_args *a, struct g
     case OP_ACTIVATION_FORWARD: RUN_THREADS(k_activation_forward, &e, grid); break;
     case OP_ACTIVATION_BACKWARD: RUN_THREADS(k_activation_backward, &e, grid); break;
     case OP_DROPOUT: RUN_THREADS(e.by_plane.d ? k_dropout2d : k_dropout, &e, grid); break;
+    case OP_RANDOM: RUN_THREADS(k_random_numbers, &e, grid); break;
     case OP_FILL: RUN_THREADS(k_fill, &e, grid); break;
     case OP_SCALE: RUN_THREADS(k_scale, &e, grid); break;
     case OP_CLIP: RUN_THREADS(k_clip, &e, grid); break;

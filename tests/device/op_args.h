@@ -189,6 +189,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         break;
     case OP_SUM: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 2, N, 9, 0, 0); break;
     case OP_SPREAD: a.in[0] = F(0, 2, N, 9, 0, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
+    case OP_RANDOM: a.out[0] = F(4, 2, N, 7, 0, 0); break;
     case OP_WHERE: a.in[0] = F(0, 2, N, 7, 0, 0), a.out[0] = F(4, 2, N, 7, 0, 0); break;
     case OP_PERMUTE:
         a.in[0] = F(0, 3, 3, N, 9, 0), a.out[0] = F(4, 3, 3, N, 9, 0);
@@ -249,14 +250,14 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
         a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0, 0};
-    if (op == OP_DROPOUT) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0};
+    if (op == OP_DROPOUT || op == OP_RANDOM) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0, 0};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)
         a.p.layer_norm = (struct layer_norm_args){1e-5, 2, 4};
     if (op == OP_ATTENTION_FORWARD || op == OP_ATTENTION_BACKWARD) {
         a.in[0] = F(0, 4, N, 2, 5, 4), a.in[1] = F(1, 4, N, 2, 6, 4);
         a.in[2] = F(2, 4, N, 2, 6, 3);
-        a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0}};
+        a.p.attention = (struct attention_args){0.5, 1, 2, {0.5f, 1, 63, 0, 0}};
     }
     if (op == OP_SGD) a.p.sgd = (struct sgd_args){.momentum = 0.9f};
     return a;

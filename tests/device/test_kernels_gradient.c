@@ -263,7 +263,7 @@ Test(math_gradient, relu_and_dropout, .timeout = 60) {
     run(OP_RELU_FORWARD, &f);
     run(OP_RELU_BACKWARD, &(struct op_args){.in = {f.out[0], dy}, .out = {dx}});
     check("relu dx", relu_oracle, &f, 0, weight, &dx);
-    f.p.dropout = (struct dropout_args){.3f, 2, 1, 0};
+    f.p.dropout = (struct dropout_args){.3f, 2, 1, 0, 0};
     run(OP_DROPOUT, &(struct op_args){.in = {dy}, .out = {dx}, .step = &step, .p = f.p});
     check("dropout dx", dropout_oracle, &f, 0, weight, &dx);
     heap_free(&heap);

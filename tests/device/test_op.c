@@ -21,6 +21,7 @@ static int is_free(enum op op, int t, int d) {
     switch (op) {
     case OP_FILL:
     case OP_SCALE:
+    case OP_RANDOM:
     case OP_HASH: return 1;
     case OP_PAD:
     case OP_ADAPTIVE_AVG_POOL_FORWARD:

@@ -50,6 +50,10 @@ static duet_var *misuse(duet_tape *t, duet_var *x, int which) {
     case 13: return duet_linear(t, duet_flatten(t, x), NET_PARAMS, 5);
     case 14: return duet_conv2d(t, x, 0, NET_PARAMS, NULL);
     case 15: return duet_conv2d(t, x, 0, 3, NULL);
+    case 16: return duet_round(t, x, (enum duet_rounding)4);
+    case 17: return duet_random(t, 2, (int[]){3, 4}, DUET_RAND);
+    case 18: return duet_random(t, 2, (int[]){-1, 0}, DUET_RANDN);
+    case 19: return duet_random(t, 3, (int[]){-1, 1 << 20, 1 << 20}, DUET_RANDN);
     default: return NULL;
     }
 }
@@ -72,9 +76,13 @@ Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
         "linear: parameter 8",
         "conv2d: parameter 8",
         "operand b is (4)",
+        "no such rounding: 4",
+        "must begin with -1 or the 16 samples",
+        "a dimension of 0",
+        "at most 2^31 - 1",
     };
     open_net();
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 20; i++) {
         duet_var *x = begin(1);
         cr_assert_null(misuse(net.tape, x, i), "misuse %d", i);
         int code = tape_error(net.tape);

@@ -88,6 +88,13 @@ static duet_var *some_dropout2d(duet_tape *t, duet_var *x, const int *p) {
     return duet_dropout2d(t, duet_dropout2d(t, x, 0.25), 0.5);
 }
 
+static duet_var *of_random(duet_tape *t, duet_var *x, const int *p) {
+    (void)p;
+    duet_var *a = duet_random(t, 3, (int[]){-1, 3, 7}, DUET_RANDN),
+             *b = duet_random(t, 3, (int[]){-1, 1, 7}, DUET_RAND);
+    return duet_add(t, duet_multiply(t, x, a), b);
+}
+
 /* y and dx of f; x and dy are in plain layout, in the order of `segments`. */
 static void run_function(struct device_config config, const struct segments *segments, int rank,
                          const int *dims, const float *x, const float *dy, function *f,
@@ -237,6 +244,7 @@ Test(functions, bits_do_not_depend_on_the_number_of_devices, .timeout = 60) {
     check_bits("narrow", 4, (int[]){0, 3, 7, 4}, part, (int[]){2, 3, 2}, 24);
     check_bits("cat", 4, (int[]){0, 3, 3, 2}, four_parts, NULL, 54);
     check_bits("dropout2d", 4, (int[]){0, 5, 3, 3}, some_dropout2d, NULL, 45);
+    check_bits("random", 3, (int[]){0, 3, 7}, of_random, NULL, 21);
     check_bits("softmax", 2, (int[]){0, 10}, softmax_of, NULL, 10);
     check_bits("softmax of rows", 3, (int[]){0, 3, 7}, softmax_of, NULL, 21);
 }

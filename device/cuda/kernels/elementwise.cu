@@ -18,6 +18,7 @@ THREAD_KERNEL(activation_forward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(activation_backward, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(dropout2d, struct elementwise, SIMPLE_THREADS)
+THREAD_KERNEL(random_numbers, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(fill, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(scale, struct elementwise, SIMPLE_THREADS)
 THREAD_KERNEL(clip, struct elementwise, SIMPLE_THREADS)
@@ -39,6 +40,7 @@ static const struct op_kernel kernels[] = {
     {OP_ACTIVATION_FORWARD, DUET_KERNEL(activation_forward)},
     {OP_ACTIVATION_BACKWARD, DUET_KERNEL(activation_backward)},
     {OP_DROPOUT, DUET_KERNEL(dropout)},
+    {OP_RANDOM, DUET_KERNEL(random_numbers)},
     {OP_FILL, DUET_KERNEL(fill)},
     {OP_SCALE, DUET_KERNEL(scale)},
     {OP_CLIP, DUET_KERNEL(clip)},

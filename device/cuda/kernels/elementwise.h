@@ -11,6 +11,7 @@
 
 #include "base/philox.h"
 #include "device/clip.h"
+#include "device/draw.h"
 #include "device/cuda/kernels/kernel.h"
 
 /* The parameter of all of them. out may be in0 or in1. */
@@ -34,6 +35,7 @@ struct elementwise {
     int shrink;                         /* adam: 1: AdamW's decay */
     uint32_t layer;                     /* dropout: the layer's number */
     uint32_t v;                         /* dropout: the virtual device */
+    int normal;                         /* random: of the normal distribution */
     struct divider by_plane;            /* dropout of planes: their pixels */
     struct activation_args activation;
     uint64_t threshold; /* dropout: an element is kept where its random word is below */
@@ -67,7 +69,8 @@ static inline struct elementwise elementwise_of(enum op op, const struct op_args
         e.rest1 = (float)(1 - a->p.adam.beta1), e.epsilon = (float)a->p.adam.epsilon;
         e.beta2 = (float)a->p.adam.beta2, e.rest2 = (float)(1 - a->p.adam.beta2);
     }
-    if (op == OP_DROPOUT) {
+    if (op == OP_RANDOM) e.normal = a->p.dropout.normal;
+    if (op == OP_RANDOM || op == OP_DROPOUT) {
         if (a->p.dropout.planes)
             e.by_plane = divider_of((uint32_t)(a->out[0].dims[2] * a->out[0].dims[3]));
         e.value = 1.0f / (1.0f - a->p.dropout.p);
@@ -198,6 +201,19 @@ DUET_HD void k_dropout(const struct elementwise *e, struct place at) {
         for (int i = 0; i < 4; i++)
             x[i] = mul_f32(x[i], words.word[i] < e->threshold ? e->value : 0.0f);
         quad_store(e, e->out, q, x);
+    }
+}
+
+DUET_HD void k_random_numbers(const struct elementwise *e, struct place at) {
+    FOR_EACH_QUAD(q, e, at) {
+        float y[4];
+        struct philox four =
+            philox_quad(e->step->seed, e->v, (uint32_t)e->step->step, e->layer, (uint32_t)q);
+        DUET_UNROLL
+        for (int i = 0; i < 4; i++)
+            y[i] = e->normal ? draw_normal(four.word[i / 2 * 2], four.word[i / 2 * 2 + 1], i % 2)
+                             : draw_uniform(four.word[i]);
+        quad_store(e, e->out, q, y);
     }
 }
 

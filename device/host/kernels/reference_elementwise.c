@@ -9,6 +9,7 @@
 
 #include "base/philox.h"
 #include "device/clip.h"
+#include "device/draw.h"
 #include "device/host/kernels/hash_mix.h"
 
 /* Element i of sample n of a plain tensor. */
@@ -103,6 +104,17 @@ void reference_dropout(const struct op_args *a) {
         int kept = philox_keep(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
                                (uint32_t)d.layer, sample * draws + draw, threshold);
         y[i] = x[i] * (kept ? scale : 0.0f);
+    }
+}
+
+void reference_random_numbers(const struct op_args *a) {
+    const struct dropout_args d = a->p.dropout;
+    float *y = tensor_f32(&a->out[0]);
+    for (size_t i = 0, count = tensor_count(&a->out[0]); i < count; i++) {
+        struct philox four = philox_quad(a->step->seed, (uint32_t)d.v, (uint32_t)a->step->step,
+                                         (uint32_t)d.layer, (uint32_t)(i / 4));
+        const uint32_t *pair = four.word + i % 4 / 2 * 2;
+        y[i] = d.normal ? draw_normal(pair[0], pair[1], (int)(i % 2)) : draw_uniform(pair[i % 2]);
     }
 }
 

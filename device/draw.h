@@ -1,0 +1,24 @@
+/* Random numbers of a model, written once for all kinds of device: those of an element by the words
+ * of its quad in base/philox.h, so that no device and no way of training draws others. */
+#ifndef DEVICE_DRAW_H
+#define DEVICE_DRAW_H
+
+#include "base/philox.h"
+#include "device/elementary.h"
+
+/* From 0 up to 1, of which 2^24 numbers are equally likely. */
+EVERY_DEVICE float draw_uniform(uint32_t word) {
+    return (float)(word >> 8) * 0x1p-24f;
+}
+
+/* Of the normal distribution, by the method of Box and Muller: two words give a distance and a
+ * direction, in which the numbers of an even element and of the odd one behind it are a sine and a
+ * cosine. The largest one is 6.7. */
+EVERY_DEVICE float draw_normal(uint32_t distance, uint32_t direction, int odd) {
+    const uint32_t quarters = (direction + (1u << 29)) >> 30;
+    const double rest = (double)(int32_t)(direction - (quarters << 30)) * 0x1p-30,
+                 size = sqrt(-2 * elementary_log(((double)distance + 1) * 0x1p-32));
+    return (float)(size * elementary_sin_of_turns((uint64_t)quarters + (uint64_t) !!odd, rest));
+}
+
+#endif
