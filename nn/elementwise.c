@@ -86,7 +86,8 @@ duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args func
     node.args.p.activation = function;
     node.args.in[0] = x->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
-    return tape_append_op(t, OP_ACTIVATION_FORWARD, &node, x->needs_grad);
+    const int compares = function.kind == ACTIVATION_ABOVE || function.kind == ACTIVATION_EQUAL;
+    return tape_append_op(t, OP_ACTIVATION_FORWARD, &node, x->needs_grad && !compares);
 }
 
 /* ---- of two operands ---- */

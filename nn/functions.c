@@ -73,19 +73,12 @@ duet_var *duet_round(duet_tape *t, duet_var *x, enum duet_rounding to) {
     return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
 }
 
-/* A comparison has no gradient. */
-static duet_var *compare(duet_tape *t, duet_var *x, enum activation kind, double number) {
-    duet_var *y = activate(t, x, kind, number, 0);
-    if (y) y->needs_grad = 0;
-    return y;
-}
-
 duet_var *duet_above(duet_tape *t, duet_var *x, double number) {
-    return compare(t, x, ACTIVATION_ABOVE, number);
+    return activate(t, x, ACTIVATION_ABOVE, number, 0);
 }
 
 duet_var *duet_equal(duet_tape *t, duet_var *x, double number) {
-    return compare(t, x, ACTIVATION_EQUAL, number);
+    return activate(t, x, ACTIVATION_EQUAL, number, 0);
 }
 
 /* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */

@@ -57,6 +57,7 @@ OF_X(exp_of, duet_exp(t, x))
 OF_X(erf_of, duet_erf(t, x))
 OF_X(sin_of, duet_sin(t, x))
 OF_X(cos_of, duet_cos(t, x))
+OF_X(gated, duet_multiply(t, x, duet_above(t, duet_softplus(t, x), log(2))))
 OF_X(log_of, duet_log(t, positive(t, x)))
 OF_X(sqrt_of, duet_sqrt(t, positive(t, x)))
 OF_X(reciprocal, duet_reciprocal(t, positive(t, x)))
@@ -136,7 +137,7 @@ static const struct one {
     CASE(turned),     CASE(avg_pool),   CASE(adaptive),    CASE(pad),       CASE(dropout),
     CASE(attention),  CASE(causal),     CASE(embedding),   CASE(lstm),      CASE(lstm_back),
     CASE(gru),        CASE(rnn_tanh),   CASE(relu),        CASE(abs_of),    CASE(max_pool),
-    CASE(sin_of),     CASE(cos_of),
+    CASE(sin_of),     CASE(cos_of),     CASE(gated),
 };
 
 static const struct duet_param description[] = {
