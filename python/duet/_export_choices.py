@@ -2,7 +2,7 @@
 
 from operator import add, mul, sub
 
-from ._export_graph import Filled, N, Uniform, Value
+from ._export_graph import Filled, N, Value
 from ._export_ops import Bound, binary, line_dim, number_of, op_sum, pair_of, require, same
 
 
@@ -132,34 +132,6 @@ def _filled(number):
 op_new_empty = op_empty_like = op_zeros_like = op_new_zeros = _filled(0)
 op_ones_like, op_new_ones, op_full_like, op_new_full = (
     _filled(1), _filled(1), _filled(None), _filled(None))
-
-
-def op_bernoulli(w, a, shape):
-    """1 with probability p, as stochastic depth draws it: where a dropout keeps a 1."""
-    require(isinstance(a.self, Filled) and a.get("p") is not None and isinstance(shape[0], N),
-            "with probabilities that are computed")
-    return _drawn(w, a.p, shape)
-
-
-def _drawn(w, p, shape):
-    """Where dropout does nothing, as in evaluation, it is p: x / p times that is x, as the modules
-    of stochastic depth have it there."""
-    ones = w.expand(w.constant(w.torch.ones([1, *map(int, shape[1:])])), shape, False)
-    kept = w.emit("dropout", [ones], shape, p=1 - p)
-    return w.emit("multiply_number", [kept], shape, number=p)
-
-
-def op_floor(w, a, shape):
-    """Of torch.rand() + p it is a draw, which is how others write stochastic depth."""
-    if not isinstance(a.self, Uniform):
-        return same(w, "floor", a.self, shape)
-    require(isinstance(shape[0], N) and 0 < a.self.low < 1,
-            "of random numbers plus no probability")
-    low, drawn = a.self.low, a.self.drawn
-    if low not in drawn:
-        require(not drawn, "of random numbers that another floor has taken, plus another number")
-        drawn[low] = _drawn(w, low, shape)
-    return drawn[low]
 
 
 def op_maximum(w, a, shape):

@@ -47,7 +47,7 @@ class Filled:
 
 class Uniform:
     """Random numbers from `low` up to `low` + 1, as torch.rand draws them from 0 on. `drawn` has
-    the one line that draws them, by `low`."""
+    the one line that draws them, by None, or of their floor by `low`."""
 
     lifted = False
 
@@ -90,6 +90,7 @@ class Writer:
         self.torch, self.names = torch, set(names)
         self.lines, self.stored, self.constants = [], {}, {}
         self.expanded = {}
+        self.frozen_ones = {}  # parameters that the model has not: of norms without their own
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
         self.wholes = set()  # the names of whole numbers that come of others, as indices
@@ -104,6 +105,8 @@ class Writer:
         words = ["none" if x is None else x if isinstance(x, str) else x.name for x in operands]
         words += [f"{key}={text_of(value)}" for key, value in settings.items()]
         dims = [N(1), *shape] if lifted else list(shape)
+        if 0 in dims:
+            raise Refused("its result is empty")
         if not dims or not isinstance(dims[0], N):
             raise Refused("its result has no dimension of samples in front")
         if any(isinstance(d, N) for d in dims[1:]) or dims[0] != 1:
@@ -134,6 +137,14 @@ class Writer:
         where they are not known."""
         return (0, 1) if name in self.truths else self.ranges.get(name)
 
+    def frozen(self, number, count):
+        """A parameter of `count` times this number that is not trained."""
+        name = f"constant.of_{number}.{count}"
+        if name in self.names:
+            raise Refused(f"the model has a tensor named {name}: rename it")
+        self.frozen_ones[name] = self.torch.full([count], float(number))
+        return name
+
     def constant(self, tensor):
         """A tensor of this run as one of the file."""
         tensor = tensor.detach().to(self.torch.float32, copy=True).contiguous()
@@ -163,14 +174,32 @@ class Writer:
                 self.ranges[value.name] = int(constant.min()), int(constant.max())
         return self.expanded[key]
 
+    def random(self, op, shape):
+        if not shape or not isinstance(shape[0], N) or shape[0] != 1:
+            raise Refused("it draws numbers that are of no sample")
+        return self.emit(op, [], shape)
+
+    def even(self, x):
+        """Of a Uniform its value."""
+        if not x.drawn:
+            x.drawn[None] = self.random("rand", x.shape)
+        if None not in x.drawn:
+            raise Refused("of random numbers of which a floor has been taken")
+        y = x.drawn[None]
+        return self.emit("add_number", [y], x.shape, number=x.low) if x.low else y
+
     def value(self, x):
         """An operand that must be a value: a stored tensor and a constant are lifted."""
+        if isinstance(x, Uniform):
+            return self.even(x)
         if isinstance(x, self.torch.Tensor):
             if x.dim() == 0:
                 x = x.reshape(1)
             x = self.constant(x)
         if isinstance(x, Stored):
             return self.expand(x, x.shape, True)
+        if isinstance(x, Filled) and 0 in x.shape:
+            raise Refused("it takes an empty tensor")
         if isinstance(x, Filled) and x.shape and isinstance(x.shape[0], N) and x.shape[0] == 1:
             one = self.torch.full([1, *map(int, x.shape[1:])], float(x.number))
             return self.expand(self.constant(one), x.shape, False)

@@ -3,10 +3,12 @@
 import math
 
 from . import _export_turned as turning
-from ._export_graph import Stored, Value
-from ._export_ops import Bound, binary, line_dim, number_of, pair, pair_of, require, same, \
-    times
+from ._export_choices import _largest
+from ._export_graph import Counted, Stored, Value
+from ._export_ops import Bound, binary, line_dim, number_of, op_linalg_vector_norm, pair, \
+    pair_of, require, same, times
 from ._export_picks import check_places
+from ._export_shapes import _view
 
 # ---- layers with parameters
 
@@ -70,11 +72,15 @@ def op_linear(w, a, shape):
 
 
 def op_batch_norm(w, a, shape):
-    require(a.weight is not None and a.bias is not None, "affine=False: Duet's has weights")
     buffers = [None] * 3
     if a.running_mean is not None:
-        base = a.running_mean.name[:-len("running_mean")]
+        base = getattr(a.running_mean, "name", None) or ""
+        base = base.removesuffix("running_mean")
         buffers = [base + "running_mean", base + "running_var", base + "num_batches_tracked"]
+        require(isinstance(a.running_mean, Stored) and isinstance(a.running_var, Stored) and
+                a.running_var.name == buffers[1] and w.names.issuperset(buffers),
+                "its statistics are no buffers running_mean, running_var and num_batches_tracked "
+                "of one module, as nn.BatchNorm has them")
     if isinstance(a.input, turning.Turned):  # rows that are folded into the samples
         require(len(a.input.dims) == 2, "of samples that are not in front")
         return turning.linear(w, a.input, lambda x: _norm_of_rows(w, a, x))
@@ -82,8 +88,9 @@ def op_batch_norm(w, a, shape):
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
     how = {"momentum": a.momentum} if a.training else {"training": 0}
-    y = w.emit("batch_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias"),
-                              *buffers], x.shape, eps=a.eps, **how)
+    weight, bias = (w.frozen(number, shape[1]) if p is None else w.parameter(p, what)
+                    for p, what, number in ((a.weight, "weight", 1), (a.bias, "bias", 0)))
+    y = w.emit("batch_norm", [x, weight, bias, *buffers], x.shape, eps=a.eps, **how)
     return w.emit("reshape", [y], shape) if of_sequences else y
 
 
@@ -140,6 +147,45 @@ def op_embedding(w, a, shape):
     return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted,
                   **left_out)
 
+
+def op_embedding_bag(w, a, shape):
+    """Of bags of one size, as a matrix of tokens has them: its rows are joined, and offsets begin
+    one in each."""
+    starts, joined = a.offsets, a.indices
+    size = int(starts.two[1]) if isinstance(starts, Counted) and len(starts.two) == 2 else 0
+    require(size and starts.one.tolist() == [0] and isinstance(joined, turning.Turned) and
+            joined.dims == [[0, 1]] and joined.base.shape[1] == size, "of bags of other sizes")
+    require(a.per_sample_weights is None and a.get("padding_idx", -1) in (None, -1),
+            "with weights for each token, or a token that is left out")
+    require(not a.include_last_offset, "include_last_offset")
+    tokens = joined.base
+    rows = op_embedding(w, Bound(weight=a.weight, indices=tokens, sparse=a.sparse,
+                                 scale_grad_by_freq=a.scale_grad_by_freq),
+                        [*tokens.shape, shape[0][1]])
+    if a.mode == 2:
+        y = _largest(w, rows, [1])
+    else:
+        y = w.emit("mean" if a.mode else "sum", [rows], shape[0], dims=[1], keepdim=0)
+    return [y, None, None, None]
+
+
+def op_bilinear(w, a, shape):
+    """A convolution whose window is all products of an x1 with an x2."""
+    x1, x2 = w.value(a.input1), w.value(a.input2)
+    require(not x1.lifted and not x2.lifted, "of tensors without samples")
+    (n, *rows, out), i, j = shape, int(x1.shape[-1]), int(x2.shape[-1])
+    places = math.prod(rows)
+    x1 = w.emit("reshape", [x1], [n, places, i])
+    x1 = w.emit("reshape", [w.emit("transpose", [x1], [n, i, places], dim0=1, dim1=2)],
+                [n, i, places, 1])
+    x2 = w.emit("reshape", [x2], [n, 1, places, j])
+    products = w.emit("reshape", [binary(w, "multiply", x1, x2, [n, i, places, j])],
+                      [n, i, places * j])
+    y = w.emit("conv", [products, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")],
+               [n, out, places], stride=j)
+    y = w.emit("transpose", [y], [n, places, out], dim0=1, dim1=2)
+    return w.emit("reshape", [y], shape)
+
 # ---- products of matrices
 
 def op_matmul(w, a, shape):
@@ -190,6 +236,19 @@ def _rows_times(w, x, y):
         w, turning.Turned(x.base, x.dims[1:]),
         lambda x: op_matmul(w, Bound(self=x, other=y), [*x.shape[:-1], y.shape[-1]])))
     return turning.Turned(z.base, [[], *z.dims])
+
+
+def op_cdist(w, a, shape):
+    """Distances of the rows of two matrices, in a dimension of their own."""
+    require(a.p in (1, 2), f"the norm of order {a.p}")
+
+    def beside(x, place):
+        x = x if isinstance(x, (Value, Stored)) else w.value(x)
+        size = list(x.shape)
+        return _view(w, Bound(self=x), size[:len(size) + place] + [1] + size[len(size) + place:])
+    wide = [*shape, a.x1.shape[-1]]
+    off = binary(w, "subtract", beside(a.x1, -1), beside(a.x2, -2), wide)
+    return op_linalg_vector_norm(w, Bound(self=off, ord=a.p, dim=[-1]), shape)
 
 
 def op_addmm(w, a, shape):

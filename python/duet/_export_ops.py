@@ -210,6 +210,7 @@ def pair_of(w, a, b):
 
 
 def binary(w, op, a, b, shape):
+    a, b = (w.value(x) if isinstance(x, Uniform) else x for x in (a, b))
     if isinstance(a, turning.Turned) or isinstance(b, turning.Turned):
         return turning.binary(w, op, a, b)
     a, b = pair_of(w, a, b)

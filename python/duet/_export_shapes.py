@@ -239,6 +239,8 @@ def op_slice(w, a, shape):
         return x
     start = a.start or 0
     require(dim or x.lifted, "it cuts the samples")
+    if shape[dim] == 0:
+        return Filled(0.0, shape)  # of nothing, which op_cat leaves out
     start = max(0, start + x.shape[dim] if start < 0 else start)
     if a.step > 1:
         return _every(w, x, dim, start, a.step, shape)
@@ -305,7 +307,9 @@ def op_unbind(w, a, shape):
 
 
 def op_cat(w, a, shape):
-    parts = [x for x in a.tensors if list(x.shape) != [0]]  # PyTorch joins those to any shape
+    parts = [x for x in a.tensors if 0 not in x.shape]  # PyTorch joins [0] to any shape
+    if not parts:
+        return Filled(0.0, shape)
     lifted = all(not isinstance(x, Value) or x.lifted for x in parts)
     parts = [w.value(x) if lifted else w.aligned(x, len(shape)) for x in parts]
     dim = a.dim % len(shape)

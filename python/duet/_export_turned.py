@@ -164,6 +164,10 @@ def added(w, x, mask, add):
 def softmax(w, x, op, dim):
     """Over one of the line's dimensions, which goes to the end for it."""
     group, rank = x.dims[dim], len(x.base.shape)
+    if not group:  # of size 1, of which the line has nothing
+        base = w.emit("reshape", [x.base], [*x.base.shape, 1])
+        y = w.emit("reshape", [w.emit(op, [base], base.shape)], x.base.shape)
+        return settled(w, Turned(y, x.dims))
     if len(group) != 1 or group == [0]:
         raise Refused("it mixes samples, or its dimension cannot be followed")
     order = [i for i in range(rank) if i != group[0]] + group
@@ -257,12 +261,11 @@ def binary(w, op, x, y):
     return settled(w, Turned(w.emit(op, [x.base, y.base], x.base.shape), x.dims))
 
 
-AWARE = {"linear", "layer_norm", "batch_norm", "view", "reshape", "view_as", "reshape_as",
-         "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute",
-         "t", "select", "unbind", "add", "sub", "mul", "div", "square", "pow", "rsqrt",
+AWARE = {"linear", "layer_norm", "batch_norm", "embedding_bag", "view", "reshape", "view_as",
+         "reshape_as", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose",
+         "permute", "t", "select", "unbind", "add", "sub", "mul", "div", "square", "pow", "rsqrt",
          "reciprocal", "linalg_vector_norm", "expand", "expand_as", "dropout", "relu", "relu6",
          "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "hardswish", "softplus", "exp",
-         "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "sin", "cos",
-         "round", "ceil", "trunc", "mm", "matmul", "bmm",
-         "baddbmm", "softmax", "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu",
-         "new_zeros", "new_ones", "new_full"}
+         "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "sin", "cos", "round", "ceil",
+         "trunc", "floor", "mm", "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum",
+         "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}

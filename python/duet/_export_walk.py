@@ -4,7 +4,7 @@ import re
 from operator import getitem
 
 from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_picks,
-               _export_pools, _export_recurrent, _export_shapes)
+               _export_pools, _export_random, _export_recurrent, _export_shapes)
 from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
 from ._export_in_place import InPlace
@@ -13,9 +13,10 @@ from ._export_turned import AWARE, Turned
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
 _OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_picks,
-        _export_pools, _export_recurrent, _export_shapes)
+        _export_pools, _export_random, _export_recurrent, _export_shapes)
 
 
+_TAKE_COUNTED = "embedding_bag"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
@@ -138,6 +139,8 @@ class Walk(InPlace):
         torch, tree_map = self.torch, self.torch.utils._pytree.tree_map
         if target._schema.name == "aten::rand":
             return Uniform(list(args[0]))
+        if target._schema.name == "aten::randn":
+            return self.writer.random("randn", list(args[0]))
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers: only dropout may")
         counts = self.depends((args, kwargs))[1]
@@ -217,12 +220,14 @@ class Walk(InPlace):
         if not run:
             return self.walk_into(node, target)
         args, kwargs = torch.utils._pytree.tree_map(
-            lambda x: self.settled(x, name in _TAKE_CONSTANTS), (args, kwargs),
+            lambda x: x if name == _TAKE_COUNTED else self.settled(x, name in _TAKE_CONSTANTS),
+            (args, kwargs),
             is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
-        if name not in AWARE:
-            args, kwargs = torch.utils._pytree.tree_map(
-                lambda x: self.writer.value(x) if isinstance(x, Turned) else x, (args, kwargs),
-                is_leaf=lambda x: isinstance(x, self.kinds))
+        plain = (*([] if name in AWARE else [Turned]), *([] if name in ("add", "sub", "floor") else
+                                                         [Uniform]))
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda x: self.writer.value(x) if isinstance(x, plain) else x, (args, kwargs),
+            is_leaf=lambda x: isinstance(x, self.kinds))
         bound = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
         bound.update(zip((a.name for a in target._schema.arguments), args))
         bound.update(kwargs)

@@ -65,6 +65,11 @@ def _trace(torch, model, inputs):
     if caches:
         config.use_cache = False
     kept = {name: b.clone() for name, b in model.named_buffers()}
+    # The mean of all batches needs their number, which a trace has not: Duet's word for it is -1.
+    norms = [module for module in model.modules() if getattr(module, "momentum", 0) is None and
+             isinstance(module, torch.nn.modules.batchnorm._NormBase)]
+    for norm in norms:
+        norm.momentum = -1.0
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
     try:
@@ -73,6 +78,8 @@ def _trace(torch, model, inputs):
     finally:
         if caches:
             config.use_cache = True
+        for norm in norms:
+            norm.momentum = None
         for module, mode in modes.items():
             module.training = mode
         for name, b in model.named_buffers():
@@ -139,6 +146,9 @@ def _text_of(walk, result, examples, saves):
         tensors[name] = parameter.reshape(tuple(parameter.shape) or 1)
         frozen = "" if parameter.requires_grad else " frozen"
         lines.append(f"parameter {name}: f32{text_of(list(tensors[name].shape))}{frozen}")
+    for name, tensor in writer.frozen_ones.items():
+        tensors[name] = tensor
+        lines.append(f"parameter {name}: f32{text_of(list(tensor.shape))} frozen")
     for name, buffer in walk.model.named_buffers():
         if name in walk.buffers:
             wide = not buffer.dtype.is_floating_point

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import duet
+import function_nets
 import nets
 from duet._library import find
 
@@ -109,7 +110,10 @@ class Export(Written):
 
 def _add(name):
     def test(self):
-        self.losses_as_pytorch(name)
+        if name in function_nets.RANDOM:
+            self.write(name)
+        else:
+            self.losses_as_pytorch(name)
         self.bits_are_equal(name)
     setattr(Export, f"test_{name}", test)
 
@@ -192,6 +196,32 @@ class Clipping(Written):
             self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
         for devices in (2, 4):
             self.assertIn("identical to the bit", duet.compare(**options, devices=devices).output)
+
+
+class RunningMeans(Written):
+    def test_of_all_batches(self):
+        net, path = self.write("norms")
+        saved = self.folder / "after.safetensors"
+        duet.train(**{**self.options(path), "lr": 0}, shuffle=False, virtual_devices=1,
+                   mode="single", save=saved)
+        torch.manual_seed(0)
+        x = nets.samples("norms", SAMPLES)
+        for _ in range(STEPS):
+            net.train()(x)
+        after = read_tensors(saved)
+        for key, want in net.named_buffers():
+            off = numpy.abs(after[key] - want.numpy()).max()
+            self.assertLessEqual(off, 1e-6 * max(1, want.abs().max()), key)  # float32's roundings
+
+
+class Drawn(Written):
+    def test_squares_and_steps(self):
+        """Of 2^15 numbers: six deviations of the mean of 9 e^2 - 2 * 3 e t + t^2, which is 10."""
+        path = self.write("draws")[1]
+        losses = duet.train(**{**self.options(path), "lr": 0}, mode="single").runs[0].losses
+        for loss in losses:
+            self.assertLess(abs(loss - 10), 6 * 14 / 2 ** 7.5)
+        self.assertEqual(len(set(losses)), STEPS)
 
 
 class OwnData(Written):

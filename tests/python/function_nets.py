@@ -19,7 +19,8 @@ class Waves(nn.Module):
         y = torch.cat((torch.sin(30 * x), torch.cos(x * self.rates)), 1)
         y = self.second(y)
         y = y + (torch.round(4 * y) / 4 - y).detach() * 0.5 + torch.tan(0.3 * y)
-        y = y * torch.frac(3 * x) + torch.floor(2 * x) * x - torch.ceil(y).sin()
+        y = y * (F.softplus(y) > 0.4) * torch.frac(3 * x)
+        y = y + torch.floor(2 * x) * x - torch.ceil(y).sin()
         return self.head(y + torch.trunc(5 * y) / 5 + y * torch.sign(x))
 
 
@@ -53,4 +54,122 @@ class Chosen(nn.Module):
             1)[:, :1]
 
 
-NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,))}
+class Norms(nn.Module):
+    """BatchNorm without weights, without running statistics, and with the mean of all batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.first, self.head = nn.Conv2d(3, 6, 3, 2), nn.Linear(6, 8), nn.Linear(8, 5)
+        self.bare, self.still = nn.BatchNorm2d(6, affine=False), nn.BatchNorm2d(
+            6, affine=False, track_running_stats=False)
+        self.mean = nn.BatchNorm1d(8, momentum=None)
+        self.last = nn.BatchNorm1d(8, affine=False, momentum=None)
+
+    def forward(self, x):
+        x = self.still(torch.relu(self.bare(self.conv(x)))).mean((2, 3))
+        return self.head(self.last(torch.tanh(self.mean(self.first(x)))))
+
+
+class Distances(nn.Module):
+    """Layers that compare two tensors, and lengths."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.centres = nn.Linear(5, 6), nn.Parameter(torch.randn(7, 6))
+        self.both, self.places = nn.Bilinear(6, 5, 4), nn.Bilinear(6, 6, 3, bias=False)
+        self.cosine, self.apart = nn.CosineSimilarity(2), nn.PairwiseDistance(1)
+        self.head = nn.Linear(4 + 3 + 7 + 4 + 7 + 4 + 4, 10)
+
+    def forward(self, x):
+        y = F.normalize(self.first(x), dim=2)  # (N, 4, 6)
+        parts = [self.both(y[:, 0], x[:, 0]), self.places(y, y.tanh()).mean(1),
+                 torch.cdist(y[:, 0], self.centres), torch.cdist(y, y.sin()).mean(1),
+                 torch.cdist(y, self.centres, p=1).sum(1), self.cosine(y, x[..., :1]),
+                 self.apart(y, y.flip(1))]
+        return self.head(torch.cat(parts, 1))
+
+
+class Bags(nn.Module):
+    """Tokens of a text as one embedding: their mean, sum and maximum."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.sum = nn.EmbeddingBag(20, 6), nn.EmbeddingBag(20, 6, mode="sum")
+        self.most, self.head = nn.EmbeddingBag(20, 6, mode="max"), nn.Linear(18, 10)
+
+    def forward(self, tokens):
+        return self.head(torch.cat((self.mean(tokens), self.sum(tokens[:, 3:8]),
+                                    self.most(tokens)), 1))
+
+
+class WholeRotary(nn.Module):
+    """Positions that turn all of a head, so that what they leave is empty, as GPT-J has it; and a
+    choice of one, behind what folds the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.qk, self.head = nn.Embedding(20, 8), nn.Linear(8, 16), nn.Linear(8, 10)
+        angles = torch.outer(torch.arange(12.0), torch.tensor([1.0, 0.01])).repeat(1, 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def turned(self, x):
+        front, rest = x[..., :4], x[..., 4:]
+        a, b = front.chunk(2, -1)
+        front = front * self.cos + torch.cat((-b, a), -1) * self.sin
+        return torch.cat((front, rest), -1)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        q, k = (self.turned(y.unflatten(2, (2, 4)).transpose(1, 2))
+                for y in self.qk(x).chunk(2, 2))
+        v = x.unflatten(2, (2, 4)).transpose(1, 2)
+        y = ((q @ k.transpose(2, 3)).softmax(3) @ v).transpose(1, 2).reshape(-1, 1, 8)
+        return self.head((y * y.softmax(1)).reshape(x.shape).mean(1))
+
+
+class Variational(nn.Module):
+    """A variational autoencoder: what is decoded is drawn around what was encoded."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(48, 12), nn.Linear(6, 48)
+
+    def forward(self, x):
+        mean, log_var = self.encoder(x.flatten(1)).chunk(2, 1)
+        z = mean + torch.exp(0.5 * log_var) * torch.randn_like(log_var)
+        return torch.sigmoid(self.decoder(z)).view_as(x)
+
+
+class Noisy(nn.Module):
+    """Random numbers of every kind that models draw."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        n = x.shape[0]
+        x = self.first(x) + 0.1 * torch.randn(n, 8)
+        x = x * (torch.rand(n, 8) < 0.75) / 0.75 + 0.1 * torch.rand_like(x)
+        x = x + torch.distributions.Normal(x, F.softplus(x), validate_args=False).rsample()
+        x = x * F.gumbel_softmax(self.second(x)) + torch.empty_like(x).uniform_(-0.1, 0.1)
+        return self.head(x + torch.bernoulli(torch.sigmoid(x)))
+
+
+class Draws(nn.Module):
+    """Numbers whose squares have a mean of 9."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(3.0))
+
+    def forward(self, x):
+        return self.scale * torch.randn_like(x) + 0 * x
+
+
+RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,)),
+          "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
+NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
+        "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
+        "whole_rotary": (WholeRotary, (12,))}

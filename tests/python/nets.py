@@ -388,7 +388,7 @@ NETS = {  # how it is made, and a sample
     "lstm": (LSTM, WORDS), "gru": (GRU, ROWS), "both_ways": (BothWays, ROWS),
     "last_states": (LastStates, ROWS), "encoder_decoder": (EncoderDecoder, ROWS),
     "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4)), **user_nets.NETS,
-    **turned_nets.NETS, **function_nets.NETS}
+    **turned_nets.NETS, **function_nets.NETS, **function_nets.RANDOM}
 
 
 VOCABULARY = 20

@@ -125,10 +125,7 @@ class Refusals(unittest.TestCase):
         self.refused(Net(samples_joined), "mixes samples")
         self.refused(Net(lambda net, x: x + x[:, :1].t().expand(x.shape[0], -1).sum(0)[:, None]),
                      "expanded in a way")
-        self.refused(Net(lambda net, x: torch.floor(x.shape[0] * torch.rand(x.shape[0], 1)) * x),
-                     "no tensor of the samples")
         self.refused(Net(lambda net, x: x * x.prod()), "mixes samples")
-        self.refused(Net(lambda net, x: x * torch.rand(x.shape)), "no tensor of the samples")
 
     def test_stochastic_depth_is_one_text_however_it_is_written(self):
         def text_of(tried):
@@ -185,6 +182,28 @@ class Refusals(unittest.TestCase):
                      *whole)
         self.refused(Net(lambda net, x: x + x.repeat(1, 5).topk(17)[0].sum(1, True)), "16 at most")
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
+
+    def test_what_layers_have_in_other_ways(self):
+        self.refused(Net(lambda net, x: F.batch_norm(x, net.seen, net.seen + 1, training=True)),
+                     "as nn.BatchNorm has them")
+        self.refused(Net(lambda net, x: x + torch.cdist(x[:, None], x[:, None], p=3)[:, 0]),
+                     "norm of order 3")
+        self.refused(Net(lambda net, x: x + (x[:, 4:] * 2).sum(1, True)), "empty")
+        tokens = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
+        bag = nn.EmbeddingBag(9, 4, padding_idx=1)
+        self.refused(Net(lambda net, x, y: x + net.bag(y), bag=bag), "left out", *tokens)
+        bag = nn.EmbeddingBag(9, 4)
+        self.refused(Net(lambda net, x, y: x + net.bag(y.flatten(), torch.arange(
+            0, y.shape[0] * 4, 2))[::2], bag=bag), "other sizes", *tokens)
+
+    def test_random_numbers_that_are_of_no_sample(self):
+        self.refused(Net(lambda net, x: x + torch.randn(4)), "of no sample")
+        self.refused(Net(lambda net, x: x * torch.rand(4, x.shape[0]).t()), "of no sample")
+
+        def of_both(net, x):
+            drawn = torch.rand(x.shape[0], 1)
+            return x * (drawn + 0.75).floor() + drawn
+        self.refused(Net(of_both), "a floor has been taken")
 
     def test_names_that_the_text_cannot_have(self):
         for name in ("a b", "none", "a=b", "%a"):
