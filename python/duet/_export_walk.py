@@ -142,7 +142,7 @@ class Walk(InPlace):
         if target._schema.name == "aten::randn":
             return self.writer.random("randn", list(args[0]))
         if torch.Tag.nondeterministic_seeded in target.tags:
-            raise Refused("it draws numbers: only dropout may")
+            raise Refused("it draws numbers in a way that Duet has not")
         counts = self.depends((args, kwargs))[1]
         changes = _written(target) and target._schema.name != "aten::detach_"
         if changes and not isinstance(args[0], Counted) and (

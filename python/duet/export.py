@@ -10,8 +10,10 @@ and constants go into net.safetensors beside the text.
 
 import contextlib
 import copy
+import io
 import logging
 import pathlib
+import sys
 import tempfile
 import warnings
 
@@ -25,16 +27,27 @@ from .model import describe, saved_bytes
 _TRACED_WITH = 2  # samples at least: torch.export takes a batch of 1 for a constant
 
 
+_WHY = {  # of words of PyTorch's what they mean
+    "data-dependent": ": what a model does may not depend on the numbers in a tensor, as the size "
+                      "of F.one_hot without num_classes does",
+    "Constraints violated": ": it works for one number of samples alone, as len(x) and "
+                            "torch.take_along_dim do: take x.shape[0], and gather"}
+
+
 @contextlib.contextmanager
 def _without_torchs_log():
-    """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack too."""
+    """What a tracer cannot do is told by its exception, in one line; PyTorch logs its stack, and
+    prints what it has traced."""
     logs = [logging.getLogger(f"torch.{name}") for name in
             ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")]
     levels = [log.level for log in logs]
     for log in logs:
         log.setLevel(logging.CRITICAL)
+    printed = io.StringIO()
     try:
-        yield
+        with contextlib.redirect_stderr(printed):
+            yield
+        sys.stderr.write(printed.getvalue())
     finally:
         for log, level in zip(logs, levels):
             log.setLevel(level)
@@ -189,8 +202,9 @@ def export(model, example_inputs, path):
         program = _trace(torch, model, example_inputs)
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
+        why = next((why for words, why in _WHY.items() if words in first[0]), "")
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
-                          f"{first[0]}{_otherwise(model, example_inputs)}") from error
+                          f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
     walk = Walk(torch, model, program)
     result = walk.run()
     if walk.refusals:

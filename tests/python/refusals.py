@@ -1,6 +1,8 @@
 """What duet.export must refuse, because no line of a graph says it: each would train other numbers
 than PyTorch does. Needs torch."""
 
+import contextlib
+import io
 import pathlib
 import tempfile
 import unittest
@@ -204,6 +206,14 @@ class Refusals(unittest.TestCase):
             drawn = torch.rand(x.shape[0], 1)
             return x * (drawn + 0.75).floor() + drawn
         self.refused(Net(of_both), "a floor has been taken")
+
+    def test_what_pytorch_cannot_trace_is_told_in_one_line(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stderr(printed):
+            self.refused(Net(lambda net, x, y: x + F.one_hot(y).sum()), "numbers in a tensor",
+                         torch.randn(3, 4), torch.ones(3, 4, dtype=int))
+            self.refused(Net(lambda net, x: x + len(x)), "one number of samples alone")
+        self.assertEqual(printed.getvalue(), "")
 
     def test_names_that_the_text_cannot_have(self):
         for name in ("a b", "none", "a=b", "%a"):
