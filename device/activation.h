@@ -19,6 +19,9 @@
  *     SIN, COS    of x radians
  *     ROUND       the nearest whole number, of two the even one; FLOOR, CEIL, TRUNC round down, up
  *                 and towards 0; none has a slope
+ *     REMAINDER   what x / a, rounded down, leaves of x, so it has the sign of a; FMOD: what it
+ *                 leaves rounded towards 0. FLOOR_DIVIDE  x / a rounded down, without a slope. All
+ *                 are exact, but for the a that is added to a remainder of the other sign
  *     EXP, LOG, SQRT, RECIPROCAL; POW  x to the power of a
  *
  * What needs exp, log, erfc, tanh or sin (device/elementary.h) is computed in double and rounded to
@@ -50,6 +53,9 @@ enum activation {
     ACTIVATION_FLOOR,
     ACTIVATION_CEIL,
     ACTIVATION_TRUNC,
+    ACTIVATION_REMAINDER,
+    ACTIVATION_FMOD,
+    ACTIVATION_FLOOR_DIVIDE,
     ACTIVATION_EXP, /* from here on in plain layout alone: see activation_is_plain */
     ACTIVATION_LOG,
     ACTIVATION_SQRT,
@@ -100,6 +106,29 @@ EVERY_DEVICE double activation_power(double x, double e) {
     return e / 2 != floor(e / 2) ? -size : size;
 }
 
+/* What x / a leaves, rounded towards 0. Multiples of a are taken off, the largest first: of each
+ * size less than 2^25, so their number and the product are exact, as what is left is, which has no
+ * more bits than a float. */
+EVERY_DEVICE double activation_left(double x, double a) {
+    double left = fabs(x);
+    for (double scale = 0x1p288; scale >= 1; scale *= 0x1p-24) {
+        const double part = fabs(a) * scale;
+        left -= floor(left / part) * part;
+    }
+    return copysign(left, x);
+}
+
+/* 1: rounded down x / a is one less than towards 0. */
+EVERY_DEVICE int activation_is_below(double left, double a) {
+    return left != 0 && (left < 0) != (a < 0);
+}
+
+EVERY_DEVICE double activation_floor_divide(double x, double a) {
+    const double left = activation_left(x, a),
+                 y = elementary_round((x - left) / a) - activation_is_below(left, a);
+    return y == 0 ? copysign(y, x / a) : y;
+}
+
 /* A whole number as an index; what is none, or lies outside of int32, becomes -1. */
 EVERY_DEVICE int index_of_float(float x) {
     int i = x >= -2147483648.f && x < 2147483648.f ? (int)x : -1;
@@ -138,6 +167,12 @@ EVERY_DEVICE float activation_value(struct activation_args p, float x) {
     case ACTIVATION_CEIL: return (float)-elementary_floor(-v);
     case ACTIVATION_TRUNC: return (float)copysign(elementary_floor(fabs(v)), v);
     case ACTIVATION_POW: return (float)activation_power(v, p.a);
+    case ACTIVATION_FMOD: return (float)activation_left(v, p.a);
+    case ACTIVATION_REMAINDER: {
+        double left = activation_left(v, p.a);
+        return (float)(activation_is_below(left, p.a) ? left + p.a : left);
+    }
+    case ACTIVATION_FLOOR_DIVIDE: return (float)activation_floor_divide(v, p.a);
     default:
         return (float)(0.5 * v *
                        (1 + elementary_tanh(ACTIVATION_TANH_SCALE * v *
@@ -157,6 +192,8 @@ EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float 
         return (float)(dy * (0.5 * elementary_erfc(-v * ACTIVATION_ROOT_HALF) +
                              v * ACTIVATION_DENSITY * elementary_exp(-0.5 * v * v)));
     case ACTIVATION_SCALE: return p.a * dy;
+    case ACTIVATION_REMAINDER:
+    case ACTIVATION_FMOD:
     case ACTIVATION_SHIFT: return dy;
     case ACTIVATION_ABS: return x > 0 ? dy : x < 0 ? -dy : x * 0;
     case ACTIVATION_SOFTPLUS:
@@ -176,7 +213,8 @@ EVERY_DEVICE float activation_gradient(struct activation_args p, float x, float 
     case ACTIVATION_ROUND:
     case ACTIVATION_FLOOR:
     case ACTIVATION_CEIL:
-    case ACTIVATION_TRUNC: return 0;
+    case ACTIVATION_TRUNC:
+    case ACTIVATION_FLOOR_DIVIDE: return 0;
     case ACTIVATION_SIN: return (float)(dy * elementary_cos(v));
     case ACTIVATION_COS: return (float)(-dy * elementary_sin(v));
     case ACTIVATION_ERF: return (float)(dy * (ACTIVATION_TWO_BY_ROOT_PI * elementary_exp(-v * v)));

@@ -121,6 +121,8 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *     abs, exp, log, sqrt, reciprocal, softplus      of each element
  *     above, equal 1 where x > number, or x == number, else 0; without a gradient
  *     erf          torch.erf; sin, cos: of radians
+ *     modulo       torch.remainder, torch.fmod or torch.floor_divide by a number, which is finite
+ *                  and not 0
  *     round        torch.round, to the even one of two; or floor, ceil, trunc. The gradient is 0
  *     pools        y (N,C,P,Q), P = (H + 2 padding - size) / stride + 1, with ceil_mode, of maxima
  *                  alone, rounded up. Windows are of size x size, or size x width. Averages count
@@ -166,6 +168,8 @@ duet_var *duet_erf(duet_tape *tape, duet_var *x);
 duet_var *duet_sin(duet_tape *tape, duet_var *x);
 duet_var *duet_cos(duet_tape *tape, duet_var *x);
 enum duet_rounding { DUET_NEAREST, DUET_FLOOR, DUET_CEIL, DUET_TRUNC };
+enum duet_modulo { DUET_REMAINDER, DUET_FMOD, DUET_FLOOR_DIVIDE };
+duet_var *duet_modulo(duet_tape *tape, duet_var *x, double number, enum duet_modulo how);
 duet_var *duet_round(duet_tape *tape, duet_var *x, enum duet_rounding to);
 struct duet_pool {
     int width; /* of a window that is no square; 0: it is one */

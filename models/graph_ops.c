@@ -59,6 +59,14 @@ OF_NUMBER(pow)
         return duet_round(r->tape, value(r, n, 0), TO);                            \
     }
 
+#define OF_MODULO(NAME, HOW)                                                       \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return duet_modulo(r->tape, value(r, n, 0), number(n, 0), HOW);            \
+    }
+
+OF_MODULO(remainder, DUET_REMAINDER)
+OF_MODULO(fmod, DUET_FMOD)
+OF_MODULO(floor_divide, DUET_FLOOR_DIVIDE)
 OF_ROUNDING(round, DUET_NEAREST)
 OF_ROUNDING(floor, DUET_FLOOR)
 OF_ROUNDING(ceil, DUET_CEIL)
@@ -325,6 +333,9 @@ static const struct graph_op ops[] = {
     {"erf", "v", "", run_erf},
     {"sin", "v", "", run_sin},
     {"cos", "v", "", run_cos},
+    {"remainder", "v", "number", run_remainder},
+    {"fmod", "v", "number", run_fmod},
+    {"floor_divide", "v", "number", run_floor_divide},
     {"round", "v", "", run_round},
     {"floor", "v", "", run_floor},
     {"ceil", "v", "", run_ceil},

@@ -90,7 +90,8 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_GATHER_ROWS] = {.more = looked_up},
 };
 
-/* a x, x + a and what has no slope read nothing of x; e^x, sqrt(x) and 1/x read their results. */
+/* a x, x + a and what has the slope 0 or 1 read nothing of x; e^x, sqrt(x) and 1/x read their
+ * results. */
 static int of_activation(enum activation kind) {
     switch (kind) {
     case ACTIVATION_SCALE:
@@ -99,7 +100,10 @@ static int of_activation(enum activation kind) {
     case ACTIVATION_ROUND:
     case ACTIVATION_FLOOR:
     case ACTIVATION_CEIL:
-    case ACTIVATION_TRUNC: return 0;
+    case ACTIVATION_TRUNC:
+    case ACTIVATION_FLOOR_DIVIDE: return 0;
+    case ACTIVATION_REMAINDER:
+    case ACTIVATION_FMOD:
     case ACTIVATION_SHIFT: return GIVES_X;
     case ACTIVATION_EXP:
     case ACTIVATION_SQRT:

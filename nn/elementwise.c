@@ -30,11 +30,11 @@ static int activation_backward(duet_tape *t, struct node *n) {
     return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
 }
 
-/* Of a x and x + a, which reads nothing of x: a dy, and 1 dy. */
+/* Of a x, and of x + a and remainders, which read nothing of x: a dy, and 1 dy. */
 static int linear_backward(duet_tape *t, struct node *n) {
     struct node to = *n;
     struct op_args args = {.in = {n->y->grad}};
-    if (n->args.p.activation.kind == ACTIVATION_SHIFT)
+    if (n->args.p.activation.kind != ACTIVATION_SCALE)
         to.args.p.activation = (struct activation_args){ACTIVATION_SCALE, 1, 0};
     return tape_backward_to_x(t, OP_ACTIVATION_FORWARD, &to, &args, 1);
 }
@@ -81,7 +81,8 @@ duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args func
     if (activation_is_plain(function.kind)) x = to_plain(t, x);
     if (tape_stuck(t, x)) return NULL;
     struct node node = {.backward = activation_backward, .x = x, .spares = SPARES_Y};
-    if (function.kind == ACTIVATION_SCALE || function.kind == ACTIVATION_SHIFT)
+    if (function.kind == ACTIVATION_SCALE || function.kind == ACTIVATION_SHIFT ||
+        function.kind == ACTIVATION_REMAINDER || function.kind == ACTIVATION_FMOD)
         node.backward = linear_backward, node.spares = SPARES_ALL;
     node.args.p.activation = function;
     node.args.in[0] = x->value;

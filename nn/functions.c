@@ -73,6 +73,16 @@ duet_var *duet_round(duet_tape *t, duet_var *x, enum duet_rounding to) {
     return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
 }
 
+duet_var *duet_modulo(duet_tape *t, duet_var *x, double number, enum duet_modulo how) {
+    if (tape_failed(t, x)) return NULL;
+    if (!isfinite((float)number) || (float)number == 0 || (unsigned)how > DUET_FLOOR_DIVIDE) {
+        tape_fail(t, fail(ERR_USAGE, "modulo %d: by %g: must be a finite float other than 0",
+                          (int)how, number));
+        return NULL;
+    }
+    return activate(t, x, (enum activation)(ACTIVATION_REMAINDER + (int)how), number, 0);
+}
+
 duet_var *duet_above(duet_tape *t, duet_var *x, double number) {
     return activate(t, x, ACTIVATION_ABOVE, number, 0);
 }

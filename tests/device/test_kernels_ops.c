@@ -144,6 +144,9 @@ static float function_of(int k, float x) {
     case ACTIVATION_FLOOR: return (float)floorl(v);
     case ACTIVATION_CEIL: return (float)ceill(v);
     case ACTIVATION_TRUNC: return (float)truncl(v);
+    case ACTIVATION_FMOD: return (float)fmodl(v, a);
+    case ACTIVATION_REMAINDER: return (float)(fmodl(v, a) < 0 ? fmodl(v, a) + a : fmodl(v, a));
+    case ACTIVATION_FLOOR_DIVIDE: return (float)floorl((v - fmodl(v, a)) / a) - (fmodl(v, a) < 0);
     case ACTIVATION_POW: return (float)powl(v, a);
     default: return (float)(v / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (v + .044715L * v * v * v))));
     }

@@ -59,6 +59,12 @@ fact("cos_far", (2, 4), [], torch.cos, own=far)
 fact("round", (2, 4), [], torch.round, own=halves)
 fact("floor", (2, 4), [], torch.floor, own=halves)
 fact("ceil", (2, 4), [], torch.ceil, own=halves)
+parts = [7.5, -7.5, 1e9, -1e9, 0.25, -0.25, 6, 2**100]
+for number in (3, -2.5):
+    name = "by_3" if number == 3 else "by_minus"
+    fact("remainder_" + name, (2, 4), [], lambda x: torch.remainder(x, number), own=parts)
+    fact("fmod_" + name, (2, 4), [], lambda x: torch.fmod(x, number), own=parts)
+    fact("divide_" + name, (2, 4), [], lambda x: torch.div(x, number, rounding_mode="floor"), own=parts)
 fact("trunc", (2, 4), [], torch.trunc, own=halves)
 fact("padded", ("tokens", (3, 4)), [(5, 6)], lambda x, a: F.embedding(x, a, padding_idx=2))
 fact("windows", (3, 4, 12), [], lambda x: x.reshape(3, 2, 2, 3, 2, 2).permute(0, 1, 3, 5, 2, 4).reshape(3, 6, 2, 4))

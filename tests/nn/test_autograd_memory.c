@@ -36,6 +36,7 @@ OF_X(sqrt_of, duet_sqrt(t, x))
 OF_X(reciprocal, duet_reciprocal(t, x))
 OF_X(sin_of, duet_sin(t, x))
 OF_X(round_of, duet_round(t, x, DUET_NEAREST))
+OF_X(remainder_of, duet_modulo(t, x, 3, DUET_REMAINDER))
 OF_X(pow_of, duet_pow(t, x, 3))
 OF_X(multiply_number, duet_multiply_number(t, x, 2))
 OF_X(add_number, duet_add_number(t, x, 2))
@@ -91,6 +92,7 @@ static const struct op_case {
     {"reciprocal", reciprocal, NO_ANSWERS},
     {"sin", sin_of, NO_ANSWERS},
     {"round", round_of, NO_ANSWERS},
+    {"remainder", remainder_of, NO_ANSWERS},
     {"pow", pow_of, NO_ANSWERS},
     {"multiply_number", multiply_number, NO_ANSWERS},
     {"add_number", add_number, NO_ANSWERS},

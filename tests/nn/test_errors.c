@@ -54,6 +54,7 @@ static duet_var *misuse(duet_tape *t, duet_var *x, int which) {
     case 17: return duet_random(t, 2, (int[]){3, 4}, DUET_RAND);
     case 18: return duet_random(t, 2, (int[]){-1, 0}, DUET_RANDN);
     case 19: return duet_random(t, 3, (int[]){-1, 1 << 20, 1 << 20}, DUET_RANDN);
+    case 20: return duet_modulo(t, x, 0, DUET_FMOD);
     default: return NULL;
     }
 }
@@ -80,9 +81,10 @@ Test(errors, name_what_does_not_suit_a_layer, .timeout = 30) {
         "must begin with -1 or the 16 samples",
         "a dimension of 0",
         "at most 2^31 - 1",
+        "by 0: must be a finite float",
     };
     open_net();
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 21; i++) {
         duet_var *x = begin(1);
         cr_assert_null(misuse(net.tape, x, i), "misuse %d", i);
         int code = tape_error(net.tape);

@@ -73,6 +73,12 @@ CALL(cos_far, duet_cos(t, x))
 CALL(round, duet_round(t, x, DUET_NEAREST))
 CALL(floor, duet_round(t, x, DUET_FLOOR))
 CALL(ceil, duet_round(t, x, DUET_CEIL))
+CALL(remainder_by_3, duet_modulo(t, x, 3, DUET_REMAINDER))
+CALL(remainder_by_minus, duet_modulo(t, x, -2.5, DUET_REMAINDER))
+CALL(fmod_by_3, duet_modulo(t, x, 3, DUET_FMOD))
+CALL(fmod_by_minus, duet_modulo(t, x, -2.5, DUET_FMOD))
+CALL(divide_by_3, duet_modulo(t, x, 3, DUET_FLOOR_DIVIDE))
+CALL(divide_by_minus, duet_modulo(t, x, -2.5, DUET_FLOOR_DIVIDE))
 CALL(trunc, duet_round(t, x, DUET_TRUNC))
 CALL(padded, duet_embedding_of(t, x, 0, 2))
 CALL(windows, duet_reshape(t,
@@ -126,6 +132,12 @@ static const struct function functions[] = {
     {"round", call_round, {2, {2, 4}}, {{0}}, {0}, 0, 1},
     {"floor", call_floor, {2, {2, 4}}, {{0}}, {0}, 0, 1},
     {"ceil", call_ceil, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"remainder_by_3", call_remainder_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"remainder_by_minus", call_remainder_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"fmod_by_3", call_fmod_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"fmod_by_minus", call_fmod_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"divide_by_3", call_divide_by_3, {2, {2, 4}}, {{0}}, {0}, 0, 1},
+    {"divide_by_minus", call_divide_by_minus, {2, {2, 4}}, {{0}}, {0}, 0, 1},
     {"trunc", call_trunc, {2, {2, 4}}, {{0}}, {0}, 0, 1},
     {"padded", call_padded, {2, {3, 4}}, {{2, {5, 6}}}, {0}, 1, 0},
     {"windows", call_windows, {3, {3, 4, 12}}, {{0}}, {0}, 0, 0},

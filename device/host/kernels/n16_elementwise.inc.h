@@ -153,7 +153,7 @@ static void fast_sigmoid_forward(const struct op_args *a) {
     EACH(y, (float)(1 / (1 + elementary_exp(-(double)x[i]))));
 }
 
-/* A loop for each kind but POW, which itself is one. */
+/* A loop for each kind but POW and remainders, which themselves are one. */
 #define EACH_KIND(KIND) \
     KIND(LEAKY_RELU)    \
     KIND(ELU)           \
