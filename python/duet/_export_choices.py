@@ -176,6 +176,10 @@ def note_range(w, name, a, y):
         given = [_range_of(w, a.self), _range_of(w, a.other)]
         how = {"add": add, "sub": sub, "mul": mul}[name]
         ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
+    elif name == "remainder" and number_of(w, a.other) > 0:
+        ends = [0, int(a.other) - 1]
+    elif name in ("floor_divide", "div"):
+        ends = [end // int(a.other) for end in _range_of(w, a.self) or ()]
     else:
         ends = []
     require(not ends or max(map(abs, ends)) <= 1 << 24, "its whole numbers pass 2^24, which "

@@ -251,8 +251,22 @@ def op_mul(w, a, shape):
     return binary(w, "multiply", a.self, a.other, shape)
 
 
+def _modulo(op):
+    def run(w, a, shape):
+        number = number_of(w, a.other)
+        require(number and math.isfinite(number), "by what is no number other than 0")
+        return same(w, op, a.self, shape, number=number)
+    return run
+
+
+op_remainder, op_fmod = _modulo("remainder"), _modulo("fmod")
+op_floor_divide = _modulo("floor_divide")
+
+
 def op_div(w, a, shape):
-    require(a.get("rounding_mode") is None, "division that rounds")
+    if a.get("rounding_mode") == "floor":
+        return op_floor_divide(w, a, shape)
+    require(a.get("rounding_mode") is None, "division that rounds towards 0")
     number = number_of(w, a.other)
     if number is not None:
         return same(w, "multiply_number", a.self, shape, number=1 / number)

@@ -267,5 +267,6 @@ AWARE = {"linear", "layer_norm", "batch_norm", "embedding_bag", "view", "reshape
          "reciprocal", "linalg_vector_norm", "expand", "expand_as", "dropout", "relu", "relu6",
          "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "elu", "hardswish", "softplus", "exp",
          "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "sin", "cos", "round", "ceil",
-         "trunc", "floor", "mm", "matmul", "bmm", "baddbmm", "softmax", "_softmax", "mean", "sum",
-         "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones", "new_full"}
+         "trunc", "floor", "remainder", "fmod", "mm", "matmul", "bmm", "baddbmm", "softmax",
+         "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones",
+         "new_full"}

@@ -21,6 +21,8 @@ class Waves(nn.Module):
         y = y + (torch.round(4 * y) / 4 - y).detach() * 0.5 + torch.tan(0.3 * y)
         y = y * (F.softplus(y) > 0.4) * torch.frac(3 * x)
         y = y + torch.floor(2 * x) * x - torch.ceil(y).sin()
+        y = y + torch.remainder(3 * x, -0.75) * torch.fmod(x, 0.5)
+        y = y + torch.div(4 * x, 1.5, rounding_mode="floor")
         return self.head(y + torch.trunc(5 * y) / 5 + y * torch.sign(x))
 
 
@@ -43,7 +45,8 @@ class Chosen(nn.Module):
         best = q.gather(2, q.argmax(2, keepdim=True)).squeeze(2).mean(1, True)
         low, place = q.mean(1).min(1, keepdim=True)
         last = q[:, :, 1].gather(1, (place > 9).long() * 11)
-        h = x.mean(1)
+        board = torch.cat((tokens % 6, tokens.ne(3).cumsum(1) // 3), 1)
+        h = x.mean(1) + self.words(board).mean(1)
         weights, chosen = self.gate(h).topk(2, dim=1)
         outputs = self.experts(h).view(-1, 6, 4)
         mixed = outputs.gather(1, chosen.unsqueeze(2).expand(-1, -1, 4))

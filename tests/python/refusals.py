@@ -184,6 +184,9 @@ class Refusals(unittest.TestCase):
                      *whole)
         self.refused(Net(lambda net, x: x + x.repeat(1, 5).topk(17)[0].sum(1, True)), "16 at most")
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
+        self.refused(Net(lambda net, x: x + x % (x * x + 1)), "no number other than 0")
+        self.refused(Net(lambda net, x, y: x + net.words(y // 2).sum(1), words=nn.Embedding(9, 4)),
+                     "tokens are computed", *whole)
 
     def test_what_layers_have_in_other_ways(self):
         self.refused(Net(lambda net, x: F.batch_norm(x, net.seen, net.seen + 1, training=True)),
