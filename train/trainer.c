@@ -202,10 +202,9 @@ static int train_epoch(struct loop *l, int epoch) {
 
 static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
     struct session *s = l->s;
-    struct step_block step = {.seed = s->config->seed,
-                              /* what is drawn in evaluation differs from batch to batch */
-                              .step = (uint64_t)l->step * (uint64_t)s->config->update.passes +
-                                      (uint64_t)row,
+    /* what is drawn in evaluation differs from batch to batch; the step is that of its spans */
+    struct step_block step = {.seed = s->config->seed + (uint64_t)row,
+                              .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
                               .weight = 1,
                               .first = batch->first,
                               .row = row};
