@@ -28,10 +28,11 @@ H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base base/files base/text trace clock device device/host device/host/kernels data nn \
-           models comm scatter_gather allreduce allreduce/plans allreduce/host group \
-           group/plans dp ddp syncbn train train/compare train/estimate train/files report \
-           report/calls report/collective report/chrome report/live report/pictures report/page \
-           doctor api rpc cli cli/estimate cli/live cli/options cli/results cli/run
+           nn/tape nn/layers nn/optimizer models models/graph models/sequential comm \
+           scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
+           train train/compare train/estimate train/files report report/calls report/collective \
+           report/chrome report/live report/pictures report/page doctor api rpc cli cli/estimate \
+           cli/live cli/options cli/results cli/run
 LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
              $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c send.c proof.c)),\
            $(wildcard $(FOLDERS:=/*.c)))

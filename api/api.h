@@ -1,5 +1,5 @@
 /* The private part of the public library, for the files of api/ alone. The contracts are in duet.h;
- * tensors, tape and parameters are in nn/: nn/tensor.h, nn/tape_internal.h, nn/params.h. */
+ * tensors, tape and parameters are in nn/: nn/tensor.h, nn/tape/tape_internal.h, nn/params.h. */
 #ifndef API_API_H
 #define API_API_H
 
@@ -8,9 +8,9 @@
 #include "data/dataset.h"
 #include "data/safetensors.h"
 #include "duet.h"
-#include "nn/optimizer.h"
+#include "nn/optimizer/optimizer.h"
 #include "nn/params.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 struct duet_rng {
     struct rng engine;

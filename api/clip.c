@@ -1,4 +1,4 @@
-/* Clipping of gradients by their norm, for programs; nn/clip.h says how. */
+/* Clipping of gradients by their norm, for programs; nn/optimizer/clip.h says how. */
 #include "api/api.h"
 
 int duet_clip_grad_norm(duet_params *params, double max_norm, double *norm) {

@@ -8,7 +8,7 @@
  *
  * All ranks go through the same calls in the same order, forward and backward. */
 #include "api/api.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 static struct duet_tensor shown(duet_tape *t, const struct tensor *value) {
     return (struct duet_tensor){.device = t->device, .t = *value, .borrowed = 1};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "nn/schedule.h"
+#include "nn/optimizer/schedule.h"
 
 /* PyTorch's; the command has the chapter's, 0.2. */
 static const double SGD_LEARNING_RATE = 0.001;

@@ -1,7 +1,7 @@
 /* DistributedDataParallel: a process per device, the same model in each, and gradients that are
  * summed while backward still runs. Who does what:
  *
- *     nn/tape.h          the hook, which says of each parameter when its gradient is complete
+ *     nn/tape/tape.h          the hook, which says of each parameter when its gradient is complete
  *     ddp/bucket.h       which gradients travel together
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all

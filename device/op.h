@@ -124,10 +124,10 @@ struct step_block {
     int32_t row;          /* row of the logs (loss, hits, hashes) that this step writes */
     float adam_rate;      /* learning rate / (1 - beta1^t), t the number of this update, from 1 */
     float adam_root;      /* sqrt(1 - beta2^t), with the same t */
-    float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer.h fills these in */
+    float adam_keep; /* AdamW: 1 - learning rate * weight decay; nn/optimizer/ fills these in */
     int32_t first;   /* where in the epoch's order the rows of this batch begin (GATHER_...) */
     /* For the host, which plans the work; no kernel reads them. A gradient may be accumulated over
-     * several passes, each forward and backward of a batch of its own (nn/tape.h). */
+     * several passes, each forward and backward of a batch of its own (nn/tape/tape.h). */
     int32_t add_grads;   /* 1: gradients are added to those of the passes before */
     int32_t more_passes; /* 1: passes follow before the gradients are complete */
     int64_t update;      /* the number of this update, from 0, and the learning rate in double: */

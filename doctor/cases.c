@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "device/op_table.h"
 #include "doctor/cases.h"
-#include "nn/optimizer.h"
+#include "nn/optimizer/optimizer.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 

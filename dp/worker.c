@@ -104,7 +104,8 @@ int workers_lost(const struct workers *w) {
 }
 
 int workers_caught(const struct workers *w, int index, int device) {
-    static const char value[] = "Expected more than 1 value per channel"; /* of nn/batch_norm.c */
+    static const char value[] =
+        "Expected more than 1 value per channel"; /* of nn/layers/batch_norm.c */
     int code = workers_code(w, index);
     const char *text = workers_text(w, index);
     const char *what = code == ERR_MEMORY                     ? "OutOfMemoryError"

@@ -18,8 +18,8 @@ FLAGS += -Wno-unknown-warning-option -Wno-format-truncation # clang 14 has only 
 OPT_cuda := -O2 # tests/cuda
 OPT_device/host/kernels := $(if $(filter thread,$(SAN)),-O3 -fno-sanitize=thread,-O1)
 ifeq ($(findstring fuzzer,$(SAN)),)
-$(foreach folder,base data device device/host nn allreduce allreduce/plans allreduce/host \
-    scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
+$(foreach folder,base data device device/host nn nn/tape nn/layers nn/optimizer allreduce \
+    allreduce/plans allreduce/host scatter_gather group/plans,$(eval OPT_$(folder) := -O1))
 # Kernels without a sanitizer are those of the plain build: to compile them takes half a minute.
 PLAIN_KERNELS := $(patsubst %,device/host/kernels/n16_%.o,\
                    avx2 avx512 $(if $(filter thread,$(SAN)),generic))
@@ -33,7 +33,8 @@ endif
 
 # Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
-$(foreach folder,base cli/options comm data models report rpc trace fuzz,\
+$(foreach folder,base cli/options comm data models models/graph models/sequential report rpc \
+    trace fuzz,\
     $(eval OPT_$(folder) := -O1))
 OPT_device/host/kernels := -O0 -fno-sanitize=all
 endif

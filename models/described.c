@@ -12,7 +12,7 @@
 #include "api/api.h"
 #include "base/error.h"
 #include "models/models.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 enum { DESCRIBED_PIECE = 1 << 20 }; /* elements: 4 MiB */
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "models/models.h"
 #include "nn/init.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 static void fill(float *x, size_t count, double value) {
     for (size_t i = 0; i < count; i++)

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text/nearest.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 
 static const struct duet_model *const known[] = {
     &lenet_model,   &convnet_model, &mlp_model,      &resnet18_model,  &simple_model,

@@ -11,7 +11,7 @@
 #include "data/sample_shape.h"
 #include "duet.h"
 #include "nn/buffer.h"
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 #ifdef __cplusplus
 extern "C" {

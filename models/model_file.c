@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/system_error.h"
-#include "models/graph.h"
-#include "models/sequential.h"
+#include "models/graph/graph.h"
+#include "models/sequential/sequential.h"
 
 enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 64 << 20 };
 

@@ -1,5 +1,6 @@
 /* A model out of a file, as --model names it: print(model) of an nn.Sequential
- * (models/sequential.h), or a graph (models/graph.h). It is a struct duet_model as all are. */
+ * (models/sequential/sequential.h), or a graph (models/graph/graph.h). It is a struct duet_model as
+ * all are. */
 #ifndef MODELS_MODEL_FILE_H
 #define MODELS_MODEL_FILE_H
 

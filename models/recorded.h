@@ -36,7 +36,7 @@
 #ifndef MODELS_RECORDED_H
 #define MODELS_RECORDED_H
 
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 #ifdef __cplusplus
 extern "C" {

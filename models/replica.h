@@ -31,7 +31,7 @@
 #include "data/device_dataset.h"
 #include "models/model.h"
 #include "models/recorded.h"
-#include "nn/optimizer.h"
+#include "nn/optimizer/optimizer.h"
 #include "nn/params.h"
 
 #ifdef __cplusplus

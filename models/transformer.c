@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #include "models/models.h"
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 struct outline {
     int layers, width, heads, vocabulary, positions;

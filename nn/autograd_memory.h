@@ -11,7 +11,7 @@
 #ifndef NN_AUTOGRAD_MEMORY_H
 #define NN_AUTOGRAD_MEMORY_H
 
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 #include "trace/ledger.h"
 
 #ifdef __cplusplus

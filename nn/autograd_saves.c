@@ -4,7 +4,7 @@
  * torch.autograd.graph.saved_tensors_hooks in PyTorch 2.15.
  *
  * What is no op in PyTorch has no node with a rule: views, layouts and the margins of a pool are
- * `same_as` what they are made of (nn/tape.h). */
+ * `same_as` what they are made of (nn/tape/tape.h). */
 #include "nn/autograd_saves.h"
 
 uint64_t autograd_bytes(const struct tensor *x) {

@@ -2,7 +2,7 @@
 #ifndef NN_AUTOGRAD_SAVES_H
 #define NN_AUTOGRAD_SAVES_H
 
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 enum {
     SAVES_X = 1,       /* the first operand */

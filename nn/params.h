@@ -3,9 +3,9 @@
 #ifndef NN_PARAMS_H
 #define NN_PARAMS_H
 
-#include "nn/clip.h"
-#include "nn/optimizer.h"
-#include "nn/tape.h"
+#include "nn/optimizer/clip.h"
+#include "nn/optimizer/optimizer.h"
+#include "nn/tape/tape.h"
 #include "nn/tensor.h"
 
 #ifdef __cplusplus

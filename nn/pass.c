@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 static int note_fired(void *context, int index) {
     struct duet_tape *t = context;

@@ -27,7 +27,7 @@
 #define RPC_AUTOGRAD_H
 
 #include "nn/params.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 #include "rpc/agent.h"
 
 /* The vars of a message, in the order in which they are written. */

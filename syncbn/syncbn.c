@@ -25,7 +25,8 @@
  *
  * The gather is a collective in the middle of forward and backward, once for each layer and
  * direction: 3 C or 2 C doubles from each segment. It waits for the slowest rank every time, which
- * is what SyncBatchNorm costs. nn/batch_norm.c has the layer and calls the two functions below. */
+ * is what SyncBatchNorm costs. nn/layers/batch_norm.c has the layer and calls the two functions
+ * below. */
 #include "syncbn/syncbn.h"
 
 #include <stdlib.h>

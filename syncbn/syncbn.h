@@ -4,7 +4,7 @@
 #define SYNCBN_SYNCBN_H
 
 #include "comm/comm.h"
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/visible.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "models/model_file.h"
 
 void run_config_default(struct run_config *config) {

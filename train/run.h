@@ -9,8 +9,8 @@
 #include "data/dataset.h"
 #include "device/device.h"
 #include "models/model.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/optimizer/optimizer.h"
+#include "nn/optimizer/schedule.h"
 #include "trace/record.h"
 
 enum { VIRTUAL_OFF = 0, VIRTUAL_DEFAULT = -1, PATH_BYTES = 512 };

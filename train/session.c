@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/program_name.h"
 #include "device/launch_lock.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
 #include "train/live_writer.h"

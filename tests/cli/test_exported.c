@@ -4,7 +4,7 @@
  * PyTorch is installed. */
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "models/model.h"
 #include "tests/cli/run.h"
 #include "tests/golden/golden.h"

@@ -1,6 +1,6 @@
 /* models/graph: whatever is read as a graph is a model that can be made, or is refused with a text;
  * every operand is made by an earlier line. */
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "models/model.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* models/sequential: whatever is read as print(model) is a model that can be made for some samples,
  * or is refused with a text; its layers lie in lines of the input. */
 #include "models/model.h"
-#include "models/sequential.h"
+#include "models/sequential/sequential.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -49,7 +49,7 @@ grads[torch.rand(UPDATES, COUNT) < 0.1] = 0
 grads[:, 7] = 0
 
 print("/* Made by tests/golden/make_optimizers.py with torch %s - do not edit. */" % torch.__version__.split("+")[0])
-print('#include <stdint.h>\n\n#include "nn/optimizer.h"\n#include "nn/schedule.h"\n')
+print('#include <stdint.h>\n\n#include "nn/optimizer/optimizer.h"\n#include "nn/optimizer/schedule.h"\n')
 print("enum { GOLDEN_COUNT = %d, GOLDEN_UPDATES = %d };" % (COUNT, UPDATES))
 print("static const uint32_t golden_start[GOLDEN_COUNT] = {%s};" % words(start))
 print("static const uint32_t golden_grads[GOLDEN_UPDATES][GOLDEN_COUNT] = {")

@@ -1,11 +1,11 @@
-/* models/graph.h: a text is read into the model that it says, and what is wrong with one is named
- * with its line. That the ops are PyTorch's, and that single, DP and DDP agree, is shown by
+/* models/graph/graph.h: a text is read into the model that it says, and what is wrong with one is
+ * named with its line. That the ops are PyTorch's, and that single, DP and DDP agree, is shown by
  * tests/python/export.py. */
-#include "models/graph.h"
+#include "models/graph/graph.h"
 
 #include "base/error.h"
 #include "models/model.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 #include "tests/harness/harness.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())

@@ -1,9 +1,9 @@
 /* The memory of a graph's pass: what no later op and no backward reads goes back, and nobody reads
  * it then. */
 #include "base/error.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "models/model.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 #include "tests/harness/harness.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())

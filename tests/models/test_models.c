@@ -8,7 +8,7 @@
 #include "base/files/atomic_file.h"
 #include "data/safetensors.h"
 #include "models/replica.h"
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 #include "tests/golden/golden.h"
 #include "tests/models/described.h"
 

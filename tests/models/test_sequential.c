@@ -1,6 +1,6 @@
-/* models/sequential.h: a model of every kind of layer against PyTorch, from the text that PyTorch
- * prints, and what is wrong with a text named with its line. */
-#include "models/sequential.h"
+/* models/sequential/sequential.h: a model of every kind of layer against PyTorch, from the text
+ * that PyTorch prints, and what is wrong with a text named with its line. */
+#include "models/sequential/sequential.h"
 
 #include "base/error.h"
 #include "models/model_file.h"

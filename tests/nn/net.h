@@ -17,7 +17,7 @@
 #include "base/philox.h"
 #include "base/random.h"
 #include "nn/params.h"
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 enum {
     NET_PARAMS = 8,

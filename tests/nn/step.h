@@ -5,7 +5,7 @@
 
 #include "tests/nn/net.h"
 
-#include "nn/tape_internal.h"
+#include "nn/tape/tape_internal.h"
 
 static struct net_data data;
 static const struct net_pass plain_pass = {0, REDUCE_MEAN, 0.25, 0};

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/fold.h"
 #include "base/random.h"
-#include "nn/tape.h"
+#include "nn/tape/tape.h"
 
 #define MUST(call) cr_assert_eq(call, OK, "%s", error_message())
 

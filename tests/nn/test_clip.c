@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "device/clip.h"
-#include "nn/optimizer.h"
+#include "nn/optimizer/optimizer.h"
 #include "tests/device/shared.h"
 
 enum { PARAMS = 4, MOST = 40000, TRAINED = 3 };

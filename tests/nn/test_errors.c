@@ -2,8 +2,8 @@
  * the code, and the next step begins afresh. */
 #include "tests/nn/net.h"
 
-#include "nn/optimizer.h"
-#include "nn/tape_internal.h"
+#include "nn/optimizer/optimizer.h"
+#include "nn/tape/tape_internal.h"
 
 static struct net_data data;
 static struct net net;

@@ -1,4 +1,4 @@
-/* A pool behind a relu does the work of both (nn/tape_internal.h, tape_relu_put_off). Values and
+/* A pool behind a relu does the work of both (tape_relu_put_off of the tape). Values and
  * gradients have the bits of the two functions one by one, whatever else reads the relu or its
  * operand, and in which order; and the relu is computed for whoever else needs it. */
 #include "tests/nn/step.h"

@@ -6,7 +6,7 @@
 
 #include "api/api.h"
 #include "base/error.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "nn/autograd_memory.h"
 #include "train/estimate/estimate.h"
 #include "train/session.h"

@@ -7,7 +7,7 @@
 
 #include "base/advice.h"
 #include "base/error.h"
-#include "models/graph.h"
+#include "models/graph/graph.h"
 #include "comm/comm.h"
 #include "train/trainer.h"
 

@@ -1,0 +1,328 @@
+/* The model that a graph describes: its parameters and buffers, forward, and the check of its
+ * shapes, for which no rule of an op is written twice: the ops themselves run once on a device that
+ * computes nothing. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph/graph.h"
+#include "models/model_file.h"
+#include "models/models.h"
+
+/* ---- samples and classes ---- */
+
+/* The reader has seen to it that all together are an int. */
+static int numbers_of(const struct graph_shape *s) {
+    int count = 1;
+    for (int i = 1; i < s->rank; i++)
+        count *= s->size[i];
+    return count;
+}
+
+/* A sample as the data has it: channels, height, width. Several inputs lie one behind the other. */
+static void sample_of(const struct graph *g, int sample[3]) {
+    const struct graph_shape *s = &g->values[g->inputs[0].y].shape;
+    sample[0] = 0;
+    for (int i = 0; i < g->input_count; i++)
+        sample[0] += numbers_of(&g->values[g->inputs[i].y].shape);
+    sample[1] = sample[2] = 1;
+    for (int i = 1; g->input_count == 1 && s->rank <= 4 && i < s->rank; i++)
+        sample[i - 1] = s->size[i];
+}
+
+static int refused(const struct graph *g, int line, const char *format, const char *a, int b,
+                   int c) {
+    char why[300];
+    snprintf(why, sizeof why, format, a, b, c);
+    return fail(ERR_USAGE, "%.200s: line %d: %s", g->path, line, why);
+}
+
+static int check_sample(const struct graph *g, const duet_module *m) {
+    const int *is = duet_module_sample(m);
+    int want[3];
+    char text[2][SAMPLE_SHAPE_BYTES];
+    sample_of(g, want);
+    if (is[0] == want[0] && is[1] == want[1] && is[2] == want[2]) return OK;
+    struct sample_shape a = {want[0], want[1], want[2]}, b = {is[0], is[1], is[2]};
+    return fail(ERR_USAGE,
+                "%.200s: line %d: the graph is for samples of %s, the data has %s: give --dataset "
+                "random or --shape, or export the model with such an example",
+                g->path, g->values[g->inputs[0].y].line, sample_shape_text(&a, text[0]),
+                sample_shape_text(&b, text[1]));
+}
+
+/* ---- what it registers ---- */
+
+static int dims_of(const struct graph_shape *s, int *dims) {
+    memcpy(dims, s->size, (size_t)s->rank * sizeof *dims);
+    return s->rank;
+}
+
+static void add_tensor(duet_module *m, const struct graph_tensor *t) {
+    int dims[GRAPH_RANK] = {0}, rank = dims_of(&t->shape, dims);
+    if (t->kind != GRAPH_PARAMETER) {
+        module_buffer(m, t->name,
+                      &(struct buffer_spec){.dtype = t->is_i64 ? DTYPE_I64 : DTYPE_F32,
+                                            .rank = rank,
+                                            .dims = {dims[0], dims[1], dims[2], dims[3], dims[4],
+                                                     dims[5], dims[6], dims[7]}});
+        return;
+    }
+    int i = duet_module_parameter(m, t->name, rank, dims, (struct duet_init){DUET_CONSTANT, 0, 0});
+    if (i >= 0) model_of(m)->params[i].frozen = t->frozen;
+}
+
+static void describe(duet_module *m, void *context) {
+    const struct graph *g = context;
+    int targets = loss_of_targets(module_options(m)->loss), classes = graph_classes(g, targets),
+        line = g->values[g->result].line;
+    int code = check_sample(g, m);
+    if (!code && !targets && g->values[g->result].shape.rank < 2)
+        code =
+            refused(g, line, "%sthe result has no dimension of classes: give --loss mse", "", 0, 0);
+    if (!code && module_options(m)->classes > classes)
+        code = refused(g, line,
+                       "%s%d outputs for %d classes: give fewer, or a model with more outputs", "",
+                       classes, module_options(m)->classes);
+    module_fail(m, code);
+    if (code) return;
+    model_of(m)->places = targets ? 0 : graph_places(g);
+    model_of(m)->classes = classes * (model_of(m)->places ? model_of(m)->places : 1);
+    for (int i = 0; i < g->tensor_count; i++)
+        add_tensor(m, &g->tensors[i]);
+    for (int i = 0; i < g->node_count; i++)
+        if (!strncmp(g->nodes[i].op->name, "dropout", 7))
+            model_of(m)->dropout = module_options(m)->dropout;
+}
+
+/* ---- forward ---- */
+
+/* The tape's error becomes one that names the line. */
+static void name_line(duet_tape *t, const struct graph *g, const struct graph_node *n) {
+    char why[sizeof t->message];
+    memcpy(why, t->message, sizeof why);
+    fail(t->error, "%.200s: line %d: %s", g->path, g->values[n->y].line, why);
+    snprintf(t->message, sizeof t->message, "%s", error_message());
+}
+
+double graph_size(const struct graph_shape *s, int i, int samples) {
+    return (double)s->size[i] * (s->batch[i] ? samples : 1);
+}
+
+static int shape_is(const struct graph_run *r, int y) {
+    const struct graph_shape *s = &r->graph->values[y].shape;
+    const struct tensor *v = &r->vars[y]->value;
+    int same = v->rank == s->rank;
+    for (int i = 0; same && i < s->rank; i++)
+        same = v->dims[i] == graph_size(s, i, r->samples);
+    return same;
+}
+
+static int run_node(struct graph_run *r, const struct graph_node *n) {
+    if (r->vars[n->y]) return OK; /* another op has done this one too */
+    duet_var *y = n->op->run(r, n);
+    if (!y || r->tape->error) {
+        if (!r->tape->error) tape_fail(r->tape, fail(ERR_FAILED, "%s: gave nothing", n->op->name));
+        name_line(r->tape, r->graph, n);
+        return r->tape->error;
+    }
+    r->vars[n->y] = y;
+    if (shape_is(r, n->y)) return OK;
+    tape_fail(r->tape, fail(ERR_USAGE, "%s gives %s for N = %d, not the shape that stands here",
+                            n->op->name, SHAPE(&y->value), r->samples));
+    name_line(r->tape, r->graph, n);
+    return r->tape->error;
+}
+
+/* A value that is used no more. What an op returns may be its operand, which has another name. */
+static void end_value(struct graph_run *r, int y) {
+    if (!--r->vars[y]->names) tape_forget(r->tape, r->vars[y]);
+}
+
+/* Behind the node, which has made the vars from `first` on: only its result is used again. */
+static void end_operands(struct graph_run *r, const struct graph_node *n, int first) {
+    r->vars[n->y]->names++;
+    tape_forget_since(r->tape, first, r->vars[n->y]);
+    for (int i = 0; i < n->operand_count; i++)
+        if (n->operands[i] >= 0 && !--r->uses_left[n->operands[i]]) end_value(r, n->operands[i]);
+    if (!r->uses_left[n->y]) end_value(r, n->y);
+}
+
+/* The inputs out of x (N,channels,height,width). */
+static void cut_inputs(struct graph_run *r, duet_var *x) {
+    const struct graph *g = r->graph;
+    int at = 0;
+    duet_var *flat = g->input_count > 1 ? duet_flatten(r->tape, x) : x;
+    for (int i = 0; i < g->input_count; i++) {
+        const struct graph_shape *s = &g->values[g->inputs[i].y].shape;
+        int dims[GRAPH_RANK], count = numbers_of(s), rank = dims_of(s, dims);
+        duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
+        dims[0] = r->samples;
+        if (rank == 1) rank = 2, dims[1] = 1;
+        one = rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
+        if (one) one->names++;
+        r->vars[g->inputs[i].y] = one;
+        at += count;
+    }
+}
+
+/* The node that only moves the classes of its operand, (N,..,C), to where PyTorch's losses have
+ * them, (N,C,..); NULL: the result is no such one. */
+static const struct graph_node *turns_classes(const struct graph *g) {
+    const struct graph_node *last = g->node_count ? &g->nodes[g->node_count - 1] : NULL;
+    int rank = g->values[g->result].shape.rank;
+    if (!last || last->y != g->result || rank < 3) return NULL;
+    const struct graph_setting *s = last->settings;
+    if (!strcmp(last->op->name, "transpose"))
+        return rank == 3 && s[0].number[0] + s[1].number[0] == 3 ? last : NULL;
+    int turns = !strcmp(last->op->name, "permute") && s[0].number[1] == rank - 1;
+    for (int i = 2; turns && i < rank; i++)
+        turns = s[0].number[i] == i - 1;
+    return turns ? last : NULL;
+}
+
+/* The model's outputs, (N,numbers): against labels (N,P) the C scores of each place one behind the
+ * other. */
+static duet_var *result_of(struct graph_run *r) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    const struct graph_node *turn = turns_classes(g);
+    if (t->model->places && turn) return duet_flatten(t, r->vars[turn->operands[0]]);
+    duet_var *y = r->vars[g->result];
+    if (!y || !t->model->places) return y && y->value.rank != 2 ? duet_flatten(t, y) : y;
+    int order[GRAPH_RANK] = {0}, rank = y->value.rank;
+    for (int i = 1; i < rank; i++)
+        order[i] = i < rank - 1 ? i + 1 : 1;
+    y = duet_permute(t, y, order);
+    return y ? duet_flatten(t, y) : NULL;
+}
+
+static duet_var *run(struct graph_run *r, duet_var *x) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    const struct graph_node *turn = t->model->places ? turns_classes(g) : NULL;
+    for (int i = 0; i < g->value_count; i++)
+        r->uses_left[i] = g->values[i].uses;
+    cut_inputs(r, x);
+    for (int i = 0; !t->error && i < g->node_count; i++) {
+        const int first = tape_var_count(t);
+        if (&g->nodes[i] == turn) continue;
+        if (!run_node(r, &g->nodes[i])) end_operands(r, &g->nodes[i], first);
+    }
+    return t->error ? NULL : result_of(r);
+}
+
+static duet_var *forward(duet_tape *t, duet_var *x, void *context) {
+    const struct graph *g = context;
+    struct graph_run r = {.tape = t, .graph = g, .samples = x ? x->value.dims[0] : 0};
+    r.vars = calloc((size_t)g->value_count + 1, sizeof *r.vars);
+    r.uses_left = calloc((size_t)g->value_count + 1, sizeof *r.uses_left);
+    duet_var *y = NULL;
+    if (!r.vars || !r.uses_left)
+        tape_fail(t, fail(ERR_MEMORY, "%s: no host memory", g->path));
+    else
+        y = run(&r, x);
+    free(r.vars);
+    free(r.uses_left);
+    return y;
+}
+
+void graph_make_model(struct graph *g) {
+    int at = g->node_count - 1;
+    while (at > 0 &&
+           (!strcmp(g->nodes[at].op->name, "transpose") ||
+            !strcmp(g->nodes[at].op->name, "permute")) &&
+           g->nodes[at].operands[0] == g->nodes[at - 1].y)
+        at--;
+    int logs = at >= 0 && g->nodes[g->node_count - 1].y == g->result &&
+               !strcmp(g->nodes[at].op->name, "log_softmax");
+    g->model = (struct duet_model){.name = g->name,
+                                   .describe = describe,
+                                   .forward = forward,
+                                   .loss = logs ? DUET_NLL : DUET_CROSS_ENTROPY,
+                                   .context = g};
+    model_file_name(g->path, "graph", g->name);
+    sample_of(g, g->model.sample);
+}
+
+int graph_classes(const struct graph *g, int targets) {
+    const struct graph_shape *s = &g->values[g->result].shape;
+    return targets ? numbers_of(s) : s->rank > 1 ? s->size[1] : 1;
+}
+
+int graph_places(const struct graph *g) {
+    const struct graph_shape *s = &g->values[g->result].shape;
+    int places = 1;
+    for (int i = 2; i < s->rank; i++)
+        places *= s->size[i];
+    return s->rank > 2 ? places : 0;
+}
+
+/* All inputs are of one kind. */
+int graph_below(const struct graph *g) {
+    int below = g->inputs[0].below;
+    for (int i = 1; i < g->input_count; i++)
+        if (g->inputs[i].below < below) below = g->inputs[i].below;
+    return below;
+}
+
+const struct graph *graph_of(const struct duet_model *model) {
+    return model && model->forward == forward ? model->context : NULL;
+}
+
+/* ---- the checks ---- */
+
+int graph_check_constants(const struct graph *g, const struct model *m, const void *buffers,
+                          const char *path) {
+    for (int i = 0; g && i < g->tensor_count; i++) {
+        const struct graph_tensor *t = &g->tensors[i];
+        if (t->kind != GRAPH_CONSTANT) continue;
+        const struct buffer_spec *spec = &m->buffers[t->index];
+        size_t count = buffer_spec_bytes(spec) / sizeof(float),
+               offset = buffer_offset(m->buffers, m->buffer_count, t->index);
+        const float *x = (const float *)((const char *)buffers + offset);
+        for (size_t k = 0; k < count; k++)
+            if (isnan(x[k]))
+                return fail(ERR_FAILED, "constant '%.80s' has NaN, at element %zu, in: %.200s",
+                            t->name, k, path);
+    }
+    return OK;
+}
+
+enum { CHECK_SAMPLES = 2 };
+
+static int run_dry(const struct model *m, struct device *device, duet_tape *tape,
+                   struct param_set *params, struct buffer_set *buffers) {
+    const struct segments segments = {1, CHECK_SAMPLES, {{0, CHECK_SAMPLES}}};
+    const int dims[4] = {CHECK_SAMPLES, m->channels, m->height, m->width};
+    void *memory = NULL, *block = NULL;
+    size_t numbers = (size_t)m->channels * (size_t)m->height * (size_t)m->width;
+    CHECK(param_set_init(params, device, m->params, m->param_count));
+    CHECK(buffer_set_init(buffers, device, m->buffers, m->buffer_count));
+    CHECK(device_alloc(device, &memory, CHECK_SAMPLES * numbers * sizeof(float), MEM_INPUT));
+    CHECK(device_alloc(device, &block, sizeof(struct step_block), MEM_WORKSPACE));
+    struct tape_step step = {.segments = &segments, .params = params, .step = block, .training = 1};
+    struct tensor x = tensor_plain(memory, DTYPE_F32, 4, dims);
+    CHECK(tape_begin(tape, &step));
+    model_forward(m, tape, buffers, tape_leaf(tape, &x, 0));
+    return tape_error(tape); /* the memory goes with the device */
+}
+
+int graph_check(const struct model *m) {
+    const struct device_config config = {.kind = DEVICE_DRY, .memory_bytes = 1ull << 46};
+    struct device *device = NULL;
+    duet_tape *tape = NULL;
+    struct param_set params = {0};
+    struct buffer_set buffers = {0};
+    CHECK(device_open(&device, &config));
+    int code = tape_init(&tape, device);
+    if (!code) code = run_dry(m, device, tape, &params, &buffers);
+    duet_tape_free(tape);
+    buffer_set_free(&buffers);
+    param_set_free(&params);
+    device_close(device);
+    return code;
+}

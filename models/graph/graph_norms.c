@@ -1,0 +1,82 @@
+/* The norms of a graph. A relu behind a batch_norm and an addition between them are part of it. */
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph/graph_args.h"
+
+/* The value `y` is used by node `n` alone, which is `name`. */
+static int feeds(const struct graph *g, int y, const struct graph_node *n, const char *name) {
+    if (n == g->nodes + g->node_count || strcmp(n->op->name, name) || g->values[y].uses != 1)
+        return 0;
+    return n->operands[0] == y || (n->operand_count == 2 && n->operands[1] == y);
+}
+
+/* The running statistics, of `channels` numbers: the kernels take them to lie one behind the other,
+ * and the batches counted behind them. */
+static int find_statistics(const struct graph_run *r, const struct graph_node *n, int channels,
+                           struct norm_config *config) {
+    const int *operand = &n->operands[3];
+    int given = 0, fits = 1;
+    for (int i = 0; i < 3; i++)
+        given += operand[i] != GRAPH_NONE;
+    if (!given) return OK;
+    for (int i = 0; given == 3 && i < 3; i++) {
+        const struct graph_tensor *b = &r->graph->tensors[~operand[i]];
+        fits =
+            fits && b->index == r->graph->tensors[~operand[0]].index + i &&
+            (i < 2 ? !b->is_i64 && b->shape.rank == 1 && b->shape.size[0] == channels : b->is_i64);
+    }
+    if (given < 3 || !fits)
+        return fail(ERR_USAGE,
+                    "batch_norm: its buffers must be running_mean and running_var, f32[%d], and "
+                    "num_batches_tracked, i64[], declared in this order, or none",
+                    channels);
+    *config = norm_config_default(&r->tape->buffers->buffer[tensor(r, n, 3)]);
+    return OK;
+}
+
+static int same_shape(const struct graph *g, int a, int b) {
+    const struct graph_shape *s = &g->values[a].shape, *t = &g->values[b].shape;
+    int same = s->rank == t->rank;
+    for (int i = 0; same && i < s->rank; i++)
+        same = s->size[i] == t->size[i] && s->batch[i] == t->batch[i];
+    return same;
+}
+
+/* A relu that follows at once, and an addition between them, are done in the same pass over x; an
+ * addition that broadcasts is not. */
+duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n) {
+    const struct graph *g = r->graph;
+    duet_tape *t = r->tape;
+    struct param *base = t->step.params->param, *w = &base[tensor(r, n, 1)],
+                 *b = &base[tensor(r, n, 2)];
+    struct norm_config config = {0};
+    if (t->error || tape_fail(t, find_statistics(r, n, w->value.dims[0], &config))) return NULL;
+    config.epsilon = number(n, 0);
+    config.momentum = number(n, 1);
+    config.synchronised = t->sync_bn;
+    config.eval = !number(n, 2);
+    const struct graph_node *next = n + 1;
+    if (feeds(g, n->y, next, "relu"))
+        return r->vars[next->y] = batch_norm_relu(t, value(r, n, 0), w, b, &config);
+    if (feeds(g, n->y, next, "add") && feeds(g, next->y, next + 1, "relu")) {
+        int other = next->operands[next->operands[0] == n->y];
+        if (same_shape(g, n->y, other))
+            return r->vars[next->y] = r->vars[next[1].y] =
+                       batch_norm_add_relu(t, value(r, n, 0), w, b, &config, r->vars[other]);
+    }
+    return batch_norm(t, value(r, n, 0), w, b, &config);
+}
+
+duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n) {
+    int dims[GRAPH_RANK], rank = n->settings[0].count;
+    list(n, 0, rank < 1 ? 1 : rank, dims);
+    return duet_layer_norm(r->tape, value(r, n, 0), rank < 1 ? 1 : rank, dims, tensor(r, n, 1),
+                           tensor(r, n, 2), number(n, 1));
+}
+
+duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n) {
+    return duet_group_norm(r->tape, value(r, n, 0), whole(n, 0), tensor(r, n, 1), tensor(r, n, 2),
+                           number(n, 1));
+}

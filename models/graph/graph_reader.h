@@ -1,0 +1,52 @@
+/* Between the files that read a graph's text: a reader, and its words. */
+#ifndef MODELS_GRAPH_READER_H
+#define MODELS_GRAPH_READER_H
+
+#include "models/graph/graph.h"
+
+enum { GRAPH_WORD = 256, GRAPH_UNKNOWN = 600 };
+
+struct graph_reader {
+    struct graph *g;
+    const char *at, *begin; /* of the line */
+    int line;
+    int returned;                /* 1: the return has been read */
+    double numbers;              /* of a sample: of all inputs */
+    void *names;                 /* a tree of names, and what each stands for */
+    char unknown[GRAPH_UNKNOWN]; /* the ops that there are not, with their lines */
+    int unknown_count;
+};
+
+/* ERR_USAGE, with line and column. */
+__attribute__((format(printf, 2, 3))) int graph_wrong(const struct graph_reader *r,
+                                                      const char *format, ...);
+
+/* Spaces go; 1: the line ends here, or a comment begins. */
+int graph_at_end(struct graph_reader *r);
+/* How much of the line an error shows, from here on: %.*s. */
+int graph_rest(struct graph_reader *r);
+/* 1: `mark`, or the word `text`, stands here, and is taken. */
+int graph_take(struct graph_reader *r, const char *mark);
+int graph_is_word(struct graph_reader *r, const char *text);
+/* The same where it must. */
+int graph_expect(struct graph_reader *r, const char *mark);
+size_t graph_word_length(const char *at);
+int graph_word(struct graph_reader *r, const char *what, char out[GRAPH_WORD]);
+/* A number, which may be a multiple of N: 8, N, 8N, 1e-05, -inf. */
+int graph_number(struct graph_reader *r, double *value, char *batch);
+/* ": f32[N, 3]" */
+int graph_type(struct graph_reader *r, struct graph_shape *s, int *is_i64);
+
+/* Room for one more element. items: the address of a pointer to `count` of them, `each` bytes. */
+int graph_grow(const struct graph *g, void *items, int count, int *room, size_t each);
+
+/* A name stands for a value, or with ~i for tensor i. */
+int graph_add_name(struct graph_reader *r, const char *text, int what);
+int graph_find_name(struct graph_reader *r, const char *text, int *what);
+void graph_free_names(struct graph_reader *r);
+int graph_add_value(struct graph_reader *r, const char *name, const struct graph_shape *s, int *y);
+
+/* "%y: TYPE = op(...)" */
+int graph_statement(struct graph_reader *r);
+
+#endif

@@ -1,0 +1,195 @@
+/* A line of a graph that is an op: its operands and settings against its row in graph_ops.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph/graph_reader.h"
+
+static void note_unknown(struct graph_reader *r, const char *name) {
+    size_t used = strlen(r->unknown);
+    if (r->unknown_count++ < 8)
+        snprintf(r->unknown + used, sizeof r->unknown - used, "%s%.40s in line %d",
+                 used ? ", " : "", name, r->line);
+}
+
+/* Letter number i of the operands, and whether it may be none. 0: there is no such one. */
+static char letter_of(const char *operands, int i, int *optional) {
+    char letter = 0;
+    *optional = 0;
+    for (const char *c = operands; *c; c++) {
+        if (*c == '*') return letter;
+        if (*c == '?') continue;
+        letter = *c;
+        *optional = c[1] == '?';
+        if (!i--) return letter;
+    }
+    return 0;
+}
+
+static int check_operand(struct graph_reader *r, const struct graph_op *op, int i, int what) {
+    int optional;
+    char letter = letter_of(op->operands, i, &optional);
+    struct graph *g = r->g;
+    if (!letter) return graph_wrong(r, "%s takes %d operands", op->name, i);
+    if (what == GRAPH_NONE)
+        return optional ? OK : graph_wrong(r, "operand %d of %s cannot be none", i + 1, op->name);
+    if (letter == 'v' && what < 0)
+        return graph_wrong(r, "operand %d of %s is a value: expand %.80s first", i + 1, op->name,
+                           g->tensors[~what].name);
+    if (letter != 'v' && letter != 'a' && what >= 0)
+        return graph_wrong(r, "operand %d of %s is a %s", i + 1, op->name,
+                           letter == 'b' ? "buffer" : "parameter");
+    if ((letter == 't' || letter == 'a') && what < 0 && g->tensors[~what].is_i64)
+        return graph_wrong(r, "operand %d of %s is f32: %.80s is i64", i + 1, op->name,
+                           g->tensors[~what].name);
+    if ((letter == 'p' && g->tensors[~what].kind != GRAPH_PARAMETER) ||
+        (letter == 'b' && g->tensors[~what].kind != GRAPH_BUFFER))
+        return graph_wrong(r, "operand %d of %s is a %s: %.80s is none", i + 1, op->name,
+                           letter == 'b' ? "buffer" : "parameter", g->tensors[~what].name);
+    if (what < 0)
+        g->tensors[~what].uses++;
+    else
+        g->values[what].uses++;
+    return OK;
+}
+
+static int operand(struct graph_reader *r, struct graph_node *n, int operands[GRAPH_OPERANDS]) {
+    char name[GRAPH_WORD];
+    int what = GRAPH_NONE;
+    if (n->operand_count == GRAPH_OPERANDS)
+        return graph_wrong(r, "more than %d operands", GRAPH_OPERANDS);
+    CHECK(graph_word(r, "an operand", name));
+    if (strcmp(name, "none")) CHECK(graph_find_name(r, name, &what));
+    if (n->op) CHECK(check_operand(r, n->op, n->operand_count, what));
+    operands[n->operand_count++] = what;
+    return OK;
+}
+
+/* Setting number `i` of the list "stride=1 padding=0": its name is `key`, or key is NULL. Returns
+ * where it stands; NULL: there is none. */
+static const char *setting_at(const char *settings, const char *key, int i, int *found) {
+    int at = 0;
+    for (const char *c = settings; *c; c += strcspn(c, " "), c += *c == ' ', at++) {
+        size_t length = strcspn(c, " =");
+        *found = at;
+        if (key ? strlen(key) == length && !memcmp(c, key, length) : at == i) return c;
+    }
+    return NULL;
+}
+
+static int read_setting(struct graph_reader *r, struct graph_setting *s) {
+    s->count = -1;
+    if (!graph_take(r, "[")) return graph_number(r, &s->number[0], &s->batch[0]);
+    s->count = 0;
+    if (graph_take(r, "]")) return OK;
+    do {
+        if (s->count == GRAPH_RANK)
+            return graph_wrong(r, "a list of more than %d numbers", GRAPH_RANK);
+        CHECK(graph_number(r, &s->number[s->count], &s->batch[s->count]));
+        s->count++;
+    } while (graph_take(r, ","));
+    return graph_expect(r, "]");
+}
+
+/* What the structs of duet/functions.h take 0 of for a default, a graph says. */
+static int check_window(struct graph_reader *r, const struct graph_node *n, const char *key,
+                        const struct graph_setting *s) {
+    if (strcmp(key, "stride") && strcmp(key, "dilation") && strcmp(key, "groups") &&
+        strcmp(key, "size"))
+        return OK;
+    for (int i = 0; i < (s->count > 1 ? s->count : 1); i++)
+        if (!(s->number[i] >= 1))
+            return graph_wrong(r, "%s: %s %g: give at least 1", n->op->name, key, s->number[i]);
+    return OK;
+}
+
+static int setting(struct graph_reader *r, struct graph_node *n, unsigned *given) {
+    struct graph_setting unused = {0};
+    char key[GRAPH_WORD];
+    int i = 0;
+    CHECK(graph_word(r, "a setting", key));
+    if (n->op && (!setting_at(n->op->settings, key, 0, &i) || *given & 1u << i))
+        return graph_wrong(r, "%s has no %ssetting %.60s%s%s", n->op->name,
+                           setting_at(n->op->settings, key, 0, &i) ? "second " : "", key,
+                           *n->op->settings ? ": it has " : "", n->op->settings);
+    *given |= 1u << i;
+    CHECK(graph_expect(r, "="));
+    CHECK(read_setting(r, n->op ? &n->settings[i] : &unused));
+    return n->op ? check_window(r, n, key, &n->settings[i]) : OK;
+}
+
+/* Those that are not given have their defaults. */
+static int fill_settings(struct graph_reader *r, struct graph_node *n, unsigned given) {
+    const char *at;
+    for (int i = 0, found; (at = setting_at(n->op->settings, NULL, i, &found)); i++) {
+        size_t name = strcspn(at, " =");
+        if (given & 1u << i) continue;
+        if (at[name] != '=')
+            return graph_wrong(r, "%s has no %.*s: give one", n->op->name, (int)name, at);
+        n->settings[i] =
+            (struct graph_setting){.count = -1, .number = {strtod(at + name + 1, NULL)}};
+    }
+    return OK;
+}
+
+static int operands_left(struct graph_reader *r, const struct graph_node *n) {
+    int optional;
+    char letter = letter_of(n->op->operands, n->operand_count, &optional);
+    int repeats = strchr(n->op->operands, '*') && n->operand_count;
+    return letter && !repeats
+               ? graph_wrong(r, "%s has %d operands: one is missing: give none where there is none",
+                             n->op->name, n->operand_count)
+               : OK;
+}
+
+static int arguments(struct graph_reader *r, struct graph_node *n) {
+    int operands[GRAPH_OPERANDS];
+    unsigned given = 0;
+    CHECK(graph_expect(r, "("));
+    while (!graph_take(r, ")")) {
+        graph_at_end(r); /* takes the spaces */
+        const char *behind = r->at + graph_word_length(r->at);
+        behind += strspn(behind, " \t");
+        if (*behind == '=')
+            CHECK(setting(r, n, &given));
+        else if (given)
+            return graph_wrong(r, "operands come before settings");
+        else
+            CHECK(operand(r, n, operands));
+        graph_at_end(r);
+        if (*r->at != ')') CHECK(graph_expect(r, ","));
+    }
+    if (!n->op) return OK;
+    CHECK(operands_left(r, n));
+    CHECK(fill_settings(r, n, given));
+    n->operands = malloc((size_t)n->operand_count * sizeof *n->operands + 1);
+    if (!n->operands) return fail(ERR_MEMORY, "%s: no host memory", r->g->path);
+    memcpy(n->operands, operands, (size_t)n->operand_count * sizeof *operands);
+    return OK;
+}
+
+/* "%y: TYPE = op(...)" */
+int graph_statement(struct graph_reader *r) {
+    struct graph *g = r->g;
+    struct graph_shape s;
+    char name[GRAPH_WORD], op[GRAPH_WORD];
+    int is_i64;
+    CHECK(graph_word(r, "a %name", name));
+    CHECK(graph_type(r, &s, &is_i64));
+    CHECK(graph_expect(r, "="));
+    CHECK(graph_word(r, "an op", op));
+    CHECK(graph_grow(g, &g->nodes, g->node_count, &g->node_room, sizeof *g->nodes));
+    struct graph_node *n = &g->nodes[g->node_count];
+    *n = (struct graph_node){.op = graph_find_op(op)};
+    int settings = 0;
+    for (int found; n->op && setting_at(n->op->settings, NULL, settings, &found);)
+        settings++;
+    n->settings = calloc((size_t)settings + 1, sizeof *n->settings);
+    if (!n->settings) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    g->node_count++; /* frees what it holds */
+    if (!n->op) note_unknown(r, op);
+    CHECK(arguments(r, n));
+    return graph_add_value(r, name, &s, &n->y);
+}

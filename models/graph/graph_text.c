@@ -1,0 +1,224 @@
+/* Reading a graph: see graph.h. A line is a declaration, an op, or the return; # begins a comment.
+ *
+ *     duet 1
+ *     input %x: TYPE [below NUMBER]
+ *     parameter NAME: TYPE [frozen]       buffer NAME: TYPE      constant NAME: TYPE
+ *     saves NUMBER NUMBER
+ *     %y: TYPE = OP(OPERAND, ..., SETTING=VALUE, ...)
+ *     return %y
+ *
+ * TYPE is f32[N, 3, 8N] or, of inputs and buffers, i64[...]; OPERAND a %value, a NAME or none;
+ * VALUE a number or a list of them. The first error ends the reading, but for ops that there are
+ * not: they are collected, so that one error names them all. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "base/error.h"
+#include "models/graph/graph_reader.h"
+
+static int has_batch(const struct graph_shape *s) {
+    int batch = 0;
+    for (int i = 0; i < s->rank; i++)
+        batch |= s->batch[i];
+    return batch;
+}
+
+/* ---- declarations ---- */
+
+static int input(struct graph_reader *r) {
+    char name[GRAPH_WORD], batch;
+    struct graph *g = r->g;
+    struct graph_shape s;
+    struct graph_input new = {0};
+    int is_i64;
+    double below = 0;
+    CHECK(graph_word(r, "a %name", name));
+    CHECK(graph_type(r, &s, &is_i64));
+    if (s.rank < 1 || !s.batch[0] || s.size[0] != 1)
+        return graph_wrong(r, "the first dimension of an input is N, the samples");
+    if (graph_is_word(r, "below")) CHECK(graph_number(r, &below, &batch));
+    if (is_i64 && !(below >= 1 && below <= 1 << 24 && below == floor(below)))
+        return graph_wrong(r, "whole numbers are below something: below 1 to below %d", 1 << 24);
+    double numbers = 1;
+    for (int i = 1; i < s.rank; i++)
+        numbers *= s.size[i];
+    if ((r->numbers += numbers) > INT32_MAX)
+        return graph_wrong(r, "a sample of more than %d numbers", INT32_MAX);
+    CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
+    CHECK(graph_add_value(r, name, &s, &new.y));
+    new.below = is_i64 ? (int)below : 0;
+    g->inputs[g->input_count++] = new;
+    return OK;
+}
+
+static int declare(struct graph_reader *r, enum graph_kind kind) {
+    struct graph *g = r->g;
+    struct graph_tensor t = {.kind = kind, .line = r->line};
+    char name[GRAPH_WORD];
+    CHECK(graph_word(r, "a name", name));
+    if (*name == '%' || !strcmp(name, "none"))
+        return graph_wrong(r, "'%.80s': the name of a tensor has no %%, and is not none", name);
+    CHECK(graph_type(r, &t.shape, &t.is_i64));
+    if (has_batch(&t.shape)) return graph_wrong(r, "a tensor has no dimension of samples");
+    if (t.is_i64 && (kind != GRAPH_BUFFER || t.shape.rank))
+        return graph_wrong(r, "only a buffer of one number, i64[], can be i64: give f32");
+    if (t.shape.rank > DUET_MAX_RANK || (!t.shape.rank && !t.is_i64))
+        return graph_wrong(r, "a tensor has 1 to %d dimensions", DUET_MAX_RANK);
+    CHECK(graph_grow(g, &g->tensors, g->tensor_count, &g->tensor_room, sizeof *g->tensors));
+    CHECK(graph_add_name(r, name, ~g->tensor_count));
+    t.frozen = kind == GRAPH_PARAMETER && graph_is_word(r, "frozen");
+    t.index = kind == GRAPH_PARAMETER ? g->parameters++ : g->buffers++;
+    t.name = strdup(name);
+    if (!t.name) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    g->tensors[g->tensor_count++] = t;
+    return OK;
+}
+
+/* ---- lines ---- */
+
+static int pytorch_saves(struct graph_reader *r) {
+    double each, all;
+    char batch;
+    CHECK(graph_number(r, &each, &batch));
+    CHECK(graph_number(r, &all, &batch));
+    if (!(each >= 0 && each <= 1e15 && all >= 0 && all <= 1e15))
+        return graph_wrong(r, "must be two numbers of bytes");
+    r->g->pytorch_sample = (int64_t)each;
+    r->g->pytorch_shared = (int64_t)all;
+    return OK;
+}
+
+static int read_return(struct graph_reader *r) {
+    char name[GRAPH_WORD];
+    CHECK(graph_word(r, "a %value", name));
+    CHECK(graph_find_name(r, name, &r->g->result));
+    if (r->g->result < 0) return graph_wrong(r, "%.80s is no value", name);
+    r->returned = 1;
+    r->g->values[r->g->result].uses++;
+    return OK;
+}
+
+static int read_line(struct graph_reader *r) {
+    if (r->returned) return graph_wrong(r, "the graph has ended with the return above");
+    if (graph_is_word(r, "input")) return input(r);
+    if (graph_is_word(r, "parameter")) return declare(r, GRAPH_PARAMETER);
+    if (graph_is_word(r, "buffer")) return declare(r, GRAPH_BUFFER);
+    if (graph_is_word(r, "constant")) return declare(r, GRAPH_CONSTANT);
+    if (graph_is_word(r, "saves")) return pytorch_saves(r);
+    if (graph_is_word(r, "return")) return read_return(r);
+    if (*r->at == '%') return graph_statement(r);
+    return graph_wrong(
+        r,
+        "'%.*s': a line begins with input, parameter, buffer, constant, saves, return, or "
+        "the name of a value",
+        graph_rest(r), r->at);
+}
+
+static int read_version(struct graph_reader *r) {
+    double version;
+    char batch;
+    if (!graph_is_word(r, "duet")) return graph_wrong(r, "a graph begins with: duet 1");
+    CHECK(graph_number(r, &version, &batch));
+    if (version == 1 && !batch) return OK;
+    return graph_wrong(r, "version %g: this Duet reads version 1: export the model again", version);
+}
+
+static int check_whole(struct graph_reader *r) {
+    struct graph *g = r->g;
+    char known[1024];
+    if (r->unknown_count) {
+        graph_op_names(known, sizeof known);
+        return fail(ERR_USAGE, "%.100s: no such op: %s%s: there are %s", g->path, r->unknown,
+                    r->unknown_count > 8 ? " and more" : "", known);
+    }
+    if (!r->returned)
+        return graph_wrong(r, "the text ends before the graph does: return is missing");
+    for (int i = 0; i < g->input_count; i++)
+        if (!g->values[g->inputs[i].y].uses)
+            return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
+                        g->values[g->inputs[i].y].line);
+    for (int i = 1; i < g->input_count; i++)
+        if (!g->inputs[i].below != !g->inputs[0].below)
+            return fail(ERR_USAGE,
+                        "%.200s: line %d: inputs are all whole numbers, or none is: a sample of "
+                        "the data is one or the other",
+                        g->path, g->values[g->inputs[i].y].line);
+    if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
+    const struct graph_shape *s = &g->values[g->result].shape;
+    int good = s->batch[0] && s->size[0] == 1;
+    for (int i = 1; i < s->rank; i++)
+        good = good && !s->batch[i];
+    if (good) return OK;
+    return fail(ERR_USAGE,
+                "%.200s: line %d: a graph returns numbers of each sample, as f32[N, classes]",
+                g->path, g->values[g->result].line);
+}
+
+static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
+    r->at = r->begin = text;
+    r->line = 1;
+    if (strlen(text) != bytes) return graph_wrong(r, "the text has a zero byte");
+    for (int first = 1; *r->at; r->line++) {
+        r->begin = r->at;
+        if (r->line > GRAPH_LINES) return graph_wrong(r, "more than %d lines", GRAPH_LINES);
+        if (!graph_at_end(r)) {
+            CHECK(first ? read_version(r) : read_line(r));
+            first = 0;
+        }
+        if (!graph_at_end(r))
+            return graph_wrong(r, "'%.*s': the line goes on", graph_rest(r), r->at);
+        r->at += strcspn(r->at, "\n");
+        r->at += *r->at == '\n';
+    }
+    r->begin = r->at;
+    return check_whole(r);
+}
+
+int graph_is_one(const char *text) {
+    for (;;) { /* behind empty lines and comments */
+        text += strspn(text, " \t\r\n");
+        if (*text != '#') break;
+        text += strcspn(text, "\n");
+    }
+    return !strncmp(text, "duet", 4) || *text == '%';
+}
+
+int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes) {
+    struct graph *g = calloc(1, sizeof *g);
+    struct graph_reader r = {.g = g};
+    *out = NULL;
+    if (g) g->path = strdup(path);
+    if (!g || !g->path) {
+        graph_free(g);
+        return fail(ERR_MEMORY, "%s: no host memory", path);
+    }
+    g->pytorch_sample = g->pytorch_shared = -1;
+    int code = read_text(&r, text, bytes);
+    graph_free_names(&r);
+    if (code) {
+        graph_free(g);
+        return code;
+    }
+    graph_make_model(g);
+    *out = g;
+    return OK;
+}
+
+void graph_free(struct graph *g) {
+    if (!g) return;
+    for (int i = 0; i < g->tensor_count; i++)
+        free(g->tensors[i].name);
+    for (int i = 0; i < g->node_count; i++) {
+        free(g->nodes[i].operands);
+        free(g->nodes[i].settings);
+    }
+    free(g->path);
+    free(g->values);
+    free(g->tensors);
+    free(g->nodes);
+    free(g->inputs);
+    free(g);
+}

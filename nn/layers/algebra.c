@@ -1,0 +1,302 @@
+/* Sums and means, the order of dimensions, broadcasting, which is the counterpart of sums.
+ * All work in plain layout, but sums over the pixels of pictures and broadcasting, which keep N16.
+ *
+ * A sum is written as (outer, length, inner): the ops know no other shapes, and the views cost
+ * nothing. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+int tape_mixes_samples(duet_tape *t, const char *op) {
+    if (!t->inside_model) return 0;
+    tape_fail(t, fail(ERR_USAGE,
+                      "%s: it would mix the samples of a batch, which lie on several devices: in "
+                      "a model's forward keep the dimension of samples",
+                      op));
+    return 1;
+}
+
+/* ERR_USAGE where the batch has several segments, since the result would depend on all of them. */
+int tape_one_segment(const duet_tape *t, const char *op) {
+    if (t->segments.count == 1) return OK;
+    return fail(ERR_USAGE,
+                "%s: it would mix samples of %d virtual devices: keep the dimension of samples", op,
+                t->segments.count);
+}
+
+/* ---- sum and mean ---- */
+
+/* The sum of nothing is 0, and its mean is NaN, as in PyTorch. */
+static int launch_sum(duet_tape *t, const struct op_args *args, int mean) {
+    struct op_args fill = {.out[0] = args->out[0], .p.fill.value = mean ? NAN : 0};
+    if (!tensor_count(&args->out[0])) return OK;
+    return tensor_count(&args->in[0]) ? launch(t->stream, OP_SUM, args)
+                                      : launch(t->stream, OP_FILL, &fill);
+}
+
+static int sum_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x);
+    const int *seen = n->args.in[0].dims;
+    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 2, seen[0], seen[2], 0),
+                           .out[0] = tensor_seen_as(&dx, 3, seen[0], seen[1], seen[2]),
+                           .p = n->args.p};
+    CHECK(tape_error(t));
+    if (tensor_count(&dx)) CHECK(launch(t->stream, OP_SPREAD, &args));
+    return grad_done(t, n->x, &dx);
+}
+
+/* The dimensions of x as (before, first .. last, behind). In N16 a group is one place of dimension
+ * 0, which is before the others, and its 16 samples are a last dimension. */
+static void cut_at(const struct tensor *x, int first, int last, int cut[3]) {
+    const int n16 = x->layout == LAYOUT_N16;
+    cut[0] = cut[1] = 1, cut[2] = n16 ? GROUP : 1;
+    for (int i = 0; i < x->rank; i++)
+        cut[i < first ? 0 : i <= last ? 1 : 2] *= n16 && !i ? x->groups : x->dims[i];
+}
+
+/* The sum over the dimensions first .. last of x; they are then gone. */
+static duet_var *sum_run(duet_tape *t, duet_var *x, int first, int last, int mean) {
+    int cut[3], dims[MAX_RANK] = {1}, rank = 0;
+    cut_at(&x->value, first, last, cut);
+    for (int i = 0; i < x->value.rank; i++)
+        if (i < first || i > last) dims[rank++] = x->value.dims[i];
+    struct node node = {.backward = sum_backward, .op = OP_SUM, .x = x, .spares = SPARES_ALL};
+    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, rank ? rank : 1, dims);
+    node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 3, cut[0], cut[1], cut[2]),
+                                 .out[0] = tensor_seen_as(&y, 2, cut[0], cut[2], 0),
+                                 .p.sum.divide = mean && cut[1] ? cut[1] : 1};
+    if (t->error || tape_fail(t, launch_sum(t, &node.args, mean))) return NULL;
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* Dimension `dim` of x, where negative ones count from the last one, -1; *at counts from 0.
+ * ERR_USAGE, in PyTorch's words: there is none. */
+static int tape_find_dim(const char *op, const struct tensor *x, int dim, int *at) {
+    *at = dim < 0 && dim >= -x->rank ? dim + x->rank : dim;
+    if (*at >= 0 && *at < x->rank) return OK;
+    return fail(ERR_USAGE,
+                "%s: Dimension out of range (expected to be in range of [%d, %d], but got %d): "
+                "check the model",
+                op, -x->rank, x->rank - 1, dim);
+}
+
+int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at) {
+    CHECK(tape_find_dim(op, x, dim, at));
+    if (*at) return OK;
+    return fail(ERR_USAGE,
+                "%s: dimension 0 is that of the samples: give another one, or join and "
+                "cut tensors by duet_tensor_cat and duet_tensor_rows",
+                op);
+}
+
+/* Bit d of *chosen: dimension d is one of `dims`, which count from 0, or from -1 backwards. None
+ * are all. ERR_USAGE: there is no such dimension, or it is named twice. */
+static int tape_find_dims(const char *op, const struct tensor *x, const int *dims, int count,
+                          unsigned *chosen) {
+    *chosen = count ? 0 : (1u << x->rank) - 1;
+    for (int i = 0, at; i < count; i++) {
+        CHECK(tape_find_dim(op, x, dims[i], &at));
+        if (*chosen & (1u << at))
+            return fail(ERR_USAGE, "%s: dim %d appears multiple times in the list of dims", op, at);
+        *chosen |= 1u << at;
+    }
+    return OK;
+}
+
+/* Neighbouring dimensions are one sum. Where others lie between, the last ones come first, and what
+ * they leave is rounded. */
+static duet_var *sum_chosen(duet_tape *t, duet_var *x, unsigned chosen, int keepdim, int mean) {
+    int kept[MAX_RANK], rank = x->value.rank;
+    for (int i = 0; i < rank; i++)
+        kept[i] = chosen & (1u << i) ? 1 : x->value.dims[i];
+    for (int last = rank - 1, first; x && last >= 0; last = first - 1) {
+        first = last;
+        if (!(chosen & (1u << last))) continue;
+        while (first > 0 && chosen & (1u << (first - 1)))
+            first--;
+        x = sum_run(t, x, first, last, mean);
+    }
+    return x && keepdim ? tape_view(t, x, rank, kept) : x;
+}
+
+/* Of a picture, whose sum stays in N16. */
+enum { PIXELS = 1 << 2 | 1 << 3 };
+
+static duet_var *sum_over(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim,
+                          int mean) {
+    const char *name = mean ? "mean" : "sum";
+    unsigned chosen;
+    if (tape_stuck(t, x)) return NULL;
+    if (count < 0 || count > MAX_RANK || (count && !dims)) {
+        tape_fail(t, fail(ERR_USAGE, "%s: %d dimensions: give 0, for all, to %d of them", name,
+                          dims ? count : 0, MAX_RANK));
+        return NULL;
+    }
+    if (tape_fail(t, tape_find_dims(name, &x->value, dims, count, &chosen)) ||
+        (chosen & 1 && (tape_mixes_samples(t, name) || tape_fail(t, tape_one_segment(t, name)))))
+        return NULL;
+    if ((chosen != PIXELS || x->value.rank != 4) && !(x = to_plain(t, x))) return NULL;
+    return sum_chosen(t, x, chosen, keepdim, mean);
+}
+
+duet_var *duet_sum(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+    return sum_over(t, x, dims, count, keepdim, 0);
+}
+
+duet_var *duet_mean(duet_tape *t, duet_var *x, const int *dims, int count, int keepdim) {
+    return sum_over(t, x, dims, count, keepdim, 1);
+}
+
+/* ---- the order of dimensions ---- */
+
+static int turned_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x), dy = tape_in_groups(&n->y->grad), to = n->args.in[0];
+    to.data = dx.data;
+    CHECK(tape_error(t));
+    CHECK(tape_copy_strided(t, &dy, &to));
+    return grad_done(t, n->x, &dx);
+}
+
+/* Of pictures in N16 in their layout, as the channels of ShuffleNet change places. args.in[0] says
+ * how y lies in x. */
+static duet_var *turned_in_groups(duet_tape *t, duet_var *x, const int *order) {
+    int own[MAX_RANK], dims[MAX_RANK], rank = x->value.rank;
+    for (int i = 0; i < rank; i++)
+        own[i] = order[i], dims[i] = x->value.dims[order[i]];
+    own[rank] = rank;
+    struct tensor seen = tape_in_groups(&x->value), from = tensor_permuted(&seen, own),
+                  y = tape_tensor(t, DTYPE_F32, LAYOUT_N16, rank, dims), to = tape_in_groups(&y);
+    struct node node = {
+        .backward = turned_backward, .x = x, .args.in[0] = from, .spares = SPARES_ALL};
+    if (t->error || tape_fail(t, tape_copy_strided(t, &from, &to))) return NULL;
+    node.y = tape_view_var(t, y, x);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* order has the dimensions of x, counted from 0. Where rows stay rows, pictures may go on as such;
+ * else the next op will not take them in N16. */
+static duet_var *permute(duet_tape *t, duet_var *x, const int *order) {
+    const int last = x->value.rank - 1;
+    if (x->value.layout != LAYOUT_PLAIN)
+        return order[0] == 0 && order[last] == last && last + 1 < MAX_RANK
+                   ? turned_in_groups(t, x, order)
+                   : tape_plain_in_order(t, x, order);
+    struct tensor dense = tensor_plain(NULL, DTYPE_F32, x->value.rank, x->value.dims),
+                  lies = tape_lies(x), in_x = tensor_permuted(&dense, order);
+    lies = tensor_permuted(&lies, order);
+    return tape_part(t, x, &lies, &in_x, 0);
+}
+
+/* 1: the dimension of samples would move among several virtual devices. */
+static int moves_samples(duet_tape *t, const char *op, const int *order) {
+    return order[0] && (tape_mixes_samples(t, op) || tape_fail(t, tape_one_segment(t, op)));
+}
+
+duet_var *duet_permute(duet_tape *t, duet_var *x, const int *order) {
+    int own[MAX_RANK];
+    unsigned chosen;
+    if (tape_blocked(t, x)) return NULL;
+    if (!order) {
+        tape_fail(t, fail(ERR_USAGE, "permute: no order was given"));
+        return NULL;
+    }
+    if (tape_fail(t, tape_find_dims("permute", &x->value, order, x->value.rank, &chosen)))
+        return NULL;
+    for (int i = 0; i < x->value.rank; i++)
+        own[i] = order[i] < 0 ? order[i] + x->value.rank : order[i];
+    return moves_samples(t, "permute", own) ? NULL : permute(t, x, own);
+}
+
+duet_var *duet_transpose(duet_tape *t, duet_var *x, int dim0, int dim1) {
+    int order[MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7}, a, b;
+    if (tape_blocked(t, x) || tape_fail(t, tape_find_dim("transpose", &x->value, dim0, &a)) ||
+        tape_fail(t, tape_find_dim("transpose", &x->value, dim1, &b)))
+        return NULL;
+    order[a] = b, order[b] = a;
+    return moves_samples(t, "transpose", order) ? NULL : permute(t, x, order);
+}
+
+/* ---- broadcasting ---- */
+
+int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
+                         int *rank, int *dims) {
+    *rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = *rank - 1; i >= 0; i--) { /* PyTorch names the last misfit */
+        int at_a = i - *rank + a->rank, at_b = i - *rank + b->rank,
+            in_a = at_a < 0 ? 1 : a->dims[at_a], in_b = at_b < 0 ? 1 : b->dims[at_b];
+        dims[i] = in_a == 1 ? in_b : in_a;
+        if (i < *rank - own && in_a != in_b && in_a != 1 && in_b != 1)
+            return fail(ERR_USAGE,
+                        "%s: The size of tensor a (%d) must match the size of tensor b (%d) at "
+                        "non-singleton dimension %d: check the model",
+                        op, in_a, in_b, i);
+    }
+    return OK;
+}
+
+static int spread_backward(duet_tape *t, struct node *n) {
+    struct tensor dx = grad_target(t, n->x);
+    const int *seen = n->args.out[0].dims;
+    struct op_args args = {.in[0] = tensor_seen_as(&n->y->grad, 3, seen[0], seen[1], seen[2]),
+                           .out[0] = tensor_seen_as(&dx, 2, seen[0], seen[2], 0),
+                           .p = n->args.p};
+    CHECK(tape_error(t));
+    CHECK(launch_sum(t, &args, 0));
+    return grad_done(t, n->x, &dx);
+}
+
+/* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
+ * says. */
+static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
+    int cut[3], to[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++)
+        to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
+    struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
+    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, to);
+    cut_at(&y, first, last, cut);
+    node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
+                                 .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
+                                 .p.sum.divide = 1};
+    if (t->error || (tensor_count(&y) && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args))))
+        return NULL;
+    node.y = tape_view_var(t, y, x);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* ERR_USAGE: the result is too large, or its gradient would sum over the samples of several
+ * segments. A lower rank is refused whatever the number of samples. */
+static int check_broadcast(const duet_tape *t, const char *op, const struct tensor *x, int rank,
+                           const int *dims) {
+    int64_t count = 1; /* of a batch of one sample where there is none */
+    if (x->rank != rank || x->dims[0] != dims[0]) CHECK(tape_one_segment(t, op));
+    for (int i = 0; i < rank; i++) {
+        int64_t size = dims[i] ? dims[i] : 1;
+        if (count * size > INT32_MAX)
+            return fail(ERR_USAGE, "%s: %lld x %d elements: a tensor has at most 2^31 - 1", op,
+                        (long long)count, dims[i]);
+        count *= size;
+    }
+    return OK;
+}
+
+/* The last dimensions come first, so that what lies between two steps is small. */
+duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims) {
+    int own[MAX_RANK], missing = rank - x->value.rank;
+    if (tape_fail(t, check_broadcast(t, op, &x->value, rank, dims))) return NULL;
+    for (int i = 0; i < rank; i++)
+        own[i] = i < missing ? 1 : x->value.dims[i - missing];
+    if (missing) x = tape_view(t, x, rank, own);
+    for (int last = rank - 1, first; x && last >= 0; last = first - 1) {
+        first = last;
+        if (own[last] == dims[last]) continue;
+        while (first > 0 && own[first - 1] != dims[first - 1])
+            first--;
+        x = spread(t, x, first, last, dims);
+    }
+    return x;
+}

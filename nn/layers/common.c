@@ -1,0 +1,74 @@
+/* What is the same for all samples: constants, as a mask, and parameters as values, as a class
+ * token, positions or a learned scale.
+ *
+ * Such a var has no dimension of samples. Where it meets a var that has one, each sample gets a
+ * copy (expand.c); what follows is ordinary arithmetic. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+static duet_var *common(duet_tape *t, const struct tensor *value, struct param *p) {
+    duet_var *x = tape_var(t, *value, param_trains(p));
+    if (!x) return NULL;
+    x->common = 1;
+    x->param = p;
+    return x;
+}
+
+duet_var *duet_constant(duet_tape *t, const duet_tensor *x) {
+    if (!t || t->error || tape_fail(t, tape_operand(t, "constant", "x", x, DTYPE_F32))) return NULL;
+    return common(t, &x->t, NULL);
+}
+
+duet_var *duet_parameter(duet_tape *t, int i) {
+    if (!t || t->error) return NULL;
+    struct param *p = tape_param_at(t, "parameter", i, 0);
+    return p ? common(t, &p->value, p) : NULL;
+}
+
+/* ---- a copy for each sample ---- */
+
+duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank) {
+    if (tape_failed(t, x) || !x->common) return tape_failed(t, x) ? NULL : x;
+    const struct tensor *v = &x->value;
+    int dims[MAX_RANK] = {t->segments.n, 1, 1, 1, 1, 1, 1, 1}, skip = v->rank == rank;
+    if (v->rank > rank || (skip && v->dims[0] != 1)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "%s: a constant or parameter of %s for samples of %d dimensions: it has "
+                          "no dimension of samples, so its first size must be 1",
+                          op, SHAPE(v), rank));
+        return NULL;
+    }
+    for (int i = skip; i < v->rank; i++)
+        dims[rank - v->rank + i] = v->dims[i];
+    return tape_expand(t, v, x->param, rank, dims);
+}
+
+/* ---- expand ---- */
+
+static int bad_expand(const struct tensor *x, int has_samples, int rank, const int *shape, int n) {
+    int bad = !shape || rank < 1 || rank > MAX_RANK || x->rank > rank ||
+              (has_samples && x->rank != rank) || (shape[0] != -1 && shape[0] != n);
+    for (int i = 1; !bad && i < rank; i++) {
+        int at = i - rank + x->rank, own = at < 0 ? 0 : x->dims[at];
+        bad = shape[i] == -1 ? !own : shape[i] < 1 || (own > 1 && own != shape[i]);
+    }
+    return bad;
+}
+
+duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int dims[MAX_RANK];
+    if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
+    if (bad_expand(&x->value, !x->common, rank, shape, t->segments.n)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "expand: a tensor of %s does not expand to the shape given, of %d "
+                          "dimensions: the first is that of %d samples, or -1, and others expand "
+                          "from 1",
+                          SHAPE(&x->value), rank, t->segments.n));
+        return NULL;
+    }
+    x = to_plain(t, tape_for_samples(t, "expand", x, rank));
+    if (!x) return NULL;
+    for (int i = 0; i < rank; i++)
+        dims[i] = i == 0 || shape[i] == -1 ? x->value.dims[i] : shape[i];
+    return tape_broadcast(t, "expand", x, rank, dims);
+}

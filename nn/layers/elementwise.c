@@ -1,0 +1,199 @@
+/* The layers that treat each element alone: relu and its like, sums and products of two operands.
+ * They follow the pattern of layers.c. */
+
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* ---- of one operand ---- */
+
+/* No gradient has come: the pool behind it has gone back through the relu as well. */
+static int relu_backward(duet_tape *t, struct node *n) {
+    if (!n->y->grad.data) return OK;
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_RELU_BACKWARD, n, &args, 1);
+}
+
+static int tanh_backward(duet_tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_TANH_BACKWARD, n, &args, 1);
+}
+
+static int sigmoid_backward(duet_tape *t, struct node *n) {
+    struct op_args args = {.in = {n->y->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_SIGMOID_BACKWARD, n, &args, 1);
+}
+
+static int activation_backward(duet_tape *t, struct node *n) {
+    struct op_args args = {.in = {n->x->value, n->y->grad}};
+    return tape_backward_to_x(t, OP_ACTIVATION_BACKWARD, n, &args, 1);
+}
+
+/* Of a x, and of x + a and remainders, which read nothing of x: a dy, and 1 dy. */
+static int linear_backward(duet_tape *t, struct node *n) {
+    struct node to = *n;
+    struct op_args args = {.in = {n->y->grad}};
+    if (n->args.p.activation.kind != ACTIVATION_SCALE)
+        to.args.p.activation = (struct activation_args){ACTIVATION_SCALE, 1, 0};
+    return tape_backward_to_x(t, OP_ACTIVATION_FORWARD, &to, &args, 1);
+}
+
+/* Backward reads the result alone. */
+static duet_var *of_one(duet_tape *t, duet_var *x, enum op op, node_backward *backward) {
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = backward, .x = x, .spares = SPARES_X};
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    return tape_append_op(t, op, &node, x->needs_grad);
+}
+
+/* The same var and node as at once, but its value has no memory yet. */
+static duet_var *relu_put_off(duet_tape *t, duet_var *x) {
+    struct tensor y = x->value;
+    y.data = NULL;
+    struct node node = {.backward = relu_backward,
+                        .op = OP_RELU_FORWARD,
+                        .x = x,
+                        .spares = SPARES_X,
+                        .y = tape_var(t, y, x->needs_grad)};
+    if (!node.y || tape_node(t, &node)) return NULL;
+    node.y->relu_of = x;
+    x->put_off++;
+    return node.y;
+}
+
+duet_var *duet_relu(duet_tape *t, duet_var *x) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.rank == 4) return relu_put_off(t, x);
+    return of_one(t, x, OP_RELU_FORWARD, relu_backward);
+}
+
+duet_var *duet_tanh(duet_tape *t, duet_var *x) {
+    return of_one(t, x, OP_TANH_FORWARD, tanh_backward);
+}
+
+duet_var *duet_sigmoid(duet_tape *t, duet_var *x) {
+    return of_one(t, x, OP_SIGMOID_FORWARD, sigmoid_backward);
+}
+
+duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function) {
+    if (activation_is_plain(function.kind)) x = to_plain(t, x);
+    if (tape_stuck(t, x)) return NULL;
+    struct node node = {.backward = activation_backward, .x = x, .spares = SPARES_Y};
+    if (function.kind == ACTIVATION_SCALE || function.kind == ACTIVATION_SHIFT ||
+        function.kind == ACTIVATION_REMAINDER || function.kind == ACTIVATION_FMOD)
+        node.backward = linear_backward, node.spares = SPARES_ALL;
+    node.args.p.activation = function;
+    node.args.in[0] = x->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    const int compares = function.kind == ACTIVATION_ABOVE || function.kind == ACTIVATION_EQUAL;
+    return tape_append_op(t, OP_ACTIVATION_FORWARD, &node, x->needs_grad && !compares);
+}
+
+/* ---- of two operands ---- */
+
+int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b) {
+    if (a->rank != b->rank)
+        return fail(ERR_USAGE, "%s: a tensor of %s and one of %s: check the model", op, SHAPE(a),
+                    SHAPE(b));
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i])
+            return fail(ERR_USAGE,
+                        "%s: The size of tensor a (%d) must match the size of tensor b (%d) at "
+                        "non-singleton dimension %d: check the model",
+                        op, a->dims[i], b->dims[i], i);
+    return OK;
+}
+
+static int same_shape(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+}
+
+/* A constant or a parameter becomes a copy for each sample of the other operand. */
+static int for_samples(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
+    if (tape_failed(t, *a) || tape_failed(t, *b)) return 0;
+    if ((*a)->common && !(*b)->common) *a = tape_for_samples(t, name, *a, (*b)->value.rank);
+    if (*a && (*b)->common && !(*a)->common) *b = tape_for_samples(t, name, *b, (*a)->value.rank);
+    return *a && *b;
+}
+
+static int same_samples(const struct tensor *a, const struct tensor *b) {
+    return a->rank == b->rank && a->dims[0] == b->dims[0];
+}
+
+/* Both operands in the shape that they have together, in the layout of the larger one. 0: they
+ * have none; the tape says why. */
+static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
+    int rank, dims[MAX_RANK];
+    if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
+        return 0;
+    const struct tensor *of_a = &(*a)->value, *of_b = &(*b)->value,
+                        *larger = tensor_count(of_a) > tensor_count(of_b) ? of_a : of_b;
+    const int n16 = larger->layout == LAYOUT_N16 && same_samples(of_a, of_b);
+    *a = n16 ? to_device_layout(t, *a) : to_plain(t, *a);
+    *b = n16 ? to_device_layout(t, *b) : to_plain(t, *b);
+    if (*a && *b) *a = tape_broadcast(t, name, *a, rank, dims);
+    if (*a && *b) *b = tape_broadcast(t, name, *b, rank, dims);
+    return *a && *b;
+}
+
+static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
+                        node_backward *backward) {
+    const int product = op == OP_MULTIPLY_FORWARD;
+    if (!for_samples(t, &a, &b, name) || tape_blocked(t, a) || tape_blocked(t, b)) return NULL;
+    if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
+    if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
+    if (a->value.layout != b->value.layout) {
+        a = to_device_layout(t, a);
+        b = to_device_layout(t, b);
+        if (!a || !b) return NULL;
+    }
+    if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
+    struct node node = {.backward = backward, .x = a, .x2 = b, .spares = SPARES_ALL};
+    if (product) node.spares = tape_product_spares(a, b);
+    node.args.in[0] = a->value;
+    node.args.in[1] = b->value;
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
+    return tape_append_op(t, op, &node, a->needs_grad || b->needs_grad);
+}
+
+/* Both get dy itself, which neither may then write to. */
+static int add_backward(duet_tape *t, struct node *n) {
+    if (n->x->needs_grad) CHECK(grad_share(t, n->x, &n->y->grad));
+    return n->x2->needs_grad ? grad_share(t, n->x2, &n->y->grad) : OK;
+}
+
+/* The gradient of x by `op` of args->in, in memory of its own: dy may be read again. */
+static int gradient_of(duet_tape *t, duet_var *x, enum op op, struct op_args *args) {
+    if (!x->needs_grad) return OK;
+    args->out[0] = grad_target(t, x);
+    CHECK(tape_error(t));
+    CHECK(tape_launch_batch(t, op, args));
+    return grad_done(t, x, &args->out[0]);
+}
+
+static int subtract_backward(duet_tape *t, struct node *n) {
+    struct op_args minus = {.in = {n->y->grad}, .p.activation = {ACTIVATION_SCALE, -1, 0}};
+    CHECK(gradient_of(t, n->x2, OP_ACTIVATION_FORWARD, &minus));
+    return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
+}
+
+static int multiply_backward(duet_tape *t, struct node *n) {
+    struct op_args by_x2 = {.in = {n->y->grad, n->x2->value}},
+                   by_x = {.in = {n->y->grad, n->x->value}};
+    CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &by_x2));
+    return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &by_x);
+}
+
+duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, a, b, "add", OP_ADD_FORWARD, add_backward);
+}
+
+duet_var *duet_subtract(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, a, b, "subtract", OP_SUBTRACT_FORWARD, subtract_backward);
+}
+
+duet_var *duet_multiply(duet_tape *t, duet_var *a, duet_var *b) {
+    return of_two(t, a, b, "multiply", OP_MULTIPLY_FORWARD, multiply_backward);
+}

@@ -1,0 +1,56 @@
+/* A parameter or a constant as a value of the pass: each sample has a copy of it, so that whatever
+ * treats each sample alike takes it: a class token, a learned scale, positions, a mask. Its
+ * gradient is the sum over the samples of each segment, folded as that of every weight. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to) {
+    int inner = (int)tensor_count(to);
+    struct op_args args = {.in[0] = tensor_seen_as(parts, 3, 1, parts->dims[0], inner),
+                           .out[0] = tensor_seen_as(to, 2, 1, inner, 0),
+                           .p.sum.divide = 1};
+    struct op_args zero = {.out[0] = *to};
+    return parts->dims[0] ? launch(t->stream, OP_SUM, &args) : launch(t->stream, OP_FILL, &zero);
+}
+
+static int sum_segment(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
+                       const struct tensor *db) {
+    struct tensor dy = tensor_segment(&n->y->grad, &t->segments, s);
+    (void)db;
+    return tape_sum_first(t, &dy, dw);
+}
+
+static int expand_backward(duet_tape *t, struct node *n) {
+    return tape_weight_grads(t, OP_SUM, n);
+}
+
+static int check_shape(const duet_tape *t, const struct tensor *value, int rank, const int *dims) {
+    size_t count = 1;
+    for (int i = 1; i < rank; i++)
+        count *= (size_t)dims[i];
+    if (rank < 1 || rank > MAX_RANK || dims[0] != t->segments.n || count != tensor_count(value))
+        return fail(ERR_USAGE,
+                    "expand: %zu numbers to %d dimensions that have %zu for each of %d samples",
+                    tensor_count(value), rank, count, rank < 1 ? 0 : dims[0]);
+    if (count * (size_t)t->segments.n <= INT32_MAX) return OK;
+    return fail(ERR_USAGE,
+                "expand: %zu numbers for each of %d samples: a tensor has at most "
+                "2^31 - 1",
+                count, t->segments.n);
+}
+
+duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
+                      const int *dims) {
+    if (!t || t->error || tape_fail(t, check_shape(t, value, rank, dims))) return NULL;
+    int n = dims[0], count = (int)tensor_count(value);
+    struct node node = {
+        .backward = expand_backward, .w = w, .segment_grads = sum_segment, .spares = SPARES_Y};
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
+    node.args = (struct op_args){.in[0] = tensor_seen_as(value, 2, 1, count, 0),
+                                 .out[0] = tensor_seen_as(&y, 3, 1, n, count),
+                                 .p.sum.divide = 1};
+    if (t->error || (n && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args)))) return NULL;
+    node.y = tape_var(t, y, param_trains(w));
+    if (node.y) node.y->outside = 1;
+    return tape_node(t, &node) ? NULL : node.y;
+}

@@ -1,0 +1,182 @@
+/* The activations and the norms that look at one sample at a time: each checks its settings and
+ * calls the internal op. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+static duet_var *activate(duet_tape *t, duet_var *x, enum activation kind, double a, double b) {
+    if (tape_failed(t, x)) return NULL;
+    const struct activation_args function = {kind, (float)a, (float)b};
+    return tape_activation(t, x, function);
+}
+
+duet_var *duet_leaky_relu(duet_tape *t, duet_var *x, double negative_slope) {
+    return activate(t, x, ACTIVATION_LEAKY_RELU, negative_slope, 0);
+}
+
+duet_var *duet_elu(duet_tape *t, duet_var *x, double alpha) {
+    return activate(t, x, ACTIVATION_ELU, alpha, 0);
+}
+
+duet_var *duet_multiply_number(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_SCALE, number, 0);
+}
+
+duet_var *duet_add_number(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_SHIFT, number, 0);
+}
+
+duet_var *duet_abs(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_ABS, 0, 0);
+}
+
+duet_var *duet_softplus(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SOFTPLUS, 0, 0);
+}
+
+duet_var *duet_exp(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_EXP, 0, 0);
+}
+
+duet_var *duet_log(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_LOG, 0, 0);
+}
+
+duet_var *duet_sqrt(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SQRT, 0, 0);
+}
+
+duet_var *duet_reciprocal(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_RECIPROCAL, 0, 0);
+}
+
+duet_var *duet_erf(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_ERF, 0, 0);
+}
+
+duet_var *duet_sin(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SIN, 0, 0);
+}
+
+duet_var *duet_cos(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_COS, 0, 0);
+}
+
+duet_var *duet_round(duet_tape *t, duet_var *x, enum duet_rounding to) {
+    if (tape_failed(t, x)) return NULL;
+    if ((unsigned)to > DUET_TRUNC) {
+        tape_fail(t, fail(ERR_USAGE, "round: no such rounding: %d: there are 0 to 3", (int)to));
+        return NULL;
+    }
+    return activate(t, x, (enum activation)(ACTIVATION_ROUND + (int)to), 0, 0);
+}
+
+duet_var *duet_modulo(duet_tape *t, duet_var *x, double number, enum duet_modulo how) {
+    if (tape_failed(t, x)) return NULL;
+    if (!isfinite((float)number) || (float)number == 0 || (unsigned)how > DUET_FLOOR_DIVIDE) {
+        tape_fail(t, fail(ERR_USAGE, "modulo %d: by %g: must be a finite float other than 0",
+                          (int)how, number));
+        return NULL;
+    }
+    return activate(t, x, (enum activation)(ACTIVATION_REMAINDER + (int)how), number, 0);
+}
+
+duet_var *duet_above(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_ABOVE, number, 0);
+}
+
+duet_var *duet_equal(duet_tape *t, duet_var *x, double number) {
+    return activate(t, x, ACTIVATION_EQUAL, number, 0);
+}
+
+/* torch.clamp takes bounds the wrong way round, F.hardtanh does not. */
+duet_var *duet_clamp(duet_tape *t, duet_var *x, double min, double max) {
+    if (tape_failed(t, x)) return NULL;
+    if (!(min <= max)) {
+        tape_fail(t, fail(ERR_USAGE, "clamp: min %g above max %g: give the smaller number first",
+                          min, max));
+        return NULL;
+    }
+    return activate(t, x, ACTIVATION_HARDTANH, min, max);
+}
+
+duet_var *duet_pow(duet_tape *t, duet_var *x, double exponent) {
+    if (tape_failed(t, x)) return NULL;
+    if (!isfinite((float)exponent)) {
+        tape_fail(t, fail(ERR_USAGE, "pow: an exponent of %g: must be a finite float", exponent));
+        return NULL;
+    }
+    return activate(t, x, ACTIVATION_POW, exponent, 0);
+}
+
+duet_var *duet_silu(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_SILU, 0, 0);
+}
+
+duet_var *duet_hardswish(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_HARDSWISH, 0, 0);
+}
+
+duet_var *duet_hardsigmoid(duet_tape *t, duet_var *x) {
+    return activate(t, x, ACTIVATION_HARDSIGMOID, 0, 0);
+}
+
+duet_var *duet_gelu(duet_tape *t, duet_var *x, enum duet_gelu approximate) {
+    if (tape_failed(t, x)) return NULL;
+    if ((unsigned)approximate > DUET_GELU_TANH) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "gelu: approximate argument must be either none or tanh: "
+                          "it is %d",
+                          (int)approximate));
+        return NULL;
+    }
+    return activate(t, x, approximate == DUET_GELU_TANH ? ACTIVATION_GELU_TANH : ACTIVATION_GELU, 0,
+                    0);
+}
+
+/* ---- norms ---- */
+
+/* Weight or bias of a norm, or NULL where there is none. *wrong: the tape has an error. */
+static struct param *optional(duet_tape *t, const char *layer, int i, int none, int rank,
+                              int *wrong) {
+    struct param *p = i == none || *wrong ? NULL : tape_param_at(t, layer, i, rank);
+    *wrong |= i != none && !p;
+    return p;
+}
+
+/* PyTorch's words, with the shape of x. A rank that no shape has is not believed. */
+static int check_shape(const struct tensor *x, int rank, const int *shape) {
+    int good = rank >= 1 && rank < x->rank && shape;
+    for (int i = 0; good && i < rank; i++)
+        good = shape[i] == x->dims[x->rank - rank + i];
+    if (good) return OK;
+    char want[SHAPE_TEXT] = "", is[SHAPE_TEXT] = "";
+    for (int i = 0, used = 0; shape && rank <= MAX_RANK && i < rank; i++)
+        used += snprintf(want + used, sizeof want - (size_t)used, i ? ", %d" : "%d", shape[i]);
+    for (int i = 0, used = 0; i < x->rank; i++)
+        used += snprintf(is + used, sizeof is - (size_t)used, i ? ", %d" : "%d", x->dims[i]);
+    return fail(ERR_USAGE,
+                "layer_norm: Given normalized_shape=[%s], expected input with shape [N, ..., %s], "
+                "but got input of size [%s]",
+                want, want, is);
+}
+
+duet_var *duet_layer_norm(duet_tape *t, duet_var *x, int rank, const int *normalized_shape, int w,
+                          int b, double eps) {
+    int wrong = 0;
+    if (tape_failed(t, x) || tape_fail(t, check_shape(&x->value, rank, normalized_shape)))
+        return NULL;
+    struct param *weight = optional(t, "layer_norm", w, DUET_NO_WEIGHT, rank, &wrong),
+                 *bias = optional(t, "layer_norm", b, DUET_NO_BIAS, rank, &wrong);
+    return wrong ? NULL : layer_norm(t, x, rank, weight, bias, eps);
+}
+
+duet_var *duet_group_norm(duet_tape *t, duet_var *x, int num_groups, int w, int b, double eps) {
+    int wrong = 0;
+    if (tape_failed(t, x)) return NULL;
+    struct param *weight = optional(t, "group_norm", w, DUET_NO_WEIGHT, 1, &wrong),
+                 *bias = optional(t, "group_norm", b, DUET_NO_BIAS, 1, &wrong);
+    return wrong ? NULL : group_norm(t, x, num_groups, weight, bias, eps);
+}

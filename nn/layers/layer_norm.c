@@ -1,0 +1,128 @@
+/* nn.LayerNorm and nn.GroupNorm: each sample is normalised by itself, so there is nothing to tell
+ * other samples, and no state. Only the gradients of w and b sum over samples.
+ *
+ * Both are one op on rows: x is seen as (rows, length), a row for each run of the last dimensions,
+ * or for each group of each sample. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* The memory of a parameter or its gradient as a vector; none: no such operand. */
+static struct tensor as_vector(const struct tensor *x) {
+    return tensor_seen_as(x, 1, (int)tensor_count(x), 0, 0);
+}
+
+static struct tensor values_of(const struct param *p) {
+    const struct tensor none = {.data = NULL};
+    return p ? as_vector(&p->value) : none;
+}
+
+static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
+                         const struct tensor *db) {
+    struct tensor dy = n->args.in[0];
+    dy.data = n->y->grad.data;
+    struct op_args args = {.in = {tape_segment_rows(t, &n->args.in[0], s),
+                                  tape_segment_rows(t, &dy, s),
+                                  tape_segment_rows(t, &n->moments, s)},
+                           .out = {as_vector(dw), as_vector(db)},
+                           .p = n->args.p};
+    return launch(t->stream, OP_LAYER_NORM_BACKWARD_WEIGHT, &args);
+}
+
+static int backward(duet_tape *t, struct node *n) {
+    if (n->w) CHECK(tape_weight_grads(t, OP_LAYER_NORM_BACKWARD_WEIGHT, n));
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x);
+    struct op_args args = {.in = {n->args.in[0], n->args.in[0], values_of(n->w)},
+                           .out[0] = n->args.in[0],
+                           .p = n->args.p};
+    args.in[1].data = n->y->grad.data, args.out[0].data = dx.data;
+    CHECK(tape_error(t));
+    if (tensor_count(&dx)) CHECK(launch(t->stream, OP_LAYER_NORM_BACKWARD_DATA, &args));
+    return grad_done(t, n->x, &dx);
+}
+
+/* x is PLAIN; `length` of its numbers are a row. */
+static duet_var *normalise(duet_tape *t, duet_var *x, int length, struct param *w, struct param *b,
+                           struct layer_norm_args how) {
+    struct node node = {.backward = backward,
+                        .op = OP_LAYER_NORM_FORWARD,
+                        .spares = SPARES_Y,
+                        .segment_grads = segment_grads,
+                        .x = x,
+                        .w = w,
+                        .b = b};
+    int rows = (int)(tensor_count(&x->value) / (size_t)length);
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    node.moments = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, 2, (int[]){rows, 2});
+    node.args = (struct op_args){
+        .in = {tensor_seen_as(&x->value, 2, rows, length, 0), values_of(w), values_of(b)},
+        .out = {tensor_seen_as(&y, 2, rows, length, 0), node.moments},
+        .p.layer_norm = how};
+    if (t->error || (rows && tape_fail(t, launch(t->stream, OP_LAYER_NORM_FORWARD, &node.args))))
+        return NULL;
+    if (w && !b)
+        node.args.in[2] = node.args.in[1]; /* its shape, for a gradient that nobody reads */
+    node.y = tape_var(t, y, tape_needs_grad(x, w, b));
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* A bias without a weight is no layer of PyTorch's. Parameters need samples. */
+static int check_layer(duet_tape *t, const char *name, const duet_var *x, struct param *w,
+                       struct param *b, double epsilon) {
+    if (!(epsilon >= 0)) return fail(ERR_USAGE, "%s: eps %g: give at least 0", name, epsilon);
+    if (b && !w) return fail(ERR_USAGE, "%s: a bias without a weight: give both", name);
+    if (!w) return OK;
+    CHECK(tape_check_params(t, name, w, b));
+    return tape_check_samples(t, &x->value);
+}
+
+static int suits(const struct param *p, const int *dims, int count) {
+    return !p ||
+           (p->value.rank == count && !memcmp(p->value.dims, dims, (size_t)count * sizeof *dims));
+}
+
+duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struct param *b,
+                     double epsilon) {
+    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, check_layer(t, "layer_norm", x, w, b, epsilon)))
+        return NULL;
+    int rank = x->value.rank, length = 1;
+    const int *last = x->value.dims + (dims >= 1 && dims < rank ? rank - dims : 0);
+    if (dims < 1 || dims >= rank || !suits(w, last, dims) || !suits(b, last, dims)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "layer_norm %s: its shape does not suit the last %d dimensions of an "
+                          "input of %s: the first dimension stays, check the model",
+                          w ? w->spec->name : "without weights", dims, SHAPE(&x->value)));
+        return NULL;
+    }
+    for (int i = 0; i < dims; i++)
+        length *= last[i];
+    return normalise(t, x, length, w, b, (struct layer_norm_args){epsilon, 1, 1});
+}
+
+duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
+                     double epsilon) {
+    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, check_layer(t, "group_norm", x, w, b, epsilon)))
+        return NULL;
+    const int *d = x->value.dims;
+    if (x->value.rank < 2 || groups < 1 || d[1] % groups) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "group_norm: Expected number of channels in input to be divisible by "
+                          "num_groups, but got input of shape %s and num_groups=%d",
+                          SHAPE(&x->value), groups));
+        return NULL;
+    }
+    if (!suits(w, &d[1], 1) || !suits(b, &d[1], 1)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "group_norm %s: weights of another number than %d channels: "
+                          "check the model",
+                          w->spec->name, d[1]));
+        return NULL;
+    }
+    int count = (int)tensor_sample_count(&x->value);
+    return normalise(t, x, count / groups, w, b,
+                     (struct layer_norm_args){epsilon, groups, count / d[1]});
+}

@@ -1,0 +1,196 @@
+/* The layers, under the names of PyTorch's functions. Each enqueues its forward kernel and appends
+ * a node that knows how to go back. All follow one pattern:
+ *
+ *     forward     check what only the tape can know; take y from the arena; launch; append the node
+ *     backward    dy = y->grad; the parameters come first, so that their allreduce can start early,
+ *                 then the gradient of x */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* How many places a window of `size` pixels has along a side of `pixels`. */
+static int window_count(int pixels, int size, int stride, int padding) {
+    return (pixels + 2 * padding - size) / stride + 1;
+}
+
+static int conv2d_backward(duet_tape *t, struct node *n) {
+    CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
+    struct op_args args = {.in = {n->y->grad, n->w->value}};
+    return tape_backward_to_x(t, OP_CONV2D_BACKWARD_DATA, n, &args, 0);
+}
+
+static duet_var *conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                        int padding) {
+    x = to_device_layout(t, x);
+    if (!x || tape_check_params(t, "conv2d", w, b)) return NULL;
+    const int *d = x->value.dims, *k = w->value.dims; /* (N,C,H,W), (O,C,k,k) */
+    if (x->value.rank != 4 || k[1] != d[1] || stride < 1 || padding < 0 ||
+        d[2] + 2 * padding < k[2] || d[3] + 2 * padding < k[3]) {
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "conv2d %s: %dx%d of %d channels, stride %d, padding %d, does not suit an "
+                       "input of %s: check the model",
+                       w->spec->name, k[2], k[3], k[1], stride, padding, SHAPE(&x->value)));
+        return NULL;
+    }
+    int rows = window_count(d[2], k[2], stride, padding),
+        columns = window_count(d[3], k[3], stride, padding);
+    int dims[4] = {d[0], k[0], rows, columns};
+    struct node node = {.backward = conv2d_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
+    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, k[0])},
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                                 .p.conv = {stride, padding}};
+    return tape_append_op(t, OP_CONV2D_FORWARD, &node, tape_needs_grad(x, w, b));
+}
+
+/* The result of conv2d; its padding makes the picture larger before the kernel makes it smaller. */
+static int conv2d_too_large(duet_tape *t, const duet_var *x, const struct param *w, int stride,
+                            int padding) {
+    int64_t side[2];
+    if (x->value.rank != 4) return 0; /* conv2d itself refuses it */
+    for (int i = 0; i < 2; i++) {
+        int64_t padded = (int64_t)x->value.dims[2 + i] + 2 * padding, k = w->value.dims[2 + i];
+        side[i] = padded < k ? 1 : (padded - k) / stride + 1;
+        if (padded > INT32_MAX) side[i] = padded;
+    }
+    return tape_too_large(t, "conv2d", x, w->value.dims[0], side[0], side[1]);
+}
+
+duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                      int padding) {
+    return conv2d_too_large(t, x, w, stride, padding) ? NULL : conv2d(t, x, w, b, stride, padding);
+}
+
+static int linear_backward(duet_tape *t, struct node *n) {
+    CHECK(tape_weight_grads(t, OP_LINEAR_BACKWARD_WEIGHT, n));
+    struct op_args args = {.in = {n->y->grad, n->w->value}};
+    return tape_backward_to_x(t, OP_LINEAR_BACKWARD_DATA, n, &args, 0);
+}
+
+static duet_var *linear(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                        int weight_is_in_out) {
+    if (tape_blocked(t, x)) return NULL;
+    if (x->value.rank > 2) return tape_linear_rows(t, x, w, b, weight_is_in_out);
+    x = to_device_layout(t, x);
+    if (!x || tape_check_params(t, "linear", w, b)) return NULL;
+    int in = w->value.dims[weight_is_in_out ? 0 : 1], out = w->value.dims[weight_is_in_out ? 1 : 0];
+    if (x->value.rank != 2 || x->value.dims[1] != in) {
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "linear %s: takes %d inputs, but was given %s: flatten first, or check the "
+                       "model",
+                       w->spec->name, in, SHAPE(&x->value)));
+        return NULL;
+    }
+    int dims[2] = {x->value.dims[0], out};
+    struct node node = {.backward = linear_backward, .x = x, .w = w, .b = b, .spares = SPARES_Y};
+    node.args = (struct op_args){.in = {x->value, w->value, tape_bias(t, b, out)},
+                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 2, dims),
+                                 .p.linear = {weight_is_in_out}};
+    return tape_append_op(t, OP_LINEAR_FORWARD, &node, tape_needs_grad(x, w, b));
+}
+
+/* The rows that a linear layer sees in each sample of x (N,..,K). */
+static int64_t rows_of_sample(duet_var *x) {
+    const struct tensor *v = &x->value;
+    return v->rank > 2 ? (int64_t)tensor_sample_count(v) / v->dims[v->rank - 1] : 1;
+}
+
+duet_var *duet_linear(duet_tape *t, duet_var *x, int w, int b) {
+    if (tape_failed(t, x)) return NULL;
+    int wrong;
+    struct param *weight = tape_param_at(t, "linear", w, 2),
+                 *bias = tape_bias_at(t, "linear", b, &wrong);
+    if (!weight || wrong ||
+        tape_too_large(t, "linear", x, weight->value.dims[0], rows_of_sample(x), 1))
+        return NULL;
+    return linear(t, x, weight, bias, 0);
+}
+
+duet_var *duet_matmul_add(duet_tape *t, duet_var *x, int w, int b) {
+    if (tape_failed(t, x)) return NULL;
+    int wrong;
+    struct param *weight = tape_param_at(t, "matmul_add", w, 2),
+                 *bias = tape_bias_at(t, "matmul_add", b, &wrong);
+    if (!weight || wrong ||
+        tape_too_large(t, "matmul_add", x, weight->value.dims[1], rows_of_sample(x), 1))
+        return NULL;
+    return linear(t, x, weight, bias, 1);
+}
+
+/* ---- layers without parameters ---- */
+
+/* The mask depends on the virtual device, so each segment is a launch of its own, forward and
+ * backward alike. */
+static int drop_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = n->args;
+    args.in[0] = n->y->grad;
+    args.out[0] = grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
+    CHECK(tape_error(t));
+    CHECK(tape_launch_segments(t, OP_DROPOUT, &args));
+    return grad_done(t, n->x, &args.out[0]);
+}
+
+static duet_var *drop(duet_tape *t, duet_var *x, double p, int planes) {
+    if (!(p >= 0 && p <= 1)) {
+        tape_fail(t,
+                  fail(ERR_USAGE, "dropout probability has to be between 0 and 1, but got %g", p));
+        return NULL;
+    }
+    if (tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
+    int layer = t->dropout_layers++;
+    if (!t->step.training || p == 0) return x;
+    struct node node = {.backward = drop_backward, .op = OP_DROPOUT, .x = x, .spares = SPARES_ALL};
+    node.args = (struct op_args){.in = {x->value},
+                                 .step = t->step.step,
+                                 .p.dropout = {.p = (float)p, .layer = layer, .planes = planes}};
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, tape_launch_segments(t, OP_DROPOUT, &node.args))) return NULL;
+    node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+duet_var *duet_dropout(duet_tape *t, duet_var *x, double p) {
+    if (tape_stuck(t, x)) return NULL;
+    return drop(t, x, p, 0);
+}
+
+duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
+    if (tape_stuck(t, x)) return NULL;
+    if (x->value.rank != 4) {
+        tape_fail(t, fail(ERR_USAGE, "dropout2d: an input of %s has no planes: check the model",
+                          SHAPE(&x->value)));
+        return NULL;
+    }
+    return drop(t, x, p, 1);
+}
+
+static int check_drawn(const duet_tape *t, int rank, const int *shape) {
+    if (rank < 1 || rank > MAX_RANK || !shape || (shape[0] != -1 && shape[0] != t->segments.n))
+        return fail(ERR_USAGE,
+                    "random: the shape must begin with -1 or the %d samples, and have 1 "
+                    "to %d dimensions",
+                    t->segments.n, MAX_RANK);
+    double count = t->segments.n;
+    for (int i = 1; i < rank; count *= shape[i++])
+        if (shape[i] < 1)
+            return fail(ERR_USAGE, "random: a dimension of %d: must be at least 1", shape[i]);
+    return count <= INT32_MAX ? OK
+                              : fail(ERR_USAGE,
+                                     "random: %.0f numbers: a tensor has at most "
+                                     "2^31 - 1",
+                                     count);
+}
+
+duet_var *duet_random(duet_tape *t, int rank, const int *shape, enum duet_draw how) {
+    if (!t || t->error || tape_fail(t, check_drawn(t, rank, shape))) return NULL;
+    struct op_args args = {
+        .step = t->step.step,
+        .p.dropout = {.layer = t->dropout_layers++, .normal = how == DUET_RANDN}};
+    int dims[MAX_RANK];
+    memcpy(dims, shape, (size_t)rank * sizeof *dims);
+    dims[0] = t->segments.n;
+    args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
+    if (t->error || tape_fail(t, tape_launch_segments(t, OP_RANDOM, &args))) return NULL;
+    return tape_var(t, args.out[0], 0);
+}

@@ -1,0 +1,311 @@
+/* Softmax, log-softmax and the losses, in plain layout. They work row by row, so the bits of a row
+ * do not depend on its neighbours: each device may compute the loss of its rows, or device 0 that
+ * of all gathered rows, with the same bits. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* x seen as rows of its last dimension. */
+static struct tensor rows_of(const struct tensor *x) {
+    int width = x->dims[x->rank - 1], rest = 1;
+    for (int i = 0; i < x->rank - 1; i++)
+        rest *= x->dims[i];
+    return tensor_plain(x->data, x->dtype, 2, (int[]){rest, width});
+}
+
+static int softmax_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = grad_target(t, n->x);
+    struct op_args args = {.in = {rows_of(&n->y->value), rows_of(&n->y->grad)},
+                           .out[0] = rows_of(&dx),
+                           .p = n->args.p};
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, OP_SOFTMAX_BACKWARD, &args));
+    return grad_done(t, n->x, &dx);
+}
+
+static duet_var *softmax(duet_tape *t, duet_var *x, int log) {
+    x = to_plain(t, x);
+    if (!x) return NULL;
+    if (!x->value.dims[x->value.rank - 1]) {
+        tape_fail(t, fail(ERR_USAGE, "softmax: over a dimension of 0 elements: check the model"));
+        return NULL;
+    }
+    struct node node = {
+        .backward = softmax_backward, .op = OP_SOFTMAX_FORWARD, .x = x, .spares = SPARES_X};
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    node.args.in[0] = rows_of(&x->value);
+    node.args.out[0] = rows_of(&y);
+    node.args.p.softmax.log = log;
+    if (t->error || tape_fail(t, launch(t->stream, OP_SOFTMAX_FORWARD, &node.args))) return NULL;
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+duet_var *duet_softmax(duet_tape *t, duet_var *x) {
+    return softmax(t, x, 0);
+}
+
+duet_var *duet_log_softmax(duet_tape *t, duet_var *x) {
+    return softmax(t, x, 1);
+}
+
+/* dL/dy is of the phase `loss` in every mode, as in DP, where device 0 computes both. */
+static int launch_as_loss(duet_tape *t, enum op op, const struct op_args *args) {
+    enum phase before = stream_swap_phase(t->stream, PHASE_LOSS);
+    int code = launch(t->stream, op, args);
+    stream_swap_phase(t->stream, before);
+    return code;
+}
+
+/* With MEAN and SUM the gradient of the loss itself is 1, and the weight is in the step block; with
+ * NONE a gradient is given for each row, and so it is where a root's gradient was given. A mean by
+ * weights has its own from the forward pass. */
+static int loss_backward(duet_tape *t, struct node *n, enum op op) {
+    if (!n->x->needs_grad) return OK;
+    struct op_args args = n->args;
+    struct tensor dx = grad_target(t, n->x);
+    args.out[0] = rows_of(&dx);
+    args.out[1] = (struct tensor){0};
+    CHECK(tape_error(t));
+    if (n->y->grad.data || !args.in[2].data) args.in[2] = n->y->grad;
+    if (args.in[2].data) args.p.loss.reduction = REDUCE_NONE;
+    if (args.p.loss.reduction == REDUCE_NONE && !args.in[2].data)
+        return fail(
+            ERR_USAGE,
+            "loss: reduction none leaves a loss a sample: give backward a gradient for each");
+    CHECK(launch_as_loss(t, op, &args));
+    return grad_done(t, n->x, &dx);
+}
+
+static int cross_entropy_backward(duet_tape *t, struct node *n) {
+    return loss_backward(t, n, OP_CROSS_ENTROPY_BACKWARD);
+}
+
+static int nll_backward(duet_tape *t, struct node *n) {
+    return loss_backward(t, n, OP_NLL_BACKWARD);
+}
+
+static int mse_backward(duet_tape *t, struct node *n) {
+    return loss_backward(t, n, OP_MSE_BACKWARD);
+}
+
+/* In PyTorch's words, by which users search. Only where the kernel has run already and left them in
+ * memory of the host: a device that goes on by itself is not waited for, and its loss is NaN. */
+static int check_labels(const duet_tape *t, enum op op, const struct tensor *labels, int classes,
+                        const struct loss_args *p) {
+    const struct device_config *config = device_config(t->device);
+    const int32_t *label = labels->data;
+    if (op == OP_MSE_FORWARD || config->kind != DEVICE_HOST || config->async) return OK;
+    for (int i = 0; i < labels->dims[0]; i++)
+        if ((label[i] < 0 || label[i] >= classes) && !(p->ignores && label[i] == p->ignore_index))
+            return fail(ERR_USAGE, "%s: Target %d is out of bounds: give labels 0 to %d",
+                        op == OP_NLL_FORWARD ? "nll loss" : "cross entropy", label[i], classes - 1);
+    return OK;
+}
+
+static struct tensor in_a_row(const struct tensor *x) {
+    return tensor_seen_as(x, 1, (int)tensor_count(x), 0, 0);
+}
+
+struct wanted_loss {
+    struct loss_args p;
+    const duet_tensor *weight; /* of each class; NULL: none */
+    int divides;               /* 1: MEAN divides by the weights of this pass's labels */
+};
+
+/* A sample has one row, or as many as x has places, (N,P,C). */
+static duet_var *loss(duet_tape *t, duet_var *x, const duet_tensor *answers,
+                      const struct wanted_loss *wanted, enum op op, node_backward *backward) {
+    x = to_plain(t, x);
+    if (!x || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
+    int rank = x->value.rank - 1, places = rank > 1 ? x->value.dims[1] : 1;
+    struct tensor losses = tape_tensor(t, DTYPE_F64, LAYOUT_PLAIN, rank, x->value.dims),
+                  hits = tape_tensor(t, DTYPE_I32, LAYOUT_PLAIN, rank, x->value.dims);
+    struct tensor divisor = {0};
+    struct node node = {.backward = backward, .op = op, .x = x, .args.p.loss = wanted->p};
+    node.args.in[0] = rows_of(&x->value);
+    if (wanted->weight) node.args.in[3] = wanted->weight->t;
+    node.args.in[1] = op == OP_MSE_FORWARD ? answers->t : in_a_row(&answers->t);
+    node.args.out[0] = in_a_row(&losses);
+    node.args.out[1] = in_a_row(&hits);
+    node.args.step = t->step.step;
+    node.args.p.loss.places = places;
+    if (t->error || tape_fail(t, launch(t->stream, op, &node.args)) ||
+        tape_fail(t, check_labels(t, op, &node.args.in[1], node.args.in[0].dims[1], &wanted->p)))
+        return NULL;
+    if (wanted->divides &&
+        tape_fail(t, tape_mean_by_weights(t, &node.args, &divisor, &node.args.in[2])))
+        return NULL;
+    node.y = tape_var(t, losses, x->needs_grad);
+    if (!node.y) return NULL;
+    node.y->hits = hits;
+    step_arena_hold(&t->arena, hits.data);
+    node.y->divisor = divisor;
+    node.y->reduction = (enum reduction)wanted->p.reduction;
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+_Static_assert(DUET_MEAN == (int)REDUCE_MEAN && DUET_SUM == (int)REDUCE_SUM &&
+                   DUET_NONE == (int)REDUCE_NONE,
+               "duet.h repeats the reductions of device/op.h");
+
+static int check_reduction(const char *op, enum duet_reduction r) {
+    return (unsigned)r <= DUET_NONE
+               ? OK
+               : fail(ERR_USAGE, "%s: reduction %d: there are DUET_MEAN, DUET_SUM and DUET_NONE",
+                      op, (int)r);
+}
+
+static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
+                      const duet_tensor *labels, enum duet_reduction r) {
+    CHECK(tape_operand(t, op, "labels", labels, DTYPE_I32));
+    CHECK(check_reduction(op, r));
+    const struct tensor *v = &x->value, *l = &labels->t;
+    if (v->dtype != DTYPE_F32 || v->rank < 2)
+        return fail(ERR_USAGE, "%s: scores of %s, of %s: must be (samples, classes), of float32",
+                    op, SHAPE(v), dtype_name(v->dtype));
+    int same = l->rank == v->rank - 1 && l->dims[0] == v->dims[0];
+    for (int i = 1; same && i < l->rank; i++)
+        same = l->dims[i] == v->dims[i + 1];
+    if (same) return OK;
+    return fail(ERR_USAGE, "%s: labels of %s for scores of %s: give one for each sample%s", op,
+                SHAPE(l), SHAPE(v), v->rank > 2 ? " and place" : "");
+}
+
+static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
+                         const struct duet_loss_options *o) {
+    if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        return fail(ERR_USAGE, "%s: label_smoothing must be between 0.0 and 1.0. Got: %g", op,
+                    o->label_smoothing);
+    if (!o->weight) return OK;
+    CHECK(tape_operand(t, op, "weight", o->weight, DTYPE_F32));
+    if (o->weight->t.rank == 1 && o->weight->t.dims[0] == x->dims[1]) return OK;
+    return fail(ERR_USAGE, "%s: weight of %s for scores of %s: give one for each of %d classes", op,
+                SHAPE(&o->weight->t), SHAPE(x), x->dims[1]);
+}
+
+static int check_targets(const duet_tape *t, const duet_var *x, const duet_tensor *targets,
+                         enum duet_reduction r, const char *name) {
+    CHECK(tape_operand(t, name, "targets", targets, DTYPE_F32));
+    CHECK(check_reduction(name, r));
+    if (x->value.rank == 2 && targets->t.rank == 2 && targets->t.dims[0] == x->value.dims[0] &&
+        targets->t.dims[1] == x->value.dims[1])
+        return OK;
+    return fail(ERR_USAGE, "%s: targets of %s for outputs of %s: both must be (samples, numbers)",
+                name, SHAPE(&targets->t), SHAPE(&x->value));
+}
+
+/* (N,C,d1,...) as (N,P,C), in which the scores of a place are a row. */
+static duet_var *places_of(duet_tape *t, duet_var *x) {
+    int order[MAX_RANK] = {0}, rank = x->value.rank, classes = x->value.dims[1];
+    if (rank == 2) return x;
+    for (int i = 1; i < rank; i++)
+        order[i] = i < rank - 1 ? i + 1 : 1;
+    int dims[3] = {x->value.dims[0], (int)tensor_sample_count(&x->value) / classes, classes};
+    x = duet_permute(t, x, order);
+    return x ? tape_view(t, x, 3, dims) : NULL;
+}
+
+static duet_var *loss_of_labels(duet_tape *t, duet_var *x, const duet_tensor *labels,
+                                const struct wanted_loss *wanted, int log_probabilities) {
+    if (log_probabilities) return loss(t, x, labels, wanted, OP_NLL_FORWARD, nll_backward);
+    return loss(t, x, labels, wanted, OP_CROSS_ENTROPY_FORWARD, cross_entropy_backward);
+}
+
+static struct wanted_loss wanted(const struct duet_loss_options *o, enum duet_reduction r) {
+    return (struct wanted_loss){.p = {.reduction = (enum reduction)r,
+                                      .smoothing = o->label_smoothing,
+                                      .ignores = o->ignores,
+                                      .ignore_index = o->ignore_index},
+                                .weight = o->weight};
+}
+
+/* A model that ends in log-probabilities has no label smoothing: models/model.c refuses it. */
+duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels,
+                            const struct duet_loss_options *o, int log_probabilities) {
+    const struct wanted_loss w = wanted(o, DUET_MEAN);
+    return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w, log_probabilities);
+}
+
+/* What a program may ask for. The mean by weights is over the labels of this pass. */
+static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
+                                 const duet_tensor *labels, enum duet_reduction r,
+                                 const struct duet_loss_options *given, int log_probabilities) {
+    static const struct duet_loss_options none = {.weight = NULL};
+    const struct duet_loss_options *o = given ? given : &none;
+    if (tape_failed(t, x) || tape_fail(t, check_loss(t, op, x, labels, r)) ||
+        tape_fail(t, check_options(t, op, &x->value, o)))
+        return NULL;
+    struct wanted_loss w = wanted(o, r);
+    w.divides = r == DUET_MEAN && (o->weight || o->ignores);
+    return loss_of_labels(t, places_of(t, x), labels, &w, log_probabilities);
+}
+
+duet_var *duet_cross_entropy(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                             enum duet_reduction r, const struct duet_loss_options *options) {
+    return loss_of_program(t, "cross entropy", scores, labels, r, options, 0);
+}
+
+duet_var *duet_nll_loss(duet_tape *t, duet_var *log_probabilities, const duet_tensor *labels,
+                        enum duet_reduction r, const struct duet_loss_options *options) {
+    return loss_of_program(t, "nll loss", log_probabilities, labels, r, options, 1);
+}
+
+static duet_var *loss_of_targets(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                                 enum duet_reduction r, enum distance distance, const char *name) {
+    if (tape_failed(t, x) || tape_fail(t, check_targets(t, x, targets, r, name))) return NULL;
+    const struct wanted_loss w = {.p = {.reduction = (enum reduction)r, .distance = distance}};
+    return loss(t, x, targets, &w, OP_MSE_FORWARD, mse_backward);
+}
+
+duet_var *duet_mse_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                        enum duet_reduction r) {
+    return loss_of_targets(t, x, targets, r, DISTANCE_SQUARED, "mse loss");
+}
+
+duet_var *duet_smooth_l1_loss(duet_tape *t, duet_var *x, const duet_tensor *targets,
+                              enum duet_reduction r) {
+    return loss_of_targets(t, x, targets, r, DISTANCE_SMOOTH_L1, "smooth l1 loss");
+}
+
+duet_var *duet_binary_cross_entropy_with_logits(duet_tape *t, duet_var *x,
+                                                const duet_tensor *targets, enum duet_reduction r) {
+    return loss_of_targets(t, x, targets, r, DISTANCE_LOGISTIC, "binary cross entropy");
+}
+
+int tape_loss_reduction(const duet_var *loss, enum reduction *r) {
+    if (!loss->hits.data)
+        return fail(ERR_USAGE, "loss: the value given was made by no loss, such as "
+                               "cross_entropy: give what that returned");
+    *r = loss->reduction;
+    return OK;
+}
+
+static int log_segments(duet_tape *t, const duet_var *loss, const struct tensor *losses,
+                        const struct tensor *hits) {
+    const struct tensor *row_hits = &loss->hits;
+    for (int s = 0; s < t->segments.count; s++) {
+        const struct tensor part = tensor_segment(&loss->value, &t->segments, s),
+                            part_hits = tensor_segment(row_hits, &t->segments, s);
+        struct op_args args = {.in = {in_a_row(&part), in_a_row(&part_hits)},
+                               .out = {*losses, *hits},
+                               .step = t->step.step,
+                               .p.loss = {.column = s, .places = part.rank > 1 ? part.dims[1] : 1}};
+        CHECK(launch(t->stream, OP_LOSS_SUM, &args));
+    }
+    return OK;
+}
+
+/* Nothing in the step waits for the sums: backward reads the loss of each sample, and the host asks
+ * for the log later. */
+int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losses,
+                  const struct tensor *hits) {
+    CHECK(tape_error(t));
+    const struct tensor *row_hits = &loss->hits;
+    if (!row_hits->data)
+        return tape_fail(t, fail(ERR_FAILED, "log loss: the value given was made by no loss"));
+    int code = stream_aside_begin(t->stream);
+    if (!code) code = log_segments(t, loss, losses, hits);
+    CHECK_KEEP(stream_aside_end(t->stream), code);
+    return tape_fail(t, code);
+}

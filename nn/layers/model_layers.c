@@ -1,0 +1,108 @@
+/* The layers of a model by their numbers: what a forward function calls for those that the model
+ * has described (models/module.c). Each does what the function of PyTorch's module would do. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* Layer i of the pass's model. If there is none, the tape keeps the error and the result is
+ * NULL. */
+static const struct layer *layer_at(duet_tape *t, int i) {
+    if (i >= 0 && i < t->layer_count) return &t->layers[i];
+    if (t->inside_model)
+        tape_fail(t, fail(ERR_USAGE, "layer %d: the model has described %d of them, from 0 on", i,
+                          t->layer_count));
+    else
+        tape_fail(t, fail(ERR_USAGE,
+                          "layer %d: the parameters of this pass have %d layers: make them of "
+                          "a struct duet_model, or call duet_linear and its like",
+                          i, t->layer_count));
+    return NULL;
+}
+
+static struct norm_config norm_of(const duet_tape *t, const struct layer *l) {
+    struct norm_config config = norm_config_default(&t->buffers->buffer[l->buffers]);
+    config.epsilon = l->epsilon;
+    config.momentum = l->momentum;
+    config.synchronised = t->sync_bn;
+    return config;
+}
+
+static duet_var *normalise(duet_tape *t, const struct layer *l, duet_var *x, int with_relu,
+                           duet_var *residual) {
+    struct norm_config config = norm_of(t, l);
+    struct param *w = &t->step.params->param[l->weight], *b = &t->step.params->param[l->bias];
+    if (residual) return batch_norm_add_relu(t, x, w, b, &config, residual);
+    return (with_relu ? batch_norm_relu : batch_norm)(t, x, w, b, &config);
+}
+
+static duet_var *normalise_sample(duet_tape *t, const struct layer *l, duet_var *x) {
+    struct param *w = l->weight < 0 ? NULL : &t->step.params->param[l->weight],
+                 *b = l->bias < 0 ? NULL : &t->step.params->param[l->bias];
+    return l->kind == LAYER_LAYER_NORM ? layer_norm(t, x, l->dims, w, b, l->epsilon)
+                                       : group_norm(t, x, l->groups, w, b, l->epsilon);
+}
+
+static duet_var *drop(duet_tape *t, const struct layer *l, duet_var *x) {
+    double p = t->dropout < 0 ? l->p : t->dropout;
+    return l->kind == LAYER_DROPOUT ? duet_dropout(t, x, p) : duet_dropout2d(t, x, p);
+}
+
+static duet_var *convolve(duet_tape *t, const struct layer *l, duet_var *x) {
+    const struct duet_conv how = {.stride = {l->stride, l->stride},
+                                  .padding = {l->padding, l->padding}};
+    return duet_conv2d(t, x, l->weight, l->bias, &how);
+}
+
+static duet_var *apply(duet_tape *t, const struct layer *l, duet_var *x) {
+    switch (l->kind) {
+    case LAYER_CONV2D: return convolve(t, l, x);
+    case LAYER_LINEAR: return duet_linear(t, x, l->weight, l->bias);
+    case LAYER_BATCH_NORM: return normalise(t, l, x, 0, NULL);
+    case LAYER_LAYER_NORM:
+    case LAYER_GROUP_NORM: return normalise_sample(t, l, x);
+    case LAYER_DROPOUT:
+    case LAYER_DROPOUT2D: return drop(t, l, x);
+    }
+    return NULL;
+}
+
+duet_var *duet_layer(duet_tape *t, int layer, duet_var *x) {
+    const struct layer *l = tape_failed(t, x) ? NULL : layer_at(t, layer);
+    return l ? apply(t, l, x) : NULL;
+}
+
+/* The relu of y, which is what a layer has made of x and nobody else has. Dropout that does nothing
+ * gives x itself. */
+static duet_var *relu_of(duet_tape *t, duet_var *y, const duet_var *x) {
+    duet_var *relu = duet_relu(t, y);
+    if (y != x) tape_forget(t, y);
+    return relu;
+}
+
+duet_var *duet_layer_relu(duet_tape *t, int layer, duet_var *x) {
+    const struct layer *l = tape_failed(t, x) ? NULL : layer_at(t, layer);
+    if (!l) return NULL;
+    return l->kind == LAYER_BATCH_NORM ? normalise(t, l, x, 1, NULL)
+                                       : relu_of(t, apply(t, l, x), x);
+}
+
+duet_var *duet_layer_add_relu(duet_tape *t, int layer, duet_var *x, duet_var *residual) {
+    const struct layer *l =
+        tape_failed(t, x) || tape_failed(t, residual) ? NULL : layer_at(t, layer);
+    if (!l) return NULL;
+    if (l->kind == LAYER_BATCH_NORM) return normalise(t, l, x, 1, residual);
+    duet_var *y = apply(t, l, x), *sum = duet_add(t, y, residual);
+    if (y != x) tape_forget(t, y);
+    return relu_of(t, sum, x);
+}
+
+int duet_layer_count(const duet_tape *t) {
+    return t ? t->layer_count : 0;
+}
+
+int duet_tape_training(const duet_tape *t) {
+    return t ? tape_training(t) : 0;
+}
+
+int64_t duet_tape_number(const duet_tape *t) {
+    return t ? tape_number(t) : 0;
+}

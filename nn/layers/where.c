@@ -1,0 +1,89 @@
+/* torch.where and masked_fill: a choice between two operands by a third, which is of numbers as a
+ * comparison gives them, 1 or 0. It is computed, so it has no gradient. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+enum { TERMS = 3 }; /* the condition, and what is chosen from; NULL: a number */
+
+/* Where the condition chose the other operand the gradient is 0. */
+static int gradient(duet_tape *t, const struct node *n, duet_var *x, int chosen) {
+    if (!x || !x->needs_grad) return OK;
+    struct op_args args = {.in[0] = n->args.in[0], .out[0] = grad_target(t, x)};
+    args.in[1 + !chosen] = n->y->grad;
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, OP_WHERE, &args));
+    return grad_done(t, x, &args.out[0]);
+}
+
+static int where_backward(duet_tape *t, struct node *n) {
+    CHECK(gradient(t, n, n->x, 1));
+    return gradient(t, n, n->x2, 0);
+}
+
+/* All that are of samples have one rank; constants and parameters become a copy for each sample. */
+static int for_samples(duet_tape *t, const char *name, duet_var *term[TERMS]) {
+    int rank = 0;
+    for (int i = 0; i < TERMS; i++)
+        if (term[i] && !term[i]->common && term[i]->value.rank > rank) rank = term[i]->value.rank;
+    for (int i = 0; i < TERMS; i++) {
+        if (!term[i]) continue;
+        if (rank && term[i]->common) term[i] = tape_for_samples(t, name, term[i], rank);
+        if (tape_failed(t, term[i]) || tape_stuck(t, term[i]) ||
+            (term[i]->value.rank != rank && tape_mixes_samples(t, name)))
+            return 0;
+        term[i] = to_plain(t, term[i]);
+    }
+    return !t->error;
+}
+
+static int broadcast(duet_tape *t, const char *name, duet_var *term[TERMS]) {
+    struct tensor all = term[0]->value;
+    for (int i = 1; i < TERMS; i++) {
+        int rank, dims[MAX_RANK];
+        if (!term[i]) continue;
+        if (tape_fail(t, tape_broadcast_shape(name, &all, &term[i]->value, 0, &rank, dims)))
+            return 0;
+        all = tensor_plain(NULL, DTYPE_F32, rank, dims);
+    }
+    for (int i = 0; i < TERMS && !t->error; i++)
+        if (term[i]) term[i] = tape_broadcast(t, name, term[i], all.rank, all.dims);
+    return !t->error;
+}
+
+static duet_var *choose(duet_tape *t, const char *name, duet_var *term[TERMS], double value) {
+    if (!for_samples(t, name, term) || !broadcast(t, name, term)) return NULL;
+    const struct tensor *v = &term[0]->value;
+    struct node node = {.backward = where_backward,
+                        .op = OP_WHERE,
+                        .x = term[1],
+                        .x2 = term[2],
+                        .spares = SPARES_ALL};
+    int needs_grad = 0;
+    node.args.in[0] = *v;
+    for (int i = 1; i < TERMS; i++) {
+        if (term[i]) node.args.in[i] = term[i]->value, needs_grad |= term[i]->needs_grad;
+    }
+    node.args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, v->rank, v->dims);
+    node.args.p.fill.value = (float)value;
+    if (t->error || tape_fail(t, launch(t->stream, OP_WHERE, &node.args))) return NULL;
+    term[0]->saved |= needs_grad;
+    node.y = tape_var(t, node.args.out[0], needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value) {
+    if (tape_failed(t, condition)) return NULL;
+    return choose(t, "where", (duet_var *[]){condition, a, b}, value);
+}
+
+duet_var *duet_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b) {
+    if (tape_failed(t, condition) || tape_failed(t, a) || tape_failed(t, b)) return NULL;
+    return choose(t, "where", (duet_var *[]){condition, a, b}, 0);
+}
+
+duet_var *duet_masked_fill(duet_tape *t, duet_var *x, duet_var *mask, double value) {
+    if (tape_failed(t, x) || tape_failed(t, mask)) return NULL;
+    return choose(t, "masked_fill", (duet_var *[]){mask, NULL, x}, value);
+}

@@ -1,0 +1,95 @@
+/* The table of pieces, and the two launches: see clip.h. */
+#include "nn/optimizer/clip.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "device/clip.h"
+
+/* The most elements of a piece: a GPU gives each to a block of threads. */
+enum { PIECE = 1 << 15 };
+
+static int count_pieces(const struct param_set *set) {
+    size_t count = 0;
+    for (int i = 0; i < set->count; i++)
+        if (param_trains(&set->param[i])) count += (set->param[i].count + PIECE - 1) / PIECE;
+    return (int)count;
+}
+
+static void cut(const struct param_set *set, int32_t *piece) {
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->param[i];
+        for (size_t at = 0; param_trains(p) && at < p->count; at += PIECE) {
+            *piece++ = (int32_t)(p->grad_offset + at);
+            *piece++ = (int32_t)(p->count - at < PIECE ? p->count - at : PIECE);
+        }
+    }
+}
+
+static int upload(struct grad_clip *c, const struct param_set *set) {
+    size_t bytes = (size_t)c->count * 2 * sizeof(int32_t);
+    int32_t *pieces = malloc(bytes);
+    if (!pieces) return fail(ERR_MEMORY, "clip: no host memory for %d pieces", c->count);
+    cut(set, pieces);
+    int code = copy_to_device(device_compute(c->device), c->pieces, pieces, bytes);
+    if (!code) code = stream_sync(device_compute(c->device));
+    free(pieces);
+    return code;
+}
+
+/* How many pieces there are changes when parameters are frozen. */
+static int make_room(struct grad_clip *c, const struct param_set *set) {
+    int count = count_pieces(set);
+    if (count == c->count) return OK;
+    grad_clip_free(c);
+    c->device = set->device;
+    CHECK(device_alloc(set->device, (void **)&c->pieces, (size_t)count * 2 * sizeof(int32_t),
+                       MEM_WORKSPACE));
+    CHECK(device_alloc(set->device, (void **)&c->sums, (size_t)count * sizeof(double),
+                       MEM_WORKSPACE));
+    c->count = count;
+    return OK;
+}
+
+int grad_clip_prepare(struct grad_clip *c, const struct param_set *set) {
+    if (!set->grad_count || (c->count && c->layout_version == set->layout_version)) return OK;
+    CHECK(make_room(c, set));
+    CHECK(upload(c, set));
+    c->layout_version = set->layout_version;
+    return OK;
+}
+
+void grad_clip_free(struct grad_clip *c) {
+    if (c->device) {
+        device_free(c->device, c->pieces);
+        device_free(c->device, c->sums);
+    }
+    memset(c, 0, sizeof *c);
+}
+
+int grad_clip(struct grad_clip *c, const struct param_set *set, double max_norm) {
+    CHECK(grad_clip_prepare(c, set));
+    if (!set->grad_count) return OK;
+    const int all = (int)set->grad_count, pieces[2] = {c->count, 2};
+    struct tensor grads = tensor_plain(set->grads, DTYPE_F32, 1, &all),
+                  sums = tensor_plain(c->sums, DTYPE_F64, 1, pieces);
+    struct op_args squares = {.in = {grads, tensor_plain(c->pieces, DTYPE_I32, 2, pieces)},
+                              .out = {sums}};
+    struct op_args clip = {.in = {sums}, .out = {grads}, .p.clip = {max_norm}};
+    CHECK(launch(device_compute(set->device), OP_SQUARE_SUMS, &squares));
+    return launch(device_compute(set->device), OP_CLIP, &clip);
+}
+
+int grad_clip_norm(const struct grad_clip *c, double *norm) {
+    *norm = 0;
+    if (!c->count) return OK;
+    size_t bytes = (size_t)c->count * sizeof(double);
+    double *sums = malloc(bytes);
+    if (!sums) return fail(ERR_MEMORY, "clip: no host memory for %d sums", c->count);
+    int code = copy_to_host(device_compute(c->device), sums, c->sums, bytes);
+    if (!code) code = stream_sync(device_compute(c->device));
+    if (!code) *norm = clip_norm(sums, c->count);
+    free(sums);
+    return code;
+}

@@ -1,0 +1,124 @@
+/* Parameter groups, as PyTorch's: parameters with a learning rate or a weight decay of their own.
+ *
+ *     group 0    all that are in no other; rate and step block are those of the step
+ *     group g    its own weight decay, and its own rate, in a step block of its own in device
+ *                memory: so a recorded step finds the rate of each epoch
+ *
+ * Which parameters a group takes is said by a name, or by a pattern of names. */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text/parse.h"
+#include "nn/optimizer/optimizer.h"
+
+static const double LARGEST = 3.4e38; /* about FLT_MAX: devices compute in float */
+
+static int matches(const char *pattern, const struct param_spec *spec) {
+    if (!strcmp(pattern, "1d")) return spec->rank == 1;
+    return param_is_of(spec, pattern) || !fnmatch(pattern, spec->name, 0);
+}
+
+static int check_group(const struct param_group *g) {
+    if (g->lr <= LARGEST && g->weight_decay <= LARGEST) return OK; /* NaN is not */
+    return fail(ERR_USAGE, "group '%s': lr %g, weight_decay %g: give finite numbers", g->params,
+                g->lr, g->weight_decay);
+}
+
+int optimizer_add_group(struct optimizer *o, const struct param_set *set,
+                        const struct param_group *group) {
+    int found = 0, g = o->config.groups;
+    if (g == OPTIMIZER_GROUPS)
+        return fail(ERR_USAGE, "group '%s': there are %d of them already: give fewer",
+                    group->params, g);
+    CHECK(check_group(group));
+    if (!o->blocks)
+        CHECK(device_alloc(o->device, (void **)&o->blocks, OPTIMIZER_GROUPS * sizeof *o->blocks,
+                           MEM_WORKSPACE));
+    for (int i = 0; i < set->count; i++) {
+        const struct param *p = &set->param[i];
+        if (!param_trains(p) || o->group_of[i] || !matches(group->params, p->spec)) continue;
+        o->group_of[i] = (char)(g + 1);
+        found = 1;
+    }
+    if (!found)
+        return fail(
+            ERR_USAGE,
+            "group '%s': no parameter that is trained, and in no group before it, has this name "
+            "or pattern",
+            group->params);
+    o->config.group[g] = *group;
+    o->rate[g] = group->lr;
+    o->config.groups++;
+    return OK;
+}
+
+struct optimizer_config optimizer_of_group(const struct optimizer *o, int g) {
+    struct optimizer_config config = o->config;
+    if (g && config.group[g - 1].weight_decay >= 0)
+        config.weight_decay = config.group[g - 1].weight_decay;
+    return config;
+}
+
+struct step_block optimizer_block_of_group(const struct optimizer *o, int g,
+                                           const struct step_block *now, int64_t missed) {
+    struct step_block block = *now;
+    const struct optimizer_config config = optimizer_of_group(o, g);
+    double rate = g && o->rate[g - 1] >= 0 ? o->rate[g - 1] : now->rate;
+    optimizer_schedule(&block, &config, rate, now->update - missed);
+    return block;
+}
+
+int optimizer_write_groups(struct optimizer *o, const struct step_block *now) {
+    struct step_block blocks[OPTIMIZER_GROUPS];
+    if (!o->config.groups) return OK;
+    for (int g = 0; g < o->config.groups; g++)
+        blocks[g] = optimizer_block_of_group(o, g + 1, now, 0);
+    return stream_write(device_compute(o->device), o->blocks, blocks,
+                        (size_t)o->config.groups * sizeof *blocks);
+}
+
+/* ---- as text ---- */
+
+static int wrong(const char *text, const char *why) {
+    return fail(ERR_USAGE, "--groups: '%.100s': %s: as in '1d:weight_decay=0;head.*:lr=0.5'", text,
+                why);
+}
+
+/* "lr=0.5,weight_decay=0"; `text` is taken apart. */
+static int read_settings(const char *all, char *text, struct param_group *g) {
+    char *rest = text, *setting;
+    while ((setting = strsep(&rest, ","))) {
+        char *value = strchr(setting, '=');
+        if (value) *value++ = 0;
+        int lr = !strcmp(setting, "lr");
+        if (!value || (!lr && strcmp(setting, "weight_decay")))
+            return wrong(all, "a setting must be lr=X or weight_decay=X");
+        CHECK(parse_number(lr ? "--groups: lr" : "--groups: weight_decay", value, 0, LARGEST,
+                           lr ? &g->lr : &g->weight_decay));
+    }
+    return OK;
+}
+
+static int read_group(const char *all, char *text, struct optimizer_config *config) {
+    char *settings = strrchr(text, ':');
+    if (config->groups == OPTIMIZER_GROUPS) return wrong(all, "there may be 16 groups");
+    struct param_group *g = &config->group[config->groups++];
+    *g = (struct param_group){.lr = -1, .weight_decay = -1};
+    if (!settings || settings == text || settings - text >= (int)sizeof g->params)
+        return wrong(all, "a group begins with a name or pattern of 1 to 63 bytes and a colon");
+    *settings++ = 0;
+    strcpy(g->params, text);
+    return read_settings(all, settings, g);
+}
+
+int optimizer_read_groups(const char *text, struct optimizer_config *config) {
+    char *copy = strdup(text), *rest = copy, *one;
+    int code = copy ? OK : fail(ERR_MEMORY, "--groups: no host memory");
+    config->groups = 0;
+    while (!code && *text && (one = strsep(&rest, ";")))
+        code = read_group(text, one, config);
+    free(copy);
+    return code;
+}

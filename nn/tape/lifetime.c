@@ -1,0 +1,63 @@
+/* When memory of a pass goes back to the arena before the pass ends.
+ *
+ *     gradients of vars    behind the backward of the node that made the var: all that give it its
+ *                          gradient, and the one that reads it, have had theirs
+ *     values               with `once` (nn/tape/tape.h). In forward, behind the last op that reads
+ *                          it, where a model says so and no backward reads it; else behind the
+ *                          backward of the node that made it, since all that read it come later in
+ *                          forward
+ *     what a node saves    with `once`, behind its backward: moments, masks, indices
+ *
+ * A piece goes back when nobody holds it: a view of a value holds its memory, too, and a gradient
+ * may be that of several vars. A pass of a program has no `once`: it may read values, and go back
+ * again, until the next pass begins. Of a loss the values stay, since the log of losses is read
+ * beside the backward (stream_aside_begin). */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+static int drop_value(duet_tape *t, duet_var *x) {
+    if (x->gone || x->hits.data) return OK;
+    x->gone = 1;
+    if (x->view_of && x->view.data != x->value.data)
+        CHECK(step_arena_drop(&t->arena, x->view.data)); /* value is a copy of it */
+    return step_arena_drop(&t->arena, x->value.data);
+}
+
+static int leave(duet_tape *t, duet_var *x) {
+    return x->forgotten && !x->saved && !x->put_off ? drop_value(t, x) : OK;
+}
+
+int tape_relu_done(duet_tape *t, duet_var *x) {
+    x->put_off--;
+    return leave(t, x);
+}
+
+/* A relu that still has no memory will never need any. */
+static int forget(duet_tape *t, duet_var *x) {
+    if (x->forgotten) return OK;
+    x->forgotten = 1;
+    if (x->relu_of) CHECK(tape_relu_done(t, x->relu_of));
+    return leave(t, x);
+}
+
+void tape_forget(duet_tape *t, duet_var *x) {
+    if (x && t->step.once && !t->error) tape_fail(t, forget(t, x));
+}
+
+void tape_forget_since(duet_tape *t, int first, const duet_var *kept) {
+    for (int i = first; i < t->var_count; i++)
+        if (t->vars[i] != kept) tape_forget(t, t->vars[i]);
+}
+
+int tape_var_count(const duet_tape *t) {
+    return t->var_count;
+}
+
+int tape_node_done(duet_tape *t, int place, int first) {
+    const struct node *n = &t->nodes[place];
+    if (!n->y->keeps_grad) CHECK(grad_drop(t, n->y));
+    CHECK(step_arena_release(&t->arena, first, t->arena.number));
+    if (!t->step.once) return OK;
+    CHECK(drop_value(t, n->y));
+    return step_arena_release(&t->arena, place ? n[-1].pieces_end : 0, n->pieces_end);
+}

@@ -1,0 +1,143 @@
+/* What all layers are made of: an op is launched over a batch and becomes a node, its operand has
+ * memory and the layout that the op takes. layers.c has the pattern in which they are used. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+/* ---- launches ---- */
+
+int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = *whole;
+        args.in[0] = tensor_segment(&whole->in[0], &t->segments, s);
+        args.out[0] = tensor_segment(&whole->out[0], &t->segments, s);
+        if (op == OP_DROPOUT || op == OP_RANDOM) args.p.dropout.v = t->segments.seg[s].v;
+        CHECK(launch(t->stream, op, &args));
+    }
+    return OK;
+}
+
+int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
+    return device_whole_batch(t->device, op) ? launch(t->stream, op, args)
+                                             : tape_launch_segments(t, op, args);
+}
+
+duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
+    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
+    node->op = op;
+    node->y = tape_var(t, node->args.out[0], needs_grad);
+    if (tape_node(t, node)) return NULL;
+    return node->y;
+}
+
+int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
+                       int in_place) {
+    if (!n->x->needs_grad) return OK;
+    args->out[0] = in_place && grad_may_reuse(t, n->y) ? n->y->grad : grad_target(t, n->x);
+    args->p = n->args.p;
+    args->step = n->args.step;
+    CHECK(tape_error(t));
+    CHECK(tape_launch_batch(t, op, args));
+    return grad_done(t, n->x, &args->out[0]);
+}
+
+/* ---- relus that were put off ---- */
+
+static int relu_now(duet_tape *t, duet_var *y) {
+    struct op_args args = {.in[0] = y->relu_of->value};
+    args.out[0] = tape_tensor(t, DTYPE_F32, y->value.layout, y->value.rank, y->value.dims);
+    if (t->error || tape_fail(t, tape_launch_batch(t, OP_RELU_FORWARD, &args))) return t->error;
+    duet_var *x = y->relu_of;
+    y->value = args.out[0];
+    step_arena_hold(&t->arena, y->value.data);
+    y->relu_of = NULL;
+    return tape_fail(t, tape_relu_done(t, x));
+}
+
+/* A parameter as a value is no operand of an op that does not know what its gradient needs. */
+int tape_blocked(duet_tape *t, duet_var *x) {
+    if (tape_failed(t, x)) return 1;
+    if (x->param)
+        return tape_fail(t, fail(ERR_USAGE,
+                                 "parameter %s: as a value it goes into add, subtract, multiply, "
+                                 "matmul, reshape and expand: expand it first",
+                                 x->param->spec->name));
+    return x->relu_of && relu_now(t, x);
+}
+
+int tape_stuck(duet_tape *t, duet_var *x) {
+    return tape_blocked(t, x) || (x->value.strided && tape_copy_view(t, x));
+}
+
+duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x) {
+    if (t->error || !x || !t->var_count || x != t->vars[t->var_count - 1]) return NULL;
+    return x->relu_of;
+}
+
+/* ---- layouts ---- */
+
+/* Converts segment by segment, because no group of 16 holds samples of two segments. */
+static int convert(duet_tape *t, const struct tensor *from, const struct tensor *to) {
+    for (int s = 0; s < t->segments.count; s++) {
+        struct op_args args = {.in[0] = tensor_segment(from, &t->segments, s),
+                               .out[0] = tensor_segment(to, &t->segments, s)};
+        CHECK(launch(t->stream, to->layout == LAYOUT_N16 ? OP_TO_N16 : OP_TO_PLAIN, &args));
+    }
+    return OK;
+}
+
+/* args.in[0] is y with the dimensions of x. */
+static int convert_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dy = n->args.in[0], dx;
+    dy.data = n->y->grad.data;
+    if (tape_grad_place(t, n->x, &dx)) {
+        CHECK(tape_error(t));
+        return convert(t, &dy, &dx);
+    }
+    dx = grad_target(t, n->x);
+    CHECK(tape_error(t));
+    CHECK(convert(t, &dy, &dx));
+    return grad_done(t, n->x, &dx);
+}
+
+/* Of a view its elements are read where they lie. */
+static duet_var *converted(duet_tape *t, duet_var *x, enum layout layout, const int *order) {
+    int dims[MAX_RANK], back[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++)
+        dims[i] = x->value.dims[order ? order[i] : i], back[order ? order[i] : i] = i;
+    struct tensor y = tape_tensor(t, DTYPE_F32, layout, x->value.rank, dims),
+                  as_x = order ? tensor_permuted(&y, back) : y;
+    if (t->error || tape_fail(t, convert(t, &x->value, &as_x))) return NULL;
+    struct node node = {
+        .backward = convert_backward, .x = x, .args.in[0] = as_x, .spares = SPARES_ALL};
+    node.y = tape_view_var(t, y, x);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+duet_var *tape_plain_in_order(duet_tape *t, duet_var *x, const int *order) {
+    return converted(t, x, LAYOUT_PLAIN, order);
+}
+
+static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
+    if (tape_blocked(t, x)) return NULL;
+    if (x->value.layout != layout) return converted(t, x, layout, NULL);
+    return tape_stuck(t, x) ? NULL : x;
+}
+
+int tape_check_samples(const duet_tape *t, const struct tensor *x) {
+    if (x->dims[0] == t->segments.n) return OK;
+    return fail(
+        ERR_USAGE,
+        "layer: its input has %d rows, the pass %d samples: only the functions that know no "
+        "samples take it",
+        x->dims[0], t->segments.n);
+}
+
+duet_var *to_device_layout(duet_tape *t, duet_var *x) {
+    if (tape_blocked(t, x) || tape_fail(t, tape_check_samples(t, &x->value))) return NULL;
+    return to_layout(t, x, device_layout(t->device));
+}
+
+duet_var *to_plain(duet_tape *t, duet_var *x) {
+    return to_layout(t, x, LAYOUT_PLAIN);
+}

@@ -1,0 +1,200 @@
+/* The step arena; step_arena.h draws it. */
+#include "nn/tape/step_arena.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { ALIGNMENT = 256, FIRST_CAPACITY = 64 };
+
+/* ---- memory ---- */
+
+static int is_inside(const struct step_arena *a, const struct step_arena_piece *p) {
+    return a->block && p->offset + p->bytes <= a->block_bytes;
+}
+
+/* Frees what lies outside of the block and went back, behind the work that may still use it. */
+static int free_ended(struct step_arena *a) {
+    if (!a->ended_count) return OK;
+    CHECK(stream_sync(device_compute(a->device)));
+    while (a->ended_count)
+        device_free(a->device, a->ended[--a->ended_count]);
+    a->version++;
+    return OK;
+}
+
+static void free_memory(struct step_arena *a) {
+    for (int i = 0; i < a->count; i++)
+        if (!is_inside(a, &a->pieces[i])) device_free(a->device, a->pieces[i].memory);
+    while (a->ended_count)
+        device_free(a->device, a->ended[--a->ended_count]);
+    device_free(a->device, a->block);
+    a->block = NULL;
+    a->block_bytes = 0;
+    a->count = a->outside = 0;
+    a->version++;
+}
+
+void step_arena_free(struct step_arena *a) {
+    free_memory(a);
+    free(a->pieces);
+    free(a->ended);
+    a->pieces = NULL;
+    a->ended = NULL;
+    a->capacity = a->ended_capacity = 0;
+}
+
+/* Room in `ended` for all that are outside, so that no piece fails to go back. */
+static int reserve_ended(struct step_arena *a) {
+    int most = a->outside + a->ended_count + 1, capacity = 2 * most;
+    if (most <= a->ended_capacity) return OK;
+    void **ended = realloc(a->ended, (size_t)capacity * sizeof *ended);
+    if (!ended) return fail(ERR_MEMORY, "tape: no host memory");
+    a->ended = ended;
+    a->ended_capacity = capacity;
+    return OK;
+}
+
+static int find_memory(struct step_arena *a, struct step_arena_piece *p) {
+    if (is_inside(a, p)) {
+        p->memory = a->block + p->offset;
+        return OK;
+    }
+    CHECK(free_ended(a));
+    CHECK(reserve_ended(a));
+    CHECK(device_alloc(a->device, (void **)&p->memory, p->bytes, a->cause));
+    a->outside++;
+    a->version++;
+    return OK;
+}
+
+/* ---- the plan ---- */
+
+static int reserve_piece(struct step_arena *a) {
+    if (a->count < a->capacity) return OK;
+    int capacity = a->capacity ? 2 * a->capacity : FIRST_CAPACITY;
+    struct step_arena_piece *pieces = realloc(a->pieces, (size_t)capacity * sizeof *pieces);
+    if (!pieces) return fail(ERR_MEMORY, "tape: no host memory");
+    a->pieces = pieces;
+    a->capacity = capacity;
+    return OK;
+}
+
+/* Where the first gap of so many bytes is: before which piece. */
+static int find_gap(const struct step_arena *a, size_t bytes, size_t *offset) {
+    int i = 0;
+    for (*offset = 0; i < a->count && a->pieces[i].offset - *offset < bytes; i++)
+        *offset = a->pieces[i].offset + a->pieces[i].bytes;
+    return i;
+}
+
+int step_arena_alloc(struct step_arena *a, size_t bytes, void **out) {
+    struct step_arena_piece p = {.number = a->number};
+    if (!bytes) bytes = 1; /* an empty batch has an address too */
+    p.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    int at = find_gap(a, p.bytes, &p.offset);
+    CHECK(reserve_piece(a));
+    CHECK(find_memory(a, &p));
+    memmove(&a->pieces[at + 1], &a->pieces[at], (size_t)(a->count - at) * sizeof p);
+    a->pieces[at] = p;
+    a->count++;
+    a->number++;
+    if (a->extent < p.offset + p.bytes) a->extent = p.offset + p.bytes;
+    *out = p.memory;
+    return OK;
+}
+
+/* The piece that `memory` lies in; -1: none. */
+static int find(const struct step_arena *a, const void *memory) {
+    const char *at = memory;
+    int low = 0, high = a->count; /* those below low begin at or before it, from high on not */
+    if (a->block && at >= a->block && at < a->block + a->block_bytes) {
+        const size_t offset = (size_t)(at - a->block);
+        while (low < high) {
+            int middle = (low + high) / 2;
+            if (a->pieces[middle].offset <= offset)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        const struct step_arena_piece *p = low ? &a->pieces[low - 1] : NULL;
+        return p && offset < p->offset + p->bytes ? low - 1 : -1;
+    }
+    for (int i = a->count; a->outside && i-- > 0;)
+        if (at >= a->pieces[i].memory && at < a->pieces[i].memory + a->pieces[i].bytes) return i;
+    return -1;
+}
+
+void step_arena_hold(struct step_arena *a, const void *memory) {
+    int i = find(a, memory);
+    if (i >= 0) a->pieces[i].holders++;
+}
+
+int step_arena_holders(const struct step_arena *a, const void *memory) {
+    int i = find(a, memory);
+    return i < 0 ? 0 : a->pieces[i].holders;
+}
+
+/* Whoever reads it from now on reads NaN. */
+static int fill_with_nan(struct step_arena *a, const struct step_arena_piece *p) {
+    const size_t most = (size_t)1 << 30;
+    for (size_t done = 0; done < p->bytes; done += most) {
+        size_t bytes = p->bytes - done < most ? p->bytes - done : most;
+        int count = (int)(bytes / sizeof(float));
+        struct op_args fill = {.out[0] = tensor_plain(p->memory + done, DTYPE_F32, 1, &count),
+                               .p.fill.value = NAN};
+        CHECK(launch(device_compute(a->device), OP_FILL, &fill));
+    }
+    return OK;
+}
+
+static int give_back(struct step_arena *a, int i) {
+    struct step_arena_piece p = a->pieces[i];
+    a->count--;
+    memmove(&a->pieces[i], &a->pieces[i + 1], (size_t)(a->count - i) * sizeof p);
+    if (!is_inside(a, &p)) {
+        a->outside--;
+        a->ended[a->ended_count++] = p.memory;
+    }
+    const struct device_config *config = device_config(a->device);
+    /* Spans are of the step's own work, which this is not. */
+    return config->check_operands && !config->spans ? fill_with_nan(a, &p) : OK;
+}
+
+int step_arena_drop(struct step_arena *a, const void *memory) {
+    int i = find(a, memory);
+    return i < 0 || --a->pieces[i].holders > 0 ? OK : give_back(a, i);
+}
+
+int step_arena_release(struct step_arena *a, int first, int end) {
+    for (int i = a->count; first < end && i-- > 0;) {
+        const struct step_arena_piece *p = &a->pieces[i];
+        if (p->number >= first && p->number < end && p->holders <= 0) CHECK(give_back(a, i));
+    }
+    return OK;
+}
+
+/* ---- steps ---- */
+
+/* All is freed before the block is allocated, so the peak does not rise. Where the free memory of
+ * the device lies in pieces too small for the block, the next step asks for its own pieces again.
+ * After a step that ran out of memory nothing is kept: a smaller batch must find all the memory
+ * that it would have found without that step. */
+int step_arena_restart(struct step_arena *a, int ran_out) {
+    a->number = 0;
+    if (!a->outside && !a->ended_count && !ran_out) {
+        a->count = 0;
+        return OK;
+    }
+    CHECK(stream_sync(device_compute(a->device)));
+    free_memory(a);
+    if (ran_out) {
+        a->extent = 0;
+        return OK;
+    }
+    int code = device_alloc(a->device, (void **)&a->block, a->extent, a->cause);
+    if (!code) a->block_bytes = a->extent;
+    return code == ERR_MEMORY ? OK : code;
+}

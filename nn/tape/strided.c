@@ -1,0 +1,256 @@
+/* Views of plain vars that lie apart in the memory of another: narrow, permute, and a reshape of
+ * these where it is a view in PyTorch too. Such a var has a description in place of memory, and a
+ * view of a view is one of the same memory. Ops that take strided operands read it where it lies;
+ * for others tape_stuck makes one copy, however long the chain of views was.
+ *
+ *     memory of     qkv (N,T,3C)   | q | k | v |   q | k | v |   ...   one row for each token
+ *     narrow        (N,T,C)        | q |           | q |               strides 3CT, 3C, 1
+ *     reshape       (N,T,H,D)                                          strides 3CT, 3C, D, 1
+ *     transpose     (N,H,T,D)                                          strides 3CT, D, 3C, 1
+ *
+ * Backward. Where all that is read of a var are views without a common element, their gradients
+ * are written straight into places of its gradient, by the op itself if it can (attention.c) or by
+ * one copy; what no view has is zero. Otherwise each view is an op of its own: its gradient, among
+ * zeros, is one term of that of the var behind it. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+enum { MOST_PARTS = 64 }; /* of a var, whose places are compared with each other */
+
+int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to) {
+    struct op_args args = {.in[0] = *from, .out[0] = *to};
+    return tensor_count(from) ? launch(t->stream, OP_PERMUTE, &args) : OK;
+}
+
+int tape_copy_view(duet_tape *t, duet_var *x) {
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    if (t->error || tape_fail(t, tape_copy_strided(t, &x->value, &y))) return t->error;
+    step_arena_hold(&t->arena, y.data); /* beside that of x->view, which an op before may read */
+    x->value = y;
+    return OK;
+}
+
+/* The same place in other memory, which begins at `data`. */
+static struct tensor moved(struct tensor place, const struct tensor *to, size_t first) {
+    place.data = to->data ? (char *)to->data + first * sizeof(float) : NULL;
+    return place;
+}
+
+/* ---- where the gradients of views go ---- */
+
+void tape_count_part(duet_var *y) {
+    duet_var *base = y->view_of;
+    y->next_part = base->parts;
+    base->parts = y;
+}
+
+/* 1: `t`, which begins at element `first`, has nothing but elements whose number is from *from to
+ * *end - 1 in rows of `row`. */
+static int columns_of(const struct tensor *t, size_t first, size_t row, size_t *from, size_t *end) {
+    *from = first % row;
+    *end = *from + 1;
+    for (int d = 0; d < t->rank; d++) {
+        if (t->dims[d] == 1 || (size_t)t->stride[d] % row == 0) continue;
+        *end += (size_t)(t->dims[d] - 1) * (size_t)t->stride[d];
+    }
+    return *end <= row;
+}
+
+/* 1: in rows of some length they have different columns. */
+static int lie_apart(const duet_var *a, const duet_var *b) {
+    struct tensor x = a->view, y = b->view;
+    size_t from[2], end[2];
+    tensor_strides(&x, x.stride);
+    tensor_strides(&y, y.stride);
+    for (int d = 0; d < x.rank + y.rank; d++) {
+        int row = d < x.rank ? x.stride[d] : y.stride[d - x.rank];
+        if (row > 1 && columns_of(&x, a->view_at, (size_t)row, &from[0], &end[0]) &&
+            columns_of(&y, b->view_at, (size_t)row, &from[1], &end[1]) &&
+            (end[0] <= from[1] || end[1] <= from[0]))
+            return 1;
+    }
+    return 0;
+}
+
+/* 1: the gradients of the views of `base` are written into places of its own. Every op that reads
+ * it or them has been counted. */
+static int has_places(duet_var *base) {
+    int parts = 0;
+    if (base->places) return base->places == PLACES_APART;
+    base->places = PLACES_CLASH;
+    if (base->uses || base->grad.data) return 0;
+    for (const duet_var *y = base->parts; y; y = y->next_part)
+        if (++parts > MOST_PARTS) return 0;
+    base->places = PLACES_APART;
+    for (const duet_var *y = base->parts; y && base->places == PLACES_APART; y = y->next_part)
+        for (const duet_var *other = y->next_part; other; other = other->next_part)
+            if (!lie_apart(y, other)) base->places = PLACES_CLASH;
+    return base->places == PLACES_APART;
+}
+
+/* The gradient of base, with zeros where no view will write. */
+static int begin_places(duet_tape *t, duet_var *base) {
+    size_t covered = 0;
+    struct op_args zero = {.out[0] = grad_target(t, base)};
+    CHECK(tape_error(t));
+    for (const duet_var *y = base->parts; y; y = y->next_part)
+        covered += tensor_count(&y->view);
+    CHECK(grad_set(t, base, &zero.out[0]));
+    return covered < tensor_stored_count(&base->value) ? launch(t->stream, OP_FILL, &zero) : OK;
+}
+
+static struct tensor place_of(duet_tape *t, const duet_var *y) {
+    duet_var *base = y->view_of;
+    if (!base->grad.data) tape_fail(t, begin_places(t, base));
+    return moved(y->view, &base->grad, y->view_at);
+}
+
+int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place) {
+    if (!y->view_of || y->value.layout != LAYOUT_PLAIN || y->uses != 1 || y->grad.data ||
+        !has_places(y->view_of))
+        return 0;
+    *place = place_of(t, y);
+    y->in_place = 1;
+    return 1;
+}
+
+int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place) {
+    const duet_var *base = y->view_of;
+    if (!base || y->value.strided || y->uses != 1 || y->grad.data ||
+        (float *)y->value.data != (float *)base->value.data + y->view_at || !has_places(y->view_of))
+        return 0;
+    *place = y->value;
+    place->data = place_of(t, y).data;
+    return 1;
+}
+
+/* ---- views as nodes ---- */
+
+/* The gradient of y, copied to its place in that of the var behind. */
+static int copy_to(duet_tape *t, const duet_var *y, const struct tensor *place) {
+    struct tensor dy = y->grad;
+    if (dy.layout == LAYOUT_N16) dy = tensor_plain(dy.data, DTYPE_F32, place->rank, place->dims);
+    return tape_copy_strided(t, &dy, place);
+}
+
+/* The gradient of the var behind y. args.in[0] and `first` say how y lies in a row-major x. */
+static int to_var_behind(duet_tape *t, struct node *n) {
+    struct op_args zero = {.out[0] = grad_target(t, n->x)};
+    const struct tensor *dx = &zero.out[0], place = moved(n->args.in[0], dx, n->first);
+    CHECK(tape_error(t));
+    if (tensor_count(&place) < tensor_stored_count(dx)) CHECK(launch(t->stream, OP_FILL, &zero));
+    CHECK(copy_to(t, n->y, &place));
+    return grad_done(t, n->x, dx);
+}
+
+static int part_backward(duet_tape *t, struct node *n) {
+    duet_var *y = n->y;
+    if (!n->x->needs_grad) return OK;
+    if (y->view_of && has_places(y->view_of)) {
+        if (y->in_place || !y->uses) return OK; /* it is there, or will be that of views of y */
+        struct tensor place = place_of(t, y);
+        CHECK(tape_error(t));
+        return place.data == y->grad.data ? OK : copy_to(t, y, &place);
+    }
+    return n->args.in[0].strided ? to_var_behind(t, n) : tape_view_backward(t, n);
+}
+
+struct tensor tape_lies(const duet_var *x) {
+    struct tensor lies = x->view_of ? x->view : x->value;
+    tensor_strides(&lies, lies.stride);
+    lies.strided = 1;
+    return lies;
+}
+
+/* 1: t is row-major in one piece. */
+static int is_dense(const struct tensor *t) {
+    struct tensor merged = *t;
+    return tensor_merge(t->rank, merged.dims, merged.stride, NULL) == 1 &&
+           (merged.dims[0] == 1 || merged.stride[0] == 1);
+}
+
+duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const struct tensor *in_x,
+                    size_t first) {
+    duet_var *base = x->view_of ? x->view_of : x;
+    struct node node = {.backward = part_backward,
+                        .x = x,
+                        .args.in[0] = *in_x,
+                        .first = first,
+                        .spares = SPARES_ALL};
+    struct tensor view = *lies;
+    view.strided = !is_dense(lies);
+    size_t at = view.data ? (size_t)((float *)view.data - (float *)base->value.data) : 0;
+    if (!view.strided && !base->value.strided && tensor_count(&view) == tensor_count(&base->value))
+        return tape_view(t, base, view.rank, view.dims);
+    node.y = tape_view_var(t, view, x);
+    if (!node.y) return NULL;
+    node.y->view = view, node.y->view_at = at, node.y->view_of = base;
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* ---- parts in N16 ---- */
+
+struct tensor tape_in_groups(const struct tensor *x) {
+    struct tensor seen = tensor_plain(x->data, DTYPE_F32, x->rank + 1, x->dims);
+    seen.dims[0] = x->groups, seen.dims[x->rank] = GROUP;
+    return seen;
+}
+
+/* Where there is one group, some of the channels are one piece of its memory; other parts are
+ * copies. Of a part of a part the gradients go back one after the other. */
+duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
+                              int start, int length) {
+    struct tensor y = x->value, from = tape_in_groups(seen);
+    y.dims[dim] = length;
+    tensor_strides(&from, from.stride);
+    from.strided = 1, from.dims[2] = length;
+    const size_t first = (size_t)start * (size_t)from.stride[2];
+    const int dense = is_dense(&from);
+    y = dense ? moved(y, &x->value, first) : tape_tensor(t, DTYPE_F32, LAYOUT_N16, y.rank, y.dims);
+    struct node node = {.backward = part_backward,
+                        .x = x,
+                        .args.in[0] = from,
+                        .first = first,
+                        .spares = SPARES_ALL};
+    struct tensor to = tensor_plain(y.data, DTYPE_F32, from.rank, from.dims);
+    from = moved(from, &x->value, first);
+    if (t->error || (!dense && tape_fail(t, tape_copy_strided(t, &from, &to)))) return NULL;
+    node.y = tape_view_var(t, y, x);
+    if (node.y && !x->view_of) {
+        node.y->view = moved(from, &y, 0), node.y->view_at = first;
+        node.y->view_of = x;
+    }
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* ---- reshape ---- */
+
+/* The strides of dims[rank], as many elements as x, in the memory of x, which is strided; 0: they
+ * are no view of it. As in PyTorch's view(). */
+static int strides_of_shape(const struct tensor *x, int rank, const int *dims, int *stride) {
+    struct tensor runs = *x;
+    int run = tensor_merge(x->rank, runs.dims, runs.stride, NULL) - 1;
+    int left = runs.dims[run], below = runs.stride[run];
+    if (!tensor_count(x)) return 0;
+    for (int d = rank - 1; d >= 0; d--) {
+        if (dims[d] > 1 && left == 1) {
+            if (run-- == 0) return 0;
+            left = runs.dims[run], below = runs.stride[run];
+        }
+        if (left % dims[d]) return 0;
+        stride[d] = below;
+        below *= dims[d], left /= dims[d];
+    }
+    return run == 0 && left == 1;
+}
+
+duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    struct tensor lies = tensor_plain(x->value.data, DTYPE_F32, rank, dims);
+    if (!strides_of_shape(&x->value, rank, dims, lies.stride))
+        return tape_stuck(t, x) ? NULL : tape_view(t, x, rank, dims);
+    struct tensor in_x = tensor_plain(NULL, DTYPE_F32, rank, dims);
+    lies.strided = 1;
+    return tape_part(t, x, &lies, &in_x, 0);
+}

@@ -1,0 +1,280 @@
+/* The tape itself: its memory, its vars and the nodes that forward ops append to it; backward.c
+ * walks over them.
+ *
+ *     tape_begin ... forward ops append nodes ... tape_backward */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+enum { FIRST_CAPACITY = 32 }; /* of nodes and vars */
+
+int tape_init(duet_tape **out, struct device *device) {
+    duet_tape *t = *out = calloc(1, sizeof *t);
+    if (!t) return fail(ERR_MEMORY, "tape: no host memory");
+    t->device = device;
+    t->stream = device_compute(device);
+    t->arena = (struct step_arena){.device = device, .cause = MEM_ACTIVATIONS};
+    t->next = t;
+    return OK;
+}
+
+void tape_set_cause(duet_tape *t, enum mem_cause cause) {
+    t->arena.cause = cause;
+}
+
+void duet_tape_free(duet_tape *t) {
+    if (!t) return;
+    /* What is enqueued may still use the arena. An earlier call has returned its error. */
+    tape_unlink(t);
+    event_destroy(t->moved);
+    step_arena_free(&t->arena);
+    for (int i = 0; i < t->var_capacity; i++)
+        free(t->vars[i]);
+    free(t->vars);
+    free(t->nodes);
+    free(t->uses_left);
+    free(t->uses_total);
+    free(t->segment_grads);
+    free(t->has_grad);
+    free(t->used);
+    device_free(t->device, t->block);
+    device_free(t->device, t->losses.data);
+    device_free(t->device, t->hits.data);
+    free(t->fired);
+    free(t);
+}
+
+int tape_fail(duet_tape *t, int code) {
+    if (!code || t->error) return code;
+    t->error = code;
+    snprintf(t->message, sizeof t->message, "%s", error_message());
+    return code;
+}
+
+void tape_set_exchange(duet_tape *t, const struct tape_exchange *exchange) {
+    t->exchange = exchange ? *exchange : (struct tape_exchange){0};
+}
+
+int tape_error(const duet_tape *t) {
+    return t->error ? fail(t->error, "%s", t->message) : OK;
+}
+
+void tape_set_hook(duet_tape *t, grad_hook *hook, void *context) {
+    t->hook = hook;
+    t->hook_context = context;
+}
+
+int64_t tape_number(const duet_tape *t) {
+    return t->step.number;
+}
+
+int tape_training(const duet_tape *t) {
+    return t->step.training;
+}
+
+/* ---- the ring of tapes between which values have moved (linked.c) ---- */
+
+/* The others may still copy from this tape's memory, or it from theirs. Their vars of this pass are
+ * of no use any more. */
+void tape_unlink(duet_tape *t) {
+    duet_tape *before = t;
+    stream_sync(t->stream); /* an error stays in the stream, and the next call returns it */
+    for (duet_tape *other = t->next; other != t; other = other->next) {
+        stream_sync(other->stream);
+        other->torn = 1;
+        before = other;
+    }
+    before->next = t->next;
+    t->next = t;
+    t->torn = 0;
+}
+
+int tape_check_links(const duet_tape *t) {
+    const duet_tape *at = t;
+    do
+        if (at->torn)
+            return fail(ERR_USAGE, "var to: a tape from which values came has begun another pass: "
+                                   "begin the passes of all tapes first");
+    while ((at = at->next) != t);
+    return OK;
+}
+
+/* ---- memory ---- */
+
+uint64_t tape_arena_version(const duet_tape *t) {
+    return t->arena.version;
+}
+
+void *tape_alloc(duet_tape *t, size_t bytes) {
+    void *memory = NULL;
+    if (t->error || tape_fail(t, step_arena_alloc(&t->arena, bytes, &memory))) return NULL;
+    return memory;
+}
+
+struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, int rank,
+                          const int *dims) {
+    struct tensor x = tensor_plain(NULL, dtype, rank, dims);
+    x.layout = layout;
+    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
+    x.data = tape_alloc(t, tensor_bytes(&x));
+    return x;
+}
+
+/* ---- vars and nodes ---- */
+
+static int grow_params(duet_tape *t, int count) {
+    if (count <= t->param_capacity) return OK;
+    free(t->uses_left);
+    free(t->uses_total);
+    free(t->segment_grads);
+    free(t->has_grad);
+    free(t->used);
+    t->uses_left = calloc((size_t)count, sizeof *t->uses_left);
+    t->uses_total = calloc((size_t)count, sizeof *t->uses_total);
+    t->segment_grads = calloc((size_t)count, sizeof *t->segment_grads);
+    t->has_grad = calloc((size_t)count, 1);
+    t->used = calloc((size_t)count, 1);
+    t->param_capacity = count;
+    if (t->uses_left && t->uses_total && t->segment_grads && t->has_grad && t->used) return OK;
+    t->param_capacity = 0;
+    return fail(ERR_MEMORY, "tape: no host memory");
+}
+
+static int check_segments(const struct tape_step *step) {
+    const struct segments *s = step->segments;
+    int n = 0, accumulates = step->add_grads || step->more_passes;
+    if (s->count < 1 || s->count > MAX_DEVICES)
+        return fail(ERR_FAILED, "tape: %d segments: a batch has 1 to %d", s->count, MAX_DEVICES);
+    if (accumulates && step->params && s->count > step->params->kept_segments)
+        return fail(ERR_FAILED,
+                    "tape: %d segments: sums over several passes are kept for %d: "
+                    "param_set_keep_segments first",
+                    s->count, step->params->kept_segments);
+    for (int i = 0; i < s->count; i++)
+        n += s->seg[i].n;
+    return n == s->n
+               ? OK
+               : fail(ERR_FAILED, "tape: the segments hold %d samples, the batch %d", n, s->n);
+}
+
+int tape_begin(duet_tape *t, const struct tape_step *step) {
+    int ran_out = t->error == ERR_MEMORY;
+    if (t->next != t || t->torn) tape_unlink(t);
+    t->error = OK;
+    t->node_count = t->var_count = t->dropout_layers = t->leaf_count = 0;
+    CHECK(tape_fail(t, check_segments(step)));
+    t->step = *step;
+    t->segments = *step->segments;
+    CHECK(tape_fail(t, step_arena_restart(&t->arena, ran_out)));
+    return tape_fail(t, grow_params(t, step->params ? step->params->count : 0));
+}
+
+duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad) {
+    if (t->error) return NULL;
+    if (t->var_count == t->var_capacity) {
+        int capacity = t->var_capacity ? 2 * t->var_capacity : FIRST_CAPACITY;
+        duet_var **vars = realloc(t->vars, (size_t)capacity * sizeof *vars);
+        if (!vars) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+        memset(vars + t->var_capacity, 0, (size_t)(capacity - t->var_capacity) * sizeof *vars);
+        t->vars = vars;
+        t->var_capacity = capacity;
+    }
+    duet_var **var = &t->vars[t->var_count];
+    if (!*var) *var = malloc(sizeof **var);
+    if (!*var) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory")), NULL;
+    memset(*var, 0, sizeof **var);
+    (*var)->place = t->var_count++;
+    (*var)->value = value;
+    step_arena_hold(&t->arena, value.data);
+    (*var)->needs_grad = needs_grad && t->step.training; /* an evaluation keeps no nodes */
+    return *var;
+}
+
+duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x) {
+    duet_var *y = tape_var(t, value, x->needs_grad);
+    if (y) y->same_as = x;
+    return y;
+}
+
+duet_var *tape_leaf(duet_tape *t, const struct tensor *value, int needs_grad) {
+    duet_var *leaf = tape_var(t, *value, needs_grad);
+    if (leaf) leaf->outside = leaf->keeps_grad = 1;
+    return leaf;
+}
+
+static void save(duet_var *x, int spared) {
+    if (x && !spared) x->saved = 1;
+}
+
+int tape_node(duet_tape *t, const struct node *node) {
+    if (t->error) return t->error;
+    if (!t->step.training || !node->y || !node->y->needs_grad) return OK;
+    if (t->node_count == t->node_capacity) {
+        int capacity = t->node_capacity ? 2 * t->node_capacity : FIRST_CAPACITY;
+        struct node *nodes = realloc(t->nodes, (size_t)capacity * sizeof *nodes);
+        if (!nodes) return tape_fail(t, fail(ERR_MEMORY, "tape: no host memory"));
+        t->nodes = nodes;
+        t->node_capacity = capacity;
+    }
+    t->nodes[t->node_count] = *node;
+    t->nodes[t->node_count].pieces_end = t->arena.number;
+    save(node->x, node->spares & SPARES_X);
+    save(node->x2, node->spares & SPARES_X2);
+    save(node->x3, node->spares & SPARES_X3);
+    save(node->y, node->spares & SPARES_Y);
+    int64_t now = now_ns();
+    t->clock = now > t->clock ? now : t->clock + 1;
+    t->nodes[t->node_count++].clock = t->clock;
+    return OK;
+}
+
+/* ---- gradients of vars ---- */
+
+struct tensor grad_target(duet_tape *t, const duet_var *x) {
+    struct tensor place;
+    if (tape_piece_place(t, x, &place)) return place;
+    return tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, x->value.dims);
+}
+
+/* Memory that is not of this tape has no holders here. */
+int grad_may_reuse(const duet_tape *t, const duet_var *y) {
+    return step_arena_holders(&t->arena, y->grad.data) == 1;
+}
+
+int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad) {
+    const void *before = x->grad.data;
+    step_arena_hold(&t->arena, grad->data);
+    x->grad = *grad;
+    return step_arena_drop(&t->arena, before);
+}
+
+int grad_drop(duet_tape *t, duet_var *x) {
+    const void *before = x->grad.data;
+    x->grad = (struct tensor){0};
+    return step_arena_drop(&t->arena, before);
+}
+
+int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to) {
+    struct op_args args = {.in = {*to, *from}, .out[0] = *to};
+    return launch(t->stream, OP_ADD_FORWARD, &args);
+}
+
+/* Of two gradients the sum goes into the one that nobody else reads; the bits are the same. */
+int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad) {
+    if (x->grad.data && grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
+    if (x->grad.data) CHECK(tape_add(t, &x->grad, grad));
+    return grad_set(t, x, grad);
+}
+
+int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad) {
+    if (!x->grad.data) return grad_set(t, x, grad);
+    if (grad_may_reuse(t, x)) return tape_add(t, grad, &x->grad);
+    struct op_args args = {.in = {x->grad, *grad}, .out[0] = grad_target(t, x)};
+    CHECK(t->error);
+    CHECK(launch(t->stream, OP_ADD_FORWARD, &args));
+    return grad_set(t, x, &args.out[0]);
+}

@@ -1,0 +1,250 @@
+/* The tape: define by run. A forward function calls the ops below as it would write the formula,
+ *
+ *     h = duet_relu(t, duet_linear(t, x, W1, b1));
+ *
+ * Each call enqueues its kernel and appends a node. tape_backward walks the nodes from the last to
+ * the first, enqueues the gradients, and fires a hook as soon as the gradient of a parameter is
+ * complete.
+ *
+ * Segments. The batch of a step is made of segments (base/segment.h), one for each virtual device.
+ * What treats each sample alike runs once over the whole batch. What sums over samples (weight
+ * gradients, the loss) runs once for each segment, and the gradient of a parameter is folded over
+ * the segments in the fold order (docs/design.md section 2 rule 1) before its hook fires. So the
+ * bits of a gradient do not depend on how many real devices share the work.
+ *
+ * Passes. A gradient may be accumulated over several passes, each a tape_begin, a forward and a
+ * backward with a batch of its own: `more_passes` in all but the last, `add_grads` in all but the
+ * first. Each segment keeps a sum of its own over the passes. The last pass folds these sums over
+ * the segments and fires the hooks; the earlier ones fire none. So here, too, the bits do not
+ * depend on how many devices share the segments. With one pass neither is set.
+ *
+ * Memory. Tensors live in the tape's step arena (nn/tape/step_arena.h, charged to MEM_ACTIVATIONS).
+ * After two steps it is one block of what the largest step needed, so a steady step allocates
+ * nothing. tape_begin gives all of it out again from the start: vars are invalid from then on, and
+ * what another stream still reads of the last step must be ordered before it. Gradients of vars go
+ * back on the way, and with `once` values too (nn/tape/lifetime.c).
+ *
+ * Errors. The first op that fails is noted in the tape and returns NULL; every later op that is
+ * given NULL returns NULL; tape_backward and tape_error return the code. So forward functions need
+ * no checks. The next tape_begin starts without error; an asynchronous failure stays in the stream
+ * (device/device.h).
+ *
+ * A tape belongs to one thread. Everything is enqueued on the device's compute stream. */
+#ifndef NN_TAPE_H
+#define NN_TAPE_H
+
+#include "base/segment.h"
+#include "duet/core.h"
+#include "nn/buffer.h"
+#include "nn/param.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A value on the tape. Backward leaves the gradient of a leaf that asked for one; the gradients of
+ * other vars are used up on the way. */
+struct duet_var {
+    struct tensor value; /* in the device's own layout, unless the op says PLAIN */
+    struct tensor grad;  /* of a leaf: PLAIN; data is NULL where the root does not depend on it */
+    int needs_grad;      /* 1: it depends on a parameter, or on a leaf that asked for a gradient */
+    int keeps_grad;      /* 1: grad stays behind the backward of the node that made the var */
+    int reached;         /* 1: the root depends on it */
+    struct tensor hits;  /* of a loss: I32 (N), 1 where the largest score was the label's */
+    enum reduction reduction; /* of a loss */
+    struct tensor divisor;    /* of a loss with weights and MEAN: F32 (1), their sum; else NULL */
+    int common;               /* 1: the same for all samples: it has no dimension of samples */
+    struct param *param;      /* common: the parameter whose value it is, or a view of; else NULL */
+    int joins;                /* 1: made by tape_join: it stands for several roots */
+    /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
+     * NULL: value is there. */
+    duet_var *relu_of;
+    /* A view (strided.c): `view` says how it lies in the memory of view_of, which is PLAIN and
+     * no such view itself, from its element view_at on. value is the same, until tape_stuck makes
+     * it a copy that is row-major. view_of NULL: it is none. */
+    struct duet_var *view_of;
+    struct tensor view;
+    size_t view_at;
+    /* What a walk back has found. */
+    int uses;     /* how often an op on the way to the root reads it; making a view is no op */
+    int in_place; /* of a view: its gradient is written into that of view_of */
+    enum { PLACES_UNKNOWN, PLACES_APART, PLACES_CLASH } places; /* of the views of it */
+    struct duet_var *parts, *next_part; /* its views that ops read: a list */
+    /* What nn/autograd_memory.h goes by. */
+    int place; /* among the vars of the pass */
+    /* What decides when value goes back to the arena. */
+    int saved;     /* 1: a backward reads it */
+    int put_off;   /* relus of it that have no memory yet */
+    int forgotten; /* 1: forward has read it for the last time */
+    int gone;      /* 1: it went back */
+    int names;     /* of models/graph/graph_model.c: values of the graph that are this var */
+    int outside;   /* 1: its memory is not of this pass: a leaf, or a parameter */
+    const duet_var *same_as; /* in PyTorch it has the memory of this var; NULL: its own */
+};
+
+/* Fires on the compute thread, once a backward for each parameter, in the order in which their
+ * gradients complete (of one layer the bias first), after the last kernel of the gradient was
+ * enqueued. Of several passes the last one fires; parameters that only earlier passes used come at
+ * its end. It may only enqueue. `index` counts in the param_set given to tape_begin. It does not
+ * fire for a parameter that took no part in the loss, whose gradient keeps its old contents. A code
+ * other than OK ends the backward and is returned by it. */
+typedef int grad_hook(void *context, int index);
+
+/* A tape for callers that bring segments, step block and log, as a replica does; duet_tape_create
+ * makes one that has its own. duet_tape_free ends both. */
+int tape_init(duet_tape **out, struct device *device);
+/* What the step arena is charged to, in place of MEM_ACTIVATIONS. Before the first step. */
+void tape_set_cause(duet_tape *tape, enum mem_cause cause);
+
+/* What a step works on. */
+struct tape_step {
+    const struct segments *segments; /* how the batch is cut; copied by tape_begin */
+    struct param_set *params;        /* borrowed; NULL: no parameters (DP's loss on device 0) */
+    const struct step_block *step;   /* device memory, read by the kernels */
+    int training;                    /* 0: no nodes are kept, and dropout returns its input */
+    int add_grads;                   /* 1: gradients are added to those of the passes before */
+    int more_passes;                 /* 1: passes follow before the gradients are complete */
+    int global_n;                    /* samples of the batch on all ranks; 0: those of `segments` */
+    int once;                        /* 1: there is one backward at most, and behind it nobody reads
+                                      * any value but that of the loss: others go back on the way */
+    int64_t number; /* of the batch, for a forward function that is not the same every time */
+};
+int64_t tape_number(const duet_tape *tape); /* of the step under way */
+int tape_training(const duet_tape *tape);   /* 1: it is a training step */
+
+/* Starts a step: forgets all nodes, keeps the memory. A segment and the whole batch may be empty.
+ * Waits for the stream only where the step before needed new memory. */
+int tape_begin(duet_tape *tape, const struct tape_step *step);
+
+/* A number that grows whenever the memory of the step arena changes. While it stays, a step with
+ * the same segments puts everything where it was before; recorded launches (models/recorded.h) rely
+ * on that. */
+uint64_t tape_arena_version(const duet_tape *tape);
+
+/* With `once`: forward has read for the last time the values of the vars made since there were
+ * `first`, but not that of `kept`; or the value of x. What no backward reads goes back at once. */
+void tape_forget_since(duet_tape *tape, int first, const duet_var *kept);
+void tape_forget(duet_tape *tape, duet_var *x);
+/* How many vars the pass has. */
+int tape_var_count(const duet_tape *tape);
+
+/* The hook of all later backwards; NULL: none. */
+void tape_set_hook(duet_tape *tape, grad_hook *hook, void *context);
+
+/* How a synchronised batch_norm reaches the segments of other ranks. nn knows no ranks: syncbn/ is
+ * behind these functions. Without an exchange the tape's own segments are all there are. */
+struct tape_exchange {
+    int segments; /* V: those of all ranks together */
+    int place;    /* of the one segment of a tape among the V; -1: a segment's number v says it */
+    /* *parts becomes F64 (V, rows, channels), valid until the next call. Every rank writes the
+     * matrices of its own segments there, each at its segment's number v, on the compute stream. */
+    int (*parts)(void *context, int rows, int channels, struct tensor *parts);
+    /* Collective: enqueues that every rank gets the matrices of all. */
+    int (*gather)(void *context, const struct tensor *parts);
+    void *context;
+};
+/* The exchange of all later steps, copied; NULL: none. */
+void tape_set_exchange(duet_tape *tape, const struct tape_exchange *exchange);
+
+/* The code of the first op that failed since tape_begin, with its message; OK if none did. */
+int tape_error(const duet_tape *tape);
+
+/* Backward from `root`. root_grad is its gradient: PLAIN, as the root must then be, and of the same
+ * shape; it is never written to, and must stay until the stream is done with it. NULL where root is
+ * a loss with MEAN or SUM. Gradients of parameters are written, not added to, unless the step has
+ * several passes. A second backward on one tape starts anew. */
+int tape_backward(duet_tape *tape, duet_var *root, const struct tensor *root_grad);
+
+/* One var that stands for several roots, so that one backward starts from all of them:
+ * tape_backward(tape, join, NULL). grads[i] is as root_grad above; of rank 0: roots[i] is a loss
+ * with MEAN or SUM. The roots are different vars; one may depend on another. Call it behind the
+ * forward pass. NULL after a failure. */
+duet_var *tape_join(duet_tape *tape, duet_var *const *roots, const struct tensor *grads, int count);
+
+/* Which parameters have a part in `root`, without going back: [parameters] 1: a backward from root,
+ * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */
+const char *tape_uses(duet_tape *tape, duet_var *root);
+
+/* A leaf: PLAIN data (n, ...) that lives outside the arena. needs_grad 1: backward leaves its
+ * gradient in leaf->grad, PLAIN. */
+duet_var *tape_leaf(duet_tape *tape, const struct tensor *value, int needs_grad);
+
+/* ---- ops ----
+ *
+ * The layers, functions and losses are those of duet/functions.h, which says what each computes.
+ * nn/ implements them, with their checks: layers.c (with parameters, dropout), batch_norm.c,
+ * layer_norm.c, pool.c, elementwise.c and functions.c, algebra.c, view.c, embedding.c, common.c,
+ * matmul.c, cat.c, loss.c; operand.c has what all of them are made of.
+ * model_layers.c has the layers that a model has described, by number.
+ *
+ * Losses. The value of one is F64 (N): the unweighted loss of each sample. In backward DUET_MEAN
+ * weighs each by step->weight, which is 1/B over the GLOBAL batch, so gradients only ever need
+ * summing; DUET_SUM by 1; DUET_NONE by the gradient given to tape_backward, F32 (N). A gradient
+ * given for DUET_MEAN or DUET_SUM counts in place of their weights.
+ *
+ * The mask of dropout is a function of (seed, virtual device, step, layer, element), where layers
+ * are numbered from 0 in order of call, including those that return x. Of dropout2d the element is
+ * sample * C + channel.
+ *
+ * What follows has no function in duet/functions.h, or one with parameters by number in place of
+ * struct param. */
+
+/* What a batch_norm layer is told. running and batches are its buffers, in device memory: the
+ * caller's. data NULL: nothing is tracked. */
+struct norm_config {
+    double epsilon;        /* PyTorch's default: 1e-5 */
+    double momentum;       /* PyTorch's default: 0.1; below 0: its None, the mean of all batches */
+    int eval;              /* 1: as in evaluation, also in a training pass; needs running */
+    int synchronised;      /* 1: SyncBatchNorm, the statistics of all segments */
+    struct tensor running; /* F32 (2, C): running_mean, running_var */
+    struct tensor batches; /* I64 (1): num_batches_tracked */
+};
+/* PyTorch's defaults, with the buffers b[0] running_mean, b[1] running_var and b[2]
+ * num_batches_tracked, registered in this order. */
+struct norm_config norm_config_default(const struct buffer *b);
+
+/* y = (x - mean) / sqrt(var + epsilon) * w + b for each channel of x (N,C,H,W) or (N,C); w, b (C).
+ * Training takes mean and biased variance of each segment, or of all of them, and updates running
+ * (with the unbiased variance) and batches; running is virtual device 0's. Eval takes running.
+ * In PyTorch: nn.BatchNorm2d, nn.BatchNorm1d, nn.SyncBatchNorm. */
+duet_var *batch_norm(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                     const struct norm_config *config);
+
+/* relu(batch_norm(x)) and relu(add(batch_norm(x), residual)), to the bit, in one pass over x. */
+duet_var *batch_norm_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                          const struct norm_config *config);
+duet_var *batch_norm_add_relu(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                              const struct norm_config *config, duet_var *residual);
+
+/* y = (x - mean) / sqrt(var + epsilon) * w + b, with the mean and the biased variance of each
+ * run of the last `dims` dimensions of x, or of each of `groups` equal groups of channels of x
+ * (N,C,..). w and b are shaped as those dimensions are, or (C); each may be NULL, for 1 and 0.
+ * Samples are normalised one by one, so training and eval are alike. PLAIN. In PyTorch:
+ * nn.LayerNorm, nn.GroupNorm. */
+duet_var *layer_norm(duet_tape *t, duet_var *x, int dims, struct param *w, struct param *b,
+                     double epsilon);
+duet_var *group_norm(duet_tape *t, duet_var *x, int groups, struct param *w, struct param *b,
+                     double epsilon);
+
+/* PyTorch's ceil_mode: the pixels that a side of `pixels` needs behind its padding, so that a
+ * window takes what the last one leaves over; unless that window would begin behind x. */
+int pool_ceil_extra(int pixels, int size, int stride, int padding);
+/* One of the functions of device/activation.h. */
+duet_var *tape_activation(duet_tape *t, duet_var *x, struct activation_args function);
+
+/* x in PLAIN layout, batch first, as everything that leaves the device must be */
+duet_var *to_plain(duet_tape *t, duet_var *x);
+
+/* The reduction of a loss. ERR_USAGE: the value given was made by no loss. */
+int tape_loss_reduction(const duet_var *loss, enum reduction *r);
+
+/* For each segment s, enqueues the sum of its losses into row step->row, column s of `losses`
+ * (F64 (R,S)) and its number of right answers into `hits` (I64 (R,S)). `loss` must come from one of
+ * the losses above. */
+int tape_log_loss(duet_tape *t, const duet_var *loss, const struct tensor *losses,
+                  const struct tensor *hits);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

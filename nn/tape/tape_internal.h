@@ -1,0 +1,386 @@
+/* The inside of a tape, shared by tape.c (vars and nodes), backward.c (the walk back over them)
+ * and the files of ops (layers.c, loss.c, batch_norm.c and others). A new op is written against
+ * this file and tape.h. */
+#ifndef NN_TAPE_INTERNAL_H
+#define NN_TAPE_INTERNAL_H
+
+#include "nn/params.h"
+#include "nn/tape/step_arena.h"
+#include "nn/tape/tape.h"
+
+struct model;
+
+/* Leaves in a pass and roots of a backward, at most. */
+enum { MOST_LEAVES = 16, MOST_ROOTS = 16 };
+
+/* Of the vars of a node those whose values its backward does not read. */
+enum { SPARES_X = 1, SPARES_X2 = 2, SPARES_X3 = 4, SPARES_Y = 8, SPARES_ALL = 15 };
+
+struct node;
+typedef int node_backward(duet_tape *tape, struct node *node);
+
+/* One op of the tape: y = op(x, w, b), op(x, x2) or op(x, x2, x3). Pointers into the tape and the
+ * param_set. */
+struct node {
+    node_backward *backward;
+    enum op op; /* forward: what nn/autograd_saves.c knows it by; 0: no op of PyTorch */
+    duet_var *x, *x2, *x3, *y;
+    int spares;
+    struct param *w, *b;
+    /* Enqueues the gradients of w and b of segment s alone. NULL: the op given to
+     * tape_weight_grads makes them from x->value and y->grad. */
+    int (*segment_grads)(duet_tape *tape, const struct node *node, int s, const struct tensor *dw,
+                         const struct tensor *db);
+    int exchanged;                 /* of batch_norm.c: the segments of other ranks count too */
+    int eval;                      /* of batch_norm.c: running statistics normalise */
+    struct tensor moments, sums;   /* of batch_norm.c: F64 (S or 1, 3, C) and (S or V, 2, C) */
+    struct tensor before, dhidden; /* of recurrent.c: h before each step, the gradient behind it */
+    struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
+    void *context;       /* of a node whose op is not one of device/op.h, and of recurrent.c its
+                          * second result; borrowed */
+    size_t first;        /* of strided.c and cat.c */
+    int64_t clock;       /* of linked.c: when it was appended */
+    int pieces_end;      /* numbers in the arena: below it are those made for this node */
+};
+
+struct duet_tape {
+    struct device *device;
+    struct stream *stream; /* the device's compute stream */
+    struct tape_step step; /* as given to tape_begin */
+    struct segments segments;
+    grad_hook *hook;
+    void *hook_context;
+    struct tape_exchange exchange; /* segments 0: there is none */
+    int dropout_layers;            /* in order of call, so far in this step */
+
+    struct node *nodes; /* [node_count], owned */
+    int node_count, node_capacity;
+    duet_var **vars; /* [var_count], each allocated alone so that pointers stay valid; owned,
+                             * reused over steps */
+    int var_count, var_capacity;
+    struct step_arena arena;
+
+    int *uses_left;        /* per parameter, during backward: contributions still to come */
+    int *uses_total;       /* per parameter: contributions in all */
+    float **segment_grads; /* per parameter used more than once: one gradient for each segment */
+    char *used;            /* per parameter: what tape_uses returns */
+    char *has_grad; /* per parameter: 1 once this pass or one before it has written a gradient */
+    int param_capacity;
+
+    /* Tapes of other devices between which values of this pass have moved (linked.c). */
+    duet_tape *next;     /* the next one of the ring; itself: it is alone */
+    int64_t clock;       /* of the last node, or of one that this tape has seen */
+    int torn;            /* 1: a tape with which it was linked has begun another pass */
+    int walked;          /* nodes that a walk has still to come to */
+    struct event *moved; /* a tape that copies from this one waits for it; NULL: none did */
+
+    int error;         /* of the first op that failed since tape_begin */
+    char message[512]; /* its text */
+
+    /* A pass of a program, whose batch is one segment (pass.c). */
+    struct duet_params *owner;     /* the parameters of this pass; NULL: none, or a model's */
+    int passes_of_update;          /* training passes whose gradients are added up; 1: none */
+    int pass_of_update;            /* of this one among them, from 0 */
+    int64_t update;                /* when the first of them began, ns: tells updates apart */
+    int passes_of_next;            /* what the next pass makes of passes_of_update; 0: nothing */
+    int went_back;                 /* 1: this pass has had its backward */
+    struct step_block *block;      /* in device memory; NULL: the tape of a replica has another's */
+    struct tensor losses, hits;    /* the log of duet_loss_read, (1,1) each, in device memory */
+    uint64_t seed;                 /* of dropout */
+    uint64_t passes;               /* training passes begun so far */
+    char *fired;                   /* [parameter]: 1 if this backward has written its gradient */
+    int fired_capacity;            /* room in `fired` */
+    duet_var *leaves[MOST_LEAVES]; /* the vars of this pass that duet_leaf made */
+    int leaf_count;
+
+    /* What the functions of layers find by number. */
+    const struct layer *layers; /* [layer_count] */
+    int layer_count;
+    struct buffer_set *buffers;   /* NULL: none */
+    double dropout;               /* the probability of all dropout layers; < 0: their own */
+    int sync_bn;                  /* 1: every batch_norm is synchronised */
+    const struct model *model;    /* whose forward runs; NULL: none does. For models/ alone */
+    int inside_model;             /* 1: the same: a replica begins and ends the pass */
+    int inside_forward;           /* 1: a function of a duet_data_parallel runs */
+    struct autograd_pass *remote; /* the pass of rpc/ that this is the tape of; NULL: none */
+};
+
+/* Takes a tape out of the ring of those that have moved values to and fro: its pass is over. */
+void tape_unlink(duet_tape *t);
+
+/* ERR_USAGE: values came from a tape whose pass is over. */
+int tape_check_links(const duet_tape *t);
+
+/* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
+int tape_fail(duet_tape *t, int code);
+
+/* 1 if an op must return NULL: there is no tape, no operand, or an earlier failure. */
+static inline int tape_failed(const duet_tape *t, const duet_var *x) {
+    return !t || !x || t->error;
+}
+
+/* What an op asks of an operand whose elements it reads: 1 if it cannot go on, because of an
+ * earlier failure or a NULL operand. A relu that was put off is computed here, and a view becomes a
+ * copy. tape_blocked is for ops that take strided operands: views stay as they are. */
+int tape_stuck(duet_tape *t, duet_var *x);
+int tape_blocked(duet_tape *t, duet_var *x);
+
+/* A relu of a picture is put off, for a pool that follows at once can do its work (OP_AVG_POOL,
+ * OP_MAX_POOL with p.pool.relu), and that of its gradient unless others use the relu too. Returns
+ * the operand of the relu for that pool; NULL where x is no such relu, or not the last var that was
+ * made: the order in which gradients are added, and so their bits, could then be another. */
+duet_var *tape_relu_put_off(const duet_tape *t, const duet_var *x);
+
+/* Memory of the step arena; NULL after a failure, which the tape then keeps. */
+void *tape_alloc(duet_tape *t, size_t bytes);
+
+/* A tensor in the arena. In layout N16 dims[0] is the batch's n, and the tensor gets the groups of
+ * the segments. data is NULL on failure. */
+struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, int rank,
+                          const int *dims);
+
+/* A new var with value `value`; NULL after a failure. */
+duet_var *tape_var(duet_tape *t, struct tensor value, int needs_grad);
+
+/* The same of what is a view of x in PyTorch, whether it is one here or a copy. */
+duet_var *tape_view_var(duet_tape *t, struct tensor value, const duet_var *x);
+
+/* Appends a node when training and y needs a gradient. */
+int tape_node(duet_tape *t, const struct node *node);
+
+/* Behind the backward of the node at this place: its y->grad goes back to the arena, unless y keeps
+ * it, and so does what that backward took from the arena since its number was `first` and no var
+ * has. With `once` the value of y goes back, too, and what the node has saved beside vars. */
+int tape_node_done(duet_tape *t, int place, int first);
+
+/* One relu of x that was put off, fewer. */
+int tape_relu_done(duet_tape *t, duet_var *x);
+
+/* The gradient of x. grad_target is the tensor to write it to, shaped like x->value; grad_done then
+ * makes that x->grad, or the sum of both where x has a gradient already. grad_share does the same
+ * with the gradient of y, which others read too: no memory is written that they see. grad_set makes
+ * grad that of x, whatever it had, and grad_drop leaves it none.
+ * grad_may_reuse: 1 if an elementwise backward op may write the gradient of x in place of that of
+ * y, which is read for the last time: no other var has it, and it is memory of this tape. */
+struct tensor grad_target(duet_tape *t, const duet_var *x);
+int grad_done(duet_tape *t, duet_var *x, const struct tensor *grad);
+int grad_set(duet_tape *t, duet_var *x, const struct tensor *grad);
+int grad_share(duet_tape *t, duet_var *x, const struct tensor *grad);
+int grad_drop(duet_tape *t, duet_var *x);
+int grad_may_reuse(const duet_tape *t, const duet_var *y);
+
+/* What the backward of a product does not read: a factor whose other one needs no gradient. */
+static inline int tape_product_spares(const duet_var *a, const duet_var *b) {
+    return SPARES_Y | (b->needs_grad ? 0 : SPARES_X) | (a->needs_grad ? 0 : SPARES_X2);
+}
+
+/* *to += *from. */
+int tape_add(duet_tape *t, const struct tensor *from, const struct tensor *to);
+
+/* 1 if a layer's result needs a gradient: for x, for w or for b (NULL: there is none). Behind
+ * frozen layers that begin at the input none does, so nothing is kept of them, and backward ends
+ * there. */
+static inline int tape_needs_grad(const duet_var *x, const struct param *w, const struct param *b) {
+    return x->needs_grad || param_trains(w) || param_trains(b);
+}
+
+/* The gradients of the node's w and b, by OP_CONV2D_BACKWARD_WEIGHT or OP_LINEAR_BACKWARD_WEIGHT
+ * from x->value and y->grad: computed segment by segment and folded; then their hooks fire. Of
+ * those that are frozen there are none. */
+int tape_weight_grads(duet_tape *t, enum op op, struct node *node);
+
+/* duet_backward_all, for a tape of rpc/ too; and what it refuses before anything is walked. */
+int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads, int count);
+int pass_check_roots(const duet_tape *t, duet_var *const *roots, const duet_tensor *const *grads,
+                     int count);
+
+/* 1 if gradients are accumulated over several passes. */
+static inline int tape_accumulates(const duet_tape *t) {
+    return t->step.add_grads || t->step.more_passes;
+}
+
+/* At the end of the last pass: completes the gradients of parameters that only earlier passes used,
+ * and fires their hooks. */
+int tape_complete_kept(duet_tape *t);
+
+/* One launch for each segment. in[0] and out[0] are the batch; other operands are common to all. */
+int tape_launch_segments(duet_tape *t, enum op op, const struct op_args *whole);
+
+/* One launch of an op that treats each sample alike, over the whole batch; where the bits of this
+ * device's kernel depend on the size of the batch, one for each segment. */
+int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
+
+/* Launches node->args so and appends the node; returns y, the var of out[0]. */
+duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
+
+/* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
+ * memory. */
+int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,
+                       int in_place);
+
+/* Are w and b (NULL: there is none) parameters of the set given to tape_begin? Backward counts
+ * their uses by place. */
+int tape_check_params(duet_tape *t, const char *layer, const struct param *w,
+                      const struct param *b);
+
+/* x with other dimensions, which make as many elements. */
+static inline struct tensor tensor_seen_as(const struct tensor *x, int rank, int d0, int d1,
+                                           int d2) {
+    return tensor_plain(x->data, x->dtype, rank, (int[3]){d0, d1, d2});
+}
+
+/* The var x with other dimensions, dims[rank], which make as many elements: the same memory. In
+ * layout N16 dims[0] stays. */
+duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
+
+/* ---- views that lie apart: strided.c ---- */
+
+/* How x, PLAIN, lies in memory, with strides in any case. */
+struct tensor tape_lies(const duet_var *x);
+
+/* A view of x, PLAIN: `lies` is its place in the memory in which x lies, with strides. `in_x` is
+ * the same for an x that is row-major, from its element `first` on; not strided: all of x in its
+ * order. */
+duet_var *tape_part(duet_tape *t, duet_var *x, const struct tensor *lies, const struct tensor *in_x,
+                    size_t first);
+
+/* x, whose value is strided, with other dimensions: a view where it can be one, else of a copy. */
+duet_var *tape_reshape_view(duet_tape *t, duet_var *x, int rank, const int *dims);
+
+/* x, in N16, as the PLAIN tensor that its memory is: a group is one place of dimension 0, and its
+ * 16 samples are one more dimension. */
+struct tensor tape_in_groups(const struct tensor *x);
+
+/* A copy of the places start .. start + length - 1 of dimension `dim` of x, in N16. Its gradient
+ * goes where that of a view would: seen[4] is x with the dimensions before and behind in one. */
+duet_var *tape_part_in_groups(duet_tape *t, duet_var *x, const struct tensor *seen, int dim,
+                              int start, int length);
+
+/* to = from, of which each may be strided; without samples nothing. */
+int tape_copy_strided(duet_tape *t, const struct tensor *from, const struct tensor *to);
+
+/* Makes the strided value of x a copy that is row-major. */
+int tape_copy_view(duet_tape *t, duet_var *x);
+
+/* In a walk: y, a view, is read by an op on the way to the root. */
+void tape_count_part(duet_var *y);
+
+/* 1: *place is where the one op that reads the view y writes its gradient, as y lies in memory; it
+ * then needs no grad_done. 0: y->grad gets it, as that of others. */
+int tape_grad_place(duet_tape *t, duet_var *y, struct tensor *place);
+
+/* The same of a view that is one piece of memory, also in N16; it needs grad_done. */
+int tape_piece_place(duet_tape *t, const duet_var *y, struct tensor *place);
+
+/* The gradient of x is that of y with the dimensions of x. */
+int tape_view_backward(duet_tape *t, struct node *n);
+
+/* The shape dims[rank] that a and b have together: counted from the last dimension, a size of 1, or
+ * none, counts as the other's. ERR_USAGE: two sizes differ. The last `own` dimensions are not
+ * compared. dims: room for MAX_RANK. */
+int tape_broadcast_shape(const char *op, const struct tensor *a, const struct tensor *b, int own,
+                         int *rank, int *dims);
+
+/* x spread to that shape; where it has this shape already, x itself. Over dimension 0, which is
+ * that of samples, x must be PLAIN and the batch one segment. */
+duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
+
+/* `value`, that of the parameter w or, where w is NULL, of a constant, as a var of dims[rank]: for
+ * each sample of the batch the same numbers (layers/expand.c). PLAIN; dims[0] is the batch's n. */
+duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
+                      const int *dims);
+
+/* x with a copy for each sample, where it is common to all: (N, 1.., own dimensions), of this rank.
+ * Others come back as they are. NULL: its rank is too large, or it has samples of its own. */
+duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank);
+
+/* The sum over the first dimension of `parts`, of which `to` has one; 0 where there is none. */
+int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
+
+/* In a model's forward function the batch may be that of several devices, so nothing may mix its
+ * samples: the bits would depend on how many devices there are. 1: refused. */
+int tape_mixes_samples(duet_tape *t, const char *op);
+
+/* ERR_USAGE where the batch has several segments, so that `op` would mix their samples. */
+int tape_one_segment(const duet_tape *t, const char *op);
+
+/* ERR_USAGE: the operands of `op` ("add") differ in shape. */
+int tape_check_terms(const char *op, const struct tensor *a, const struct tensor *b);
+
+/* The same for what joins or cuts within samples: not dimension 0, which is theirs. */
+int tape_find_inner_dim(const char *op, const struct tensor *x, int dim, int *at);
+
+/* y (N,C,top+H+bottom,left+W+right), which is `value` around x; negative sides cut off. */
+struct pad_sides {
+    int left, right, top, bottom;
+};
+duet_var *tape_pad2d(duet_tape *t, duet_var *x, struct pad_sides sides, float value);
+
+/* duet_where, in which NULL as a or b is `value` everywhere. */
+duet_var *tape_where(duet_tape *t, duet_var *condition, duet_var *a, duet_var *b, double value);
+
+/* Cross entropy, or nll_loss, of scores (N,C) or (N,P,C) against labels (N) or (N,P), as one device
+ * computes it for the step of a global batch: of a sample it is the mean over its P places, and the
+ * step block has what a sample weighs, which is where backward starts. */
+struct duet_loss_options;
+duet_var *tape_loss_of_step(duet_tape *t, duet_var *scores, const duet_tensor *labels,
+                            const struct duet_loss_options *options, int log_probabilities);
+
+/* The mean by the weights of the labels that a loss of these arguments was launched with: *divisor,
+ * F32 (1), is the sum of those that count, and *dloss, F32 (rows), its reciprocal for each row.
+ * Without rows both stay as they are. nn/layers/class_weights.c */
+int tape_mean_by_weights(duet_tape *t, const struct op_args *loss, struct tensor *divisor,
+                         struct tensor *dloss);
+/* *sum, the log's sum of such a loss, becomes the mean times the samples. NULL, and other losses,
+ * are fine. Waits for the device. */
+int tape_scale_to_mean(duet_tape *t, const duet_var *loss, double *sum);
+
+/* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
+ * sample. */
+struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s);
+
+/* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
+struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
+
+/* linear and matmul_add of x (N,..,K) with rank 3 or more. */
+duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
+                           int weight_is_in_out);
+
+/* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments
+ * cannot take it. */
+int tape_check_samples(const duet_tape *t, const struct tensor *x);
+
+/* x in the device's own activation layout, converted if it is PLAIN there. */
+duet_var *to_device_layout(duet_tape *t, duet_var *x);
+/* x, which is not PLAIN, in plain layout with its dimensions in another order: dimension i is
+ * order[i] of x. */
+duet_var *tape_plain_in_order(duet_tape *t, duet_var *x, const int *order);
+
+/* ERR_USAGE: `x` is not a tensor of type `dtype` on the tape's device. The error text names it by
+ * `op` and `what`. */
+int tape_operand(const duet_tape *t, const char *op, const char *what, const duet_tensor *x,
+                 enum dtype dtype);
+
+/* Parameter i of this pass. If there is none, or its rank is not the one that the layer needs
+ * (0: any will do), the tape keeps the error and the result is NULL. tape_bias_at: DUET_NO_BIAS
+ * stands for none; *wrong: the tape has an error. */
+struct param *tape_param_at(duet_tape *t, const char *layer, int i, int rank);
+struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong);
+
+/* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
+int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least);
+
+/* Of duet_conv2d and duet_conv_transpose: the settings with PyTorch's defaults for what is 0, those
+ * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; 1 if
+ * they are a stride and a padding for a square window, as tape_conv2d takes them. */
+struct duet_conv conv_settings(const struct duet_conv *given, int sequence);
+int conv_beyond(duet_tape *t, const char *layer, const struct duet_conv *how);
+int conv_is_plain(const struct param *w, const struct duet_conv *how);
+duet_var *tape_conv2d(duet_tape *t, duet_var *x, struct param *w, struct param *b, int stride,
+                      int padding);
+
+/* 1 if a result of rows x columns for each of `outputs` would be too large for a tensor. */
+int tape_too_large(duet_tape *t, const char *layer, const duet_var *x, int64_t outputs,
+                   int64_t rows, int64_t columns);
+
+#endif

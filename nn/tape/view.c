@@ -1,0 +1,97 @@
+/* Views: detach, flatten and reshape, whose results lie in the memory of their operand. */
+#include <string.h>
+
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+int tape_view_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    struct tensor dx = n->y->grad;
+    dx.rank = n->x->value.rank;
+    memcpy(dx.dims, n->x->value.dims, sizeof dx.dims);
+    return grad_may_reuse(t, n->y) ? grad_done(t, n->x, &dx) : grad_share(t, n->x, &dx);
+}
+
+/* The memory is the same, in both layouts: in N16 the 16 samples lie innermost, behind all other
+ * dimensions. */
+duet_var *tape_view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    if (x->value.strided && tape_stuck(t, x)) return NULL;
+    struct tensor y = x->value;
+    y.rank = rank;
+    for (int i = 0; i < MAX_RANK; i++)
+        y.dims[i] = i < rank ? dims[i] : 0;
+    struct node node = {.backward = tape_view_backward, .x = x, .spares = SPARES_ALL};
+    node.y = tape_view_var(t, y, x);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* The value without the node that made it. */
+duet_var *duet_detach(duet_tape *t, duet_var *x) {
+    if (tape_failed(t, x) || (!x->common && tape_blocked(t, x))) return NULL;
+    duet_var *y = tape_view_var(t, x->value, x);
+    if (y) y->common = x->common, y->needs_grad = 0;
+    return y;
+}
+
+static duet_var *view(duet_tape *t, duet_var *x, int rank, const int *dims) {
+    return x->value.strided ? tape_reshape_view(t, x, rank, dims) : tape_view(t, x, rank, dims);
+}
+
+duet_var *duet_flatten(duet_tape *t, duet_var *x) {
+    if (tape_blocked(t, x)) return NULL;
+    return view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
+}
+
+/* Fills in the one -1 of a shape, and that of the samples. 0: `shape` is no shape for x. */
+static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
+    int64_t known = 1, want = (int64_t)tensor_sample_count(x);
+    int open = -1;
+    if (!shape || rank < 1 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
+        return 0;
+    for (int i = 1; i < rank; i++) {
+        to[i] = shape[i];
+        if (shape[i] == -1 && open < 0)
+            open = i;
+        else if (shape[i] < 1 || known > want)
+            return 0;
+        else
+            known *= shape[i];
+    }
+    if (open > 0) to[open] = (int)(want / known);
+    return open > 0 ? want % known == 0 : want == known;
+}
+
+/* A constant or a parameter keeps no dimension; there is no -1. */
+static duet_var *reshape_common(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int64_t count = shape && rank >= 1 && rank <= MAX_RANK;
+    for (int i = 0; count > 0 && i < rank && count <= INT32_MAX; i++)
+        count *= shape[i];
+    if (count < 1 || count != (int64_t)tensor_count(&x->value)) {
+        tape_fail(t,
+                  fail(ERR_USAGE,
+                       "reshape: the shape given, of %d dimensions, is invalid for a constant or "
+                       "parameter of %s",
+                       rank, SHAPE(&x->value)));
+        return NULL;
+    }
+    const struct tensor seen = tensor_plain(x->value.data, DTYPE_F32, rank, shape);
+    duet_var *y = tape_var(t, seen, x->needs_grad);
+    if (y) y->common = 1, y->param = x->param;
+    return y;
+}
+
+duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
+    int dims[MAX_RANK] = {0};
+    if (tape_failed(t, x)) return NULL;
+    if (x->common) return reshape_common(t, x, rank, shape);
+    if (tape_blocked(t, x)) return NULL;
+    dims[0] = x->value.dims[0];
+    if (!complete_shape(&x->value, rank, shape, dims)) {
+        tape_fail(t, fail(ERR_USAGE,
+                          "reshape: the shape given, of %d dimensions, is invalid for an input of "
+                          "%s: the first dimension stays, and one other may be -1",
+                          rank, SHAPE(&x->value)));
+        return NULL;
+    }
+    return view(t, x, rank, dims);
+}

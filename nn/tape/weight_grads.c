@@ -1,0 +1,169 @@
+/* The gradient of a parameter: one launch for each segment, folded over the segments in the fold
+ * order (base/fold.h).
+ *
+ *     4 segments:      make 0 -> A      make 2 -> B      A += B
+ *                      make 1 -> B      make 3 -> C      B += C      A += B
+ *
+ * Depth first, so that 1 + ceil(log2 S) buffers serve S segments; buffer A is the gradient itself.
+ *
+ * A parameter that is used more than once in a step keeps one buffer for each segment until its
+ * last use, because the uses within a segment must be added before the segments are: (use 1 + use
+ * 2) of segment 0, the same of segment 1, and so on; then these are folded.
+ *
+ * The same holds for passes (tape.h), which are further uses. Their buffers outlive the step arena,
+ * so they belong to the param_set; that of segment 0 is the gradient itself.
+ *
+ * Of a frozen parameter nothing is kept. Where only one of a layer's two is frozen, the kernel
+ * still writes both gradients, one of them into memory that nobody reads. */
+#include "base/error.h"
+#include "base/fold.h"
+#include "nn/tape/tape_internal.h"
+
+static int fire(duet_tape *t, int index) {
+    return t->hook ? t->hook(t->hook_context, index) : OK;
+}
+
+static int launch_segment(duet_tape *t, enum op op, const struct node *n, int segment,
+                          const struct tensor *dw, const struct tensor *db) {
+    if (n->segment_grads) return n->segment_grads(t, n, segment, dw, db);
+    struct op_args args = {.in[0] = tensor_segment(&n->x->value, &t->segments, segment),
+                           .in[1] = tensor_segment(&n->y->grad, &t->segments, segment),
+                           .out[0] = *dw,
+                           .out[1] = *db,
+                           .p = n->args.p};
+    return launch(t->stream, op, &args);
+}
+
+static struct tensor like(duet_tape *t, const struct tensor *x) {
+    return tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->rank, x->dims);
+}
+
+static struct tensor like_weight(duet_tape *t, const struct node *n) {
+    return like(t, &n->w->value);
+}
+
+/* Room for the gradient of a bias. The kernels of layers that may have one write it without a bias
+ * too, and nobody reads it; its shape is that of args.in[2]. An op that knows no bias has none
+ * there. */
+static struct tensor like_bias(duet_tape *t, const struct node *n) {
+    const struct tensor *absent = &n->args.in[2];
+    if (n->b) return like(t, &n->b->value);
+    return absent->rank ? like(t, absent) : *absent;
+}
+
+/* The only use of both parameters: made and folded at once. Buffer 0 is the gradient itself. */
+static int fold_once(duet_tape *t, enum op op, struct node *n) {
+    struct fold_step steps[2 * MAX_DEVICES];
+    struct tensor w[FOLD_MAX_BUFFERS], b[FOLD_MAX_BUFFERS];
+    int buffers, count = fold_schedule(t->segments.count, steps, &buffers);
+    int first = t->arena.number;
+    w[0] = param_trains(n->w) ? n->w->grad : like_weight(t, n);
+    b[0] = param_trains(n->b) ? n->b->grad : like_bias(t, n);
+    for (int i = 1; i < buffers; i++) {
+        w[i] = like_weight(t, n);
+        b[i] = like_bias(t, n);
+    }
+    if (t->error) return t->error;
+    for (int i = 0; i < count; i++) {
+        struct fold_step *s = &steps[i];
+        if (!s->add) {
+            CHECK(launch_segment(t, op, n, s->term, &w[s->to], &b[s->to]));
+            continue;
+        }
+        if (param_trains(n->w)) CHECK(tape_add(t, &w[s->from], &w[s->to]));
+        if (param_trains(n->b)) CHECK(tape_add(t, &b[s->from], &b[s->to]));
+    }
+    return step_arena_release(&t->arena, first, t->arena.number);
+}
+
+/* ---- parameters used more than once ---- */
+
+static struct tensor segment_grad(duet_tape *t, const struct param *p, int segment) {
+    struct param_set *set = t->step.params;
+    struct tensor grad = p->grad;
+    if (tape_accumulates(t)) {
+        size_t arena = (size_t)(segment - 1) * set->grad_count;
+        if (segment) grad.data = set->segment_grads + arena + p->value_offset;
+        return grad;
+    }
+    grad.data = t->segment_grads[p - t->step.params->param];
+    grad.data = (float *)grad.data + (size_t)segment * param_padded(p->count);
+    return grad;
+}
+
+/* 1 if this is the parameter's first use, over all passes; then there is memory for all segments.
+ */
+static int first_use(duet_tape *t, const struct param *p) {
+    int index = (int)(p - t->step.params->param);
+    if (t->has_grad[index]) return 0;
+    t->has_grad[index] = 1;
+    if (tape_accumulates(t)) return 1;
+    size_t count = param_padded(p->count) * (size_t)t->segments.count;
+    t->segment_grads[index] = tape_alloc(t, count * sizeof(float));
+    step_arena_hold(&t->arena, t->segment_grads[index]);
+    return 1;
+}
+
+/* The first use of a parameter writes the kept gradients; each further use is added to them. */
+static int keep_use(duet_tape *t, enum op op, struct node *n) {
+    int has_w = param_trains(n->w), has_b = param_trains(n->b);
+    int first_w = has_w && first_use(t, n->w), first_b = has_b && first_use(t, n->b);
+    int first = t->arena.number;
+    struct tensor w = {0}, b = {0};
+    if (!first_w) w = like_weight(t, n);
+    if (!first_b) b = like_bias(t, n);
+    if (t->error) return t->error;
+    for (int s = 0; s < t->segments.count; s++) {
+        struct tensor kept_w = w, kept_b = b;
+        if (has_w) kept_w = segment_grad(t, n->w, s);
+        if (has_b) kept_b = segment_grad(t, n->b, s);
+        CHECK(launch_segment(t, op, n, s, first_w ? &kept_w : &w, first_b ? &kept_b : &b));
+        if (has_w && !first_w) CHECK(tape_add(t, &w, &kept_w));
+        if (has_b && !first_b) CHECK(tape_add(t, &b, &kept_b));
+    }
+    return step_arena_release(&t->arena, first, t->arena.number);
+}
+
+/* Folds the kept gradients of one parameter level by level. The sum comes to its gradient. */
+static int fold_kept(duet_tape *t, struct param *p) {
+    for (struct fold f = fold_begin(t->segments.count); fold_next(&f);) {
+        struct tensor to = segment_grad(t, p, f.to), from = segment_grad(t, p, f.from);
+        CHECK(tape_add(t, &from, &to));
+    }
+    struct tensor sum = segment_grad(t, p, 0);
+    if (sum.data == p->grad.data) return OK;
+    return copy_peer(t->stream, t->device, p->grad.data, t->device, sum.data, tensor_bytes(&sum));
+}
+
+/* One use less to come; after the last one the gradient is complete, and the hook fires. */
+static int complete(duet_tape *t, struct param *p, int kept) {
+    int index = (int)(p - t->step.params->param);
+    if (--t->uses_left[index] > 0 || t->step.more_passes) return OK;
+    t->has_grad[index] = 1;
+    if (kept) CHECK(fold_kept(t, p));
+    CHECK(step_arena_drop(&t->arena, t->segment_grads[index]));
+    return fire(t, index);
+}
+
+int tape_complete_kept(duet_tape *t) {
+    struct param_set *set = t->step.params;
+    for (int i = 0; set && t->step.add_grads && !t->step.more_passes && i < set->count; i++) {
+        if (!t->has_grad[i] || t->uses_total[i]) continue;
+        CHECK(fold_kept(t, &set->param[i]));
+        CHECK(fire(t, i));
+    }
+    return OK;
+}
+
+/* 1 if this is the only use of a parameter, or one that has no gradient. */
+static int is_once(const duet_tape *t, const struct param *p) {
+    return !param_trains(p) || t->uses_total[p - t->step.params->param] == 1;
+}
+
+int tape_weight_grads(duet_tape *t, enum op op, struct node *n) {
+    int once = is_once(t, n->w) && is_once(t, n->b) && !tape_accumulates(t);
+    if (!param_trains(n->w) && !param_trains(n->b)) return OK;
+    CHECK(once ? fold_once(t, op, n) : keep_use(t, op, n));
+    if (param_trains(n->b)) CHECK(complete(t, n->b, !once));
+    return param_trains(n->w) ? complete(t, n->w, !once) : OK;
+}
