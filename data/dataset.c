@@ -183,14 +183,38 @@ static int synthetic_part(struct dataset *set, const struct dataset_config *c, i
     return make_synthetic(set, &what, count);
 }
 
-/* torch.randint(0, below, ...), as floats. */
-static void draw_tokens(struct rng *rng, float *x, size_t count, int below) {
+/* torch.randn(count), or torch.randint(0, below, (count,)) as floats. */
+static void draw_part(struct rng *rng, float *x, size_t count, int below) {
     int32_t some[256];
-    for (size_t i = 0; i < count; i++) {
+    if (!below) rng_normal(rng, x, count, 0, 1);
+    for (size_t i = 0; below && i < count; i++) {
         size_t at = i % 256, left = count - i;
         if (!at) rng_integers(rng, some, left < 256 ? left : 256, below);
         x[i] = (float)some[at];
     }
+}
+
+/* What a part has of all samples is drawn behind each other, and then goes to its places. */
+static int draw_parts(struct rng *rng, float *x, size_t samples, size_t numbers,
+                      const struct dataset_config *c) {
+    float *drawn = malloc(samples * numbers * sizeof *drawn);
+    if (!drawn) return fail(ERR_MEMORY, "no memory for random samples: %zu: use fewer", samples);
+    for (int p = 0; p < c->part_count; x += c->parts[p++].count) {
+        const size_t each = (size_t)c->parts[p].count;
+        draw_part(rng, drawn, samples * each, c->parts[p].below);
+        for (size_t i = 0; i < samples; i++)
+            memcpy(x + i * numbers, drawn + i * each, each * sizeof *x);
+    }
+    free(drawn);
+    return OK;
+}
+
+static int draw_samples(struct rng *rng, float *x, size_t samples, size_t numbers,
+                        const struct dataset_config *c) {
+    if (c->part_count > 1 && dataset_has_parts(c, numbers))
+        return draw_parts(rng, x, samples, numbers, c);
+    draw_part(rng, x, samples * numbers, c->part_count ? c->parts[0].below : 0);
+    return OK;
 }
 
 static int make_random(struct dataset *set, const struct dataset_config *c) {
@@ -214,10 +238,11 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
                             .places = c->targets ? 0 : c->places};
     if (!x || !y) return no_memory(set);
     rng_seed(&rng, c->seed);
-    if (c->below)
-        draw_tokens(&rng, x, numbers, c->below);
-    else
-        rng_normal(&rng, x, numbers, 0, 1);
+    int code = draw_samples(&rng, x, count, sample_shape_count(&shape), c);
+    if (code) {
+        dataset_free(set);
+        return code;
+    }
     if (c->targets)
         rng_normal(&rng, y, answers, 0, 1);
     else

@@ -63,6 +63,11 @@ int dataset_model_outputs(const struct dataset *set);
  * (data/dataset_tensors.c). */
 int dataset_is_file(const char *name);
 
+/* Numbers that lie one behind the other in each sample. */
+struct sample_part {
+    int count, below; /* below: whole numbers from 0 to below - 1, as tokens; 0: any */
+};
+
 /* Which data set. What is 0 or NULL is not given. */
 struct dataset_config {
     const char *name; /* of a file its path; it outlives the set */
@@ -79,12 +84,21 @@ struct dataset_config {
     int binary;       /* 1: random targets are 1 where randn is above 0, else 0 */
     const char *loss; /* its name in errors; NULL: mse or cross-entropy */
     int places;       /* labels of a sample; 0: one */
-    int below;        /* samples of whole numbers from 0 to below - 1, as tokens; 0: of randn. A
-                     * file's must be such */
-    int outline;      /* 1: for dataset_outline alone, so of any size */
-    int of_program;   /* 1: errors speak of duet_dataset_open, not of the command's options */
-    uint64_t seed;    /* of the draws; synthetic pictures have their own */
+    /* Some numbers of a sample are whole: all its parts in their order. A file's must be such. */
+    const struct sample_part *parts;
+    int part_count; /* 0: all of randn */
+    int outline;    /* 1: for dataset_outline alone, so of any size */
+    int of_program; /* 1: errors speak of duet_dataset_open, not of the command's options */
+    uint64_t seed;  /* of the draws; synthetic pictures have their own */
 };
+
+/* 1: the parts are those of samples of so many numbers. With others the model is refused later. */
+static inline int dataset_has_parts(const struct dataset_config *config, size_t numbers) {
+    size_t all = 0;
+    for (int i = 0; i < config->part_count; i++)
+        all += (size_t)config->parts[i].count;
+    return config->part_count && all == numbers;
+}
 
 /* ERR_USAGE: no such data set; something is given that this set does not take; or the set would be
  * larger than 1 GiB. Opens nothing. */
@@ -112,7 +126,8 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
  * 0 (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)
- *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...)
+ *     samples = torch.randn(count, C, H, W)              or torch.randint(0, below, ...); of
+ *               several parts each is drawn so, one after the other
  *     labels  = torch.randint(0, classes, (count,))      or targets = torch.randn(count, classes)
  *               torch.randint(0, classes, (count, places)) where a sample has several
  *

@@ -162,27 +162,34 @@ static int take_label(const struct reading *r, void *to, uint64_t i, int64_t num
     return OK;
 }
 
-/* What the model takes for indices must be some. */
-static int check_below(const struct reading *r, const float *x, int below) {
-    for (uint64_t i = 0; below && i < r->x->count; i++)
-        if (!(x[i] >= 0 && x[i] < (float)below && x[i] == floorf(x[i])))
-            return fail(ERR_FAILED,
-                        "data set %s: %s: %g in sample %llu: the model takes whole numbers from 0 "
-                        "to %d",
-                        r->file.path, r->x_name, (double)x[i],
-                        (unsigned long long)(i / of_a_sample(r->x)), below - 1);
+/* What the model takes for indices must be some: x[from ..] of each sample. */
+static int check_part(const struct reading *r, uint64_t from, const struct sample_part *part) {
+    const uint64_t each = of_a_sample(r->x);
+    const float *x = r->samples;
+    for (uint64_t i = from; part->below && i < r->x->count; i += each)
+        for (uint64_t k = i; k < i + (uint64_t)part->count; k++)
+            if (!(x[k] >= 0 && x[k] < (float)part->below && x[k] == floorf(x[k])))
+                return fail(ERR_FAILED,
+                            "data set %s: %s: %g in sample %llu: the model takes whole numbers "
+                            "from 0 to %d",
+                            r->file.path, r->x_name, (double)x[k], (unsigned long long)(k / each),
+                            part->below - 1);
     return OK;
 }
 
-static int read_floats(const struct reading *r, int below) {
+static int read_floats(const struct reading *r, const struct dataset_config *c) {
     float *x = r->samples;
     if (!strcmp(r->x->dtype, "F32"))
         CHECK(safetensors_read_at(&r->file, r->x->offset, x, r->x->bytes));
     else
         CHECK(read_whole(r, r->x, x, take_number));
-    for (uint64_t i = 0; !below && !strcmp(r->x->dtype, "U8") && i < r->x->count; i++)
+    for (uint64_t i = 0; !c->part_count && !strcmp(r->x->dtype, "U8") && i < r->x->count; i++)
         x[i] /= 255.0f;
-    return check_below(r, x, below);
+    uint64_t from = 0;
+    if (!dataset_has_parts(c, of_a_sample(r->x))) return OK;
+    for (int p = 0; p < c->part_count; from += (uint64_t)c->parts[p++].count)
+        CHECK(check_part(r, from, &c->parts[p]));
+    return OK;
 }
 
 static int read_samples(struct reading *r, const struct dataset_config *c) {
@@ -191,7 +198,7 @@ static int read_samples(struct reading *r, const struct dataset_config *c) {
     if (!r->samples)
         return fail(ERR_MEMORY, "data set %s: no memory for its samples", r->file.path);
     if (r->bytes) return safetensors_read_at(&r->file, r->x->offset, r->samples, r->x->bytes);
-    return read_floats(r, c->below);
+    return read_floats(r, c);
 }
 
 static int read_answers(struct reading *r, const struct dataset_config *c) {
@@ -225,7 +232,7 @@ static int make(struct reading *r, struct dataset *set, const struct dataset_con
     static const char nothing[1]; /* of an outline, never read */
     CHECK(read_answers(r, c));
     int each = (int)of_a_sample(r->y), classes = c->targets ? 0 : count_classes(r);
-    r->bytes = !strcmp(r->x->dtype, "U8") && !c->below && !c->targets && each == 1 &&
+    r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count && !c->targets && each == 1 &&
                classes <= BYTE_LABELS;
     CHECK(read_samples(r, c));
     *set = (struct dataset){.name = last_part(c->name),

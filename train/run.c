@@ -116,7 +116,8 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .binary = o->loss == DUET_BCE_WITH_LOGITS,
         .loss = loss_name(o->loss),
         .places = model_places(config->model.name, o),
-        .below = graph ? graph_below(graph) : 0,
+        .parts = graph ? graph->parts : NULL,
+        .part_count = graph ? graph->part_count : 0,
         .outline = config->dry,
         .seed = config->seed};
     /* duet_command has said what is wrong with them. */

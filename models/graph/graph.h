@@ -24,6 +24,7 @@
 #ifndef MODELS_GRAPH_H
 #define MODELS_GRAPH_H
 
+#include "data/dataset.h"
 #include "duet.h"
 
 struct model;
@@ -80,6 +81,7 @@ struct graph_node {
 
 struct graph_input {
     int y, below; /* the value; of tokens: one more than the largest; 0: they are numbers */
+    int numbers;  /* of a sample */
 };
 
 struct graph {
@@ -90,7 +92,8 @@ struct graph {
     struct graph_tensor *tensors;
     struct graph_node *nodes;
     struct graph_input *inputs;
-    int value_count, tensor_count, node_count, input_count;
+    struct sample_part *parts; /* [part_count] as the inputs, where one is of tokens; else NULL */
+    int value_count, tensor_count, node_count, input_count, part_count;
     int value_room, tensor_room, node_room, input_room;
     int parameters, buffers; /* how many tensors are parameters; how many are not */
     int result;              /* the value that is returned */
@@ -111,7 +114,7 @@ const struct graph *graph_of(const struct duet_model *model);
 /* Classes of each label; with targets, the numbers of one. Labels of a sample; 0: one. */
 int graph_classes(const struct graph *g, int targets);
 int graph_places(const struct graph *g);
-/* Samples are whole numbers, as tokens, below this; 0: they are not. */
+/* The first input of whole numbers, as tokens, has them below this; 0: there is none. */
 int graph_below(const struct graph *g);
 
 /* 1: the text is meant to be a graph: it begins as one. */

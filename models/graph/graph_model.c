@@ -161,7 +161,6 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
         int dims[GRAPH_RANK], count = numbers_of(s), rank = dims_of(s, dims);
         duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
         dims[0] = r->samples;
-        if (rank == 1) rank = 2, dims[1] = 1;
         one = rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
         if (one) one->names++;
         r->vars[g->inputs[i].y] = one;
@@ -261,12 +260,11 @@ int graph_places(const struct graph *g) {
     return s->rank > 2 ? places : 0;
 }
 
-/* All inputs are of one kind. */
 int graph_below(const struct graph *g) {
-    int below = g->inputs[0].below;
-    for (int i = 1; i < g->input_count; i++)
-        if (g->inputs[i].below < below) below = g->inputs[i].below;
-    return below;
+    int i = 0;
+    while (i < g->input_count && !g->inputs[i].below)
+        i++;
+    return i < g->input_count ? g->inputs[i].below : 0;
 }
 
 const struct graph *graph_of(const struct duet_model *model) {

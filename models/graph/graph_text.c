@@ -49,7 +49,7 @@ static int input(struct graph_reader *r) {
         return graph_wrong(r, "a sample of more than %d numbers", INT32_MAX);
     CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
     CHECK(graph_add_value(r, name, &s, &new.y));
-    new.below = is_i64 ? (int)below : 0;
+    new.below = is_i64 ? (int)below : 0, new.numbers = (int)numbers;
     g->inputs[g->input_count++] = new;
     return OK;
 }
@@ -140,12 +140,6 @@ static int check_whole(struct graph_reader *r) {
         if (!g->values[g->inputs[i].y].uses)
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
                         g->values[g->inputs[i].y].line);
-    for (int i = 1; i < g->input_count; i++)
-        if (!g->inputs[i].below != !g->inputs[0].below)
-            return fail(ERR_USAGE,
-                        "%.200s: line %d: inputs are all whole numbers, or none is: a sample of "
-                        "the data is one or the other",
-                        g->path, g->values[g->inputs[i].y].line);
     if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
     const struct graph_shape *s = &g->values[g->result].shape;
     int good = s->batch[0] && s->size[0] == 1;
@@ -155,6 +149,16 @@ static int check_whole(struct graph_reader *r) {
     return fail(ERR_USAGE,
                 "%.200s: line %d: a graph returns numbers of each sample, as f32[N, classes]",
                 g->path, g->values[g->result].line);
+}
+
+static int make_parts(struct graph *g) {
+    if (!graph_below(g)) return OK;
+    g->parts = calloc((size_t)g->input_count, sizeof *g->parts);
+    if (!g->parts) return fail(ERR_MEMORY, "%s: no host memory", g->path);
+    for (; g->part_count < g->input_count; g->part_count++)
+        g->parts[g->part_count] =
+            (struct sample_part){g->inputs[g->part_count].numbers, g->inputs[g->part_count].below};
+    return OK;
 }
 
 static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
@@ -197,6 +201,7 @@ int graph_parse(struct graph **out, const char *path, const char *text, size_t b
     }
     g->pytorch_sample = g->pytorch_shared = -1;
     int code = read_text(&r, text, bytes);
+    if (!code) code = make_parts(g);
     graph_free_names(&r);
     if (code) {
         graph_free(g);
@@ -220,5 +225,6 @@ void graph_free(struct graph *g) {
     free(g->tensors);
     free(g->nodes);
     free(g->inputs);
+    free(g->parts);
     free(g);
 }

@@ -43,6 +43,7 @@ class Walk(InPlace):
                                                   *model.named_buffers())}
         self.writer, self.env, self.refusals = Writer(torch, self.names.values()), {}, []
         self.inputs, self.buffers, self.samples = [], set(), None
+        self.first, self.same = None, {}  # the number of samples; others that are the same
         self.owned = set()  # where the model's own tensors lie that are constants here
 
     # -- tensors that are there from the start
@@ -85,10 +86,19 @@ class Walk(InPlace):
             return fake
         if fake.dtype not in (torch.float32, torch.int32, torch.int64):
             raise Refused(f"an input of {fake.dtype}: Duet takes float32 and whole numbers")
+        self.as_the_first(fake)
         value = Value(f"%{node.name}", self.sizes(fake.shape))
         self.inputs.append(value)
         self.writer.tokens[value.name] = {value.name}
         return value
+
+    def as_the_first(self, fake):
+        """Where no op says that two inputs have as many samples, the examples do."""
+        count = fake.shape[0] if fake.dim() else None
+        if isinstance(count, self.torch.SymInt) and count.node.expr.is_Symbol:
+            self.first = self.first or count.node
+            if count.node.hint == self.first.hint:
+                self.same[count.node.expr] = self.first.expr
 
     def sizes(self, dims):
         """Sizes of torch.export: whole numbers, and multiples of the number of samples."""
@@ -97,9 +107,8 @@ class Walk(InPlace):
             if not isinstance(d, self.torch.SymInt):
                 out.append(int(d))
                 continue
-            expression = d.node.expr
-            symbols = list(expression.free_symbols)
-            self.samples = self.samples or symbols[0]
+            expression = d.node.expr.xreplace(self.same)
+            self.samples = self.samples or list(expression.free_symbols)[0]
             factor = expression / self.samples
             if not factor.is_Integer:
                 raise Refused(f"its shape has {expression}, no multiple of the samples of the "

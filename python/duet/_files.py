@@ -23,15 +23,33 @@ def write_tensors(path, arrays):
             file.write(blob)
 
 
+def _array(given):
+    import numpy
+    return numpy.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+
+
+def _joined(inputs):
+    """The inputs of each sample, one behind the other."""
+    import numpy
+    rows = [row.reshape(len(row), -1) for row in map(_array, inputs)]
+    kind = "float32" if any(row.dtype.kind == "f" for row in rows) else "int64"
+    x = numpy.concatenate([row.astype(kind) for row in rows], 1)
+    if kind == "float32" and any(row.dtype.kind != "f" and abs(row).max(initial=0) > 1 << 24
+                                 for row in rows):
+        raise ValueError("duet: a whole number above 2^24 beside numbers of float32, which cannot "
+                         "hold it")
+    return x
+
+
 def save_dataset(path, x, y, x_test=None, y_test=None):
     """Writes samples and answers, tensors or arrays, as a file for dataset=path.
 
     x has a sample in each row: float32; uint8, pictures; or int32 or int64, as tokens. y has the
     labels, int32 or int64, one of each sample or several, or float32 targets for loss="mse",
-    "smooth-l1" and "bce-with-logits".
+    "smooth-l1" and "bce-with-logits". For a model of several inputs x is a tuple of them.
     """
-    import numpy
     arrays = {}
+    x, x_test = (_joined(one) if isinstance(one, tuple) else one for one in (x, x_test))
     for one, other in ((x, y), (x_test, y_test)):
         if one is not None and other is not None and len(one) != len(other):
             raise ValueError(f"duet: {len(one)} samples and {len(other)} answers: give an answer "
@@ -39,7 +57,7 @@ def save_dataset(path, x, y, x_test=None, y_test=None):
     for name, given in {"x": x, "y": y, "x_test": x_test, "y_test": y_test}.items():
         if given is None:
             continue
-        array = numpy.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+        array = _array(given)
         if str(array.dtype) not in _TYPES:
             raise TypeError(f"duet: {name}: {array.dtype}: give float32, uint8, int32 or int64")
         arrays[name] = array

@@ -92,11 +92,11 @@ Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init =
     cr_expect(!memcmp(set.images, bytes, sizeof bytes) && set.labels[0] == 4 && !set.labels[1]);
     dataset_free(&set);
     cr_expect_eq(dataset_has_test(&c), 1);
-    c.below = 256;
+    c.parts = (struct sample_part[]){{3, 256}}, c.part_count = 1;
     opened(&set, &c, 1);
     cr_expect(set.numbers && set.numbers[1] == 51);
     dataset_free(&set);
-    c.below = 0, c.targets = 1, c.shape = (struct sample_shape){1, 1, 3};
+    c.part_count = 0, c.targets = 1, c.shape = (struct sample_shape){1, 1, 3};
     opened(&set, &c, 0);
     cr_expect(set.outputs == 3 && set.classes == 0 && set.shape.width == 3, "as the model has it");
     cr_expect(!memcmp(set.numbers, numbers, sizeof numbers) &&
@@ -109,7 +109,10 @@ static void refused(const struct item *x, const struct item *y, size_t cut, int 
     const struct item items[] = {*x, *y};
     struct dataset_config c = config();
     struct dataset set;
-    c.below = below, c.targets = targets;
+    /* the first number of a sample is any where it is no token */
+    const struct sample_part parts[] = {{1, 0}, {2, below}}, all = {3, below};
+    c.parts = below == 2 ? parts : &all, c.part_count = below == 2 ? 2 : !!below;
+    c.targets = targets;
     put(items, y->name ? 2 : 1, cut);
     cr_expect_neq(dataset_make(&set, &c, 1), OK, "%s", says);
     cr_expect(strstr(error_message(), says) && !strchr(error_message(), '\n'), "%s: %s", says,
@@ -140,6 +143,7 @@ Test(dataset_tensors, refuses_in_one_line, .timeout = 30, .init = path_make,
     refused(&token, &y, 0, 8, 0,
             "x: 1.67772e+07 in sample 0: the model takes whole numbers from 0");
     refused(&x, &y, 0, 8, 0, "x: 0.5 in sample 0");
+    refused(&x, &y, 0, 2, 0, "x: -1 in sample 0: the model takes whole numbers from 0 to 1");
     refused(&x, &negative, 0, 0, 0, "y: label -1 of sample 1");
     refused(&x, &huge, 0, 0, 0, "y: label 4294967296 of sample 1");
     refused(&x, &targets, 0, 0, 0, "--loss: cross-entropy: y of data set");

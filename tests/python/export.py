@@ -269,6 +269,74 @@ class OwnData(Written):
             duet.train(**options)
 
 
+    def test_numbers_beside_tokens(self):
+        class Both(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.kinds = torch.nn.Embedding(20, 6), torch.nn.Embedding(3, 6)
+                self.first, self.head = torch.nn.Linear(8, 6), torch.nn.Linear(6, 4)
+
+            def forward(self, tokens, numbers, kind):
+                x = self.words(tokens).mean(1) * self.kinds(kind)
+                return self.head(x + torch.tanh(self.first(numbers.flatten(1))))
+
+        torch.manual_seed(1)
+        net, path, data = Both(), self.folder / "both.duet", self.folder / "rows.safetensors"
+        count = 3 * BATCH
+        torch.manual_seed(0)  # as --dataset random draws them
+        x = (torch.randint(0, 20, (count, 5)), torch.randn(count, 2, 4),
+             torch.randint(0, 3, (count,)))
+        y = torch.randint(0, 4, (count,))
+        duet.export(net, tuple(part[:2] for part in x), path)
+        duet.save_dataset(data, x, y)
+        net, want = net.double().train(), []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for batch in range(3):
+            rows = slice(batch * BATCH, (batch + 1) * BATCH)
+            loss = F.cross_entropy(net(x[0][rows], x[1][rows].double(), x[2][rows]), y[rows])
+            want.append(loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        options = dict(model=path, batch_size=BATCH, steps=3, lr=0.1, progress=False, quiet=True)
+        for given in (dict(dataset=data), dict(dataset="random", samples=count)):
+            run = duet.train(**options, **given, shuffle=False, virtual_devices=1,
+                             mode="single").runs[0]
+            for got, exact in zip(run.losses, want, strict=True):
+                self.assertLessEqual(abs(got - exact), LOSS * max(1, abs(exact)))
+            result = duet.compare(**options, **given, devices=2)
+            self.assertIn("identical to the bit", result.output)
+        for part, wrong in ((0, 20), (2, 3)):
+            off = [one.clone() for one in x]
+            off[part][-1] = wrong
+            duet.save_dataset(data, tuple(off), y)
+            with self.assertRaisesRegex(duet.DuetError, f"whole numbers from 0 to {wrong - 1}$"):
+                duet.train(**options, dataset=data)
+        with self.assertRaisesRegex(ValueError, "2.24"):
+            duet.save_dataset(data, (x[0] + (1 << 24) + 1, x[1]), y)
+
+    def test_inputs_whose_numbers_of_samples_no_op_compares(self):
+        class Values(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 3)
+
+            def forward(self, state, action):
+                return self.head(torch.relu(self.first(state))).gather(1, action.unsqueeze(1))
+
+        torch.manual_seed(1)
+        net, path = Values(), self.folder / "values.duet"
+        duet.export(net, (torch.randn(4, 4), torch.randint(0, 3, (4,))), path)
+        torch.manual_seed(0)
+        state, action = torch.randn(BATCH, 4), torch.randint(0, 3, (BATCH,))
+        want = F.mse_loss(net.double()(state.double(), action), torch.randn(BATCH, 1).double())
+        options = dict(model=path, dataset="random", samples=BATCH, batch_size=BATCH, steps=1,
+                       loss="mse", progress=False, quiet=True)
+        run = duet.train(**options, shuffle=False, virtual_devices=1, mode="single").runs[0]
+        self.assertLessEqual(abs(run.losses[0] - want.item()), LOSS * max(1, want.item()))
+        self.assertIn("identical to the bit", duet.compare(**options, devices=2).output)
+
+
 class Refusals(unittest.TestCase):
     def test_every_op_that_is_not_there_is_named_at_once(self):
         class Net(nn.Module):
