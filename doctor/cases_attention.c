@@ -57,7 +57,7 @@ static int attention_case(struct op_cases *c, enum op op, const struct attention
                         .out = {rows_of(c, s, l, s->values, 0),
                                 case_tensor(c, DTYPE_F32, 3, s->samples, s->heads, l, 1)},
                         .step = step,
-                        .p.attention = {scale, s->causal, s->mask_shared, {s->p, 3, 5, 0}}};
+                        .p.attention = {scale, s->causal, s->mask_shared, {s->p, 3, 5, 0, 0}}};
     if (s->masks) a.in[3] = mask_of(c, s);
     if (op == OP_ATTENTION_BACKWARD) {
         for (int i = 0; i < 4; i++)
