@@ -1,5 +1,6 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
+import math
 from operator import add, mul, sub
 
 from ._export_graph import Filled, N, Value
@@ -12,6 +13,19 @@ def _not(w, x):
     return w.emit("equal", [x], x.shape, x.lifted, number=0)
 
 
+_LARGEST = 3.4028234663852886e+38  # of float32
+
+
+def _finite(w, x):
+    """Of infinities the difference would be none."""
+    if isinstance(x, w.torch.Tensor):
+        return x.clamp(-_LARGEST, _LARGEST) if x.is_floating_point() else x
+    if isinstance(x, Filled) or isinstance(x, Value) and (x.name in w.truths or
+                                                          x.name in w.wholes):
+        return x
+    return same(w, "clamp", x, x.shape, min=-_LARGEST, max=_LARGEST)
+
+
 def _difference(w, a, b, shape):
     """a - b, and the number with which it is compared: b where that is a number."""
     number = number_of(w, b)
@@ -20,7 +34,7 @@ def _difference(w, a, b, shape):
     if number_of(w, a) is not None:
         return w.emit("multiply_number", [w.value(b)], shape, w.value(b).lifted, number=-1), \
             -number_of(w, a)
-    return binary(w, "subtract", a, b, shape), 0
+    return binary(w, "subtract", _finite(w, a), _finite(w, b), shape), 0
 
 
 def _compare(op, turned, negated):
@@ -164,22 +178,44 @@ def _range_of(w, x):
         return (int(x.number if isinstance(x, Filled) else x),) * 2
     if isinstance(x, w.torch.Tensor):
         return int(x.min()), int(x.max())
-    return None if not isinstance(x, Value) or w.tokens.get(x.name) else w.range_of(x.name)
+    if not isinstance(x, Value):
+        return None
+    ends, inputs = w.range_of(x.name), w.tokens.get(x.name, ())
+    if not inputs:
+        return ends
+    if not w.known.keys() >= inputs:
+        return None
+    ends = [0, *(w.known[name] - 1 for name in inputs), *(ends or ())]
+    return min(ends), max(ends)
 
 
 def note_range(w, name, a, y):
     """y, of whole numbers, is what the op `name` makes of others: of which size?"""
+    given = _range_of(w, a.get("self"))
     if name == "cumsum":
         count = int(y.shape[a.dim % len(y.shape)])
-        ends = [end * times for end in _range_of(w, a.self) or () for times in (1, count)]
-    elif name in ("add", "sub", "mul") and a.get("alpha", 1) == 1:
-        given = [_range_of(w, a.self), _range_of(w, a.other)]
-        how = {"add": add, "sub": sub, "mul": mul}[name]
+        ends = [end * times for end in given or () for times in (1, count)]
+    elif name in ("sum", "prod") and given:
+        count = math.prod(map(int, a.self.shape)) // math.prod(map(int, y.shape))
+        most = max(map(abs, given))
+        ends = [end * times for end in given for times in (1, count)] if name == "sum" else \
+            [-most ** count if given[0] < 0 else 0, most ** count]
+    elif name == "pow" and given and (number_of(w, a.exponent) or -1) > 0:
+        most = max(map(abs, given)) ** number_of(w, a.exponent)
+        ends = [-most if given[0] < 0 else 0, most]
+    elif name in ("neg", "abs"):
+        ends = [-end for end in given or ()]
+        ends = [0, max(map(abs, ends))] if ends and name == "abs" else ends
+    elif name in ("add", "sub", "mul", "rsub") and a.get("alpha", 1) == 1:
+        given = [given, _range_of(w, a.other)]
+        how = {"add": add, "sub": sub, "mul": mul, "rsub": lambda i, j: j - i}[name]
         ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
-    elif name == "remainder" and number_of(w, a.other) > 0:
-        ends = [0, int(a.other) - 1]
-    elif name in ("floor_divide", "div"):
-        ends = [end // int(a.other) for end in _range_of(w, a.self) or ()]
+    elif name in ("remainder", "fmod", "floor_divide", "div"):
+        require(given or w.guesses, "of whole numbers whose size is not known: float32 is exact to "
+                                    "2^24 alone")
+        number = number_of(w, a.other)
+        ends = [end // int(number) for end in given or ()] if name in ("floor_divide", "div") else \
+            [0, int(number) - 1] if name == "remainder" and number > 0 else []
     else:
         ends = []
     require(not ends or max(map(abs, ends)) <= 1 << 24, "its whole numbers pass 2^24, which "

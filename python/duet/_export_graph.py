@@ -93,6 +93,8 @@ class Writer:
         self.frozen_ones = {}  # parameters that the model has not: of norms without their own
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
+        self.known = {}  # the same, of all of them, where a walk before this one has found them
+        self.guesses = False  # a walk will follow that knows them
         self.wholes = set()  # the names of whole numbers that come of others, as indices
         self.ranges = {}  # the least and the largest of computed whole numbers, by name
         self.asked = set()  # which results of an op that has several are used

@@ -3,8 +3,9 @@ dimension. See _export_ops.py."""
 
 from ._export_choices import _dims_of, _where, op_argmax, op_eq, whole
 from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, line_dim, op_sum, require, times
+from ._export_ops import Bound, binary, line_dim, op_sum, require, same, times
 
+_MOST = 2.0 ** 127
 _MOST_PICKED = 16  # of topk, which has some ten lines for each
 
 
@@ -71,7 +72,8 @@ def op_topk(w, a, shape):
     require(a.k <= _MOST_PICKED, f"the largest {a.k}: Duet finds {_MOST_PICKED} at most")
     x, (dim,) = _dims_of(w, Bound(self=a.self, dim=a.dim))
     require(isinstance(shape[0][0], N), "of a tensor without samples")
-    left = x if a.largest else times(w, x, -1)
+    # What is taken becomes less than the least that can be left.
+    left = same(w, "clamp", x if a.largest else times(w, x, -1), x.shape, min=-_MOST, max=_MOST)
     one = [1 if d == dim else n for d, n in enumerate(x.shape)]
     column = w.torch.arange(x.shape[dim]).reshape([-1, *[1] * (len(x.shape) - dim - 1)])
     found = []

@@ -16,6 +16,8 @@ def op_rand_like(w, a, shape):
 
 def op_normal(w, a, shape):
     """Of normal_, which writes over what is there."""
+    require(all(isinstance(x, (int, float)) for x in (a.mean, a.std)),
+            "of a mean or a deviation that is a tensor: write mean + std * torch.randn_like(mean)")
     y = times(w, w.random("randn", shape), a.std)
     return y if a.mean == 0 else same(w, "add_number", y, shape, number=a.mean)
 

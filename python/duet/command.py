@@ -58,8 +58,7 @@ def _plain(value):
     if isinstance(value, dict):
         return Record((name, _plain(member)) for name, member in value.items())
     if isinstance(value, list):
-        numbers = [item for item in value if item is not None]
-        if numbers and all(type(item) in (int, float) for item in numbers):
+        if value and all(item is None or type(item) in (int, float) for item in value):
             return numpy.array([numpy.nan if item is None else item for item in value])
         return [_plain(item) for item in value]
     return value

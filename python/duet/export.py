@@ -206,7 +206,15 @@ def export(model, example_inputs, path):
         raise ExportError(f"duet.export: torch.export cannot trace {type(model).__name__}: "
                           f"{first[0]}{why}{_otherwise(model, example_inputs)}") from error
     walk = Walk(torch, model, program)
+    tokens = [x for x in tensors if not x.is_floating_point()]
+    walk.writer.guesses = bool(tokens)
     result = walk.run()
+    if tokens and not walk.refusals:  # now it is known how large those of the inputs may be
+        known = {value.name: walk.writer.below.get(value.name, int(x.max()) + 1)
+                 for value, x in zip(walk.inputs, tensors) if not x.is_floating_point()}
+        walk = Walk(torch, model, program)
+        walk.writer.known = known
+        result = walk.run()
     if walk.refusals:
         raise ExportError("duet.export: " + "\n".join(dict.fromkeys(walk.refusals)) +
                           _otherwise(model, example_inputs))

@@ -212,7 +212,8 @@ static const double SIGMAS = 5;
 
 static struct op_args dropout_of(const struct tensor *x, const struct tensor *y,
                                  const struct step_block *step, float p, int layer, int v) {
-    return (struct op_args){.in = {*x}, .out = {*y}, .step = step, .p.dropout = {p, layer, v, 0}};
+    return (struct op_args){
+        .in = {*x}, .out = {*y}, .step = step, .p.dropout = {p, layer, v, 0, 0}};
 }
 
 Test(math_ops, dropout_keeps_the_right_share_and_scales_it, .timeout = 60) {

@@ -32,6 +32,12 @@ class Package(unittest.TestCase):
             result.nothing
         self.assertIn("srcdoc=", result._repr_html_())
 
+    def test_losses_that_are_not_finite_are_nan(self):
+        losses = duet.train(**{**SMALL, "lr": 1e30, "steps": 4}).runs[0].losses
+        self.assertEqual(losses.dtype, float)
+        self.assertTrue(numpy.isnan(losses[1:]).all(), losses)
+        self.assertTrue(numpy.isnan(duet.command._plain([None, None])).all())
+
     def test_compare_proves_equal_bits(self):
         result = duet.compare(**SMALL, devices=2)
         self.assertEqual([run.name for run in result.runs], ["single", "dp", "ddp"])

@@ -188,6 +188,14 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x, y: x + net.words(y // 2).sum(1), words=nn.Embedding(9, 4)),
                      "tokens are computed", *whole)
 
+    def test_whole_numbers_that_float32_rounds(self):
+        whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
+        for tried in (lambda y: y * 99999991 % 9, lambda y: (y + 5) ** 12 % 7,
+                      lambda y: (y + 99).prod(1, keepdim=True) % 7,
+                      lambda y: (y * 9999991).sum(1, keepdim=True) // 3):
+            self.refused(Net(lambda net, x, y: x + tried(y)), "pass 2.24", *whole)
+        self.refused(Net(lambda net, x, y: x + y.clamp(0, 3) // 2), "size is not known", *whole)
+
     def test_what_layers_have_in_other_ways(self):
         self.refused(Net(lambda net, x: F.batch_norm(x, net.seen, net.seen + 1, training=True)),
                      "as nn.BatchNorm has them")
@@ -209,6 +217,7 @@ class Refusals(unittest.TestCase):
             drawn = torch.rand(x.shape[0], 1)
             return x * (drawn + 0.75).floor() + drawn
         self.refused(Net(of_both), "a floor has been taken")
+        self.refused(Net(lambda net, x: x + torch.normal(x, 1.0)), "torch.randn_like")
 
     def test_what_pytorch_cannot_trace_is_told_in_one_line(self):
         printed = io.StringIO()
