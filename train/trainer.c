@@ -200,14 +200,15 @@ static int train_epoch(struct loop *l, int epoch) {
 
 /* ---- evaluation ---- */
 
-static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
+/* Batch `number` of the test set, from 0. What is drawn in evaluation differs from batch to batch;
+ * the step is that of its spans. */
+static int evaluate_batch(struct loop *l, struct batch *batch, int number) {
     struct session *s = l->s;
-    /* what is drawn in evaluation differs from batch to batch; the step is that of its spans */
-    struct step_block step = {.seed = s->config->seed + (uint64_t)row,
+    struct step_block step = {.seed = s->config->seed + (uint64_t)number,
                               .step = (uint64_t)l->step * (uint64_t)s->config->update.passes,
                               .weight = 1,
                               .first = batch->first,
-                              .row = row};
+                              .row = number % LOG_ROWS};
     int code = s->strategy->evaluate(s, &step, batch);
     if (!code) code = feed_hold(&l->feed, s->test_loader, batch);
     if (code) feed_drop(&l->feed, s->test_loader, batch);
@@ -218,7 +219,7 @@ static int evaluate_batch(struct loop *l, struct batch *batch, int row) {
 static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     struct session *s = l->s;
     int64_t hits = 0;
-    int rows = 0;
+    int rows = 0, batches = 0;
     double loss = 0;
     struct batch *batch;
     *accuracy = -1, *valid_loss = NAN;
@@ -230,7 +231,10 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
         CHECK(look_for_stop(l));
         if (l->stopped) break;
         CHECK(feed_next(&l->feed, s->test_loader, 0, &batch));
-        if (batch) CHECK(evaluate_batch(l, batch, rows++));
+        if (batch) {
+            CHECK(evaluate_batch(l, batch, batches++));
+            rows++;
+        }
         if (rows && (!batch || rows == LOG_ROWS)) {
             CHECK(step_log_tests(s, rows, &hits, &loss));
             rows = 0;

@@ -315,6 +315,27 @@ class OwnData(Written):
         with self.assertRaisesRegex(ValueError, "2.24"):
             duet.save_dataset(data, (x[0] + (1 << 24) + 1, x[1]), y)
 
+    def test_each_batch_of_an_evaluation_draws_numbers_of_its_own(self):
+        class Noise(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = torch.nn.Parameter(torch.ones(3))
+
+            def forward(self, x):
+                return self.scale * torch.randn_like(x) + x
+
+        path, data, zeros = self.folder / "noise.duet", self.folder / "zeros.safetensors", []
+        duet.export(Noise(), torch.zeros(2, 3), path)
+        for batches in (64, 128):  # the command reads what it has logged of 64 batches at a time
+            x = torch.zeros(batches * BATCH, 3)
+            duet.save_dataset(data, x[:BATCH], x[:BATCH], x_test=x, y_test=x)
+            result = duet.compare(model=path, dataset=data, loss="mse", batch_size=BATCH, epochs=1,
+                                  devices=2, progress=False, quiet=True)
+            self.assertIn("identical to the bit", result.output)
+            zeros += [run.valid_loss[0] for run in result.runs]
+        self.assertEqual(zeros, 3 * zeros[:1] + 3 * zeros[3:4])
+        self.assertNotEqual(zeros[0], zeros[3])
+
     def test_inputs_whose_numbers_of_samples_no_op_compares(self):
         class Values(torch.nn.Module):
             def __init__(self):
