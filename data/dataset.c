@@ -198,7 +198,7 @@ static void draw_part(struct rng *rng, float *x, size_t count, int below) {
 static int draw_parts(struct rng *rng, float *x, size_t samples, size_t numbers,
                       const struct dataset_config *c) {
     float *drawn = malloc(samples * numbers * sizeof *drawn);
-    if (!drawn) return fail(ERR_MEMORY, "no memory for random samples: %zu: use fewer", samples);
+    if (!drawn) return ERR_MEMORY; /* the caller says for what */
     for (int p = 0; p < c->part_count; x += c->parts[p++].count) {
         const size_t each = (size_t)c->parts[p].count;
         draw_part(rng, drawn, samples * each, c->parts[p].below);
@@ -238,11 +238,7 @@ static int make_random(struct dataset *set, const struct dataset_config *c) {
                             .places = c->targets ? 0 : c->places};
     if (!x || !y) return no_memory(set);
     rng_seed(&rng, c->seed);
-    int code = draw_samples(&rng, x, count, sample_shape_count(&shape), c);
-    if (code) {
-        dataset_free(set);
-        return code;
-    }
+    if (draw_samples(&rng, x, count, sample_shape_count(&shape), c)) return no_memory(set);
     if (c->targets)
         rng_normal(&rng, y, answers, 0, 1);
     else

@@ -117,7 +117,7 @@ struct dataset_config run_dataset(const struct run_config *config) {
         .loss = loss_name(o->loss),
         .places = model_places(config->model.name, o),
         .parts = graph ? graph->parts : NULL,
-        .part_count = graph ? graph->part_count : 0,
+        .part_count = graph && graph_below(graph) ? graph->input_count : 0,
         .outline = config->dry,
         .seed = config->seed};
     /* duet_command has said what is wrong with them. */

@@ -79,11 +79,6 @@ struct graph_node {
     struct graph_setting *settings; /* as many as the op has */
 };
 
-struct graph_input {
-    int y, below; /* the value; of tokens: one more than the largest; 0: they are numbers */
-    int numbers;  /* of a sample */
-};
-
 struct graph {
     char *path; /* as it was given; owned, as are all lists */
     char name[64];
@@ -91,10 +86,10 @@ struct graph {
     struct graph_value *values;
     struct graph_tensor *tensors;
     struct graph_node *nodes;
-    struct graph_input *inputs;
-    struct sample_part *parts; /* [part_count] as the inputs, where one is of tokens; else NULL */
-    int value_count, tensor_count, node_count, input_count, part_count;
-    int value_room, tensor_room, node_room, input_room;
+    int *inputs;               /* the value of each */
+    struct sample_part *parts; /* [input_count] what each has of a sample */
+    int value_count, tensor_count, node_count, input_count;
+    int value_room, tensor_room, node_room, input_room, part_room;
     int parameters, buffers; /* how many tensors are parameters; how many are not */
     int result;              /* the value that is returned */
     /* What PyTorch's autograd keeps for backward, in bytes: of each sample, and of all together;

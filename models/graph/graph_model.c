@@ -24,10 +24,10 @@ static int numbers_of(const struct graph_shape *s) {
 
 /* A sample as the data has it: channels, height, width. Several inputs lie one behind the other. */
 static void sample_of(const struct graph *g, int sample[3]) {
-    const struct graph_shape *s = &g->values[g->inputs[0].y].shape;
+    const struct graph_shape *s = &g->values[g->inputs[0]].shape;
     sample[0] = 0;
     for (int i = 0; i < g->input_count; i++)
-        sample[0] += numbers_of(&g->values[g->inputs[i].y].shape);
+        sample[0] += numbers_of(&g->values[g->inputs[i]].shape);
     sample[1] = sample[2] = 1;
     for (int i = 1; g->input_count == 1 && s->rank <= 4 && i < s->rank; i++)
         sample[i - 1] = s->size[i];
@@ -50,7 +50,7 @@ static int check_sample(const struct graph *g, const duet_module *m) {
     return fail(ERR_USAGE,
                 "%.200s: line %d: the graph is for samples of %s, the data has %s: give --dataset "
                 "random or --shape, or export the model with such an example",
-                g->path, g->values[g->inputs[0].y].line, sample_shape_text(&a, text[0]),
+                g->path, g->values[g->inputs[0]].line, sample_shape_text(&a, text[0]),
                 sample_shape_text(&b, text[1]));
 }
 
@@ -157,13 +157,13 @@ static void cut_inputs(struct graph_run *r, duet_var *x) {
     int at = 0;
     duet_var *flat = g->input_count > 1 ? duet_flatten(r->tape, x) : x;
     for (int i = 0; i < g->input_count; i++) {
-        const struct graph_shape *s = &g->values[g->inputs[i].y].shape;
+        const struct graph_shape *s = &g->values[g->inputs[i]].shape;
         int dims[GRAPH_RANK], count = numbers_of(s), rank = dims_of(s, dims);
         duet_var *one = g->input_count > 1 ? duet_narrow(r->tape, flat, 1, at, count) : flat;
         dims[0] = r->samples;
         one = rank == 4 && g->input_count == 1 ? one : duet_reshape(r->tape, one, rank, dims);
         if (one) one->names++;
-        r->vars[g->inputs[i].y] = one;
+        r->vars[g->inputs[i]] = one;
         at += count;
     }
 }
@@ -262,9 +262,9 @@ int graph_places(const struct graph *g) {
 
 int graph_below(const struct graph *g) {
     int i = 0;
-    while (i < g->input_count && !g->inputs[i].below)
+    while (i < g->input_count && !g->parts[i].below)
         i++;
-    return i < g->input_count ? g->inputs[i].below : 0;
+    return i < g->input_count ? g->parts[i].below : 0;
 }
 
 const struct graph *graph_of(const struct duet_model *model) {

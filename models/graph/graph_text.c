@@ -32,7 +32,6 @@ static int input(struct graph_reader *r) {
     char name[GRAPH_WORD], batch;
     struct graph *g = r->g;
     struct graph_shape s;
-    struct graph_input new = {0};
     int is_i64;
     double below = 0;
     CHECK(graph_word(r, "a %name", name));
@@ -48,9 +47,9 @@ static int input(struct graph_reader *r) {
     if ((r->numbers += numbers) > INT32_MAX)
         return graph_wrong(r, "a sample of more than %d numbers", INT32_MAX);
     CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
-    CHECK(graph_add_value(r, name, &s, &new.y));
-    new.below = is_i64 ? (int)below : 0, new.numbers = (int)numbers;
-    g->inputs[g->input_count++] = new;
+    CHECK(graph_grow(g, &g->parts, g->input_count, &g->part_room, sizeof *g->parts));
+    CHECK(graph_add_value(r, name, &s, &g->inputs[g->input_count]));
+    g->parts[g->input_count++] = (struct sample_part){(int)numbers, is_i64 ? (int)below : 0};
     return OK;
 }
 
@@ -137,9 +136,9 @@ static int check_whole(struct graph_reader *r) {
     if (!r->returned)
         return graph_wrong(r, "the text ends before the graph does: return is missing");
     for (int i = 0; i < g->input_count; i++)
-        if (!g->values[g->inputs[i].y].uses)
+        if (!g->values[g->inputs[i]].uses)
             return fail(ERR_USAGE, "%.200s: line %d: no op uses this input: leave it out", g->path,
-                        g->values[g->inputs[i].y].line);
+                        g->values[g->inputs[i]].line);
     if (!g->input_count) return fail(ERR_USAGE, "%.200s: the graph has no input", g->path);
     const struct graph_shape *s = &g->values[g->result].shape;
     int good = s->batch[0] && s->size[0] == 1;
@@ -149,16 +148,6 @@ static int check_whole(struct graph_reader *r) {
     return fail(ERR_USAGE,
                 "%.200s: line %d: a graph returns numbers of each sample, as f32[N, classes]",
                 g->path, g->values[g->result].line);
-}
-
-static int make_parts(struct graph *g) {
-    if (!graph_below(g)) return OK;
-    g->parts = calloc((size_t)g->input_count, sizeof *g->parts);
-    if (!g->parts) return fail(ERR_MEMORY, "%s: no host memory", g->path);
-    for (; g->part_count < g->input_count; g->part_count++)
-        g->parts[g->part_count] =
-            (struct sample_part){g->inputs[g->part_count].numbers, g->inputs[g->part_count].below};
-    return OK;
 }
 
 static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
@@ -201,7 +190,6 @@ int graph_parse(struct graph **out, const char *path, const char *text, size_t b
     }
     g->pytorch_sample = g->pytorch_shared = -1;
     int code = read_text(&r, text, bytes);
-    if (!code) code = make_parts(g);
     graph_free_names(&r);
     if (code) {
         graph_free(g);

@@ -189,9 +189,13 @@ def _range_of(w, x):
     return min(ends), max(ends)
 
 
+_RANGED = {"cumsum", "sum", "prod", "pow", "neg", "abs", "add", "sub", "mul", "rsub", "remainder",
+           "fmod", "floor_divide", "div"}
+
+
 def note_range(w, name, a, y):
     """y, of whole numbers, is what the op `name` makes of others: of which size?"""
-    given = _range_of(w, a.get("self"))
+    given = _range_of(w, a.self) if name in _RANGED else None
     if name == "cumsum":
         count = int(y.shape[a.dim % len(y.shape)])
         ends = [end * times for end in given or () for times in (1, count)]
