@@ -137,11 +137,21 @@ static inline void run_square_sums(const struct op_args *a, uint32_t blocks) {
 }
 
 static inline void run_batch_norm(enum op op, const struct op_args *a, struct grid grid) {
-    struct norm n;
+    static double norm_workspace[3 * 4096];
+    struct norm n, merge;
+    int cut;
     cr_assert(norm_of(op, a, &n));
     switch (op) {
-    case OP_BATCH_NORM_MOMENTS: RUN_NORM_BLOCKS(batch_norm_moments, &n, grid); break;
-    case OP_BATCH_NORM_SUMS: RUN_NORM_BLOCKS(batch_norm_sums, &n, grid); break;
+    case OP_BATCH_NORM_MOMENTS:
+        cut = norm_cut(&n, norm_workspace, &merge);
+        RUN_NORM_BLOCKS(batch_norm_moments, &n, grid);
+        if (cut) RUN_THREADS(k_batch_norm_merge, &merge, grid);
+        break;
+    case OP_BATCH_NORM_SUMS:
+        cut = norm_cut(&n, norm_workspace, &merge);
+        RUN_NORM_BLOCKS(batch_norm_sums, &n, grid);
+        if (cut) RUN_THREADS(k_batch_norm_total, &merge, grid);
+        break;
     case OP_BATCH_NORM_TRACK:
         grid.blocks = 1;
         RUN_NORM_BLOCKS(batch_norm_track, &n, grid);

@@ -1,5 +1,5 @@
-/* The kernels of norm.h on the GPU, and their launches. Moments and sums take a block per channel,
- * what works on C numbers a thread per channel, forward and dx a thread per element. */
+/* The kernels of norm.h on the GPU, and their launches. Moments and sums take a block per part of a
+ * channel, what works on C numbers a thread per channel, forward and dx a thread per element. */
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/launch.h"
 
@@ -36,7 +36,7 @@ const void *norm_kernel(int i) {
 static uint32_t norm_blocks(enum op op, const struct norm *n) {
     switch (op) {
     case OP_BATCH_NORM_MOMENTS:
-    case OP_BATCH_NORM_SUMS: return grid_for((size_t)n->channels, 1);
+    case OP_BATCH_NORM_SUMS: return grid_for((size_t)norm_parts(n), 1);
     case OP_BATCH_NORM_TRACK: return 1;
     case OP_BATCH_NORM_FORWARD:
     case OP_BATCH_NORM_BACKWARD_DATA: return grid_for(n->count, NORM_THREADS);
@@ -45,9 +45,15 @@ static uint32_t norm_blocks(enum op op, const struct norm *n) {
 }
 
 int enqueue_norm(struct cuda_stream *stream, enum op op, const struct op_args *args) {
-    struct norm n;
+    const int over_values = op == OP_BATCH_NORM_MOMENTS || op == OP_BATCH_NORM_SUMS;
+    const enum op merging = op == OP_BATCH_NORM_SUMS ? OP_BATCH_NORM_TOTAL : OP_BATCH_NORM_MERGE;
+    struct norm n, merge;
     if (!norm_of(op, args, &n))
         return fail(ERR_FAILED, "%s: more than 2^31 elements: give a smaller batch", op_name(op));
+    const int cut = over_values && norm_cut(&n, (double *)stream->workspace, &merge);
     enqueue(stream, kernel_of(kernels, op), norm_blocks(op, &n), NORM_THREADS, &n);
+    if (cut)
+        enqueue(stream, kernel_of(kernels, merging), norm_blocks(merging, &merge), NORM_THREADS,
+                &merge);
     return OK;
 }
