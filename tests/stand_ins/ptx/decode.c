@@ -29,7 +29,6 @@ static int table(struct ptx_maker *m, struct ptx_instr *in) {
     static const struct ptx_form others[] = {
         {"nanosleep.u32", ptx_sleep, "w"},
         {"griddepcontrol.wait", ptx_follow, ""},
-        {"griddepcontrol.launch_dependents", ptx_launch_next, ""},
         {NULL, NULL, NULL}};
     const struct ptx_form *const tables[] = {ptx_float_forms, ptx_integer_forms, ptx_compare_forms,
                                              ptx_convert_forms, others};

@@ -88,7 +88,7 @@ extern const struct ptx_form ptx_integer_forms[], ptx_compare_forms[], ptx_float
  * not at all. `ordered`: with acquire or release, or relaxed. */
 ptx_run *ptx_load(int bits, int is_signed, int of_register, int ordered);
 ptx_run *ptx_store(int bits, int ordered);
-ptx_run ptx_copy_address, ptx_timer, ptx_sleep, ptx_follow, ptx_launch_next, ptx_pack, ptx_unpack;
+ptx_run ptx_copy_address, ptx_timer, ptx_sleep, ptx_follow, ptx_pack, ptx_unpack;
 ptx_run ptx_async_copy, ptx_async_wait, ptx_mma;
 ptx_run ptx_atomic_add_32, ptx_atomic_add_64, ptx_atomic_cas_32;
 

@@ -102,15 +102,10 @@ void ptx_timer(struct ptx_warp *w, const struct ptx_instr *in) {
     PTX_EACH_LANE(d[l] = ns);
 }
 
-/* griddepcontrol.wait: the kernel in front has ended. Its twin, launch_dependents, changes nothing
- * for the kernel itself. */
+/* griddepcontrol.wait: the kernel in front has ended. */
 void ptx_follow(struct ptx_warp *w, const struct ptx_instr *in) {
     (void)in;
     w->follows |= w->mask;
-}
-
-void ptx_launch_next(struct ptx_warp *w, const struct ptx_instr *in) {
-    (void)w, (void)in;
 }
 
 void ptx_sleep(struct ptx_warp *w, const struct ptx_instr *in) {
