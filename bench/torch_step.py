@@ -181,7 +181,7 @@ def duet(arguments, words, folder):
     if done.returncode:
         sys.exit("duet: status %d: %s" % (done.returncode, done.stderr.strip()))
     with open(out) as f:
-        return json.load(f)
+        return json.load(f)["runs"][0]
 
 
 def check_first_steps(arguments, name, images, labels, folder):
