@@ -34,12 +34,13 @@ struct allreduce_link allreduce_link_gpus(void) {
 
 /* A handoff between processes, and the memory of one GPU. The choice does not depend on these
  * figures; they stand here for whoever reads a cost. */
-struct allreduce_link allreduce_link_shared_gpu(void) {
+struct allreduce_link allreduce_link_shared_gpu(int at_once) {
     struct allreduce_link link = {.name = "one GPU for all",
                                   .flag_us = 50,
                                   .rank_gbs = 3000,
                                   .all_gbs = 3000,
-                                  .takes_turns = 1};
+                                  .takes_turns = 1,
+                                  .at_once = at_once};
     return link;
 }
 
@@ -107,8 +108,10 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
         if (text)
             snprintf(text, text_bytes,
                      "fused for %s over %d ranks (%s): their kernels would take turns, so one of "
-                     "them does it all",
-                     format_bytes(count * sizeof(float), size, sizeof size), n, link->name);
+                     "them does it all%s",
+                     format_bytes(count * sizeof(float), size, sizeof size), n, link->name,
+                     link->at_once ? "" : "; so do their steps: MPS, which nvidia-cuda-mps-control "
+                                          "-d starts, lets them run at once");
         return ALLREDUCE_FUSED;
     }
     for (int i = ALLREDUCE_NAIVE; n > 1 && i < ALLREDUCE_ALGORITHM_COUNT; i++) {

@@ -40,6 +40,7 @@ struct allreduce_link {
     double all_gbs;  /* loads and stores of all ranks together, GB/s; 0: no common limit */
     double copy_gbs; /* a call's data to host memory, and back, GB/s; 0: it stays where it is */
     int takes_turns; /* 1: all ranks share one processor */
+    int at_once;     /* 1: and run on it at once, as far as there is room */
 };
 
 /* Emulated devices: n processes on the cores that this process may use, all in one memory. */
@@ -48,8 +49,8 @@ struct allreduce_link allreduce_link_host(int n);
 /* A GPU for each rank, with links between them such as NVLink. */
 struct allreduce_link allreduce_link_gpus(void);
 
-/* One GPU that all ranks share. */
-struct allreduce_link allreduce_link_shared_gpu(void);
+/* One GPU that all ranks share; at_once: under MPS. */
+struct allreduce_link allreduce_link_shared_gpu(int at_once);
 
 /* GPUs that cannot reach each other: the host's link, with copies to the host's memory and back. */
 struct allreduce_link allreduce_link_staged(const struct allreduce_link *host);

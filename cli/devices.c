@@ -95,7 +95,8 @@ static void list_gpus(void) {
                  "memory",
                  gpus, gpus);
     else
-        say_line(COLUMN, "all devices of a run share it and its memory");
+        say_line(COLUMN, "all devices of a run share it and its memory; the ranks of ddp take "
+                         "turns on it, unless MPS runs (nvidia-cuda-mps-control -d)");
     device_libraries(DEVICE_CUDA, libraries, sizeof libraries);
     say_line(COLUMN, "libraries, for --cuda-math library: %s", libraries);
     allreduce_libraries(DEVICE_CUDA, libraries, sizeof libraries);

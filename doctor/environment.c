@@ -64,6 +64,10 @@ static void look_at_mps(struct doctor *d) {
              "CUDA_MPS_PIPE_DIRECTORY=%.200s: no daemon is there: start it "
              "(nvidia-cuda-mps-control -d), or unset the variable",
              folder);
+    else
+        note(d, FINDING_NOT_HERE, "MPS", "",
+             "no daemon: the ranks of a GPU take turns on it, which makes their steps many times "
+             "as long: nvidia-cuda-mps-control -d starts one");
 }
 
 /* Under MPS its server is the one process that such a GPU takes. */

@@ -97,7 +97,7 @@ static int choose(const struct executor_question *q, const struct executor_ops *
     if (reach.to >= 0) {
         return choose_out_of_reach(q, &reach, a, b, ops, link);
     } else if (q->n == 1 || a >= 0) {
-        *link = allreduce_link_shared_gpu();
+        *link = allreduce_link_shared_gpu(cuda_mps_is_there());
         *ops = &cuda_stepwise_ops;
     } else {
         *link = allreduce_link_gpus();

@@ -210,6 +210,8 @@ static inline int cuda_use(const struct device *device) {
 /* Before the first call of CUDA in this process: asks for CUDA_QUEUES, or CUDA_QUEUES_MPS where the
  * daemon of MPS is there, unless enough are asked. */
 void cuda_ask_for_queues(void);
+/* 1 if the daemon of MPS is there: processes that share a GPU then run at once and not in turns. */
+int cuda_mps_is_there(void);
 /* Why a driver refuses GPU number `gpu` to this process, and what to do; NULL: the error says
  * it. */
 const char *cuda_refusal(cudaError_t error, int gpu, char *text, size_t bytes);

@@ -19,7 +19,7 @@ static const char *mps_folder(void) {
     return folder ? folder : "/tmp/nvidia-mps";
 }
 
-static int mps_daemon_is_there(void) {
+int cuda_mps_is_there(void) {
     char path[512];
     snprintf(path, sizeof path, "%s/control", mps_folder());
     return !access(path, F_OK);
@@ -31,7 +31,7 @@ static int mps_daemon_is_there(void) {
 void cuda_ask_for_queues(void) {
     const char *asked = getenv(CUDA_QUEUES_VARIABLE);
     if (!asked || atoi(asked) < QUEUES_LEAST)
-        setenv(CUDA_QUEUES_VARIABLE, mps_daemon_is_there() ? CUDA_QUEUES_MPS : CUDA_QUEUES, 1);
+        setenv(CUDA_QUEUES_VARIABLE, cuda_mps_is_there() ? CUDA_QUEUES_MPS : CUDA_QUEUES, 1);
 }
 
 /* Refusals that follow from the machine alone. */

@@ -224,7 +224,7 @@ Test(select, keeps_the_order_over_three_and_more, .timeout = 10) {
  * never slower. */
 Test(select, fused_is_for_ranks_that_take_turns, .timeout = 10) {
     struct allreduce_link host = allreduce_link_host(1), gpus = allreduce_link_gpus(),
-                          shared = allreduce_link_shared_gpu();
+                          shared = allreduce_link_shared_gpu(0);
     char text[256];
     for (int n = 2; n <= 64; n++)
         for (size_t count = 1; count < (size_t)1 << 28; count *= 3)

@@ -111,9 +111,21 @@ Test(emulated_environment, one_process_at_a_time, .timeout = 120, .init = cli_fo
     cli_well("train %s --mode ddp --devices 2 --quiet", TINY);
 }
 
+/* compare says whether the ranks take turns, and how they need not. */
+static void say_how_ranks_share(const char *words) {
+    struct cli c;
+    cli_run(&c, "compare %s --devices 2", TINY);
+    char *all = unbroken(c.out);
+    cr_expect(c.status == 0 && strstr(all, words), "%s%s", c.err, c.out);
+    free(all);
+    cli_free(&c);
+}
+
 Test(emulated_environment, mps, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     set_up(1);
+    say_how_ranks_share("so do their steps: MPS, which nvidia-cuda-mps-control -d starts");
+    doctor_says("MPS", FINDING_NOT_HERE, "no daemon: the ranks of a GPU take turns");
     setenv("EMULATED_COMPUTE_MODE", "exclusive", 1); /* as NVIDIA advises for MPS */
     setenv("CUDA_MPS_PIPE_DIRECTORY", "pipe", 1);
     doctor_says("compute mode", FINDING_OFF, "start MPS");
@@ -143,6 +155,7 @@ Test(emulated_environment, queues_of_mps, .timeout = 120, .init = cli_folder_mak
     fclose(fopen("pipe/control", "w"));
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
     cli_well("train %s --mode ddp --devices 4 --quiet", TINY);
+    say_how_ranks_share("so one of them does it all\nbuckets");
     cr_assert_eq(device_probe(DEVICE_CUDA, &count), OK);
     cr_expect_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* somebody asked for them */
