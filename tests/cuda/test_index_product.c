@@ -235,4 +235,8 @@ Test(cuda_index_product, tf32_rounds_to_ten_bits_and_must_be_allowed, .timeout =
         cr_assert_eq(product_choose(&p, kind, 1), TILE_TF32);
         cr_assert_neq(product_choose(&p, kind, 0), TILE_TF32);
     }
+    p.x.channels = 64, p.y.channels = 64;
+    cr_assert(tf32_pays(&p, PRODUCT_CONV_WEIGHT));
+    p.x.channels = 20; /* LeNet's second convolution */
+    cr_assert(!tf32_pays(&p, PRODUCT_CONV_WEIGHT) && tf32_pays(&p, PRODUCT_LINEAR_RC));
 }

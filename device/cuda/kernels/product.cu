@@ -93,6 +93,7 @@ static void enqueue_tiles(struct cuda_stream *stream, struct product *p, enum pr
                           int allow_tf32) {
     struct planes q;
     float *partial = (float *)stream->workspace;
+    allow_tf32 = allow_tf32 && tf32_pays(p, kind);
     if (planes_chosen(p, kind, allow_tf32, &q)) {
         enqueue(stream, planes_kernels[kind != PRODUCT_CONV_FORWARD][p->k == 5], planes_blocks(&q),
                 planes_threads(&q), &q);
