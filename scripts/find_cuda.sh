@@ -39,7 +39,7 @@ report() { # USE WORD...
         echo "cuda:      emulated by tests/stand_ins/cuda_emulation: for tests, no hardware"
         ;;
     sanitizer) echo "cuda:      not used: under a sanitizer devices are emulated" ;;
-    hardware) echo "cuda:      found $version ($nvcc): not yet run on hardware" ;;
+    hardware) echo "cuda:      found $version ($nvcc)" ;;
     given) echo "cuda:      not used: CUDA= was given" ;;
     *)
         if [[ -n $old ]]; then

@@ -1,11 +1,11 @@
-/* Programmatic dependent launch: a kernel may be started while the one before it on the stream
- * still runs, and waits inside (griddepcontrol.wait) until that one has ended and its memory can be
- * seen. What it saves is the time from one kernel's end to the next one's begin, some 30 times a
+/* Programmatic dependent launch: a kernel may be started when the blocks of the one before it on the
+ * stream have ended, and waits inside (griddepcontrol.wait) until that one's memory can be seen.
+ * What it saves is part of the time from one kernel's end to the next one's begin, some 30 times a
  * step.
  *
- *     without   | kernel 1 |  launch | kernel 2 |
- *     with      | kernel 1 |
- *                   launch, wait .. | kernel 2 |
+ *     without   | kernel 1 | memory, launch | kernel 2 |
+ *     with      | kernel 1 | memory | kernel 2 |
+ *                            launch
  *
  * Each of Duet's kernels waits before it touches memory (here() in kernels/launch.h), so it reads
  * what it would read without: the bits are the same. Since every kernel waits for the one before
