@@ -59,7 +59,6 @@ target() { # RANKS HOW
 }
 large_row() { awk '/^ *[0-9]/ { print $1, $5, $11, $8 }' "$WORK/allreduce.out"; }
 
-mps_pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
 if [[ -e $mps_pipes/control ]]; then
     how="under MPS"
 else
@@ -68,27 +67,6 @@ fi
 perf "fused, 4 ranks on one GPU, $how" 4 -a fused "${large[@]}"
 large_row | target 4 "$how"
 
-# A daemon of MPS of this run's own; it ends with the run at the latest.
-start_mps() {
-    export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps
-    mkdir -p "$WORK/mps" || return
-    if [[ -n $EMULATED ]]; then
-        export EMULATED_MPS=1
-        : >"$WORK/mps/control"
-    else
-        soon nvidia-cuda-mps-control -d
-    fi
-}
-end_mps() {
-    if [[ -z $EMULATED ]]; then
-        echo quit | soon nvidia-cuda-mps-control
-        for _ in {1..50}; do # until it has ended
-            [[ -e $WORK/mps/control ]] && sleep 0.1
-        done
-    fi
-    rm -f "$WORK/mps/control"
-    unset EMULATED_MPS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-}
 if [[ $device == cuda && $how != "under MPS" ]]; then
     if [[ -n $EMULATED ]] || command -v nvidia-cuda-mps-control >/dev/null; then
         if start_mps; then

@@ -73,6 +73,31 @@ conclude() {
     ((bad == 0 && good > 0))
 }
 
+# Where the daemon of MPS listens. Under it processes run on a GPU at once and not in turns.
+mps_pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}
+
+# A daemon of MPS of this run's own; it ends with the run at the latest.
+start_mps() {
+    export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps
+    mkdir -p "$WORK/mps" || return
+    if [[ -n $EMULATED ]]; then
+        export EMULATED_MPS=1
+        : >"$WORK/mps/control"
+    else
+        soon nvidia-cuda-mps-control -d
+    fi
+}
+end_mps() {
+    if [[ -z $EMULATED ]]; then
+        echo quit | soon nvidia-cuda-mps-control
+        for _ in {1..50}; do # until it has ended
+            [[ -e $WORK/mps/control ]] && sleep 0.1
+        done
+    fi
+    rm -f "$WORK/mps/control"
+    unset EMULATED_MPS CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+}
+
 # Prints the folder of a data set, which is made once for all parts: `full` is as large as
 # Fashion-MNIST, `small` is for short runs.
 pictures() { # full|small

@@ -65,7 +65,7 @@ Test(cli_bad_input, words, .timeout = 300, .init = cli_folder_make, .fini = cli_
         {2, "--cuda-math|fast|own and library", "train --cuda-math fast"},
         {2, "--cuda-math|library|emulated|--device cuda",
          "train --device auto --dataset synthetic --samples 300 --cuda-math library"},
-        {2, "--device|cuda|cpu", "train --device cuda"},
+        {2, "--device|cuda|cpu", "train --device cuda --dataset synthetic"},
         {2, "--mlp-hidden|'x'|whole numbers", "train --model mlp --mlp-hidden 8,x"},
         {2, "--mlp-hidden|parameters", "train --model mlp --mlp-hidden 1000000,1000000"},
     };
