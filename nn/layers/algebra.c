@@ -250,20 +250,26 @@ static int spread_backward(duet_tape *t, struct node *n) {
     return grad_done(t, n->x, &dx);
 }
 
-/* x, which has size 1 in the dimensions first .. last, with copies of it there, as many as `dims`
- * says. */
-static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
+/* *y becomes x, which has size 1 in the dimensions first .. last, with copies of it there, as many
+ * as `dims` says. */
+static int spread_value(duet_tape *t, const struct tensor *x, int first, int last, const int *dims,
+                        struct tensor *y, struct op_args *args) {
     int cut[3], to[MAX_RANK];
-    for (int i = 0; i < x->value.rank; i++)
-        to[i] = i >= first && i <= last ? dims[i] : x->value.dims[i];
+    for (int i = 0; i < x->rank; i++)
+        to[i] = i >= first && i <= last ? dims[i] : x->dims[i];
+    *y = tape_tensor(t, DTYPE_F32, x->layout, x->rank, to);
+    cut_at(y, first, last, cut);
+    *args = (struct op_args){.in[0] = tensor_seen_as(x, 2, cut[0], cut[2], 0),
+                             .out[0] = tensor_seen_as(y, 3, cut[0], cut[1], cut[2]),
+                             .p.sum.divide = 1};
+    if (t->error) return t->error;
+    return tensor_count(y) ? tape_fail(t, launch(t->stream, OP_SPREAD, args)) : OK;
+}
+
+static duet_var *spread(duet_tape *t, duet_var *x, int first, int last, const int *dims) {
     struct node node = {.backward = spread_backward, .op = OP_SPREAD, .x = x, .spares = SPARES_ALL};
-    struct tensor y = tape_tensor(t, DTYPE_F32, x->value.layout, x->value.rank, to);
-    cut_at(&y, first, last, cut);
-    node.args = (struct op_args){.in[0] = tensor_seen_as(&x->value, 2, cut[0], cut[2], 0),
-                                 .out[0] = tensor_seen_as(&y, 3, cut[0], cut[1], cut[2]),
-                                 .p.sum.divide = 1};
-    if (t->error || (tensor_count(&y) && tape_fail(t, launch(t->stream, OP_SPREAD, &node.args))))
-        return NULL;
+    struct tensor y;
+    if (spread_value(t, &x->value, first, last, dims, &y, &node.args)) return NULL;
     node.y = tape_view_var(t, y, x);
     return tape_node(t, &node) ? NULL : node.y;
 }
@@ -284,19 +290,43 @@ static int check_broadcast(const duet_tape *t, const char *op, const struct tens
     return OK;
 }
 
-/* The last dimensions come first, so that what lies between two steps is small. */
-duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims) {
-    int own[MAX_RANK], missing = rank - x->value.rank;
-    if (tape_fail(t, check_broadcast(t, op, &x->value, rank, dims))) return NULL;
+/* From dimension *last down, the next ones in a row that `own` has to be spread along. 0: none. The
+ * last come first, so that what lies between two steps is small. */
+static int next_run(const int *own, const int *dims, int *first, int *last) {
+    while (*last >= 0 && own[*last] == dims[*last])
+        --*last;
+    for (*first = *last; *first > 0 && own[*first - 1] != dims[*first - 1];)
+        --*first;
+    return *last >= 0;
+}
+
+/* The dimensions of x, with as many in front of them as make `rank`. */
+static void own_dims(const struct tensor *x, int rank, int *own) {
+    int missing = rank - x->rank;
     for (int i = 0; i < rank; i++)
-        own[i] = i < missing ? 1 : x->value.dims[i - missing];
-    if (missing) x = tape_view(t, x, rank, own);
-    for (int last = rank - 1, first; x && last >= 0; last = first - 1) {
-        first = last;
-        if (own[last] == dims[last]) continue;
-        while (first > 0 && own[first - 1] != dims[first - 1])
-            first--;
+        own[i] = i < missing ? 1 : x->dims[i - missing];
+}
+
+duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims) {
+    int own[MAX_RANK], first, last = rank - 1;
+    if (tape_fail(t, check_broadcast(t, op, &x->value, rank, dims))) return NULL;
+    own_dims(&x->value, rank, own);
+    if (x->value.rank < rank) x = tape_view(t, x, rank, own);
+    for (; x && next_run(own, dims, &first, &last); last = first - 1)
         x = spread(t, x, first, last, dims);
-    }
     return x;
+}
+
+int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const int *dims,
+                         struct tensor *y) {
+    int own[MAX_RANK], first, last = rank - 1;
+    struct tensor from = *x;
+    own_dims(x, rank, own);
+    if (x->rank < rank) from = tensor_plain(x->data, DTYPE_F32, rank, own);
+    for (; next_run(own, dims, &first, &last); last = first - 1, from = *y) {
+        struct op_args args;
+        CHECK(spread_value(t, &from, first, last, dims, y, &args));
+    }
+    *y = from;
+    return OK;
 }

@@ -122,9 +122,10 @@ static int same_samples(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && a->dims[0] == b->dims[0];
 }
 
-/* Both operands in the shape that they have together, in the layout of the larger one. 0: they
- * have none; the tape says why. */
-static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
+/* Both operands in the shape that they have together, in the layout of the larger one; small[2]:
+ * what they were before. 0: they have none; the tape says why. */
+static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char *name,
+                           duet_var *small[2]) {
     int rank, dims[MAX_RANK];
     if (tape_fail(t, tape_broadcast_shape(name, &(*a)->value, &(*b)->value, 0, &rank, dims)))
         return 0;
@@ -133,17 +134,35 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
     const int n16 = larger->layout == LAYOUT_N16 && same_samples(of_a, of_b);
     *a = n16 ? to_device_layout(t, *a) : to_plain(t, *a);
     *b = n16 ? to_device_layout(t, *b) : to_plain(t, *b);
+    small[0] = *a, small[1] = *b;
     if (*a && *b) *a = tape_broadcast(t, name, *a, rank, dims);
     if (*a && *b) *b = tape_broadcast(t, name, *b, rank, dims);
     return *a && *b;
 }
 
+/* A factor with copies in some dimensions, which the gradient of the other one reads: what is saved
+ * is the factor itself, and backward makes the copies again. */
+enum { SMALL_NONE, SMALL_X, SMALL_X2 };
+
+static void save_small_factor(const duet_tape *t, struct node *n, duet_var *const small[2]) {
+    for (int i = 0; i < 2 && t->step.training; i++) {
+        const duet_var *large = i ? n->x2 : n->x, *other = i ? n->x : n->x2;
+        if (!small[i] || small[i] == large || !other->needs_grad) continue;
+        n->args.in[2] = small[i]->value;
+        n->first = i ? SMALL_X2 : SMALL_X;
+        n->spares |= i ? SPARES_X2 : SPARES_X;
+        small[i]->saved = 1;
+        return;
+    }
+}
+
 static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name, enum op op,
                         node_backward *backward) {
     const int product = op == OP_MULTIPLY_FORWARD;
+    duet_var *small[2] = {NULL, NULL};
     if (!for_samples(t, &a, &b, name) || tape_blocked(t, a) || tape_blocked(t, b)) return NULL;
     if (a->value.rank != b->value.rank && tape_mixes_samples(t, name)) return NULL;
-    if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name)) return NULL;
+    if (!same_shape(&a->value, &b->value) && !broadcast_terms(t, &a, &b, name, small)) return NULL;
     if (a->value.layout != b->value.layout) {
         a = to_device_layout(t, a);
         b = to_device_layout(t, b);
@@ -155,7 +174,10 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
     node.args.in[0] = a->value;
     node.args.in[1] = b->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
-    return tape_append_op(t, op, &node, a->needs_grad || b->needs_grad);
+    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node.args))) return NULL;
+    node.op = op, node.y = tape_var(t, node.args.out[0], a->needs_grad || b->needs_grad);
+    if (product) save_small_factor(t, &node, small);
+    return tape_node(t, &node) ? NULL : node.y;
 }
 
 /* Both get dy itself, which neither may then write to. */
@@ -179,11 +201,20 @@ static int subtract_backward(duet_tape *t, struct node *n) {
     return n->x->needs_grad ? grad_share(t, n->x, &n->y->grad) : OK;
 }
 
+/* The gradient of x is dy times the other factor. */
+static int gradient_by(duet_tape *t, const struct node *n, duet_var *x, duet_var *other,
+                       int is_small) {
+    struct op_args by = {.in = {n->y->grad, other->value}};
+    if (!x->needs_grad) return OK;
+    if (is_small)
+        CHECK(tape_broadcast_value(t, &n->args.in[2], other->value.rank, other->value.dims,
+                                   &by.in[1]));
+    return gradient_of(t, x, OP_MULTIPLY_FORWARD, &by);
+}
+
 static int multiply_backward(duet_tape *t, struct node *n) {
-    struct op_args by_x2 = {.in = {n->y->grad, n->x2->value}},
-                   by_x = {.in = {n->y->grad, n->x->value}};
-    CHECK(gradient_of(t, n->x, OP_MULTIPLY_FORWARD, &by_x2));
-    return gradient_of(t, n->x2, OP_MULTIPLY_FORWARD, &by_x);
+    CHECK(gradient_by(t, n, n->x, n->x2, n->first == SMALL_X2));
+    return gradient_by(t, n, n->x2, n->x, n->first == SMALL_X);
 }
 
 duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {

@@ -7,6 +7,19 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
+/* What the maxima were taken of. A picture with margins is made again of the one without, args.in[1],
+ * which alone was saved. */
+static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *x) {
+    const int *margin = n->args.p.pool.margin, *d = n->x->value.dims;
+    if (!n->args.in[1].data) return OK;
+    *x = tape_tensor(t, DTYPE_F32, n->x->value.layout, 4, d);
+    struct op_args args = {.in = {n->args.in[1]},
+                           .out = {*x},
+                           .p.pad = {margin[0], margin[1], -INFINITY}};
+    CHECK(tape_error(t));
+    return tape_launch_batch(t, OP_PAD, &args);
+}
+
 /* The gradient goes to x; or, where the pool has done the work of a relu that nobody else has
  * needed since, back through both to the operand of that relu. in[max] of the op is dy, and the
  * other operand is what the maxima or the relu were taken of. */
@@ -18,6 +31,7 @@ static int pool_backward(duet_tape *t, struct node *n, enum op op, int max) {
     to.args.p.pool.relu = before != NULL;
     args.in[max] = n->y->grad;
     if (max || before) args.in[!max] = to.x->value;
+    if (max) CHECK(operand_of_maxima(t, n, &args.in[0]));
     return tape_backward_to_x(t, op, &to, &args, 0);
 }
 
@@ -29,7 +43,8 @@ static int max_pool_backward(duet_tape *t, struct node *n) {
     return pool_backward(t, n, OP_MAX_POOL_BACKWARD, 1);
 }
 
-static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
+/* bare: x before it got margins; NULL: it has none. */
+static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_args p, enum op op,
                       node_backward *backward) {
     duet_var *before = tape_relu_put_off(t, x);
     if (!before && tape_stuck(t, x)) return NULL;
@@ -49,7 +64,13 @@ static duet_var *pool(duet_tape *t, duet_var *x, struct pool_args p, enum op op,
     if (before && x->needs_grad) before->saved = 1;
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
-    return tape_append_op(t, op, &node, x->needs_grad);
+    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node.args))) return NULL;
+    node.op = op, node.y = tape_var(t, node.args.out[0], x->needs_grad);
+    if (bare && op == OP_MAX_POOL_FORWARD) {
+        node.args.in[1] = bare->value, node.spares |= SPARES_X;
+        bare->saved |= t->step.training && x->needs_grad;
+    }
+    return tape_node(t, &node) ? NULL : node.y;
 }
 
 int pool_ceil_extra(int pixels, int size, int stride, int padding) {
@@ -160,10 +181,11 @@ static int refuse_side(duet_tape *t, int size, int stride, int padding) {
 static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_pool *given,
                          enum op op) {
     static const struct duet_pool none = {.width = 0};
+    duet_var *bare = NULL;
     if (tape_failed(t, x)) return NULL;
     const struct duet_pool *how = given ? given : &none;
     const int max = op == OP_MAX_POOL_FORWARD, *padding = how->padding, *d = x->value.dims;
-    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, 0};
+    struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, 0, {0, 0}};
     int more[2] = {0}, margins = 0;
     for (int i = 0; i < 2; i++) {
         const int side = args.size[i],
@@ -179,9 +201,10 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
             return NULL;
         const struct pad_sides sides = {padding[1], padding[1] + more[1], padding[0],
                                         padding[0] + more[0]};
+        bare = x, args.margin[0] = padding[0], args.margin[1] = padding[1];
         x = with_margins(t, x, sides, max ? -INFINITY : 0);
     }
-    return x ? pool(t, x, args, op, max ? max_pool_backward : avg_pool_backward) : NULL;
+    return x ? pool(t, x, bare, args, op, max ? max_pool_backward : avg_pool_backward) : NULL;
 }
 
 duet_var *duet_avg_pool2d(duet_tape *t, duet_var *x, int size, const struct duet_pool *how) {

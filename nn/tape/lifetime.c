@@ -7,6 +7,8 @@
  *                          backward of the node that made it, since all that read it come later in
  *                          forward
  *     what a node saves    with `once`, behind its backward: moments, masks, indices
+ *     views                that were copied for an op, with `once`, when forward has read the copy
+ *                          for the last time, where no op before has saved the view
  *
  * A piece goes back when nobody holds it: a view of a value holds its memory, too, and a gradient
  * may be that of several vars. A pass of a program has no `once`: it may read values, and go back
@@ -15,15 +17,22 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
+/* The memory of a view whose value is a copy of it. */
+static int drop_view(duet_tape *t, duet_var *x) {
+    if (x->beside == VIEW_ALONE || x->beside == VIEW_DROPPED) return OK;
+    x->beside = VIEW_DROPPED;
+    return step_arena_drop(&t->arena, x->view.data);
+}
+
 static int drop_value(duet_tape *t, duet_var *x) {
     if (x->gone || x->hits.data) return OK;
     x->gone = 1;
-    if (x->view_of && x->view.data != x->value.data)
-        CHECK(step_arena_drop(&t->arena, x->view.data)); /* value is a copy of it */
+    CHECK(drop_view(t, x));
     return step_arena_drop(&t->arena, x->value.data);
 }
 
 static int leave(duet_tape *t, duet_var *x) {
+    if (x->forgotten && x->beside == VIEW_MADE) CHECK(drop_view(t, x));
     return x->forgotten && !x->saved && !x->put_off ? drop_value(t, x) : OK;
 }
 

@@ -38,7 +38,7 @@ struct node {
     struct op_args args; /* as launched forward: its settings (p) serve the backward op too */
     void *context;       /* of a node whose op is not one of device/op.h, and of recurrent.c its
                           * second result; borrowed */
-    size_t first;        /* of strided.c and cat.c */
+    size_t first;        /* of strided.c, cat.c and elementwise.c */
     int64_t clock;       /* of linked.c: when it was appended */
     int pieces_end;      /* numbers in the arena: below it are those made for this node */
 };
@@ -284,6 +284,9 @@ int tape_broadcast_shape(const char *op, const struct tensor *a, const struct te
 /* x spread to that shape; where it has this shape already, x itself. Over dimension 0, which is
  * that of samples, x must be PLAIN and the batch one segment. */
 duet_var *tape_broadcast(duet_tape *t, const char *op, duet_var *x, int rank, const int *dims);
+/* The same of a value, in a backward. */
+int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const int *dims,
+                         struct tensor *y);
 
 /* `value`, that of the parameter w or, where w is NULL, of a constant, as a var of dims[rank]: for
  * each sample of the batch the same numbers (layers/expand.c). PLAIN; dims[0] is the batch's n. */

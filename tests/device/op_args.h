@@ -249,7 +249,7 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
     if (op >= OP_GROUPED_CONV_FORWARD && op <= OP_GROUPED_CONV_BACKWARD_WEIGHT)
         a.p.grouped_conv = (struct grouped_conv_args){{2, 1}, {1, 0}, {1, 2}, 3};
     if (op >= OP_AVG_POOL_FORWARD && op <= OP_MAX_POOL_BACKWARD)
-        a.p.pool = (struct pool_args){{2, 2}, {2, 2}, 0, 0};
+        a.p.pool = (struct pool_args){.size = {2, 2}, .stride = {2, 2}};
     if (op == OP_DROPOUT || op == OP_RANDOM) a.p.dropout = (struct dropout_args){0.5f, 1, 63, 0, 0};
     if (op == OP_SUM || op == OP_SPREAD) a.p.sum.divide = 3;
     if (op >= OP_LAYER_NORM_FORWARD && op <= OP_LAYER_NORM_BACKWARD_WEIGHT)

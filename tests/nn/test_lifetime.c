@@ -147,6 +147,54 @@ Test(lifetime, a_forgotten_value_goes_unless_it_is_read_again, .timeout = 30) {
     }
 }
 
+/* What an op needs in one piece is a copy of a view; the memory behind the view is then free, unless
+ * the view itself is read in backward. */
+Test(lifetime, a_view_that_was_copied_holds_its_memory_no_longer, .timeout = 30) {
+    for (int read = 0; read < 2; read++) {
+        struct net net;
+        open_net(&net, DEVICE_HOST, 0);
+        begin_once(&net, 1);
+        duet_tape *t = net.tape;
+        duet_var *x = leaf(&net, 10, 1), *a = duet_multiply_number(t, x, 2),
+                 *rows = duet_reshape(t, a, 3, (int[]){-1, 2, 5}),
+                 *turned = duet_transpose(t, rows, 1, 2);
+        duet_var *product = read ? duet_matmul(t, turned, rows) : NULL,
+                 *y = duet_multiply(t, turned, turned);
+        MUST(tape_error(t));
+        cr_assert(y && !read == !product && turned->value.data != turned->view.data);
+        tape_forget(t, a);
+        tape_forget(t, rows);
+        cr_assert(step_arena_holders(&t->arena, turned->view.data), "another view may come");
+        tape_forget(t, turned);
+        cr_assert_eq(step_arena_holders(&t->arena, turned->view.data) > 0, read,
+                     "matmul's backward reads both of its operands");
+        cr_assert(is_there(&net, turned), "multiply's reads it");
+        net_close(&net);
+    }
+}
+
+/* Copies of a factor are made again in backward. */
+Test(lifetime, a_small_factor_is_saved_as_it_is, .timeout = 30) {
+    for (int training = 0; training < 2; training++) {
+        struct net net;
+        open_net(&net, DEVICE_HOST, 0);
+        begin_once(&net, training);
+        duet_tape *t = net.tape;
+        duet_var *x = duet_tanh(t, leaf(&net, 10, 1)),
+                 *large = duet_reshape(t, x, 3, (int[]){-1, 2, 5}),
+                 *small = duet_sum(t, large, (int[]){2}, 1, 1);
+        int pieces = t->arena.count, first = tape_var_count(t);
+        duet_var *y = duet_multiply(t, large, small);
+        cr_assert_eq(t->arena.count, pieces + 2, "the copies, and the product");
+        tape_forget_since(t, first, y);
+        cr_assert_eq(t->arena.count, pieces + 1);
+        tape_forget(t, small);
+        cr_assert_eq(is_there(&net, small), training);
+        MUST(tape_error(t));
+        net_close(&net);
+    }
+}
+
 /* The operand of a relu that was put off stays until the relu is there, or nobody needs it. */
 Test(lifetime, a_relu_that_was_put_off_has_its_operand, .timeout = 30) {
     for (int training = 0; training < 2; training++)
