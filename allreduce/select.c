@@ -110,8 +110,9 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
                      "fused for %s over %d ranks (%s): their kernels would take turns, so one of "
                      "them does it all%s",
                      format_bytes(count * sizeof(float), size, sizeof size), n, link->name,
-                     link->at_once ? "" : "; so do their steps: MPS, which nvidia-cuda-mps-control "
-                                          "-d starts, lets them run at once");
+                     link->at_once ? ""
+                                   : "; so do their steps: MPS, which nvidia-cuda-mps-control "
+                                     "-d starts, lets them run at once");
         return ALLREDUCE_FUSED;
     }
     for (int i = ALLREDUCE_NAIVE; n > 1 && i < ALLREDUCE_ALGORITHM_COUNT; i++) {

@@ -1,5 +1,6 @@
-/* Programmatic dependent launch: a kernel may be started when the blocks of the one before it on the
- * stream have ended, and waits inside (griddepcontrol.wait) until that one's memory can be seen.
+/* Programmatic dependent launch: a kernel may be started when the blocks of the one before it on
+ * the stream have ended, and waits inside (griddepcontrol.wait) until that one's memory can be
+ * seen.
  * What it saves is part of the time from one kernel's end to the next one's begin, some 30 times a
  * step.
  *

@@ -70,7 +70,7 @@ struct duet_var {
         VIEW_MADE,   /* value is: ops may make other views of it until forward is done with it */
         VIEW_SAVED,  /* the same, and a backward reads it */
         VIEW_DROPPED /* its memory is no longer held */
-    } beside; /* what is held beside value */
+    } beside;        /* what is held beside value */
     /* What a walk back has found. */
     int uses;     /* how often an op on the way to the root reads it; making a view is no op */
     int in_place; /* of a view: its gradient is written into that of view_of */

@@ -147,8 +147,8 @@ Test(lifetime, a_forgotten_value_goes_unless_it_is_read_again, .timeout = 30) {
     }
 }
 
-/* What an op needs in one piece is a copy of a view; the memory behind the view is then free, unless
- * the view itself is read in backward. */
+/* What an op needs in one piece is a copy of a view; the memory behind the view is then free,
+ * unless the view itself is read in backward. */
 Test(lifetime, a_view_that_was_copied_holds_its_memory_no_longer, .timeout = 30) {
     for (int read = 0; read < 2; read++) {
         struct net net;

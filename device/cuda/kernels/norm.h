@@ -26,7 +26,7 @@ struct norm {
     double *made;                         /* moments or sums that a kernel writes, of each part */
     const float *factors;                 /* (2,C) or (4,C) */
     int64_t *batches;
-    uint32_t count; /* elements of x, below 2^31 */
+    uint32_t count;                             /* elements of x, below 2^31 */
     int samples, channels, spatial, part_count; /* parts that a kernel reads, or makes */
     double epsilon, momentum;
     struct divider by_spatial, by_channels;

@@ -26,10 +26,9 @@ static int plain_all(struct ptx_maker *m, struct ptx_instr *in, const char *widt
 }
 
 static int table(struct ptx_maker *m, struct ptx_instr *in) {
-    static const struct ptx_form others[] = {
-        {"nanosleep.u32", ptx_sleep, "w"},
-        {"griddepcontrol.wait", ptx_follow, ""},
-        {NULL, NULL, NULL}};
+    static const struct ptx_form others[] = {{"nanosleep.u32", ptx_sleep, "w"},
+                                             {"griddepcontrol.wait", ptx_follow, ""},
+                                             {NULL, NULL, NULL}};
     const struct ptx_form *const tables[] = {ptx_float_forms, ptx_integer_forms, ptx_compare_forms,
                                              ptx_convert_forms, others};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
