@@ -107,7 +107,7 @@ check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/cli/main.o
 	@tests/check_layers.sh $(B)
 
-# Everything that needs a GPU, in at most 18 minutes: scripts/gpu_check.sh says what.
+# Everything that needs a GPU, in at most 14 minutes: scripts/gpu_check.sh says what.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks everything that needs a GPU, in at most 18 minutes, the most important first:
+# Checks everything that needs a GPU, in at most 14 minutes, the most important first:
 #
 #     make gpu-check [PARTS="build doctor"] [OUT=DIR]
 #
@@ -33,18 +33,18 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C # compilers print ASCII quotes, and numbers have a decimal point
 # part | its limit in seconds
-table="build|170
-lenet|40
-doctor|110
-demo|60
-step|120
-allreduce|80
-torch|80
-kill|75
-tests|240
-sanitizer|100"
-# For all parts: the sum of the table's limits, and some seconds to cut off the last one.
-limit_all=${GPU_CHECK_SECONDS:-1080}
+table="build|130
+lenet|30
+doctor|100
+demo|50
+step|100
+allreduce|50
+torch|70
+kill|70
+tests|160
+sanitizer|80"
+# For all parts: the sum of the table's limits.
+limit_all=${GPU_CHECK_SECONDS:-840}
 slower=${GPU_CHECK_SLOWER:-1} # the emulation needs more time
 [[ -n ${EMULATION-} && -z ${GPU_CHECK_SECONDS-}${GPU_CHECK_SLOWER-} ]] && slower=5
 limit_all=$((slower * limit_all))
