@@ -141,7 +141,7 @@ static int broadcast_terms(duet_tape *t, duet_var **a, duet_var **b, const char 
 }
 
 /* A factor with copies in some dimensions, which the gradient of the other one reads: what is saved
- * is the factor itself, and backward makes the copies again. */
+ * is the factor itself, and backward makes the copies again where they went back. */
 enum { SMALL_NONE, SMALL_X, SMALL_X2 };
 
 static void save_small_factor(const duet_tape *t, struct node *n, duet_var *const small[2]) {
@@ -206,7 +206,7 @@ static int gradient_by(duet_tape *t, const struct node *n, duet_var *x, duet_var
                        int is_small) {
     struct op_args by = {.in = {n->y->grad, other->value}};
     if (!x->needs_grad) return OK;
-    if (is_small)
+    if (is_small && other->gone)
         CHECK(tape_broadcast_value(t, &n->args.in[2], other->value.rank, other->value.dims,
                                    &by.in[1]));
     return gradient_of(t, x, OP_MULTIPLY_FORWARD, &by);

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-/* What the maxima were taken of. A picture with margins is made again of the one without,
- * args.in[1], which alone was saved. */
+/* What the maxima were taken of. A picture with margins that went back is made again of the one
+ * without, args.in[1], which alone was saved. */
 static int operand_of_maxima(duet_tape *t, const struct node *n, struct tensor *x) {
     const int *margin = n->args.p.pool.margin, *d = n->x->value.dims;
-    if (!n->args.in[1].data) return OK;
+    if (!n->args.in[1].data || !n->x->gone) return OK;
     *x = tape_tensor(t, DTYPE_F32, n->x->value.layout, 4, d);
     struct op_args args = {
         .in = {n->args.in[1]}, .out = {*x}, .p.pad = {margin[0], margin[1], -INFINITY}};

@@ -195,6 +195,38 @@ Test(lifetime, a_small_factor_is_saved_as_it_is, .timeout = 30) {
     }
 }
 
+/* What grows for an op is made again where it went back, and only there: a pass without `once`
+ * still has it. */
+Test(lifetime, what_is_still_there_is_not_made_again, .timeout = 30) {
+    for (int pooled = 0; pooled < 2; pooled++) {
+        int made[2];
+        for (int once = 0; once < 2; once++) {
+            struct net net;
+            open_net(&net, DEVICE_HOST, 0);
+            if (once)
+                begin_once(&net, 1);
+            else
+                begin(&net, 1);
+            duet_tape *t = net.tape;
+            struct tensor pixels =
+                tensor_plain(net.x, DTYPE_F32, 4, (int[4]){net.segments.n, 2, 9, 9});
+            duet_var *x = duet_tanh(t, tape_leaf(t, &pixels, 1)),
+                     *small = duet_mean(t, x, (int[]){1}, 1, 1);
+            int first = tape_var_count(t);
+            duet_var *y = pooled ? duet_max_pool2d(t, x, 3, &(struct duet_pool){.padding = {1, 1}})
+                                 : duet_multiply(t, x, small);
+            tape_forget_since(t, first, y);
+            duet_var *loss = loss_of(&net, duet_flatten(t, y));
+            const int before = t->arena.number;
+            MUST(tape_backward(t, loss, NULL));
+            made[once] = t->arena.number - before;
+            net_close(&net);
+        }
+        cr_assert_eq(made[1], made[0] + 1, "%d pieces in backward, %d with `once`", made[0],
+                     made[1]);
+    }
+}
+
 /* The operand of a relu that was put off stays until the relu is there, or nobody needs it. */
 Test(lifetime, a_relu_that_was_put_off_has_its_operand, .timeout = 30) {
     for (int training = 0; training < 2; training++)
