@@ -15,6 +15,8 @@ def _in_front(x, shape):
 
 def _view(w, a, shape):
     x = a.self if "self" in a else a.input
+    if isinstance(x, Stacked):
+        return _view_of_states(w, x, shape)
     if isinstance(x, Stored) and not x.transposed and not any(isinstance(d, N) for d in shape):
         return Stored(x.name, shape, x.of)
     if isinstance(x, turning.Turned) or not _in_front(x, shape):
@@ -25,6 +27,15 @@ def _view(w, a, shape):
     if x.lifted and shape and isinstance(shape[0], N):
         return w.emit("reshape", [x], shape)
     return w.emit("reshape", [x], shape, x.lifted)
+
+
+def _view_of_states(w, states, shape):
+    """Last states of layers, which stay in front; or the one of one layer alone."""
+    if isinstance(shape[0], N) and len(states) == 1:
+        return _view(w, Bound(self=states[0]), shape)
+    require(shape[0] == len(states) and not isinstance(shape[0], N),
+            "it joins the last states of several layers")
+    return Stacked(_view(w, Bound(self=one), shape[1:]) for one in states)
 
 
 op_view = op_reshape = op_flatten = op_unflatten = op__unsafe_view = op_squeeze = _view

@@ -65,6 +65,22 @@ def _in_float32(torch, model, inputs):
         x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
 
 
+def _of_three_dimensions(module, given, result):
+    """torch.export of PyTorch 2.11 says that the last states of nn.LSTM are (layers, 1, N, width),
+    which they are nowhere else (pytorch/pytorch#151200)."""
+    y, states = result
+    return y, tuple(s.squeeze(1) if s.dim() == 4 else s for s in states)
+
+
+def _without_unused(torch, program):
+    """What _of_three_dimensions has made of states that no one takes goes."""
+    for part in program.graph_module.modules():
+        for node in reversed(part.graph.nodes if isinstance(part, torch.fx.GraphModule) else []):
+            if node.target is torch.ops.aten.squeeze.dim and not node.users:
+                part.graph.erase_node(node)
+    return program
+
+
 @_without_torchs_log()
 def _trace(torch, model, inputs):
     """torch.export of the model in training mode, whose first dimensions are the samples."""
@@ -83,16 +99,22 @@ def _trace(torch, model, inputs):
              isinstance(module, torch.nn.modules.batchnorm._NormBase)]
     for norm in norms:
         norm.momentum = -1.0
+    hooks = [module.register_forward_hook(_of_three_dimensions, prepend=True)
+             for module in model.modules() if isinstance(module, torch.nn.LSTM) and
+             type(module).forward is torch.nn.LSTM.forward]
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
     try:
-        return torch.export.export(model, tuple(pairs), dynamic_shapes=(dynamic,) if
-                                   _takes_varargs(model) else dynamic, strict=False)
+        return _without_unused(torch, torch.export.export(
+            model, tuple(pairs), strict=False,
+            dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
     finally:
         if caches:
             config.use_cache = True
         for norm in norms:
             norm.momentum = None
+        for hook in hooks:
+            hook.remove()
         for module, mode in modes.items():
             module.training = mode
         for name, b in model.named_buffers():
