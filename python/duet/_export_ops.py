@@ -6,7 +6,7 @@ _export_layers.py and the files beside it."""
 import math
 
 from . import _export_turned as turning
-from ._export_graph import Filled, N, Refused, Stored, Uniform, Value
+from ._export_graph import Filled, N, Refused, Stacked, Stored, Uniform, Value
 
 
 class Bound(dict):
@@ -138,6 +138,8 @@ def op_prelu(w, a, shape):
 
 def detached(w, x):
     """What has no gradient anyway stays what it is."""
+    if isinstance(x, Stacked):
+        return Stacked(detached(w, one) for one in x)
     if not isinstance(x, (Value, Stored, turning.Turned)) or \
             isinstance(x, Value) and x.name not in w.trained:
         return x
