@@ -153,6 +153,8 @@ def op_embedding_bag(w, a, shape):
     one in each."""
     starts, joined = a.offsets, a.indices
     size = int(starts.two[1]) if isinstance(starts, Counted) and len(starts.two) == 2 else 0
+    if isinstance(joined, Value) and size == 1:  # a token of each sample, as they are
+        joined = turning.Turned(w.emit("reshape", [joined], [*joined.shape, 1]), [[0, 1]])
     require(size and starts.one.tolist() == [0] and isinstance(joined, turning.Turned) and
             joined.dims == [[0, 1]] and joined.base.shape[1] == size, "of bags of other sizes")
     require(a.per_sample_weights is None and a.get("padding_idx", -1) in (None, -1),

@@ -182,7 +182,19 @@ def _dropout(op):
     return run
 
 
-op_dropout, op_feature_dropout = _dropout("dropout"), _dropout("dropout2d")
+op_dropout, _dropout_of_planes = _dropout("dropout"), _dropout("dropout2d")
+
+
+def op_feature_dropout(w, a, shape):
+    """Of sequences and of volumes as of planes of one row."""
+    x = a.self if "self" in a else a.input
+    if len(shape) == 4 or not a.train or not a.p:
+        return _dropout_of_planes(w, a, shape)
+    require(len(shape) > 2, "of what has no planes")
+    n, channels, *places = shape
+    x = same(w, "reshape", x, [n, channels, 1, math.prod(places)])
+    y = _dropout_of_planes(w, Bound(a, self=x), x.shape)
+    return w.emit("reshape", [y], shape)
 
 # ---- arithmetic
 

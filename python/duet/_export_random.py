@@ -53,8 +53,8 @@ def op_floor(w, a, shape):
     """Of torch.rand() + p it is a draw, which is how others write stochastic depth."""
     if not isinstance(a.self, Uniform):
         return same(w, "floor", a.self, shape)
-    require(isinstance(shape[0], N) and 0 < a.self.low < 1,
-            "of random numbers plus no probability")
+    require(shape and isinstance(shape[0], N), "it draws numbers that are of no sample")
+    require(0 < a.self.low < 1, "of random numbers plus no probability")
     low, drawn = a.self.low, a.self.drawn
     if low not in drawn:
         require(not drawn, "of random numbers that another floor has taken, plus another number")
