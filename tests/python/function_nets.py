@@ -101,16 +101,32 @@ class Distances(nn.Module):
 
 
 class Bags(nn.Module):
-    """Tokens of a text as one embedding: their mean, sum and maximum."""
+    """Tokens of a text as one embedding: their mean, sum and maximum; and one token by itself."""
 
     def __init__(self):
         super().__init__()
         self.mean, self.sum = nn.EmbeddingBag(20, 6), nn.EmbeddingBag(20, 6, mode="sum")
-        self.most, self.head = nn.EmbeddingBag(20, 6, mode="max"), nn.Linear(18, 10)
+        self.most, self.head = nn.EmbeddingBag(20, 6, mode="max"), nn.Linear(24, 10)
 
     def forward(self, tokens):
         return self.head(torch.cat((self.mean(tokens), self.sum(tokens[:, 3:8]),
-                                    self.most(tokens)), 1))
+                                    self.most(tokens), self.mean(tokens[:, 2:3])), 1))
+
+
+class StatesAside(nn.Module):
+    """Last states that a decoder begins with and that have no gradient: one is of no_grad, one of
+    detach."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = (nn.LSTM(6, 5, batch_first=True) for _ in range(2))
+        self.head = nn.Linear(5, 10)
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.encoder(x)[1][0]
+        y, (_, c) = self.encoder(x)
+        return self.head((y + self.decoder(x, (h, c.detach()))[0])[:, -1])
 
 
 class WholeRotary(nn.Module):
@@ -183,4 +199,4 @@ RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,))
           "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
 NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
-        "whole_rotary": (WholeRotary, (12,))}
+        "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}

@@ -319,7 +319,7 @@ class LastStates(nn.Module):
 
     def forward(self, x):
         h, c = self.lstm(x)[1]
-        return self.head(torch.cat((c[1] + h[0] + h[2], c[-1], self.rnn(x)[1][0]), 1))
+        return self.head(torch.cat((c[1] + h[0] + h[2], c[-1], self.rnn(x)[1].squeeze(0)), 1))
 
 
 class EncoderDecoder(nn.Module):

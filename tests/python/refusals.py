@@ -151,6 +151,25 @@ class Refusals(unittest.TestCase):
         self.path.parent.mkdir()
         self.refused(Net(of_two_chances), "another floor")
 
+    def test_dropout_of_planes_is_one_text_of_whatever_they_are(self):
+        def text_of(shape, tried):
+            net = Net(lambda net, x: tried(x.view(-1, *shape)).flatten(1))
+            return duet.export(net, torch.randn(3, 4), self.path).read_text()
+        text = text_of((2, 2), lambda x: F.dropout2d(x[:, :, None], 0.25).squeeze(2))
+        self.assertIn("[N, 2, 1, 2] = dropout2d(%3, p=0.25)", text)
+        self.assertEqual(text, text_of((2, 2), lambda x: F.dropout1d(x, 0.25)))
+        text = text_of((2, 2, 1, 1), lambda x: F.dropout2d(x.view(-1, 2, 1, 2), 0.25).view_as(x))
+        self.assertEqual(text, text_of((2, 2, 1, 1), lambda x: F.dropout3d(x, 0.25)))
+        self.path = self.path.parent / "empty" / "net.duet"
+        self.path.parent.mkdir()
+        self.refused(Net(lambda net, x: torch.feature_dropout(x, 0.5, True)),
+                     r"feature_dropout.* of the model \(Net\), .*refusals.py:\d+: .* no planes")
+
+    def test_last_states_that_are_joined(self):
+        net = Net(lambda net, x: x + net.lstm(x[:, None])[1][0].view(-1, 2).sum(), lstm=nn.LSTM(
+            4, 2, 2, batch_first=True))
+        self.refused(net, r"view.* of the model \(Net\), .*refusals.py:\d+: it joins")
+
     def test_a_layer_in_eval_mode(self):
         net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm1d(4))
         net.norm.eval()
@@ -212,6 +231,9 @@ class Refusals(unittest.TestCase):
     def test_random_numbers_that_are_of_no_sample(self):
         self.refused(Net(lambda net, x: x + torch.randn(4)), "of no sample")
         self.refused(Net(lambda net, x: x * torch.rand(4, x.shape[0]).t()), "of no sample")
+        for shape in ((), (1,), (1, 1)):
+            self.refused(Net(lambda net, x: x * torch.floor(torch.rand(shape) + 0.5)),
+                         r"floor.* of the model \(Net\), .*refusals.py:\d+: .* of no sample")
 
         def of_both(net, x):
             drawn = torch.rand(x.shape[0], 1)
