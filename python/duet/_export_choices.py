@@ -1,10 +1,8 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
-import math
-from operator import add, mul, sub
-
 from ._export_graph import Filled, N, Value
 from ._export_ops import Bound, binary, line_dim, number_of, op_sum, pair_of, require, same
+from ._export_wholes import whole
 
 
 # ---- comparisons
@@ -71,6 +69,10 @@ def op_bitwise_not(w, a, shape):
 
 
 def op_bitwise_and(w, a, shape):
+    """Of whole numbers & 2^n - 1 is what the division by 2^n leaves."""
+    number = number_of(w, a.other)
+    if w.makes_whole and number is not None and (number + 1).hex().startswith("0x1.0000000000000p"):
+        return same(w, "remainder", a.self, shape, number=number + 1)
     _truths(w, a, "self", "other")
     y = binary(w, "multiply", a.self, a.other, shape)
     w.truths.add(y.name)
@@ -137,9 +139,8 @@ def _filled(number):
         what = float(a.fill_value if number is None else number)
         if any(isinstance(d, N) for d in shape):
             return Filled(what, shape)
-        whole = isinstance(a.self, Value) and a.self.name in w.tokens
         return w.torch.full(shape, what, dtype=a.get("dtype") or (
-            w.torch.int64 if whole else w.torch.float32))
+            w.torch.int64 if w.makes_whole else w.torch.float32))
     return run
 
 
@@ -162,70 +163,6 @@ def op_minimum(w, a, shape):
     x, y = (same(w, "multiply_number", v, v.shape, number=-1) for v in pair_of(w, a.self, a.other))
     most = op_maximum(w, Bound(self=x, other=y), shape)
     return same(w, "multiply_number", most, shape, number=-1)
-
-# ---- whole numbers
-
-
-def whole(w, y, low, high):
-    """y is whole numbers from low to high, which an embedding may look up; they are of no input."""
-    w.wholes.add(y.name)
-    w.tokens[y.name], w.ranges[y.name] = set(), (low, high)
-
-
-def _range_of(w, x):
-    """The least and the largest of whole numbers; None where they are not known."""
-    if isinstance(x, Filled) or number_of(w, x) is not None:
-        return (int(x.number if isinstance(x, Filled) else x),) * 2
-    if isinstance(x, w.torch.Tensor):
-        return int(x.min()), int(x.max())
-    if not isinstance(x, Value):
-        return None
-    ends, inputs = w.range_of(x.name), w.tokens.get(x.name, ())
-    if not inputs:
-        return ends
-    if not w.known.keys() >= inputs:
-        return None
-    ends = [0, *(w.known[name] - 1 for name in inputs), *(ends or ())]
-    return min(ends), max(ends)
-
-
-_RANGED = {"cumsum", "sum", "prod", "pow", "neg", "abs", "add", "sub", "mul", "rsub", "remainder",
-           "fmod", "floor_divide", "div"}
-
-
-def note_range(w, name, a, y):
-    """y, of whole numbers, is what the op `name` makes of others: of which size?"""
-    given = _range_of(w, a.self) if name in _RANGED else None
-    if name == "cumsum":
-        count = int(y.shape[a.dim % len(y.shape)])
-        ends = [end * times for end in given or () for times in (1, count)]
-    elif name in ("sum", "prod") and given:
-        count = math.prod(map(int, a.self.shape)) // math.prod(map(int, y.shape))
-        most = max(map(abs, given))
-        ends = [end * times for end in given for times in (1, count)] if name == "sum" else \
-            [-most ** count if given[0] < 0 else 0, most ** count]
-    elif name == "pow" and given and (number_of(w, a.exponent) or -1) > 0:
-        most = max(map(abs, given)) ** number_of(w, a.exponent)
-        ends = [-most if given[0] < 0 else 0, most]
-    elif name in ("neg", "abs"):
-        ends = [-end for end in given or ()]
-        ends = [0, max(map(abs, ends))] if ends and name == "abs" else ends
-    elif name in ("add", "sub", "mul", "rsub") and a.get("alpha", 1) == 1:
-        given = [given, _range_of(w, a.other)]
-        how = {"add": add, "sub": sub, "mul": mul, "rsub": lambda i, j: j - i}[name]
-        ends = [how(i, j) for i in given[0] for j in given[1]] if all(given) else []
-    elif name in ("remainder", "fmod", "floor_divide", "div"):
-        require(given or w.guesses, "of whole numbers whose size is not known: float32 is exact to "
-                                    "2^24 alone")
-        number = number_of(w, a.other)
-        ends = [end // int(number) for end in given or ()] if name in ("floor_divide", "div") else \
-            [0, int(number) - 1] if name == "remainder" and number > 0 else []
-    else:
-        ends = []
-    require(not ends or max(map(abs, ends)) <= 1 << 24, "its whole numbers pass 2^24, which "
-            "float32 rounds")
-    if ends and isinstance(y, Value) and y.name not in w.ranges:
-        whole(w, y, min(ends), max(ends))
 
 # ---- maxima
 
@@ -281,8 +218,11 @@ def op_min(w, a, shape):
 
 
 def op_amax(w, a, shape):
-    """All that are equal to the maximum share its gradient."""
+    """All that are equal to the maximum share its gradient, which whole numbers have not."""
     x, dims = _dims_of(w, a)
+    if w.makes_whole:
+        y = _largest(w, x, dims)
+        return w.emit("reshape", [y], shape, y.lifted) if a.keepdim else y
     one = [1 if d in dims else n for d, n in enumerate(x.shape)]
     most = w.emit("reshape", [_largest(w, x, dims)], one, x.lifted)
     equal = op_eq(w, Bound(self=x, other=most), x.shape)

@@ -77,7 +77,7 @@ def op_softplus(w, a, shape):
 op_silu, op_hardswish = _elementwise("silu"), _elementwise("hardswish")
 op_hardsigmoid, op_erf = _elementwise("hardsigmoid"), _elementwise("erf")
 op_sin, op_cos = _elementwise("sin"), _elementwise("cos")
-op_ceil, op_trunc = _elementwise("ceil"), _elementwise("trunc")  # floor: _export_choices.py
+op_ceil = _elementwise("ceil")  # floor: _export_random.py; trunc: _export_wholes.py
 
 
 def op_round(w, a, shape):
@@ -98,11 +98,13 @@ def op_clamp(w, a, shape):
     low, high = (x if x is None else number_of(w, x) for x in (a.get("min"), a.get("max")))
     require((low is None) == (a.get("min") is None) and (high is None) == (a.get("max") is None),
             "its bounds are no numbers")
+    if low is not None and high is not None:
+        low = min(low, high)
     return same(w, "clamp", a.self, shape, **({} if low is None else {"min": low}),
                 **({} if high is None else {"max": high}))
 
 
-op_clamp_min = op_clamp_max = op_clamp
+op_clip = op_clamp_min = op_clamp_max = op_clamp
 
 
 def op_log_sigmoid(w, a, shape):
@@ -263,35 +265,6 @@ def op_mul(w, a, shape):
         if number is not None:
             return same(w, "multiply_number", x, shape, number=number)
     return binary(w, "multiply", a.self, a.other, shape)
-
-
-def _modulo(op):
-    def run(w, a, shape):
-        number = number_of(w, a.other)
-        require(number and math.isfinite(number), "by what is no number other than 0")
-        return same(w, op, a.self, shape, number=number)
-    return run
-
-
-op_remainder, op_fmod = _modulo("remainder"), _modulo("fmod")
-op_floor_divide = _modulo("floor_divide")
-
-
-def op_div(w, a, shape):
-    if a.get("rounding_mode") == "floor":
-        return op_floor_divide(w, a, shape)
-    require(a.get("rounding_mode") is None, "division that rounds towards 0")
-    number = number_of(w, a.other)
-    if number is not None:
-        return same(w, "multiply_number", a.self, shape, number=1 / number)
-    if isinstance(a.other, w.torch.Tensor):
-        below = a.other.reciprocal()
-    else:
-        below = same(w, "reciprocal", a.other, a.other.shape)
-    number = number_of(w, a.self)
-    if number is not None:
-        return same(w, "multiply_number", below, shape, number=number)
-    return binary(w, "multiply", a.self, below, shape)
 
 
 def op_lerp(w, a, shape):

@@ -1,24 +1,30 @@
-"""Places that are computed, and what is taken from there: gather, one_hot, topk; the product over a
-dimension. See _export_ops.py."""
+"""Places that are computed, and what is taken from there or put there: gather, scatter, one_hot,
+topk, sort; the product over a dimension. See _export_ops.py."""
 
-from ._export_choices import _dims_of, _where, op_argmax, op_eq, whole
+import math
+
+from ._export_choices import _dims_of, _where, op_argmax, op_eq, op_ge, op_gt
 from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, line_dim, op_sum, require, same, times
+from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, same, times
+from ._export_wholes import whole
 
 _MOST = 2.0 ** 127
-_MOST_PICKED = 16  # of topk, which has some ten lines for each
+_MOST_PICKED = 16  # of topk and sort, which have some ten lines for each
 
 
 def check_places(w, index, count, what, of):
     """That the whole numbers `index` are from 0 to count - 1: an input's as they are then have to
-    be, which the command looks after."""
+    be, which the command looks after. Of computed ones the ends are known, or will be in the next
+    walk."""
     if isinstance(index, w.torch.Tensor):
         low, high = (int(index.min()), int(index.max())) if index.numel() else (0, 0)
     else:
         require(isinstance(index, Value), f"its {what} are no tensor of the samples")
         require(index.name in w.tokens or index.name in w.truths,
-                f"its {what} are computed, not an input's as they are")
+                f"its {what} are computed in a way that does not say how large they are: "
+                f"clamp(0, {count - 1}) says it")
         low, high = w.range_of(index.name) or (0, count - 1)
+        require(high < math.inf, f"its {what} are of any size: clamp(0, {count - 1}) says it")
     require(low >= 0 and high < count, f"its {what} are {low} to {high}, of {count} {of}")
     for name in w.tokens.get(getattr(index, "name", None), ()):
         w.below[name] = min(count, w.below.get(name, count))
@@ -67,11 +73,39 @@ def op_gather(w, a, shape):
     return _picked(w, _cut_to(w, x, shape, dim), index, dim, shape)
 
 
-def op_topk(w, a, shape):
-    """The largest one after the other: each is taken out before the next is looked for."""
+def op_scatter(w, a, shape):
+    """Each place beside all indices: where it is one of them it has the value."""
+    value, dim = a.get("value", a.get("src")), a.dim % len(shape)
+    require(dim, "it puts samples in other places")
+    require(a.get("reduce") is None, "with a reduce")
+    require([int(n) for d, n in enumerate(a.index.shape) if d != dim] ==
+            [int(n) for d, n in enumerate(shape) if d != dim], "into a part of the other dimensions")
+    check_places(w, a.index, int(shape[dim]), "indices", "places")
+    index, count = w.aligned(a.index, len(shape)), int(shape[dim])
+    behind = [1] * (len(shape) - dim - 1)
+    if index.shape[dim] == 1:
+        require(number_of(w, value) is not None or int(value.shape[dim]) == 1,
+                "of more values than indices")
+        places = w.torch.arange(count).reshape([count, *behind])
+        chosen = op_eq(w, Bound(self=index, other=places), shape)
+        return _where(w, chosen, value, a.self, shape)
+    require(number_of(w, value) is not None, "of several values in a row, of which places may be "
+                                             "the same")
+    places = w.torch.arange(count).reshape([1, count, *behind])
+    before, after = index.shape[:dim + 1], index.shape[dim + 1:]
+    index = w.emit("reshape", [index], [*before, 1, *after], index.lifted)
+    each = op_eq(w, Bound(self=index, other=places), [*before, count, *after])
+    some = op_sum(w, Bound(self=each, dim=[dim]), shape)
+    some = w.emit("above", [some], shape, some.lifted, number=0)
+    return _where(w, some, value, a.self, shape)
+
+
+def _largest_places(w, a, shape):
+    """The places of the largest, one after the other: each is taken out before the next is looked
+    for."""
     require(a.k <= _MOST_PICKED, f"the largest {a.k}: Duet finds {_MOST_PICKED} at most")
     x, (dim,) = _dims_of(w, Bound(self=a.self, dim=a.dim))
-    require(isinstance(shape[0][0], N), "of a tensor without samples")
+    require(isinstance(shape[0], N), "of a tensor without samples")
     # What is taken becomes less than the least that can be left.
     left = same(w, "clamp", x if a.largest else times(w, x, -1), x.shape, min=-_MOST, max=_MOST)
     one = [1 if d == dim else n for d, n in enumerate(x.shape)]
@@ -82,9 +116,41 @@ def op_topk(w, a, shape):
         if len(found) < a.k:
             out = op_eq(w, Bound(self=found[-1], other=column), x.shape)
             left = _where(w, out, float("-inf"), left, x.shape)
-    index = found[0] if a.k == 1 else w.emit("cat", found, shape[1], dim=dim)
+    index = found[0] if a.k == 1 else w.emit("cat", found, shape, dim=dim)
     whole(w, index, 0, x.shape[dim] - 1)
-    return [_picked(w, x, index, dim, shape[0]), index]
+    return index
+
+
+def op_topk(w, a, shape):
+    index, dim = _largest_places(w, a, shape[1]), a.dim % len(shape[0])
+    return [_picked(w, w.value(a.self), index, dim, shape[0]) if 0 in w.asked else None, index]
+
+
+def _all_of(a):
+    """sort and argsort as the topk of all; of what is equal the first stays in front."""
+    count = int(a.self.shape[a.dim])
+    require(count <= _MOST_PICKED, f"of rows of {count}: Duet sorts {_MOST_PICKED} at most")
+    return Bound(self=a.self, dim=a.dim, k=count, largest=a.descending)
+
+
+def op_sort(w, a, shape):
+    return op_topk(w, _all_of(a), shape)
+
+
+def op_argsort(w, a, shape):
+    return _largest_places(w, _all_of(a), shape)
+
+
+def op_bucketize(w, a, shape):
+    """How many of the boundaries, which are a constant, lie below."""
+    require(isinstance(a.boundaries, w.torch.Tensor), "of boundaries that are computed")
+    x = w.value(a.self)
+    x = w.emit("reshape", [x], [*x.shape, 1], x.lifted)
+    wide = [*shape, len(a.boundaries)]
+    below = (op_ge if a.right else op_gt)(w, Bound(self=x, other=a.boundaries), wide)
+    y = op_sum(w, Bound(self=below, dim=[len(shape)]), shape)
+    whole(w, y, 0, len(a.boundaries))
+    return y
 
 
 def op_prod(w, a, shape):

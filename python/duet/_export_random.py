@@ -4,6 +4,7 @@ drawn too, but for stochastic depth, which is a dropout."""
 from ._export_choices import op_gt
 from ._export_graph import Filled, N, Uniform
 from ._export_ops import Bound, require, same, times
+from ._export_wholes import quotient_of, rounded
 
 
 def op_randn_like(w, a, shape):
@@ -51,6 +52,8 @@ def _drawn(w, p, shape):
 
 def op_floor(w, a, shape):
     """Of torch.rand() + p it is a draw, which is how others write stochastic depth."""
+    if quotient_of(w, a.self):
+        return rounded(w, quotient_of(w, a.self), True)
     if not isinstance(a.self, Uniform):
         return same(w, "floor", a.self, shape)
     require(shape and isinstance(shape[0], N), "it draws numbers that are of no sample")

@@ -4,7 +4,7 @@ import re
 from operator import getitem
 
 from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_picks,
-               _export_pools, _export_random, _export_recurrent, _export_shapes)
+               _export_pools, _export_random, _export_recurrent, _export_shapes, _export_wholes)
 from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
 from ._export_in_place import InPlace
@@ -13,7 +13,7 @@ from ._export_turned import AWARE, Turned
 _KEEPS = {  # ops that change no value
     "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
 _OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_picks,
-        _export_pools, _export_random, _export_recurrent, _export_shapes)
+        _export_pools, _export_random, _export_recurrent, _export_shapes, _export_wholes)
 
 
 _TAKE_COUNTED = "embedding_bag"  # what depends on the number of samples
@@ -89,7 +89,8 @@ class Walk(InPlace):
         self.as_the_first(fake)
         value = Value(f"%{node.name}", self.sizes(fake.shape))
         self.inputs.append(value)
-        self.writer.tokens[value.name] = {value.name}
+        if not fake.dtype.is_floating_point:
+            self.writer.tokens[value.name] = {value.name}
         return value
 
     def as_the_first(self, fake):
@@ -223,8 +224,7 @@ class Walk(InPlace):
         if name == "zero":
             return self.zero(node)
         if name in _KEEPS:
-            self.check_types(node, args[0])
-            return args[0]
+            return self.kept(node, args[0])
         run = _writer_of(name)
         if not run:
             return self.walk_into(node, target)
@@ -248,13 +248,27 @@ class Walk(InPlace):
         self.writer.asked = {user.args[1] for user in node.users
                              if user.target is getitem and user.users}
         shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
+        self.writer.makes_whole = not many and self.is_whole(val)
         result = run(self.writer, _export_ops.Bound(bound), shape)
-        if not many and val.dtype in (torch.int32, torch.int64):
-            _export_choices.note_range(self.writer, name, _export_ops.Bound(bound), result)
+        for made, fake in zip(result, val) if many else [(result, val)]:
+            if self.is_whole(fake):
+                _export_wholes.note_range(self.writer, name, _export_ops.Bound(bound), made)
         self.check_types(node, result)
         if written:
             self.overwrite(node, result)
         return result
+
+    def is_whole(self, fake):
+        return fake.dtype in (self.torch.int32, self.torch.int64)
+
+    def kept(self, node, x):
+        """What changes no value, unless it makes whole numbers of others."""
+        before = node.args[0].meta["val"]
+        if isinstance(x, Value) and self.is_whole(node.meta["val"]) and \
+                before.dtype.is_floating_point:
+            return _export_wholes.as_whole(self.writer, x)
+        self.check_types(node, x)
+        return x
 
     def is_unknown(self, target):
         """Is it an op that would be refused whatever it takes?"""

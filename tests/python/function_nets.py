@@ -65,6 +65,54 @@ class Chosen(nn.Module):
             1)[:, :1]
 
 
+class Computed(nn.Module):
+    """Tokens and places that are computed of whole numbers, below 0 too."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.after = nn.Embedding(20, 8), nn.Embedding(21, 8)
+        self.scale, self.head = nn.Parameter(torch.randn(12 * 19, 1)), nn.Linear(8, 10)
+
+    def forward(self, tokens):
+        x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
+        places = torch.cat((
+            tokens.clamp(2, 9), torch.where(tokens > 3, tokens, 0), tokens // 5,
+            torch.maximum(tokens, y), torch.min(tokens + 3, y), (tokens * 31 + y) % 20,
+            less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
+            torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
+                                                                     rounding_mode="trunc").abs(),
+            (less / 2).long() + 4, (tokens / 3).floor().int(), (tokens >> 1) + (tokens & 7),
+            (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
+            tokens.sort(1, descending=True)[0]), 1)
+        x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
+        x = x + self.words(tokens.amax(1)) * self.words(tokens.min(1)[0]) * self.words(
+            tokens.gather(1, y[:, :1] * 2 % 12)).mean(1)
+        ends = torch.bucketize(tokens, torch.tensor([3, 9]), right=True) * 9
+        return self.head(x + x.gather(1, (x.argmax(1, keepdim=True) + 1) % 8) * self.words(
+            ends.scatter(1, (tokens[:, 2:4] + 5) % 12, 19)).mean(1))
+
+
+class Buckets(nn.Module):
+    """Numbers that become tokens, rows that are sorted, and choices that pass their gradient on."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.first, self.head = nn.Embedding(10, 6), nn.Linear(9, 6), nn.Linear(6, 5)
+        self.register_buffer("edges", torch.tensor([-1, -0.25, 0.5, 2]))
+
+    def forward(self, x):
+        y = self.first(x)
+        y = y + (self.words((4 * x).long().clamp(-5, 4) + 5) + self.words(
+            torch.bucketize(x, self.edges)) + self.words((x / 2).floor().long().clamp(-2, 1) + 4) *
+            torch.div(9 * x, 2, rounding_mode="trunc").unsqueeze(2)).mean(1)
+        y = y + y.sort(1)[0] * torch.arange(6) + 0.1 * self.words(x.argsort(1, descending=True))[:, 2]
+        soft = y.softmax(1)
+        hard = torch.zeros_like(soft).scatter_(1, soft.max(1, keepdim=True)[1], 1.0)
+        some = torch.zeros_like(y).scatter(1, y.topk(3)[1], 1.0)
+        last = y.scatter(1, y.argmin(1, keepdim=True), soft[:, :1])
+        return self.head((hard - soft.detach() + soft) * y + some * y.tanh() + last)
+
+
 class Norms(nn.Module):
     """BatchNorm without weights, without running statistics, and with the mean of all batches."""
 
@@ -180,7 +228,7 @@ class Noisy(nn.Module):
         x = self.first(x) + 0.1 * torch.randn(n, 8)
         x = x * (torch.rand(n, 8) < 0.75) / 0.75 + 0.1 * torch.rand_like(x)
         x = x + torch.distributions.Normal(x, F.softplus(x), validate_args=False).rsample()
-        x = x * F.gumbel_softmax(self.second(x)) + torch.empty_like(x).uniform_(-0.1, 0.1)
+        x = x * F.gumbel_softmax(self.second(x)) * F.gumbel_softmax(x, hard=True) + torch.empty_like(x).uniform_(-0.1, 0.1)
         return self.head(x + torch.bernoulli(torch.sigmoid(x)))
 
 
@@ -198,5 +246,6 @@ class Draws(nn.Module):
 RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,)),
           "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
 NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
+        "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}

@@ -115,7 +115,7 @@ class Refusals(unittest.TestCase):
         self.refused(Net(into_out), "writes into out")
 
     def test_types_that_round(self):
-        for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool):
+        for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int16, torch.bool):
             self.refused(Net(lambda net, x: x.to(kind).float()), f"makes {kind}")
         self.refused(Net(lambda net, x: x.softmax(1, dtype=torch.float64).float()), "float64")
         self.refused(Net(lambda net, x: x).double(), "float64", torch.randn(3, 4).double())
@@ -180,40 +180,76 @@ class Refusals(unittest.TestCase):
         duet.export(net, torch.randn(3, 4), self.path)
         self.assertNotIn("dropout", self.path.read_text())
 
-    def test_tokens_that_are_computed(self):
-        net = Net(lambda net, x, y: x + net.words(y + 1), words=nn.Embedding(9, 4))
-        self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, dtype=int))
-        for words, length in ((9, 6), (4, 4)):  # up to 9 of 9 rows, and from -1 on
-            net = Net(lambda net, x, y: x + net.words(y.ne(1).cumsum(1) * 2 + length - 9).sum(1),
-                      words=nn.Embedding(words, 4))
-            self.refused(net, f"tokens are {length - 9} to .*, of {words} rows", torch.randn(3, 4),
-                         torch.ones(3, 5, dtype=int))
-        net = Net(lambda net, x, y: x + net.words(
-            torch.cat([y.ne(1).long(), y], 1).cumsum(1)).sum(1), words=nn.Embedding(9, 4))
-        self.refused(net, "tokens are computed", torch.randn(3, 4), torch.ones(3, 5, dtype=int))
+    def looked_up(self, tried, says, rows=9, y=None):
+        net = Net(lambda net, x, y: x + net.words(tried(x, y)).sum(1), words=nn.Embedding(rows, 4))
+        self.refused(net, says, torch.randn(3, 4), torch.ones(3, 4, dtype=int) if y is None else y)
+
+    def test_tokens_that_may_be_in_no_row(self):
+        self.looked_up(lambda x, y: y + 1, r"words \(Embedding\), .*refusals.py:\d+: its tokens are "
+                       "1 to 9, of 9 rows", y=torch.full((3, 4), 7).index_fill(1, torch.tensor(0), 8))
+        self.looked_up(lambda x, y: torch.cat((y, y + 1), 1), "1 to 9, of 9 rows|0 to 9, of 9 rows",
+                       y=torch.full((3, 4), 2) * 4)  # what is looked up itself is below 9
+        for rows, length in ((9, 6), (4, 4)):  # up to 9 of 9 rows, and from -1 on
+            self.looked_up(lambda x, y: y.ne(1).cumsum(1) * 2 + length - 7,
+                           f"tokens are {length - 7} to .*, of {rows} rows", rows)
+        for tried, ends in (
+                (lambda y: y.clamp(max=9), "0 to 9"), (lambda y: (y - 12).clamp(max=8), "-12 to 4"),
+                (lambda y: torch.where(y > 3, y, -1), "-1 to 16"), (lambda y: -y // 2, "-8 to 0"),
+                (lambda y: torch.maximum(y, y.flip(1)), "0 to 16"), (lambda y: y % -9, "-8 to 0"),
+                (lambda y: torch.minimum(y, y - 9), "-9 to 7"), (lambda y: y * y.flip(1), "0 to 256"),
+                (lambda y: torch.fmod(y - 9, 4) * 4, "-12 to 12"), (lambda y: (y - 9) ** 3, "-729"),
+                (lambda y: torch.div(y - 19, 2, rounding_mode="trunc"), "-9 to -1"),
+                (lambda y: (y / 2).floor().long() - 1, "-1 to 7"), (lambda y: y >> 0, "0 to 16"),
+                (lambda y: (y - 2)[:, :2].prod(1, True), "-196 to 196"), (lambda y: y & 15, "0 to 15"),
+                (lambda y: (y - 17).amax(1, True), "-17 to -1"), (lambda y: y.sort(1)[0], "0 to 16"),
+                (lambda y: torch.bucketize(y, torch.arange(9)), "0 to 9")):
+            self.looked_up(lambda x, y: tried(y), f"tokens are {ends}", y=torch.full((3, 4), 16))
+
+    def test_tokens_of_which_it_is_not_known_how_large_they_are(self):
+        for tried in (lambda x, y: (4 * x).long(), lambda x, y: x.int().neg(),
+                      lambda x, y: torch.where(y > 3, y, x.long()), lambda x, y: (x / 2).long()):
+            self.looked_up(tried, r"tokens are of any size: clamp\(0, 8\)|tokens are -inf to")
+        self.looked_up(lambda x, y: y @ torch.ones(4, 4, dtype=int),
+                       r"tokens are computed in a way .*clamp\(0, 8\)")
+        self.looked_up(lambda x, y: (y @ torch.ones(4, 4, dtype=int) + 1) % 9, "size is not known")
+        self.looked_up(lambda x, y: (x.long() * 7).clamp(0, 8), "may pass 2.24")
         self.refused(Net(lambda net, x, y: x + ~(y.ne(1).long())), "not on bool",
                      torch.randn(3, 4), torch.ones(3, 4, dtype=int))
 
     def test_places_that_may_not_be_there(self):
-        whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
-        self.refused(Net(lambda net, x, y: x + x.gather(1, y * y)), "indices are computed", *whole)
+        whole = torch.randn(3, 4), torch.full((3, 4), 3)
+        self.refused(Net(lambda net, x, y: x + x.gather(1, y * y)), "indices are 0 to 9, of 4", *whole)
         self.refused(Net(lambda net, x, y: x + x.gather(1, y.ne(1) * 4)), "0 to 4, of 4", *whole)
         self.refused(Net(lambda net, x, y: x + x.gather(0, y)), "picks samples", *whole)
-        self.refused(Net(lambda net, x, y: x + F.one_hot(y - 1, 4).sum(1)), "numbers are computed",
+        self.refused(Net(lambda net, x, y: x + x.scatter(0, y, 1.0)), "puts samples", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter(1, y + 1, 1.0)), "1 to 4, of 4", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter(1, y, x)), "may be the same", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter(1, y[:, :1], x)), "more values than", *whole)
+        self.refused(Net(lambda net, x, y: x[:, None].expand(-1, 2, -1).scatter(
+            2, y[:, None], 1.0).sum(1)), "part of the other dimensions", *whole)
+        self.refused(Net(lambda net, x, y: torch.take_along_dim(x, y, 1)), "and gather", *whole)
+        self.refused(Net(lambda net, x, y: x + F.one_hot(y - 1, 4).sum(1)), "numbers are -1 to 2",
                      *whole)
         self.refused(Net(lambda net, x: x + x.repeat(1, 5).topk(17)[0].sum(1, True)), "16 at most")
+        self.refused(Net(lambda net, x: x + x.repeat(1, 5).sort(1)[0][:, :4]),
+                     r"sort.default of the model \(Net\), .*refusals.py:\d+: of rows of 20: Duet sorts")
+        self.refused(Net(lambda net, x: x + x.sort(0)[0]), "mixes samples")
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
         self.refused(Net(lambda net, x: x + x % (x * x + 1)), "no number other than 0")
-        self.refused(Net(lambda net, x, y: x + net.words(y // 2).sum(1), words=nn.Embedding(9, 4)),
-                     "tokens are computed", *whole)
+        self.refused(Net(lambda net, x, y: x + y // (y + 1)), "no number other than 0", *whole)
+        self.refused(Net(lambda net, x: x + x.div(0.3, rounding_mode="trunc")), "than a whole number")
 
     def test_whole_numbers_that_float32_rounds(self):
         whole = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
         for tried in (lambda y: y * 99999991 % 9, lambda y: (y + 5) ** 12 % 7,
-                      lambda y: (y + 99).prod(1, keepdim=True) % 7,
-                      lambda y: (y * 9999991).sum(1, keepdim=True) // 3):
+                      lambda y: (y + 99).prod(1, keepdim=True) % 7, lambda y: (y + 1) << 24,
+                      lambda y: (y * 9999991).sum(1, keepdim=True) // 3,
+                      lambda y: (y - 4 + 16777217) % 7, lambda y: y % 2147483647,
+                      lambda y: torch.where(y > 3, y, 1 << 25) // 2):
             self.refused(Net(lambda net, x, y: x + tried(y)), "pass 2.24", *whole)
-        self.refused(Net(lambda net, x, y: x + y.clamp(0, 3) // 2), "size is not known", *whole)
+        self.refused(Net(lambda net, x, y: x + 2 ** y % 3), "power that is computed", *whole)
+        self.refused(Net(lambda net, x, y: x + (y & 5)), "on bits", *whole)
+        self.refused(Net(lambda net, x, y: x + (y >> y)), "no number from 0 to 24", *whole)
 
     def test_what_layers_have_in_other_ways(self):
         self.refused(Net(lambda net, x: F.batch_norm(x, net.seen, net.seen + 1, training=True)),
