@@ -98,6 +98,7 @@ class Writer:
         self.wholes = set()  # the names of whole numbers that come of others, as indices
         self.ranges = {}  # the least and the largest of computed whole numbers, by name
         self.quotients = {}  # what is divided by a whole number, and that, by the quotient's name
+        self.fallen_short = set()  # the names of quotients that may be off by a rounding
         self.makes_whole = False  # has the result of the op under way PyTorch's int64 or int32?
         self.asked = set()  # which results of an op that has several are used
         self.bools = set()  # which arguments of an op are PyTorch's bool
@@ -121,7 +122,8 @@ class Writer:
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
         given = [x for x in words if x.startswith("%")]
         if given and op in (*_MOVES, "pad2d", "expand") and \
-                float(settings.get("value", 0)).is_integer() and all(x in self.tokens or x in self.truths for x in given):
+                float(settings.get("value", 0)).is_integer() and \
+                all(x in self.tokens or x in self.truths for x in given):
             self.tokens[name] = set().union(*(self.tokens.get(x, ()) for x in given))
             ranges = [r for x in given if (r := self.range_of(x))]
             if settings.get("value"):

@@ -79,7 +79,7 @@ def op_scatter(w, a, shape):
     require(dim, "it puts samples in other places")
     require(a.get("reduce") is None, "with a reduce")
     require([int(n) for d, n in enumerate(a.index.shape) if d != dim] ==
-            [int(n) for d, n in enumerate(shape) if d != dim], "into a part of the other dimensions")
+            [int(n) for d, n in enumerate(shape) if d != dim], "into a part of other dimensions")
     check_places(w, a.index, int(shape[dim]), "indices", "places")
     index, count = w.aligned(a.index, len(shape)), int(shape[dim])
     behind = [1] * (len(shape) - dim - 1)

@@ -66,7 +66,8 @@ def _remainder(a, x, y):
 
 
 def _fmod(a, x, y):
-    return [max(x[0], 1 - abs(y[0])) if x[0] < 0 else 0, min(x[1], abs(y[0]) - 1) if x[1] > 0 else 0]
+    most = abs(y[0]) - 1
+    return [max(min(x[0], 0), -most), min(max(x[1], 0), most)]
 
 
 def _powers(a, x, y):
@@ -169,11 +170,17 @@ def op_div(w, a, shape):
         require(number and number.is_integer(), "division that rounds towards 0, by other than a "
                                                 "whole number")
         return _divided_to_zero(w, w.value(a.self), number)
+    y = _quotient(w, a, number, shape)
+    if number and number.is_integer() and isinstance(a.self, Value):
+        w.quotients[y.name] = a.self, number
+    elif isinstance(y, Value) and (not number or abs(math.frexp(number)[0]) != 0.5):
+        w.fallen_short.add(y.name)
+    return y
+
+
+def _quotient(w, a, number, shape):
     if number is not None:
-        y = same(w, "multiply_number", a.self, shape, number=1 / number)
-        if number.is_integer() and isinstance(a.self, Value):
-            w.quotients[y.name] = a.self, number
-        return y
+        return same(w, "multiply_number", a.self, shape, number=1 / number)
     if isinstance(a.other, w.torch.Tensor):
         below = a.other.reciprocal()
     else:
@@ -215,6 +222,8 @@ def as_whole(w, x):
     """x.long(), of a value of any size: towards 0, without a gradient."""
     if is_whole(w, x):
         return x
+    require(x.name not in w.fallen_short, "of a quotient by other than a whole number, which is "
+            "rounded otherwise here: multiply by its inverse")
     y = detached(w, op_trunc(w, Bound(self=x), x.shape))
     if not is_whole(w, y):
         whole(w, y, -math.inf, math.inf)

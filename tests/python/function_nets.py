@@ -81,7 +81,7 @@ class Computed(nn.Module):
             less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
             torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
                                                                      rounding_mode="trunc").abs(),
-            (less / 2).long() + 4, (tokens / 3).floor().int(), (tokens >> 1) + (tokens & 7),
+            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens >> 1) + (tokens & 7),
             (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
             tokens.sort(1, descending=True)[0]), 1)
         x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)
@@ -105,7 +105,8 @@ class Buckets(nn.Module):
         y = y + (self.words((4 * x).long().clamp(-5, 4) + 5) + self.words(
             torch.bucketize(x, self.edges)) + self.words((x / 2).floor().long().clamp(-2, 1) + 4) *
             torch.div(9 * x, 2, rounding_mode="trunc").unsqueeze(2)).mean(1)
-        y = y + y.sort(1)[0] * torch.arange(6) + 0.1 * self.words(x.argsort(1, descending=True))[:, 2]
+        y = y + y.sort(1)[0] * torch.arange(6)
+        y = y + 0.1 * self.words(x.argsort(1, descending=True))[:, 2]
         soft = y.softmax(1)
         hard = torch.zeros_like(soft).scatter_(1, soft.max(1, keepdim=True)[1], 1.0)
         some = torch.zeros_like(y).scatter(1, y.topk(3)[1], 1.0)
@@ -228,7 +229,8 @@ class Noisy(nn.Module):
         x = self.first(x) + 0.1 * torch.randn(n, 8)
         x = x * (torch.rand(n, 8) < 0.75) / 0.75 + 0.1 * torch.rand_like(x)
         x = x + torch.distributions.Normal(x, F.softplus(x), validate_args=False).rsample()
-        x = x * F.gumbel_softmax(self.second(x)) * F.gumbel_softmax(x, hard=True) + torch.empty_like(x).uniform_(-0.1, 0.1)
+        x = x * F.gumbel_softmax(self.second(x)) * F.gumbel_softmax(x, hard=True)
+        x = x + torch.empty_like(x).uniform_(-0.1, 0.1)
         return self.head(x + torch.bernoulli(torch.sigmoid(x)))
 
 
