@@ -75,6 +75,8 @@ class Stacked(list):
 
 
 _MOVES = "reshape", "narrow", "cat", "transpose", "permute"
+_KEEPS_SHORT = {*_MOVES, "expand", "pad2d", "floor", "ceil", "trunc", "round", "clamp", "abs",
+                "relu", "add_number", "multiply_number", "add", "subtract", "multiply", "where"}
 
 
 def text_of(value):
@@ -98,7 +100,7 @@ class Writer:
         self.wholes = set()  # the names of whole numbers that come of others, as indices
         self.ranges = {}  # the least and the largest of computed whole numbers, by name
         self.quotients = {}  # what is divided by a whole number, and that, by the quotient's name
-        self.fallen_short = set()  # the names of quotients that may be off by a rounding
+        self.fallen_short = set()  # quotients that may be off by a rounding, what comes of them
         self.makes_whole = False  # has the result of the op under way PyTorch's int64 or int32?
         self.asked = set()  # which results of an op that has several are used
         self.bools = set()  # which arguments of an op are PyTorch's bool
@@ -130,6 +132,8 @@ class Writer:
                 ranges.append((int(settings["value"]),) * 2)
             if ranges:
                 self.ranges[name] = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        if op in _KEEPS_SHORT and not self.fallen_short.isdisjoint(given):
+            self.fallen_short.add(name)
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and
                                         self.truths.issuperset(given or words)):
             self.truths.add(name)

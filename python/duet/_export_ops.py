@@ -77,7 +77,6 @@ def op_softplus(w, a, shape):
 op_silu, op_hardswish = _elementwise("silu"), _elementwise("hardswish")
 op_hardsigmoid, op_erf = _elementwise("hardsigmoid"), _elementwise("erf")
 op_sin, op_cos = _elementwise("sin"), _elementwise("cos")
-op_ceil = _elementwise("ceil")  # floor: _export_random.py; trunc: _export_wholes.py
 
 
 def op_round(w, a, shape):

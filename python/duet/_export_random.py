@@ -53,7 +53,7 @@ def _drawn(w, p, shape):
 def op_floor(w, a, shape):
     """Of torch.rand() + p it is a draw, which is how others write stochastic depth."""
     if quotient_of(w, a.self):
-        return rounded(w, quotient_of(w, a.self), True)
+        return rounded(w, quotient_of(w, a.self), "floor")
     if not isinstance(a.self, Uniform):
         return same(w, "floor", a.self, shape)
     require(shape and isinstance(shape[0], N), "it draws numbers that are of no sample")

@@ -173,7 +173,7 @@ def op_div(w, a, shape):
     y = _quotient(w, a, number, shape)
     if number and number.is_integer() and isinstance(a.self, Value):
         w.quotients[y.name] = a.self, number
-    elif isinstance(y, Value) and (not number or abs(math.frexp(number)[0]) != 0.5):
+    if isinstance(y, Value) and (not number or abs(math.frexp(number)[0]) != 0.5):
         w.fallen_short.add(y.name)
     return y
 
@@ -197,12 +197,23 @@ def quotient_of(w, x):
     return w.quotients.get(getattr(x, "name", None))
 
 
-def rounded(w, quotient, down):
-    """A quotient of those two rounded down, or towards 0: a whole number where x is one."""
-    x, number = quotient
-    y = same(w, "floor_divide", x, x.shape, number=number) if down else \
-        _divided_to_zero(w, x, number)
-    how, ends = operator.floordiv if down else _to_zero, _range_of(w, x)
+def _divided_up(w, x, number):
+    y = same(w, "floor_divide", x, x.shape, number=-number)
+    return same(w, "multiply_number", y, x.shape, number=-1)
+
+
+def _divided_down(w, x, number):
+    return same(w, "floor_divide", x, x.shape, number=number)
+
+
+_ROUNDS = {"floor": (_divided_down, operator.floordiv), "trunc": (_divided_to_zero, _to_zero),
+           "ceil": (_divided_up, lambda i, number: -(i // -number))}
+
+
+def rounded(w, quotient, op):
+    """A quotient of those two rounded in this way: a whole number where x is one."""
+    (x, number), (divide, how) = quotient, _ROUNDS[op]
+    y, ends = divide(w, x, number), _range_of(w, x)
     if is_whole(w, x) and ends and max(map(abs, ends)) <= _EXACT:
         whole(w, y, *sorted(how(end, int(number)) for end in ends))
     elif is_whole(w, x) and not ends and w.guesses:
@@ -210,11 +221,14 @@ def rounded(w, quotient, down):
     return y
 
 
-def op_trunc(w, a, shape):
-    quotient = quotient_of(w, a.self)
-    return rounded(w, quotient, False) if quotient else same(w, "trunc", a.self, shape)
+def _rounds(op):
+    def run(w, a, shape):
+        quotient = quotient_of(w, a.self)
+        return rounded(w, quotient, op) if quotient else same(w, op, a.self, shape)
+    return run
 
 
+op_trunc, op_ceil = _rounds("trunc"), _rounds("ceil")  # floor: _export_random.py
 op_fix = op_trunc
 
 
@@ -222,8 +236,8 @@ def as_whole(w, x):
     """x.long(), of a value of any size: towards 0, without a gradient."""
     if is_whole(w, x):
         return x
-    require(x.name not in w.fallen_short, "of a quotient by other than a whole number, which is "
-            "rounded otherwise here: multiply by its inverse")
+    require(quotient_of(w, x) or x.name not in w.fallen_short, "of a quotient that Duet rounds "
+            "otherwise: divide by //, or multiply by the inverse")
     y = detached(w, op_trunc(w, Bound(self=x), x.shape))
     if not is_whole(w, y):
         whole(w, y, -math.inf, math.inf)

@@ -71,7 +71,7 @@ class Computed(nn.Module):
     def __init__(self):
         super().__init__()
         self.words, self.after = nn.Embedding(20, 8), nn.Embedding(21, 8)
-        self.scale, self.head = nn.Parameter(torch.randn(12 * 19, 1)), nn.Linear(8, 10)
+        self.scale, self.head = nn.Parameter(torch.randn(12 * 20, 1)), nn.Linear(8, 10)
 
     def forward(self, tokens):
         x, y, less = self.words(tokens).mean(1), tokens.flip(1), tokens - 9
@@ -81,7 +81,8 @@ class Computed(nn.Module):
             less // 4 + 3, less % 5, less % -5 + 4, torch.fmod(less, 4) + 3,
             torch.div(less, 4, rounding_mode="trunc") + 2, torch.div(less, -4,
                                                                      rounding_mode="trunc").abs(),
-            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens >> 1) + (tokens & 7),
+            (less / 2).long() + 4, (tokens * 41 / 41).floor().int(), (tokens / 7).ceil().long(),
+            (tokens >> 1) + (tokens & 7),
             (less * less).clamp(max=19), less.relu(), tokens.masked_fill(y == 3, 7),
             tokens.sort(1, descending=True)[0]), 1)
         x = x + (self.words(places) * self.scale).mean(1) + self.after(tokens + 1).mean(1)

@@ -214,8 +214,9 @@ class Refusals(unittest.TestCase):
                        r"tokens are computed in a way .*clamp\(0, 8\)")
         self.looked_up(lambda x, y: (y @ torch.ones(4, 4, dtype=int) + 1) % 9, "size is not known")
         self.looked_up(lambda x, y: (x.long() * 7).clamp(0, 8), "may pass 2.24")
-        for tried in (lambda x: x / 0.3, lambda x: x / x.abs()):
-            self.looked_up(lambda x, y: tried(x).long().clamp(0, 8), "multiply by its inverse")
+        for tried in (lambda x: x / 0.3, lambda x: x / x.abs(), lambda x: (x / 3).round(),
+                      lambda x: (x / 0.3).floor(), lambda x: x / 10 + 0.5):
+            self.looked_up(lambda x, y: tried(x).long().clamp(0, 8), "multiply by the inverse")
         self.refused(Net(lambda net, x, y: x + ~(y.ne(1).long())), "not on bool",
                      torch.randn(3, 4), torch.ones(3, 4, dtype=int))
 
