@@ -107,9 +107,10 @@ enum allreduce_algorithm allreduce_choose(int n, size_t count, int any_order,
     if (n > 1 && link->takes_turns) {
         if (text)
             snprintf(text, text_bytes,
-                     "fused for %s over %d ranks (%s): their kernels would take turns, so one of "
-                     "them does it all%s",
+                     "fused for %s over %d ranks (%s): %s"
+                     "one of them does it all%s",
                      format_bytes(count * sizeof(float), size, sizeof size), n, link->name,
+                     link->at_once ? "" : "their kernels would take turns, so ",
                      link->at_once ? ""
                                    : "; so do their steps: MPS, which nvidia-cuda-mps-control "
                                      "-d starts, lets them run at once");

@@ -11,7 +11,8 @@ done
 ((${#programs[@]})) || { echo "no test is built"; exit 1; }
 export TEST_SECONDS=$((LIMIT > 20 ? LIMIT - 10 : 10)) # before this part is cut off
 # Programs that share a GPU take turns on it, ranks of one test too, and their deadlines run on
-# meanwhile: a test that takes 5 s under MPS took more than a minute beside others in turns.
+# meanwhile: a test that takes 5 s under MPS took more than a minute beside others in turns. Tests
+# that kill ranks may end other clients of MPS, so one program runs at a time.
 gpus=$("$B/bench/gpu_facts" 2>/dev/null | grep -c '^gpu ')
 jobs=$((gpus < 1 ? 1 : gpus > 4 ? 4 : gpus))
 how="in turns"
@@ -21,7 +22,6 @@ elif [[ -z $EMULATED && $device == cuda ]] && command -v nvidia-cuda-mps-control
     trap end_mps EXIT
     start_mps && how="under MPS"
 fi
-[[ $how == "under MPS" && $jobs == 1 ]] && jobs=2
 echo "$jobs at a time, on $gpus GPUs, $how"
 export DUET_TEST_SHORT=1
 TEST_JOBS=$jobs scripts/run_tests.sh "$B" "${programs[@]}" | tee "$WORK/tests.out"

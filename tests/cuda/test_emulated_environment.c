@@ -155,7 +155,7 @@ Test(emulated_environment, queues_of_mps, .timeout = 120, .init = cli_folder_mak
     fclose(fopen("pipe/control", "w"));
     unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
     cli_well("train %s --mode ddp --devices 4 --quiet", TINY);
-    say_how_ranks_share("so one of them does it all\nbuckets");
+    say_how_ranks_share("(one GPU for all): one of them does it all\nbuckets");
     cr_assert_eq(device_probe(DEVICE_CUDA, &count), OK);
     cr_expect_str_eq(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* somebody asked for them */
