@@ -22,7 +22,8 @@ static int pools(struct op_cases *c, enum op op, int square, int relu) {
         for (size_t k = 0; x.data && k < tensor_count(&x); k++)
             tensor_f32(&x)[k] = roundf(3 * tensor_f32(&x)[k]) / 2; /* many ties */
         if (n && x.data) tensor_f32(&x)[1] = tensor_f32(&x)[w] = NAN;
-        struct op_args a = {.p.pool = {{size, wide}, {stride, across}, relu, 0}};
+        struct op_args a = {
+            .p.pool = {.size = {size, wide}, .stride = {stride, across}, .relu = relu}};
         a.in[0] = op == OP_AVG_POOL_BACKWARD ? dy : x;
         if (op == OP_AVG_POOL_BACKWARD && relu) a.in[1] = x;
         if (op == OP_MAX_POOL_BACKWARD) a.in[1] = dy;
