@@ -175,9 +175,8 @@ static duet_var *of_two(duet_tape *t, duet_var *a, duet_var *b, const char *name
     node.args.in[1] = b->value;
     node.args.out[0] = tape_tensor(t, DTYPE_F32, a->value.layout, a->value.rank, a->value.dims);
     if (t->error || tape_fail(t, tape_launch_batch(t, op, &node.args))) return NULL;
-    node.op = op, node.y = tape_var(t, node.args.out[0], a->needs_grad || b->needs_grad);
     if (product) save_small_factor(t, &node, small);
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append_launched(t, op, &node, a->needs_grad || b->needs_grad);
 }
 
 /* Both get dy itself, which neither may then write to. */

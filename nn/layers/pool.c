@@ -64,12 +64,11 @@ static duet_var *pool(duet_tape *t, duet_var *x, duet_var *bare, struct pool_arg
     node.args = (struct op_args){.in = {before ? before->value : x->value}, .p.pool = p};
     node.args.out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims);
     if (t->error || tape_fail(t, tape_launch_batch(t, op, &node.args))) return NULL;
-    node.op = op, node.y = tape_var(t, node.args.out[0], x->needs_grad);
     if (bare && op == OP_MAX_POOL_FORWARD) {
         node.args.in[1] = bare->value, node.spares |= SPARES_X;
         bare->saved |= t->step.training && x->needs_grad;
     }
-    return tape_node(t, &node) ? NULL : node.y;
+    return tape_append_launched(t, op, &node, x->needs_grad);
 }
 
 int pool_ceil_extra(int pixels, int size, int stride, int padding) {

@@ -21,12 +21,15 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args) {
                                              : tape_launch_segments(t, op, args);
 }
 
-duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
-    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
+duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad) {
     node->op = op;
     node->y = tape_var(t, node->args.out[0], needs_grad);
-    if (tape_node(t, node)) return NULL;
-    return node->y;
+    return tape_node(t, node) ? NULL : node->y;
+}
+
+duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad) {
+    if (t->error || tape_fail(t, tape_launch_batch(t, op, &node->args))) return NULL;
+    return tape_append_launched(t, op, node, needs_grad);
 }
 
 int tape_backward_to_x(duet_tape *t, enum op op, struct node *n, struct op_args *args,

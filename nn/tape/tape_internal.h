@@ -212,6 +212,8 @@ int tape_launch_batch(duet_tape *t, enum op op, const struct op_args *args);
 
 /* Launches node->args so and appends the node; returns y, the var of out[0]. */
 duet_var *tape_append_op(duet_tape *t, enum op op, struct node *node, int needs_grad);
+/* The second half: for a node that keeps more in its args than what was launched. */
+duet_var *tape_append_launched(duet_tape *t, enum op op, struct node *node, int needs_grad);
 
 /* Launches the op that computes dx from the operands in `args`. in_place 1: dx may take dy's
  * memory. */
