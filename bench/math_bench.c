@@ -145,7 +145,8 @@ static struct op_args operands(const struct work *w, int batch) {
     else if (linear)
         a.p.linear.weight_is_in_out = w->k;
     else if (window)
-        a.p.pool = (struct pool_args){.size = {w->k, w->k}, .stride = {w->stride, w->stride}, .relu = relu};
+        a.p.pool = (struct pool_args){
+            .size = {w->k, w->k}, .stride = {w->stride, w->stride}, .relu = relu};
     else if (w->op == OP_DROPOUT)
         a.p.dropout = (struct dropout_args){.p = .25f, .planes = rank == 4};
     return a;

@@ -246,9 +246,9 @@ Test(suite, workers_begin_again_and_are_ranks_of_a_group, .timeout = 60) {
 /* One does not come: the others' shutdown ends at its deadline, and names it. */
 static void late(struct worker *w) {
     if (w->rank < 2)
-        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 0.5), "worker 'w2' did not come in time");
+        FAILS(DUET_TIMEOUT, duet_rpc_shutdown(&w->rpc, 1, 2), "worker 'w2' did not come in time");
     else
-        usleep(1000 * 1000);
+        usleep(3000 * 1000);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
 }
 
