@@ -107,24 +107,30 @@ static int groups_of(int samples) {
     return (samples + GROUP - 1) / GROUP;
 }
 
-int segments_groups(const struct segments *segments) {
-    int groups = 0;
+/* The rows of one sample. Those of no samples, and of an operand that there is not, are one. */
+static int rows_of_each(const struct segments *segments, int rows) {
+    return segments->n && rows ? rows / segments->n : 1;
+}
+
+int segments_groups(const struct segments *segments, int rows) {
+    int groups = 0, each = rows_of_each(segments, rows);
     for (int i = 0; i < segments->count; i++)
-        groups += groups_of(segments->seg[i].n);
+        groups += groups_of(each * segments->seg[i].n);
     return groups;
 }
 
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i) {
     struct tensor view = *t;
-    size_t samples = 0, groups = 0; /* of all segments before segment i */
+    size_t rows = 0, groups = 0; /* of all segments before segment i */
+    int each = rows_of_each(segments, t->dims[0]);
     for (int j = 0; j < i; j++) {
-        samples += (size_t)segments->seg[j].n;
-        groups += (size_t)groups_of(segments->seg[j].n);
+        rows += (size_t)each * (size_t)segments->seg[j].n;
+        groups += (size_t)groups_of(each * segments->seg[j].n);
     }
-    size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : samples;
+    size_t skipped = t->layout == LAYOUT_N16 ? groups * GROUP : rows;
     size_t sample = t->strided ? (size_t)t->stride[0] : tensor_sample_count(t);
     if (t->data) view.data = (char *)t->data + skipped * sample * dtype_bytes(t->dtype);
-    view.dims[0] = segments->seg[i].n;
-    view.groups = t->layout == LAYOUT_N16 ? groups_of(segments->seg[i].n) : 0;
+    view.dims[0] = each * segments->seg[i].n;
+    view.groups = t->layout == LAYOUT_N16 ? groups_of(view.dims[0]) : 0;
     return view;
 }

@@ -88,11 +88,13 @@ struct sample_order {
 };
 struct sample_order tensor_sample_order(const struct tensor *t);
 
-/* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. */
+/* Segment i of a batch that is divided as `segments` says: a view, nothing is copied. t has a row
+ * for each sample, or several, as many for each. */
 struct tensor tensor_segment(const struct tensor *t, const struct segments *segments, int i);
 
-/* Groups of 16 samples that the segments take in N16: the sum of ceil(n / 16). */
-int segments_groups(const struct segments *segments);
+/* Groups of 16 rows that the segments take in N16, the sum of ceil(n / 16), where their samples
+ * have this many rows together. */
+int segments_groups(const struct segments *segments, int rows);
 
 #ifdef __cplusplus
 }

@@ -27,9 +27,9 @@ static void cut(duet_tape *t, struct op_args *args, const struct op_args *whole,
     *args = *whole;
     for (int i = 0; i < OP_INPUTS; i++)
         if (whole->in[i].data && (i != MASK || mask_of_samples))
-            args->in[i] = tape_segment_rows(t, &whole->in[i], s);
+            args->in[i] = tensor_segment(&whole->in[i], &t->segments, s);
     for (int i = 0; i < OP_OUTPUTS; i++)
-        if (whole->out[i].data) args->out[i] = tape_segment_rows(t, &whole->out[i], s);
+        if (whole->out[i].data) args->out[i] = tensor_segment(&whole->out[i], &t->segments, s);
     args->p.attention.dropout.v = t->segments.seg[s].v;
 }
 
@@ -96,11 +96,12 @@ static int backward(duet_tape *t, struct node *n) {
 
 /* As PLAIN vars of samples, with the same leading dimensions. */
 static int align(duet_tape *t, duet_var *x[OPERANDS]) {
-    int rank = 0, lead_rank, lead[MAX_RANK];
+    int rank = 0, rows = 0, lead_rank, lead[MAX_RANK];
     for (int i = 0; i < OPERANDS; i++)
-        if (!x[i]->common && x[i]->value.rank > rank) rank = x[i]->value.rank;
+        if (!x[i]->common && x[i]->value.rank > rank)
+            rank = x[i]->value.rank, rows = x[i]->value.dims[0];
     for (int i = 0; i < OPERANDS; i++) {
-        x[i] = rank ? tape_for_samples(t, name, x[i], rank) : x[i];
+        x[i] = rank ? tape_for_samples(t, name, x[i], rank, rows) : x[i];
         if (tape_failed(t, x[i]) || tape_blocked(t, x[i])) return 0;
         if (!x[i]->value.strided && !(x[i] = to_plain(t, x[i]))) return 0;
     }

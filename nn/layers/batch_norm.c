@@ -212,14 +212,14 @@ static int check(const duet_tape *t, const duet_var *x, const struct param *w,
 }
 
 /* PyTorch's error, where a segment has one value per channel; synchronised: where the batch of all
- * ranks has. */
+ * ranks has, which the rank says that has it. */
 static int check_count(const duet_tape *t, const duet_var *x, const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];
-    size_t all = (size_t)(is_exchanged(t, config) ? t->step.global_n : d[0]);
-    int one = config->synchronised && all * spatial == 1;
+    int others = is_exchanged(t, config) ? t->step.global_n - t->segments.n : 0;
+    int one = config->synchronised && !others && (size_t)d[0] * spatial == 1;
     for (int s = 0; s < t->segments.count && !config->synchronised; s++)
-        one |= (size_t)t->segments.seg[s].n * spatial == 1;
+        one |= (size_t)tensor_segment(&x->value, &t->segments, s).dims[0] * spatial == 1;
     if (!one) return OK;
     char size[64];
     if (x->value.rank == 2)

@@ -27,10 +27,10 @@ duet_var *duet_parameter(duet_tape *t, int i) {
 
 /* ---- a copy for each sample ---- */
 
-duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank) {
+duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, int rows) {
     if (tape_failed(t, x) || !x->common) return tape_failed(t, x) ? NULL : x;
     const struct tensor *v = &x->value;
-    int dims[MAX_RANK] = {t->segments.n, 1, 1, 1, 1, 1, 1, 1}, skip = v->rank == rank;
+    int dims[MAX_RANK] = {rows, 1, 1, 1, 1, 1, 1, 1}, skip = v->rank == rank;
     if (v->rank > rank || (skip && v->dims[0] != 1)) {
         tape_fail(t, fail(ERR_USAGE,
                           "%s: a constant or parameter of %s for samples of %d dimensions: it has "
@@ -45,9 +45,12 @@ duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank) 
 
 /* ---- expand ---- */
 
-static int bad_expand(const struct tensor *x, int has_samples, int rank, const int *shape, int n) {
-    int bad = !shape || rank < 1 || rank > MAX_RANK || x->rank > rank ||
-              (has_samples && x->rank != rank) || (shape[0] != -1 && shape[0] != n);
+static int bad_expand(const duet_tape *t, const struct tensor *x, int has_samples, int rank,
+                      const int *shape) {
+    int bad =
+        !shape || rank < 1 || rank > MAX_RANK || x->rank > rank ||
+        (has_samples && x->rank != rank) ||
+        (shape[0] != -1 && (has_samples ? shape[0] != x->dims[0] : !tape_rows_fit(t, shape[0])));
     for (int i = 1; !bad && i < rank; i++) {
         int at = i - rank + x->rank, own = at < 0 ? 0 : x->dims[at];
         bad = shape[i] == -1 ? !own : shape[i] < 1 || (own > 1 && own != shape[i]);
@@ -58,7 +61,7 @@ static int bad_expand(const struct tensor *x, int has_samples, int rank, const i
 duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
     int dims[MAX_RANK];
     if (tape_failed(t, x) || (!x->common && tape_stuck(t, x))) return NULL;
-    if (bad_expand(&x->value, !x->common, rank, shape, t->segments.n)) {
+    if (bad_expand(t, &x->value, !x->common, rank, shape)) {
         tape_fail(t, fail(ERR_USAGE,
                           "expand: a tensor of %s does not expand to the shape given, of %d "
                           "dimensions: the first is that of %d samples, or -1, and others expand "
@@ -66,7 +69,8 @@ duet_var *duet_expand(duet_tape *t, duet_var *x, int rank, const int *shape) {
                           SHAPE(&x->value), rank, t->segments.n));
         return NULL;
     }
-    x = to_plain(t, tape_for_samples(t, "expand", x, rank));
+    int rows = shape[0] == -1 ? t->segments.n : shape[0];
+    x = to_plain(t, tape_for_samples(t, "expand", x, rank, rows));
     if (!x) return NULL;
     for (int i = 0; i < rank; i++)
         dims[i] = i == 0 || shape[i] == -1 ? x->value.dims[i] : shape[i];

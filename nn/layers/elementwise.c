@@ -110,11 +110,15 @@ static int same_shape(const struct tensor *a, const struct tensor *b) {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
+static duet_var *like(duet_tape *t, const char *name, duet_var *x, const duet_var *other) {
+    return tape_for_samples(t, name, x, other->value.rank, other->value.dims[0]);
+}
+
 /* A constant or a parameter becomes a copy for each sample of the other operand. */
 static int for_samples(duet_tape *t, duet_var **a, duet_var **b, const char *name) {
     if (tape_failed(t, *a) || tape_failed(t, *b)) return 0;
-    if ((*a)->common && !(*b)->common) *a = tape_for_samples(t, name, *a, (*b)->value.rank);
-    if (*a && (*b)->common && !(*a)->common) *b = tape_for_samples(t, name, *b, (*a)->value.rank);
+    if ((*a)->common && !(*b)->common) *a = like(t, name, *a, *b);
+    if (*a && (*b)->common && !(*a)->common) *b = like(t, name, *b, *a);
     return *a && *b;
 }
 

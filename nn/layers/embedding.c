@@ -43,7 +43,7 @@ static int first_own(const struct tensor *index, int common) {
 static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w,
                          int padding_idx) {
     const int width = w->value.dims[1], rows = (int)tensor_count(index);
-    int dims[MAX_RANK] = {t->segments.n}, rank = 1;
+    int dims[MAX_RANK] = {common ? t->segments.n : index->dims[0]}, rank = 1;
     for (int i = first_own(index, common); i < index->rank; i++)
         dims[rank++] = index->dims[i];
     dims[rank++] = width;
@@ -76,7 +76,7 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
     if (table->rank != 2)
         return fail(ERR_USAGE, "embedding: %s is %s: must be a table of 2 dimensions",
                     w->spec->name, SHAPE(table));
-    if (rank < 1 || rank >= MAX_RANK || (!common && index->dims[0] != t->segments.n))
+    if (rank < 1 || rank >= MAX_RANK || (!common && !tape_rows_fit(t, index->dims[0])))
         return fail(ERR_USAGE,
                     "embedding %s: indices of %s for %d samples, a table of %s: check the model",
                     w->spec->name, SHAPE(index), t->segments.n, SHAPE(table));

@@ -28,15 +28,15 @@ static int check_shape(const duet_tape *t, const struct tensor *value, int rank,
     size_t count = 1;
     for (int i = 1; i < rank; i++)
         count *= (size_t)dims[i];
-    if (rank < 1 || rank > MAX_RANK || dims[0] != t->segments.n || count != tensor_count(value))
+    if (rank < 1 || rank > MAX_RANK || !tape_rows_fit(t, dims[0]) || count != tensor_count(value))
         return fail(ERR_USAGE,
                     "expand: %zu numbers to %d dimensions that have %zu for each of %d samples",
                     tensor_count(value), rank, count, rank < 1 ? 0 : dims[0]);
-    if (count * (size_t)t->segments.n <= INT32_MAX) return OK;
+    if (count * (size_t)dims[0] <= INT32_MAX) return OK;
     return fail(ERR_USAGE,
                 "expand: %zu numbers for each of %d samples: a tensor has at most "
                 "2^31 - 1",
-                count, t->segments.n);
+                count, dims[0]);
 }
 
 duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,

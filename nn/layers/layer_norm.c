@@ -22,9 +22,9 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
                          const struct tensor *db) {
     struct tensor dy = n->args.in[0];
     dy.data = n->y->grad.data;
-    struct op_args args = {.in = {tape_segment_rows(t, &n->args.in[0], s),
-                                  tape_segment_rows(t, &dy, s),
-                                  tape_segment_rows(t, &n->moments, s)},
+    struct op_args args = {.in = {tensor_segment(&n->args.in[0], &t->segments, s),
+                                  tensor_segment(&dy, &t->segments, s),
+                                  tensor_segment(&n->moments, &t->segments, s)},
                            .out = {as_vector(dw), as_vector(db)},
                            .p = n->args.p};
     return launch(t->stream, OP_LAYER_NORM_BACKWARD_WEIGHT, &args);

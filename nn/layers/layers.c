@@ -166,12 +166,12 @@ duet_var *duet_dropout2d(duet_tape *t, duet_var *x, double p) {
 }
 
 static int check_drawn(const duet_tape *t, int rank, const int *shape) {
-    if (rank < 1 || rank > MAX_RANK || !shape || (shape[0] != -1 && shape[0] != t->segments.n))
+    if (rank < 1 || rank > MAX_RANK || !shape || (shape[0] != -1 && !tape_rows_fit(t, shape[0])))
         return fail(ERR_USAGE,
                     "random: the shape must begin with -1 or the %d samples, and have 1 "
                     "to %d dimensions",
                     t->segments.n, MAX_RANK);
-    double count = t->segments.n;
+    double count = shape[0] == -1 ? t->segments.n : shape[0];
     for (int i = 1; i < rank; count *= shape[i++])
         if (shape[i] < 1)
             return fail(ERR_USAGE, "random: a dimension of %d: must be at least 1", shape[i]);
@@ -189,7 +189,7 @@ duet_var *duet_random(duet_tape *t, int rank, const int *shape, enum duet_draw h
         .p.dropout = {.layer = t->dropout_layers++, .normal = how == DUET_RANDN}};
     int dims[MAX_RANK];
     memcpy(dims, shape, (size_t)rank * sizeof *dims);
-    dims[0] = t->segments.n;
+    if (dims[0] == -1) dims[0] = t->segments.n;
     args.out[0] = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims);
     if (t->error || tape_fail(t, tape_launch_segments(t, OP_RANDOM, &args))) return NULL;
     return tape_var(t, args.out[0], 0);

@@ -6,42 +6,25 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s) {
-    struct tensor part = *rows;
-    size_t each = t->segments.n ? (size_t)(rows->dims[0] / t->segments.n) : 0, first = 0;
-    for (int i = 0; i < s; i++)
-        first += (size_t)t->segments.seg[i].n;
-    part.dims[0] = (int)(each * (size_t)t->segments.seg[s].n);
-    size_t apart = rows->strided ? (size_t)rows->stride[0] : tensor_sample_count(rows);
-    part.data = (char *)rows->data + first * each * apart * dtype_bytes(rows->dtype);
-    return part;
-}
-
 /* x with its last dimension as columns. */
 static struct tensor as_rows(const struct tensor *x) {
     int columns = x->dims[x->rank - 1];
     return tensor_seen_as(x, 2, (int)(tensor_count(x) / (size_t)columns), columns, 0);
 }
 
-/* As tape_launch_batch: one launch, or one for each segment. in[0] and out[0] are rows. */
+/* As tape_launch_batch, of which there may be no rows. */
 static int launch_rows(duet_tape *t, enum op op, const struct op_args *whole) {
     if (!tensor_count(&whole->out[0])) return OK;
-    if (device_whole_batch(t->device, op)) return launch(t->stream, op, whole);
-    for (int s = 0; s < t->segments.count; s++) {
-        struct op_args args = *whole;
-        args.in[0] = tape_segment_rows(t, &whole->in[0], s);
-        args.out[0] = tape_segment_rows(t, &whole->out[0], s);
-        CHECK(launch(t->stream, op, &args));
-    }
-    return OK;
+    return tape_launch_batch(t, op, whole);
 }
 
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     struct tensor x = as_rows(&n->x->value), dy = as_rows(&n->y->grad);
-    struct op_args args = {.in = {tape_segment_rows(t, &x, s), tape_segment_rows(t, &dy, s)},
-                           .out = {*dw, *db},
-                           .p = n->args.p};
+    struct op_args args = {
+        .in = {tensor_segment(&x, &t->segments, s), tensor_segment(&dy, &t->segments, s)},
+        .out = {*dw, *db},
+        .p = n->args.p};
     return launch(t->stream, OP_LINEAR_BACKWARD_WEIGHT, &args);
 }
 

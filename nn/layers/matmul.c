@@ -159,7 +159,8 @@ static duet_var *common_times(duet_tape *t, duet_var *a, duet_var *b) {
     int is_vector = a->value.rank == 1;
     if (b->value.rank < 3) return sums_over_samples(t, a, b);
     if (is_vector) a = duet_reshape(t, a, 2, (int[]){1, a->value.dims[0]});
-    duet_var *y = duet_matmul(t, tape_for_samples(t, "matmul", a, b->value.rank), b);
+    duet_var *y =
+        duet_matmul(t, tape_for_samples(t, "matmul", a, b->value.rank, b->value.dims[0]), b);
     return y && is_vector ? without_row(t, y) : y;
 }
 
@@ -170,7 +171,8 @@ duet_var *duet_matmul(duet_tape *t, duet_var *a, duet_var *b) {
         return duet_matmul_add(t, a, (int)(b->param - t->step.params->param), DUET_NO_BIAS);
     if (b->param && b->value.rank < 3 && !a->common) return times_parameter(t, a, b);
     if (a->common && !b->common) return common_times(t, a, b);
-    if (!a->common && b->value.rank > 2) b = tape_for_samples(t, "matmul", b, a->value.rank);
+    if (!a->common && b->value.rank > 2)
+        b = tape_for_samples(t, "matmul", b, a->value.rank, a->value.dims[0]);
     if (tape_stuck(t, a) || tape_stuck(t, b)) return NULL;
     const int fixed = b->common && b->value.rank < 3 && !a->common && a->value.rank > 1;
     /* of two matrices the rows of both are samples */

@@ -61,8 +61,9 @@ static struct tensor as_rows(const struct tensor *x) {
 static int segment_grads(duet_tape *t, const struct node *n, int s, const struct tensor *dw,
                          const struct tensor *db) {
     struct tensor h = as_rows(&n->before), du = as_rows(&n->dhidden);
-    struct op_args args = {.in = {tape_segment_rows(t, &h, s), tape_segment_rows(t, &du, s)},
-                           .out = {*dw, *db}};
+    struct op_args args = {
+        .in = {tensor_segment(&h, &t->segments, s), tensor_segment(&du, &t->segments, s)},
+        .out = {*dw, *db}};
     return launch(t->stream, OP_LINEAR_BACKWARD_WEIGHT, &args);
 }
 
@@ -139,18 +140,18 @@ static duet_var *recur(duet_tape *t, duet_var *gates, struct param *w, struct pa
 }
 
 /* A state that is given, (N,H), as one of the rows of (N,S,H). */
-static duet_var *as_state(duet_tape *t, duet_var *state, int width) {
+static duet_var *as_state(duet_tape *t, duet_var *state, int rows, int width) {
     const struct tensor *v = &state->value;
-    if (v->rank != 2 || v->dims[0] != t->segments.n || v->dims[1] != width) {
+    if (v->rank != 2 || v->dims[0] != rows || v->dims[1] != width) {
         tape_fail(t, fail(ERR_USAGE, "recurrent: a first state of %s: must be (%d, %d)", SHAPE(v),
-                          t->segments.n, width));
+                          rows, width));
         return NULL;
     }
     return duet_reshape(t, state, 3, (int[]){v->dims[0], 1, width});
 }
 
 /* (N,S,H) of the states that are given; NULL: zeros, or the tape has an error. */
-static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, int width,
+static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, int rows, int width,
                               duet_var *h, duet_var *c) {
     if (!h && !c) return NULL;
     if (layer->kind == DUET_LSTM ? !h || !c : !h) {
@@ -158,8 +159,8 @@ static duet_var *first_states(duet_tape *t, const struct duet_recurrent *layer, 
                                      "h and c, or neither"));
         return NULL;
     }
-    duet_var *both[2] = {as_state(t, h, width), NULL};
-    if (layer->kind == DUET_LSTM && both[0]) both[1] = as_state(t, c, width);
+    duet_var *both[2] = {as_state(t, h, rows, width), NULL};
+    if (layer->kind == DUET_LSTM && both[0]) both[1] = as_state(t, c, rows, width);
     duet_var *all = both[1] ? duet_cat(t, both, 2, 1) : both[0];
     return all && !t->error ? to_plain(t, all) : NULL;
 }
@@ -203,7 +204,7 @@ duet_var *duet_recurrent(duet_tape *t, duet_var *x, const struct duet_recurrent 
                           w_hh->value.dims[0]));
         return NULL;
     }
-    duet_var *first = first_states(t, layer, w_hh->value.dims[1], h ? *h : NULL,
+    duet_var *first = first_states(t, layer, x->value.dims[0], w_hh->value.dims[1], h ? *h : NULL,
                                    c && layer->kind == DUET_LSTM ? *c : NULL),
              *gates = duet_linear(t, x, layer->w_ih, layer->b_ih);
     if (!gates || t->error) return NULL;

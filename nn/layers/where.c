@@ -24,12 +24,13 @@ static int where_backward(duet_tape *t, struct node *n) {
 
 /* All that are of samples have one rank; constants and parameters become a copy for each sample. */
 static int for_samples(duet_tape *t, const char *name, duet_var *term[TERMS]) {
-    int rank = 0;
+    int rank = 0, rows = 0;
     for (int i = 0; i < TERMS; i++)
-        if (term[i] && !term[i]->common && term[i]->value.rank > rank) rank = term[i]->value.rank;
+        if (term[i] && !term[i]->common && term[i]->value.rank > rank)
+            rank = term[i]->value.rank, rows = term[i]->value.dims[0];
     for (int i = 0; i < TERMS; i++) {
         if (!term[i]) continue;
-        if (rank && term[i]->common) term[i] = tape_for_samples(t, name, term[i], rank);
+        if (rank && term[i]->common) term[i] = tape_for_samples(t, name, term[i], rank, rows);
         if (tape_failed(t, term[i]) || tape_stuck(t, term[i]) ||
             (term[i]->value.rank != rank && tape_mixes_samples(t, name)))
             return 0;

@@ -127,8 +127,13 @@ static duet_var *to_layout(duet_tape *t, duet_var *x, enum layout layout) {
     return tape_stuck(t, x) ? NULL : x;
 }
 
+int tape_rows_fit(const duet_tape *t, int rows) {
+    int samples = t->segments.n;
+    return rows == samples || (samples && rows && rows % samples == 0);
+}
+
 int tape_check_samples(const duet_tape *t, const struct tensor *x) {
-    if (x->dims[0] == t->segments.n) return OK;
+    if (tape_rows_fit(t, x->dims[0])) return OK;
     return fail(
         ERR_USAGE,
         "layer: its input has %d rows, the pass %d samples: only the functions that know no "

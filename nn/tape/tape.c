@@ -119,7 +119,7 @@ struct tensor tape_tensor(duet_tape *t, enum dtype dtype, enum layout layout, in
                           const int *dims) {
     struct tensor x = tensor_plain(NULL, dtype, rank, dims);
     x.layout = layout;
-    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments) : 0;
+    x.groups = layout == LAYOUT_N16 ? segments_groups(&t->segments, x.dims[0]) : 0;
     x.data = tape_alloc(t, tensor_bytes(&x));
     return x;
 }

@@ -291,13 +291,14 @@ int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const i
                          struct tensor *y);
 
 /* `value`, that of the parameter w or, where w is NULL, of a constant, as a var of dims[rank]: for
- * each sample of the batch the same numbers (layers/expand.c). PLAIN; dims[0] is the batch's n. */
+ * each row of the samples the same numbers (layers/expand.c). PLAIN; dims[0] are the rows. */
 duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
                       const int *dims);
 
-/* x with a copy for each sample, where it is common to all: (N, 1.., own dimensions), of this rank.
- * Others come back as they are. NULL: its rank is too large, or it has samples of its own. */
-duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank);
+/* x with a copy for each of so many rows, where it is common to all: (rows, 1.., own dimensions), of
+ * this rank. Others come back as they are. NULL: its rank is too large, or it has samples of its
+ * own. */
+duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, int rows);
 
 /* The sum over the first dimension of `parts`, of which `to` has one; 0 where there is none. */
 int tape_sum_first(duet_tape *t, const struct tensor *parts, const struct tensor *to);
@@ -340,10 +341,6 @@ int tape_mean_by_weights(duet_tape *t, const struct op_args *loss, struct tensor
  * are fine. Waits for the device. */
 int tape_scale_to_mean(duet_tape *t, const duet_var *loss, double *sum);
 
-/* Segment s of a batch that is seen as rows (R,..), PLAIN, the same number of rows for each
- * sample. */
-struct tensor tape_segment_rows(const duet_tape *t, const struct tensor *rows, int s);
-
 /* What a layer adds to its outputs: the value of its bias, or zeros where it has none. */
 struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
 
@@ -351,8 +348,10 @@ struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
 duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                            int weight_is_in_out);
 
-/* ERR_USAGE: the rows of x are not the samples of the batch, so a layer that works by segments
- * cannot take it. */
+/* 1: each sample of the batch has as many of the rows: one, or several as of a video its pictures,
+ * which layers take as if they were samples. */
+int tape_rows_fit(const duet_tape *t, int rows);
+/* ERR_USAGE: those of x do not, so a layer that works by segments cannot take it. */
 int tape_check_samples(const duet_tape *t, const struct tensor *x);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */

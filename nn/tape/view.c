@@ -42,12 +42,13 @@ duet_var *duet_flatten(duet_tape *t, duet_var *x) {
     return view(t, x, 2, (int[]){x->value.dims[0], (int)tensor_sample_count(&x->value)});
 }
 
-/* Fills in the one -1 of a shape, and that of the samples. 0: `shape` is no shape for x. */
+/* Fills in the one -1 of a shape, and that of the rows. 0: `shape` is no shape for x. */
 static int complete_shape(const struct tensor *x, int rank, const int *shape, int *to) {
     int64_t known = 1, want = (int64_t)tensor_sample_count(x);
     int open = -1;
     if (!shape || rank < 1 || rank > MAX_RANK || (shape[0] != -1 && shape[0] != x->dims[0]))
         return 0;
+    to[0] = x->dims[0];
     for (int i = 1; i < rank; i++) {
         to[i] = shape[i];
         if (shape[i] == -1 && open < 0)
@@ -59,6 +60,19 @@ static int complete_shape(const struct tensor *x, int rank, const int *shape, in
     }
     if (open > 0) to[open] = (int)(want / known);
     return open > 0 ? want % known == 0 : want == known;
+}
+
+/* 1: dimensions of a sample become rows, (N,T,..) to (NT,..), or rows become dimensions: the order
+ * of the numbers stays, in plain layout, and with it which are of a sample. There is no -1. A batch
+ * of no samples has any shape. */
+static int has_other_rows(const duet_tape *t, const struct tensor *x, int rank, const int *shape) {
+    double count = shape && rank >= 1 && rank <= MAX_RANK;
+    if (!count || !tape_rows_fit(t, shape[0]) || !tape_rows_fit(t, x->dims[0])) return 0;
+    for (int i = 0; i < rank; i++) {
+        if (i && shape[i] < 1) return 0;
+        count *= shape[i];
+    }
+    return count == (double)tensor_count(x);
 }
 
 /* A constant or a parameter keeps no dimension; there is no -1. */
@@ -85,13 +99,15 @@ duet_var *duet_reshape(duet_tape *t, duet_var *x, int rank, const int *shape) {
     if (tape_failed(t, x)) return NULL;
     if (x->common) return reshape_common(t, x, rank, shape);
     if (tape_blocked(t, x)) return NULL;
-    dims[0] = x->value.dims[0];
-    if (!complete_shape(&x->value, rank, shape, dims)) {
-        tape_fail(t, fail(ERR_USAGE,
-                          "reshape: the shape given, of %d dimensions, is invalid for an input of "
-                          "%s: the first dimension stays, and one other may be -1",
-                          rank, SHAPE(&x->value)));
-        return NULL;
+    if (complete_shape(&x->value, rank, shape, dims)) return view(t, x, rank, dims);
+    if (has_other_rows(t, &x->value, rank, shape)) {
+        x = to_plain(t, x);
+        return x ? tape_view(t, x, rank, shape) : NULL;
     }
-    return view(t, x, rank, dims);
+    tape_fail(t, fail(ERR_USAGE,
+                      "reshape: the shape given, of %d dimensions, is invalid for an input of %s: "
+                      "the first dimension stays or has as many rows of each sample, and one other "
+                      "may be -1",
+                      rank, SHAPE(&x->value)));
+    return NULL;
 }

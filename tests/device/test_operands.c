@@ -129,7 +129,7 @@ Test(tensor, a_segment_is_a_view_of_its_share, .timeout = 30) {
     static float data[4 * 16 * 3];
     struct tensor plain = tensor_plain(data, DTYPE_F32, 2, dims), n16 = plain;
     n16.layout = LAYOUT_N16;
-    n16.groups = segments_groups(&cut);
+    n16.groups = segments_groups(&cut, cut.n);
     cr_assert_eq(n16.groups, 4);
     for (int i = 0; i < 4; i++) {
         struct tensor view = tensor_segment(&plain, &cut, i);
