@@ -295,9 +295,9 @@ int tape_broadcast_value(duet_tape *t, const struct tensor *x, int rank, const i
 duet_var *tape_expand(duet_tape *t, const struct tensor *value, struct param *w, int rank,
                       const int *dims);
 
-/* x with a copy for each of so many rows, where it is common to all: (rows, 1.., own dimensions), of
- * this rank. Others come back as they are. NULL: its rank is too large, or it has samples of its
- * own. */
+/* x with a copy for each of so many rows, where it is common to all: (rows, 1.., own dimensions),
+ * of this rank. Others come back as they are. NULL: its rank is too large, or it has samples of
+ * its own. */
 duet_var *tape_for_samples(duet_tape *t, const char *op, duet_var *x, int rank, int rows);
 
 /* The sum over the first dimension of `parts`, of which `to` has one; 0 where there is none. */

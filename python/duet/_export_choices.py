@@ -1,7 +1,7 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
 from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, line_dim, number_of, op_sum, pair_of, require, same
+from ._export_ops import Bound, binary, number_of, op_sum, pair_of, require, same
 from ._export_wholes import whole
 
 
@@ -132,6 +132,28 @@ def op_masked_fill(w, a, shape):
     value = number_of(w, a.value)
     require(value is not None, "its value is no number")
     return _where(w, a.mask, value, a.self, shape)
+
+
+def op_fill(w, a, shape):
+    value = number_of(w, a.value)
+    require(value is not None, "its value is no number")
+    return Filled(value, shape) if any(isinstance(d, N) for d in shape) else \
+        w.torch.full(shape, value)
+
+
+def op_index_put(w, a, shape):
+    """Of a mask, where it is true a number."""
+    mask, value = a.indices[0], a["values"]
+    require(len(a.indices) == 1 and mask is not None and not a.accumulate and (
+        isinstance(mask, Value) and mask.name in w.truths or
+        isinstance(mask, w.torch.Tensor) and mask.dtype is w.torch.bool),
+        "at places that are computed")
+    value = float(value) if isinstance(value, w.torch.Tensor) and value.numel() == 1 else None
+    require(value is not None, "its values are no number")
+    missing = len(shape) - len(mask.shape)
+    mask = mask.reshape(*mask.shape, *[1] * missing) if isinstance(mask, w.torch.Tensor) else \
+        w.emit("reshape", [mask], [*mask.shape, *[1] * missing], mask.lifted) if missing else mask
+    return _where(w, mask, value, a.self, shape)
 
 
 def _filled(number):

@@ -104,6 +104,7 @@ class Writer:
         self.makes_whole = False  # has the result of the op under way PyTorch's int64 or int32?
         self.asked = set()  # which results of an op that has several are used
         self.bools = set()  # which arguments of an op are PyTorch's bool
+        self.rows = 1  # of each sample that the op under way sees; see _export_folded.py
         self.trained = set()  # the names of values that may need a gradient
         self.truths = set()  # the names of values that are 1 or 0, PyTorch's bool
         self.module = ""
@@ -116,7 +117,7 @@ class Writer:
             raise Refused("its result is empty")
         if not dims or not isinstance(dims[0], N):
             raise Refused("its result has no dimension of samples in front")
-        if any(isinstance(d, N) for d in dims[1:]) or dims[0] != 1:
+        if any(isinstance(d, N) for d in dims[1:]) or dims[0] not in (1, self.rows):
             raise Refused("its result mixes samples: the first dimension alone may be that of the "
                           "samples")
         name = f"%{len(self.lines) + 1}"
@@ -147,13 +148,14 @@ class Writer:
         where they are not known."""
         return (0, 1) if name in self.truths else self.ranges.get(name)
 
-    def frozen(self, number, count):
-        """A parameter of `count` times this number that is not trained."""
-        name = f"constant.of_{number}.{count}"
-        if name in self.names:
-            raise Refused(f"the model has a tensor named {name}: rename it")
-        self.frozen_ones[name] = self.torch.full([count], float(number))
-        return name
+    def frozen(self, tensor, name):
+        """A parameter with these numbers that is not trained, where a line takes no constant."""
+        name = f"constant.of_{name}"
+        tensor = tensor.detach().to(self.torch.float32).contiguous()
+        while name in self.names or not tensor.equal(self.frozen_ones.get(name, tensor)):
+            name += "_"
+        self.frozen_ones[name] = tensor
+        return Stored(name, tensor.shape, tensor)
 
     def constant(self, tensor):
         """A tensor of this run as one of the file."""
@@ -185,7 +187,7 @@ class Writer:
         return self.expanded[key]
 
     def random(self, op, shape):
-        if not shape or not isinstance(shape[0], N) or shape[0] != 1:
+        if not shape or not isinstance(shape[0], N) or shape[0] != self.rows:
             raise Refused("it draws numbers that are of no sample")
         return self.emit(op, [], shape)
 
@@ -210,7 +212,8 @@ class Writer:
             return self.expand(x, x.shape, True)
         if isinstance(x, Filled) and 0 in x.shape:
             raise Refused("it takes an empty tensor")
-        if isinstance(x, Filled) and x.shape and isinstance(x.shape[0], N) and x.shape[0] == 1:
+        if isinstance(x, Filled) and x.shape and isinstance(x.shape[0], N) and \
+                x.shape[0] == self.rows:
             one = self.torch.full([1, *map(int, x.shape[1:])], float(x.number))
             return self.expand(self.constant(one), x.shape, False)
         if not isinstance(x, Value):
@@ -230,13 +233,19 @@ class Writer:
         if len(shape) > rank or shape[0] != 1:
             raise Refused("a tensor without samples is broadcast against the samples' dimension")
         if isinstance(x, Stored) and not x.transposed:
-            return self.expand(x, [N(1), *shape[1:]], False)
-        return self.emit("reshape", [self.value(x)], [N(1), *shape[1:]])
+            return self.expand(x, [N(self.rows), *shape[1:]], False)
+        if self.rows == 1:
+            return self.emit("reshape", [self.value(x)], [N(1), *shape[1:]])
+        one = self.emit("reshape", [self.value(x)], [N(1), *shape])
+        each = self.emit("expand", [one], [N(1), self.rows, *shape[1:]])
+        return self.emit("reshape", [each], [N(self.rows), *shape[1:]])
 
     def parameter(self, x, what):
         """An operand that must be a parameter as it is; None stays None."""
         if x is None:
             return None
-        if isinstance(x, Stored) and x.whole and x.name in self.stored:
+        if isinstance(x, self.torch.Tensor):
+            x = self.frozen(x, f"{what}.{len(self.frozen_ones)}")
+        if isinstance(x, Stored) and x.whole and x.name in (*self.stored, *self.frozen_ones):
             return x.name
         raise Refused(f"its {what} is computed, not a parameter as it is")

@@ -1,8 +1,10 @@
 """Ops that write into a tensor: what has its memory has the new value from then on: see
 export.py."""
 
-from . import _export_ops
-from ._export_graph import Counted, Filled, Refused, Stored, Uniform, Value
+from . import _export_ops, _export_parts, _export_shapes
+from ._export_graph import Counted, Filled, N, Refused, Stored, Uniform, Value
+from ._export_ops import Bound
+from ._export_table import written_by
 from ._export_turned import Turned
 
 
@@ -55,7 +57,9 @@ class InPlace:
         if any(x.op == "placeholder" and x.graph is self.program.graph for x in sharing):
             raise Refused("it writes into a tensor of the model or an input")
         if any(isinstance(d, torch.SymInt) for x in sharing for d in x.meta["val"].shape):
-            raise Refused("it writes in place into a part of what is of the samples")
+            result = Filled(0.0, self.sizes(target.shape))
+            self.overwrite(node, result)
+            return result
         kept = torch.ones(storage.nbytes() // target.element_size())
         kept.as_strided(target.shape, target.stride(), target.storage_offset()).zero_()
         for x in sharing:
@@ -68,13 +72,71 @@ class InPlace:
         return self.env[node.args[0]]
 
     def overwrite(self, node, result):
-        """What was written in place has the new value from now on. A view of other elements would
-        too, which no line can say."""
-        target = node.args[0]
-        for other in self.sharing(node):
-            if not isinstance(self.env[other], (Value, Filled, Counted, Uniform)):
+        """What was written in place has the new value from now on: what it is a part of, and other
+        parts of that."""
+        target, sharing = node.args[0], self.sharing(node)
+        for other in sharing:
+            if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform)):
                 raise Refused("it writes into a tensor that is no value")
-            if _place(other.meta["val"]) == _place(target.meta["val"]):
-                self.env[other] = result
+        place = _place(target.meta["val"])
+        same = [x for x in sharing if _place(x.meta["val"]) == place]
+        if any(self.pending(node, x) for x in sharing if x not in same):
+            self.put_back(node, result, sharing)
+        for other in same:
+            self.env[other] = result
+
+    def put_back(self, node, result, sharing):
+        """`result` in what the node's target is a view of, of which all views are taken anew."""
+        whole = node.args[0]
+        while whole.args and whole.args[0] in sharing:
+            if _is_view(whole, sharing):
+                result = _put(self, whole, self.env[whole.args[0]], result)
+            whole = whole.args[0]
+        if whole.op == "placeholder":
+            raise Refused("it writes into a tensor of the model or an input")
+        self.env[whole] = result
+        for other in sharing:
+            if other is whole:
+                continue
+            if other.args and other.args[0] in sharing:
+                self.env[other] = self.call(other) if _is_view(other, sharing) else \
+                    self.env[other.args[0]]
             elif self.pending(node, other):
-                raise Refused("it writes in place into a tensor of which there are views")
+                raise Refused("it writes in place into a tensor of which there are views that "
+                              "cannot be followed")
+
+
+def _is_view(x, sharing):
+    return bool(x.args) and x.args[0] in sharing and not written_by(x.target)
+
+
+def _put(walk, view, into, value):
+    """`into` with `value` in place of the part of it that the node `view` is."""
+    w, name = walk.writer, view.target._schema.name.split("::")[-1]
+    shape = walk.sizes(view.args[0].meta["val"].shape)
+    if name in ("view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "alias",
+                "_unsafe_view", "view_as", "detach"):
+        return _export_shapes.op_view(w, Bound(self=value), shape)
+    given = dict(zip((a.name for a in view.target._schema.arguments), view.args)) | view.kwargs
+    if name == "transpose":
+        return _export_shapes.op_transpose(w, Bound(given, self=value), shape)
+    if name == "permute":
+        order = [d % len(shape) for d in given["dims"]]
+        return _export_shapes.op_permute(
+            w, Bound(self=value, dims=[order.index(d) for d in range(len(order))]), shape)
+    if name not in ("select", "slice", "narrow") or given.get("step", 1) != 1:
+        raise Refused(f"it writes in place into what {name} makes, which cannot be followed")
+    dim, to = given.get("dim", 0) % len(shape), walk.sizes(view.meta["val"].shape)
+    if name != "select" and str(to[dim]) == str(shape[dim]):  # all of it
+        return value
+    part = [*shape[:dim], 1 if name == "select" else to[dim], *shape[dim + 1:]]
+    if isinstance(shape[dim], N):
+        raise Refused("it writes in place into some of the samples")
+    first = given["index"] if name == "select" else given.get("start") or 0
+    first += shape[dim] if first < 0 else 0
+    value = _export_shapes.op_view(w, Bound(self=value), part)
+    sides = [(0, first), (first + part[dim], shape[dim] - first - part[dim])]
+    before, behind = ([] if not length else [_export_parts.op_narrow(
+        w, Bound(self=into, dim=dim, start=start, length=length),
+        [*shape[:dim], length, *shape[dim + 1:]])] for start, length in sides)
+    return _export_parts.op_cat(w, Bound(tensors=[*before, value, *behind], dim=dim), shape)

@@ -4,54 +4,14 @@ import math
 
 from . import _export_turned as turning
 from ._export_choices import _largest
-from ._export_graph import Counted, Stored, Value
-from ._export_ops import Bound, binary, line_dim, number_of, op_linalg_vector_norm, pair, \
-    pair_of, require, same, times
+from ._export_convolutions import without_samples
+from ._export_graph import Counted, N, Stored, Value
+from ._export_ops import Bound, binary, line_dim, op_linalg_vector_norm, \
+    pair_of, require, times
 from ._export_picks import check_places
 from ._export_shapes import _view
 
 # ---- layers with parameters
-
-def op_conv2d(w, a, shape):
-    """conv1d too, whose windows have one side."""
-    kernel = list(a.weight.of.shape[2:])
-    stride, dilation = pair(a.stride)[:len(kernel)], pair(a.dilation)[:len(kernel)]
-    x, padding = w.value(a.input), a.padding
-    if isinstance(padding, str):
-        total = [d * (k - 1) * (padding == "same") for k, d in zip(kernel, dilation)]
-        padding = [t // 2 for t in total]
-        odd = [t % 2 for t in total]
-        if any(odd):
-            require(len(kernel) == 2, "padding=same of sequences to an odd number of zeros")
-            h, v = x.shape[-2:]
-            x = w.emit("pad2d", [x], [*x.shape[:2], h + odd[0], v + odd[1]],
-                       sides=[0, odd[1], 0, odd[0]])
-    operands = [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
-    settings = {"stride": stride, "padding": pair(padding)[:len(kernel)], "dilation": dilation}
-    settings = {key: y[0] if len(set(y)) == 1 else y for key, y in settings.items()}
-    is_square = len(kernel) == 2 and len(set(kernel)) == 1 and all(
-        isinstance(y, int) for y in settings.values())
-    if is_square and a.groups == settings["dilation"] == 1:
-        return w.emit("conv2d", operands, shape, stride=settings["stride"],
-                      padding=settings["padding"])
-    return w.emit("conv", operands, shape, **settings, groups=a.groups)
-
-
-op_conv1d = op_conv2d
-
-
-def op_conv_transpose2d(w, a, shape):
-    kernel = list(a.weight.of.shape[2:])
-    settings = {key: pair(a[key])[:len(kernel)]
-                for key in ("stride", "padding", "dilation", "output_padding")}
-    settings = {key: y[0] if len(set(y)) == 1 else y for key, y in settings.items()}
-    return w.emit("conv_transpose", [w.value(a.input), w.parameter(a.weight, "weight"),
-                                     w.parameter(a.bias, "bias")], shape, **settings,
-                  groups=a.groups)
-
-
-op_conv_transpose1d = op_conv_transpose2d
-
 
 def op_linear(w, a, shape):
     if isinstance(a.input, turning.Turned):
@@ -85,10 +45,20 @@ def op_batch_norm(w, a, shape):
         require(len(a.input.dims) == 2, "of samples that are not in front")
         return turning.linear(w, a.input, lambda x: _norm_of_rows(w, a, x))
     x, of_sequences = w.value(a.input), len(shape) == 3
+    if x.lifted:  # as the weights of a convolution are standardised
+        require(a.training and shape[0] == 1 and a.running_mean is None,
+                "of a tensor without samples")
+        y = without_samples(w, x, shape, lambda x, shape: op_group_norm(
+            w, Bound(a, input=x, weight=None, bias=None, num_groups=int(shape[1])), shape))
+        one = [shape[1], *[1] * (len(shape) - 2)]
+        for op, p in (("multiply", a.weight), ("add", a.bias)):
+            y = y if p is None else binary(w, op, y, _view(w, Bound(self=p), one), shape)
+        return y
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
     how = {"momentum": a.momentum} if a.training else {"training": 0}
-    weight, bias = (w.frozen(number, shape[1]) if p is None else w.parameter(p, what)
+    weight, bias = (w.frozen(w.torch.full([shape[1]], float(number)), f"{number}.{shape[1]}")
+                    if p is None else w.parameter(p, what)
                     for p, what, number in ((a.weight, "weight", 1), (a.bias, "bias", 0)))
     y = w.emit("batch_norm", [x, weight, bias, *buffers], x.shape, eps=a.eps, **how)
     return w.emit("reshape", [y], shape) if of_sequences else y
@@ -226,9 +196,28 @@ def op_bmm(w, a, shape):
     x, y = a.self, a.mat2
     if isinstance(x, turning.Turned) and not x.dims[0] and not isinstance(y, turning.Turned):
         return _rows_times(w, x, w.value(y))
+    if isinstance(x, turning.Turned) and 0 in x.dims[1] and (
+            isinstance(y, (Stored, w.torch.Tensor)) or isinstance(y, Value) and y.lifted):
+        return _by_matrices(w, x, w.aligned(_view(w, Bound(self=y), [1, *y.shape]), 4))
     if any(isinstance(x, turning.Turned) for x in (x, y)):
         return turning.matmul(w, x, y)
     return op_matmul(w, a, shape)
+
+
+def _by_matrices(w, x, y):
+    """Matrices (H, rows of all samples, K) times others, (H, K, M), which are of no samples: y,
+    (N, H, K, M)."""
+    heads, rows, depth = x.dims
+    inner = [i for i in rows if i]
+    order, shape = [0, *heads, *inner, *depth], x.base.shape
+    require(sorted(order) == list(range(len(shape))), "its dimensions cannot be followed")
+    base = w.emit("permute", [x.base], [shape[i] for i in order], order=order)
+    sizes = [shape[i] for i in inner]
+    base = w.emit("reshape", [base], [N(1), x.shape[0], math.prod(sizes), x.shape[2]])
+    z = w.emit("matmul", [base, y], [*base.shape[:3], y.shape[3]])
+    z = w.emit("reshape", [z], [N(1), x.shape[0], *sizes, y.shape[3]])
+    return turning.Turned(z, [[1], [0 if i == 0 else 2 + inner.index(i) for i in rows],
+                              [2 + len(inner)]])
 
 
 def _rows_times(w, x, y):

@@ -72,12 +72,13 @@ def _of_sequence(w, op, x, shape, size, stride, padding, **more):
 
 
 def op_avg_pool1d(w, a, shape):
+    n, c, length = a.self.shape
     size, padding = pair(a.kernel_size)[0], pair(a.padding)[0]
     stride = pair(a.stride)[0] if a.stride else size
-    require(a.count_include_pad or not padding, "count_include_pad=False")
-    require(shape[-1] == (a.self.shape[-1] + 2 * padding - size) // stride + 1,
-            "a last window that is cut off")
-    return _of_sequence(w, "avg_pool2d", a.self, shape, size, stride, padding)
+    x = w.emit("reshape", [w.value(a.self)], [n, c, 1, length])
+    row = Bound(self=x, kernel_size=[1, size], stride=[1, stride], padding=[0, padding],
+                ceil_mode=a.ceil_mode, count_include_pad=a.count_include_pad, divisor_override=None)
+    return w.emit("reshape", [op_avg_pool2d(w, row, [n, c, 1, shape[-1]])], shape)
 
 
 def op_adaptive_avg_pool1d(w, a, shape):
@@ -97,15 +98,26 @@ def op_adaptive_max_pool1d(w, a, shape):
 
 
 def op_avg_pool2d(w, a, shape):
-    require(not a.ceil_mode and a.divisor_override is None, "ceil_mode or divisor_override")
-    size, stride, padding = a.kernel_size, a.stride or a.kernel_size, a.padding
-    y = same(w, "avg_pool2d", a.self, shape, size=_sides(size), stride=_sides(stride),
-             padding=_sides(padding))
-    if a.count_include_pad or not any(pair(padding)):
-        return y
-    ones = w.torch.ones(1, 1, *a.self.shape[-2:])
-    share = w.torch.nn.functional.avg_pool2d(ones, size, stride, padding)
-    return binary(w, "multiply", y, share.reciprocal()[0], shape)
+    """The line knows whole windows and divides by their size. What a last one lacks are zeros, and
+    the rest a factor of each place: what PyTorch makes of ones, through what the line does."""
+    pool, x = w.torch.nn.functional.avg_pool2d, w.value(a.self)
+    size, padding = pair(a.kernel_size), pair(a.padding)
+    stride = pair(a.stride) if a.stride else size
+    lacks = [max(0, (to - 1) * s + k - p - n) for to, s, k, p, n in
+             zip(shape[-2:], stride, size, padding, x.shape[-2:])]
+    sides = [padding[1], lacks[1], padding[0], lacks[0]]
+    ones = w.torch.ones(1, 1, *x.shape[-2:])
+    share = pool(ones, size, stride, padding, a.ceil_mode, a.count_include_pad, a.divisor_override)
+    of_line = pool(w.torch.nn.functional.pad(ones, sides), size, stride)
+    of_line = of_line[:, :, :shape[-2], :shape[-1]]
+    if any(lack > p for lack, p in zip(lacks, padding)):
+        wide = [*x.shape[:2], x.shape[2] + padding[0] + lacks[0],
+                x.shape[3] + padding[1] + lacks[1]]
+        x, padding = w.emit("pad2d", [x], wide, sides=sides), 0
+    y = w.emit("avg_pool2d", [x], shape, size=_sides(size), stride=_sides(stride),
+               padding=_sides(padding))
+    factor = share / of_line
+    return y if (factor == 1).all() else binary(w, "multiply", y, factor[0], shape)
 
 
 def op_adaptive_avg_pool2d(w, a, shape):
@@ -127,7 +139,8 @@ def op_constant_pad_nd(w, a, shape):
                 for s in (x.shape, shape))
     if list(four) != list(x.shape):
         x = w.emit("reshape", [x], four)
-    y = w.emit("pad2d", [x], to, sides=sides[:4], value=a.value or 0)
+    y = w.emit("pad2d", [x], to, sides=sides[:4],
+               value=min(max(a.value or 0, _LEAST), -_LEAST))
     return y if list(to) == list(shape) else w.emit("reshape", [y], shape)
 
 
@@ -175,7 +188,7 @@ def op_cumsum(w, a, shape):
     return along(w, x, dim, w.torch.ones(shape[dim], shape[dim]).triu(), shape)
 
 
-def _resized(mode):
+def _resized(mode, antialias=False):
     """Each side by itself, by the weights that PyTorch gives to a row of unit vectors."""
     def run(w, a, shape):
         x = w.value(a.input)
@@ -187,13 +200,15 @@ def _resized(mode):
             options = {"mode": {"nearest": "nearest", "linear": "linear", "cubic": "bicubic"}[mode]}
             if mode != "nearest":
                 options["align_corners"] = a.align_corners
-            if mode == "cubic":
+            if antialias:
+                options.update(mode="bicubic" if mode == "cubic" else "bilinear", antialias=True)
+            if mode == "cubic" or antialias:
                 eye = eye.unsqueeze(1).repeat(1, 4, 1)
             size = {"size": shape[dim]} if scale is None else {"scale_factor": scale}
-            if mode == "cubic":
+            if mode == "cubic" or antialias:
                 size = {"size": (4, shape[dim])} if scale is None else {"scale_factor": (1., scale)}
             map_of = w.torch.nn.functional.interpolate(eye.unsqueeze(1), **size, **options)
-            map_of = map_of[:, 0, 1] if mode == "cubic" else map_of[:, 0]
+            map_of = map_of[:, 0, 1] if mode == "cubic" or antialias else map_of[:, 0]
             kept[dim] = shape[dim]
             x = along(w, x, dim, map_of, list(kept))
         return x
@@ -203,3 +218,5 @@ def _resized(mode):
 op_upsample_nearest1d = op_upsample_nearest2d = _resized("nearest")
 op_upsample_linear1d = op_upsample_bilinear2d = _resized("linear")
 op_upsample_bicubic2d = _resized("cubic")
+op__upsample_bilinear2d_aa, op__upsample_bicubic2d_aa = _resized("linear", True), \
+    _resized("cubic", True)

@@ -1,7 +1,7 @@
 """nn.LSTM, nn.GRU and nn.RNN, a line for each layer and direction: see _export_ops.py."""
 
 from . import _export_turned as turning
-from ._export_graph import Filled, N, Stacked
+from ._export_graph import Filled, Stacked
 from ._export_ops import require
 
 
@@ -22,15 +22,15 @@ def _direction(w, op, x, weights, states, reverse):
     how = {"reverse": 1} if reverse else {}
     if asks_cell:
         how["cell"] = 1
-    y = w.emit(op, [x, *weights, *states], [N(1), length + asks_cell, width], **how)
+    y = w.emit(op, [x, *weights, *states], [x.shape[0], length + asks_cell, width], **how)
 
     def row(at):
-        one = w.emit("narrow", [y], [N(1), 1, width], dim=1, start=at, length=1)
-        return w.emit("reshape", [one], [N(1), width])
+        one = w.emit("narrow", [y], [x.shape[0], 1, width], dim=1, start=at, length=1)
+        return w.emit("reshape", [one], [x.shape[0], width])
     last = [row(0 if reverse else length - 1) if 1 in w.asked else None,
             row(length) if asks_cell else None]
     if asks_cell:
-        y = w.emit("narrow", [y], [N(1), length, width], dim=1, start=0, length=length)
+        y = w.emit("narrow", [y], [x.shape[0], length, width], dim=1, start=0, length=length)
     return y, last
 
 
@@ -67,14 +67,15 @@ op_rnn_tanh, op_rnn_relu = _recurrent("rnn_tanh", 1), _recurrent("rnn_relu", 1)
 def _cell(w, a, op, states, **how):
     """One step, of a sequence of one: its outputs, and with cell=1 the last c behind them."""
     x = w.value(a.input)
-    x = w.emit("reshape", [x], [N(1), 1, x.shape[1]])
+    rows = x.shape[0]
+    x = w.emit("reshape", [x], [rows, 1, x.shape[1]])
     weights = [w.parameter(p, "weight") for p in (a.w_ih, a.w_hh, a.b_ih, a.b_hh)]
     first = [None if isinstance(s, Filled) and s.number == 0 else w.value(s) for s in states]
     width = w.stored[weights[1]].shape[1]
-    y = w.emit(op, [x, *weights, *first], [N(1), 1 + len(how), width], **how)
-    steps = [w.emit("narrow", [y], [N(1), 1, width], dim=1, start=i, length=1) if how else y
+    y = w.emit(op, [x, *weights, *first], [rows, 1 + len(how), width], **how)
+    steps = [w.emit("narrow", [y], [rows, 1, width], dim=1, start=i, length=1) if how else y
              for i in range(1 + len(how))]
-    return [w.emit("reshape", [step], [N(1), width]) for step in steps]
+    return [w.emit("reshape", [step], [rows, width]) for step in steps]
 
 
 def op_lstm_cell(w, a, shape):

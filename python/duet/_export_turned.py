@@ -19,6 +19,8 @@ def _alike(a, b):
 
 
 class Turned:
+    as_rows = None  # the same with the rows of a sample in one dimension: _export_folded.py
+
     def __init__(self, base, dims):
         self.base, self.dims = base, dims
 
@@ -195,12 +197,17 @@ def expanded(w, x, shape):
     sizes = list(x.base.shape)
     if len(shape) != len(x.dims):
         raise Refused("it is expanded to more dimensions, which cannot be followed")
+    base, dims = x.base, []
     for group, have, want in zip(x.dims, x.shape, shape):
         if str(have) != str(want):
-            if len(group) != 1 or 0 in group or isinstance(want, N):
+            if len(group) > 1 or 0 in group or isinstance(want, N):
                 raise Refused("it is expanded in a way that cannot be followed")
+            if not group:  # a 1 of which the line has nothing
+                group, sizes = [len(sizes)], [*sizes, 1]
+                base = w.emit("reshape", [base], sizes)
             sizes[group[0]] = want
-    return x if _alike(sizes, x.base.shape) else Turned(w.emit("expand", [x.base], sizes), x.dims)
+        dims.append(group)
+    return x if _alike(sizes, base.shape) else Turned(w.emit("expand", [base], sizes), dims)
 
 
 def inside(run, x):
@@ -269,4 +276,5 @@ AWARE = {"linear", "layer_norm", "batch_norm", "embedding_bag", "view", "reshape
          "log", "abs", "sqrt", "neg", "clamp", "clamp_min", "addmm", "sin", "cos", "round", "ceil",
          "trunc", "floor", "remainder", "fmod", "mm", "matmul", "bmm", "baddbmm", "softmax",
          "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones",
-         "new_full"}
+         "new_full", "copy", "cat", "stack", "repeat", "repeat_interleave", "chunk", "split",
+         "split_with_sizes", "tensor_split", "slice"}

@@ -3,18 +3,13 @@
 import re
 from operator import getitem
 
-from . import (_export_attention, _export_choices, _export_layers, _export_ops, _export_picks,
-               _export_pools, _export_random, _export_recurrent, _export_shapes, _export_wholes)
+from . import _export_folded, _export_ops, _export_wholes
 from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
 from ._export_in_place import InPlace
+from ._export_inner import Inner
+from ._export_table import KEEPS, writer_of, written_by
 from ._export_turned import AWARE, Turned
-
-_KEEPS = {  # ops that change no value
-    "alias", "clone", "contiguous", "lift_fresh_copy", "to", "_to_copy", "type_as"}
-_OPS = (_export_ops, _export_attention, _export_choices, _export_layers, _export_picks,
-        _export_pools, _export_random, _export_recurrent, _export_shapes, _export_wholes)
-
 
 _TAKE_COUNTED = "embedding_bag"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
@@ -23,17 +18,7 @@ _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
 
 
-def _writer_of(name):
-    """The function that writes an op's lines, None where Duet has no such op."""
-    return next((getattr(m, f"op_{name}") for m in _OPS if hasattr(m, f"op_{name}")), None)
-
-
-def _written(target):
-    """The arguments that an op writes into."""
-    return [a.name for a in target._schema.arguments if a.alias_info and a.alias_info.is_write]
-
-
-class Walk(InPlace):
+class Walk(InPlace, Inner):
     """Goes through the nodes of an exported program."""
 
     def __init__(self, torch, model, program):
@@ -154,7 +139,7 @@ class Walk(InPlace):
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers in a way that Duet has not")
         counts = self.depends((args, kwargs))[1]
-        changes = _written(target) and target._schema.name != "aten::detach_"
+        changes = written_by(target) and target._schema.name != "aten::detach_"
         if changes and not isinstance(args[0], Counted) and (
                 counts or args[0].untyped_storage().data_ptr() in self.owned):
             raise Refused("it writes into a tensor of the model, which would change in each step")
@@ -191,7 +176,8 @@ class Walk(InPlace):
                 writer.truths.add(value.name)
             return value
         if one.numel() and x.two.eq(one.flatten()[0]).all():
-            return Filled(one.flatten()[0].item(), list(one.shape))
+            return Filled(one.flatten()[0].item(), [a if a == b else N(a) for a, b in zip(
+                one.shape, x.two.shape)])
         raise Refused("its values depend on the number of samples")
 
     def call(self, node):
@@ -203,8 +189,8 @@ class Walk(InPlace):
                 not isinstance(node.meta.get("val"), torch.Tensor):
             value = node.meta["val"]
             return self.sizes([value])[0] if isinstance(value, torch.SymInt) else value
-        if target is torch.ops.higher_order.wrap_with_set_grad_enabled:
-            return self.region(*self.look_up(node.args))
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self.block(target, *self.look_up(node.args))
         if not isinstance(target, torch._ops.OpOverload):
             raise Refused("Duet has no such op")
         name = target._schema.name.split("::")[-1]
@@ -215,7 +201,7 @@ class Walk(InPlace):
         if name == "add_" and isinstance(args[0], Stored) and \
                 args[0].name.endswith("num_batches_tracked"):
             return args[0]  # batch_norm counts by itself
-        written = _written(target)
+        written = written_by(target)
         if written not in ([], [target._schema.arguments[0].name]):
             raise Refused(f"it writes into {', '.join(written)}")
         if not self.depends((args, kwargs))[0]:
@@ -223,37 +209,63 @@ class Walk(InPlace):
         name = name.rstrip("_") if written else name
         if name == "zero":
             return self.zero(node)
-        if name in _KEEPS:
+        if name in KEEPS:
             return self.kept(node, args[0])
-        run = _writer_of(name)
+        run = writer_of(name)
         if not run:
             return self.walk_into(node, target)
         args, kwargs = torch.utils._pytree.tree_map(
             lambda x: x if name == _TAKE_COUNTED else self.settled(x, name in _TAKE_CONSTANTS),
             (args, kwargs),
             is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
+        val = node.meta["val"]
+        many = isinstance(val, (list, tuple))
+        shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
+        like = self.like(name, (args, kwargs), shape)
+        try:
+            return self.write(node, name, run, args, kwargs, shape, like)
+        finally:
+            self.writer.rows = 1
+
+    def like(self, name, given, shape):
+        """What has several rows of each sample that the op is written with; None: it takes samples.
+        """
+        flat = self.torch.utils._pytree.tree_leaves(
+            given, is_leaf=lambda x: isinstance(x, self.kinds))
+        if _export_folded.rows_of(name, flat, shape) == 1:
+            return None
+        like = next(x for x in flat if isinstance(x, Turned))
+        self.writer.rows = int(like.shape[0])
+        return _export_folded.folded(self.writer, like)
+
+    def write(self, node, name, run, args, kwargs, shape, like):
+        torch, target, val = self.torch, node.target, node.meta["val"]
+        many, written = isinstance(val, (list, tuple)), written_by(target)
         plain = (*([] if name in AWARE else [Turned]), *([] if name in ("add", "sub", "floor") else
                                                          [Uniform]))
+
+        def operand(x):
+            if like and isinstance(x, Turned):
+                return _export_folded.folded(self.writer, x).value
+            return self.writer.value(x) if isinstance(x, plain) else x
         args, kwargs = torch.utils._pytree.tree_map(
-            lambda x: self.writer.value(x) if isinstance(x, plain) else x, (args, kwargs),
-            is_leaf=lambda x: isinstance(x, self.kinds))
+            operand, (args, kwargs), is_leaf=lambda x: isinstance(x, self.kinds))
         bound = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
         bound.update(zip((a.name for a in target._schema.arguments), args))
         bound.update(kwargs)
         given = dict(zip((a.name for a in target._schema.arguments), node.args)) | node.kwargs
         self.writer.bools = {key for key, x in given.items() if isinstance(x, torch.fx.Node) and
                              getattr(x.meta.get("val"), "dtype", None) is torch.bool}
-        val = node.meta["val"]
-        many = isinstance(val, (list, tuple))
         self.writer.asked = {user.args[1] for user in node.users
                              if user.target is getitem and user.users}
-        shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
         self.writer.makes_whole = not many and self.is_whole(val)
         result = run(self.writer, _export_ops.Bound(bound), shape)
         for made, fake in zip(result, val) if many else [(result, val)]:
             if self.is_whole(fake):
                 _export_wholes.note_range(self.writer, name, _export_ops.Bound(bound), made)
         self.check_types(node, result)
+        if like:
+            result = _export_folded.as_rows(self.writer, result, like)
         if written:
             self.overwrite(node, result)
         return result
@@ -269,65 +281,6 @@ class Walk(InPlace):
             return _export_wholes.as_whole(self.writer, x)
         self.check_types(node, x)
         return x
-
-    def is_unknown(self, target):
-        """Is it an op that would be refused whatever it takes?"""
-        if not isinstance(target, self.torch._ops.OpOverload) or \
-                not any(isinstance(r.type, self.torch.TensorType) for r in target._schema.returns):
-            return False
-        name = target._schema.name.split("::")[-1]
-        name = name.rstrip("_") if _written(target) else name
-        return name not in _KEEPS and not _writer_of(name) and not self.parts_of(target)
-
-    def parts_of(self, target):
-        """What PyTorch makes of an op by others; None: it is one of its own."""
-        return target.decompose if target._can_decompose() else \
-            self.torch._decomp.decomposition_table.get(target)
-
-    def walk_into(self, node, target):
-        """An op that PyTorch itself makes of others."""
-        torch, parts = self.torch, self.parts_of(target)
-        if not parts:
-            raise Refused("Duet has no such op")
-        inputs, place = node.all_input_nodes, torch.fx.node.map_arg
-
-        def run(*given):
-            table = dict(zip(inputs, given))
-            args, kwargs = place((node.args, node.kwargs), lambda x: table[x])
-            return parts(*args, **kwargs)
-        trace = torch.fx.experimental.proxy_tensor.make_fx
-        graph = trace(run, tracing_mode="symbolic", pre_dispatch=not target._can_decompose(),
-                      _allow_non_fake_inputs=True)(*(x.meta["val"] for x in inputs))
-        given = iter(inputs)
-        for part in graph.graph.nodes:
-            for key in ("nn_module_stack", "stack_trace"):
-                part.meta[key] = node.meta.get(key)
-            if part.op == "placeholder":
-                self.env[part] = self.env[next(given)]
-            elif part.op == "get_attr":
-                self.env[part] = getattr(graph, part.target)
-            elif part.op == "output":
-                return self.look_up(part.args[0])
-            elif part.target is target:
-                raise Refused("Duet has no such op")
-            else:
-                self.env[part] = self.call(part)
-
-    def region(self, grad_enabled, part, *given):
-        """What stands under torch.no_grad(), or under torch.enable_grad() within it."""
-        given = iter(given)
-        for node in part.graph.nodes:
-            if node.op == "placeholder":
-                self.env[node] = next(given)
-            elif node.op == "get_attr":
-                self.env[node] = getattr(part, node.target)
-            elif node.op == "output":
-                results = self.look_up(node.args[0])
-            else:
-                self.env[node] = self.call(node)
-        if grad_enabled:
-            return results
-        return [_export_ops.detached(self.writer, x) for x in results]
 
     def check_types(self, node, result):
         """Values are float32, whole numbers too; what other types would round is refused."""
@@ -347,7 +300,6 @@ class Walk(InPlace):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def run(self):
-        torch = self.torch
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
         result = None
         for node in self.program.graph.nodes:

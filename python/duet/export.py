@@ -86,6 +86,8 @@ def _trace(torch, model, inputs):
     """torch.export of the model in training mode, whose first dimensions are the samples."""
     pairs = [torch.cat([x] * _TRACED_WITH) if isinstance(x, torch.Tensor) and x.dim() and
              x.shape[0] < _TRACED_WITH else x for x in inputs]
+    pairs = [x.clone() if any(x is other for other in pairs[:i]) and isinstance(x, torch.Tensor)
+             else x for i, x in enumerate(pairs)]  # a tensor given twice is two inputs
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
     modes = {module: module.training for module in model.modules()}

@@ -1,0 +1,183 @@
+"""Nets of which each sample has several rows on the way, as a video its pictures; nets whose
+weights other ops compute; windows; and parts that are written in place."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Frames(nn.Module):
+    """The pictures of a video as a batch of their own, and a LSTM over what becomes of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+            nn.MaxPool2d(2), nn.Conv2d(4, 8, 3, stride=2, groups=2), nn.GroupNorm(2, 8), nn.SiLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.over, self.head = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 10)
+
+    def forward(self, x):
+        n, frames = x.shape[:2]
+        y = self.net(x.flatten(0, 1)).view(n, frames, -1)
+        return self.head(self.over(y)[0][:, -1])
+
+
+class Pairs(nn.Module):
+    """Both sides of a pair through one net, as one batch; and three through another."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+                                 nn.AdaptiveMaxPool2d(2), nn.Flatten())
+        self.out, self.head = nn.Linear(16, 8), nn.Linear(40, 10)
+
+    def forward(self, x):
+        n, (a, b) = x.shape[0], (x[:, :1], x[:, 1:])
+        left, right = self.out(self.net(torch.cat([a, b]))).chunk(2)
+        three = self.out(self.net(torch.cat((b, a * 2, a - b), 0))).softmax(1)
+        joined = torch.stack([left, right], 0).mean(0)
+        return self.head(torch.cat([left * right, joined, three[:n], three[n:2 * n],
+                                    three[2 * n:]], 1))
+
+
+class Repeats(nn.Module):
+    """Each sample several times, with queries that are trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv1d(4, 6, 3, padding=1), nn.Linear(12, 10)
+        self.queries, self.gain = nn.Parameter(torch.randn(1, 6, 5)), nn.Parameter(torch.ones(6, 1))
+
+    def forward(self, x):
+        n = x.shape[0]
+        y = self.conv(x.repeat_interleave(3, 0)) + self.queries.expand(n * 3, -1, -1)
+        y = y * (self.gain * 2) + torch.zeros(n * 3, 6, 1)
+        y = y.reshape(n, 3, 6, 5).sum(1)
+        z = self.conv(x.repeat(2, 1, 1)).view(2, n, 6, 5).mean(0)
+        return self.head(torch.cat([y.mean(2), z.amax(2)], 1))
+
+
+class SpaceAndTime(nn.Module):
+    """Attention over the pictures, then within each; words of which each sample has several."""
+
+    def __init__(self):
+        super().__init__()
+        self.over = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.within = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.words, self.of_words = nn.Embedding(9, 8), nn.GRU(8, 4, batch_first=True,
+                                                               bidirectional=True)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x):
+        n, frames, places, c = x.shape
+        y = x.transpose(1, 2).reshape(n * places, frames, c)
+        y = y + self.over(y, y, y, need_weights=False)[0]
+        y = y.view(n, places, frames, c).transpose(1, 2).reshape(n * frames, places, c)
+        y = self.within(y).view(n, frames, places, c)
+        tokens = (x[..., 0] > 0).long() + 2 * (x[..., 1] > 0).long()
+        states, last = self.of_words(self.words(tokens.view(-1, places)))
+        last = F.layer_norm(torch.cat((last[0], last[1]), 1), (8,)).view(n, frames, 8)
+        return self.head(y.mean((1, 2)) + last.mean(1) + states.reshape(n, -1, 8).amax(1))
+
+
+class ComputedWeights(nn.Module):
+    """Convolutions by weights that are normed, standardised, scaled, and by constants; positions
+    that a convolution makes of a constant."""
+
+    def __init__(self):
+        super().__init__()
+        normed = torch.nn.utils.parametrizations.weight_norm
+        self.row = normed(nn.Conv1d(12, 6, 3, padding=2, dilation=2))
+        self.grouped = normed(nn.Conv2d(4, 6, (3, 2), stride=2, groups=2))
+        self.conv, self.gain = nn.Conv2d(3, 4, 3, padding=1), nn.Parameter(torch.rand(4, 1, 1, 1))
+        self.places, self.head = nn.Conv2d(2, 4, 1), nn.Linear(10, 10)
+        self.up = normed(nn.ConvTranspose2d(6, 4, (3, 2), stride=2, padding=1, groups=2))
+        self.register_buffer("blur", torch.tensor([1.0, 2, 1]).outer(torch.tensor([1.0, 2, 1])) / 9)
+        self.register_buffer("grid", torch.stack(torch.meshgrid(
+            torch.linspace(-1, 1, 8), torch.linspace(0, 1, 8), indexing="ij"))[None])
+
+    def forward(self, x):
+        weight = F.batch_norm(self.conv.weight.reshape(1, 4, -1), None, None, self.gain.view(-1),
+                              training=True).reshape_as(self.conv.weight)
+        x = F.conv2d(x, weight, self.conv.bias, padding=1) + self.places(self.grid)
+        x = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="reflect"), self.blur.expand(4, 1, 3, 3), groups=4)
+        x = F.gelu(self.grouped(x))  # (N, 6, 3, 4)
+        y = self.row(x.flatten(1, 2)[:, 3:15]).mean(2)
+        return self.head(torch.cat([y, self.up(x).amax((2, 3))], 1))
+
+
+class Unfolded(nn.Module):
+    """Windows of pictures and of sequences, put back too; pools whose last window is cut off, or
+    divides by another number; sides that are resized without aliasing."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.head = nn.Linear(18, 18), nn.Linear(9, 10)
+        self.places = nn.Parameter(torch.randn(1, 2, 5, 5))
+
+    def forward(self, x):
+        x = x + F.interpolate(self.places, (9, 9), mode="bicubic", antialias=True)
+        cols = F.unfold(x, 3, padding=1, stride=2)  # (N, 18, 25)
+        y = F.fold(self.mix(cols.transpose(1, 2)).transpose(1, 2), (9, 9), 3, padding=1, stride=2)
+        y = F.avg_pool2d(y + x, 2, ceil_mode=True, count_include_pad=False)
+        z = F.avg_pool2d(x, (3, 2), (2, 3), padding=1, ceil_mode=True)
+        z = z + F.avg_pool2d(x, (3, 2), (2, 3), padding=1, ceil_mode=True, divisor_override=5)
+        rows = x.flatten(2).unfold(2, 6, 3)  # (N, 2, 26, 6)
+        down = F.interpolate(x, (4, 4), mode="bilinear", antialias=True)
+        one = F.avg_pool1d(x.flatten(2), 7, 4, 2, ceil_mode=True)
+        return self.head(torch.cat([y.amax((2, 3)), z.mean((2, 3)), rows.amax(3).mean(2),
+                                    down.mean((2, 3)), one.mean((1, 2), True).squeeze(2)], 1))
+
+
+class Written(nn.Module):
+    """Parts of a tensor are written in place, and other parts read."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(6, 8), nn.Linear(8, 10)
+        self.scale = nn.Parameter(torch.randn(2))
+
+    def forward(self, x):
+        y = self.first(x)  # (N, 4, 8)
+        left, right = y[:, :, :4], y[:, :, 4:]
+        left.mul_(2).add_(right)
+        y[:, 0] = 0.5
+        y[:, 1:3, 2:4] = x[:, 1:3, :2] * self.scale
+        y[:, 3, -1] += y[:, 2, 1]
+        y.transpose(1, 2)[:, 5].clamp_(-1, 1)
+        y[y > 2] = 2.0
+        y[:, :, 6].zero_()
+        with torch.autocast("cpu", enabled=False):
+            z = right.tanh()
+        return self.head(torch.cat([left.view(-1, 4, 2, 2).flatten(2), z], 2).mean(1))
+
+
+class RelativePlaces(nn.Module):
+    """Attention whose scores have terms of the rows and columns of a query, as MViT's."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.head = nn.Linear(6, 12), nn.Linear(4, 10)
+        self.rows, self.columns = nn.Parameter(torch.randn(5, 4)), nn.Parameter(torch.randn(5, 4))
+        side = torch.arange(3)
+        self.register_buffer("far", side[:, None] - side + 2)
+
+    def forward(self, x):
+        n = x.shape[0]
+        q, k, v = self.qkv(x).reshape(n, 10, 3, 2, 2).permute(2, 0, 3, 1, 4).flatten(3).flatten(
+            2, 3).unflatten(2, (10, 4))
+        q, k, v = q[:, None], k[:, None], v[:, None]
+        scores = q @ k.transpose(-2, -1)
+        grid = q[:, :, 1:].reshape(n, 1, 3, 3, 4)
+        of_rows = torch.einsum("bnhwc,hkc->bnhwk", grid, self.rows[self.far])
+        of_columns = torch.einsum("bnhwc,wkc->bnhwk", grid, self.columns[self.far])
+        scores[:, :, 1:, 1:] = (scores[:, :, 1:, 1:].view(n, -1, 3, 3, 3, 3) +
+                                of_rows[..., :, None] + of_columns[..., None, :]).view(n, -1, 9, 9)
+        return self.head((scores.softmax(-1) @ v).mean((1, 2)))
+
+
+NETS = {"frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
+        "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
+        "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
+        "written": (Written, (4, 6)), "relative_places": (RelativePlaces, (10, 6))}
