@@ -46,7 +46,7 @@ extern "C" {
  * (N,L,D). In matmul a vector is a row as a and a column as b; as a it goes with 3 dimensions or
  * more, for it must not sum over samples. reshape gives a constant or parameter any shape; what
  * every other function returns counts as a var of samples. expand is torch's: to `rank` dimensions,
- * of which the first is that of the samples, or -1; it expands sizes of 1 of other vars too. The
+ * of which the first is that of the samples or of their rows, or -1; it expands sizes of 1 of other vars too. The
  * constant lives until backward is done. */
 duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_parameter(duet_tape *tape, int i);
@@ -132,7 +132,10 @@ duet_var *duet_recurrent(duet_tape *tape, duet_var *x, const struct duet_recurre
  *     adaptive     averages or maxima    y (N,C,height,width), cut as AdaptiveAvgPool2d cuts
  *     detach       x, of which no gradient goes back
  *     flatten                            y (N,C*H*W)
- *     reshape      to `rank` dimensions, 1 to 8: the first stays N, or is -1; one other may be -1
+ *     reshape      to `rank` dimensions, 1 to 8: the first stays N, or is -1; one other may be -1.
+ *                  Or the first has several rows of each sample, and none is -1: (N,T,C,H,W), as of
+ *                  videos, becomes (NT,C,H,W), which every layer takes as it takes samples, and
+ *                  what comes of it (NT,..) becomes (N,T,..). Losses take N rows
  *     narrow       torch.narrow: the places start .. start + length - 1 of dimension `dim`
  *     cat          torch.cat: 1 to 64 vars one behind the other in dimension `dim`. Here and in
  *                  narrow dim is not 0, that of the samples; -1 is the last one

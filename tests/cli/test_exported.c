@@ -1,4 +1,4 @@
-/* Twelve models out of PyTorch, as duet.export has written them, by the command: loss and gradients
+/* Models out of PyTorch, as duet.export has written them, by the command: loss and gradients
  * of a step are PyTorch's, and single, DP and DDP have equal bits. tests/golden/make_exported.py
  * says who made the texts and the facts; tests/python/export.py does the same for more models where
  * PyTorch is installed. */
@@ -26,7 +26,8 @@ static const double STEP_LENGTH = 65536;
 
 static const char *const names[] = {
     "resnet50", "mobilenet_v2",  "vit_b_16",    "densenet121", "convnext_tiny", "efficientnet_b0",
-    "vgg16_bn", "shufflenet_v2", "transformer", "gpt2",        "bert",          "lstm"};
+    "vgg16_bn", "shufflenet_v2", "transformer", "gpt2",        "bert",          "lstm",
+    "frames",   "space_and_time"};
 enum { NETS = sizeof names / sizeof *names };
 
 /* formulas.weights of make_exported.py. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden facts that tests/cli/test_exported.c compares against: twelve models of tests/python/nets.py as
+"""Makes the golden facts that tests/cli/test_exported.c compares against: fourteen models of tests/python/nets.py as
 duet.export writes them, and PyTorch's numbers for one training step of each.
 
 exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their
@@ -27,8 +27,8 @@ import duet  # noqa: E402
 import nets  # noqa: E402
 from export import loss_and_gradients, read_tensors  # noqa: E402
 
-TWELVE = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
-          "shufflenet_v2", "transformer", "gpt2", "bert", "lstm")
+NETS = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
+        "shufflenet_v2", "transformer", "gpt2", "bert", "lstm", "frames", "space_and_time")
 SUMS, DIGITS = 4, 10
 
 
@@ -53,7 +53,7 @@ def main():
     out = HERE / "exported"
     out.mkdir(exist_ok=True)
     lines = [f"# Made by make_exported.py with torch {torch.__version__}"]
-    for name in TWELVE:
+    for name in NETS:
         net = make(name)
         with tempfile.TemporaryDirectory() as folder:
             (out / f"{name}.duet").write_text(text_of(name, net, pathlib.Path(folder)))

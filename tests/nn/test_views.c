@@ -238,12 +238,38 @@ static duet_var *shuffled(duet_tape *t, duet_var *x, int solid) {
     return duet_multiply(t, duet_reshape(t, y, 4, (int[]){-1, TOKENS, 4, 6}), x);
 }
 
+/* The tokens of a sample as rows of their own, each a picture; solid: one token after the other. A
+ * layer that looks at a row by itself gives the same numbers. */
+static duet_var *of_each(duet_tape *t, duet_var *x, int rows) {
+    x = duet_max_pool2d(t, duet_tanh(t, duet_reshape(t, x, 4, (int[]){rows, 2, 3, 4})), 2, NULL);
+    return duet_softmax(t, duet_group_norm(t, x, 1, DUET_NO_WEIGHT, DUET_NO_BIAS, 1e-5));
+}
+
+static duet_var *as_rows(duet_tape *t, duet_var *x, int solid) {
+    int n = x->value.dims[0];
+    if (!solid) return duet_reshape(t, of_each(t, x, n * TOKENS), 3, (int[]){n, TOKENS, 4});
+    duet_var *one[TOKENS];
+    for (int i = 0; i < TOKENS; i++)
+        one[i] = duet_reshape(t, of_each(t, duet_narrow(t, x, 1, i, 1), n), 3, (int[]){n, 1, 4});
+    return duet_cat(t, one, TOKENS, 1);
+}
+
+/* Of rows made of parts, what is drawn and what is added is the same wherever their sample is. */
+static duet_var *parts_as_rows(duet_tape *t, duet_var *x, int solid) {
+    int n = x->value.dims[0];
+    x = turn(t, narrow(t, x, 2, 4, 8, solid), 1, 2, solid);
+    x = duet_dropout2d(t, duet_reshape(t, x, 4, (int[]){n * 8, TOKENS, 1, 1}), .4);
+    duet_var *y = duet_random(t, 2, (int[]){n * 8, TOKENS}, DUET_RANDN);
+    x = duet_multiply(t, duet_reshape(t, x, 2, (int[]){n * 8, TOKENS}), y);
+    return duet_reshape(t, x, 3, (int[]){n, 2 * TOKENS, 4});
+}
+
 static duet_var *(*const nets[])(duet_tape *, duet_var *, int) = {
     block,      middle,        overlap,        beside,
     same_three, read_twice,    there_and_back, selected,
     columns,    rows,          rolled,         detached,
     gated,      channels_last, shuffled,       parts_of_pictures,
-    joined,     halves};
+    joined,     halves,        as_rows,        parts_as_rows};
 enum { NETS = sizeof nets / sizeof *nets };
 
 /* ---- one pass ---- */
