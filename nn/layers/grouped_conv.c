@@ -1,12 +1,15 @@
 /* F.conv2d and F.conv1d with all their options: groups, as in depthwise convolutions, dilation, and
- * windows that are no squares. A sequence (N,C,H) is a picture (N,C,H,1). What needs none of them
- * goes to nn/layers/layers.c, whose kernels are faster. */
+ * windows that are no squares. A sequence (N,C,H) is a picture (N,C,H,1). Filters of volumes,
+ * (O,C,T,K,L), are those of pictures with CT channels. What needs none of them goes to
+ * nn/layers/layers.c, whose kernels are faster. */
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-static struct tensor as_4d(const struct tensor *x) {
+struct tensor conv_as_pictures(const struct tensor *x) {
     struct tensor seen = *x;
     if (x->rank == 3) seen.rank = 4, seen.dims[3] = 1;
+    if (x->rank != 5) return seen;
+    seen.rank = 4, seen.dims[1] *= x->dims[2], seen.dims[2] = x->dims[3], seen.dims[3] = x->dims[4];
     return seen;
 }
 
@@ -14,14 +17,14 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
                          const struct tensor *db) {
     struct op_args args = {.in = {tensor_segment(&n->x->value, &t->segments, s),
                                   tensor_segment(&n->y->grad, &t->segments, s)},
-                           .out = {as_4d(dw), *db},
+                           .out = {conv_as_pictures(dw), *db},
                            .p = n->args.p};
     return launch(t->stream, OP_GROUPED_CONV_BACKWARD_WEIGHT, &args);
 }
 
 static int backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_GROUPED_CONV_BACKWARD_WEIGHT, n));
-    struct op_args args = {.in = {n->y->grad, as_4d(&n->w->value)}};
+    struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value)}};
     return tape_backward_to_x(t, OP_GROUPED_CONV_BACKWARD_DATA, n, &args, 0);
 }
 
@@ -35,9 +38,9 @@ static int64_t side_of(const struct duet_conv *how, int side, int pixels, int ta
 /* ERR_USAGE: x, w and the numbers do not suit each other. *rows, *columns: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, int64_t *rows, int64_t *columns) {
-    const struct tensor v = as_4d(&x->value), k = as_4d(&w->value);
+    const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv2d", w, b));
-    if (x->value.rank != w->value.rank || v.rank != 4 ||
+    if (v.rank != 4 || k.rank != 4 || (x->value.rank == 3) != (w->value.rank == 3) ||
         v.dims[1] != (int64_t)how->groups * k.dims[1] || k.dims[0] % how->groups ||
         (b && b->value.dims[0] != k.dims[0]))
         return fail(ERR_USAGE,
@@ -84,14 +87,14 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     int wrong, sequence = x->value.rank == 3;
     const struct duet_conv how = conv_settings(given, sequence);
     if (conv_beyond(t, "conv2d", &how)) return NULL;
-    struct param *w = tape_param_at(t, "conv2d", w_at, sequence ? 3 : 4),
+    struct param *w = tape_param_at(t, "conv2d", w_at, 0),
                  *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
     if (conv_is_plain(w, &how)) return tape_conv2d(t, x, w, b, how.stride[0], how.padding[0]);
     if (tape_blocked(t, x) || tape_fail(t, check(t, x, w, b, &how, &rows, &columns)) ||
         tape_too_large(t, "conv2d", x, w->value.dims[0], rows, columns))
         return NULL;
-    const struct tensor seen = as_4d(&x->value);
+    const struct tensor seen = conv_as_pictures(&x->value);
     x = to_device_layout(t, sequence ? tape_view(t, x, 4, seen.dims) : x);
     if (!x) return NULL;
     int dims[4] = {x->value.dims[0], w->value.dims[0], (int)rows, (int)columns};
@@ -101,12 +104,13 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
                         .w = w,
                         .b = b,
                         .spares = SPARES_Y};
-    node.args = (struct op_args){.in = {x->value, as_4d(&w->value), tape_bias(t, b, dims[1])},
-                                 .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
-                                 .p.grouped_conv = {{how.stride[0], how.stride[1]},
-                                                    {how.padding[0], how.padding[1]},
-                                                    {how.dilation[0], how.dilation[1]},
-                                                    how.groups}};
+    node.args =
+        (struct op_args){.in = {x->value, conv_as_pictures(&w->value), tape_bias(t, b, dims[1])},
+                         .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims),
+                         .p.grouped_conv = {{how.stride[0], how.stride[1]},
+                                            {how.padding[0], how.padding[1]},
+                                            {how.dilation[0], how.dilation[1]},
+                                            how.groups}};
     duet_var *y = tape_append_op(t, OP_GROUPED_CONV_FORWARD, &node, tape_needs_grad(x, w, b));
     return y && sequence ? tape_view(t, y, 3, dims) : y;
 }

@@ -10,12 +10,6 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-static struct tensor as_4d(const struct tensor *x) {
-    struct tensor seen = *x;
-    if (x->rank == 3) seen.rank = 4, seen.dims[3] = 1;
-    return seen;
-}
-
 static int is_conv2d(const struct node *n) {
     return n->op == OP_CONV2D_BACKWARD_DATA;
 }
@@ -24,7 +18,7 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
                          const struct tensor *db) {
     struct op_args args = {.in = {tensor_segment(&n->y->grad, &t->segments, s),
                                   tensor_segment(&n->x->value, &t->segments, s)},
-                           .out = {as_4d(dw), *db},
+                           .out = {conv_as_pictures(dw), *db},
                            .p = n->args.p};
     return launch(t->stream,
                   is_conv2d(n) ? OP_CONV2D_BACKWARD_WEIGHT : OP_GROUPED_CONV_BACKWARD_WEIGHT,
@@ -34,8 +28,8 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
 static int backward(duet_tape *t, struct node *n) {
     CHECK(tape_weight_grads(t, OP_CONV2D_BACKWARD_WEIGHT, n));
     if (!n->x->needs_grad) return OK;
-    struct op_args args = {
-        .in = {n->y->grad, as_4d(&n->w->value), tape_bias(t, NULL, n->x->value.dims[1])}};
+    struct op_args args = {.in = {n->y->grad, conv_as_pictures(&n->w->value),
+                                  tape_bias(t, NULL, n->x->value.dims[1])}};
     return tape_backward_to_x(t, is_conv2d(n) ? OP_CONV2D_FORWARD : OP_GROUPED_CONV_FORWARD, n,
                               &args, 0);
 }
@@ -51,10 +45,11 @@ static int64_t side_of(const struct duet_conv *how, int side, int pixels, int ta
 /* ERR_USAGE: x, w and the numbers do not suit each other. side: of y. */
 static int check(duet_tape *t, const duet_var *x, const struct param *w, const struct param *b,
                  const struct duet_conv *how, const int more[2], int64_t side[2]) {
-    const struct tensor v = as_4d(&x->value), k = as_4d(&w->value);
+    const struct tensor v = conv_as_pictures(&x->value), k = conv_as_pictures(&w->value);
     CHECK(tape_check_params(t, "conv_transpose", w, b));
-    if (x->value.rank != w->value.rank || v.rank != 4 || v.dims[1] != k.dims[0] ||
-        k.dims[0] % how->groups || (b && b->value.dims[0] != k.dims[1] * (int64_t)how->groups))
+    if (v.rank != 4 || k.rank != 4 || (x->value.rank == 3) != (w->value.rank == 3) ||
+        v.dims[1] != k.dims[0] || k.dims[0] % how->groups ||
+        (b && b->value.dims[0] != k.dims[1] * (int64_t)how->groups))
         return fail(ERR_USAGE,
                     "conv_transpose %s: filters of %d channels, %d groups do not suit an input of "
                     "%s: check the model",
@@ -70,10 +65,11 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
 
 static duet_var *append(duet_tape *t, duet_var *x, struct param *w, const struct duet_conv *how,
                         const int64_t side[2]) {
-    int dims[4] = {x->value.dims[0], w->value.dims[1] * how->groups, (int)side[0], (int)side[1]};
+    const struct tensor filters = conv_as_pictures(&w->value);
+    int dims[4] = {x->value.dims[0], filters.dims[1] * how->groups, (int)side[0], (int)side[1]};
     struct node node = {
         .backward = backward, .segment_grads = segment_grads, .x = x, .w = w, .spares = SPARES_Y};
-    node.args = (struct op_args){.in = {x->value, as_4d(&w->value)},
+    node.args = (struct op_args){.in = {x->value, filters},
                                  .out[0] = tape_tensor(t, DTYPE_F32, x->value.layout, 4, dims)};
     /* the bias that the convolution would have: its gradient is made, and nobody reads it */
     node.args.in[2] = tensor_plain(NULL, DTYPE_F32, 1, &x->value.dims[1]);
@@ -102,10 +98,10 @@ duet_var *duet_conv_transpose(duet_tape *t, duet_var *x, int w_at, int b_at,
     const struct duet_conv how = conv_settings(given, sequence);
     if (conv_beyond(t, "conv_transpose", &how) ||
         tape_fail(t, check(t, x, w, b, &how, more, side)) ||
-        tape_too_large(t, "conv_transpose", x, w->value.dims[1] * (int64_t)how.groups, side[0],
-                       side[1]))
+        tape_too_large(t, "conv_transpose", x,
+                       conv_as_pictures(&w->value).dims[1] * (int64_t)how.groups, side[0], side[1]))
         return NULL;
-    const struct tensor seen = as_4d(&x->value);
+    const struct tensor seen = conv_as_pictures(&x->value);
     x = to_device_layout(t, sequence ? tape_view(t, x, 4, seen.dims) : x);
     duet_var *y = x ? append(t, x, w, &how, side) : NULL;
     if (y && b) {

@@ -374,6 +374,10 @@ struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong);
 /* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
 int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least);
 
+/* A sequence (N,C,H) as pictures (N,C,H,1), and filters of volumes (O,C,T,K,L) as of pictures
+ * (O,CT,K,L): the same memory. */
+struct tensor conv_as_pictures(const struct tensor *x);
+
 /* Of duet_conv2d and duet_conv_transpose: the settings with PyTorch's defaults for what is 0, those
  * of one side of a sequence; 1 if one is no number for a layer, and the tape has the error; 1 if
  * they are a stride and a padding for a square window, as tape_conv2d takes them. */

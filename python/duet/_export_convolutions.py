@@ -26,6 +26,11 @@ def _is_computed(w, weight):
         weight.whole and weight.name in w.stored)
 
 
+def _computed_is_refused(w, weight):
+    name = w.parameter(weight, "weight")
+    return Stored(name, weight.shape, weight)
+
+
 def _sides_of(a, count, *names):
     """Settings of windows of one side or two."""
     settings = {name: pair(a[name])[:count] for name in names}
@@ -62,7 +67,7 @@ def op_conv2d(w, a, shape):
     return w.emit("conv", operands, shape, **settings, groups=a.groups)
 
 
-def _windows(w, channels, kernel):
+def windows_of(w, channels, kernel):
     """The weight of a convolution by channels whose outputs are the numbers of a window."""
     places = math.prod(kernel)
     return w.frozen(w.torch.eye(places).reshape(places, 1, *kernel).repeat(
@@ -72,7 +77,7 @@ def _windows(w, channels, kernel):
 def _unfolded(w, x, kernel, to, settings):
     """The numbers of each window, (N, channels * places, ..)."""
     channels = int(x.shape[1])
-    return w.emit("conv", [x, _windows(w, channels, kernel), None],
+    return w.emit("conv", [x, windows_of(w, channels, kernel), None],
                   [x.shape[0], channels * math.prod(kernel), *to], **settings, groups=channels)
 
 
@@ -113,7 +118,7 @@ def _transposed_of_computed(w, a, shape, settings):
     rows = w.emit("reshape", [x], [x.shape[0], a.groups, each, places])
     y = w.emit("matmul", [turned, rows], [x.shape[0], a.groups, outputs, places])
     y = w.emit("reshape", [y], [x.shape[0], a.groups * outputs, *x.shape[2:]])
-    y = w.emit("conv_transpose", [y, _windows(w, int(shape[1]), kernel), None], shape, **settings,
+    y = w.emit("conv_transpose", [y, windows_of(w, int(shape[1]), kernel), None], shape, **settings,
                groups=int(shape[1]))
     return _with_bias(w, y, a.bias)
 
@@ -136,7 +141,7 @@ def op_col2im(w, a, shape):
     settings = _sides_of(Bound(a, output_padding=more), 2, "stride", "padding", "dilation",
                          "output_padding")
     x = w.emit("reshape", [x], [x.shape[0], x.shape[1], *blocks])
-    return w.emit("conv_transpose", [x, _windows(w, channels, kernel), None], shape, **settings,
+    return w.emit("conv_transpose", [x, windows_of(w, channels, kernel), None], shape, **settings,
                   groups=channels)
 
 

@@ -56,12 +56,14 @@ def op_batch_norm(w, a, shape):
         return y
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
+    if len(shape) == 5:
+        x = w.emit("reshape", [x], [*shape[:3], shape[3] * shape[4]])
     how = {"momentum": a.momentum} if a.training else {"training": 0}
     weight, bias = (w.frozen(w.torch.full([shape[1]], float(number)), f"{number}.{shape[1]}")
                     if p is None else w.parameter(p, what)
                     for p, what, number in ((a.weight, "weight", 1), (a.bias, "bias", 0)))
     y = w.emit("batch_norm", [x, weight, bias, *buffers], x.shape, eps=a.eps, **how)
-    return w.emit("reshape", [y], shape) if of_sequences else y
+    return y if len(shape) in (2, 4) else w.emit("reshape", [y], shape)
 
 
 def _norm_of_rows(w, a, x):
@@ -165,6 +167,8 @@ def op_matmul(w, a, shape):
     if isinstance(y, turning.Turned):
         return turning.matmul(w, x, y)
     if isinstance(x, turning.Turned):
+        if len(y.shape) > 2:
+            return _by_matrices(w, x, y)
         return turning.linear(w, x, lambda x: op_matmul(
             w, Bound(self=x, other=y), [*x.shape[:-1], shape[-1]]))
     if isinstance(y, Stored) and len(y.of.shape) == 2 and y.name in w.stored and \
@@ -196,17 +200,19 @@ def op_bmm(w, a, shape):
     x, y = a.self, a.mat2
     if isinstance(x, turning.Turned) and not x.dims[0] and not isinstance(y, turning.Turned):
         return _rows_times(w, x, w.value(y))
-    if isinstance(x, turning.Turned) and 0 in x.dims[1] and (
-            isinstance(y, (Stored, w.torch.Tensor)) or isinstance(y, Value) and y.lifted):
-        return _by_matrices(w, x, w.aligned(_view(w, Bound(self=y), [1, *y.shape]), 4))
+    if isinstance(x, turning.Turned) and 0 in x.dims[1] and not isinstance(y, turning.Turned):
+        return _by_matrices(w, x, y)
     if any(isinstance(x, turning.Turned) for x in (x, y)):
         return turning.matmul(w, x, y)
     return op_matmul(w, a, shape)
 
 
 def _by_matrices(w, x, y):
-    """Matrices (H, rows of all samples, K) times others, (H, K, M), which are of no samples: y,
-    (N, H, K, M)."""
+    """Matrices (H, rows of all samples, K) times others, (H, K, M), which are of no samples."""
+    require(len(x.dims) == len(y.shape) == 3 and 0 in x.dims[1] and (
+        isinstance(y, (Stored, w.torch.Tensor)) or isinstance(y, Value) and y.lifted),
+        "it takes matrices that are not of samples")
+    y = w.aligned(_view(w, Bound(self=y), [1, *y.shape]), 4)
     heads, rows, depth = x.dims
     inner = [i for i in rows if i]
     order, shape = [0, *heads, *inner, *depth], x.base.shape

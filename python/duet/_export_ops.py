@@ -25,6 +25,11 @@ def pair(x):
     return x * 2 if len(x) == 1 else x
 
 
+def triple(x):
+    x = list(x) if isinstance(x, (list, tuple)) else [x]
+    return x * 3 if len(x) == 1 else x
+
+
 def line_dim(x, dim):
     """A dimension of the value as its line has it."""
     return dim % len(x.shape) + (1 if x.lifted else 0)

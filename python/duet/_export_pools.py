@@ -215,8 +215,8 @@ def _resized(mode, antialias=False):
     return run
 
 
-op_upsample_nearest1d = op_upsample_nearest2d = _resized("nearest")
-op_upsample_linear1d = op_upsample_bilinear2d = _resized("linear")
+op_upsample_nearest1d = op_upsample_nearest2d = op_upsample_nearest3d = _resized("nearest")
+op_upsample_linear1d = op_upsample_bilinear2d = op_upsample_trilinear3d = _resized("linear")
 op_upsample_bicubic2d = _resized("cubic")
 op__upsample_bilinear2d_aa, op__upsample_bicubic2d_aa = _resized("linear", True), \
     _resized("cubic", True)

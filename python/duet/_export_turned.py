@@ -33,6 +33,9 @@ class Turned:
         return False
 
 
+_MOST_DIMS = 8  # of a line
+
+
 def turned(x):
     return x if isinstance(x, Turned) else Turned(x, [[i] for i in range(len(x.shape))])
 
@@ -58,8 +61,11 @@ def settled(w, x):
 
 
 def viewed(w, x, shape):
-    """view: dimensions are joined, and cut where a new one ends within an old one."""
+    """view: dimensions are joined, and cut where a new one ends within an old one. Those that are
+    joined already are one of the line's first where a line could not have as many."""
     x = turned(x)
+    if len(x.base.shape) + len(shape) - len(x.dims) > _MOST_DIMS:
+        x = _joined(w, x)
     rest = [(i, x.base.shape[i]) for group in x.dims for i in group]
     pieces = {i: [] for i, _ in rest}  # the sizes that each of the line's dimensions is cut into
     groups = []

@@ -163,7 +163,7 @@ def _check(path, text, loss):
         trial = pathlib.Path(folder, path.name)
         trial.write_text(text, encoding="utf-8")
         try:
-            estimate(model=trial, devices=1, loss=loss, find_unused_parameters=True)
+            estimate(model=trial, devices=1, batch_size=2, loss=loss, find_unused_parameters=True)
         except DuetError as error:
             why = str(error).replace(str(trial), str(path))
             raise ExportError(f"duet.export: {why}") from None

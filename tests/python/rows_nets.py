@@ -171,13 +171,40 @@ class RelativePlaces(nn.Module):
         scores = q @ k.transpose(-2, -1)
         grid = q[:, :, 1:].reshape(n, 1, 3, 3, 4)
         of_rows = torch.einsum("bnhwc,hkc->bnhwk", grid, self.rows[self.far])
-        of_columns = torch.einsum("bnhwc,wkc->bnhwk", grid, self.columns[self.far])
+        by_column = grid.permute(3, 0, 1, 2, 4).reshape(3, n * 3, 4)
+        of_columns = torch.matmul(by_column, self.columns[self.far].transpose(1, 2)).reshape(
+            3, n, 1, 3, 3).permute(1, 2, 3, 0, 4)
         scores[:, :, 1:, 1:] = (scores[:, :, 1:, 1:].view(n, -1, 3, 3, 3, 3) +
                                 of_rows[..., :, None] + of_columns[..., None, :]).view(n, -1, 9, 9)
         return self.head((scores.softmax(-1) @ v).mean((1, 2)))
 
 
-NETS = {"frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
+class Volumes(nn.Module):
+    """Convolutions of volumes with all their settings, norms, pools and changes of size."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv3d(2, 4, (3, 3, 2), stride=(1, 2, 1), padding=(1, 1, 0)),
+                                   nn.BatchNorm3d(4), nn.ReLU(inplace=True))
+        self.grouped = nn.Conv3d(4, 6, 2, stride=(2, 1, 1), dilation=(2, 1, 1), groups=2)
+        self.up = nn.ConvTranspose3d(6, 4, (2, 3, 2), stride=(2, 1, 1), padding=(0, 1, 0),
+                                     output_padding=(1, 0, 0), groups=2)
+        self.point, self.norm = nn.Conv3d(4, 4, 1, bias=False), nn.GroupNorm(2, 4)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x):
+        x = self.first(x)  # (N, 4, 5, 4, 7)
+        y = F.max_pool3d(x, 2, stride=(2, 1, 2), padding=(1, 0, 1), ceil_mode=True)
+        z = F.avg_pool3d(x, (2, 2, 3), stride=(1, 2, 2), padding=(1, 0, 1))
+        up = self.up(torch.tanh(self.grouped(x)))
+        up = self.norm(self.point(F.interpolate(up, scale_factor=(1, 2, 1), mode="trilinear")))
+        parts = [F.adaptive_avg_pool3d(y, 1), F.adaptive_max_pool3d(z, (2, 1, 1)),
+                 F.adaptive_avg_pool3d(up, (2, 1, 1)),
+                 F.interpolate(x, (1, 1, 1), mode="nearest")]
+        return self.head(torch.cat([p.flatten(1) for p in parts], 1))
+
+
+NETS = {"volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
         "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
         "written": (Written, (4, 6)), "relative_places": (RelativePlaces, (10, 6))}
