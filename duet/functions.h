@@ -46,8 +46,8 @@ extern "C" {
  * (N,L,D). In matmul a vector is a row as a and a column as b; as a it goes with 3 dimensions or
  * more, for it must not sum over samples. reshape gives a constant or parameter any shape; what
  * every other function returns counts as a var of samples. expand is torch's: to `rank` dimensions,
- * of which the first is that of the samples or of their rows, or -1; it expands sizes of 1 of other vars too. The
- * constant lives until backward is done. */
+ * of which the first is that of the samples or of their rows, or -1; it expands sizes of 1 of other
+ * vars too. The constant lives until backward is done. */
 duet_var *duet_constant(duet_tape *tape, const duet_tensor *x);
 duet_var *duet_parameter(duet_tape *tape, int i);
 duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);

@@ -174,8 +174,8 @@ class RelativePlaces(nn.Module):
         by_column = grid.permute(3, 0, 1, 2, 4).reshape(3, n * 3, 4)
         of_columns = torch.matmul(by_column, self.columns[self.far].transpose(1, 2)).reshape(
             3, n, 1, 3, 3).permute(1, 2, 3, 0, 4)
-        scores[:, :, 1:, 1:] = (scores[:, :, 1:, 1:].view(n, -1, 3, 3, 3, 3) +
-                                of_rows[..., :, None] + of_columns[..., None, :]).view(n, -1, 9, 9)
+        places = scores[:, :, 1:, 1:].view(n, -1, 3, 3, 3, 3) + of_rows[..., :, None]
+        scores[:, :, 1:, 1:] = (places + of_columns[..., None, :]).view(n, -1, 9, 9)
         return self.head((scores.softmax(-1) @ v).mean((1, 2)))
 
 
@@ -204,7 +204,8 @@ class Volumes(nn.Module):
         return self.head(torch.cat([p.flatten(1) for p in parts], 1))
 
 
-NETS = {"volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
+NETS = {"volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)),
+        "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
         "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
         "written": (Written, (4, 6)), "relative_places": (RelativePlaces, (10, 6))}
