@@ -69,6 +69,18 @@ class Counted:
         return one.dim() > 0 and one.shape[0] == 1 and two.shape[0] == 2 and bool(
             two[0].equal(one[0]) and two[1].equal(one[0]))
 
+    @property
+    def of_rows(self):
+        """Has each sample several rows in front, one behind the other, which are alike for all?"""
+        one, two = self.one, self.two
+        return one.dim() > 0 and two.shape[0] == 2 * one.shape[0] and bool(
+            two.equal(one.repeat(2, *[1] * (one.dim() - 1))))
+
+    @property
+    def is_number(self):
+        """Is it for each sample its number among them?"""
+        return self.one.flatten().tolist() == [0] and self.two.flatten().tolist() == [0, 1]
+
 
 class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""

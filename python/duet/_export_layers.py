@@ -267,6 +267,7 @@ def _sum_of(w, a, x, y, shape):
 
 def op_baddbmm(w, a, shape):
     if any(isinstance(x, turning.Turned) for x in (a.self, a.batch1, a.batch2)):
-        require(a.alpha == 1 and a.beta == 1, "with factors")
-        return turning.added(w, turning.matmul(w, a.batch1, a.batch2), a.self, binary)
+        product = times(w, turning.matmul(w, a.batch1, a.batch2), a.alpha)
+        mask = a.self * a.beta if isinstance(a.self, w.torch.Tensor) else times(w, a.self, a.beta)
+        return product if a.beta == 0 else turning.added(w, product, mask, binary)
     return _sum_of(w, a, a.batch1, a.batch2, shape)

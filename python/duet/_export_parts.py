@@ -1,8 +1,9 @@
 """Parts of values, and what joins them: see _export_ops.py."""
 
 from . import _export_folded as folding, _export_turned as turning
-from ._export_graph import Filled, N, Stacked, Stored, Value
+from ._export_graph import Counted, Filled, N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
+from ._export_picks import place_of_each
 from ._export_shapes import _view, along, op_permute
 
 _MOST_PARTS = 64  # of a line that joins
@@ -84,6 +85,8 @@ def op_index(w, a, shape):
     """Rows of a table that a constant names, as relative positions do; or of a value places of one
     dimension."""
     index = [i for i in a.indices if i is not None]
+    if isinstance(index[0], Counted):
+        return place_of_each(w, a.self, index, shape)
     if (not isinstance(a.self, Stored) or len(a.indices) > 1) and len(index) == 1 and \
             isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool:
         dim, x = next(i for i, one in enumerate(a.indices) if one is not None), w.value(a.self)

@@ -73,6 +73,31 @@ def op_gather(w, a, shape):
     return _picked(w, _cut_to(w, x, shape, dim), index, dim, shape)
 
 
+def place_of_each(w, x, index, shape):
+    """x[torch.arange(N), index]: of each sample one place of dimension 1, or several."""
+    require(len(index) == 2 and index[0].is_number, "its places depend on the number of samples")
+    x, index = w.value(x), w.value(index[1])
+    check_places(w, index, int(x.shape[1]), "indices", "places")
+    require(not x.lifted and not index.lifted, "of tensors without samples")
+    count, rest = math.prod(map(int, index.shape[1:])), x.shape[2:]
+    index = w.emit("reshape", [index], [N(1), count])
+    picked = _picked_whole(w, x, index, [N(1), count, *rest])
+    return w.emit("reshape", [picked], shape)
+
+
+def _picked_whole(w, x, index, shape):
+    """Of dimension 1 the places, with all that stands behind them."""
+    n, count, *rest = shape
+    length, ones = x.shape[1], [1] * len(rest)
+    index = w.emit("reshape", [index], [n, count, 1])
+    chosen = op_eq(w, Bound(self=index, other=w.torch.arange(length)), [n, count, length])
+    chosen = w.emit("reshape", [chosen], [n, count, length, *ones])
+    wide = [n, count, length, *rest]
+    x = w.emit("reshape", [x], [n, 1, length, *rest])
+    terms = (w.emit("expand", [v], wide) if list(v.shape) != wide else v for v in (chosen, x))
+    return op_sum(w, Bound(self=_where(w, *terms, 0.0, wide), dim=[2]), shape)
+
+
 def op_scatter(w, a, shape):
     """Each place beside all indices: where it is one of them it has the value."""
     value, dim = a.get("value", a.get("src")), a.dim % len(shape)

@@ -11,7 +11,7 @@ from ._export_inner import Inner
 from ._export_table import KEEPS, writer_of, written_by
 from ._export_turned import AWARE, Turned
 
-_TAKE_COUNTED = "embedding_bag"  # what depends on the number of samples
+_TAKE_COUNTED = "embedding_bag", "index"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
@@ -169,6 +169,9 @@ class Walk(InPlace, Inner):
         if x.alike and as_it_is:
             return x.one
         one, writer = x.one, self.writer
+        if x.of_rows and not x.alike:
+            rows = writer.expand(writer.constant(one), [N(1), *one.shape], False)
+            return Turned(rows, [[0, 1], *([d + 1] for d in range(1, one.dim()))])
         if x.alike:
             value = writer.expand(writer.constant(one), [N(1), *one.shape[1:]], False)
             writer.tokens[value.name] = set()  # what an embedding may look up, of no input
@@ -215,7 +218,7 @@ class Walk(InPlace, Inner):
         if not run:
             return self.walk_into(node, target)
         args, kwargs = torch.utils._pytree.tree_map(
-            lambda x: x if name == _TAKE_COUNTED else self.settled(x, name in _TAKE_CONSTANTS),
+            lambda x: x if name in _TAKE_COUNTED else self.settled(x, name in _TAKE_CONSTANTS),
             (args, kwargs),
             is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
         val = node.meta["val"]

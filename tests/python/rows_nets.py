@@ -179,6 +179,44 @@ class RelativePlaces(nn.Module):
         return self.head((scores.softmax(-1) @ v).mean((1, 2)))
 
 
+class LastWords(nn.Module):
+    """Attention with biases by head and distance, a row for each head; and of each sample the words
+    at places that are computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.qkv = nn.Embedding(20, 8), nn.Linear(8, 24)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        n, length = x.shape
+        q, k, v = self.qkv(self.words(x)).view(n, length, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        q, k, v = (y.reshape(n * 2, length, 4) for y in (q, k, v))
+        slopes = torch.tensor([0.5, 0.25], dtype=q.dtype)[None, :, None]
+        far = (torch.ones(n, length, dtype=q.dtype).cumsum(-1) - 1)[:, None] * slopes
+        scores = far.reshape(n * 2, 1, length).baddbmm(q, k.transpose(1, 2), beta=1.0, alpha=0.5)
+        y = torch.bmm(scores.softmax(-1), v).view(n, 2, length, 4).transpose(1, 2).flatten(2)
+        last = (torch.arange(length) * (x > 4)).argmax(-1)
+        two = torch.stack([last // 2, last], 1)
+        each = torch.arange(n)
+        return self.head(torch.cat([y[each, last], y[each[:, None], two].mean(1)], 1))
+
+
+class Video(nn.Module):
+    """A residual block of volumes, as R(2+1)D's, and pools."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv3d(2, 4, 3, (1, 2, 2), 1, bias=False), nn.BatchNorm3d(4)
+        self.flat = nn.Conv3d(4, 6, (1, 3, 3), padding=(0, 1, 1), groups=2)
+        self.over, self.head = nn.Conv3d(6, 4, (3, 1, 1), padding=(1, 0, 0)), nn.Linear(4, 10)
+
+    def forward(self, x):
+        x = self.norm(self.stem(x)).relu()
+        x = x + self.over(self.flat(x).relu())
+        return self.head(F.adaptive_avg_pool3d(F.max_pool3d(x, 2), 1).flatten(1))
+
+
 class Volumes(nn.Module):
     """Convolutions of volumes with all their settings, norms, pools and changes of size."""
 
@@ -204,7 +242,8 @@ class Volumes(nn.Module):
         return self.head(torch.cat([p.flatten(1) for p in parts], 1))
 
 
-NETS = {"volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)),
+NETS = {"last_words": (LastWords, (12,)), "video": (Video, (2, 5, 8, 8)),
+        "volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)),
         "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
         "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
