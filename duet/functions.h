@@ -72,7 +72,8 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *     layer_norm   w, b (normalized_shape)  of the last `rank` dimensions of x, 1 to 3 of them.
  *                  DUET_NO_WEIGHT as w: elementwise_affine=False. eps: 1e-5 in PyTorch
  *     group_norm   w, b (C)              of (N,C,...): num_groups groups of channels
- *     embedding    w (R,D)               y (N,...,D), the rows of w that `index` names. index is
+ *     embedding    w (R,D) or (R,...), whose rows are then seen as one list of D numbers
+ *                                        y (N,...,D), the rows of w that `index` names. index is
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
  *                  constant are. Row padding_idx gets no gradient; -1: all do

@@ -1,4 +1,5 @@
-/* nn.Embedding: the rows of a table that indices name. The gradient of a row is the sum of those of
+/* nn.Embedding: the rows of a table that indices name; a row may have dimensions of its own, as one
+ * of several matrices has, and is then a list of their numbers. The gradient of a row is the sum of those of
  * all its uses, in the order of the batch within a segment, and folded over the segments.
  *
  * Indices are int32, or a var of whole numbers, as the samples of a data set are. Those that are
@@ -8,6 +9,10 @@
 
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
+
+static struct tensor as_table(const struct tensor *w) {
+    return tensor_seen_as(w, 2, w->dims[0], (int)tensor_sample_count(w), 0);
+}
 
 /* Of one segment; there is no bias. args.in[1]: the index; a common one is of no segment, and
  * in[0] is where the rows' gradients are summed up. */
@@ -22,10 +27,11 @@ static int segment_grads(duet_tape *t, const struct node *n, int s, const struct
     } else
         index = tensor_segment(&index, &t->segments, s);
     int rows = (int)tensor_count(&index);
-    struct op_args args = {
-        .in = {tensor_seen_as(&dy, 2, rows, dw->dims[1], 0), tensor_seen_as(&index, 1, rows, 0, 0)},
-        .out[0] = *dw,
-        .p = n->args.p};
+    const struct tensor table = as_table(dw);
+    struct op_args args = {.in = {tensor_seen_as(&dy, 2, rows, table.dims[1], 0),
+                                  tensor_seen_as(&index, 1, rows, 0, 0)},
+                           .out[0] = table,
+                           .p = n->args.p};
     return launch(t->stream, OP_EMBEDDING_BACKWARD, &args);
 }
 
@@ -42,14 +48,15 @@ static int first_own(const struct tensor *index, int common) {
 /* The rows of w, (.., D); what is common becomes a copy for each sample. */
 static duet_var *look_up(duet_tape *t, const struct tensor *index, int common, struct param *w,
                          int padding_idx) {
-    const int width = w->value.dims[1], rows = (int)tensor_count(index);
+    const struct tensor table = as_table(&w->value);
+    const int width = table.dims[1], rows = (int)tensor_count(index);
     int dims[MAX_RANK] = {common ? t->segments.n : index->dims[0]}, rank = 1;
     for (int i = first_own(index, common); i < index->rank; i++)
         dims[rank++] = index->dims[i];
     dims[rank++] = width;
     struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, rank, dims), found = y;
     if (common) found = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, 2, (int[]){rows, width});
-    struct op_args gather = {.in = {w->value, tensor_seen_as(index, 1, rows, 0, 0)},
+    struct op_args gather = {.in = {table, tensor_seen_as(index, 1, rows, 0, 0)},
                              .out[0] = tensor_seen_as(&found, 2, rows, width, 0)},
                    copy = {.in[0] = tensor_seen_as(&found, 2, 1, rows * width, 0),
                            .out[0] = tensor_seen_as(&y, 3, 1, dims[0], rows * width),
@@ -73,15 +80,15 @@ static int check(const duet_tape *t, const struct tensor *index, int common,
                  const struct param *w) {
     const struct tensor *table = &w->value;
     int rank = index->rank + 1 - first_own(index, common);
-    if (table->rank != 2)
-        return fail(ERR_USAGE, "embedding: %s is %s: must be a table of 2 dimensions",
+    if (table->rank < 2)
+        return fail(ERR_USAGE, "embedding: %s is %s: must be a table of 2 dimensions or more",
                     w->spec->name, SHAPE(table));
     if (rank < 1 || rank >= MAX_RANK || (!common && !tape_rows_fit(t, index->dims[0])))
         return fail(ERR_USAGE,
                     "embedding %s: indices of %s for %d samples, a table of %s: check the model",
                     w->spec->name, SHAPE(index), t->segments.n, SHAPE(table));
     size_t rows = tensor_count(index) * (common ? (size_t)t->segments.n : 1);
-    if (rows <= (size_t)INT32_MAX / (size_t)table->dims[1]) return OK;
+    if (rows <= (size_t)INT32_MAX / tensor_sample_count(table)) return OK;
     return fail(ERR_USAGE, "embedding: %zu rows: a tensor has at most 2^31 - 1 elements", rows);
 }
 

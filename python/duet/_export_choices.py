@@ -1,7 +1,7 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
-from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, number_of, op_sum, pair_of, require, same
+from ._export_graph import Filled, N, Stored, Value
+from ._export_ops import Bound, binary, clamped, number_of, op_sum, pair_of, require, same
 from ._export_wholes import whole
 
 
@@ -126,6 +126,20 @@ def _where(w, condition, a, b, shape):
 def op_where(w, a, shape):
     require("self" in a, "without two operands to choose from")
     return _where(w, a.condition, a.self, a.other, shape)
+
+
+def op_clamp(w, a, shape):
+    """What is equal to a bound keeps its gradient."""
+    tensors = {name: a[name] for name in ("min", "max") if isinstance(
+        a.get(name), (Value, Stored, w.torch.Tensor)) and number_of(w, a[name]) is None}
+    x = clamped(w, Bound(a, **dict.fromkeys(tensors)), shape) if len(tensors) < 2 else a.self
+    for name, bound in tensors.items():
+        beyond = (op_gt if name == "min" else op_lt)(w, Bound(self=bound, other=x), shape)
+        x = _where(w, beyond, bound, x, shape)
+    return x
+
+
+op_clip = op_clamp_min = op_clamp_max = op_clamp
 
 
 def op_masked_fill(w, a, shape):

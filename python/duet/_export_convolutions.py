@@ -21,7 +21,8 @@ def _is_common(w, x):
     return isinstance(x, (Stored, w.torch.Tensor)) or isinstance(x, Value) and x.lifted
 
 
-def _is_computed(w, weight):
+def is_computed(w, weight):
+    """Is it a weight that other ops make, or a view of one, and no parameter as it is?"""
     return isinstance(weight, Value) or isinstance(weight, Stored) and not (
         weight.whole and weight.name in w.stored)
 
@@ -55,7 +56,7 @@ def op_conv2d(w, a, shape):
             x = w.emit("pad2d", [x], [*x.shape[:2], h + odd[0], v + odd[1]],
                        sides=[0, odd[1], 0, odd[0]])
     a = Bound(a, padding=padding)
-    if _is_computed(w, a.weight):
+    if is_computed(w, a.weight):
         return _conv_of_computed(w, a, x, kernel, shape)
     settings = _sides_of(a, len(kernel), "stride", "padding", "dilation")
     operands = [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")]
@@ -151,7 +152,7 @@ op_conv1d = op_conv2d
 def op_conv_transpose2d(w, a, shape):
     settings = _sides_of(a, len(a.weight.shape) - 2, "stride", "padding", "dilation",
                          "output_padding")
-    if _is_computed(w, a.weight):
+    if is_computed(w, a.weight):
         return _transposed_of_computed(w, a, shape, settings)
     return w.emit("conv_transpose", [w.value(a.input), w.parameter(a.weight, "weight"),
                                      w.parameter(a.bias, "bias")], shape, **settings,

@@ -73,8 +73,10 @@ def folded(w, x):
 def rows_of(name, tensors, shapes):
     """How many rows of each sample an op is written with; 1: as of samples."""
     of_rows = [x for x in tensors if isinstance(x, Turned)]
-    if not of_rows or not all(map(_is_of_rows, of_rows)) or \
-            (name in AWARE - _BY_ROWS and not any(isinstance(x, Folded) for x in of_rows)):
+    if not of_rows or not all(map(_is_of_rows, of_rows)):
+        return 1
+    one_shape = len({str(x.shape) for x in of_rows}) == 1  # else one is broadcast
+    if name in AWARE - _BY_ROWS and one_shape and not any(isinstance(x, Folded) for x in of_rows):
         return 1
     sizes, order = _how(of_rows[0])
     if any(not _alike(_how(x)[0], sizes) or _how(x)[1] != order for x in of_rows[1:]) or \

@@ -4,7 +4,7 @@ import math
 
 from . import _export_turned as turning
 from ._export_choices import _largest
-from ._export_convolutions import without_samples
+from ._export_convolutions import is_computed, without_samples
 from ._export_graph import Counted, N, Stored, Value
 from ._export_ops import Bound, binary, line_dim, op_linalg_vector_norm, \
     pair_of, require, times
@@ -45,15 +45,15 @@ def op_batch_norm(w, a, shape):
         require(len(a.input.dims) == 2, "of samples that are not in front")
         return turning.linear(w, a.input, lambda x: _norm_of_rows(w, a, x))
     x, of_sequences = w.value(a.input), len(shape) == 3
+    if not x.lifted and (is_computed(w, a.weight) or is_computed(w, a.bias)):
+        y = op_batch_norm(w, Bound(a, weight=None, bias=None), shape)
+        return _scaled(w, y, a.weight, a.bias, [shape[1], *[1] * (len(shape) - 2)])
     if x.lifted:  # as the weights of a convolution are standardised
         require(a.training and shape[0] == 1 and a.running_mean is None,
                 "of a tensor without samples")
         y = without_samples(w, x, shape, lambda x, shape: op_group_norm(
             w, Bound(a, input=x, weight=None, bias=None, num_groups=int(shape[1])), shape))
-        one = [shape[1], *[1] * (len(shape) - 2)]
-        for op, p in (("multiply", a.weight), ("add", a.bias)):
-            y = y if p is None else binary(w, op, y, _view(w, Bound(self=p), one), shape)
-        return y
+        return _scaled(w, y, a.weight, a.bias, [shape[1], *[1] * (len(shape) - 2)])
     if of_sequences:  # as pictures of one column
         x = w.emit("reshape", [x], [*shape, 1])
     if len(shape) == 5:
@@ -81,9 +81,19 @@ def op_layer_norm(w, a, shape):
         require(len(a.normalized_shape) == 1, "of samples that are not in front")
         return turning.linear(w, a.input,
                               lambda x: op_layer_norm(w, Bound(a, input=x), list(x.shape)))
+    if is_computed(w, a.weight) or is_computed(w, a.bias):
+        y = op_layer_norm(w, Bound(a, weight=None, bias=None), shape)
+        return _scaled(w, y, a.weight, a.bias, a.normalized_shape)
     x = w.value(a.input)
     return w.emit("layer_norm", [x, w.parameter(a.weight, "weight"), w.parameter(a.bias, "bias")],
                   shape, x.lifted, shape=list(a.normalized_shape), eps=a.eps)
+
+
+def _scaled(w, y, weight, bias, sizes):
+    """y times a weight plus a bias, which are seen with these sizes."""
+    for op, p in (("multiply", weight), ("add", bias)):
+        y = y if p is None else binary(w, op, y, _view(w, Bound(self=p), list(sizes)), y.shape)
+    return y
 
 
 def op_instance_norm(w, a, shape):
@@ -104,6 +114,9 @@ def op_rms_norm(w, a, shape):
 
 
 def op_group_norm(w, a, shape):
+    if is_computed(w, a.weight) or is_computed(w, a.bias):
+        y = op_group_norm(w, Bound(a, weight=None, bias=None), shape)
+        return _scaled(w, y, a.weight, a.bias, [shape[1], *[1] * (len(shape) - 2)])
     return w.emit("group_norm", [w.value(a.input), w.parameter(a.weight, "weight"),
                                  w.parameter(a.bias, "bias")], shape, groups=a.num_groups,
                   eps=a.eps)

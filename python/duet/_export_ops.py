@@ -98,7 +98,8 @@ def op_frac(w, a, shape):
     return binary(w, "subtract", a.self, same(w, "trunc", a.self, shape), shape)
 
 
-def op_clamp(w, a, shape):
+def clamped(w, a, shape):
+    """By numbers."""
     low, high = (x if x is None else number_of(w, x) for x in (a.get("min"), a.get("max")))
     require((low is None) == (a.get("min") is None) and (high is None) == (a.get("max") is None),
             "its bounds are no numbers")
@@ -106,9 +107,6 @@ def op_clamp(w, a, shape):
         low = min(low, high)
     return same(w, "clamp", a.self, shape, **({} if low is None else {"min": low}),
                 **({} if high is None else {"max": high}))
-
-
-op_clip = op_clamp_min = op_clamp_max = op_clamp
 
 
 def op_log_sigmoid(w, a, shape):

@@ -3,7 +3,7 @@
 from . import _export_folded as folding, _export_turned as turning
 from ._export_graph import Counted, Filled, N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
-from ._export_picks import place_of_each
+from ._export_picks import place_of_each, rows_at
 from ._export_shapes import _view, along, op_permute
 
 _MOST_PARTS = 64  # of a line that joins
@@ -94,6 +94,8 @@ def op_index(w, a, shape):
         y = op_index_select(w, Bound(self=x, dim=dim, index=flat),
                             [*x.shape[:dim], len(flat), *x.shape[dim + 1:]])
         return _view(w, Bound(self=y), shape)
+    if isinstance(index[0], Value) and len(a.indices) == 1 and "indices" not in w.bools:
+        return rows_at(w, a.self, index[0], shape)
     require(isinstance(a.self, Stored) and a.self.whole and len(a.self.shape) == 2 and
             a.self.name in w.stored and len(a.indices) == 1 and
             isinstance(index[0], w.torch.Tensor) and not index[0].is_floating_point() and

@@ -85,6 +85,23 @@ def place_of_each(w, x, index, shape):
     return w.emit("reshape", [picked], shape)
 
 
+def rows_at(w, table, index, shape):
+    """Rows of a parameter, which may have dimensions of their own, or of a constant."""
+    check_places(w, index, int(table.shape[0]), "indices", "rows")
+    flat = [*index.shape, math.prod(map(int, table.shape[1:]))]
+    if isinstance(table, w.torch.Tensor):
+        ones = w.emit("reshape", [index], [*index.shape, 1], index.lifted)
+        ones = op_eq(w, Bound(self=ones, other=w.torch.arange(table.shape[0])),
+                     [*index.shape, int(table.shape[0])])
+        table = w.constant(table.reshape(table.shape[0], -1))
+        y = w.emit("matmul", [ones, table], flat, index.lifted)
+    else:
+        name = w.parameter(table, "table")
+        require(len(table.shape) > 1, "of a parameter of one dimension")
+        y = w.emit("embedding", [index, name], flat, index.lifted)
+    return w.emit("reshape", [y], shape, index.lifted)
+
+
 def _picked_whole(w, x, index, shape):
     """Of dimension 1 the places, with all that stands behind them."""
     n, count, *rest = shape

@@ -62,8 +62,10 @@ def op_expand(w, a, shape):
         if shape and isinstance(shape[0], N):
             missing = len(shape) - len(x.shape)
             own = [1] * missing + list(x.shape)
-            require(own[1:] == list(shape[1:]) and own[0] == 1, "expand of other dimensions")
+            require(own[0] == 1, "expand of a tensor without samples to some")
             one = w.aligned(x, len(shape))
+            if own[1:] != list(shape[1:]):
+                one = w.emit("expand", [one], [one.shape[0], *shape[1:]])
             return one if shape[0] == w.rows else folding.repeated(w, one, int(shape[0]), [0, 1])
     x = w.value(x)
     own = [1] * (len(shape) - len(x.shape)) + list(x.shape)
@@ -91,6 +93,10 @@ def op_copy(w, a, shape):
 
 def op_repeat(w, a, shape):
     """Each dimension is cut off as a 1 in front of it, which then expands."""
+    if isinstance(a.self, turning.Turned):
+        require(len(a.repeats) == len(a.self.shape) and set(a.repeats[1:]) <= {1},
+                "of samples that are not in front")
+        return turning.repeated(w, a.self, a.repeats[0], True)
     x = w.value(a.self)
     if not x.lifted and len(a.repeats) == len(x.shape) and a.repeats[0] > 1:
         within = [x.shape[0], *shape[1:]]
@@ -111,8 +117,11 @@ def op_repeat(w, a, shape):
 
 
 def op_repeat_interleave(w, a, shape):
-    x = w.value(a.self)
     require(isinstance(a.repeats, int) and a.dim is not None, "other than a number of times")
+    if isinstance(a.self, turning.Turned):
+        require(a.dim % len(a.self.shape) == 0, "of samples that are not in front")
+        return turning.repeated(w, a.self, a.repeats, False)
+    x = w.value(a.self)
     dim = a.dim % len(x.shape)
     if not dim and not x.lifted:
         return folding.repeated(w, x, a.repeats, [0, 1])

@@ -216,6 +216,14 @@ def expanded(w, x, shape):
     return x if _alike(sizes, base.shape) else Turned(w.emit("expand", [base], sizes), dims)
 
 
+def repeated(w, x, times, in_front):
+    """The first of PyTorch's dimensions several times: all of it, or each place of it."""
+    wide = [*x.base.shape, times]
+    base = w.emit("expand", [w.emit("reshape", [x.base], [*x.base.shape, 1])], wide)
+    more, first = [len(wide) - 1], x.dims[0]
+    return Turned(base, [more + first if in_front else first + more, *x.dims[1:]])
+
+
 def inside(run, x):
     """run(x), where it makes of a value one of the same shape, element by element."""
     return Turned(run(x.base), x.dims) if isinstance(x, Turned) else run(x)

@@ -81,6 +81,25 @@ def _without_unused(torch, program):
     return program
 
 
+@contextlib.contextmanager
+def _for_a_trace(model):
+    """Of transformers, a model would return its cache too, and its experts sort the words by a
+    kernel; as matrices that are looked up they are the same numbers."""
+    configs = {id(c): c for module in model.modules() if (c := getattr(module, "config", None))}
+    changed = []
+    for config in configs.values():
+        for name, found, wanted in (("use_cache", True, False), (
+                "_experts_implementation_internal", "grouped_mm", "batched_mm")):
+            if getattr(config, name, None) == found:
+                changed.append((config, name, found))
+                setattr(config, name, wanted)
+    try:
+        yield
+    finally:
+        for config, name, found in changed:
+            setattr(config, name, found)
+
+
 @_without_torchs_log()
 def _trace(torch, model, inputs):
     """torch.export of the model in training mode, whose first dimensions are the samples."""
@@ -91,10 +110,6 @@ def _trace(torch, model, inputs):
     dynamic = tuple({0: torch.export.Dim.DYNAMIC} if isinstance(x, torch.Tensor) and x.dim()
                     else None for x in pairs)
     modes = {module: module.training for module in model.modules()}
-    config = getattr(model, "config", None)  # of transformers, which would return its cache too
-    caches = getattr(config, "use_cache", None) is True
-    if caches:
-        config.use_cache = False
     kept = {name: b.clone() for name, b in model.named_buffers()}
     # The mean of all batches needs their number, which a trace has not: Duet's word for it is -1.
     norms = [module for module in model.modules() if getattr(module, "momentum", 0) is None and
@@ -107,12 +122,11 @@ def _trace(torch, model, inputs):
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
     try:
-        return _without_unused(torch, torch.export.export(
-            model, tuple(pairs), strict=False,
-            dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
+        with _for_a_trace(model):
+            return _without_unused(torch, torch.export.export(
+                model, tuple(pairs), strict=False,
+                dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
     finally:
-        if caches:
-            config.use_cache = True
         for norm in norms:
             norm.momentum = None
         for hook in hooks:

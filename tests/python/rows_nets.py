@@ -202,6 +202,32 @@ class LastWords(nn.Module):
         return self.head(torch.cat([y[each, last], y[each[:, None], two].mean(1)], 1))
 
 
+class Experts(nn.Module):
+    """Words that are each sent to two of four experts, whose weights are rows of a parameter; norms
+    with weights that are computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.route, self.norm = nn.Embedding(20, 8), nn.Linear(8, 4), nn.LayerNorm(8)
+        self.up, self.down = nn.Parameter(torch.randn(4, 6, 8)), nn.Parameter(torch.randn(4, 8, 6))
+        self.gate, self.head = nn.Linear(8, 1), nn.Linear(8, 10)
+        self.register_buffer("table", torch.randn(4, 8))
+
+    def forward(self, x):
+        y = self.words(x)
+        y = F.layer_norm(y, (8,), 1 + self.norm.weight, self.norm.bias)
+        rows = y.reshape(-1, 8)
+        share, chosen = self.route(rows).softmax(-1).topk(2)
+        chosen, each = chosen.reshape(-1), rows.repeat_interleave(2, 0)
+        hidden = torch.bmm(self.up[chosen], each.unsqueeze(-1)).squeeze(-1).relu()
+        hidden = torch.bmm(self.down[chosen], hidden.unsqueeze(-1)).squeeze(-1)
+        hidden = (hidden + self.table[chosen]) * share.reshape(-1, 1)
+        mixed = hidden.view(-1, 2, 8).sum(1) + torch.sigmoid(self.gate(rows)) * rows
+        mixed = F.batch_norm(mixed.view(*x.shape, 8).transpose(1, 2), None, None,
+                             self.norm.weight * 2, training=True)
+        return self.head(F.group_norm(mixed, 2, self.norm.weight.exp()).mean(2))
+
+
 class Video(nn.Module):
     """A residual block of volumes, as R(2+1)D's, and pools."""
 
@@ -242,9 +268,9 @@ class Volumes(nn.Module):
         return self.head(torch.cat([p.flatten(1) for p in parts], 1))
 
 
-NETS = {"last_words": (LastWords, (12,)), "video": (Video, (2, 5, 8, 8)),
-        "volumes": (Volumes, (2, 5, 8, 8)), "frames": (Frames, (3, 2, 12, 12)),
-        "pairs": (Pairs, (2, 8, 8)),
+NETS = {"last_words": (LastWords, (12,)), "experts": (Experts, (12,)),
+        "video": (Video, (2, 5, 8, 8)), "volumes": (Volumes, (2, 5, 8, 8)),
+        "frames": (Frames, (3, 2, 12, 12)), "pairs": (Pairs, (2, 8, 8)),
         "repeats": (Repeats, (4, 5)), "space_and_time": (SpaceAndTime, (3, 4, 8)),
         "computed_weights": (ComputedWeights, (3, 8, 8)), "unfolded": (Unfolded, (2, 9, 9)),
         "written": (Written, (4, 6)), "relative_places": (RelativePlaces, (10, 6))}
