@@ -41,12 +41,16 @@ def _is_of_rows(x):
 
 
 def _how(x):
-    """What its rows are made of."""
+    """What its rows are made of: the samples, and what PyTorch counts in front of them and behind.
+    """
     if isinstance(x, Folded):
         return x.sizes, x.order
-    inner = [i for i in x.dims[0] if i]
-    return [x.base.shape[i] for i in (0, *inner)], \
-        [0 if i == 0 else 1 + inner.index(i) for i in x.dims[0]]
+    sizes, order, at = [x.base.shape[0]], [0], x.dims[0].index(0)
+    for part, place in ((x.dims[0][:at], 0), (x.dims[0][at + 1:], len(order) + 1)):
+        if part:
+            order.insert(place, len(sizes))
+            sizes.append(_product(x.base.shape[i] for i in part))
+    return sizes, order
 
 
 def folded(w, x):
