@@ -97,6 +97,8 @@ def as_rows(w, result, like):
         return Stacked(as_rows(w, x, like) for x in result)
     if isinstance(result, (list, tuple)):
         return [as_rows(w, x, like) for x in result]
+    if isinstance(result, Turned):
+        raise Refused("its rows are moved in a way that cannot be followed")
     if isinstance(result, Value) and not result.lifted:
         return Folded(w, result, like.sizes, like.order)
     return result
@@ -115,6 +117,8 @@ def beside(w, parts, order):
 
 def repeated(w, x, times, order):
     """Each sample `times` times."""
+    if times == 1:
+        return x
     wide = w.emit("reshape", [x], [x.shape[0], 1, *x.shape[1:]])
     shape = [x.shape[0], times, *x.shape[1:]]
     return Turned(w.emit("expand", [wide], shape), [order, *([i] for i in range(2, len(shape)))])

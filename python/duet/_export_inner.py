@@ -74,7 +74,10 @@ class Inner:
             elif node.op == "output":
                 results = self.look_up(node.args[0])
             else:
-                self.env[node] = self.call(node)
+                try:
+                    self.env[node] = self.call(node)
+                except Refused as why:
+                    raise Refused(f"{node.target}: {why}") from None
         if grad_enabled:
             return results
         return [_export_ops.detached(self.writer, x) for x in results]

@@ -147,6 +147,8 @@ def detached(w, x):
     if not isinstance(x, (Value, Stored, turning.Turned)) or \
             isinstance(x, Value) and x.name not in w.trained:
         return x
+    if isinstance(x, turning.Turned):
+        return turning.inside(lambda x: detached(w, x), x)
     x = w.value(x)
     return w.emit("detach", [x], x.shape, x.lifted)
 

@@ -302,9 +302,18 @@ class Walk(InPlace, Inner):
             if made is not None and fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
+    def needed(self):
+        """What the result is made of, and all that is written; not what is only asserted."""
+        out = set()
+        for node in reversed(self.program.graph.nodes):
+            writes = isinstance(node.target, self.torch._ops.OpOverload) and written_by(node.target)
+            if node.op == "output" or node in out or writes:
+                out |= {node, *node.all_input_nodes}
+        return out
+
     def run(self):
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
-        result = None
+        result, needed = None, self.needed()
         for node in self.program.graph.nodes:
             self.writer.module = ([path for path, _ in (node.meta.get("nn_module_stack") or
                                                         {}).values()] or [""])[-1]
@@ -324,7 +333,8 @@ class Walk(InPlace, Inner):
                 elif self.is_unknown(node.target):
                     self.refuse(node, "Duet has no such op")
             except Refused as why:
-                self.refuse(node, why)
+                if node in needed:
+                    self.refuse(node, why)
             except Exception as error:  # of an op given what its function does not expect
                 self.refuse(node, f"it cannot be written: {type(error).__name__}: {error}")
             self.env[node] = made
