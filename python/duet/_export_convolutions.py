@@ -4,7 +4,7 @@ _export_ops.py."""
 import math
 
 from ._export_graph import N, Stored, Value
-from ._export_ops import Bound, binary, pair, require
+from ._export_ops import Bound, binary, pair
 from ._export_shapes import _view
 
 
@@ -28,8 +28,10 @@ def is_computed(w, weight):
 
 
 def _computed_is_refused(w, weight):
-    name = w.parameter(weight, "weight")
-    return Stored(name, weight.shape, weight)
+    if isinstance(weight, Stored):
+        w.parameter(weight, "weight")
+        return weight
+    return Stored(w.parameter(weight, "weight"), weight.shape, weight)
 
 
 def _sides_of(a, count, *names):
@@ -51,10 +53,11 @@ def op_conv2d(w, a, shape):
         padding = [t // 2 for t in total]
         odd = [t % 2 for t in total]
         if any(odd):
-            require(len(kernel) == 2, "padding=same of sequences to an odd number of zeros")
-            h, v = x.shape[-2:]
-            x = w.emit("pad2d", [x], [*x.shape[:2], h + odd[0], v + odd[1]],
-                       sides=[0, odd[1], 0, odd[0]])
+            n, c, h, v = [*x.shape, 1][:4]
+            odd.append(0)  # of a sequence as a picture of one column
+            x = w.emit("pad2d", [w.emit("reshape", [x], [n, c, h, v])],
+                       [n, c, h + odd[0], v + odd[1]], sides=[0, odd[1], 0, odd[0]])
+            x = w.emit("reshape", [x], [n, c, h + odd[0], v + odd[1]][:len(shape)])
     a = Bound(a, padding=padding)
     if is_computed(w, a.weight):
         return _conv_of_computed(w, a, x, kernel, shape)

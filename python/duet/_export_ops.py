@@ -324,10 +324,10 @@ def _variance(w, a, shape):
 op_var = _variance
 
 
-def _root(w, x):
+def root(w, x):
     """The square root, whose gradient at 0 is 0, as PyTorch has it for norms."""
     if isinstance(x, turning.Turned):
-        return turning.inside(lambda x: _root(w, x), x)
+        return turning.inside(lambda x: root(w, x), x)
     zero = w.emit("equal", [x], x.shape, x.lifted, number=0)
     safe = w.emit("sqrt", [w.emit("where", [zero, None, x], x.shape, x.lifted, value=1)], x.shape,
                   x.lifted)
@@ -335,7 +335,7 @@ def _root(w, x):
 
 
 def op_std(w, a, shape):
-    return _root(w, _variance(w, a, shape))
+    return root(w, _variance(w, a, shape))
 
 
 def op_var_mean(w, a, shape):
@@ -347,7 +347,7 @@ def op_linalg_vector_norm(w, a, shape):
     require(number_of(w, a.ord) in (1, 2), f"the norm of order {a.ord}")
     if a.ord == 1:
         return op_sum(w, Bound(a, self=same(w, "abs", a.self, a.self.shape)), shape)
-    return _root(w, op_sum(w, Bound(a, self=op_square(w, a, a.self.shape)), shape))
+    return root(w, op_sum(w, Bound(a, self=op_square(w, a, a.self.shape)), shape))
 
 
 def _softmax(op):

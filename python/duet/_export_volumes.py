@@ -3,11 +3,13 @@ becomes channels of one of them. See _export_ops.py."""
 
 import math
 
-from ._export_convolutions import _computed_is_refused, _with_bias, windows_of
-from ._export_graph import N
+from ._export_convolutions import (_computed_is_refused, _with_bias, is_computed, op_conv2d,
+                                   windows_of)
+from ._export_graph import N, Stored
 from ._export_ops import Bound, require, triple
 from ._export_pools import op_adaptive_avg_pool2d, op_adaptive_max_pool2d, op_avg_pool2d, \
     op_max_pool2d
+from ._export_shapes import _view
 
 
 def _ordered(w, x, order):
@@ -53,15 +55,21 @@ def _taps(w, x, to, taps, stride, padding, dilation):
 
 def op_conv3d(w, a, shape):
     require(not isinstance(a.padding, str) or set(a.padding) != {"same"}, "padding=same of volumes")
-    weight = _computed_is_refused(w, a.weight)
+    weight = a.weight if is_computed(w, a.weight) else _computed_is_refused(w, a.weight)
     kernel, stride, dilation = weight.shape[2:], triple(a.stride), triple(a.dilation)
     padding = [0] * 3 if isinstance(a.padding, str) else triple(a.padding)
     x = _taps(w, w.value(a.input), shape[2], kernel[0], stride[0], padding[0], dilation[0])
-    operands = weight.name, w.parameter(a.bias, "bias")
-    y = _by_pictures(w, x, lambda x: w.emit(
-        "conv", [x, *operands], [x.shape[0], shape[1], *shape[3:]], stride=stride[1:],
-        padding=padding[1:], dilation=dilation[1:], groups=a.groups))
-    return _ordered(w, y, [0, 2, 1, 3, 4])
+    settings = {"stride": stride[1:], "padding": padding[1:], "dilation": dilation[1:],
+                "groups": a.groups}
+
+    def run(x):
+        to = [x.shape[0], shape[1], *shape[3:]]
+        if isinstance(weight, Stored):
+            return w.emit("conv", [x, weight.name, w.parameter(a.bias, "bias")], to, **settings)
+        filters = _view(w, Bound(self=weight), [shape[1], int(weight.shape[1]) * kernel[0],
+                                                *kernel[1:]])
+        return op_conv2d(w, Bound(settings, input=x, weight=filters, bias=a.bias), to)
+    return _ordered(w, _by_pictures(w, x, run), [0, 2, 1, 3, 4])
 
 
 def op_conv_transpose3d(w, a, shape):

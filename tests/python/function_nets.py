@@ -248,7 +248,43 @@ class Draws(nn.Module):
 
 RANDOM = {"variational": (Variational, (3, 4, 4), "mse"), "noisy": (Noisy, (6,)),
           "draws": (Draws, (4096,), "mse")}  # of which PyTorch draws other numbers
-NETS = {"waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
+class SpatialTransformer(nn.Module):
+    """The net of PyTorch's tutorial, which samples its picture where it says; by all settings."""
+
+    def __init__(self):
+        super().__init__()
+        self.where, self.conv, self.head = nn.Linear(72, 6), nn.Conv2d(2, 3, 3), nn.Linear(48, 10)
+        with torch.no_grad():
+            self.where.weight.mul_(0.3)
+            self.where.bias.copy_(torch.tensor([1.0, 0, 0, 0, 1, 0]))
+
+    def forward(self, x):
+        theta, out = self.where(x.flatten(1)).view(-1, 2, 3), 0
+        for align, mode, padding in ((False, "bilinear", "zeros"), (True, "bilinear", "border"),
+                                     (True, "nearest", "zeros")):
+            grid = F.affine_grid(theta, x.size(), align_corners=align)
+            out = out + F.grid_sample(x, grid, mode, padding, align_corners=align)
+        return self.head(self.conv(out).flatten(1))
+
+
+class Scans(nn.Module):
+    """Products and sums along a dimension, diagonals, and functions of several lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 5), nn.Linear(5, 10)
+
+    def forward(self, x):
+        x = self.first(x)  # (N, 5, 5)
+        opaque = torch.sigmoid(x).cumprod(1) + x.logcumsumexp(2)
+        y = torch.logaddexp(x, opaque).sinh() * 0.1 + torch.hypot(x, opaque) - x.cosh() * 0.1
+        low, high = torch.aminmax(y, dim=2)
+        ends = x.diagonal(1, 1, 2).sum(1, True) + y[:, :3].diagonal(-1, 2, 1).mean(1, True)
+        return self.head(low + high + torch.einsum("nii->ni", y) + ends)
+
+
+NETS = {"spatial_transformer": (SpatialTransformer, (2, 6, 6)), "scans": (Scans, (5, 5)),
+        "waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
