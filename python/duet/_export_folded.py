@@ -82,8 +82,12 @@ def rows_of(name, tensors, shapes):
     one_shape = len({str(x.shape) for x in of_rows}) == 1  # else one is broadcast
     if name in AWARE - _BY_ROWS and one_shape and not any(isinstance(x, Folded) for x in of_rows):
         return 1
+    of_rows.sort(key=lambda x: x.alike)
     sizes, order = _how(of_rows[0])
-    if any(not _alike(_how(x)[0], sizes) or _how(x)[1] != order for x in of_rows[1:]) or \
+    if any(x.alike and str(x.shape[0]) != str(of_rows[0].shape[0]) for x in of_rows):
+        return 1
+    if any(not x.alike and (not _alike(_how(x)[0], sizes) or _how(x)[1] != order)
+           for x in of_rows[1:]) or \
             any(isinstance(x, Value) and not x.lifted for x in tensors):
         return 1
     rows = of_rows[0].shape[0]

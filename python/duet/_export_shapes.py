@@ -66,7 +66,10 @@ def op_expand(w, a, shape):
             one = w.aligned(x, len(shape))
             if own[1:] != list(shape[1:]):
                 one = w.emit("expand", [one], [one.shape[0], *shape[1:]])
-            return one if shape[0] == w.rows else folding.repeated(w, one, int(shape[0]), [0, 1])
+            if shape[0] != w.rows:
+                one = folding.repeated(w, one, int(shape[0]), [0, 1])
+                one.alike = True
+            return one
     x = w.value(x)
     own = [1] * (len(shape) - len(x.shape)) + list(x.shape)
     require(x.lifted or len(own) == len(x.shape), "expand to more dimensions than samples have")

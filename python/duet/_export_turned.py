@@ -20,6 +20,7 @@ def _alike(a, b):
 
 class Turned:
     as_rows = None  # the same with the rows of a sample in one dimension: _export_folded.py
+    alike = False  # are all its rows the same, in whichever order?
 
     def __init__(self, base, dims):
         self.base, self.dims = base, dims

@@ -9,7 +9,7 @@ from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Unifor
 from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_table import KEEPS, writer_of, written_by
-from ._export_turned import AWARE, Turned
+from ._export_turned import AWARE, Turned, inside
 
 _TAKE_COUNTED = "embedding_bag", "index"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
@@ -237,7 +237,7 @@ class Walk(InPlace, Inner):
             given, is_leaf=lambda x: isinstance(x, self.kinds))
         if _export_folded.rows_of(name, flat, shape) == 1:
             return None
-        like = next(x for x in flat if isinstance(x, Turned))
+        like = min((x for x in flat if isinstance(x, Turned)), key=lambda x: x.alike)
         self.writer.rows = int(like.shape[0])
         return _export_folded.folded(self.writer, like)
 
@@ -277,8 +277,12 @@ class Walk(InPlace, Inner):
         return fake.dtype in (self.torch.int32, self.torch.int64)
 
     def kept(self, node, x):
-        """What changes no value, unless it makes whole numbers of others."""
+        """What changes no value, unless it makes whole numbers of others, or a bool."""
         before = node.args[0].meta["val"]
+        if isinstance(x, (Value, Turned)) and node.meta["val"].dtype is self.torch.bool and \
+                before.dtype is not self.torch.bool:
+            return inside(lambda x: writer_of("ne")(
+                self.writer, _export_ops.Bound(self=x, other=0), x.shape), x)
         if isinstance(x, Value) and self.is_whole(node.meta["val"]) and \
                 before.dtype.is_floating_point:
             return _export_wholes.as_whole(self.writer, x)

@@ -31,10 +31,13 @@ class Pairs(nn.Module):
         self.net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
                                  nn.AdaptiveMaxPool2d(2), nn.Flatten())
         self.out, self.head = nn.Linear(16, 8), nn.Linear(40, 10)
+        self.token = nn.Parameter(torch.randn(1, 1, 4, 1))
 
     def forward(self, x):
         n, (a, b) = x.shape[0], (x[:, :1], x[:, 1:])
-        left, right = self.out(self.net(torch.cat([a, b]))).chunk(2)
+        both = torch.cat([a, b])
+        both = torch.cat([both, self.token.expand(2 * n, -1, -1, 8)], 2)
+        left, right = self.out(self.net(both)).chunk(2)
         three = self.out(self.net(torch.cat((b, a * 2, a - b), 0))).softmax(1)
         joined = torch.stack([left, right], 0).mean(0)
         return self.head(torch.cat([left * right, joined, three[:n], three[n:2 * n],
