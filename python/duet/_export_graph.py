@@ -82,6 +82,19 @@ class Counted:
         return self.one.flatten().tolist() == [0] and self.two.flatten().tolist() == [0, 1]
 
 
+class Complex:
+    """Complex numbers, as rotary embeddings turn words by them: two values."""
+
+    lifted = False
+
+    def __init__(self, real, imag):
+        self.real, self.imag = real, imag
+
+    @property
+    def shape(self):
+        return self.real.shape
+
+
 class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
 

@@ -6,7 +6,7 @@ _export_layers.py and the files beside it."""
 import math
 
 from . import _export_turned as turning
-from ._export_graph import Filled, N, Refused, Stacked, Stored, Uniform, Value
+from ._export_graph import Complex, Filled, N, Refused, Stacked, Stored, Uniform, Value
 
 
 class Bound(dict):
@@ -263,7 +263,24 @@ def op_rsub(w, a, shape):
     return op_add(w, Bound(self=a.other, other=a.self, alpha=a.alpha), shape, -1)
 
 
+def _times_complex(w, a, b, shape):
+    """One of both at least is complex, the other too, or a constant."""
+    def parts(x):
+        if isinstance(x, Complex):
+            return x.real, x.imag
+        require(isinstance(x, w.torch.Tensor), "of a complex number and a real one")
+        return (x.real, x.imag) if x.is_complex() else (x, w.torch.zeros_like(x))
+    (ar, ai), (br, bi) = parts(a), parts(b)
+
+    def product(x, y):
+        return binary(w, "multiply", x, y, shape)
+    return Complex(binary(w, "subtract", product(ar, br), product(ai, bi), shape),
+                   binary(w, "add", product(ar, bi), product(ai, br), shape))
+
+
 def op_mul(w, a, shape):
+    if isinstance(a.self, Complex) or isinstance(a.other, Complex):
+        return _times_complex(w, a.self, a.other, shape)
     for x, other in ((a.self, a.other), (a.other, a.self)):
         number = number_of(w, other)
         if number is not None:

@@ -4,7 +4,7 @@ import re
 from operator import getitem
 
 from . import _export_folded, _export_ops, _export_wholes
-from ._export_graph import (Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
+from ._export_graph import (Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
                             text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
@@ -185,7 +185,7 @@ class Walk(InPlace, Inner):
 
     def call(self, node):
         torch, target = self.torch, node.target
-        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform
+        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform, Complex
         if target is getitem:
             return self.look_up(node.args[0])[node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
@@ -303,7 +303,7 @@ class Walk(InPlace, Inner):
             name = made.name if isinstance(made, Value) else None
             exact = torch.bool if name in self.writer.truths else \
                 torch.int64 if name in self.writer.wholes else torch.float32
-            if made is not None and fake.dtype not in (*allowed, exact):
+            if made is not None and not isinstance(made, Complex) and fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def needed(self):
