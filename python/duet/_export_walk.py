@@ -4,8 +4,8 @@ import re
 from operator import getitem
 
 from . import _export_folded, _export_ops, _export_wholes
-from ._export_graph import (Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value, Writer,
-                            text_of)
+from ._export_graph import (Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value,
+                            Writer, text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_table import KEEPS, writer_of, written_by
@@ -303,7 +303,9 @@ class Walk(InPlace, Inner):
             name = made.name if isinstance(made, Value) else None
             exact = torch.bool if name in self.writer.truths else \
                 torch.int64 if name in self.writer.wholes else torch.float32
-            if made is not None and not isinstance(made, Complex) and fake.dtype not in (*allowed, exact):
+            if made is None or isinstance(made, Complex):
+                continue
+            if fake.dtype not in (*allowed, exact):
                 raise Refused(f"it makes {fake.dtype}: Duet computes in float32")
 
     def needed(self):

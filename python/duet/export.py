@@ -61,7 +61,12 @@ def _in_float32(torch, model, inputs):
         return model, inputs
     warnings.warn(f"duet.export: the model is in {', '.join(sorted(map(str, halves)))}: its "
                   "weights are taken as float32, in which Duet computes", stacklevel=3)
-    return copy.deepcopy(model).float(), tuple(
+    try:
+        model = copy.deepcopy(model)
+    except RuntimeError as error:
+        raise ExportError(f"duet.export: the model is in half precision and cannot be copied "
+                          f"({str(error).splitlines()[0]}): give model.float()") from None
+    return model.float(), tuple(
         x.float() if isinstance(x, torch.Tensor) and x.dtype in halves else x for x in inputs)
 
 
