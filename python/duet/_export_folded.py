@@ -6,9 +6,9 @@ were samples."""
 from ._export_graph import Complex, Refused, Stacked, Value
 from ._export_turned import AWARE, Turned, _alike, _ordered, _product, settled
 
-
+# Ops that would take a Turned value, but are better written with rows where it has them.
 _BY_ROWS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "cat", "stack", "repeat", "repeat_interleave",
-            "chunk", "split", "split_with_sizes", "tensor_split", "slice", "batch_norm"}
+            "chunk", "split", "split_with_sizes", "tensor_split", "slice"}
 
 
 class Folded(Turned):
@@ -45,12 +45,11 @@ def _how(x):
     """
     if isinstance(x, Folded):
         return x.sizes, x.order
-    sizes, order, at = [x.base.shape[0]], [0], x.dims[0].index(0)
-    for part, place in ((x.dims[0][:at], 0), (x.dims[0][at + 1:], len(order) + 1)):
-        if part:
-            order.insert(place, len(sizes))
-            sizes.append(_product(x.base.shape[i] for i in part))
-    return sizes, order
+    at = x.dims[0].index(0)
+    front, behind = ([_product(x.base.shape[i] for i in part)] if part else []
+                     for part in (x.dims[0][:at], x.dims[0][at + 1:]))
+    sizes = [x.base.shape[0], *front, *behind]
+    return sizes, [*range(1, 1 + len(front)), 0, *range(1 + len(front), len(sizes))]
 
 
 def folded(w, x):

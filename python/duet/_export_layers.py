@@ -41,9 +41,6 @@ def op_batch_norm(w, a, shape):
                 a.running_var.name == buffers[1] and w.names.issuperset(buffers),
                 "its statistics are no buffers running_mean, running_var and num_batches_tracked "
                 "of one module, as nn.BatchNorm has them")
-    if isinstance(a.input, turning.Turned):  # rows that are folded into the samples
-        require(len(a.input.dims) == 2, "of samples that are not in front")
-        return turning.linear(w, a.input, lambda x: _norm_of_rows(w, a, x))
     x, of_sequences = w.value(a.input), len(shape) == 3
     if not x.lifted and (is_computed(w, a.weight) or is_computed(w, a.bias)):
         y = op_batch_norm(w, Bound(a, weight=None, bias=None), shape)
@@ -64,16 +61,6 @@ def op_batch_norm(w, a, shape):
                     for p, what, number in ((a.weight, "weight", 1), (a.bias, "bias", 0)))
     y = w.emit("batch_norm", [x, weight, bias, *buffers], x.shape, eps=a.eps, **how)
     return y if len(shape) in (2, 4) else w.emit("reshape", [y], shape)
-
-
-def _norm_of_rows(w, a, x):
-    """x is (N, rows.., C)."""
-    n, *rows, channels = x.shape
-    flat = w.emit("reshape", [x], [n, math.prod(rows), channels])
-    turned = w.emit("transpose", [flat], [n, channels, flat.shape[1]], dim0=1, dim1=2)
-    y = op_batch_norm(w, Bound(a, input=turned), turned.shape)
-    y = w.emit("transpose", [y], flat.shape, dim0=1, dim1=2)
-    return w.emit("reshape", [y], x.shape)
 
 
 def op_layer_norm(w, a, shape):
