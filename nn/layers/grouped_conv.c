@@ -87,7 +87,9 @@ duet_var *duet_conv2d(duet_tape *t, duet_var *x, int w_at, int b_at,
     int wrong, sequence = x->value.rank == 3;
     const struct duet_conv how = conv_settings(given, sequence);
     if (conv_beyond(t, "conv2d", &how)) return NULL;
-    struct param *w = tape_param_at(t, "conv2d", w_at, 0),
+    const struct param *any = tape_param_at(t, "conv2d", w_at, 0);
+    int rank = sequence ? 3 : any && any->value.rank == 5 ? 5 : 4;
+    struct param *w = any ? tape_param_at(t, "conv2d", w_at, rank) : NULL,
                  *b = tape_bias_at(t, "conv2d", b_at, &wrong);
     if (!w || wrong) return NULL;
     if (conv_is_plain(w, &how)) return tape_conv2d(t, x, w, b, how.stride[0], how.padding[0]);
