@@ -55,31 +55,32 @@ class Uniform:
         self.shape, self.low, self.drawn = shape, low, {} if drawn is None else drawn
 
 
-class Counted:
-    """A tensor that depends on the samples by their number alone: what it is for one of them, and
-    for two."""
+COUNTS = 1, 2, 3, 5, 7  # numbers of samples for which a Counted is computed
 
-    def __init__(self, one, two):
-        self.one, self.two = one, two
+
+class Counted:
+    """A tensor that depends on the samples by their number alone: what it is for COUNTS of them."""
+
+    def __init__(self, of):
+        self.of, self.one, self.two = of, of[1], of[2]
 
     @property
     def alike(self):
         """Is it in front the samples, all of which have the same?"""
-        one, two = self.one, self.two
-        return one.dim() > 0 and one.shape[0] == 1 and two.shape[0] == 2 and bool(
-            two[0].equal(one[0]) and two[1].equal(one[0]))
+        return self.one.dim() > 0 and self.one.shape[0] == 1 and self.of_rows
 
     @property
     def of_rows(self):
         """Has each sample several rows in front, one behind the other, which are alike for all?"""
-        one, two = self.one, self.two
-        return one.dim() > 0 and two.shape[0] == 2 * one.shape[0] and bool(
-            two.equal(one.repeat(2, *[1] * (one.dim() - 1))))
+        one = self.one
+        return one.dim() > 0 and all(
+            y.equal(one.repeat(n, *[1] * (one.dim() - 1))) for n, y in self.of.items())
 
     @property
     def is_number(self):
         """Is it for each sample its number among them?"""
-        return self.one.flatten().tolist() == [0] and self.two.flatten().tolist() == [0, 1]
+        return all(y.flatten().tolist() == list(range(n)) and y.shape[0] == n
+                   for n, y in self.of.items())
 
 
 class Complex:

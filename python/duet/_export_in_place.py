@@ -79,6 +79,9 @@ class InPlace:
             if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform)):
                 raise Refused("it writes into a tensor that is no value")
         place = _place(target.meta["val"])
+        if _place(node.meta["val"]) != place and any(
+                self.pending(node, x) for x in sharing if x is not target):
+            raise Refused("it turns in place a tensor of which there are views")
         same = [x for x in sharing if _place(x.meta["val"]) == place]
         if any(self.pending(node, x) for x in sharing if x not in same):
             self.put_back(node, result, sharing)

@@ -135,6 +135,8 @@ def op_prelu(w, a, shape):
     weight = a.weight
     if isinstance(weight, Stored) and len(weight.shape) == 1 and len(shape) > 1:
         weight = Stored(weight.name, [*weight.shape, *[1] * (len(shape) - 2)], weight.of)
+    require(isinstance(weight, Stored) or len(shape) < 3 or weight.shape[-1] == 1,
+            "its weight is computed, not a parameter as it is")
     below = same(w, "clamp", a.self, shape, max=0.0)
     return binary(w, "add", same(w, "relu", a.self, shape), binary(w, "multiply", below, weight,
                                                                    shape), shape)

@@ -86,6 +86,7 @@ def op_index(w, a, shape):
     dimension."""
     index = [i for i in a.indices if i is not None]
     if isinstance(index[0], Counted):
+        require(len(a.indices) == len(index) == 2, "its places depend on the number of samples")
         return place_of_each(w, a.self, index, shape)
     if (not isinstance(a.self, Stored) or len(a.indices) > 1) and len(index) == 1 and \
             isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool:

@@ -75,7 +75,8 @@ def op_gather(w, a, shape):
 
 def place_of_each(w, x, index, shape):
     """x[torch.arange(N), index]: of each sample one place of dimension 1, or several."""
-    require(len(index) == 2 and index[0].is_number, "its places depend on the number of samples")
+    require(index[0].is_number and index[0].one.dim() == len(index[1].shape),
+            "its places depend on the number of samples")
     x, index = w.value(x), w.value(index[1])
     check_places(w, index, int(x.shape[1]), "indices", "places")
     require(not x.lifted and not index.lifted, "of tensors without samples")

@@ -4,8 +4,8 @@ import re
 from operator import getitem
 
 from . import _export_folded, _export_ops, _export_wholes
-from ._export_graph import (Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform, Value,
-                            Writer, text_of)
+from ._export_graph import (COUNTS, Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform,
+                            Value, Writer, text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_table import KEEPS, writer_of, written_by
@@ -151,15 +151,15 @@ class Walk(InPlace, Inner):
         def of(samples):
             def number(x):
                 if isinstance(x, Counted):
-                    return x.one if samples == 1 else x.two
+                    return x.of[samples]
                 return int(x) * samples if isinstance(x, N) else x
             return target(*tree_map(number, args), **tree_map(number, kwargs))
-        one, two = of(1), of(2)
-        if isinstance(one, (list, tuple)):
-            return [Counted(*pair) for pair in zip(one, two)]
-        if not isinstance(one, torch.Tensor):
+        made = {samples: of(samples) for samples in COUNTS}
+        if isinstance(made[1], (list, tuple)):
+            return [Counted(dict(zip(made, row))) for row in zip(*made.values())]
+        if not isinstance(made[1], torch.Tensor):
             raise Refused("it computes with the number of samples")
-        return Counted(one, two)
+        return Counted(made)
 
     def settled(self, x, as_it_is):
         """Of what depends on the number of samples a value, which must be alike for each of them.
@@ -178,7 +178,7 @@ class Walk(InPlace, Inner):
             if one.dtype is self.torch.bool:
                 writer.truths.add(value.name)
             return value
-        if one.numel() and x.two.eq(one.flatten()[0]).all():
+        if one.numel() and all(y.eq(one.flatten()[0]).all() for y in x.of.values()):
             return Filled(one.flatten()[0].item(), [a if a == b else N(a) for a, b in zip(
                 one.shape, x.two.shape)])
         raise Refused("its values depend on the number of samples")
@@ -216,7 +216,10 @@ class Walk(InPlace, Inner):
             return self.kept(node, args[0])
         run = writer_of(name)
         if not run:
-            return self.walk_into(node, target)
+            result = self.walk_into(node, target)
+            if written:
+                self.overwrite(node, result)
+            return result
         args, kwargs = torch.utils._pytree.tree_map(
             lambda x: x if name in _TAKE_COUNTED else self.settled(x, name in _TAKE_CONSTANTS),
             (args, kwargs),
@@ -313,7 +316,8 @@ class Walk(InPlace, Inner):
         out = set()
         for node in reversed(self.program.graph.nodes):
             writes = isinstance(node.target, self.torch._ops.OpOverload) and written_by(node.target)
-            if node.op == "output" or node in out or writes:
+            block = isinstance(node.target, self.torch._ops.HigherOrderOperator)  # may write too
+            if node.op == "output" or node in out or writes or block:
                 out |= {node, *node.all_input_nodes}
         return out
 

@@ -117,6 +117,32 @@ class Refusals(unittest.TestCase):
         self.refused(Net(into_a_parameter), "no such op|no value")
         self.refused(Net(into_out), "writes into out")
 
+    def test_what_would_be_silently_wrong(self):
+        def written_without_gradient(net, x):
+            y = x * 2
+            with torch.no_grad():
+                y[:, 0] = 0  # a block whose result no one takes
+            return y
+
+        def turned_in_place(net, x):
+            y = x.view(-1, 2, 2) * 1
+            part = y[:, 1]
+            y.transpose_(1, 2)
+            part.mul_(2)
+            return y.flatten(1)
+        self.refused(Net(written_without_gradient), "outside of autograd")
+        self.refused(Net(turned_in_place), "turns in place")
+        self.refused(Net(lambda net, x: x * (torch.arange(x.shape[0]) < 2)[:, None]),
+                     "depend on the number of samples")
+        self.refused(Net(lambda net, x, y: x.view(-1, 2, 2)[torch.arange(x.shape[0]), :, y[:, 0]]
+                         .repeat(1, 2)), "depend on the number of samples", torch.randn(3, 4),
+                     torch.ones(3, 1, dtype=int))
+        self.refused(Net(lambda net, x: F.prelu(x.view(-1, 2, 2), net.first.bias[:2] * 2)
+                         .flatten(1)), "weight is computed")
+        conv = nn.Conv3d(1, 1, (3, 1, 1), padding="same")
+        self.refused(Net(lambda net, x: net.conv(x.view(-1, 1, 4, 1, 1)).flatten(1), conv=conv),
+                     "padding=same of volumes")
+
     def test_types_that_round(self):
         for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int16):
             self.refused(Net(lambda net, x: x.to(kind).float()), f"makes {kind}")

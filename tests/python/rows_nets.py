@@ -142,6 +142,10 @@ class Written(nn.Module):
         self.scale = nn.Parameter(torch.randn(2))
 
     def forward(self, x):
+        raw = x * 1
+        part = raw[:, 1]
+        raw[:, 1:3].multiply_(2)  # which PyTorch makes of another op
+        x = raw + part[:, None]
         y = self.first(x)  # (N, 4, 8)
         left, right = y[:, :, :4], y[:, :, 4:]
         left.mul_(2).add_(right)
