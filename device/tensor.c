@@ -107,7 +107,7 @@ static int groups_of(int samples) {
     return (samples + GROUP - 1) / GROUP;
 }
 
-/* The rows of one sample. Those of no samples, and of an operand that there is not, are one. */
+/* How many of the rows each sample has. Where there are no samples or no rows, 1. */
 static int rows_of_each(const struct segments *segments, int rows) {
     return segments->n && rows ? rows / segments->n : 1;
 }

@@ -46,9 +46,9 @@ struct tensor {
     enum dtype dtype;
     enum layout layout;
     int rank;
-    int dims[MAX_RANK];   /* of activations dims[0] is the number of samples, also in N16 */
-    int groups;           /* N16: number of groups of 16 samples, padding included; PLAIN: 0 */
-    int strided;          /* 1: PLAIN, but its elements lie apart, as `stride` says */
+    int dims[MAX_RANK]; /* of activations dims[0] counts the samples, or their rows, also in N16 */
+    int groups;         /* N16: number of groups of 16 samples, padding included; PLAIN: 0 */
+    int strided;        /* 1: PLAIN, but its elements lie apart, as `stride` says */
     int stride[MAX_RANK]; /* from one place of a dimension to the next, in elements, at least 0 */
 };
 

@@ -58,7 +58,8 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *     conv2d       w (O,C/groups,K,L), b (O)     y (N,O,P,Q), where
  *                  P = (H + 2 padding - dilation (K - 1) - 1) / stride + 1. And F.conv1d: x (N,C,H)
  *                  and w (O,C/groups,K), with the first number of each pair. Filters of volumes,
- *                  (O,C/groups,T,K,L), are those of pictures of CT channels; here and below
+ *                  (O,C/groups,T,K,L), are seen as those of pictures with CT channels, here and in
+ *                  conv_transpose
  *     conv_transpose       F.conv_transpose2d and 1d: w (C,O/groups,K,L), b (O). output_padding:
  *                  pixels that y has more at the bottom and the right, fewer than the stride; NULL:
  *                  none

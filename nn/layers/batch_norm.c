@@ -212,7 +212,7 @@ static int check(const duet_tape *t, const duet_var *x, const struct param *w,
 }
 
 /* PyTorch's error, where a segment has one value per channel; synchronised: where the batch of all
- * ranks has, which the rank says that has it. */
+ * ranks has. Then one rank has all of it, and that rank fails. */
 static int check_count(const duet_tape *t, const duet_var *x, const struct norm_config *config) {
     const int *d = x->value.dims;
     size_t spatial = tensor_sample_count(&x->value) / (size_t)d[1];

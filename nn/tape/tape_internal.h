@@ -348,10 +348,10 @@ struct tensor tape_bias(duet_tape *t, const struct param *b, int outputs);
 duet_var *tape_linear_rows(duet_tape *t, duet_var *x, struct param *w, struct param *b,
                            int weight_is_in_out);
 
-/* 1: each sample of the batch has as many of the rows: one, or several as of a video its pictures,
- * which layers take as if they were samples. */
+/* 1: the rows are the samples of the batch, or the same number of rows for each sample, such as the
+ * pictures of videos. Layers take such rows as they take samples. */
 int tape_rows_fit(const duet_tape *t, int rows);
-/* ERR_USAGE: those of x do not, so a layer that works by segments cannot take it. */
+/* ERR_USAGE: the rows of x are not, so a layer that works by segments cannot take it. */
 int tape_check_samples(const duet_tape *t, const struct tensor *x);
 
 /* x in the device's own activation layout, converted if it is PLAIN there. */
