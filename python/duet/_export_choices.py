@@ -1,6 +1,6 @@
 """Comparisons, choices and maxima: see _export_ops.py. PyTorch's bool is a value of 1 and 0."""
 
-from ._export_graph import Filled, N, Stored, Value
+from ._export_graph import Filled, N, Value
 from ._export_ops import Bound, binary, clamped, number_of, op_sum, pair_of, require, same
 from ._export_wholes import whole
 
@@ -129,11 +129,15 @@ def op_where(w, a, shape):
 
 
 def op_clamp(w, a, shape):
-    """What is equal to a bound keeps its gradient."""
-    tensors = {name: a[name] for name in ("min", "max") if isinstance(
-        a.get(name), (Value, Stored, w.torch.Tensor)) and number_of(w, a[name]) is None}
-    x = clamped(w, Bound(a, **dict.fromkeys(tensors)), shape) if len(tensors) < 2 else a.self
-    for name, bound in tensors.items():
+    """The least first, then the largest. What is equal to a bound keeps its gradient."""
+    bounds = {name: a[name] for name in ("min", "max") if a.get(name) is not None}
+    if all(number_of(w, bound) is not None for bound in bounds.values()):
+        return clamped(w, a, shape)
+    x = a.self
+    for name, bound in bounds.items():
+        if number_of(w, bound) is not None:
+            x = clamped(w, Bound(self=x, **{name: bound}), shape)
+            continue
         beyond = (op_gt if name == "min" else op_lt)(w, Bound(self=bound, other=x), shape)
         x = _where(w, beyond, bound, x, shape)
     return x

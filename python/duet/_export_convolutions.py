@@ -4,7 +4,7 @@ _export_ops.py."""
 import math
 
 from ._export_graph import N, Stored, Value
-from ._export_ops import Bound, binary, pair
+from ._export_ops import Bound, binary, pair, require
 from ._export_shapes import _view
 
 
@@ -27,13 +27,6 @@ def is_computed(w, weight):
         weight.whole and weight.name in w.stored)
 
 
-def _computed_is_refused(w, weight):
-    if isinstance(weight, Stored):
-        w.parameter(weight, "weight")
-        return weight
-    return Stored(w.parameter(weight, "weight"), weight.shape, weight)
-
-
 def _sides_of(a, count, *names):
     """Settings of windows of one side or two."""
     settings = {name: pair(a[name])[:count] for name in names}
@@ -42,6 +35,7 @@ def _sides_of(a, count, *names):
 
 def op_conv2d(w, a, shape):
     """conv1d too, whose windows have one side."""
+    require(len(a.input.shape) == len(a.weight.shape), "of an input without samples")
     if _is_common(w, a.input):
         return without_samples(w, a.input, shape,
                                lambda x, shape: op_conv2d(w, Bound(a, input=x), shape))
@@ -102,10 +96,10 @@ def _conv_of_computed(w, a, x, kernel, shape):
     weight = _view(w, Bound(self=a.weight), matrix)
     y = w.emit("matmul", [w.aligned(_over(w, weight), 4), windows],
                [x.shape[0], *matrix[:2], places])
-    return _with_bias(w, w.emit("reshape", [y], shape), a.bias)
+    return with_bias(w, w.emit("reshape", [y], shape), a.bias)
 
 
-def _with_bias(w, y, bias):
+def with_bias(w, y, bias):
     if bias is None:
         return y
     return binary(w, "add", y, _view(w, Bound(self=bias), [y.shape[1], *[1] * (len(y.shape) - 2)]),
@@ -124,7 +118,7 @@ def _transposed_of_computed(w, a, shape, settings):
     y = w.emit("reshape", [y], [x.shape[0], a.groups * outputs, *x.shape[2:]])
     y = w.emit("conv_transpose", [y, windows_of(w, int(shape[1]), kernel), None], shape, **settings,
                groups=int(shape[1]))
-    return _with_bias(w, y, a.bias)
+    return with_bias(w, y, a.bias)
 
 
 def op_im2col(w, a, shape):

@@ -138,6 +138,8 @@ class Writer:
     def emit(self, op, operands, shape, lifted=False, /, **settings):
         words = ["none" if x is None else x if isinstance(x, str) else x.name for x in operands]
         words += [f"{key}={text_of(value)}" for key, value in settings.items()]
+        if any(isinstance(x, float) and x != x for x in settings.values()):
+            raise Refused("one of its numbers is NaN")
         dims = [N(1), *shape] if lifted else list(shape)
         if 0 in dims:
             raise Refused("its result is empty")
@@ -271,7 +273,8 @@ class Writer:
         if x is None:
             return None
         if isinstance(x, self.torch.Tensor):
-            x = self.frozen(x, f"{what}.{len(self.frozen_ones)}")
+            known = (name for name, other in self.frozen_ones.items() if x.equal(other))
+            return next(known, None) or self.frozen(x, f"{what}.{len(self.frozen_ones)}").name
         if isinstance(x, Stored) and x.whole and x.name in (*self.stored, *self.frozen_ones):
             return x.name
         raise Refused(f"its {what} is computed, not a parameter as it is")

@@ -23,6 +23,12 @@ class Inner:
         return target.decompose if target._can_decompose() else \
             self.torch._decomp.decomposition_table.get(target)
 
+    def of_new(self, target):
+        """Of an op that writes into its first operand the one that makes a new tensor."""
+        packet = getattr(self.torch.ops.aten, target._schema.name.split("::")[-1][:-1], None)
+        new = getattr(packet, target._overloadname, target)
+        return new if self.parts_of(new) else target
+
     def walk_into(self, node, target):
         """An op that PyTorch itself makes of others."""
         torch, parts = self.torch, self.parts_of(target)

@@ -111,7 +111,8 @@ def op_group_norm(w, a, shape):
 
 def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
-    rows = a.weight.of.shape[0] if isinstance(a.weight, Stored) else 0
+    rows = int(a.weight.shape[0])
+    w.parameter(a.weight, "weight")
     if isinstance(a.indices, Value):
         check_places(w, a.indices, rows, "tokens", "rows")
     index = w.value(a.indices)
@@ -177,16 +178,19 @@ def op_matmul(w, a, shape):
             y.name, reversed(y.shape), y.of, not y.transposed)), shape) if y.transposed else \
             w.emit("matmul_add", [w.value(x), y.name, None], shape)
     x, y = w.value(x), w.value(y)
+
+    def for_rows(x):  # a copy for each row, where a sample has several
+        return x if w.rows == 1 else w.aligned(_view(w, Bound(self=x), [1, *x.shape]), 3)
     if y.lifted and not x.lifted and len(y.shape) == 2:  # each sample has a copy of y
         rows = 1
         for size in x.shape[1:-1]:
             rows *= size
         n, inner = x.shape[0], x.shape[-1]
         z = x if len(x.shape) == 3 else w.emit("reshape", [x], [n, rows, inner])
-        z = w.emit("matmul", [z, y], [n, rows, shape[-1]])
+        z = w.emit("matmul", [z, for_rows(y)], [n, rows, shape[-1]])
         return z if len(x.shape) == 3 else w.emit("reshape", [z], shape)
     if x.lifted and not y.lifted and len(x.shape) == 2 and len(y.shape) == 3:
-        return w.emit("matmul", [x, y], shape)
+        return w.emit("matmul", [for_rows(x), y], shape)
     if x.lifted != y.lifted:
         x, y = pair_of(w, x, y)
     require(len(x.shape) == len(y.shape) or x.lifted, "operands with other numbers of dimensions")

@@ -117,7 +117,8 @@ def op_slice(w, a, shape):
     dim = a.dim % len(shape)
     if not dim and folding.is_of_sets(a.self) and str(shape[0]) != str(a.self.shape[0]):
         require(a.step == 1 and isinstance(a.start or N(0), N), "it cuts the samples")
-        return folding.set_of(w, a.self, int(a.start or 0), int(shape[0]))
+        start = int(a.start or 0)
+        return folding.set_of(w, a.self, start + int(a.self.shape[0]) * (start < 0), int(shape[0]))
     x = w.value(a.self)
     if str(shape[dim]) == str(x.shape[dim]):
         return x

@@ -7,11 +7,19 @@ from ._export_shapes import swapped, along
 _LEAST = -3.4028234663852886e+38  # of float32: no maximum is below it
 
 
+def _pictures(w, x, rank):
+    """The operand of a pool; PyTorch takes others, whose first dimension is channels."""
+    require(len(x.shape) == rank, "of what has no dimension of samples beside its channels")
+    x = w.value(x)
+    require(not x.lifted, "of a tensor without samples")
+    return x
+
+
 def op_max_pool2d(w, a, shape):
-    stride = a.stride or a.kernel_size
+    x, stride = _pictures(w, a.self, 4), a.stride or a.kernel_size
     if set(pair(a.dilation)) != {1}:
-        return _dilated(w, w.value(a.self), shape, a.kernel_size, stride, a.padding, a.dilation)
-    return same(w, "max_pool2d", a.self, shape, size=_sides(a.kernel_size), stride=_sides(stride),
+        return _dilated(w, x, shape, a.kernel_size, stride, a.padding, a.dilation)
+    return same(w, "max_pool2d", x, shape, size=_sides(a.kernel_size), stride=_sides(stride),
                 padding=_sides(a.padding), ceil_mode=int(a.ceil_mode))
 
 
@@ -57,13 +65,13 @@ def op_max_pool1d(w, a, shape):
     size, padding, dilation = (pair(x)[0] for x in (a.kernel_size, a.padding, a.dilation))
     stride = pair(a.stride)[0] if a.stride else size
     if dilation != 1:
-        return _dilated_rows(w, w.value(a.self), shape[-1], size, stride, padding, dilation)
+        return _dilated_rows(w, _pictures(w, a.self, 3), shape[-1], size, stride, padding, dilation)
     return _of_sequence(w, "max_pool2d", a.self, shape, size, stride, padding,
                         ceil_mode=int(a.ceil_mode))
 
 
 def _of_sequence(w, op, x, shape, size, stride, padding, **more):
-    x = w.value(x)
+    x = _pictures(w, x, 3)
     n, c, length = x.shape
     x = w.emit("reshape", [x], [n, c, 1, length])
     x = w.emit(op, [x], [n, c, 1, shape[-1]], size=[1, size], stride=[1, stride],
@@ -72,17 +80,18 @@ def _of_sequence(w, op, x, shape, size, stride, padding, **more):
 
 
 def op_avg_pool1d(w, a, shape):
-    n, c, length = a.self.shape
+    x = _pictures(w, a.self, 3)
+    n, c, length = x.shape
     size, padding = pair(a.kernel_size)[0], pair(a.padding)[0]
     stride = pair(a.stride)[0] if a.stride else size
-    x = w.emit("reshape", [w.value(a.self)], [n, c, 1, length])
+    x = w.emit("reshape", [x], [n, c, 1, length])
     row = Bound(self=x, kernel_size=[1, size], stride=[1, stride], padding=[0, padding],
                 ceil_mode=a.ceil_mode, count_include_pad=a.count_include_pad, divisor_override=None)
     return w.emit("reshape", [op_avg_pool2d(w, row, [n, c, 1, shape[-1]])], shape)
 
 
 def op_adaptive_avg_pool1d(w, a, shape):
-    x = w.value(a.self)
+    x = _pictures(w, a.self, 3)
     n, c, length = x.shape
     x = w.emit("reshape", [x], [n, c, 1, length])
     x = w.emit("adaptive_avg_pool2d", [x], [n, c, 1, shape[-1]], size=[1, shape[-1]])
@@ -90,7 +99,7 @@ def op_adaptive_avg_pool1d(w, a, shape):
 
 
 def op_adaptive_max_pool1d(w, a, shape):
-    x = w.value(a.self)
+    x = _pictures(w, a.self, 3)
     n, c, length = x.shape
     x = w.emit("reshape", [x], [n, c, 1, length])
     x = w.emit("adaptive_max_pool2d", [x], [n, c, 1, shape[0][-1]], size=[1, shape[0][-1]])
@@ -100,7 +109,7 @@ def op_adaptive_max_pool1d(w, a, shape):
 def op_avg_pool2d(w, a, shape):
     """The line knows whole windows and divides by their size. What a last one lacks are zeros, and
     the rest a factor of each place: what PyTorch makes of ones, through what the line does."""
-    pool, x = w.torch.nn.functional.avg_pool2d, w.value(a.self)
+    pool, x = w.torch.nn.functional.avg_pool2d, _pictures(w, a.self, 4)
     size, padding = pair(a.kernel_size), pair(a.padding)
     stride = pair(a.stride) if a.stride else size
     lacks = [max(0, (to - 1) * s + k - p - n) for to, s, k, p, n in
@@ -121,11 +130,12 @@ def op_avg_pool2d(w, a, shape):
 
 
 def op_adaptive_avg_pool2d(w, a, shape):
-    return same(w, "adaptive_avg_pool2d", a.self, shape, size=list(shape[-2:]))
+    return same(w, "adaptive_avg_pool2d", _pictures(w, a.self, 4), shape, size=list(shape[-2:]))
 
 
 def op_adaptive_max_pool2d(w, a, shape):
-    return [same(w, "adaptive_max_pool2d", a.self, shape[0], size=list(shape[0][-2:])), None]
+    return [same(w, "adaptive_max_pool2d", _pictures(w, a.self, 4), shape[0],
+                 size=list(shape[0][-2:])), None]
 
 
 def op_constant_pad_nd(w, a, shape):
@@ -197,8 +207,8 @@ def _resized(mode, antialias=False):
         for i in range(sides):
             dim, eye = len(kept) - 1 - i, w.torch.eye(kept[len(kept) - 1 - i]).double()
             scale = scales[sides - 1 - i] if scales else None
-            options = {"mode": {"nearest": "nearest", "linear": "linear", "cubic": "bicubic"}[mode]}
-            if mode != "nearest":
+            options = {"mode": "bicubic" if mode == "cubic" else mode}
+            if "nearest" not in mode:
                 options["align_corners"] = a.align_corners
             if antialias:
                 options.update(mode="bicubic" if mode == "cubic" else "bilinear", antialias=True)
@@ -216,6 +226,8 @@ def _resized(mode, antialias=False):
 
 
 op_upsample_nearest1d = op_upsample_nearest2d = op_upsample_nearest3d = _resized("nearest")
+op__upsample_nearest_exact1d = op__upsample_nearest_exact2d = op__upsample_nearest_exact3d = \
+    _resized("nearest-exact")
 op_upsample_linear1d = op_upsample_bilinear2d = op_upsample_trilinear3d = _resized("linear")
 op_upsample_bicubic2d = _resized("cubic")
 op__upsample_bilinear2d_aa, op__upsample_bicubic2d_aa = _resized("linear", True), \

@@ -3,9 +3,8 @@ becomes channels of one of them. See _export_ops.py."""
 
 import math
 
-from ._export_convolutions import (_computed_is_refused, _with_bias, is_computed, op_conv2d,
-                                   windows_of)
-from ._export_graph import N, Stored
+from ._export_convolutions import is_computed, op_conv2d, windows_of, with_bias
+from ._export_graph import N
 from ._export_ops import Bound, require, triple
 from ._export_pools import op_adaptive_avg_pool2d, op_adaptive_max_pool2d, op_avg_pool2d, \
     op_max_pool2d
@@ -34,7 +33,6 @@ def _along(w, x, run):
 def _taps(w, x, to, taps, stride, padding, dilation):
     """(N, T', C taps, H, W): beside each picture the others of its window."""
     n, c, length, height, width = x.shape
-    x = w.emit("reshape", [x], [n, c, length, height * width])
     need = (taps - 1) * dilation + to * stride  # each slice has whole strides
     behind = need - padding - length
     x = w.emit("reshape", [x], [n, c, length, height * width])
@@ -55,8 +53,7 @@ def _taps(w, x, to, taps, stride, padding, dilation):
 
 def op_conv3d(w, a, shape):
     require(a.padding != "same", "padding=same of volumes")
-    weight = a.weight if is_computed(w, a.weight) else _computed_is_refused(w, a.weight)
-    kernel, stride, dilation = weight.shape[2:], triple(a.stride), triple(a.dilation)
+    kernel, stride, dilation = a.weight.shape[2:], triple(a.stride), triple(a.dilation)
     padding = [0] * 3 if isinstance(a.padding, str) else triple(a.padding)
     x = _taps(w, w.value(a.input), shape[2], kernel[0], stride[0], padding[0], dilation[0])
     settings = {"stride": stride[1:], "padding": padding[1:], "dilation": dilation[1:],
@@ -64,21 +61,22 @@ def op_conv3d(w, a, shape):
 
     def run(x):
         to = [x.shape[0], shape[1], *shape[3:]]
-        if isinstance(weight, Stored):
-            return w.emit("conv", [x, weight.name, w.parameter(a.bias, "bias")], to, **settings)
-        filters = _view(w, Bound(self=weight), [shape[1], int(weight.shape[1]) * kernel[0],
-                                                *kernel[1:]])
+        if not is_computed(w, a.weight):
+            return w.emit("conv", [x, w.parameter(a.weight, "weight"),
+                                   w.parameter(a.bias, "bias")], to, **settings)
+        filters = _view(w, Bound(self=a.weight), [shape[1], int(a.weight.shape[1]) * kernel[0],
+                                                  *kernel[1:]])
         return op_conv2d(w, Bound(settings, input=x, weight=filters, bias=a.bias), to)
     return _ordered(w, _by_pictures(w, x, run), [0, 2, 1, 3, 4])
 
 
 def op_conv_transpose3d(w, a, shape):
     """What each picture gives to those of its window, which are then added up along T."""
-    weight = _computed_is_refused(w, a.weight)
-    x, taps = w.value(a.input), int(weight.shape[2])
+    weight, taps = w.parameter(a.weight, "weight"), int(a.weight.shape[2])
+    x = w.value(a.input)
     how = {name: triple(a[name]) for name in ("stride", "padding", "dilation", "output_padding")}
     y = _by_pictures(w, _ordered(w, x, [0, 2, 1, 3, 4]), lambda x: w.emit(
-        "conv_transpose", [x, weight.name, None], [x.shape[0], shape[1] * taps, *shape[3:]],
+        "conv_transpose", [x, weight, None], [x.shape[0], shape[1] * taps, *shape[3:]],
         **{name: sides[1:] for name, sides in how.items()}, groups=a.groups))
     y = _ordered(w, y, [0, 2, 1, 3, 4])
     settings = {name: [sides[0], {"stride": 1, "dilation": 1}.get(name, 0)]
@@ -86,13 +84,14 @@ def op_conv_transpose3d(w, a, shape):
     y = _along(w, y, lambda y: w.emit(
         "conv_transpose", [y, windows_of(w, shape[1], [taps, 1]), None],
         [y.shape[0], shape[1], shape[2], y.shape[3]], **settings, groups=int(shape[1])))
-    return _with_bias(w, y, a.bias)
+    return with_bias(w, y, a.bias)
 
 
 def _pooled(w, a, shape, pool, settings):
     """Each picture by itself first, as PyTorch looks for the first of equal maxima."""
     given = {name: triple(a[name] or a["kernel_size"]) for name in settings}
     x = w.value(a.self)
+    require(len(shape) == 5 and not x.lifted, "of volumes without channels or samples")
 
     def run(x, to, first, last):
         return pool(w, Bound(a, self=x, **{k: v[first:last] for k, v in given.items()}), to)
@@ -116,7 +115,9 @@ def op_avg_pool3d(w, a, shape):
 
 
 def _adaptive(w, a, shape, pool):
-    x = _ordered(w, w.value(a.self), [0, 2, 1, 3, 4])
+    x = w.value(a.self)
+    require(len(shape) == 5 and not x.lifted, "of volumes without channels or samples")
+    x = _ordered(w, x, [0, 2, 1, 3, 4])
     x = _by_pictures(w, x, lambda x: pool(x, [*x.shape[:2], *shape[3:]]))
     x = _ordered(w, x, [0, 2, 1, 3, 4])
     return _along(w, x, lambda x: pool(x, [*x.shape[:2], shape[2], x.shape[3]]))

@@ -216,7 +216,7 @@ class Walk(InPlace, Inner):
             return self.kept(node, args[0])
         run = writer_of(name)
         if not run:
-            result = self.walk_into(node, target)
+            result = self.walk_into(node, self.of_new(target) if written else target)
             if written:
                 self.overwrite(node, result)
             return result

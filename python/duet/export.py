@@ -87,6 +87,40 @@ def _without_unused(torch, program):
 
 
 @contextlib.contextmanager
+def _backward_is_seen(torch, model):
+    """A trace has what forward computes. What has a backward of its own, or none, is refused: the
+    gradients would be others."""
+    def refuse(what):
+        raise ExportError(f"{what}: its gradients are not those of what forward computes, and "
+                          "torch.export does not see them")
+    for path, module in model.named_modules():
+        if module._backward_hooks or module._backward_pre_hooks:
+            refuse(f"a hook on the backward of {path or 'the model'} ({type(module).__name__})")
+    function, mode = torch.autograd.Function, torch.inference_mode
+    apply, enter = function.__dict__["apply"], mode.__enter__
+
+    def apply_own(cls, *args, **kwargs):
+        if not cls.__module__.startswith("torch."):
+            refuse(f"{cls.__name__}, a torch.autograd.Function of your own")
+        return apply.__func__(cls, *args, **kwargs)
+
+    def enter_own(self):
+        if self.mode:
+            refuse("torch.inference_mode(), where torch.no_grad() is meant")
+        return enter(self)
+    patches = [(function, "apply", classmethod(apply_own)), (mode, "__enter__", enter_own),
+               (torch.Tensor, "register_hook", lambda *_: refuse("a hook on a tensor"))]
+    kept = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
+    try:
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in kept:
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
 def _for_a_trace(model):
     """Of transformers, a model would return its cache too, and its experts sort the words by a
     kernel; as matrices that are looked up they are the same numbers."""
@@ -127,7 +161,7 @@ def _trace(torch, model, inputs):
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
     try:
-        with _for_a_trace(model):
+        with _for_a_trace(model), _backward_is_seen(torch, model):
             return _without_unused(torch, torch.export.export(
                 model, tuple(pairs), strict=False,
                 dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))

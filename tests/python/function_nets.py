@@ -296,6 +296,7 @@ class Scans(nn.Module):
         x = self.first(x)  # (N, 5, 5)
         opaque = torch.sigmoid(x).cumprod(1) + x.logcumsumexp(2)
         y = torch.logaddexp(x, opaque).sinh() * 0.1 + torch.hypot(x, opaque) - x.cosh() * 0.1
+        y = y.clamp(-x * x, opaque).clamp(torch.full((5,), 0.3, dtype=x.dtype), opaque - 1)
         low, high = torch.aminmax(y.detach(), dim=2)  # no gradient in PyTorch 2.11
         ends = x.diagonal(1, 1, 2).sum(1, True) + y[:, :3].diagonal(-1, 2, 1).mean(1, True)
         return self.head(low + high + torch.einsum("nii->ni", y) + ends)

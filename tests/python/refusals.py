@@ -92,6 +92,28 @@ def samples_joined(net, x):
     return x.view(-1, 2, 2).permute(1, 0, 2).reshape(-1, 4)
 
 
+class FiveTimes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 5
+
+
+def hooked(net, x):
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * 2)
+    return y
+
+
+def in_inference_mode(net, x):
+    with torch.inference_mode():
+        y = x * 2
+    return x * y.clone()
+
+
 class Refusals(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -142,6 +164,37 @@ class Refusals(unittest.TestCase):
         conv = nn.Conv3d(1, 1, (3, 1, 1), padding="same")
         self.refused(Net(lambda net, x: net.conv(x.view(-1, 1, 4, 1, 1)).flatten(1), conv=conv),
                      "padding=same of volumes")
+
+    def test_a_backward_that_forward_does_not_say(self):
+        self.refused(Net(lambda net, x: FiveTimes.apply(x)), "FiveTimes, a torch.autograd.Function")
+        self.refused(Net(hooked), "a hook on a tensor")
+        self.refused(Net(in_inference_mode), "torch.no_grad.. is meant")
+        net = Net(lambda net, x: x)
+        handle = net.first.register_full_backward_hook(lambda *_: None)
+        self.refused(net, r"hook on the backward of first \(Linear\)")
+        handle.remove()
+        duet.export(net, torch.randn(3, 4), self.path)
+        x = torch.randn(2, requires_grad=True)  # all is as before
+        hooked(net, FiveTimes.apply(x)).sum().backward()
+        self.assertEqual(x.grad.tolist(), [20, 20])
+
+    def test_what_is_asserted_alone_may_be_any_op(self):
+        def asserted(net, x, y):
+            assert y.max().item() < 9
+            return x
+        inputs = torch.randn(3, 4), torch.ones(3, 4, dtype=int)
+        self.refused(Net(lambda net, x, y: x + y.max()), "mixes samples", *inputs)
+        duet.export(Net(lambda net, x, y: asserted(net, x, y) + y), inputs, self.path)
+
+    def test_what_is_said_of_shapes(self):
+        self.refused(Net(lambda net, x: F.max_pool1d(x, 2).repeat(1, 2)), "beside its channels")
+        self.refused(Net(lambda net, x: F.avg_pool2d(x.view(-1, 2, 2), 1).flatten(1)), "channels")
+        self.refused(Net(lambda net, x: x + F.max_pool2d(net.first.weight[None, None], 4).view(1)),
+                     "without samples")
+        self.refused(Net(lambda net, x: x * x.shape[0]), "computes with the number of samples")
+        self.refused(Net(lambda net, x: x.xlogy(x.abs() + 1)), "numbers is NaN")
+        self.refused(Net(lambda net, x: F.embedding((x > 0).long(), net.first.weight * 2).sum(1)),
+                     "weight is computed")
 
     def test_types_that_round(self):
         for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int16):

@@ -32,16 +32,19 @@ class Pairs(nn.Module):
                                  nn.AdaptiveMaxPool2d(2), nn.Flatten())
         self.out, self.head = nn.Linear(16, 8), nn.Linear(40, 10)
         self.token = nn.Parameter(torch.randn(1, 1, 4, 1))
+        self.gain = nn.Parameter(torch.randn(16))
 
     def forward(self, x):
         n, (a, b) = x.shape[0], (x[:, :1], x[:, 1:])
         both = torch.cat([a, b])
         both = torch.cat([both, self.token.expand(2 * n, -1, -1, 8)], 2)
-        left, right = self.out(self.net(both)).chunk(2)
+        both = self.net(both)
+        turned = both @ self.gain.diag().tanh() @ torch.eye(16, dtype=x.dtype).roll(1, 0)
+        left, right = self.out(both + turned).chunk(2)
         three = self.out(self.net(torch.cat((b, a * 2, a - b), 0))).softmax(1)
         joined = torch.stack([left, right], 0).mean(0)
         return self.head(torch.cat([left * right, joined, three[:n], three[n:2 * n],
-                                    three[2 * n:]], 1))
+                                    three[-n:]], 1))
 
 
 class Repeats(nn.Module):
@@ -128,6 +131,7 @@ class Unfolded(nn.Module):
         z = z + F.avg_pool2d(x, (3, 2), (2, 3), padding=1, ceil_mode=True, divisor_override=5)
         rows = x.flatten(2).unfold(2, 6, 3)  # (N, 2, 26, 6)
         down = F.interpolate(x, (4, 4), mode="bilinear", antialias=True)
+        down = down + F.interpolate(x, (4, 4), mode="nearest-exact")
         one = F.avg_pool1d(x.flatten(2), 7, 4, 2, ceil_mode=True)
         return self.head(torch.cat([y.amax((2, 3)), z.mean((2, 3)), rows.amax(3).mean(2),
                                     down.mean((2, 3)), one.mean((1, 2), True).squeeze(2)], 1))
@@ -146,7 +150,9 @@ class Written(nn.Module):
         part = raw[:, 1]
         raw[:, 1:3].multiply_(2)  # which PyTorch makes of another op
         x = raw + part[:, None]
-        y = self.first(x)  # (N, 4, 8)
+        y = self.first(x)
+        y = F.mish(y * 1, inplace=True) + F.selu(y * 2, inplace=True) + F.celu(y, 0.5, inplace=True)
+        y[:, 1].subtract_(self.scale[0])  # (N, 4, 8)
         left, right = y[:, :, :4], y[:, :, 4:]
         left.mul_(2).add_(right)
         y[:, 0] = 0.5
