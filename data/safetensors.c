@@ -167,7 +167,7 @@ static int open_checked(struct safetensors *s) {
     char *text = malloc((size_t)length + 1);
     if (!text) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
     int code = safetensors_read_at(s, 8, text, length);
-    if (!code && text[0] != '{') code = wrong(s, NULL, "its header is not an object");
+    if (!code && (!length || text[0] != '{')) code = wrong(s, NULL, "its header is not an object");
     if (!code) code = json_parse(s->path, text, (size_t)length, &s->header);
     free(text);
     return code ? code : read_header(s, 8 + length, size - 8 - length);
