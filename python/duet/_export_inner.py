@@ -25,8 +25,11 @@ class Inner:
 
     def of_new(self, target):
         """Of an op that writes into its first operand the one that makes a new tensor."""
+        def types(op):
+            return [str(a.type) for a in op._schema.arguments]
         packet = getattr(self.torch.ops.aten, target._schema.name.split("::")[-1][:-1], None)
-        new = getattr(packet, target._overloadname, target)
+        ops = [getattr(packet, name) for name in packet.overloads()] if packet else []
+        new = next((op for op in ops if types(op) == types(target)), target)
         return new if self.parts_of(new) else target
 
     def walk_into(self, node, target):
