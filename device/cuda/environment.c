@@ -105,7 +105,11 @@ int cuda_enter(struct cuda_device *d) {
     if (error == cudaSuccess) return OK;
     cudaGetLastError();
     const char *refusal = cuda_refusal(error, d->gpu, why, sizeof why);
-    if (!refusal) return cuda_fail(error, "choosing the GPU", d->head.name);
+    if (!refusal) /* the fault of a kernel that another thread has launched shows here, too */
+        return fail(ERR_FAILED,
+                    "choosing the GPU on %s: %s: %s; CUDA_LAUNCH_BLOCKING=1 names the kernel, if "
+                    "one failed before",
+                    d->head.name, cudaGetErrorName(error), cudaGetErrorString(error));
     return fail(ERR_FAILED, "device %s: %s: %s, or " ADVICE_CPU, d->head.name,
                 cudaGetErrorName(error), refusal);
 }

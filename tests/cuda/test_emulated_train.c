@@ -174,7 +174,7 @@ Test(emulated_train, what_a_gpu_may_refuse_is_one_line, .timeout = 240, .init = 
     } cases[] = {{"driver:none", "device cuda: |no NVIDIA driver|--device cpu", 2},
                  {"driver:old", "device cuda: |the driver is for CUDA 11.4|newer driver", 2},
                  {"malloc:1", "out of memory on device 0|--device-memory", 1},
-                 {"launch:30", "cudaErrorIllegalAddress|of step ", 1}};
+                 {"launch:30", "cudaErrorIllegalAddress|CUDA_LAUNCH_BLOCKING=1 names", 1}};
     put_data(64, 4);
     for (int i = 0; i < 4; i++) {
         setenv("EMULATED_CUDA_FAULT", cases[i].fault, 1);
