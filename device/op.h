@@ -15,6 +15,7 @@
 
 #include "device/activation.h"
 #include "device/gather_pixel.h"
+#include "device/sort_order.h"
 #include "device/tensor.h"
 
 #ifdef __cplusplus
@@ -90,6 +91,9 @@ extern "C" {
     OP(PERMUTE,                permute,                 "permute") \
     OP(TO_INDEX,               to_index,                "to index") \
     OP(EMBEDDING_BACKWARD,     embedding_backward,      "embedding backward") \
+    OP(TAKE_ALONG,             take_along,              "take along") \
+    OP(ADD_ALONG,              add_along,               "add along") \
+    OP(ARGSORT,                argsort,                 "argsort") \
     OP(LAYER_NORM_FORWARD,           layer_norm_forward,          "layer norm forward") \
     OP(LAYER_NORM_BACKWARD_DATA,     layer_norm_backward_data,    "layer norm backward data") \
     OP(LAYER_NORM_BACKWARD_WEIGHT,   layer_norm_backward_weight,  "layer norm backward weight") \
@@ -277,6 +281,7 @@ struct op_args {
         struct matmul_args matmul;
         struct sum_args sum;
         struct embedding_args embedding;
+        struct sort_args sort;
         struct layer_norm_args layer_norm;
         struct activation_args activation;
         struct recurrent_args recurrent;

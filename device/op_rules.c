@@ -89,6 +89,21 @@ int rule_sum(enum op op, const struct op_args *a) {
                 a->p.sum.divide);
 }
 
+/* ---- places ---- */
+
+int rule_along(enum op op, const struct op_args *a) {
+    int numbers = (op == OP_TAKE_ALONG ? a->out[0] : a->in[0]).dims[2], places = a->in[1].dims[2];
+    if (places == 1 || places == numbers) return OK;
+    return fail(ERR_FAILED, "%s: %d places for %d numbers: give one for all, or one for each",
+                op_name(op), places, numbers);
+}
+
+int rule_argsort(enum op op, const struct op_args *a) {
+    if (a->in[0].dims[1] <= 1 << 24) return OK;
+    return fail(ERR_FAILED, "%s: of %d numbers: a place beyond 2^24 is no float", op_name(op),
+                a->in[0].dims[1]);
+}
+
 /* ---- pictures ---- */
 
 int rule_pool(enum op op, const struct op_args *a) {

@@ -267,6 +267,19 @@ const struct op_row op_table[OP_COUNT] = {
     [OP_EMBEDDING_BACKWARD] = {ALGEBRA, .in = {{"dy", "f", "ND"}, {"index", "i", "N"}},
         .out = {{"dw", "f", "RD"}}, .flops = "1 ND"},
 
+    /* y[o][k][i] = x[o][index[o][k][i]][i], where J is I; or, where J is 1, of one place for all i.
+     * ADD_ALONG is its gradient: dx[o][c][i] is the sum of those dy[o][k][i] whose index is c, in
+     * the order of k, and 0 where there are none. Places are whole numbers in float; of what is no
+     * place of C y is 0, and nothing is added. */
+    [OP_TAKE_ALONG] = {ALONG, .in = {{"x", "f", "OCI"}, {"index", "f", "OKJ"}},
+        .out = {{"y", "f", "OKI"}}, .rule = rule_along},
+    [OP_ADD_ALONG] = {ALONG, .in = {{"dy", "f", "OKI"}, {"index", "f", "OKJ"}},
+        .out = {{"dx", "f", "OCI"}}, .rule = rule_along, .flops = "1 OKI"},
+    /* y[o][k][i] is the place c of that x[o][c][i] which is number k in the order that
+     * sort_order.h says. */
+    [OP_ARGSORT] = {ALONG, .in = {{"x", "f", "OCI"}}, .out = {{"y", "f", "OCI"}},
+        .rule = rule_argsort},
+
     /* y = (x - mean) / sqrt(var + epsilon) w + b, each row of x by itself, in double; moments
      * are the mean and 1 / sqrt(var + epsilon) of each row. Without w it is 1, without b 0. Row
      * r is group r % groups of a sample, and `inner` neighbours share a weight: element i has

@@ -374,6 +374,7 @@ int op_cases(struct op_cases *c, enum op op) {
     case LOG: return op == OP_HASH ? hash(c) : op == OP_LOSS_SUM ? loss_sum(c) : square_sums(c);
     case GATHER: return op == OP_GATHER_ROWS ? gather_rows(c) : gather(c);
     case ALGEBRA: return algebra_cases(c, op);
+    case ALONG: return places_cases(c, op);
     case RECURRENT: return recurrent_cases(c, op);
     case ATTENTION: return attention_cases(c, op);
     }

@@ -52,6 +52,7 @@ int norm_cases(struct op_cases *cases, enum op op);
 int layer_norm_cases(struct op_cases *cases, enum op op);
 int recurrent_cases(struct op_cases *cases, enum op op);
 int algebra_cases(struct op_cases *cases, enum op op);
+int places_cases(struct op_cases *cases, enum op op);
 int attention_cases(struct op_cases *cases, enum op op);
 int picture_cases(struct op_cases *cases, enum op op);
 

@@ -207,6 +207,14 @@ duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
  *                  matrix or vector of the other
  *     where        torch.where: a where the condition is not 0, else b; whatever is not chosen, NaN
  *                  too, has no part. masked_fill: value where the mask is not 0, else x
+ *     take_along_dim                     torch.take_along_dim, and gather: of dimension dim, not 0,
+ *                  what lies at the places that index says, whole numbers as argsort gives them;
+ *                  of what is no place 0. x and index have one rank and are broadcast but in dim
+ *     scatter_add  its gradient, torch.zeros(..).scatter_add(dim, index, src), of `size` places:
+ *                  what goes to one place is added in the order of src; what is no place, not
+ *     argsort      torch.argsort(x, dim, descending, stable=True): the places of x in its order,
+ *                  those of equal numbers as they stand; NaN is larger than all others. It has no
+ *                  gradient; take_along_dim at these places is the sorted x, which has one
  *     sum, mean    over dims[0 .. count) (-1: the last one), or with NULL, 0 over all elements;
  *                  the result lacks them, or with keepdim 1 has them with size 1. Of all elements
  *                  it is of shape (1). They are computed in double
@@ -226,6 +234,9 @@ duet_var *duet_subtract(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_multiply(duet_tape *tape, duet_var *a, duet_var *b);
 duet_var *duet_where(duet_tape *tape, duet_var *condition, duet_var *a, duet_var *b);
 duet_var *duet_masked_fill(duet_tape *tape, duet_var *x, duet_var *mask, double value);
+duet_var *duet_take_along_dim(duet_tape *tape, duet_var *x, duet_var *index, int dim);
+duet_var *duet_scatter_add(duet_tape *tape, duet_var *index, duet_var *src, int dim, int size);
+duet_var *duet_argsort(duet_tape *tape, duet_var *x, int dim, int descending);
 duet_var *duet_matmul(duet_tape *tape, duet_var *a, duet_var *b);
 /* F.scaled_dot_product_attention of query (N,..,L,E), key (N,..,S,E) and value (N,..,S,Ev):
  * (N,..,L,Ev), softmax(query keyT scale + attn_mask) value. It keeps no (L,S) scores for backward,

@@ -88,6 +88,8 @@ static const struct autograd_rule rules[OP_COUNT] = {
     [OP_RECURRENT_FORWARD] = {.flags = SAVES_Y | SAVES_W, .more = of_steps},
     [OP_ATTENTION_FORWARD] = {.flags = SAVES_X | SAVES_OTHERS | SAVES_Y, .more = log_sums},
     [OP_GATHER_ROWS] = {.more = looked_up},
+    [OP_TAKE_ALONG] = {.more = looked_up},
+    [OP_ADD_ALONG] = {.more = looked_up},
 };
 
 /* a x, x + a and what has the slope 0 or 1 read nothing of x; e^x, sqrt(x) and 1/x read their

@@ -127,21 +127,14 @@ static duet_var *recurrent(struct graph_run *r, const struct graph_node *n,
     return both[1] ? duet_cat(r->tape, both, 2, 1) : NULL;
 }
 
-static duet_var *run_lstm(struct graph_run *r, const struct graph_node *n) {
-    return recurrent(r, n, DUET_LSTM);
-}
-
-static duet_var *run_gru(struct graph_run *r, const struct graph_node *n) {
-    return recurrent(r, n, DUET_GRU);
-}
-
-static duet_var *run_rnn_tanh(struct graph_run *r, const struct graph_node *n) {
-    return recurrent(r, n, DUET_RNN_TANH);
-}
-
-static duet_var *run_rnn_relu(struct graph_run *r, const struct graph_node *n) {
-    return recurrent(r, n, DUET_RNN_RELU);
-}
+#define OF_RECURRENT(NAME, KIND)                                                   \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        return recurrent(r, n, KIND);                                              \
+    }
+OF_RECURRENT(lstm, DUET_LSTM)
+OF_RECURRENT(gru, DUET_GRU)
+OF_RECURRENT(rnn_tanh, DUET_RNN_TANH)
+OF_RECURRENT(rnn_relu, DUET_RNN_RELU)
 
 static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n) {
     return duet_matmul_add(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2));
@@ -171,17 +164,14 @@ static duet_var *run_avg_pool2d(struct graph_run *r, const struct graph_node *n)
     return duet_avg_pool2d(r->tape, value(r, n, 0), height, &how);
 }
 
-static duet_var *run_adaptive_avg_pool2d(struct graph_run *r, const struct graph_node *n) {
-    int size[2];
-    list(n, 0, 2, size);
-    return duet_adaptive_avg_pool2d(r->tape, value(r, n, 0), size[0], size[1]);
-}
-
-static duet_var *run_adaptive_max_pool2d(struct graph_run *r, const struct graph_node *n) {
-    int size[2];
-    list(n, 0, 2, size);
-    return duet_adaptive_max_pool2d(r->tape, value(r, n, 0), size[0], size[1]);
-}
+#define OF_ADAPTIVE(NAME)                                                          \
+    static duet_var *run_##NAME(struct graph_run *r, const struct graph_node *n) { \
+        int size[2];                                                               \
+        list(n, 0, 2, size);                                                       \
+        return duet_##NAME(r->tape, value(r, n, 0), size[0], size[1]);             \
+    }
+OF_ADAPTIVE(adaptive_avg_pool2d)
+OF_ADAPTIVE(adaptive_max_pool2d)
 
 static duet_var *run_pad2d(struct graph_run *r, const struct graph_node *n) {
     int side[4];
@@ -251,6 +241,18 @@ static duet_var *run_clamp(struct graph_run *r, const struct graph_node *n) {
 /* Of the last two operands the one that is left out is the number. */
 static duet_var *run_where(struct graph_run *r, const struct graph_node *n) {
     return tape_where(r->tape, value(r, n, 0), value(r, n, 1), value(r, n, 2), number(n, 0));
+}
+
+static duet_var *run_gather(struct graph_run *r, const struct graph_node *n) {
+    return duet_take_along_dim(r->tape, value(r, n, 0), value(r, n, 1), whole(n, 0));
+}
+
+static duet_var *run_scatter_add(struct graph_run *r, const struct graph_node *n) {
+    return duet_scatter_add(r->tape, value(r, n, 0), value(r, n, 1), whole(n, 0), whole(n, 1));
+}
+
+static duet_var *run_argsort(struct graph_run *r, const struct graph_node *n) {
+    return duet_argsort(r->tape, value(r, n, 0), whole(n, 0), whole(n, 1));
 }
 
 static duet_var *run_gelu(struct graph_run *r, const struct graph_node *n) {
@@ -345,6 +347,9 @@ static const struct graph_op ops[] = {
     {"above", "v", "number=0", run_above},
     {"equal", "v", "number=0", run_equal},
     {"where", "vv?v?", "value=0", run_where},
+    {"gather", "vv", "dim", run_gather},
+    {"scatter_add", "vv", "dim size", run_scatter_add},
+    {"argsort", "v", "dim descending=0", run_argsort},
     {"softplus", "v", "", run_softplus},
     {"abs", "v", "", run_abs},
     {"exp", "v", "", run_exp},

@@ -20,6 +20,7 @@
 #include "device/cuda/kernels/mse.h"
 #include "device/cuda/kernels/narrow.h"
 #include "device/cuda/kernels/norm.h"
+#include "device/cuda/kernels/places.h"
 #include "device/cuda/kernels/planes.h"
 #include "device/cuda/kernels/pad.h"
 #include "device/cuda/kernels/pool.h"
@@ -205,6 +206,19 @@ static inline void run_to_index(const struct op_args *a, struct grid grid) {
     RUN_THREADS(k_to_index, &index, grid);
 }
 
+static inline void run_places(enum op op, const struct op_args *a, struct grid grid) {
+    struct along t;
+    if (op == OP_ARGSORT) {
+        RUN_MADE(argsort, argsort, a, grid);
+        return;
+    }
+    cr_assert(along_of(op, a, &t));
+    if (op == OP_TAKE_ALONG)
+        RUN_THREADS(k_take_along, &t, grid);
+    else
+        RUN_THREADS(k_add_along, &t, grid);
+}
+
 static inline void run_grouped_conv(enum op op, const struct op_args *a, struct grid grid) {
     struct grouped_conv c;
     cr_assert(grouped_conv_of(op, a, &c));
@@ -244,6 +258,7 @@ static inline void run_text(enum op op, const struct op_args *a, struct grid gri
     case GROUPED: run_grouped_conv(op, a, grid); return;
     case RECURRENT: run_recurrent(op, a, grid); return;
     case POINTWISE: run_elementwise(op, a, grid); return;
+    case ALONG: run_places(op, a, grid); return;
     default: break;
     }
     switch (op) {

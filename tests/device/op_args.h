@@ -203,6 +203,15 @@ static inline struct op_args good_args(enum op op, enum layout layout) {
         a.in[0] = F(0, 2, N, 9, 0, 0), a.in[1] = OF(1, DTYPE_I32, 1, N, 0, 0, 0);
         a.out[0] = F(4, 2, 50, 9, 0, 0);
         break;
+    case OP_TAKE_ALONG:
+        a.in[0] = F(0, 3, N, 50, 9, 0), a.in[1] = F(1, 3, N, 6, 1, 0),
+        a.out[0] = F(4, 3, N, 6, 9, 0);
+        break;
+    case OP_ADD_ALONG:
+        a.in[0] = F(0, 3, N, 6, 9, 0), a.in[1] = F(1, 3, N, 6, 9, 0),
+        a.out[0] = F(4, 3, N, 50, 9, 0);
+        break;
+    case OP_ARGSORT: a.in[0] = F(0, 3, N, 3, 9, 0), a.out[0] = F(4, 3, N, 3, 9, 0); break;
     case OP_CAT:
         a.in[0] = F(0, 4, N, 3, 9, 8), a.in[1] = F(1, 4, N, 3, 2, 8);
         a.out[0] = F(4, 4, N, 3, 11, 8);

@@ -49,6 +49,17 @@ fact("attention_mask", (3, 2, 5, 4), own,
      values((2, 1, 5), 2003))
 fact("attention_learned", (3, 5, 4), [(6, 4)], lambda x, a: attention(a.expand(3, 6, 4), x, x))
 fact("where", (3, 4, 5), [(5,)], lambda x, a: torch.where(x > 0, x * x, a))
+fact("taken", (3, 6, 4), [], lambda x, c: x.gather(1, c.expand(3, 9, 4)), tokens((9, 4)))
+fact("taken_rows", (3, 6, 4), [], lambda x, c: x.take_along_dim(c[None], 1), tokens((3, 1)))
+fact("taken_of_table", ("tokens", (3, 4)), [(6,)], lambda x, a: a.expand(3, 6).gather(1, x))
+fact("added", (3, 4, 6), [],
+     lambda x, c: x.new_zeros(3, 4, 5).scatter_add(2, c.expand(3, 4, 6), x), tokens((6,)))
+fact("added_rows", (3, 7, 4), [],
+     lambda x, c: x.new_zeros(3, 5, 4).scatter_add(1, c.expand(3, 7, 4), x), tokens((7, 1)))
+fact("argsort", (3, 6, 4), [], lambda x: x * x.argsort(dim=1, stable=True))
+fact("argsort_last", (2, 7), [], lambda x: x * x.argsort(dim=-1, descending=True, stable=True),
+     own=[3, -0.0, 7, 3, 0, -2, 3, 1, 1, 1, -1, 1e30, -1e30, 1])
+fact("sorted", (3, 4, 37), [], lambda x: x.sort(dim=2, descending=True, stable=True)[0])
 fact("masked_fill", (3, 4), [], lambda x, c: x.masked_fill(c != 0, -2.5), tokens((4,)))
 fact("erf", (3, 4, 5), [], lambda x: torch.erf(2 * x))
 fact("sin", (3, 4, 5), [], lambda x: torch.sin(4 * x))

@@ -65,6 +65,10 @@ OF_X(pow_of, duet_pow(t, positive(t, x), 1.5))
 OF_X(hardswish, duet_hardswish(t, x))
 OF_X(clamp, duet_clamp(t, duet_multiply_number(t, x, 4), -4.1, 4.1))
 OF_X(masked, duet_masked_fill(t, x, duet_above(t, x, 0.5), 2))
+OF_X(sorted, duet_take_along_dim(t, rows(t, x), duet_argsort(t, rows(t, x), 2, 0), 2))
+OF_X(taken,
+     duet_take_along_dim(t, rows(t, x), duet_narrow(t, duet_above(t, rows(t, x), 0), 2, 3, 1), 1))
+OF_X(scattered, duet_scatter_add(t, duet_above(t, rows(t, x), 0), rows(t, x), 1, 3))
 OF_X(softmax, duet_softmax(t, rows(t, x)))
 OF_X(log_softmax, duet_log_softmax(t, rows(t, x)))
 OF_X(sum, duet_sum(t, rows(t, x), (int[]){1}, 1, 0))
@@ -137,7 +141,8 @@ static const struct one {
     CASE(turned),     CASE(avg_pool),   CASE(adaptive),    CASE(pad),       CASE(dropout),
     CASE(attention),  CASE(causal),     CASE(embedding),   CASE(lstm),      CASE(lstm_back),
     CASE(gru),        CASE(rnn_tanh),   CASE(relu),        CASE(abs_of),    CASE(max_pool),
-    CASE(sin_of),     CASE(cos_of),     CASE(gated),
+    CASE(sin_of),     CASE(cos_of),     CASE(gated),       CASE(sorted),    CASE(taken),
+    CASE(scattered),
 };
 
 static const struct duet_param description[] = {

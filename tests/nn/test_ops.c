@@ -64,6 +64,14 @@ CALL(pow_three_halves, duet_pow(t, x, 1.5))
 CALL(pow_65, duet_pow(t, x, 65))
 
 CALL(where, duet_where(t, duet_above(t, x, 0), duet_multiply(t, x, x), duet_parameter(t, 0)))
+CALL(taken, duet_take_along_dim(t, x, constant, 1))
+CALL(taken_rows, duet_take_along_dim(t, x, constant, -2))
+CALL(taken_of_table, duet_take_along_dim(t, duet_parameter(t, 0), x, 1))
+CALL(added, duet_scatter_add(t, constant, x, 2, 5))
+CALL(added_rows, duet_scatter_add(t, constant, x, 1, 5))
+CALL(argsort, duet_multiply(t, x, duet_argsort(t, x, 1, 0)))
+CALL(argsort_last, duet_multiply(t, x, duet_argsort(t, x, -1, 1)))
+CALL(sorted, duet_take_along_dim(t, x, duet_argsort(t, x, 2, 1), 2))
 CALL(masked_fill, duet_masked_fill(t, x, constant, -2.5))
 CALL(erf, duet_erf(t, duet_multiply_number(t, x, 2)))
 CALL(sin, duet_sin(t, duet_multiply_number(t, x, 4)))
@@ -123,6 +131,14 @@ static const struct function functions[] = {
      0},
     {"attention_learned", call_attention_learned, {3, {3, 5, 4}}, {{2, {6, 4}}}, {0}, 0, 0},
     {"where", call_where, {3, {3, 4, 5}}, {{1, {5}}}, {0}, 0, 0},
+    {"taken", call_taken, {3, {3, 6, 4}}, {{0}}, {2, {9, 4}}, 2, 0},
+    {"taken_rows", call_taken_rows, {3, {3, 6, 4}}, {{0}}, {2, {3, 1}}, 2, 0},
+    {"taken_of_table", call_taken_of_table, {2, {3, 4}}, {{1, {6}}}, {0}, 1, 0},
+    {"added", call_added, {3, {3, 4, 6}}, {{0}}, {1, {6}}, 2, 0},
+    {"added_rows", call_added_rows, {3, {3, 7, 4}}, {{0}}, {2, {7, 1}}, 2, 0},
+    {"argsort", call_argsort, {3, {3, 6, 4}}, {{0}}, {0}, 0, 0},
+    {"argsort_last", call_argsort_last, {2, {2, 7}}, {{0}}, {0}, 0, 1},
+    {"sorted", call_sorted, {3, {3, 4, 37}}, {{0}}, {0}, 0, 0},
     {"masked_fill", call_masked_fill, {2, {3, 4}}, {{0}}, {1, {4}}, 2, 0},
     {"erf", call_erf, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},
     {"sin", call_sin, {3, {3, 4, 5}}, {{0}}, {0}, 0, 0},

@@ -52,6 +52,7 @@ int enqueue_gather(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_gather_rows(struct cuda_stream *stream, const struct op_args *args);
 int enqueue_product(struct cuda_stream *stream, enum op op, const struct op_args *args);
 int enqueue_algebra(struct cuda_stream *stream, enum op op, const struct op_args *args);
+int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
 /* For products by a library (library_math.c): y (N, C, ...) += b (C); and of an
  * OP_..._BACKWARD_WEIGHT the bias's gradient alone. */
@@ -71,6 +72,7 @@ const void *log_kernel(int i);
 const void *gather_kernel(int i);
 const void *product_kernel(int i);
 const void *algebra_kernel(int i);
+const void *places_kernel(int i);
 const void *bias_kernel(int i);
 
 #ifdef __cplusplus

@@ -30,6 +30,7 @@ static int enqueue_op(struct cuda_stream *stream, enum op op, const struct op_ar
         return op == OP_GATHER_ROWS ? enqueue_gather_rows(stream, args)
                                     : enqueue_gather(stream, args);
     case ALGEBRA: return enqueue_algebra(stream, op, args);
+    case ALONG: return enqueue_places(stream, op, args);
     case LAYOUT: break;
     }
     return refuse_n16(op);
@@ -53,9 +54,9 @@ static int load(struct cuda_device *device, const void *kernel) {
 
 int cuda_load_kernels(struct cuda_device *device) {
     const void *(*const families[])(int) = {
-        elementwise_kernel,  pool_kernel,      loss_kernel,     norm_kernel,    log_kernel,
-        gather_kernel,       product_kernel,   bias_kernel,     algebra_kernel, layer_norm_kernel,
-        grouped_conv_kernel, recurrent_kernel, attention_kernel};
+        elementwise_kernel,  pool_kernel,      loss_kernel,      norm_kernel,    log_kernel,
+        gather_kernel,       product_kernel,   bias_kernel,      algebra_kernel, layer_norm_kernel,
+        grouped_conv_kernel, recurrent_kernel, attention_kernel, places_kernel};
     device->code_version = INT_MAX;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++)
         for (int i = 0; families[f](i); i++)

@@ -1,0 +1,31 @@
+/* The kernels of places.h on the GPU, and their launches. */
+#include "device/cuda/kernels/launch.h"
+#include "device/cuda/kernels/places.h"
+
+THREAD_KERNEL(take_along, struct along, SIMPLE_THREADS)
+THREAD_KERNEL(add_along, struct along, SIMPLE_THREADS)
+THREAD_KERNEL(argsort, struct argsort, SIMPLE_THREADS)
+
+const void *places_kernel(int i) {
+    const void *const kernels[] = {DUET_KERNEL(take_along), DUET_KERNEL(add_along),
+                                   DUET_KERNEL(argsort)};
+    return i < 3 ? kernels[i] : NULL;
+}
+
+static int too_large(enum op op) {
+    return fail(ERR_FAILED, "%s: 2^31 elements or more: give a smaller batch", op_name(op));
+}
+
+int enqueue_places(struct cuda_stream *stream, enum op op, const struct op_args *args) {
+    struct along t;
+    struct argsort s;
+    if (op == OP_ARGSORT) {
+        if (!argsort_of(args, &s)) return too_large(op);
+        enqueue(stream, DUET_KERNEL(argsort), grid_for(s.all, SIMPLE_THREADS), SIMPLE_THREADS, &s);
+        return OK;
+    }
+    if (!along_of(op, args, &t)) return too_large(op);
+    enqueue(stream, op == OP_TAKE_ALONG ? DUET_KERNEL(take_along) : DUET_KERNEL(add_along),
+            grid_for(t.all, SIMPLE_THREADS), SIMPLE_THREADS, &t);
+    return OK;
+}

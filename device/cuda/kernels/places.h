@@ -1,0 +1,108 @@
+/* What lies at computed places of a dimension, its gradient, and the order of its numbers.
+ * Tensors are (outer, count, inner). A thread owns an element of the result, neighbours along
+ * `inner`, so there is no atomic addition, whose order changes from run to run:
+ *
+ *     take along   reads one place and one number
+ *     add along    looks through the places of its column, in their order
+ *     argsort      a number x[o][c][i] counts those of its column that come before it, which is
+ *                  where in y its place c belongs; no other thread writes there
+ *
+ * The last two read a column for each of its elements: meant for columns of some thousands. */
+#ifndef DEVICE_CUDA_KERNELS_PLACES_H
+#define DEVICE_CUDA_KERNELS_PLACES_H
+
+#include "device/cuda/kernels/kernel.h"
+
+struct along {
+    const float *from, *index;
+    float *to;
+    uint32_t inner, count, rows; /* count: of x's column, rows: of places */
+    int each;                    /* 1: each number has its own place; 0: a row of numbers has one */
+    size_t all;                  /* elements of the result; below 2^31 */
+    struct divider by_column, by_inner;
+};
+
+/* Returns 0 if there are 2^31 elements or more. */
+static inline int along_of(enum op op, const struct op_args *a, struct along *t) {
+    const struct tensor *to = &a->out[0], *x = op == OP_TAKE_ALONG ? &a->in[0] : to,
+                        *y = op == OP_TAKE_ALONG ? to : &a->in[0];
+    const struct along none = ZEROED;
+    *t = none;
+    if (tensor_count(x) >= (size_t)1 << 31 || tensor_count(y) >= (size_t)1 << 31) return 0;
+    t->from = tensor_f32(&a->in[0]), t->index = tensor_f32(&a->in[1]), t->to = tensor_f32(to);
+    t->inner = (uint32_t)x->dims[2], t->count = (uint32_t)x->dims[1];
+    t->rows = (uint32_t)y->dims[1], t->each = a->in[1].dims[2] > 1;
+    t->all = tensor_count(to);
+    t->by_column = divider_of((uint32_t)(t->all ? tensor_sample_count(to) : 1));
+    t->by_inner = divider_of(t->inner ? t->inner : 1);
+    return 1;
+}
+
+/* The place that element i of row k names, in the rows of o. */
+DUET_HD int32_t place_at(const struct along *t, uint32_t o, uint32_t k, uint32_t i) {
+    size_t row = (size_t)o * t->rows + k;
+    return index_of_float(t->each ? t->index[row * t->inner + i] : t->index[row]);
+}
+
+DUET_HD void k_take_along(const struct along *t, struct place at) {
+    for (size_t e = place_first(at); e < t->all; e += place_stride(at)) {
+        uint32_t in_column, i, o = divide(t->by_column, (uint32_t)e, &in_column),
+                               k = divide(t->by_inner, in_column, &i);
+        int32_t c = place_at(t, o, k, i);
+        int known = c >= 0 && (uint32_t)c < t->count;
+        t->to[e] = known ? t->from[((size_t)o * t->count + (uint32_t)c) * t->inner + i] : 0;
+    }
+}
+
+DUET_HD void k_add_along(const struct along *t, struct place at) {
+    for (size_t e = place_first(at); e < t->all; e += place_stride(at)) {
+        uint32_t in_column, i, o = divide(t->by_column, (uint32_t)e, &in_column),
+                               c = divide(t->by_inner, in_column, &i);
+        float sum = 0;
+        for (uint32_t k = 0; k < t->rows; k++)
+            if (place_at(t, o, k, i) == (int32_t)c)
+                sum += t->from[((size_t)o * t->rows + k) * t->inner + i];
+        t->to[e] = sum;
+    }
+}
+
+struct argsort {
+    const float *x;
+    float *y;
+    uint32_t inner, count;
+    int descending;
+    size_t all; /* elements; below 2^31 */
+    struct divider by_column, by_inner;
+};
+
+/* Returns 0 if there are 2^31 elements or more. */
+static inline int argsort_of(const struct op_args *a, struct argsort *s) {
+    const struct tensor *x = &a->in[0];
+    const struct argsort none = ZEROED;
+    *s = none;
+    if (tensor_count(x) >= (size_t)1 << 31) return 0;
+    s->x = tensor_f32(x), s->y = tensor_f32(&a->out[0]);
+    s->inner = (uint32_t)x->dims[2], s->count = (uint32_t)x->dims[1];
+    s->descending = a->p.sort.descending;
+    s->all = tensor_count(x);
+    s->by_column = divider_of((uint32_t)(s->all ? tensor_sample_count(x) : 1));
+    s->by_inner = divider_of(s->inner ? s->inner : 1);
+    return 1;
+}
+
+DUET_HD void k_argsort(const struct argsort *s, struct place at) {
+    for (size_t e = place_first(at); e < s->all; e += place_stride(at)) {
+        uint32_t in_column, i, o = divide(s->by_column, (uint32_t)e, &in_column),
+                               c = divide(s->by_inner, in_column, &i), before = 0;
+        size_t first = (size_t)o * s->count * s->inner + i;
+        float own = s->x[e];
+        for (uint32_t k = 0; k < s->count; k++) {
+            float other = s->x[first + (size_t)k * s->inner];
+            before += sorts_before(other, own, s->descending) ||
+                      (k < c && !sorts_before(own, other, s->descending));
+        }
+        s->y[first + (size_t)before * s->inner] = (float)c;
+    }
+}
+
+#endif

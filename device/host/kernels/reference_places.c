@@ -1,0 +1,101 @@
+/* What lies at computed places of a dimension, its gradient, and the order of a dimension's
+ * numbers. */
+#include "device/host/kernels/reference.h"
+
+#include <string.h>
+
+/* The place that `at` names among `count`; -1: none. */
+static inline int place_of(float at, int count) {
+    int place = index_of_float(at);
+    return place < count ? place : -1;
+}
+
+/* Where one place stands for a whole row, rows are copied. */
+void reference_take_along(const struct op_args *p) {
+    const struct tensor *x = &p->in[0], *y = &p->out[0];
+    const int count = x->dims[1], each = p->in[1].dims[2] > 1;
+    const size_t inner = (size_t)x->dims[2], rows = (size_t)y->dims[1];
+    const float *index = tensor_f32(&p->in[1]);
+    float *to = tensor_f32(y);
+    for (size_t row = 0; row < (size_t)y->dims[0] * rows; row++, to += inner) {
+        const float *from = tensor_f32(x) + row / rows * (size_t)count * inner;
+        if (!each) {
+            int place = place_of(*index++, count);
+            if (place < 0)
+                memset(to, 0, inner * sizeof *to);
+            else
+                memcpy(to, from + (size_t)place * inner, inner * sizeof *to);
+        }
+        for (size_t i = 0; each && i < inner; i++) {
+            int place = place_of(*index++, count);
+            to[i] = place < 0 ? 0 : from[(size_t)place * inner + i];
+        }
+    }
+}
+
+void reference_add_along(const struct op_args *p) {
+    const struct tensor *dy = &p->in[0], *dx = &p->out[0];
+    const int count = dx->dims[1], each = p->in[1].dims[2] > 1;
+    const size_t inner = (size_t)dx->dims[2], rows = (size_t)dy->dims[1];
+    const float *index = tensor_f32(&p->in[1]), *from = tensor_f32(dy);
+    memset(dx->data, 0, tensor_bytes(dx));
+    for (size_t row = 0; row < (size_t)dy->dims[0] * rows; row++, from += inner) {
+        float *to = tensor_f32(dx) + row / rows * (size_t)count * inner;
+        int place = each ? 0 : place_of(*index++, count);
+        for (size_t i = 0; place >= 0 && i < inner; i++) {
+            int own = each ? place_of(index[i], count) : place;
+            if (own >= 0) to[(size_t)own * inner + i] += from[i];
+        }
+        if (each) index += inner;
+    }
+}
+
+/* ---- the order: a heapsort of places in y, of which `step` is from one to the next ---- */
+
+struct column {
+    const float *x; /* the numbers */
+    float *y;       /* their places */
+    size_t step;
+    int descending;
+};
+
+/* Does the place at i of y come behind that at j? Places differ, so one of both does. */
+static int comes_behind(const struct column *c, size_t i, size_t j) {
+    const float a = c->y[i * c->step], b = c->y[j * c->step], u = c->x[(size_t)a * c->step],
+                v = c->x[(size_t)b * c->step];
+    return sorts_before(v, u, c->descending) || (!sorts_before(u, v, c->descending) && a > b);
+}
+
+/* Sinks the place at i until both below it, at 2i + 1 and 2i + 2, come before it. */
+static void sink(const struct column *c, size_t i, size_t count) {
+    for (size_t below; (below = 2 * i + 1) < count; i = below) {
+        if (below + 1 < count && comes_behind(c, below + 1, below)) below++;
+        if (!comes_behind(c, below, i)) return;
+        float one = c->y[i * c->step];
+        c->y[i * c->step] = c->y[below * c->step], c->y[below * c->step] = one;
+    }
+}
+
+static void sort(const struct column *c, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        c->y[i * c->step] = (float)i;
+    for (size_t i = count / 2; i-- > 0;)
+        sink(c, i, count);
+    for (size_t left = count; left-- > 1;) { /* the first of the heap is the last of the order */
+        float last = c->y[0];
+        c->y[0] = c->y[left * c->step], c->y[left * c->step] = last;
+        sink(c, 0, left);
+    }
+}
+
+void reference_argsort(const struct op_args *p) {
+    const struct tensor *x = &p->in[0];
+    const size_t count = (size_t)x->dims[1], inner = (size_t)x->dims[2];
+    for (size_t o = 0; o < (size_t)x->dims[0]; o++)
+        for (size_t i = 0; i < inner; i++) {
+            const size_t first = o * count * inner + i;
+            sort(&(struct column){tensor_f32(x) + first, tensor_f32(&p->out[0]) + first, inner,
+                                  p->p.sort.descending},
+                 count);
+        }
+}

@@ -1,0 +1,18 @@
+/* In which order numbers are sorted, the same on every kind of device: that of PyTorch's stable
+ * sort. NaN counts as larger than any other number, and -0 as equal to 0. */
+#ifndef DEVICE_SORT_ORDER_H
+#define DEVICE_SORT_ORDER_H
+
+#include "device/activation.h"
+
+struct sort_args {
+    int descending;
+};
+
+/* 1 if a comes before b, 0 if it comes after or they are equal: then their places decide. */
+EVERY_DEVICE int sorts_before(float a, float b, int descending) {
+    const float low = descending ? b : a, high = descending ? a : b;
+    return low < high || (high != high && low == low);
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* What lies at computed places of a dimension: torch.take_along_dim and gather, scatter_add,
+ * argsort. The first two are each other's gradient: what was taken from a place is added there, and
+ * what was added there is taken from it. Places are whole numbers and have no gradient.
+ *
+ * To the ops a tensor is (outer, places, inner), a view that costs nothing. */
+#include "base/error.h"
+#include "nn/tape/tape_internal.h"
+
+static struct tensor seen_at(const struct tensor *x, int dim) {
+    int outer = 1, inner = 1;
+    for (int i = 0; i < x->rank; i++)
+        if (i != dim) *(i < dim ? &outer : &inner) *= x->dims[i];
+    return tensor_seen_as(x, 3, outer, x->dims[dim], inner);
+}
+
+/* ---- shapes ---- */
+
+/* Both are of the samples, of one rank. What is common to all of them becomes a copy for each. */
+static int for_samples(duet_tape *t, const char *name, duet_var **x, duet_var **index) {
+    const duet_var *of = (*x)->common ? *index : *x;
+    if (tape_failed(t, *x) || tape_failed(t, *index)) return 0;
+    if (of->common) {
+        tape_fail(t,
+                  fail(ERR_USAGE, "%s: of tensors without samples: give one by duet_expand", name));
+        return 0;
+    }
+    const int rank = of->value.rank, rows = of->value.dims[0];
+    for (int i = 0; i < 2; i++) {
+        duet_var **one = i ? index : x;
+        *one = to_plain(t, tape_for_samples(t, name, *one, rank, rows));
+        if (tape_stuck(t, *one)) return 0;
+    }
+    if ((*x)->value.rank == (*index)->value.rank) return 1;
+    tape_fail(t, fail(ERR_USAGE, "%s: places of %s for %s: give both as many dimensions", name,
+                      SHAPE(&(*index)->value), SHAPE(&(*x)->value)));
+    return 0;
+}
+
+static duet_var *sized(duet_tape *t, const char *name, duet_var *x, int dim, const int *dims) {
+    int own[MAX_RANK];
+    for (int i = 0; i < x->value.rank; i++)
+        own[i] = i == dim ? x->value.dims[i] : dims[i];
+    return tape_broadcast(t, name, x, x->value.rank, own);
+}
+
+/* Both get the sizes that they have together, but that of `dim`. Where the index has 1 in all
+ * dimensions behind it, it stays so: a place is then one of whole rows. */
+static int together(duet_tape *t, const char *name, duet_var **x, duet_var **index, int dim) {
+    struct tensor a = (*x)->value, b = (*index)->value;
+    int rank, dims[MAX_RANK], ones = 1;
+    a.dims[dim] = b.dims[dim] = 1;
+    if (tape_fail(t, tape_broadcast_shape(name, &a, &b, 0, &rank, dims)) ||
+        !(*x = sized(t, name, *x, dim, dims)))
+        return 0;
+    for (int i = dim + 1; i < rank; i++)
+        ones &= b.dims[i] == 1;
+    for (int i = dim + 1; ones && i < rank; i++)
+        dims[i] = 1;
+    return (*index = sized(t, name, *index, dim, dims)) != NULL;
+}
+
+/* ---- take and add ---- */
+
+static int along_backward(duet_tape *t, struct node *n) {
+    if (!n->x->needs_grad) return OK;
+    const int take = n->op == OP_TAKE_ALONG, dim = (int)n->first;
+    struct tensor dx = grad_target(t, n->x);
+    const struct op_args args = {.in = {seen_at(&n->y->grad, dim), n->args.in[1]},
+                                 .out[0] = seen_at(&dx, dim)};
+    CHECK(tape_error(t));
+    CHECK(launch(t->stream, take ? OP_ADD_ALONG : OP_TAKE_ALONG, &args));
+    return grad_done(t, n->x, &dx);
+}
+
+/* The result is x with `size` places in dimension dim. */
+static duet_var *along(duet_tape *t, enum op op, duet_var *x, duet_var *index, int dim, int size) {
+    struct node node = {
+        .backward = along_backward, .op = op, .x = x, .first = (size_t)dim, .spares = SPARES_ALL};
+    struct tensor y = x->value;
+    y.dims[dim] = size;
+    if (tensor_count(&y) > INT32_MAX) {
+        tape_fail(t, fail(ERR_USAGE, "%s: %s: a tensor has at most 2^31 - 1 elements", op_name(op),
+                          SHAPE(&y)));
+        return NULL;
+    }
+    y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, y.rank, y.dims);
+    node.args.in[0] = seen_at(&x->value, dim), node.args.in[1] = seen_at(&index->value, dim);
+    node.args.out[0] = seen_at(&y, dim);
+    if (t->error || tape_fail(t, launch(t->stream, op, &node.args))) return NULL;
+    index->saved |= x->needs_grad;
+    node.y = tape_var(t, y, x->needs_grad);
+    return tape_node(t, &node) ? NULL : node.y;
+}
+
+/* `from` and `to`: the places of x and of the result. */
+static int check_places(const char *name, const duet_var *index, int dim, int from, int to) {
+    int places = index->value.dims[dim];
+    if (places > 0 && from > 0 && to > 0) return OK;
+    return fail(ERR_USAGE, "%s: %d places, from %d to %d numbers: give at least one of each", name,
+                places, from, to);
+}
+
+duet_var *duet_take_along_dim(duet_tape *t, duet_var *x, duet_var *index, int dim) {
+    const char *name = "take_along_dim";
+    int at;
+    if (tape_failed(t, x) || tape_failed(t, index) || !for_samples(t, name, &x, &index) ||
+        tape_fail(t, tape_find_inner_dim(name, &x->value, dim, &at)))
+        return NULL;
+    const int to = index->value.dims[at];
+    return tape_fail(t, check_places(name, index, at, x->value.dims[at], to)) ||
+                   !together(t, name, &x, &index, at)
+               ? NULL
+               : along(t, OP_TAKE_ALONG, x, index, at, to);
+}
+
+duet_var *duet_scatter_add(duet_tape *t, duet_var *index, duet_var *src, int dim, int size) {
+    const char *name = "scatter_add";
+    int at;
+    if (tape_failed(t, src) || tape_failed(t, index) || !for_samples(t, name, &src, &index) ||
+        tape_fail(t, tape_find_inner_dim(name, &src->value, dim, &at)))
+        return NULL;
+    const int from = src->value.dims[at], places = index->value.dims[at];
+    if (places != from) {
+        tape_fail(t, fail(ERR_USAGE, "%s: %d places for %d numbers: give one for each", name,
+                          places, from));
+        return NULL;
+    }
+    return tape_fail(t, check_places(name, index, at, from, size)) ||
+                   !together(t, name, &src, &index, at)
+               ? NULL
+               : along(t, OP_ADD_ALONG, src, index, at, size);
+}
+
+/* ---- the order ---- */
+
+duet_var *duet_argsort(duet_tape *t, duet_var *x, int dim, int descending) {
+    int at;
+    if (tape_stuck(t, x) || !(x = to_plain(t, x)) ||
+        tape_fail(t, tape_find_inner_dim("argsort", &x->value, dim, &at)))
+        return NULL;
+    struct tensor y = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, x->value.rank, x->value.dims);
+    const struct op_args args = {.in[0] = seen_at(&x->value, at),
+                                 .out[0] = seen_at(&y, at),
+                                 .p.sort.descending = descending != 0};
+    if (t->error || tape_fail(t, launch(t->stream, OP_ARGSORT, &args))) return NULL;
+    return tape_var(t, y, 0);
+}
