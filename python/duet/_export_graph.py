@@ -24,6 +24,7 @@ class Value:
 
     def __init__(self, name, shape, lifted=False):
         self.name, self.shape, self.lifted = name, shape, lifted
+        self.once = None  # what it has copies of
 
 
 class Stored:
@@ -78,9 +79,10 @@ class Counted:
 
     @property
     def is_number(self):
-        """Is it for each sample its number among them?"""
-        return all(y.flatten().tolist() == list(range(n)) and y.shape[0] == n
-                   for n, y in self.of.items())
+        """Is it for each sample its number among them, be it several times?"""
+        return self.one.dim() > 0 and all(
+            y.shape[0] == n and all(bool(part.eq(i).all()) for i, part in enumerate(y))
+            for n, y in self.of.items())
 
 
 class Complex:
@@ -100,7 +102,7 @@ class Stacked(list):
     """Values of which PyTorch has one tensor, with a dimension in front that counts them."""
 
 
-_MOVES = "reshape", "narrow", "cat", "transpose", "permute"
+_MOVES = "reshape", "narrow", "cat", "transpose", "permute", "gather"
 _KEEPS_SHORT = {*_MOVES, "expand", "pad2d", "floor", "ceil", "trunc", "round", "clamp", "abs",
                 "relu", "add_number", "multiply_number", "add", "subtract", "multiply", "where"}
 
@@ -152,6 +154,7 @@ class Writer:
         comment = f"  # {' '.join(self.module.split())}" if self.module else ""
         self.lines.append(f"{name}: f32{text_of(dims)} = {op}({', '.join(words)}){comment}")
         given = [x for x in words if x.startswith("%")]
+        given = given[:1] if op == "gather" else given
         if given and op in (*_MOVES, "pad2d", "expand") and \
                 float(settings.get("value", 0)).is_integer() and \
                 all(x in self.tokens or x in self.truths for x in given):
@@ -166,10 +169,12 @@ class Writer:
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and
                                         self.truths.issuperset(given or words)):
             self.truths.add(name)
-        if op not in ("above", "equal", "detach") and \
+        if op not in ("above", "equal", "argsort", "detach") and \
                 not self.trained.union(self.stored).isdisjoint(words):
             self.trained.add(name)
-        return Value(name, list(shape), lifted)
+        made = Value(name, list(shape), lifted)
+        made.once = operands[0] if op == "expand" and isinstance(operands[0], Value) else None
+        return made
 
     def range_of(self, name):
         """The least and the largest of those whole numbers of a value that are of no input; None

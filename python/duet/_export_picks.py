@@ -1,15 +1,12 @@
 """Places that are computed, and what is taken from there or put there: gather, scatter, one_hot,
-topk, sort; the product over a dimension. See _export_ops.py."""
+sort and what is made of it; the product over a dimension. See _export_ops.py."""
 
 import math
 
-from ._export_choices import _dims_of, _where, op_argmax, op_eq, op_ge, op_gt
+from ._export_choices import _dims_of, _where, op_eq, op_ge, op_gt
 from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, same, times
+from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, times
 from ._export_wholes import whole
-
-_MOST = 2.0 ** 127
-_MOST_PICKED = 16  # of topk and sort, which have some ten lines for each
 
 
 def check_places(w, index, count, what, of):
@@ -49,15 +46,16 @@ def _cut_to(w, x, shape, dim):
     return x
 
 
-def _picked(w, x, index, dim, shape):
-    """Each index beside all places of x, of which the sum has the one that it names."""
-    count, before, after = x.shape[dim], list(shape[:dim]), list(shape[dim + 1:])
-    places = w.torch.arange(count).reshape([count, *[1] * len(after)])
-    index = w.emit("reshape", [index], [*before, shape[dim], 1, *after], index.lifted)
-    x = w.emit("reshape", [x], [*before, 1, count, *after], x.lifted)
-    wide = [*before, shape[dim], count, *after]
-    chosen = op_eq(w, Bound(self=index, other=places), wide)
-    return op_sum(w, Bound(self=_where(w, chosen, x, 0.0, wide), dim=[dim + 1]), shape)
+def _once(index, dim):
+    """Where one place stands for all that is behind it, that place alone."""
+    one = index.once
+    return one if one and len(one.shape) == len(index.shape) and all(
+        int(n) == (1 if d > dim else int(index.shape[d]))
+        for d, n in enumerate(one.shape)) else index
+
+
+def taken(w, x, index, dim, shape):
+    return w.emit("gather", [x, _once(index, dim)], shape, x.lifted, dim=line_dim(x, dim))
 
 
 def op_gather(w, a, shape):
@@ -70,20 +68,20 @@ def op_gather(w, a, shape):
     require(dim, "it picks samples")
     check_places(w, index, int(x.shape[dim]), "indices", "places")
     x, index = (w.aligned(v, len(shape)) for v in (x, index))
-    return _picked(w, _cut_to(w, x, shape, dim), index, dim, shape)
+    return taken(w, _cut_to(w, x, shape, dim), index, dim, shape)
 
 
 def place_of_each(w, x, index, shape):
     """x[torch.arange(N), index]: of each sample one place of dimension 1, or several."""
-    require(index[0].is_number and index[0].one.dim() == len(index[1].shape),
+    require(index[0].is_number and index[0].one.dim() == len(index[1].shape) and
+            all(n in (1, int(k)) for n, k in zip(index[0].one.shape, index[1].shape)),
             "its places depend on the number of samples")
     x, index = w.value(x), w.value(index[1])
     check_places(w, index, int(x.shape[1]), "indices", "places")
     require(not x.lifted and not index.lifted, "of tensors without samples")
     count, rest = math.prod(map(int, index.shape[1:])), x.shape[2:]
-    index = w.emit("reshape", [index], [N(1), count])
-    picked = _picked_whole(w, x, index, [N(1), count, *rest])
-    return w.emit("reshape", [picked], shape)
+    index = w.emit("reshape", [index], [N(1), count, *[1] * len(rest)])
+    return w.emit("reshape", [taken(w, x, index, 1, [N(1), count, *rest])], shape)
 
 
 def rows_at(w, table, index, shape):
@@ -101,19 +99,6 @@ def rows_at(w, table, index, shape):
         require(len(table.shape) > 1, "of a parameter of one dimension")
         y = w.emit("embedding", [index, name], flat, index.lifted)
     return w.emit("reshape", [y], shape, index.lifted)
-
-
-def _picked_whole(w, x, index, shape):
-    """Of dimension 1 the places, with all that stands behind them."""
-    n, count, *rest = shape
-    length, ones = x.shape[1], [1] * len(rest)
-    index = w.emit("reshape", [index], [n, count, 1])
-    chosen = op_eq(w, Bound(self=index, other=w.torch.arange(length)), [n, count, length])
-    chosen = w.emit("reshape", [chosen], [n, count, length, *ones])
-    wide = [n, count, length, *rest]
-    x = w.emit("reshape", [x], [n, 1, length, *rest])
-    terms = (w.emit("expand", [v], wide) if list(v.shape) != wide else v for v in (chosen, x))
-    return op_sum(w, Bound(self=_where(w, *terms, 0.0, wide), dim=[2]), shape)
 
 
 def op_scatter(w, a, shape):
@@ -134,54 +119,96 @@ def op_scatter(w, a, shape):
         return _where(w, chosen, value, a.self, shape)
     require(number_of(w, value) is not None, "of several values in a row, of which places may be "
                                              "the same")
-    places = w.torch.arange(count).reshape([1, count, *behind])
-    before, after = index.shape[:dim + 1], index.shape[dim + 1:]
-    index = w.emit("reshape", [index], [*before, 1, *after], index.lifted)
-    each = op_eq(w, Bound(self=index, other=places), [*before, count, *after])
-    some = op_sum(w, Bound(self=each, dim=[dim]), shape)
-    some = w.emit("above", [some], shape, some.lifted, number=0)
-    return _where(w, some, value, a.self, shape)
+    ones = w.emit("multiply_number", [index], index.shape, number=0)
+    ones = w.emit("add_number", [ones], index.shape, number=1)
+    some = w.emit("scatter_add", [index, ones], shape, dim=dim, size=count)
+    return _where(w, w.emit("above", [some], shape, number=0), value, a.self, shape)
 
 
-def _largest_places(w, a, shape):
-    """The places of the largest, one after the other: each is taken out before the next is looked
-    for."""
-    require(a.k <= _MOST_PICKED, f"the largest {a.k}: Duet finds {_MOST_PICKED} at most")
-    x, (dim,) = _dims_of(w, Bound(self=a.self, dim=a.dim))
-    require(isinstance(shape[0], N), "of a tensor without samples")
-    # What is taken becomes less than the least that can be left.
-    left = same(w, "clamp", x if a.largest else times(w, x, -1), x.shape, min=-_MOST, max=_MOST)
-    one = [1 if d == dim else n for d, n in enumerate(x.shape)]
-    column = w.torch.arange(x.shape[dim]).reshape([-1, *[1] * (len(x.shape) - dim - 1)])
-    found = []
-    for _ in range(a.k):
-        found.append(op_argmax(w, Bound(self=left, dim=dim, keepdim=True), one))
-        if len(found) < a.k:
-            out = op_eq(w, Bound(self=found[-1], other=column), x.shape)
-            left = _where(w, out, float("-inf"), left, x.shape)
-    index = found[0] if a.k == 1 else w.emit("cat", found, shape, dim=dim)
+def _is_zero(w, x):
+    return isinstance(x, Filled) and x.number == 0 or \
+        isinstance(x, w.torch.Tensor) and not x.any()
+
+
+def _added(w, x, index, src, dim, shape):
+    """x with what src has for each place added to it."""
+    sums = w.emit("scatter_add", [_once(index, dim), src], shape, dim=dim, size=int(shape[dim]))
+    return sums if _is_zero(w, x) else binary(w, "add", x, sums, shape)
+
+
+def op_scatter_add(w, a, shape):
+    dim = a.dim % len(shape)
+    require(dim, "it adds to other samples")
+    require([int(n) for d, n in enumerate(a.index.shape) if d != dim] ==
+            [int(n) for d, n in enumerate(shape) if d != dim], "into a part of other dimensions")
+    require(list(map(int, a.index.shape)) == list(map(int, a.src.shape)),
+            "of more numbers than indices, of which PyTorch has no gradient")
+    check_places(w, a.index, int(shape[dim]), "indices", "places")
+    index, src = (w.aligned(v, len(shape)) for v in (a.index, a.src))
+    return _added(w, a.self, index, src, dim, shape)
+
+
+def op_scatter_reduce(w, a, shape):
+    require(a.reduce == "sum" and a.get("include_self", True),
+            f"of {a.reduce}: sum alone is served")
+    return op_scatter_add(w, a, shape)
+
+
+def op_index_add(w, a, shape):
+    dim = a.dim % len(shape)
+    require(dim, "it adds to other samples")
+    require(isinstance(a.index, w.torch.Tensor), "at places that are computed")
+    check_places(w, a.index, int(shape[dim]), "indices", "places")
+    index = a.index.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    src = w.aligned(a.source, len(shape))
+    if a.get("alpha", 1) != 1:
+        src = times(w, src, a.alpha)
+    return _added(w, a.self, w.aligned(index, len(shape)), src, dim, shape)
+
+
+def _order(w, a):
+    """The places of x in its order; of what is equal the first stays in front."""
+    x, (dim,) = _dims_of(w, a)
+    require(isinstance(x.shape[0], N), "of a tensor without samples")
+    index = w.emit("argsort", [x], x.shape, dim=dim, descending=bool(a.get("descending")))
     whole(w, index, 0, x.shape[dim] - 1)
     return index
 
 
-def op_topk(w, a, shape):
-    index, dim = _largest_places(w, a, shape[1]), a.dim % len(shape[0])
-    return [_picked(w, w.value(a.self), index, dim, shape[0]) if 0 in w.asked else None, index]
-
-
-def _all_of(a):
-    """sort and argsort as the topk of all; of what is equal the first stays in front."""
-    count = int(a.self.shape[a.dim])
-    require(count <= _MOST_PICKED, f"of rows of {count}: Duet sorts {_MOST_PICKED} at most")
-    return Bound(self=a.self, dim=a.dim, k=count, largest=a.descending)
+def op_argsort(w, a, shape):
+    return _order(w, a)
 
 
 def op_sort(w, a, shape):
-    return op_topk(w, _all_of(a), shape)
+    index = _order(w, a)
+    return [taken(w, w.value(a.self), index, a.dim % len(shape[0]), shape[0])
+            if 0 in w.asked else None, index]
 
 
-def op_argsort(w, a, shape):
-    return _largest_places(w, _all_of(a), shape)
+def _at(w, a, shape, first, count, descending=False):
+    """Of the order of x so many places, and the numbers there."""
+    x, (dim,) = _dims_of(w, Bound(self=a.self, dim=a.dim))
+    kept = [count if d == dim else n for d, n in enumerate(x.shape)]
+    index = _order(w, Bound(self=x, dim=dim, descending=descending))
+    index = w.emit("narrow", [index], kept, dim=dim, start=first, length=count)
+    pair = [taken(w, x, index, dim, kept) if 0 in w.asked else None, index]
+    pair = [y and (y if len(y.shape) == len(to) else w.emit("reshape", [y], to))
+            for y, to in zip(pair, shape)]
+    whole(w, pair[1], 0, x.shape[dim] - 1)
+    return pair
+
+
+def op_topk(w, a, shape):
+    return _at(w, a, shape, 0, a.k, a.largest)
+
+
+def op_kthvalue(w, a, shape):
+    return _at(w, a, shape, a.k - 1, 1)
+
+
+def op_median(w, a, shape):
+    require(a.get("dim") is not None, "it mixes samples: give dim")
+    return _at(w, a, shape, (int(a.self.shape[a.dim]) - 1) // 2, 1)
 
 
 def op_bucketize(w, a, shape):

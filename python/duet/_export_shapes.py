@@ -95,7 +95,7 @@ def op_copy(w, a, shape):
 
 
 def op_repeat(w, a, shape):
-    """Each dimension is cut off as a 1 in front of it, which then expands."""
+    """A dimension of 1 expands; another one gets a 1 in front of it, which then expands."""
     if isinstance(a.self, turning.Turned):
         require(len(a.repeats) == len(a.self.shape) and set(a.repeats[1:]) <= {1},
                 "of samples that are not in front")
@@ -113,7 +113,8 @@ def op_repeat(w, a, shape):
     require(x.lifted or (len(own) == len(x.shape) and times[0] == 1), "it repeats samples")
     wide, tall = [], []
     for d, t in zip(own, times):
-        wide, tall = wide + ([1] if t > 1 else []) + [d], tall + ([t] if t > 1 else []) + [d]
+        more = t > 1 and d > 1
+        wide, tall = wide + [1] * more + [d], tall + ([t, d] if more else [d if t == 1 else t])
     x = w.emit("reshape", [x], wide, x.lifted) if list(x.shape) != wide else x
     x = w.emit("expand", [x], tall, x.lifted) if wide != tall else x
     return w.emit("reshape", [x], shape, x.lifted) if list(x.shape) != list(shape) else x

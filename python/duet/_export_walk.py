@@ -8,6 +8,7 @@ from ._export_graph import (COUNTS, Complex, Counted, Filled, N, Refused, Stacke
                             Value, Writer, text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
+from ._export_offsets import MAKE_OFFSETS, Offset, with_offsets
 from ._export_table import KEEPS, writer_of, written_by
 from ._export_turned import AWARE, Turned, inside
 
@@ -185,7 +186,7 @@ class Walk(InPlace, Inner):
 
     def call(self, node):
         torch, target = self.torch, node.target
-        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform, Complex
+        self.kinds = Value, Stored, Filled, Stacked, Turned, Uniform, Complex, Offset
         if target is getitem:
             return self.look_up(node.args[0])[node.args[1]]
         if isinstance(node.meta.get("val"), (torch.SymInt, int, bool, float)) and \
@@ -214,6 +215,11 @@ class Walk(InPlace, Inner):
             return self.zero(node)
         if name in KEEPS:
             return self.kept(node, args[0])
+        if name in MAKE_OFFSETS:
+            result = with_offsets(self.writer, name, args, kwargs,
+                                  self.sizes(node.meta["val"].shape))
+            if result:
+                return result
         run = writer_of(name)
         if not run:
             result = self.walk_into(node, self.of_new(target) if written else target)
@@ -296,8 +302,9 @@ class Walk(InPlace, Inner):
         """Values are float32, whole numbers too; what other types would round is refused."""
         torch, val = self.torch, node.meta["val"]
         many = isinstance(val, (list, tuple))
+        shape_of = node.args[1:] if str(node.target).split(".")[1].endswith("_as") else ()
         given = [x.meta["val"].dtype for x in node.all_input_nodes
-                 if isinstance(self.env[x], self.kinds) and
+                 if x not in shape_of and isinstance(self.env[x], self.kinds) and
                  isinstance(x.meta.get("val"), torch.Tensor)]
         allowed = [torch.float32]
         if not any(kind.is_floating_point for kind in given):

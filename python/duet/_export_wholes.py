@@ -91,7 +91,8 @@ _COMPUTES["__rshift__"] = _COMPUTES["bitwise_right_shift"] = _both(operator.rshi
 _COMPUTES["__lshift__"] = _COMPUTES["bitwise_left_shift"] = _both(operator.lshift)
 _SPLITS = ("remainder", "fmod", "floor_divide", "div", "bitwise_and", "__and__", "__rshift__",
            "bitwise_right_shift")  # of rounded numbers they would have others
-_TAKES = "gather", "index_select", "index", "max", "min", "amax", "amin", "topk", "sort"
+_TAKES = ("gather", "index_select", "index", "max", "min", "amax", "amin", "topk", "sort",
+          "kthvalue", "median")
 _ADDS = "cumsum", "sum", "prod"
 
 

@@ -13,6 +13,7 @@ import copy
 import io
 import logging
 import pathlib
+import re
 import sys
 import tempfile
 import warnings
@@ -222,6 +223,26 @@ def _check(path, text, loss):
             raise ExportError(f"duet.export: {why}") from None
 
 
+_NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
+
+
+def _used(lines, result):
+    """The lines that the result is made of, numbered anew, and its name; and those of batch norms,
+    which keep statistics."""
+    needed, kept = {result.name}, []
+    for line in reversed(lines):
+        name, rest = line.split(":", 1)
+        if name in needed or "= batch_norm(" in rest:
+            needed.update(_NUMBER.findall(rest.split("  # ")[0]))
+            kept.append(line)
+    numbers = {line.split(":", 1)[0]: f"%{i}" for i, line in enumerate(reversed(kept), 1)}
+
+    def anew(line):
+        text, *comment = line.split("  # ", 1)
+        return "  # ".join((_NUMBER.sub(lambda name: numbers[name[0]], text), *comment))
+    return [*map(anew, reversed(kept)), f"return {numbers.get(result.name, result.name)}"]
+
+
 def _text_of(walk, result, examples, saves):
     torch, writer = walk.torch, walk.writer
     lines = ["duet 1"]
@@ -247,7 +268,7 @@ def _text_of(walk, result, examples, saves):
     for name, tensor in writer.constants.items():
         lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
         tensors[name] = tensor
-    return "\n".join([*lines, *saves, *writer.lines, f"return {result.name}", ""]), tensors
+    return "\n".join([*lines, *saves, *_used(writer.lines, result), ""]), tensors
 
 
 def export(model, example_inputs, path):

@@ -27,7 +27,7 @@ static const double STEP_LENGTH = 65536;
 static const char *const names[] = {
     "resnet50", "mobilenet_v2",   "vit_b_16",    "densenet121", "convnext_tiny", "efficientnet_b0",
     "vgg16_bn", "shufflenet_v2",  "transformer", "gpt2",        "bert",          "lstm",
-    "frames",   "space_and_time", "video"};
+    "frames",   "space_and_time", "video",       "points",      "masked_patches"};
 enum { NETS = sizeof names / sizeof *names };
 
 /* formulas.weights of make_exported.py. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the golden facts that tests/cli/test_exported.c compares against: fifteen models of tests/python/nets.py as
+"""Makes the golden facts that tests/cli/test_exported.c compares against: seventeen models of tests/python/nets.py as
 duet.export writes them, and PyTorch's numbers for one training step of each.
 
 exported/NAME.duet is the text. Its weights are no files: the parameters are those of formulas.weights, buffers have their
@@ -29,7 +29,7 @@ from export import loss_and_gradients, read_tensors  # noqa: E402
 
 NETS = ("resnet50", "mobilenet_v2", "vit_b_16", "densenet121", "convnext_tiny", "efficientnet_b0", "vgg16_bn",
         "shufflenet_v2", "transformer", "gpt2", "bert", "lstm", "frames", "space_and_time",
-        "video")
+        "video", "points", "masked_patches")
 SUMS, DIGITS = 4, 10
 
 

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import function_nets
+import places_nets
 import rows_nets
 import turned_nets
 import user_nets
@@ -390,8 +391,8 @@ NETS = {  # how it is made, and a sample
     "last_states": (LastStates, ROWS), "encoder_decoder": (EncoderDecoder, ROWS),
     "masked": (Masked, WORDS), "tensors": (Tensors, (3, 4, 4))}
 
-for _more in (user_nets.NETS, turned_nets.NETS, rows_nets.NETS, function_nets.NETS,
-              function_nets.RANDOM):
+for _more in (user_nets.NETS, turned_nets.NETS, rows_nets.NETS, places_nets.NETS,
+              function_nets.NETS, function_nets.RANDOM):
     assert NETS.keys().isdisjoint(_more), "two nets have one name"
     NETS.update(_more)
 

@@ -284,7 +284,7 @@ class Refusals(unittest.TestCase):
                 (lambda y: (y / 2).floor().long() - 1, "-1 to 7"), (lambda y: y >> 0, "0 to 16"),
                 (lambda y: (y - 2)[:, :2].prod(1, True), "-196 to 196"),
                 (lambda y: y & 15, "0 to 15"), (lambda y: y * y[:, :1], "0 to 256"),
-                (lambda y: y.sort(1)[0], "0 to 16"), (lambda y: (y - 17).amax(1, True), "-17"),
+                (lambda y: -(-y).sort(1)[0], "0 to"), (lambda y: (y - 17).amax(1, True), "-17"),
                 (lambda y: torch.bucketize(y, torch.arange(9)), "0 to 9")):
             self.looked_up(lambda x, y: tried(y), f"tokens are {ends}", y=torch.full((3, 4), 16))
 
@@ -331,10 +331,18 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x, y: torch.take_along_dim(x, y, 1)), "and gather", *whole)
         self.refused(Net(lambda net, x, y: x + F.one_hot(y - 1, 4).sum(1)), "numbers are -1 to 2",
                      *whole)
-        self.refused(Net(lambda net, x: x + x.repeat(1, 5).topk(17)[0].sum(1, True)), "16 at most")
-        self.refused(Net(lambda net, x: x + x.repeat(1, 5).sort(1)[0][:, :4]),
-                     r"sort.default of the model \(Net\), .*refusals.py:\d+: of rows of 20: ")
-        self.refused(Net(lambda net, x: x + x.sort(0)[0]), "mixes samples")
+        self.refused(Net(lambda net, x: x + x.sort(0)[0]),
+                     r"sort.default of the model \(Net\), .*refusals.py:\d+: it mixes samples")
+        self.refused(Net(lambda net, x: x + x.median()), "mixes samples")
+        self.refused(Net(lambda net, x, y: x.scatter_add(0, y, x)), "other samples", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter_add(1, y * y, x)), "are 0 to 9", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter_reduce(1, y, x, "amax")), "sum alone", *whole)
+        self.refused(Net(lambda net, x, y: x.scatter_add(1, y[:, :2], x)), "than indices", *whole)
+
+        def of_rows(net, x, y):
+            places = y + 3 * torch.arange(x.shape[0])[:, None]
+            return x.reshape(-1, 1)[places.view(-1)].view(-1, 4)
+        self.refused(Net(of_rows), "its places are 3 for each sample, of 4 rows", *whole)
         self.refused(Net(lambda net, x: x + x.round(decimals=2)), "to decimals")
         self.refused(Net(lambda net, x: x + x % (x * x + 1)), "no number other than 0")
         self.refused(Net(lambda net, x, y: x + y // (y + 1)), "no number other than 0", *whole)
