@@ -35,7 +35,7 @@ static int along(struct op_cases *c, enum op op) {
 /* Random numbers, then few values, so that many are equal; NaN, infinities and -0 among them. */
 static int argsort(struct op_cases *c) {
     static const int shapes[][3] = {/* outer, length, inner */
-                                    {1, 1, 1}, {5, 2, 1}, {3, 1000, 1}, {2, 33, 67},
+                                    {1, 1, 1}, {5, 2, 1}, {3, 1000, 1}, {2, 133, 67},
                                     {0, 7, 3}, {4, 1, 2}, {7, 16, 3}};
     for (int i = 0; i < 4 * COUNT(shapes); i++) {
         const int *s = shapes[i / 4];

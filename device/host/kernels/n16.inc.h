@@ -23,6 +23,7 @@
 #include "device/host/kernels/n16_dropout.inc.h"
 #include "device/host/kernels/n16_elementwise.inc.h"
 #include "device/host/kernels/softmax_rows.inc.h"
+#include "device/host/kernels/sort_rows.inc.h"
 
 host_kernel *const KERNELS[OP_COUNT] = {
     [OP_TO_N16] = n16_to_n16,
@@ -72,6 +73,7 @@ host_kernel *const KERNELS[OP_COUNT] = {
     [OP_ADAM] = fast_adam,
     [OP_HASH] = fast_hash,
     [OP_MATMUL] = fast_matmul,
+    [OP_ARGSORT] = row_argsort,
     [OP_LAYER_NORM_FORWARD] = fast_layer_norm_forward,
     [OP_LAYER_NORM_BACKWARD_DATA] = fast_layer_norm_backward_data,
     [OP_RECURRENT_FORWARD] = fast_recurrent_forward,
