@@ -19,8 +19,8 @@ static inline uint64_t sort_key(float x, int descending) {
     return (uint64_t)(descending ? ~key : key) << 32;
 }
 
-/* One round: from `from` to `to` by the byte at `shift`, of which heaps[] counts the values. Returns
- * 0 if there is nothing to do. */
+/* One round: from `from` to `to` by the byte at `shift`, of which heaps[] counts the values.
+ * Returns 0 if there is nothing to do. */
 static int sort_deal(const uint64_t *from, uint64_t *to, size_t count, int shift, uint32_t *heaps) {
     uint32_t first = 0;
     if (heaps[from[0] >> shift & (SORT_HEAPS - 1)] == count) return 0;
