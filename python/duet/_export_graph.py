@@ -251,7 +251,8 @@ class Writer:
             return self.expand(self.constant(one), x.shape, False)
         if not isinstance(x, Value):
             raise Refused("it takes a tensor in which the samples are not in front"
-                          if hasattr(x, "dims") else "it takes what is no tensor of the samples")
+                          if hasattr(x, "dims") else
+                          getattr(x, "refused", "it takes what is no tensor of the samples"))
         return x
 
     def aligned(self, x, rank):

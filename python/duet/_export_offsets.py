@@ -5,7 +5,7 @@ take each point's neighbours so. See export.py."""
 import math
 
 from . import _export_shapes
-from ._export_graph import Counted, N, Refused
+from ._export_graph import Counted, N, Refused, Value
 from ._export_ops import Bound
 from ._export_picks import check_places, taken
 from ._export_turned import Turned
@@ -17,7 +17,7 @@ MAKE_OFFSETS = "add", "view", "reshape", "flatten", "index"
 class Offset:
     """`places` of each sample, beside which PyTorch has `step` for each sample before it."""
 
-    lifted = False
+    lifted, refused = False, "its values depend on the number of samples"
 
     def __init__(self, places, step):
         self.places, self.step = places, step
@@ -41,7 +41,7 @@ def _sum(a, b):
     """An Offset, where a and b are the places and what is added to them."""
     for places, number in ((a, b), (b, a)):
         step = _step(number)
-        if step and hasattr(places, "shape") and not isinstance(places, Counted) and \
+        if step and isinstance(places, (Value, Turned)) and \
                 len(places.shape) == number.one.dim() and \
                 all(n in (1, int(m)) for n, m in zip(number.one.shape, places.shape)):
             return Offset(places, step)

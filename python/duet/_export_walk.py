@@ -215,7 +215,7 @@ class Walk(InPlace, Inner):
             return self.zero(node)
         if name in KEEPS:
             return self.kept(node, args[0])
-        if name in MAKE_OFFSETS:
+        if name in MAKE_OFFSETS and (name == "index" or self.is_whole(node.meta["val"])):
             result = with_offsets(self.writer, name, args, kwargs,
                                   self.sizes(node.meta["val"].shape))
             if result:

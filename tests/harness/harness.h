@@ -78,14 +78,16 @@ harness_fail(bool fatal, const char *file, int line, const char *expression, con
 }
 
 /* Criterion shows skipped tests only with --verbose; here each is printed with its reason. The name
- * is that of the test, not of a function in a header that skips it. */
-#define cr_skip_test(...)                                                    \
-    do {                                                                     \
-        fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category, \
-                criterion_current_test->name);                               \
-        fprintf(stderr, __VA_ARGS__);                                        \
-        fputc('\n', stderr);                                                 \
-        criterion_skip_test("" __VA_ARGS__);                                 \
+ * is that of the test, not of a function in a header that skips it. Criterion does not call .fini of
+ * a skipped test, which would leave its scratch folder. */
+#define cr_skip_test(...)                                                             \
+    do {                                                                              \
+        fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category,          \
+                criterion_current_test->name);                                        \
+        fprintf(stderr, __VA_ARGS__);                                                 \
+        fputc('\n', stderr);                                                          \
+        if (criterion_current_test->data->fini) criterion_current_test->data->fini(); \
+        criterion_skip_test("" __VA_ARGS__);                                          \
     } while (0)
 
 #else /* the small runner's side */

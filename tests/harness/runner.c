@@ -65,12 +65,15 @@ void harness_fail(bool fatal, const char *file, int line, const char *expression
     if (fatal) _exit(1); /* not exit: other threads of the test may still run */
 }
 
+static const struct harness_test *under_way; /* in the child */
+
 void harness_skip(const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(page->reason, sizeof page->reason, format, args);
     va_end(args);
     atomic_store(&page->skipped, 1);
+    if (under_way->fini) under_way->fini(); /* a scratch folder does not stay */
     _exit(0);
 }
 
@@ -78,6 +81,7 @@ static void run_child(const struct harness_test *test, pid_t runner) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends when the runner is ended by Ctrl-C */
     if (getppid() != runner) _exit(1);
+    under_way = test;
     if (test->init) test->init();
     test->body();
     if (test->fini) test->fini();
