@@ -8,7 +8,7 @@ from ._export_turned import AWARE, Turned, _alike, _ordered, _product, settled
 
 # Ops that would take a Turned value, but are better written with rows where it has them.
 _BY_ROWS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "cat", "stack", "repeat", "repeat_interleave",
-            "chunk", "split", "split_with_sizes", "tensor_split", "slice"}
+            "chunk", "split", "split_with_sizes", "tensor_split", "slice", "embedding"}
 
 
 class Folded(Turned):

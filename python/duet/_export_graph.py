@@ -192,6 +192,8 @@ class Writer:
 
     def constant(self, tensor):
         """A tensor of this run as one of the file."""
+        if tensor.is_complex():
+            raise Refused("it takes a complex constant")
         tensor = tensor.detach().to(self.torch.float32, copy=True).contiguous()
         if self.torch.isnan(tensor).any():
             raise Refused("a constant of the model has NaN")

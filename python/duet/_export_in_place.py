@@ -2,10 +2,10 @@
 export.py."""
 
 from . import _export_ops, _export_parts, _export_shapes
-from ._export_graph import Counted, Filled, N, Refused, Stored, Uniform, Value
+from ._export_graph import Complex, Counted, Filled, N, Refused, Stored, Uniform, Value
 from ._export_ops import Bound
-from ._export_table import written_by
-from ._export_turned import Turned
+from ._export_table import KEEPS, written_by
+from ._export_turned import Turned, permuted
 
 
 def _place(fake):
@@ -76,7 +76,8 @@ class InPlace:
         parts of that."""
         target, sharing = node.args[0], self.sharing(node)
         for other in sharing:
-            if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform)):
+            if not isinstance(self.env[other], (Value, Turned, Filled, Counted, Uniform,
+                                                Complex)):
                 raise Refused("it writes into a tensor that is no value")
         place = _place(target.meta["val"])
         if _place(node.meta["val"]) != place and any(
@@ -93,7 +94,8 @@ class InPlace:
         whole = node.args[0]
         while whole.args and whole.args[0] in sharing:
             if _is_view(whole, sharing):
-                result = _put(self, whole, self.env[whole.args[0]], result)
+                into = self.settled(self.env[whole.args[0]], False)
+                result = _put(self, whole, into, result)
             whole = whole.args[0]
         if whole.op == "placeholder":
             raise Refused("it writes into a tensor of the model or an input")
@@ -115,10 +117,13 @@ def _is_view(x, sharing):
 
 def _put(walk, view, into, value):
     """`into` with `value` in place of the part of it that the node `view` is."""
+    if isinstance(into, Complex) or isinstance(value, Complex):
+        return Complex(*(_put(walk, view, *(getattr(x, part, x) for x in (into, value)))
+                         for part in ("real", "imag")))
     w, name = walk.writer, view.target._schema.name.split("::")[-1]
     shape = walk.sizes(view.args[0].meta["val"].shape)
     if name in ("view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten", "alias",
-                "_unsafe_view", "view_as", "detach"):
+                "_unsafe_view", "view_as", "detach", *KEEPS):
         return _export_shapes.op_view(w, Bound(self=value), shape)
     given = dict(zip((a.name for a in view.target._schema.arguments), view.args)) | view.kwargs
     if name == "transpose":
@@ -138,8 +143,21 @@ def _put(walk, view, into, value):
     first = given["index"] if name == "select" else given.get("start") or 0
     first += shape[dim] if first < 0 else 0
     value = _export_shapes.op_view(w, Bound(self=value), part)
-    sides = [(0, first), (first + part[dim], shape[dim] - first - part[dim])]
+    order = sorted(range(len(shape)), key=lambda d: not isinstance(shape[d], N))
+    into, value = (_in_order(w, x, order) for x in (into, value))
+    to, dim = [shape[d] for d in order], order.index(dim)
+    sides = [(0, first), (first + part[order[dim]], to[dim] - first - part[order[dim]])]
     before, behind = ([] if not length else [_export_parts.op_narrow(
         w, Bound(self=into, dim=dim, start=start, length=length),
-        [*shape[:dim], length, *shape[dim + 1:]])] for start, length in sides)
-    return _export_parts.op_cat(w, Bound(tensors=[*before, value, *behind], dim=dim), shape)
+        [*to[:dim], length, *to[dim + 1:]])] for start, length in sides)
+    y = _export_parts.op_cat(w, Bound(tensors=[*before, value, *behind], dim=dim), to)
+    return _in_order(w, y, [order.index(d) for d in range(len(order))])
+
+
+def _in_order(w, x, order):
+    """The dimensions of x in this order, as where the samples go to the front and back."""
+    if order == list(range(len(order))):
+        return x
+    if isinstance(x, Filled):
+        return Filled(x.number, [x.shape[d] for d in order])
+    return permuted(w, x, order)

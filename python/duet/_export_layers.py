@@ -111,7 +111,11 @@ def op_group_norm(w, a, shape):
 
 def op_embedding(w, a, shape):
     require(not a.scale_grad_by_freq and not a.sparse, "scale_grad_by_freq or sparse")
-    rows = int(a.weight.shape[0])
+    rows, index = int(a.weight.shape[0]), a.indices
+    if isinstance(index, turning.Turned):
+        own = index.base.shape
+        y = op_embedding(w, Bound(a, indices=index.base), [*own, shape[-1]])
+        return turning.Turned(y, [*index.dims, [len(own)]])
     w.parameter(a.weight, "weight")
     if isinstance(a.indices, Value):
         check_places(w, a.indices, rows, "tokens", "rows")

@@ -51,7 +51,7 @@ def _elementwise(op):
 
 
 op_relu, op_tanh, op_sigmoid = _elementwise("relu"), _elementwise("tanh"), _elementwise("sigmoid")
-op_abs, op_exp, op_log = _elementwise("abs"), _elementwise("exp"), _elementwise("log")
+op_exp, op_log = _elementwise("exp"), _elementwise("log")
 op_sqrt, op_reciprocal = _elementwise("sqrt"), _elementwise("reciprocal")
 op_relu6 = _elementwise("relu6")
 
@@ -267,16 +267,17 @@ def op_rsub(w, a, shape):
 
 
 def _times_complex(w, a, b, shape):
-    """One of both at least is complex, the other too, or a constant."""
-    def parts(x):
-        if isinstance(x, Complex):
-            return x.real, x.imag
-        require(isinstance(x, w.torch.Tensor), "of a complex number and a real one")
-        return (x.real, x.imag) if x.is_complex() else (x, w.torch.zeros_like(x))
-    (ar, ai), (br, bi) = parts(a), parts(b)
-
+    """One of both at least is complex."""
     def product(x, y):
-        return binary(w, "multiply", x, y, shape)
+        number = number_of(w, y)
+        return binary(w, "multiply", x, y, shape) if number is None else times(w, x, number)
+    a, b = (a, b) if isinstance(a, Complex) else (b, a)
+    if isinstance(b, complex):
+        b = w.torch.tensor([b])
+    ar, ai = a.real, a.imag
+    if not isinstance(b, Complex) and not (isinstance(b, w.torch.Tensor) and b.is_complex()):
+        return Complex(product(ar, b), product(ai, b))
+    br, bi = b.real, b.imag
     return Complex(binary(w, "subtract", product(ar, br), product(ai, bi), shape),
                    binary(w, "add", product(ar, bi), product(ai, br), shape))
 
@@ -352,6 +353,13 @@ def root(w, x):
     safe = w.emit("sqrt", [w.emit("where", [zero, None, x], x.shape, x.lifted, value=1)], x.shape,
                   x.lifted)
     return w.emit("where", [zero, None, safe], x.shape, x.lifted, value=0)
+
+
+def op_abs(w, a, shape):
+    if not isinstance(a.self, Complex):
+        return same(w, "abs", a.self, shape)
+    squares = [binary(w, "multiply", x, x, shape) for x in (a.self.real, a.self.imag)]
+    return root(w, binary(w, "add", *squares, shape))
 
 
 def op_std(w, a, shape):

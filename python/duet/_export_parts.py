@@ -119,7 +119,11 @@ def op_slice(w, a, shape):
         require(a.step == 1 and isinstance(a.start or N(0), N), "it cuts the samples")
         start = int(a.start or 0)
         return folding.set_of(w, a.self, start + int(a.self.shape[0]) * (start < 0), int(shape[0]))
-    x = w.value(a.self)
+    x = a.self
+    if isinstance(x, turning.Turned):
+        return turning.in_front(w, x, lambda x, shape, order: op_slice(
+            w, Bound(a, self=x, dim=order.index(dim)), shape), shape, len(shape))
+    x = w.value(x)
     if str(shape[dim]) == str(x.shape[dim]):
         return x
     start = a.start or 0

@@ -1,5 +1,7 @@
 """Pools, pads and changes of size: see _export_ops.py."""
 
+from . import _export_turned as turning
+from ._export_graph import N, Value
 from ._export_ops import Bound, binary, pair, require, same
 from ._export_shapes import swapped, along
 
@@ -142,6 +144,9 @@ def op_constant_pad_nd(w, a, shape):
     sides, x = [*a.pad, 0, 0, 0, 0], w.value(a.self)
     if not any(sides):
         return x
+    if x.lifted:
+        y = op_constant_pad_nd(w, Bound(a, self=Value(x.name, [N(1), *x.shape])), [N(1), *shape])
+        return Value(y.name, y.shape[1:], True)
     if any(sides[4:]):  # those in front first, one by one
         return _padded_in_front(w, x, a, shape)
     require(not x.lifted and len(x.shape) > 1 + (any(sides[2:])), "padding of the samples")
@@ -177,6 +182,10 @@ def _count(sizes):
 
 
 def op_pad(w, a, shape):
+    if isinstance(a.self, turning.Turned):
+        return turning.in_front(
+            w, a.self, lambda x, shape, _: op_pad(w, Bound(a, self=x), shape), shape,
+            len(shape) - len(a.pad) // 2)
     if a.mode == "constant":
         return op_constant_pad_nd(w, a, shape)
     x = w.value(a.self)

@@ -230,6 +230,17 @@ def inside(run, x):
     return Turned(run(x.base), x.dims) if isinstance(x, Turned) else run(x)
 
 
+def in_front(w, x, run, shape, most):
+    """run(x, shape, order), with the samples in front and the others behind in their order, where
+    the samples stand before dimension `most`."""
+    place = next((i for i, group in enumerate(x.dims) if group == [0]), most)
+    if place >= most:
+        raise Refused("it takes a tensor in which the samples are not in front")
+    order = [place, *(i for i in range(len(x.dims)) if i != place)]
+    y = run(w.value(permuted(w, x, order)), [shape[i] for i in order], order)
+    return permuted(w, y, [order.index(i) for i in range(len(order))])
+
+
 def _beside(w, x, other):
     """A tensor without samples as a value beside the line of x, with which it is broadcast."""
     other = w.value(other)
@@ -292,4 +303,4 @@ AWARE = {"linear", "layer_norm", "embedding_bag", "view", "reshape", "view_as",
          "trunc", "floor", "remainder", "fmod", "mm", "matmul", "bmm", "baddbmm", "softmax",
          "_softmax", "mean", "sum", "lstm", "gru", "rnn_tanh", "rnn_relu", "new_zeros", "new_ones",
          "new_full", "copy", "cat", "stack", "repeat", "repeat_interleave", "chunk", "split",
-         "split_with_sizes", "tensor_split", "slice"}
+         "split_with_sizes", "tensor_split", "slice", "pad", "embedding"}

@@ -11,6 +11,7 @@ from ._export_inner import Inner
 from ._export_offsets import MAKE_OFFSETS, Offset, with_offsets
 from ._export_table import KEEPS, writer_of, written_by
 from ._export_turned import AWARE, Turned, inside
+from ._export_waves import of_complex
 
 _TAKE_COUNTED = "embedding_bag", "index"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
@@ -60,6 +61,12 @@ class Walk(InPlace, Inner):
 
     def parameter(self, parameter):
         name = self.name_of(parameter)
+        if parameter.dtype is self.torch.complex64:
+            real = self.torch.view_as_real(parameter)
+            self.writer.stored[name] = real
+            return writer_of("view_as_complex")(
+                self.writer, _export_ops.Bound(self=Stored(name, real.shape, real)),
+                list(parameter.shape))
         if parameter.dtype != self.torch.float32:
             raise Refused(f"parameter {name} is {parameter.dtype}: Duet computes in float32: "
                           "model.float() makes it so")
@@ -137,6 +144,8 @@ class Walk(InPlace, Inner):
             return Uniform(list(args[0]))
         if target._schema.name == "aten::randn":
             return self.writer.random("randn", list(args[0]))
+        if target._schema.name == "aten::dropout" and not (args[1] and args[2]):
+            return args[0]
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise Refused("it draws numbers in a way that Duet has not")
         counts = self.depends((args, kwargs))[1]
@@ -167,6 +176,9 @@ class Walk(InPlace, Inner):
         as_it_is: a tensor, where one of size 1 in front does."""
         if not isinstance(x, Counted):
             return x
+        if x.one.is_complex():
+            return Complex(*(self.settled(Counted({n: getattr(y, part) for n, y in x.of.items()}),
+                                          as_it_is) for part in ("real", "imag")))
         if x.alike and as_it_is:
             return x.one
         one, writer = x.one, self.writer
@@ -271,6 +283,8 @@ class Walk(InPlace, Inner):
         self.writer.asked = {user.args[1] for user in node.users
                              if user.target is getitem and user.users}
         self.writer.makes_whole = not many and self.is_whole(val)
+        if any(isinstance(x, Complex) for x in torch.utils._pytree.tree_leaves(bound)):
+            run = of_complex(run, name)
         result = run(self.writer, _export_ops.Bound(bound), shape)
         for made, fake in zip(result, val) if many else [(result, val)]:
             if self.is_whole(fake):
@@ -288,6 +302,9 @@ class Walk(InPlace, Inner):
     def kept(self, node, x):
         """What changes no value, unless it makes whole numbers of others, or a bool."""
         before = node.args[0].meta["val"]
+        if isinstance(x, (Value, Turned)) and node.meta["val"].is_complex() and \
+                not before.is_complex():
+            return Complex(x, Filled(0.0, x.shape))
         if isinstance(x, (Value, Turned)) and node.meta["val"].dtype is self.torch.bool and \
                 before.dtype is not self.torch.bool:
             return inside(lambda x: writer_of("ne")(

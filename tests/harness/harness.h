@@ -78,8 +78,8 @@ harness_fail(bool fatal, const char *file, int line, const char *expression, con
 }
 
 /* Criterion shows skipped tests only with --verbose; here each is printed with its reason. The name
- * is that of the test, not of a function in a header that skips it. Criterion does not call .fini of
- * a skipped test, which would leave its scratch folder. */
+ * is that of the test, not of a function in a header that skips it. Criterion does not call .fini
+ * of a skipped test, which would leave its scratch folder. */
 #define cr_skip_test(...)                                                             \
     do {                                                                              \
         fprintf(stderr, "[SKIP] %s::%s: ", criterion_current_test->category,          \

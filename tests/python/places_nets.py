@@ -89,5 +89,28 @@ class Ranks(nn.Module):
         return self.head(z + 0.1 * at * y)
 
 
+class Translator(nn.Module):
+    """Sequence to sequence with time in front, whose results go one by one into a tensor of zeros;
+    each second word is the one that the net has said."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.encoder = nn.Embedding(20, 6), nn.LSTM(6, 8, 2)
+        self.decoder, self.head = nn.LSTM(6, 8, 2), nn.Linear(8, 20)
+
+    def forward(self, tokens):
+        source, target = tokens[:, :7].t(), tokens[:, 7:].t()
+        _, (h, c) = self.encoder(self.words(source))
+        length, n = target.shape
+        out = torch.zeros(length, n, 20, dtype=h.dtype)
+        said = target[0]
+        for t in range(1, length):
+            y, (h, c) = self.decoder(self.words(said).unsqueeze(0), (h, c))
+            out[t] = self.head(y.squeeze(0))
+            said = target[t] if t % 2 else out[t].argmax(1)
+        return out[1:].permute(1, 2, 0)
+
+
 NETS = {"points": (Points, (24, 3)), "masked_patches": (MaskedPatches, (30, 6)),
-        "messages": (Messages, (12,)), "ranks": (Ranks, (6,))}
+        "messages": (Messages, (12,)), "ranks": (Ranks, (6,)),
+        "translator": (Translator, (12,))}
