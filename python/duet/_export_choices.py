@@ -159,21 +159,6 @@ def op_fill(w, a, shape):
         w.torch.full(shape, value)
 
 
-def op_index_put(w, a, shape):
-    """Of a mask, where it is true a number."""
-    mask, value = a.indices[0], a["values"]
-    require(len(a.indices) == 1 and mask is not None and not a.accumulate and (
-        isinstance(mask, Value) and mask.name in w.truths or
-        isinstance(mask, w.torch.Tensor) and mask.dtype is w.torch.bool),
-        "at places that are computed")
-    value = float(value) if isinstance(value, w.torch.Tensor) and value.numel() == 1 else None
-    require(value is not None, "its values are no number")
-    missing = len(shape) - len(mask.shape)
-    mask = mask.reshape(*mask.shape, *[1] * missing) if isinstance(mask, w.torch.Tensor) else \
-        w.emit("reshape", [mask], [*mask.shape, *[1] * missing], mask.lifted) if missing else mask
-    return _where(w, mask, value, a.self, shape)
-
-
 def _filled(number):
     def run(w, a, shape):
         what = float(a.fill_value if number is None else number)

@@ -120,6 +120,12 @@ def beside(w, parts, order):
     return Turned(base, [order, *([i] for i in range(2, len(shape)))])
 
 
+def stacked(w, parts):
+    """Values of the samples one behind the other, with a dimension in front that counts them."""
+    wide = beside(w, parts, [1, 0])
+    return Turned(wide.base, [[1], [0], *wide.dims[1:]])
+
+
 def repeated(w, x, times, order):
     """Each sample `times` times."""
     if times == 1:

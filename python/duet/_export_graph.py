@@ -127,6 +127,7 @@ class Writer:
         self.guesses = False  # a walk will follow that knows them
         self.wholes = set()  # the names of whole numbers that come of others, as indices
         self.ranges = {}  # the least and the largest of computed whole numbers, by name
+        self.distinct = {}  # of places by name a dimension along which no two are the same
         self.quotients = {}  # what is divided by a whole number, and that, by the quotient's name
         self.fallen_short = set()  # quotients that may be off by a rounding, what comes of them
         self.makes_whole = False  # has the result of the op under way PyTorch's int64 or int32?

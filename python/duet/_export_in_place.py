@@ -1,7 +1,7 @@
 """Ops that write into a tensor: what has its memory has the new value from then on: see
 export.py."""
 
-from . import _export_ops, _export_parts, _export_shapes
+from . import _export_ops, _export_parts, _export_picks, _export_shapes
 from ._export_graph import Complex, Counted, Filled, N, Refused, Stored, Uniform, Value
 from ._export_ops import Bound
 from ._export_table import KEEPS, written_by
@@ -132,7 +132,12 @@ def _put(walk, view, into, value):
         order = [d % len(shape) for d in given["dims"]]
         return _export_shapes.op_permute(
             w, Bound(self=value, dims=[order.index(d) for d in range(len(order))]), shape)
-    if name not in ("select", "slice", "narrow") or given.get("step", 1) != 1:
+    if name == "slice" and given.get("step", 1) != 1:
+        dim = given.get("dim", 0) % len(shape)
+        places = walk.torch.arange(int(shape[dim]))[given.get("start"):given.get("end"):
+                                                    given["step"]]
+        return _export_picks.put_at(w, into, dim, places, value, shape)
+    if name not in ("select", "slice", "narrow"):
         raise Refused(f"it writes in place into what {name} makes, which cannot be followed")
     dim, to = given.get("dim", 0) % len(shape), walk.sizes(view.meta["val"].shape)
     if name != "select" and str(to[dim]) == str(shape[dim]):  # all of it

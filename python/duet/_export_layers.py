@@ -7,7 +7,7 @@ from ._export_choices import _largest
 from ._export_convolutions import is_computed, without_samples
 from ._export_graph import Counted, N, Stored, Value
 from ._export_ops import Bound, binary, line_dim, op_linalg_vector_norm, \
-    pair_of, require, times
+    op_sum, pair_of, require, times
 from ._export_picks import check_places
 from ._export_shapes import _view
 
@@ -169,6 +169,19 @@ def op_bilinear(w, a, shape):
 
 def op_matmul(w, a, shape):
     x, y = a.self if "self" in a else a.input, a.other if "other" in a else a.mat2
+    if len(y.shape) == 1 and isinstance(x, turning.Turned):
+        column = w.value(_view(w, Bound(self=y), [int(y.shape[0]), 1]))
+        z = op_matmul(w, Bound(self=x, other=column), [*shape, 1])
+        return _view(w, Bound(self=z), shape)
+    if len(y.shape) == 1:
+        x = w.value(x)
+        return op_sum(w, Bound(self=binary(w, "multiply", x, y, x.shape),
+                               dim=[len(x.shape) - 1]), shape)
+    if len(x.shape) == 1 and not isinstance(y, turning.Turned):
+        y = w.value(y)
+        column = _view(w, Bound(self=x), [int(x.shape[0]), 1])
+        return op_sum(w, Bound(self=binary(w, "multiply", column, y, y.shape),
+                               dim=[len(y.shape) - 2]), shape)
     if isinstance(y, turning.Turned):
         return turning.matmul(w, x, y)
     if isinstance(x, turning.Turned):
@@ -180,7 +193,7 @@ def op_matmul(w, a, shape):
             (y.whole or y.transposed):
         return op_linear(w, Bound(input=x, bias=None, weight=Stored(
             y.name, reversed(y.shape), y.of, not y.transposed)), shape) if y.transposed else \
-            w.emit("matmul_add", [w.value(x), y.name, None], shape)
+            w.emit("matmul_add", [x := w.value(x), y.name, None], shape, x.lifted)
     x, y = w.value(x), w.value(y)
 
     def for_rows(x):  # a copy for each row, where a sample has several

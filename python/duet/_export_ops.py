@@ -371,6 +371,11 @@ def op_var_mean(w, a, shape):
             op_mean(w, Bound(self=a.self, dim=a.dim, keepdim=a.keepdim), shape[1])]
 
 
+def op_std_mean(w, a, shape):
+    variance, mean = op_var_mean(w, a, shape)
+    return [root(w, variance), mean]
+
+
 def op_linalg_vector_norm(w, a, shape):
     require(number_of(w, a.ord) in (1, 2), f"the norm of order {a.ord}")
     if a.ord == 1:

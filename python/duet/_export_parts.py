@@ -1,9 +1,11 @@
 """Parts of values, and what joins them: see _export_ops.py."""
 
+import math
+
 from . import _export_folded as folding, _export_turned as turning
 from ._export_graph import Complex, Counted, Filled, N, Stacked, Stored, Value
 from ._export_ops import Bound, line_dim, require
-from ._export_picks import place_of_each, rows_at
+from ._export_picks import place_of_each, place_of_rows, rows_at
 from ._export_shapes import _view, along, op_permute
 
 _MOST_PARTS = 64  # of a line that joins
@@ -95,14 +97,38 @@ def op_index(w, a, shape):
         y = op_index_select(w, Bound(self=x, dim=dim, index=flat),
                             [*x.shape[:dim], len(flat), *x.shape[dim + 1:]])
         return _view(w, Bound(self=y), shape)
+    if len(index) > 1 and all(isinstance(i, w.torch.Tensor) for i in index):
+        return _at_places(w, a, index, shape)
     if isinstance(index[0], Value) and len(a.indices) == 1 and "indices" not in w.bools:
         return rows_at(w, a.self, index[0], shape)
+    if isinstance(a.self, Stored) and len(index) == len(a.indices) == len(a.self.shape) == 2 and \
+            all(isinstance(i, Value) for i in index) and \
+            list(map(str, index[0].shape)) == list(map(str, index[1].shape)):
+        return place_of_rows(w, a.self, index, shape)
     require(isinstance(a.self, Stored) and a.self.whole and len(a.self.shape) == 2 and
             a.self.name in w.stored and len(a.indices) == 1 and
             isinstance(index[0], w.torch.Tensor) and not index[0].is_floating_point() and
             index[0].dtype is not w.torch.bool, "of other than rows of a parameter")
     rows = w.value(index[0] % a.self.shape[0])
     return w.emit("embedding", [rows, a.self.name], shape, rows.lifted)
+
+
+def _at_places(w, a, index, shape):
+    """Of neighbouring dimensions the places that constants name together, as those below the
+    diagonal: the dimensions are joined, and so are the places."""
+    dim = next(i for i, one in enumerate(a.indices) if one is not None)
+    x = w.value(a.self)
+    own = [int(n) for n in x.shape[dim:dim + len(index)]]
+    require(None not in a.indices[dim:dim + len(index)] and
+            not any(i.dtype is w.torch.bool for i in index), "of places that cannot be followed")
+    flat = w.torch.zeros((), dtype=w.torch.int64)
+    for i, size in zip(index, own):
+        flat = flat * size + i % size
+    before, behind = list(x.shape[:dim]), list(x.shape[dim + len(own):])
+    x = _view(w, Bound(self=x), [*before, math.prod(own), *behind])
+    flat = flat.flatten()
+    y = op_index_select(w, Bound(self=x, dim=dim, index=flat), [*before, len(flat), *behind])
+    return _view(w, Bound(self=y), shape)
 
 
 def _narrow(w, x, dim, start, length):
@@ -213,6 +239,10 @@ def op_cat(w, a, shape):
     parts = [x for x in a.tensors if 0 not in x.shape]  # PyTorch joins [0] to any shape
     if not parts:
         return Filled(0.0, shape)
+    if all(isinstance(x, turning.Turned) for x in parts):
+        return turning.in_front(w, parts[0], lambda x, to, order: op_cat(w, Bound(tensors=[
+            x, *(w.value(turning.permuted(w, y, order)) for y in parts[1:])],
+            dim=order.index(a.dim % len(shape))), to), shape, len(shape))
     lifted = all(not isinstance(x, Value) or x.lifted for x in parts)
     if a.dim % len(shape) == 0 and not lifted and all(isinstance(x, Value) for x in parts):
         require(len({str(x.shape) for x in parts}) == 1 and not any(x.lifted for x in parts),
@@ -231,7 +261,6 @@ def op_stack(w, a, shape):
     one = [1 if i == dim else d for i, d in enumerate(shape)]
     parts = [w.value(x) for x in a.tensors]
     if not dim and not any(x.lifted for x in parts):
-        wide = folding.beside(w, parts, [1, 0])
-        return turning.Turned(wide.base, [[1], [0], *wide.dims[1:]])
+        return folding.stacked(w, parts)
     parts = [w.emit("reshape", [x], one, x.lifted) for x in parts]
     return op_cat(w, Bound(tensors=parts, dim=dim), shape)

@@ -4,8 +4,9 @@ sort and what is made of it; the product over a dimension. See _export_ops.py.""
 import math
 
 from ._export_choices import _dims_of, _where, op_eq, op_ge, op_gt
-from ._export_graph import Filled, N, Value
-from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, times
+from ._export_graph import Filled, N, Stored, Value
+from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, same, times
+from ._export_shapes import along, op_expand
 from ._export_wholes import whole
 
 
@@ -61,6 +62,8 @@ def taken(w, x, index, dim, shape):
 def op_gather(w, a, shape):
     """A tensor with one number everywhere has it whatever the indices are."""
     x, index, dim = a.self, a.index, a.dim % len(shape)
+    if len(shape) == 1 and isinstance(x, (Stored, w.torch.Tensor)) and isinstance(index, Value):
+        return rows_at(w, x, index, shape)
     if isinstance(x, Filled):
         return Filled(x.number, shape)
     if isinstance(x, w.torch.Tensor) and x.numel() and bool(x.eq(x.flatten()[0]).all()):
@@ -77,6 +80,7 @@ def place_of_each(w, x, index, shape):
             all(n in (1, int(k)) for n, k in zip(index[0].one.shape, index[1].shape)),
             "its places depend on the number of samples")
     x, index = w.value(x), w.value(index[1])
+    index = _from_the_end(w, index, int(x.shape[1]))
     check_places(w, index, int(x.shape[1]), "indices", "places")
     require(not x.lifted and not index.lifted, "of tensors without samples")
     count, rest = math.prod(map(int, index.shape[1:])), x.shape[2:]
@@ -84,8 +88,30 @@ def place_of_each(w, x, index, shape):
     return w.emit("reshape", [taken(w, x, index, 1, [N(1), count, *rest])], shape)
 
 
+def _from_the_end(w, index, count):
+    """An index below 0 counts from the end, as PyTorch's operator [] has it."""
+    low, high = w.range_of(index.name) or (0, 0)
+    if low >= 0 or low < -count or high >= count:
+        return index
+    index = same(w, "remainder", index, index.shape, number=count)
+    whole(w, index, 0, count - 1)
+    return index
+
+
+def place_of_rows(w, table, index, shape):
+    """table[i, j], of a parameter and computed places."""
+    rows, columns = map(int, table.shape)
+    check_places(w, index[1], columns, "indices", "columns")
+    x = rows_at(w, table, index[0], [*index[0].shape, columns])
+    j = w.emit("reshape", [index[1]], [*index[1].shape, 1], index[1].lifted)
+    last = len(shape)
+    y = taken(w, x, j, last, [*index[1].shape, 1])
+    return w.emit("reshape", [y], shape, y.lifted)
+
+
 def rows_at(w, table, index, shape):
     """Rows of a parameter, which may have dimensions of their own, or of a constant."""
+    index = _from_the_end(w, index, int(table.shape[0])) if isinstance(index, Value) else index
     check_places(w, index, int(table.shape[0]), "indices", "rows")
     flat = [*index.shape, math.prod(map(int, table.shape[1:]))]
     if isinstance(table, w.torch.Tensor):
@@ -94,9 +120,14 @@ def rows_at(w, table, index, shape):
                      [*index.shape, int(table.shape[0])])
         table = w.constant(table.reshape(table.shape[0], -1))
         y = w.emit("matmul", [ones, table], flat, index.lifted)
+    elif len(table.shape) == 1:  # each number beside its place, which is another's or not
+        wide = [*index.shape, int(table.shape[0])]
+        ones = w.emit("reshape", [index], [*index.shape, 1], index.lifted)
+        ones = op_eq(w, Bound(self=ones, other=w.torch.arange(wide[-1])), wide)
+        return op_sum(w, Bound(self=binary(w, "multiply", ones, table, wide),
+                               dim=[len(index.shape)]), shape)
     else:
         name = w.parameter(table, "table")
-        require(len(table.shape) > 1, "of a parameter of one dimension")
         y = w.emit("embedding", [index, name], flat, index.lifted)
     return w.emit("reshape", [y], shape, index.lifted)
 
@@ -117,11 +148,17 @@ def op_scatter(w, a, shape):
         places = w.torch.arange(count).reshape([count, *behind])
         chosen = op_eq(w, Bound(self=index, other=places), shape)
         return _where(w, chosen, value, a.self, shape)
-    require(number_of(w, value) is not None, "of several values in a row, of which places may be "
-                                             "the same")
+    if number_of(w, value) is None:
+        require(w.distinct.get(index.name) == dim,
+                "of several values in a row, of which places may be the same")
+        require(list(map(int, index.shape)) == list(map(int, value.shape)),
+                "of more values than indices")
     ones = w.emit("multiply_number", [index], index.shape, number=0)
     ones = w.emit("add_number", [ones], index.shape, number=1)
     some = w.emit("scatter_add", [index, ones], shape, dim=dim, size=count)
+    if number_of(w, value) is None:
+        value = w.emit("scatter_add", [index, w.aligned(value, len(shape))], shape, dim=dim,
+                       size=count)
     return _where(w, w.emit("above", [some], shape, number=0), value, a.self, shape)
 
 
@@ -154,6 +191,51 @@ def op_scatter_reduce(w, a, shape):
     return op_scatter_add(w, a, shape)
 
 
+def put_at(w, x, dim, index, value, shape):
+    """x with a value at the places of dimension dim that a constant names."""
+    count = int(shape[dim])
+    index = index.flatten() % count
+    require(dim, "it writes into some of the samples")
+    require(len(index.unique()) == len(index), "of several values for one place")
+    there = w.torch.zeros(count, dtype=w.torch.bool).index_fill(0, index, True)
+    there = there.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    if number_of(w, value) is None:
+        part = [len(index) if d == dim else n for d, n in enumerate(shape)]
+        if list(map(str, value.shape)) != list(map(str, part)):
+            value = op_expand(w, Bound(self=value), part)
+        value = along(w, value, dim, w.torch.eye(count)[index], shape)
+    return _where(w, there, value, x, shape)
+
+
+def op_index_put(w, a, shape):
+    """Of a mask, where it is true a number; or at places of a dimension that a constant names."""
+    mask, value = next(i for i in a.indices if i is not None), a["values"]
+    if len([i for i in a.indices if i is not None]) == 1 and not a.accumulate and \
+            isinstance(mask, w.torch.Tensor) and mask.dim() == 1 and \
+            mask.dtype is not w.torch.bool:
+        return put_at(w, a.self, len(a.indices) - 1, mask, value, shape)
+    require(len(a.indices) == 1 and mask is not None and not a.accumulate and (
+        isinstance(mask, Value) and mask.name in w.truths or
+        isinstance(mask, w.torch.Tensor) and mask.dtype is w.torch.bool),
+        "at places that are computed")
+    value = float(value) if isinstance(value, w.torch.Tensor) and value.numel() == 1 else None
+    require(value is not None, "its values are no number")
+    missing = len(shape) - len(mask.shape)
+    mask = mask.reshape(*mask.shape, *[1] * missing) if isinstance(mask, w.torch.Tensor) else \
+        w.emit("reshape", [mask], [*mask.shape, *[1] * missing], mask.lifted) if missing else mask
+    return _where(w, mask, value, a.self, shape)
+
+
+def op_index_copy(w, a, shape):
+    require(isinstance(a.index, w.torch.Tensor), "at places that are computed")
+    return put_at(w, a.self, a.dim % len(shape), a.index, a.source, shape)
+
+
+def op_index_fill(w, a, shape):
+    require(isinstance(a.index, w.torch.Tensor), "at places that are computed")
+    return put_at(w, a.self, a.dim % len(shape), a.index, a.value, shape)
+
+
 def op_index_add(w, a, shape):
     dim = a.dim % len(shape)
     require(dim, "it adds to other samples")
@@ -172,6 +254,7 @@ def _order(w, a):
     require(isinstance(x.shape[0], N), "of a tensor without samples")
     index = w.emit("argsort", [x], x.shape, dim=dim, descending=bool(a.get("descending")))
     whole(w, index, 0, x.shape[dim] - 1)
+    w.distinct[index.name] = dim
     return index
 
 
@@ -195,6 +278,8 @@ def _at(w, a, shape, first, count, descending=False):
     pair = [y and (y if len(y.shape) == len(to) else w.emit("reshape", [y], to))
             for y, to in zip(pair, shape)]
     whole(w, pair[1], 0, x.shape[dim] - 1)
+    if pair[1] is index:
+        w.distinct[index.name] = dim
     return pair
 
 

@@ -9,6 +9,8 @@ def _first(w, given, at):
     """The state that layer and direction number `at` starts with; None: zeros."""
     if given is None or isinstance(given, Filled) and given.number == 0:
         return None
+    if isinstance(given, turning.Turned):
+        return w.value(turning.selected(w, given, 0, at))
     require(isinstance(given, Stacked), "a first state that is no torch.stack of each layer's")
     return w.value(given[at])
 
@@ -47,6 +49,9 @@ def _recurrent(op, states):
             outputs = []
             for way in range(ways):
                 first = [_first(w, g, at // each) for g in given]
+                if any(first) and not all(first):
+                    shape = next(s.shape for s in first if s)
+                    first = [s or w.value(Filled(0.0, shape)) for s in first]
                 y, behind = _direction(w, op, x, a.params[at:at + each], first, way == 1)
                 at += each
                 outputs.append(y)

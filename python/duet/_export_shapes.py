@@ -31,8 +31,8 @@ def _view_of_states(w, states, shape):
     """Last states of layers, which stay in front; or the one of one layer alone."""
     if isinstance(shape[0], N) and len(states) == 1:
         return _view(w, Bound(self=states[0]), shape)
-    require(shape[0] == len(states) and not isinstance(shape[0], N),
-            "it joins the last states of several layers")
+    if shape[0] != len(states) or isinstance(shape[0], N):
+        return _view(w, Bound(self=folding.stacked(w, states)), shape)
     return Stacked(_view(w, Bound(self=one), shape[1:]) for one in states)
 
 
@@ -100,6 +100,10 @@ def op_repeat(w, a, shape):
         require(len(a.repeats) == len(a.self.shape) and set(a.repeats[1:]) <= {1},
                 "of samples that are not in front")
         return turning.repeated(w, a.self, a.repeats[0], True)
+    place = next((i for i, n in enumerate(a.repeats) if isinstance(n, N)), 0)
+    if place and len(a.repeats) == len(a.self.shape) and int(a.self.shape[place]) == 1 and \
+            all(n == 1 for i, n in enumerate(a.repeats) if i != place):
+        return op_expand(w, Bound(self=a.self), shape)
     x = w.value(a.self)
     if not x.lifted and len(a.repeats) == len(x.shape) and a.repeats[0] > 1:
         within = [x.shape[0], *shape[1:]]

@@ -294,7 +294,8 @@ def binary(w, op, x, y):
     return settled(w, Turned(w.emit(op, [x.base, y.base], x.base.shape), x.dims))
 
 
-AWARE = {"linear", "layer_norm", "embedding_bag", "view", "reshape", "view_as",
+INSIDE = {"eq", "ne", "gt", "ge", "lt", "le", "logical_not", "detach"}  # as it lies, of one value
+AWARE = INSIDE | {"linear", "layer_norm", "embedding_bag", "view", "reshape", "view_as",
          "reshape_as", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose",
          "permute", "t", "select", "unbind", "add", "sub", "mul", "div", "square", "pow", "rsqrt",
          "reciprocal", "linalg_vector_norm", "expand", "expand_as", "dropout", "relu", "relu6",

@@ -10,11 +10,14 @@ from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_offsets import MAKE_OFFSETS, Offset, with_offsets
 from ._export_table import KEEPS, writer_of, written_by
-from ._export_turned import AWARE, Turned, inside
+from ._export_turned import AWARE, INSIDE, Turned, inside
 from ._export_waves import of_complex
 
 _TAKE_COUNTED = "embedding_bag", "index"  # what depends on the number of samples
 _TAKE_CONSTANTS = "scaled_dot_product_attention", "gather"  # alike for all samples, as they are
+
+KNOW_LAYERS = {"lstm", "gru", "rnn_tanh", "rnn_relu", "select", "view", "reshape", "_unsafe_view",
+               "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "detach"}
 
 _OF_NORM = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 _NAME = re.compile(r"[^\s,:=()\[\]#%][^\s,:=()\[\]#]*")
@@ -244,6 +247,12 @@ class Walk(InPlace, Inner):
             is_leaf=lambda x: isinstance(x, (*self.kinds, Counted)))
         val = node.meta["val"]
         many = isinstance(val, (list, tuple))
+        if name not in KNOW_LAYERS:
+            args, kwargs = torch.utils._pytree.tree_map(
+                lambda x: _export_folded.stacked(self.writer, x) if isinstance(x, Stacked) else x,
+                (args, kwargs), is_leaf=lambda x: isinstance(x, self.kinds))
+        if name == "index" and isinstance(args[1][0], Counted):  # that may number the samples
+            args = args[0], [args[1][0], *(self.settled(x, False) for x in args[1][1:])]
         shape = [self.sizes(v.shape) for v in val] if many else self.sizes(val.shape)
         like = self.like(name, (args, kwargs), shape)
         try:
@@ -285,7 +294,15 @@ class Walk(InPlace, Inner):
         self.writer.makes_whole = not many and self.is_whole(val)
         if any(isinstance(x, Complex) for x in torch.utils._pytree.tree_leaves(bound)):
             run = of_complex(run, name)
-        result = run(self.writer, _export_ops.Bound(bound), shape)
+        x = bound.get("self")
+        if name in INSIDE and isinstance(x, Turned):
+            other = bound.get("other")
+            if other is not None and _export_ops.number_of(self.writer, other) is None:
+                raise Refused("it takes a tensor in which the samples are not in front")
+            result = inside(lambda x: run(self.writer, _export_ops.Bound(bound | {"self": x}),
+                                          x.shape), x)
+        else:
+            result = run(self.writer, _export_ops.Bound(bound), shape)
         for made, fake in zip(result, val) if many else [(result, val)]:
             if self.is_whole(fake):
                 _export_wholes.note_range(self.writer, name, _export_ops.Bound(bound), made)
@@ -327,7 +344,8 @@ class Walk(InPlace, Inner):
         if not any(kind.is_floating_point for kind in given):
             allowed += [torch.int32, torch.int64]
         for made, fake in zip(result, val) if many else [(result, val)]:
-            name = made.name if isinstance(made, Value) else None
+            line = getattr(made, "value", None) or getattr(made, "base", made)
+            name = line.name if isinstance(line, Value) else None
             exact = torch.bool if name in self.writer.truths else \
                 torch.int64 if name in self.writer.wholes else torch.float32
             if made is None or isinstance(made, Complex):

@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 
 class Points(nn.Module):
@@ -111,6 +112,95 @@ class Translator(nn.Module):
         return out[1:].permute(1, 2, 0)
 
 
+class Gates(nn.Module):
+    """Choices that go back to where they were: the largest gates, the most probable words, parts at
+    constant places; and of products of all pairs those below the diagonal."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 8), nn.Linear(8 + 15, 10)
+        self.down, self.up = nn.Parameter(torch.randn(5, 2)), nn.Parameter(torch.randn(2, 8))
+        self.score = nn.Parameter(torch.randn(8))
+        self.places = torch.tril_indices(6, 6, -1)
+
+    def forward(self, x):  # (N, 6, 5)
+        y = self.first(x) + F.linear(x, (self.down @ self.up).t() * 0.5)
+        value, place = y.topk(3, dim=-1)
+        gates = torch.full_like(y, -torch.inf).scatter(-1, place, value).softmax(-1)
+        share, order = y.softmax(-1).sort(-1, descending=True)
+        share = share.masked_fill(share.cumsum(-1) - share > 0.6, 0.0)
+        kept = torch.zeros_like(y).scatter(-1, order, share)
+        z = (gates + kept) * (y @ self.score).softmax(1).unsqueeze(2)
+        z[:, ::2] = z[:, 1::2] * 0.5
+        z[:, :, [0, 7, -3]] = y[:, :, :3] * 0.1
+        z = z.index_copy(2, torch.tensor([4, 1]), y[:, :, 3:5])
+        z = z.index_fill(1, torch.tensor([5]), 0.3)
+        pairs = torch.bmm(y, y.transpose(1, 2))[:, self.places[0], self.places[1]]
+        return self.head(torch.cat((z.mean(1), 0.1 * pairs), 1))
+
+
+class Schedule(nn.Module):
+    """Numbers of tables by the samples' own places, as a diffusion looks up its steps and a random
+    field its transitions; the last word of each; points that are far from each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rates", torch.linspace(0.5, 1.5, 20))
+        self.start, self.moves = nn.Parameter(torch.randn(20)), nn.Parameter(torch.randn(20, 20))
+        self.words, self.head = nn.Embedding(20, 6), nn.Linear(6, 10)
+
+    def forward(self, tokens):
+        n = tokens.shape[0]
+        x = self.words(tokens)
+        last = x[torch.arange(n), tokens[:, 0].clamp(max=9) - 1]
+        rate = self.rates.gather(-1, tokens[:, 1]).reshape(n, 1)
+        rate = rate * self.rates[tokens[:, 2] - 9].unsqueeze(1)
+        score = self.start[tokens[:, 0]] + self.moves[tokens[:, :-1], tokens[:, 1:]].sum(1)
+        for i in range(3):
+            score = score + self.moves[tokens[:, i], tokens[:, i + 1]]
+        apart, farthest = x.new_full((n, 12), 1e10), torch.zeros(n, dtype=torch.long)
+        chosen = torch.zeros(n, 4, dtype=torch.long)
+        for i in range(4):
+            chosen[:, i] = farthest
+            centre = x[torch.arange(n), farthest, :].unsqueeze(1)
+            apart = torch.min(apart, ((x - centre) ** 2).sum(-1))
+            farthest = apart.max(-1)[1]
+        far = x[torch.arange(n)[:, None], chosen].mean(1)
+        return self.head(last * rate + far) + 0.1 * score.unsqueeze(1)
+
+
+class TimeInFront(nn.Module):
+    """Words with time in front: masks, a decoder that looks back, its states, and queries."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.encoder = nn.Embedding(20, 6), nn.GRU(6, 4, 2, bidirectional=True)
+        self.decoder, self.first = nn.GRU(14, 8), nn.Parameter(torch.randn(2, 1, 4))
+        self.query = nn.Parameter(torch.randn(3, 8))
+        self.last, self.look = nn.LSTM(8, 4, 2), nn.MultiheadAttention(8, 2)
+        self.head = nn.Linear(8 + 8 + 4 + 8, 10)
+
+    def forward(self, tokens):
+        source = tokens.t()
+        mask = source.ne(3).permute(1, 0)
+        y, h = self.encoder(self.words(source))
+        h = h.view(2, 2, -1, 4)[-1].permute(1, 0, 2).flatten(1)
+        for t in range(3):
+            word = self.words(source[t].unsqueeze(0))
+            share = (y.permute(1, 0, 2) @ h.unsqueeze(2)).squeeze(2)
+            share = share.masked_fill(~mask, -1e10).softmax(1).unsqueeze(1)
+            back = torch.bmm(share, y.permute(1, 0, 2)).permute(1, 0, 2)
+            z, state = self.decoder(torch.cat((word, back), 2), h.unsqueeze(0))
+            h = state.squeeze(0)
+        n = tokens.shape[0]
+        zeros = torch.zeros(2, n, 4, dtype=y.dtype)
+        last = self.last(y, (self.first.expand(-1, n, -1).contiguous(), zeros))[1][1]
+        seen = self.look(self.query.unsqueeze(1).repeat(1, n, 1), y, y, need_weights=False)[0]
+        parts = h, z.squeeze(0) - y.detach()[0], last.mean(0), seen.mean(0)
+        return self.head(torch.cat(parts, 1))
+
+
 NETS = {"points": (Points, (24, 3)), "masked_patches": (MaskedPatches, (30, 6)),
         "messages": (Messages, (12,)), "ranks": (Ranks, (6,)),
-        "translator": (Translator, (12,))}
+        "translator": (Translator, (12,)), "gates": (Gates, (6, 5)),
+        "schedule": (Schedule, (12,)), "time_in_front": (TimeInFront, (12,))}

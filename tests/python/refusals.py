@@ -247,11 +247,6 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x: torch.feature_dropout(x, 0.5, True)),
                      r"feature_dropout.* of the model \(Net\), .*refusals.py:\d+: .* no planes")
 
-    def test_last_states_that_are_joined(self):
-        net = Net(lambda net, x: x + net.lstm(x[:, None])[1][0].view(-1, 2).sum(), lstm=nn.LSTM(
-            4, 2, 2, batch_first=True))
-        self.refused(net, r"view.* of the model \(Net\), .*refusals.py:\d+: it joins")
-
     def test_a_layer_in_eval_mode(self):
         net = Net(lambda net, x: net.norm(x), norm=nn.BatchNorm1d(4))
         net.norm.eval()
@@ -331,6 +326,8 @@ class Refusals(unittest.TestCase):
         self.refused(Net(lambda net, x, y: torch.take_along_dim(x, y, 1)), "and gather", *whole)
         self.refused(Net(lambda net, x, y: x + F.one_hot(y - 1, 4).sum(1)), "numbers are -1 to 2",
                      *whole)
+        self.refused(Net(lambda net, x: x.index_copy(1, torch.tensor([1, 1]), x[:, :2])), "for one")
+        self.refused(Net(lambda net, x: x.index_fill(0, torch.tensor([0]), 2)), "of the samples")
         self.refused(Net(lambda net, x: x + x.sort(0)[0]),
                      r"sort.default of the model \(Net\), .*refusals.py:\d+: it mixes samples")
         self.refused(Net(lambda net, x: x + x.median()), "mixes samples")
