@@ -129,17 +129,14 @@ def op_where(w, a, shape):
 
 
 def op_clamp(w, a, shape):
-    """The least first, then the largest. What is equal to a bound keeps its gradient."""
+    """The least first, then the largest. What is equal to a tensor shares its gradient with it, as
+    PyTorch has it since 2.12."""
     bounds = {name: a[name] for name in ("min", "max") if a.get(name) is not None}
-    if all(number_of(w, bound) is not None for bound in bounds.values()):
+    if not any(hasattr(bound, "shape") for bound in bounds.values()):
         return clamped(w, a, shape)
     x = a.self
     for name, bound in bounds.items():
-        if number_of(w, bound) is not None:
-            x = clamped(w, Bound(self=x, **{name: bound}), shape)
-            continue
-        beyond = (op_gt if name == "min" else op_lt)(w, Bound(self=bound, other=x), shape)
-        x = _where(w, beyond, bound, x, shape)
+        x = (op_maximum if name == "min" else op_minimum)(w, Bound(self=x, other=bound), shape)
     return x
 
 

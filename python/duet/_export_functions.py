@@ -2,7 +2,7 @@
 that are sampled at computed places. See _export_ops.py."""
 
 from ._export_choices import op_amax, op_amin, op_eq, op_maximum
-from ._export_ops import Bound, binary, line_dim, op_sum, require, root, same, times
+from ._export_ops import Bound, binary, clamped, line_dim, op_sum, require, root, same, times
 from ._export_pools import op_cumsum
 from ._export_shapes import op_permute
 
@@ -141,3 +141,20 @@ def op_grid_sampler(w, a, shape):
     y = op_sum(w, Bound(self=binary(w, "multiply", rows, down, rows.shape), dim=[2]),
                [n, channels, count])
     return w.emit("reshape", [y], shape)
+
+
+def op_binary_cross_entropy(w, a, shape):
+    """A logarithm is -100 at least, as PyTorch has it; there it has no gradient."""
+    require(a.get("reduction", 1) == 0, "it mixes samples: reduction='none' does not")
+
+    def less(x):
+        return same(w, "add_number", times(w, x, -1), shape, number=1)
+
+    def log(x):
+        x = same(w, "log", clamped(w, Bound(self=x, min=1e-44), shape), shape)
+        return clamped(w, Bound(self=x, min=-100.0), shape)
+    x, t = w.value(a.self), w.value(a.target)
+    y = binary(w, "add", binary(w, "multiply", log(x), t, shape),
+               binary(w, "multiply", log(less(x)), less(t), shape), shape)
+    weight = a.get("weight")
+    return times(w, y if weight is None else binary(w, "multiply", y, weight, shape), -1)

@@ -56,7 +56,8 @@ class Uniform:
         self.shape, self.low, self.drawn = shape, low, {} if drawn is None else drawn
 
 
-COUNTS = 1, 2, 3, 5, 7  # numbers of samples for which a Counted is computed
+COUNTS = 1, 2, 3, 5, 7, 17, 33, 65, 257  # numbers of samples for which a Counted is computed
+MOST = 1 << 22  # elements of it, beyond the first five
 
 
 class Counted:

@@ -137,9 +137,10 @@ def op_prelu(w, a, shape):
         weight = Stored(weight.name, [*weight.shape, *[1] * (len(shape) - 2)], weight.of)
     require(isinstance(weight, Stored) or len(shape) < 3 or weight.shape[-1] == 1,
             "its weight is computed, not a parameter as it is")
-    below = same(w, "clamp", a.self, shape, max=0.0)
-    return binary(w, "add", same(w, "relu", a.self, shape), binary(w, "multiply", below, weight,
-                                                                   shape), shape)
+    below = binary(w, "multiply", a.self, weight, shape)  # at 0 the slope is the weight
+    x = w.value(a.self)
+    above = w.emit("above", [x], shape, x.lifted, number=0)
+    return w.emit("where", [above, x, below], shape, x.lifted)
 
 
 def detached(w, x):

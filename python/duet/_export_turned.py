@@ -241,6 +241,16 @@ def in_front(w, x, run, shape, most):
     return permuted(w, y, [order.index(i) for i in range(len(order))])
 
 
+def _as_wide(w, x, other):
+    """x with copies where it has size 1 and a tensor without samples more."""
+    own = list(getattr(other, "shape", ()))
+    if len(own) > len(x.dims):
+        return x
+    own = [1] * (len(x.dims) - len(own)) + own
+    to = [d if isinstance(d, N) or int(d) != 1 else n for d, n in zip(x.shape, own)]
+    return x if _alike(to, x.shape) else expanded(w, x, to)
+
+
 def _beside(w, x, other):
     """A tensor without samples as a value beside the line of x, with which it is broadcast."""
     other = w.value(other)
@@ -285,8 +295,9 @@ def binary(w, op, x, y):
     for one, other in ((x, y), (y, x)):
         if isinstance(one, Turned) and not (isinstance(other, Turned) or
                                             isinstance(other, Value) and not other.lifted):
+            turn, one = one is x, _as_wide(w, one, other)
             of_samples, beside = one.base, _beside(w, one, other)
-            operands = [of_samples, beside] if one is x else [beside, of_samples]
+            operands = [of_samples, beside] if turn else [beside, of_samples]
             return settled(w, Turned(w.emit(op, operands, one.base.shape), one.dims))
     x, y = _joined(w, turned(x)), _joined(w, turned(y))
     if x.dims != y.dims or not _alike(x.base.shape, y.base.shape):

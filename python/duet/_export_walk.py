@@ -4,8 +4,8 @@ import re
 from operator import getitem
 
 from . import _export_folded, _export_ops, _export_wholes
-from ._export_graph import (COUNTS, Complex, Counted, Filled, N, Refused, Stacked, Stored, Uniform,
-                            Value, Writer, text_of)
+from ._export_graph import (COUNTS, MOST, Complex, Counted, Filled, N, Refused, Stacked, Stored,
+                            Uniform, Value, Writer, text_of)
 from ._export_in_place import InPlace
 from ._export_inner import Inner
 from ._export_offsets import MAKE_OFFSETS, Offset, with_offsets
@@ -167,7 +167,14 @@ class Walk(InPlace, Inner):
                     return x.of[samples]
                 return int(x) * samples if isinstance(x, N) else x
             return target(*tree_map(number, args), **tree_map(number, kwargs))
-        made = {samples: of(samples) for samples in COUNTS}
+        made, given = {}, [x for x in torch.utils._pytree.tree_leaves((args, kwargs))
+                           if isinstance(x, Counted)]
+        for samples in COUNTS:
+            if samples > 7 and (any(samples not in x.of for x in given) or sum(
+                    x.numel() for x in torch.utils._pytree.tree_leaves(made[7])
+                    if isinstance(x, torch.Tensor)) * samples > 7 * MOST):
+                break
+            made[samples] = of(samples)
         if isinstance(made[1], (list, tuple)):
             return [Counted(dict(zip(made, row))) for row in zip(*made.values())]
         if not isinstance(made[1], torch.Tensor):

@@ -19,6 +19,7 @@ import tempfile
 import warnings
 
 from ._export_graph import ExportError, text_of
+from ._export_seen import refuse_guards, seen
 from ._export_walk import Walk
 from ._files import write_tensors
 from ._library import DuetError
@@ -88,40 +89,6 @@ def _without_unused(torch, program):
 
 
 @contextlib.contextmanager
-def _backward_is_seen(torch, model):
-    """A trace has what forward computes. What has a backward of its own, or none, is refused: the
-    gradients would be others."""
-    def refuse(what):
-        raise ExportError(f"{what}: its gradients are not those of what forward computes, and "
-                          "torch.export does not see them")
-    for path, module in model.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
-            refuse(f"a hook on the backward of {path or 'the model'} ({type(module).__name__})")
-    function, mode = torch.autograd.Function, torch.inference_mode
-    apply, enter = function.__dict__["apply"], mode.__enter__
-
-    def apply_own(cls, *args, **kwargs):
-        if not cls.__module__.startswith("torch."):
-            refuse(f"{cls.__name__}, a torch.autograd.Function of your own")
-        return apply.__func__(cls, *args, **kwargs)
-
-    def enter_own(self):
-        if self.mode:
-            refuse("torch.inference_mode(), where torch.no_grad() is meant")
-        return enter(self)
-    patches = [(function, "apply", classmethod(apply_own)), (mode, "__enter__", enter_own),
-               (torch.Tensor, "register_hook", lambda *_: refuse("a hook on a tensor"))]
-    kept = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
-    try:
-        for owner, name, value in patches:
-            setattr(owner, name, value)
-        yield
-    finally:
-        for owner, name, value in kept:
-            setattr(owner, name, value)
-
-
-@contextlib.contextmanager
 def _for_a_trace(model):
     """Of transformers, a model would return its cache too, and its experts sort the words by a
     kernel; as matrices that are looked up they are the same numbers."""
@@ -162,10 +129,12 @@ def _trace(torch, model, inputs):
     if not model.training:  # else its layers stay as they are: what is frozen is seen
         model.train()
     try:
-        with _for_a_trace(model), _backward_is_seen(torch, model):
-            return _without_unused(torch, torch.export.export(
+        with _for_a_trace(model), seen(torch, model, pairs):
+            program = _without_unused(torch, torch.export.export(
                 model, tuple(pairs), strict=False,
                 dynamic_shapes=(dynamic,) if _takes_varargs(model) else dynamic))
+        refuse_guards(torch, program)
+        return program
     finally:
         for norm in norms:
             norm.momentum = None
@@ -226,15 +195,17 @@ def _check(path, text, loss):
 _NUMBER = re.compile(r"(?:^|(?<=[ (]))%\d+(?=[,):])")
 
 
-def _used(lines, result):
+def _used(lines, result, inputs):
     """The lines that the result is made of, numbered anew, and its name; and those of batch norms,
-    which keep statistics."""
+    which keep statistics. All of them where an input is used by others alone."""
     needed, kept = {result.name}, []
     for line in reversed(lines):
         name, rest = line.split(":", 1)
         if name in needed or "= batch_norm(" in rest:
             needed.update(_NUMBER.findall(rest.split("  # ")[0]))
             kept.append(line)
+    if not all(re.search(re.escape(x.name) + r"[,)]", " ".join(kept)) for x in inputs):
+        kept = lines[::-1]
     numbers = {line.split(":", 1)[0]: f"%{i}" for i, line in enumerate(reversed(kept), 1)}
 
     def anew(line):
@@ -269,7 +240,7 @@ def _text_of(walk, result, examples, saves):
     for name, tensor in writer.constants.items():
         lines.append(f"constant {name}: f32{text_of(list(tensor.shape))}")
         tensors[name] = tensor
-    return "\n".join([*lines, *saves, *_used(writer.lines, result), ""]), tensors
+    return "\n".join([*lines, *saves, *_used(writer.lines, result, walk.inputs), ""]), tensors
 
 
 def export(model, example_inputs, path):

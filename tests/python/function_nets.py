@@ -302,8 +302,29 @@ class Scans(nn.Module):
         return self.head(low + high + torch.einsum("nii->ni", y) + ends)
 
 
+class Corners(nn.Module):
+    """What stands at a corner: branches that begin at 0, bounds that are reached, losses within."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.slopes = nn.Linear(6, 4), nn.PReLU(4)
+        self.branch, self.bound = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(4))
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x):
+        y = self.first(x)
+        zero = y * 0 + self.branch
+        y = y + self.slopes(zero) + zero.clamp(min=self.bound) + zero.clamp(max=torch.tensor(0.0))
+        y = y + torch.clamp(zero, self.bound, self.bound + 1) + zero.clamp(0.0, 1.0)
+        share = F.binary_cross_entropy(torch.sigmoid(y), torch.sigmoid(x[:, :4]), reduction="none",
+                                       weight=torch.arange(4.0, dtype=y.dtype))
+        return self.head(y) + share.mean(1, True)
+
+
 NETS = {"spatial_transformer": (SpatialTransformer, (2, 6, 6)), "scans": (Scans, (5, 5)),
         "complex_rotary": (ComplexRotary, (12,)), "waves": (Waves, (6,)), "chosen": (Chosen, (12,)),
         "computed": (Computed, (12,)), "buckets": (Buckets, (9,)),
         "norms": (Norms, (3, 8, 8)), "distances": (Distances, (4, 5)), "bags": (Bags, (12,)),
         "states_aside": (StatesAside, (4, 6)), "whole_rotary": (WholeRotary, (12,))}
+if torch.__version__ >= "2.12":  # before, what is equal to a bound had all of the gradient
+    NETS["corners"] = Corners, (6,)

@@ -200,7 +200,32 @@ class TimeInFront(nn.Module):
         return self.head(torch.cat(parts, 1))
 
 
+class Masks(nn.Module):
+    """Attention with a mask of places and one of words together; and the nearest of a codebook,
+    whose gradient passes by."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.codes = nn.Embedding(20, 8), nn.Parameter(torch.randn(7, 4))
+        self.look = nn.ModuleList(nn.MultiheadAttention(8, 2, batch_first=first)
+                                  for first in (True, False))
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        causal = torch.ones(12, 12, dtype=torch.bool).triu(1)
+        given = {"key_padding_mask": tokens == 3, "attn_mask": causal}
+        y = self.look[0](x, x, x, need_weights=False, **given)[0]
+        last = x.transpose(0, 1)
+        y = y + self.look[1](last, last, last, **given)[0].transpose(0, 1)
+        flat = y.reshape(-1, 4)
+        apart = (flat ** 2).sum(1, keepdim=True) + (self.codes ** 2).sum(1) - \
+            2 * flat @ self.codes.t()
+        code = self.codes[apart.argmin(1)].view(y.shape)
+        return self.head((y + (code - y).detach() + 0.1 * code).mean(1))
+
+
 NETS = {"points": (Points, (24, 3)), "masked_patches": (MaskedPatches, (30, 6)),
         "messages": (Messages, (12,)), "ranks": (Ranks, (6,)),
-        "translator": (Translator, (12,)), "gates": (Gates, (6, 5)),
+        "translator": (Translator, (12,)), "gates": (Gates, (6, 5)), "both_masks": (Masks, (12,)),
         "schedule": (Schedule, (12,)), "time_in_front": (TimeInFront, (12,))}

@@ -4,10 +4,12 @@ than PyTorch does. Needs torch."""
 import contextlib
 import io
 import pathlib
+import random
 import tempfile
 import unittest
 import unittest.mock
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -114,6 +116,35 @@ def in_inference_mode(net, x):
     return x * y.clone()
 
 
+def counts(net, x):
+    net.count += 1
+    return x * min(1.0, 0.25 * net.count)
+
+
+def remembers(net, x):
+    y = x if net.before is None else x + net.before
+    net.before = y.detach()
+    return y
+
+
+def sets_data(net, x):
+    net.first.weight.data = net.first.weight.detach() * 0.9
+    return x
+
+
+def freezes(net, x):
+    net.first.weight.requires_grad = False
+    return x
+
+
+def keeps(net, x):
+    """A cache that stays as the first batch has made it, and a result that is only kept."""
+    if net.length < 4:
+        net.length, net.cache = 4, torch.arange(4.0)
+    net.result = x * net.cache
+    return net.result
+
+
 class Refusals(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -164,6 +195,38 @@ class Refusals(unittest.TestCase):
         conv = nn.Conv3d(1, 1, (3, 1, 1), padding="same")
         self.refused(Net(lambda net, x: net.conv(x.view(-1, 1, 4, 1, 1)).flatten(1), conv=conv),
                      "padding=same of volumes")
+
+    def test_what_a_trace_does_not_see(self):
+        for tried, how, says in (
+                (counts, {"count": 0}, "reads count of the model and then changes it"),
+                (remembers, {"before": None}, "reads before of the model"),
+                (sets_data, {}, "sets .data of a tensor"),
+                (freezes, {}, "sets .requires_grad of a tensor"),
+                (lambda net, x: net.first.requires_grad_(False)(x), {}, "requires_grad_.False"),
+                (lambda net, x: x * (2 if random.random() < 2 else 1), {}, "Python's or numpy's"),
+                (lambda net, x: x * numpy.random.rand(), {}, "Python's or numpy's")):
+            net = Net(tried)
+            for name, value in how.items():
+                setattr(net, name, value)
+            self.refused(net, says)
+        self.refused(Net(lambda net, x: x * (2 if x.shape[0] > 2 else 1)),
+                     r"refusals.py:\d+: .* number of samples, of which .* x.shape\[0\] > 2")
+        net = Net(lambda net, x: x)
+        handle = net.first.weight.register_hook(lambda gradient: gradient * 2)
+        self.refused(net, r"hook on the backward of first.weight \(Parameter\)")
+        handle.remove()
+        net = Net(keeps)
+        net.length, net.cache = 0, None
+        duet.export(net, torch.randn(3, 4), self.path)
+        self.assertEqual((net.length, net.cache, hasattr(net, "result")), (0, None, False))
+
+    def test_one_memory_of_two_tensors(self):
+        net = Net(lambda net, x: net.other(x), other=nn.Linear(4, 4))
+        net.other.weight = nn.Parameter(net.first.weight.t())
+        self.refused(net, "first.weight and other.weight lie in one memory")
+        net.other.weight = net.first.weight  # a tie
+        net.register_buffer("before", net.first.bias.detach())
+        self.refused(net, "first.bias and before lie in one memory")
 
     def test_a_backward_that_forward_does_not_say(self):
         self.refused(Net(lambda net, x: FiveTimes.apply(x)), "FiveTimes, a torch.autograd.Function")
