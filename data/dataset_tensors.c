@@ -166,14 +166,15 @@ static int take_label(const struct reading *r, void *to, uint64_t i, int64_t num
 static int check_part(const struct reading *r, uint64_t from, const struct sample_part *part) {
     const uint64_t each = of_a_sample(r->x);
     const float *x = r->samples;
+    const int limit = part->most ? part->most : part->below;
     for (uint64_t i = from; part->below && i < r->x->count; i += each)
         for (uint64_t k = i; k < i + (uint64_t)part->count; k++)
-            if (!(x[k] >= 0 && x[k] < (float)part->below && x[k] == floorf(x[k])))
+            if (!(x[k] >= 0 && x[k] < (float)limit && x[k] == floorf(x[k])))
                 return fail(ERR_FAILED,
                             "data set %s: %s: %g in sample %llu: the model takes whole numbers "
                             "from 0 to %d",
                             r->file.path, r->x_name, (double)x[k], (unsigned long long)(k / each),
-                            part->below - 1);
+                            limit - 1);
     return OK;
 }
 

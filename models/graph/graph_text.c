@@ -1,7 +1,7 @@
 /* Reading a graph: see graph.h. A line is a declaration, an op, or the return; # begins a comment.
  *
  *     duet 1
- *     input %x: TYPE [below NUMBER]
+ *     input %x: TYPE [below NUMBER [to NUMBER]]
  *     parameter NAME: TYPE [frozen]       buffer NAME: TYPE      constant NAME: TYPE
  *     saves NUMBER NUMBER
  *     %y: TYPE = OP(OPERAND, ..., SETTING=VALUE, ...)
@@ -33,14 +33,19 @@ static int input(struct graph_reader *r) {
     struct graph *g = r->g;
     struct graph_shape s;
     int is_i64;
-    double below = 0;
+    double below = 0, most = 0;
     CHECK(graph_word(r, "a %name", name));
     CHECK(graph_type(r, &s, &is_i64));
     if (s.rank < 1 || !s.batch[0] || s.size[0] != 1)
         return graph_wrong(r, "the first dimension of an input is N, the samples");
-    if (graph_is_word(r, "below")) CHECK(graph_number(r, &below, &batch));
+    if (graph_is_word(r, "below")) {
+        CHECK(graph_number(r, &below, &batch));
+        if (graph_is_word(r, "to")) CHECK(graph_number(r, &most, &batch));
+    }
     if (is_i64 && !(below >= 1 && below <= 1 << 24 && below == floor(below)))
         return graph_wrong(r, "whole numbers are below something: below 1 to below %d", 1 << 24);
+    if (most && !(most > below && most <= 1 << 24 && most == floor(most)))
+        return graph_wrong(r, "below A to B: B is a whole number above A, to %d", 1 << 24);
     double numbers = 1;
     for (int i = 1; i < s.rank; i++)
         numbers *= s.size[i];
@@ -49,7 +54,8 @@ static int input(struct graph_reader *r) {
     CHECK(graph_grow(g, &g->inputs, g->input_count, &g->input_room, sizeof *g->inputs));
     CHECK(graph_grow(g, &g->parts, g->input_count, &g->part_room, sizeof *g->parts));
     CHECK(graph_add_value(r, name, &s, &g->inputs[g->input_count]));
-    g->parts[g->input_count++] = (struct sample_part){(int)numbers, is_i64 ? (int)below : 0};
+    g->parts[g->input_count++] =
+        (struct sample_part){(int)numbers, is_i64 ? (int)below : 0, is_i64 ? (int)most : 0};
     return OK;
 }
 

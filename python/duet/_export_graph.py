@@ -124,6 +124,9 @@ class Writer:
         self.frozen_ones = {}  # parameters that the model has not: of norms without their own
         self.tokens = {}  # the inputs that a value has its elements from as they are, by names
         self.below = {}  # of inputs of whole numbers, by name
+        self.parts = set()  # the names of values that are a part of one, as a column
+        self.columns, self.drawn = {}, {}  # of inputs of which tables look up parts, the largest
+        # table and the smallest
         self.known = {}  # the same, of all of them, where a walk before this one has found them
         self.guesses = False  # a walk will follow that knows them
         self.wholes = set()  # the names of whole numbers that come of others, as indices
@@ -166,6 +169,8 @@ class Writer:
                 ranges.append((int(settings["value"]),) * 2)
             if ranges:
                 self.ranges[name] = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        if op in ("narrow", "gather") or op in _MOVES and not self.parts.isdisjoint(given):
+            self.parts.add(name)
         if op in _KEEPS_SHORT and not self.fallen_short.isdisjoint(given):
             self.fallen_short.add(name)
         if op in ("above", "equal") or (op in (*_MOVES, "expand") and

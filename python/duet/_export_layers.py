@@ -118,7 +118,7 @@ def op_embedding(w, a, shape):
         return turning.Turned(y, [*index.dims, [len(own)]])
     w.parameter(a.weight, "weight")
     if isinstance(a.indices, Value):
-        check_places(w, a.indices, rows, "tokens", "rows")
+        check_places(w, a.indices, rows, "tokens", "rows", True)
     index = w.value(a.indices)
     left_out = {} if a.get("padding_idx", -1) < 0 else {"padding_idx": a.padding_idx}
     return w.emit("embedding", [index, w.parameter(a.weight, "weight")], shape, index.lifted,

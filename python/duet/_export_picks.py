@@ -10,7 +10,7 @@ from ._export_shapes import along, op_expand
 from ._export_wholes import whole
 
 
-def check_places(w, index, count, what, of):
+def check_places(w, index, count, what, of, is_table=False):
     """That the whole numbers `index` are from 0 to count - 1: an input's as they are then have to
     be, which the command looks after. Of computed ones the ends are known, or will be in the next
     walk."""
@@ -25,7 +25,11 @@ def check_places(w, index, count, what, of):
         require(high < math.inf, f"its {what} are of any size: clamp(0, {count - 1}) says it")
     require(low >= 0 and high < count, f"its {what} are {low} to {high}, of {count} {of}")
     for name in w.tokens.get(getattr(index, "name", None), ()):
-        w.below[name] = min(count, w.below.get(name, count))
+        if is_table and index.name in w.parts:  # rows that a table has not are NaN
+            w.columns[name] = max(count, w.columns.get(name, 0))
+            w.drawn[name] = min(count, w.drawn.get(name, count))
+        else:
+            w.below[name] = min(count, w.below.get(name, count))
 
 
 def op_one_hot(w, a, shape):

@@ -153,6 +153,14 @@ def _patched(torch):
             field.__set__(self, value)
         return property(field.__get__, put)
 
+    flag = tensor.requires_grad_
+
+    def freeze_one(self, requires_grad=True):
+        if not requires_grad and "/torch/" not in sys._getframe(1).f_code.co_filename:
+            raise ExportError("forward sets .requires_grad of a tensor, which torch.export does "
+                              "not see: set it before")
+        return flag(self, requires_grad)
+
     def freeze(self, requires_grad=True):
         raise ExportError(f"forward calls requires_grad_({requires_grad}) of a "
                           f"{type(self).__name__}, which torch.export does not see: freeze it "
@@ -161,7 +169,7 @@ def _patched(torch):
                (tensor, "register_hook", lambda *_: _not_computed("a hook on a tensor")),
                (tensor, "data", by_torch_alone("data", "copy_() under torch.no_grad() is seen")),
                (tensor, "requires_grad", by_torch_alone("requires_grad", "set it before")),
-               (torch.nn.Module, "requires_grad_", freeze)]
+               (tensor, "requires_grad_", freeze_one), (torch.nn.Module, "requires_grad_", freeze)]
     kept = [(owner, name, owner.__dict__.get(name)) for owner, name, _ in patches]
     try:
         for owner, name, value in patches:

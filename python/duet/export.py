@@ -214,6 +214,13 @@ def _used(lines, result, inputs):
     return [*map(anew, reversed(kept)), f"return {numbers.get(result.name, result.name)}"]
 
 
+def _bounds(writer, name, x):
+    """Below what the whole numbers of an input are drawn, and below what those of data may be.
+    Where tables look up columns of it, these are the smallest table and the largest."""
+    most = writer.below.get(name, writer.columns.get(name, int(x.max()) + 1))
+    return min(most, writer.drawn.get(name, most)), most
+
+
 def _text_of(walk, result, examples, saves):
     torch, writer = walk.torch, walk.writer
     lines = ["duet 1"]
@@ -221,8 +228,9 @@ def _text_of(walk, result, examples, saves):
         if x.is_floating_point():
             lines.append(f"input {value.name}: f32{text_of(value.shape)}")
         else:  # what no embedding looks up is as large as in the example
-            below = writer.below.get(value.name, int(x.max()) + 1)
-            lines.append(f"input {value.name}: i64{text_of(value.shape)} below {below}")
+            below, most = _bounds(writer, value.name, x)
+            lines.append(f"input {value.name}: i64{text_of(value.shape)} below {below}" +
+                         (f" to {most}" if most > below else ""))
     tensors = {}
     for name, parameter in walk.model.named_parameters():  # a number is a list of one here
         numbers = torch.view_as_real(parameter) if parameter.is_complex() else parameter
@@ -280,7 +288,7 @@ def export(model, example_inputs, path):
     walk.writer.guesses = bool(tokens)
     result = walk.run()
     if tokens and not walk.refusals:  # now it is known how large those of the inputs may be
-        known = {value.name: walk.writer.below.get(value.name, int(x.max()) + 1)
+        known = {value.name: _bounds(walk.writer, value.name, x)[1]
                  for value, x in zip(walk.inputs, tensors) if not x.is_floating_point()}
         walk = Walk(torch, model, program)
         walk.writer.known = known

@@ -92,10 +92,13 @@ Test(dataset_tensors, pictures_targets_and_the_test_part, .timeout = 30, .init =
     cr_expect(!memcmp(set.images, bytes, sizeof bytes) && set.labels[0] == 4 && !set.labels[1]);
     dataset_free(&set);
     cr_expect_eq(dataset_has_test(&c), 1);
-    c.parts = (struct sample_part[]){{3, 256}}, c.part_count = 1;
-    opened(&set, &c, 1);
-    cr_expect(set.numbers && set.numbers[1] == 51);
-    dataset_free(&set);
+    const struct sample_part of_one = {3, 256, 0}, of_columns = {3, 2, 256};
+    for (int i = 0; i < 2; i++) { /* random numbers would be below 2, those of a file are not */
+        c.parts = i ? &of_columns : &of_one, c.part_count = 1;
+        opened(&set, &c, 1);
+        cr_expect(set.numbers && set.numbers[1] == 51);
+        dataset_free(&set);
+    }
     c.part_count = 0, c.targets = 1, c.shape = (struct sample_shape){1, 1, 3};
     opened(&set, &c, 0);
     cr_expect(set.outputs == 3 && set.classes == 0 && set.shape.width == 3, "as the model has it");
@@ -110,7 +113,7 @@ static void refused(const struct item *x, const struct item *y, size_t cut, int 
     struct dataset_config c = config();
     struct dataset set;
     /* the first number of a sample is any where it is no token */
-    const struct sample_part parts[] = {{1, 0}, {2, below}}, all = {3, below};
+    const struct sample_part parts[] = {{1, 0, 0}, {2, below, 0}}, all = {3, below, 0};
     c.parts = below == 2 ? parts : &all, c.part_count = below == 2 ? 2 : !!below;
     c.targets = targets;
     put(items, y->name ? 2 : 1, cut);

@@ -77,6 +77,8 @@ static const struct {
     {"duet 1\ninput %x: f32[2, 2]\n", "the first dimension of an input is N"},
     {"duet 1\ninput %x: f32[N, 0]\n", "a dimension of 0"},
     {"duet 1\ninput %x: i64[N, 2]\n", "whole numbers are below something"},
+    {"duet 1\ninput %x: i64[N, 2] below 7 to 7\n", "B is a whole number above A"},
+    {"duet 1\ninput %x: i64[N, 2] below 7 to\n", "number"},
     {"duet 1\ninput %x: f32[N, 65536, 32768]\n", "more than 2147483647 numbers"},
     {"duet 1\ninput %x: f32[N, 2000000000]\ninput %y: f32[N, 2000000000]\n",
      "line 3, column 29: a sample of more than 2147483647 numbers"},

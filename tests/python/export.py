@@ -288,6 +288,34 @@ class OwnData(Written):
             duet.train(**options)
 
 
+    def test_columns_that_have_tables_of_their_own(self):
+        class Columns(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.low, self.high = torch.nn.Embedding(7, 6), torch.nn.Embedding(11, 6)
+                self.head = torch.nn.Linear(6, 4)
+
+            def forward(self, x):
+                return self.head(self.low(x[:, 0]) + self.high(x[:, 1]))
+        torch.manual_seed(2)
+        net, path, data = Columns(), self.folder / "columns.duet", self.folder / "data.safetensors"
+        x = torch.stack([torch.randint(0, 7, (BATCH,)), torch.randint(0, 11, (BATCH,))], 1)
+        x[0, 1], y = 10, torch.randint(0, 4, (BATCH,))
+        self.assertIn("i64[N, 2] below 7 to 11\n", duet.export(net, x, path).read_text())
+        duet.save_dataset(data, x, y)
+        options = dict(model=path, batch_size=BATCH, steps=1, progress=False, quiet=True)
+        loss = duet.train(**options, dataset=data, shuffle=False, mode="single").runs[0].losses[0]
+        self.assertAlmostEqual(loss, F.cross_entropy(net(x), y).item(), 5)
+        drawn = duet.compare(**options, dataset="random", samples=64, devices=2)
+        self.assertTrue(numpy.isfinite(drawn.runs[0].losses).all())
+        x[1, 0] = 9  # of which its own table has no row
+        duet.save_dataset(data, x, y)
+        loss = duet.train(**options, dataset=data, shuffle=False, mode="single").runs[0].losses[0]
+        self.assertTrue(numpy.isnan(loss))
+        duet.save_dataset(data, x + 9, y)
+        with self.assertRaisesRegex(duet.DuetError, "takes whole numbers from 0 to 10"):
+            duet.train(**options, dataset=data)
+
     def test_numbers_beside_tokens(self):
         class Both(torch.nn.Module):
             def __init__(self):

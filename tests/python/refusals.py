@@ -203,6 +203,7 @@ class Refusals(unittest.TestCase):
                 (sets_data, {}, "sets .data of a tensor"),
                 (freezes, {}, "sets .requires_grad of a tensor"),
                 (lambda net, x: net.first.requires_grad_(False)(x), {}, "requires_grad_.False"),
+                (lambda net, x: x * net.first.bias.requires_grad_(False), {}, "sets .requires"),
                 (lambda net, x: x * (2 if random.random() < 2 else 1), {}, "Python's or numpy's"),
                 (lambda net, x: x * numpy.random.rand(), {}, "Python's or numpy's")):
             net = Net(tried)
