@@ -1,7 +1,7 @@
 """Functions that are several lines each: of numbers, along a dimension, diagonals, and pictures
 that are sampled at computed places. See _export_ops.py."""
 
-from ._export_choices import op_amax, op_amin, op_eq, op_maximum
+from ._export_choices import _where as where, op_amax, op_amin, op_eq, op_maximum
 from ._export_ops import Bound, binary, clamped, line_dim, op_sum, require, root, same, times
 from ._export_pools import op_cumsum
 from ._export_shapes import op_permute
@@ -24,11 +24,15 @@ def op_hypot(w, a, shape):
 
 
 def op_logaddexp(w, a, shape):
-    """Less than the larger of both, so that no exponential is too large."""
+    """Less than the larger of both, so that no exponential is too large; of two -inf it is -inf."""
     most = op_maximum(w, a, shape)
+    none = op_eq(w, Bound(self=most, other=float("-inf")), shape)
+    most = where(w, none, 0.0, most, shape)
     parts = [same(w, "exp", binary(w, "subtract", x, most, shape), shape)
              for x in (a.self, a.other)]
-    return binary(w, "add", most, same(w, "log", binary(w, "add", *parts, shape), shape), shape)
+    total = where(w, none, 1.0, binary(w, "add", *parts, shape), shape)
+    y = binary(w, "add", most, same(w, "log", total, shape), shape)
+    return where(w, none, float("-inf"), y, shape)
 
 
 def op_aminmax(w, a, shape):

@@ -64,6 +64,8 @@ def op_index_select(w, a, shape):
     """Places that a constant names: each run of them that stands together as one, or, of many runs,
     a product with a matrix that has a 1 for each place."""
     x, index = a.self, a.index
+    if isinstance(index, Value) and a.dim == 0 and isinstance(x, (Stored, w.torch.Tensor)):
+        return rows_at(w, x, index, shape)
     if isinstance(x, Stored):
         return op_index(w, Bound(self=x, indices=[None] * (a.dim % len(x.shape)) + [index]), shape)
     x = w.value(x)
@@ -90,8 +92,9 @@ def op_index(w, a, shape):
     if isinstance(index[0], Counted):
         require(len(a.indices) == len(index) == 2, "its places depend on the number of samples")
         return place_of_each(w, a.self, index, shape)
-    if (not isinstance(a.self, Stored) or len(a.indices) > 1) and len(index) == 1 and \
-            isinstance(index[0], w.torch.Tensor) and index[0].dtype is not w.torch.bool:
+    if (not isinstance(a.self, Stored) or len(a.indices) > 1 or len(a.self.shape) == 1) and \
+            len(index) == 1 and isinstance(index[0], w.torch.Tensor) and \
+            index[0].dtype is not w.torch.bool:
         dim, x = next(i for i, one in enumerate(a.indices) if one is not None), w.value(a.self)
         flat = index[0].flatten()
         y = op_index_select(w, Bound(self=x, dim=dim, index=flat),

@@ -6,7 +6,7 @@ import math
 from ._export_choices import _dims_of, _where, op_eq, op_ge, op_gt
 from ._export_graph import Filled, N, Stored, Value
 from ._export_ops import Bound, binary, line_dim, number_of, op_sum, require, same, times
-from ._export_shapes import along, op_expand
+from ._export_shapes import op_expand
 from ._export_wholes import whole
 
 
@@ -207,7 +207,9 @@ def put_at(w, x, dim, index, value, shape):
         part = [len(index) if d == dim else n for d, n in enumerate(shape)]
         if list(map(str, value.shape)) != list(map(str, part)):
             value = op_expand(w, Bound(self=value), part)
-        value = along(w, value, dim, w.torch.eye(count)[index], shape)
+        places = index.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+        value = w.emit("scatter_add", [w.aligned(v, len(shape)) for v in (places, value)], shape,
+                       dim=dim, size=count)
     return _where(w, there, value, x, shape)
 
 
@@ -217,7 +219,8 @@ def op_index_put(w, a, shape):
     if len([i for i in a.indices if i is not None]) == 1 and not a.accumulate and \
             isinstance(mask, w.torch.Tensor) and mask.dim() == 1 and \
             mask.dtype is not w.torch.bool:
-        return put_at(w, a.self, len(a.indices) - 1, mask, value, shape)
+        dim = next(i for i, one in enumerate(a.indices) if one is not None)
+        return put_at(w, a.self, dim, mask, value, shape)
     require(len(a.indices) == 1 and mask is not None and not a.accumulate and (
         isinstance(mask, Value) and mask.name in w.truths or
         isinstance(mask, w.torch.Tensor) and mask.dtype is w.torch.bool),
