@@ -29,21 +29,27 @@ def of_complex(run, name):
         run
 
 
+def _is_complex(w, x):
+    return isinstance(x, (Complex, complex)) or isinstance(x, w.torch.Tensor) and x.is_complex()
+
+
 def by_parts(run, name):
-    """Of two that are added, or of which one is chosen, one may be real."""
+    """Of two that are added, or of which one is chosen, one may be real: its other part is 0."""
     def both(w, a, shape):
         def of(x, i):
-            if isinstance(x, Complex) or isinstance(x, w.torch.Tensor) and x.is_complex():
+            if _is_complex(w, x):
                 return x.imag if i else x.real
             return [of(y, i) for y in x] if isinstance(x, list) else x
 
         def made(i):
             parts = {key: of(x, i) for key, x in a.items()}
-            if i and name in ("add", "sub", "where"):
-                parts.update({key: 0.0 for key in ("self", "other")
-                              if not isinstance(a[key], complex) and parts[key] is a[key]})
+            zero = {"add": ("self", "other"), "sub": ("self", "other"), "where": ("self", "other"),
+                    "constant_pad_nd": ("value",), "pad": ("value",)}.get(name, ()) if i else ()
+            parts.update({key: 0.0 for key in zero if not _is_complex(w, a.get(key))})
             return run(w, Bound(parts), shape)
         require(name != "div" or not isinstance(a.other, Complex), "by a complex number")
+        values = a.tensors if name in ("cat", "stack") else [a.src] if name == "copy" else []
+        require(all(_is_complex(w, x) for x in values), "of complex numbers and real ones")
         real, imag = made(0), made(1)
         return [Complex(*pair) for pair in zip(real, imag)] if isinstance(real, list) else \
             Complex(real, imag)
