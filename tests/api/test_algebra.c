@@ -237,7 +237,7 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
     elsewhere = tensor_of(devices[1], 2, (int[]){5, 6}, 1);
     MUST(duet_tensor_create(&index, devices[0], DUET_I32, 1, (int[]){5}, NULL));
     MUST(duet_tensor_create(&lone, devices[1], DUET_I32, 1, (int[]){5}, NULL));
-    for (int i = 0; i < 23; i++) {
+    for (int i = 0; i < 31; i++) {
         MUST(duet_tape_begin(tape, i == 9 ? NULL : params, i == 13 ? 4 : 5, DUET_TRAIN));
         duet_tape *t = tape;
         duet_var *v = i == 13 ? NULL : duet_input(t, x), *f = duet_leaf(t, m);
@@ -270,6 +270,23 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
         case 21:
             refused(t, duet_cat(t, (duet_var *[]){v, f}, 2, 1), "Expected size 5 but got size 7");
             break;
+        case 22: refused(t, duet_argsort(t, v, 0, 0), "dimension 0 is that of the samples"); break;
+        case 23: refused(t, duet_argsort(t, v, 2, 0), dims); break;
+        case 24: refused(t, duet_argsort(t, duet_parameter(t, 0), 1, 0), "expand it first"); break;
+        case 25: refused(t, duet_take_along_dim(t, v, v, 0), "dimension 0 is that of"); break;
+        case 26:
+            refused(t, duet_take_along_dim(t, duet_parameter(t, 0), duet_parameter(t, 0), 1),
+                    "of tensors without samples");
+            break;
+        case 27:
+            refused(t, duet_take_along_dim(t, duet_reshape(t, v, 3, (int[]){5, 2, 3}), v, 1),
+                    "give both as many dimensions");
+            break;
+        case 28:
+            refused(t, duet_scatter_add(t, duet_narrow(t, v, 1, 0, 2), v, 1, 4),
+                    "2 places for 6 numbers");
+            break;
+        case 29: refused(t, duet_scatter_add(t, v, v, 1, 0), "at least one of each"); break;
         default: refused(t, duet_linear(t, f, 0, -1), "7 rows, the pass 5 samples"); break;
         }
         cr_assert_null(duet_matmul(t, v, v)); /* the error stays */
@@ -281,7 +298,9 @@ Test(api_algebra, what_is_refused, .timeout = 30) {
               !duet_sum(NULL, NULL, NULL, 0, 0) && !duet_mean(NULL, NULL, NULL, 0, 0) &&
               !duet_sum(NULL, NULL, (int[]){0}, 1, 0) && !duet_mean(NULL, NULL, (int[]){0}, 1, 0) &&
               !duet_embedding(NULL, NULL, 0, -1) && !duet_reshape(NULL, NULL, 2, NULL) &&
-              !duet_leaf(NULL, NULL));
+              !duet_leaf(NULL, NULL) && !duet_argsort(NULL, NULL, 1, 0) &&
+              !duet_take_along_dim(NULL, NULL, NULL, 1) &&
+              !duet_scatter_add(NULL, NULL, NULL, 1, 1));
     duet_tensor_free(x), duet_tensor_free(m), duet_tensor_free(elsewhere);
     duet_tensor_free(index), duet_tensor_free(lone);
     duet_params_free(params);
