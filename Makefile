@@ -31,9 +31,9 @@ FOLDERS := base base/files base/text trace clock device device/host device/host/
            nn/tape nn/layers nn/optimizer models models/graph models/sequential comm \
            scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
            train train/compare train/estimate train/files report report/calls report/collective \
-           report/chrome report/live report/pictures report/page doctor api rpc cli cli/estimate \
-           cli/live cli/options cli/results cli/run
-LIB_C    = $(filter-out cli/main.c cli/live/screen_$(if $(HAVE_NCURSES),absent,curses).c \
+           report/chrome report/pictures report/page doctor api rpc cli cli/estimate \
+           cli/options cli/results cli/run
+LIB_C    = $(filter-out cli/main.c \
              $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c send.c proof.c)),\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
@@ -44,10 +44,6 @@ RPC_OBJ  = $(filter $(H)/rpc/%,$(LIB_OBJ))
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
-# So is ncurses, which draws the dashboard of --live (cli/live/screen.h).
-HAVE_NCURSES := $(shell echo 'int main(void) { return endwin(); }' | \
-                  $(CC) -include curses.h -x c - -lncursesw -o /dev/null 2>/dev/null && echo yes)
-
 # So is NNG, whose byte streams carry remote calls (rpc/transport.h); it brings mbed TLS with it.
 HAVE_NNG := $(call has,nng/nng.h)
 # Only programs with remote calls get it: it has names of its forerunner nanomsg, which Criterion
@@ -56,7 +52,7 @@ NNG_LIBS := -Wl,--push-state,--as-needed -lnng -lmbedcrypto -Wl,--pop-state
 
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
-LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(if $(HAVE_NCURSES),-lncursesw) \
+LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) \
          $(if $(HAVE_NNG),$(NNG_LIBS)) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
@@ -89,12 +85,11 @@ found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
-	@echo "ncurses:   $(or $(HAVE_NCURSES:yes=found),not found: --live is refused)"
 	@echo "NNG:       $(or $(HAVE_NNG:yes=found),not found: duet_rpc_init is refused)"
 	@echo "criterion: $(CRITERION_USE)"
 
 # Every object depends on the words of its command, so that other flags never meet old objects.
-FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(if $(HAVE_NCURSES),ncurses) $(if $(HAVE_NNG),nng) $(PIC)
+FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(if $(HAVE_NNG),nng) $(PIC)
 $(H)/flags: words = $(FLAGS_OF_C)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
 $(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE

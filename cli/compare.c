@@ -7,7 +7,6 @@
 #include "cli/estimate/demo_modelled.h"
 #include "cli/estimate/what_if.h"
 #include "cli/lesson.h"
-#include "cli/live/live.h"
 #include "cli/next.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
@@ -135,16 +134,13 @@ static int run(struct run_config *config, int chapter) {
     struct run_files files = {.report = {.made = 0}};
     const char *command = chapter ? "demo" : "compare";
     struct job_result result = {.exit_status = 0};
-    struct live *live = NULL;
     int code = OK;
     CHECK_GOTO(run_config_check(config), code, done);
     CHECK_GOTO(run_files_open(&files, config), code, done);
     comparison = calloc(1, sizeof *comparison);
     if (!comparison) CHECK_GOTO(fail(ERR_MEMORY, "compare: no host memory"), code, done);
     CHECK_GOTO(what_if_of_run(config, text_width(stdout)), code, done);
-    CHECK_GOTO(live_screen_open(&live, config), code, done);
     code = compare_run(comparison, config, &result);
-    live_screen_close(&live);
     if (!is_complete(comparison, code)) {
         code = keep_what_there_is(&files, comparison, command, code);
         goto done;

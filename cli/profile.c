@@ -9,7 +9,6 @@
 #include "cli/estimate/max_batch.h"
 #include "cli/estimate/ways.h"
 #include "cli/estimate/what_if.h"
-#include "cli/live/live.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
 #include "report/findings.h"
@@ -92,7 +91,6 @@ static int profile_ways(const struct run_config *config, struct ways *p, int wid
     CHECK(job_try_nccl(&base, result));
     for (int i = WAY_DP; i < WAYS; i++) {
         way_apply(i, &base);
-        base.live_run = i;
         if (compare_leaves_out(config, base.mode)) continue;
         int code = job_run_titled(way_name(i), &base, &p->run[i], result);
         base.warned = 1; /* once is enough */
@@ -141,8 +139,7 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     struct ways *ways = NULL;
     struct run_files files = {.report = {.made = 0}};
     struct job_result result = {.exit_status = 0};
-    struct live *live = NULL;
-    int width = text_width(stdout), code; /* a dashboard takes the terminal for itself */
+    int width = text_width(stdout), code;
     if (argc > 0 && *argv[0] != '-' && !access(argv[0], R_OK))
         return command_report(argc, argv, own);
     run_config_default(&config);
@@ -154,9 +151,7 @@ int command_profile(int argc, char **argv, const struct duet_model *own) {
     ways = ways_new();
     CHECK_GOTO(ways ? OK : ERR_MEMORY, code, done);
     CHECK_GOTO(what_if_of_run(&config, width), code, done);
-    CHECK_GOTO(live_screen_open(&live, &config), code, done);
     code = profile(&config, ways, width, &files.results.json, &result);
-    live_screen_close(&live);
     if (!config.find_max_batch) code = write_files(&files, &config, ways, code);
 done:
     run_files_abandon(&files);

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/commands.h"
-#include "cli/live/live.h"
 #include "cli/options/run_options.h"
 #include "cli/results/files.h"
 #include "report/text.h"
@@ -83,7 +82,6 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     struct job_result result = {.exit_status = 0};
     struct run_files files = {.report = {.made = 0}};
     struct failures all = {0};
-    struct live *live = NULL;
     int code;
     run_config_default(&config);
     run_config_own(&config, own);
@@ -96,9 +94,7 @@ int command_train(int argc, char **argv, const struct duet_model *own) {
     config.stoppable = 1;
     CHECK_GOTO(record_new(&record), code, done);
     describe(&config);
-    CHECK_GOTO(live_screen_open(&live, &config), code, done);
     code = job_run(&config, NULL, 0, record, &result);
-    live_screen_close(&live);
     if (code && !result.unwritten && !result.stopped) goto done;
     failures_add(&all, code); /* one file that cannot be written must not cost the other */
     warn_of_run(NULL, record);

@@ -17,12 +17,9 @@ test:
 data:
 	@scripts/download_data.sh
 
-# What a program that is linked with -static needs besides: on Debian ncurses is two libraries, and
-# NNG has its cryptography in three others.
-STATIC_LIBS = $(if $(HAVE_NCURSES),$(shell echo 'int main(void) { return endwin(); }' | \
-                $(CC) -static -include curses.h -x c - -lncursesw -ltinfo -o /dev/null \
-                2>/dev/null && echo -ltinfo)) \
-              $(if $(HAVE_NNG),$(shell echo 'int main(void) { return 0; }' | $(CC) -static -x c - \
+# What a program that is linked with -static needs besides: NNG has its cryptography in three
+# others.
+STATIC_LIBS = $(if $(HAVE_NNG),$(shell echo 'int main(void) { return 0; }' | $(CC) -static -x c - \
                 -lmbedtls -lmbedx509 -lmbedcrypto -o /dev/null 2>/dev/null && \
                 echo -lmbedtls -lmbedx509 -lmbedcrypto))
 

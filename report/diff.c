@@ -156,8 +156,8 @@ static int flag_value(const struct results *r, const char *flag, char value[DIFF
 /* 1 for a flag that has a field in the run, and for one that only says where results go. */
 static int is_told_elsewhere(const char *flag, const struct json *run) {
     static const char *const outputs[] = {
-        "--json",     "--csv",         "--trace", "--report",     "--pictures", "--save",
-        "--log-loss", "--tensorboard", "--quiet", "--checkpoint", "--live",     "--log-interval"};
+        "--json",     "--csv",         "--trace", "--report",     "--pictures",    "--save",
+        "--log-loss", "--tensorboard", "--quiet", "--checkpoint", "--log-interval"};
     char key[DIFF_NAME];
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
         if (!strcmp(flag, outputs[i])) return 1;

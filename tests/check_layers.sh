@@ -92,12 +92,12 @@ rule "CUDA outside folders named cuda" "$(
 objects=()
 for source in "${sources[@]}"; do
     object=$build/${source%.c}.o
-    # Of a folder cuda either absent.c or the other files are built, one of the two
-    # screens, and one of the two transports.
+    # Of a folder cuda either absent.c or the other files are built, and one of the two
+    # transports.
     [[ $source == *.c ]] || continue
     if [[ -e $object ]]; then
         objects+=("$object")
-    elif [[ $source != */cuda/* && $source != cli/live/screen_* &&
+    elif [[ $source != */cuda/* &&
         $source != rpc/transport_* ]]; then
         objects+=("missing:$object")
     fi

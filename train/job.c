@@ -37,8 +37,8 @@
 
 /* The descriptors that a rank inherits, in the order of its arguments. */
 enum { JOB_CONFIG, JOB_RECORD, JOB_SPANS, JOB_FILES };
-/* Behind these come those that the configuration names: the data sets and the live page. */
-enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS + 1 };
+/* Behind these come the data sets that the configuration names. */
+enum { JOB_DATA_SETS = 2, JOB_FDS = JOB_FILES + JOB_DATA_SETS };
 
 /* ---- memfds ---- */
 
@@ -143,7 +143,6 @@ int job_run(const struct run_config *config, const float *initial, size_t initia
     CHECK_GOTO(shared_data_open(&stamped), code, done);
     for (int i = 0; i < JOB_DATA_SETS; i++)
         if (stamped.data.fd[i]) fds[fd_count++] = stamped.data.fd[i];
-    if (stamped.live_fd) fds[fd_count++] = stamped.live_fd;
     CHECK_GOTO(make_memfd("duet-config", &fds[JOB_CONFIG]), code, done);
     CHECK_GOTO(make_memfd("duet-record", &fds[JOB_RECORD]), code, done);
     CHECK_GOTO(make_memfd("duet-spans", &fds[JOB_SPANS]), code, done);
@@ -212,7 +211,7 @@ int job_try_nccl(const struct run_config *config, struct job_result *result) {
     if (strcmp(config->ddp.allreduce, "nccl")) return OK;
     one.mode = MODE_DDP;
     one.steps = one.quiet = 1;
-    one.evaluate = one.live_fd = 0;
+    one.evaluate = 0;
     run_config_without_files(&one);
     return job_run_titled(mode_title(MODE_DDP), &one, NULL, result);
 }
@@ -246,14 +245,6 @@ static _Noreturn void job_leave(int status) {
     _exit(status);
 }
 
-/* The launcher keeps some signals from itself while it has the terminal (cli/live/live.h), and a
- * rank inherits that. */
-static void take_signals(void) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* The model of the file whose path and text are at `at`; nothing where there are none. */
 static int read_file_model(struct model_file **file, const char *at, size_t bytes) {
     size_t path = strnlen(at, bytes) + 1;
@@ -280,7 +271,6 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
      * a terminal is closed it ends the job, and a rank that puts a file in place finishes that. */
     if (config.stoppable) signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    if (config.live_fd) take_signals();
     memcpy(&count, (char *)data + sizeof config, sizeof count);
     const float *initial = (const float *)((char *)data + sizeof config + sizeof count);
     size_t used = sizeof config + sizeof count + (size_t)count * sizeof *initial;

@@ -133,18 +133,16 @@ struct run_config {
     /* What is measured and said. */
     int log_interval; /* print the loss of every such step of an epoch; 0: none */
     int quiet;
-    int warned;            /* 1: no warnings at the start: --quiet, or an earlier job gave them */
-    int live;              /* a dashboard in the terminal (cli/live/live.h) */
-    int live_fd, live_run; /* the page that it is made of, and this run's part of it; fd 0: none */
-    int stoppable;         /* SIGINT and SIGTERM end it after a step, so that it has a record */
-    int64_t started_ns;    /* now_ns when it was asked for: first_step_seconds counts from it */
-    int hashes;            /* compare: parameters and gradients are hashed at every step */
-    int spans;             /* compare, profile: time is recorded by phase */
-    int evaluate;          /* test accuracy after each epoch */
-    int as_pytorch;        /* profile, estimate: beside it what PyTorch would hold */
-    int details;           /* profile, estimate: every row of the tables */
-    int find_max_batch;    /* profile, estimate: the largest batch that fits, not tables */
-    int late;              /* tests: devices of kind host-late */
+    int warned;         /* 1: no warnings at the start: --quiet, or an earlier job gave them */
+    int stoppable;      /* SIGINT and SIGTERM end it after a step, so that it has a record */
+    int64_t started_ns; /* now_ns when it was asked for: first_step_seconds counts from it */
+    int hashes;         /* compare: parameters and gradients are hashed at every step */
+    int spans;          /* compare, profile: time is recorded by phase */
+    int evaluate;       /* test accuracy after each epoch */
+    int as_pytorch;     /* profile, estimate: beside it what PyTorch would hold */
+    int details;        /* profile, estimate: every row of the tables */
+    int find_max_batch; /* profile, estimate: the largest batch that fits, not tables */
+    int late;           /* tests: devices of kind host-late */
 
     struct clock_words clock;  /* the hardware whose modelled times it gets (estimate/retime.h) */
     int dry;                   /* dry devices and no data: train/estimate/estimate.h */

@@ -13,7 +13,6 @@
 #include "models/graph/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
-#include "train/live_writer.h"
 #include "train/shared_data.h"
 
 /* Sanitizer builds (SAN=...) check that the operands of each op lie in the memory of its own
@@ -322,7 +321,6 @@ int session_open(struct session *s, const struct run_config *config, struct comm
     s->rank = comm ? comm_rank(comm) : 0;
     s->ranks = comm ? comm_world_size(comm) : 1;
     CHECK(agree_on_devices(s, kind, physical));
-    CHECK(live_open(s));
     s->devices = run_devices(config);
     s->virtual_devices = run_virtual_devices(config);
     s->record = record;
@@ -380,7 +378,6 @@ int session_close(struct session *s) {
     free(s->buffers);
     for (int d = 0; d < MAX_DEVICES; d++)
         step_times_free(&s->step_times[d]);
-    live_close(s);
     safetensors_close(&s->checkpoint);
     model_free(&s->model);
     memset(s, 0, sizeof *s);

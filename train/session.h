@@ -7,7 +7,6 @@
 #include "data/loader.h"
 #include "data/safetensors.h"
 #include "models/replica.h"
-#include "trace/live_page.h"
 #include "trace/record.h"
 #include "trace/step_times.h"
 #include "train/run.h"
@@ -67,11 +66,9 @@ struct session {
     struct launch_lock *launch_lock;       /* of --host-serial; NULL: none */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
     struct run_record *record;
-    struct live_page *live_page; /* of --live; NULL: none */
-    struct live_run *live;       /* this run's part of it */
-    int step;                    /* the pass being worked on, as its spans number it */
-    struct span_log loads;       /* the spans in which the loader was waited for (LANE_HOST) */
-    struct segments last;        /* how the last training batch was cut */
+    int step;              /* the pass being worked on, as its spans number it */
+    struct span_log loads; /* the spans in which the loader was waited for (LANE_HOST) */
+    struct segments last;  /* how the last training batch was cut */
 
     /* Bytes that this process moved over each link: in training so far, and in all at the last mark
      * (measure.c). */

@@ -22,7 +22,6 @@
 #include "train/feed.h"
 #include "train/files/checkpoint.h"
 #include "train/files/output.h"
-#include "train/live_writer.h"
 #include "train/progress.h"
 #include "train/remarks.h"
 #include "train/session.h"
@@ -38,8 +37,6 @@ struct loop {
     int step;                         /* the next step, counted from the start of the run */
     int stopped;                      /* a signal has asked for the end: no step follows */
     int last_step;                    /* the run ends before this step */
-    int pace;                         /* steps after which the logs are to be read */
-    int64_t read_ns;                  /* when they were read last */
     int logged;                       /* steps enqueued since the logs were read */
     struct logged_step log[LOG_ROWS]; /* [logged] what they were */
     int snapshot;                     /* index of the next entry of config->snapshots */
@@ -102,7 +99,7 @@ static int one_step(struct loop *l, int batch) {
     }
     s->record->images += logged.samples;
     l->log[l->logged++] = logged;
-    live_step(s, ++l->step);
+    l->step++;
     return OK;
 }
 
@@ -138,9 +135,6 @@ static int read_logs(struct loop *l, int epoch, int final) {
     CHECK(step_log_read(s, l->log, l->logged));
     measure_mark(s);
     measure_spans(s);
-    live_measured(s, (double)(now_ns() - l->epoch_start_ns) * 1e-9);
-    CHECK(live_pace(s, l->logged, (double)(now_ns() - l->read_ns) * 1e-9, LOG_ROWS, &l->pace));
-    l->read_ns = now_ns();
     l->logged = 0;
     if (!session_leads(s)) return OK;
     if (first == 0) r->first_step_seconds = (double)(now_ns() - s->config->started_ns) * 1e-9;
@@ -177,8 +171,7 @@ static int train_epoch(struct loop *l, int epoch) {
     CHECK(feed_start_epoch(&l->feed, s->train_loader, epoch, first));
     if (s->comm) CHECK(comm_barrier(s->comm, "start of epoch"));
     measure_mark(s);
-    l->epoch_start_ns = l->read_ns = now_ns();
-    live_state(s, LIVE_TRAINING);
+    l->epoch_start_ns = now_ns();
     set_learning_rate(l, epoch);
     for (int batch = first; l->step < l->last_step && batch < batches; batch += passes) {
         CHECK(look_for_stop(l));
@@ -187,7 +180,7 @@ static int train_epoch(struct loop *l, int epoch) {
         CHECK(checkpoint_if_due(l));
         in_epoch++;
         int full = (l->logged + 1) * passes > session_log_rows(s);
-        if (full || l->logged >= l->pace || is_power_of_two(in_epoch))
+        if (full || l->logged == LOG_ROWS || is_power_of_two(in_epoch))
             CHECK(read_logs(l, epoch, 0));
     }
     CHECK(feed_finish(&l->feed));
@@ -225,7 +218,6 @@ static int evaluate(struct loop *l, double *accuracy, double *valid_loss) {
     *accuracy = -1, *valid_loss = NAN;
     if (!s->test_loader) return OK;
     if (l->stopped) return OK;
-    live_state(s, LIVE_EVALUATING);
     CHECK(feed_start_epoch(&l->feed, s->test_loader, 0, 0));
     for (;;) {
         CHECK(look_for_stop(l));
@@ -273,7 +265,6 @@ static int add_epoch(struct loop *l, int epoch) {
     tests[n] = accuracy, valid[n] = valid_loss;
     rates[n] = l->learning_rate;
     r->epoch_count = n + 1;
-    live_epoch(l->s, accuracy, valid_loss);
     CHECK(curves_epoch(&l->outputs.curves, l->s));
     if (session_leads(l->s) && r->steps)
         progress_epoch(&l->progress, epoch, r->first_step + r->steps, r->losses[r->steps - 1],
@@ -335,8 +326,6 @@ static int run_loop(struct loop *l) {
                    c->quiet || !session_leads(s));
     l->progress.first = l->step;
     l->progress.untimed = *c->clock.gpu != 0;
-    l->pace = LOG_ROWS;
-    live_begin(s, l->last_step);
     if (*c->files.resume) CHECK(start_resumed(l, per_epoch));
     for (int epoch = l->step / per_epoch; l->step < l->last_step && !l->stopped; epoch++) {
         int before = l->step;
@@ -347,7 +336,6 @@ static int run_loop(struct loop *l) {
     CHECK(snapshot_grads(s));
     CHECK(step_log_final(s));
     if (s->strategy->describe) s->strategy->describe(s);
-    live_state(s, LIVE_DONE);
     remarks_print(s, &l->progress);
     return measure_finish(s);
 }

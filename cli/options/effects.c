@@ -122,7 +122,7 @@ static int holds(const struct asked *asked, unsigned condition) {
     case WITHOUT_SEARCH: return !c->find_max_batch;
     case WITHOUT_INIT_FROM: return !*c->model.init_from;
     case WITHOUT_RESUME: return !*c->files.resume;
-    case WITHOUT_SPANS: return !run_keeps_spans(c) && !c->live;
+    case WITHOUT_SPANS: return !run_keeps_spans(c);
     case WITHOUT_QUIET: return !c->quiet;
     case BESIDE_GPU: return *c->clock.gpu != 0;
     default: return 1;
@@ -148,10 +148,7 @@ static const char *mode_word(const struct run_config *c) {
     return mode_name(c->mode);
 }
 static const char *spans_option(const struct run_config *c) {
-    return *c->files.trace    ? "--trace"
-           : *c->files.report ? "--report"
-           : c->live          ? "--live"
-                              : "--pictures";
+    return *c->files.trace ? "--trace" : *c->files.report ? "--report" : "--pictures";
 }
 
 /* What is said of a condition that does not hold: no effect WHERE VALUE: WHY: give GIVE, or leave

@@ -11,7 +11,6 @@
 #include "base/files/atomic_file.h"
 #include "base/files/unnamed_file.h"
 #include "base/program_name.h"
-#include "cli/live/screen.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"
 #include "models/model_file.h"
@@ -186,9 +185,6 @@ static int refuse_idle(const struct options *o, const struct run_config *config)
     const struct asked asked = {config, o->command, modes_of(o->command, config)};
     for (int i = 0; run_options[i].help; i++)
         if (o->given[own][i]) CHECK(option_check_effect(&run_options[i], &asked));
-    if (config->live && !screen_is_built_in())
-        return fail(ERR_USAGE, "--live: this build has no ncurses: install libncurses-dev and "
-                               "build again, or leave it out");
     if (config->data.random_sampler && (asked.modes & IN_DDP) && asked.modes != IN_DDP)
         return fail(ERR_USAGE,
                     "--sampler: random: duet %s trains as DDP too, whose ranks share one order: "

@@ -388,11 +388,6 @@ const struct option run_options[] = {
      "print the loss of each N-th step of an epoch (default: of none)", read_int, AT(log_interval),
      1, INT32_MAX - 1,
      BY_TRAIN | BY_COMPARE | BY_DEMO, IN_ANY_MODE, WITHOUT_QUIET},
-    {"--live", NULL,
-     "a dashboard in the terminal instead of lines of progress: memory, times, loss and accuracy "
-     "of the run that goes on",
-     read_on, AT(live), NO_LIMITS,
-     OFTEN | BY_RUNS_BUT(BY_SCALE), IN_ANY_MODE, WITHOUT_SEARCH | WITHOUT_QUIET},
     {"--quiet", NULL, "print no progress, and no warnings before training",
      read_on, AT(quiet), NO_LIMITS, EVERYWHERE},
     OPTION_END,

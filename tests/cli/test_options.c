@@ -112,7 +112,6 @@ static const struct row {
     {"--as", "train --as pytorch", "in duet train|use duet profile or estimate"},
     {"--details", "train --details", "in duet train|use duet profile or estimate"},
     {"--log-interval", "train --quiet --log-interval 5", "beside --quiet"},
-    {"--live", "scale --live", "in duet scale|use duet train"},
     {"--quiet", NULL, "every command prints"},
 };
 enum { ROWS = sizeof rows / sizeof *rows };

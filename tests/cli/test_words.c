@@ -245,7 +245,6 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--pictures", "f"},
                  {"--as", "pytorch"},
                  {"--details", NULL},
-                 {"--live", NULL},
                  {"--quiet", NULL}};
     static const char *const commands[] = {"train",   "compare",  "demo",
                                            "profile", "estimate", "scale"};

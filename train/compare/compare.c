@@ -134,7 +134,6 @@ int compare_run(struct comparison *c, const struct run_config *config, struct jo
         one.mode = mode;
         one.hashes = one.spans = 1;
         one.stoppable = run_writes_results(config);
-        one.live_run = (int)mode;
         CHECK(run_config_of_several(&one, config, mode_name(mode)));
         if (mode == c->reference && needs_lockstep(&c->config))
             memcpy(one.part.snapshots, points, sizeof points);

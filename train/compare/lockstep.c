@@ -22,7 +22,7 @@ static int one_step(const struct run_config *config, enum run_mode mode,
     one.mode = mode;
     one.part.first_step = single->snapshot_step[k];
     one.steps = 1;
-    one.hashes = one.spans = one.evaluate = one.live_fd = 0;
+    one.hashes = one.spans = one.evaluate = 0;
     one.part.dump_grads = one.quiet = one.warned = 1;
     one.part.snapshots[0] = -1;
     one.model.options.dropout = 0;

@@ -29,9 +29,6 @@ int retime_check(const struct run_config *config) {
     if (!strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--gpu: %s: the times of --device cuda are measured: leave one out",
                     config->clock.gpu);
-    if (config->live)
-        return fail(ERR_USAGE, "--live: it shows times while they are measured, and those of --gpu "
-                               "are known when the run is over: leave one out");
     if (config->dp.host_serial_us > 0)
         return fail(ERR_USAGE,
                     "--host-serial: with --gpu the lock is that of --host pytorch: leave "
