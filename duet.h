@@ -1,4 +1,6 @@
-/* duet.h: Duet as a library.
+/* SPDX-License-Identifier: MIT
+ *
+ * duet.h: Duet as a library.
  *
  * It gives you devices with memory of their own, tensors on them, parameters and optimizers, a
  * tape that records a forward pass and runs it backward, random numbers, data and checkpoints.

@@ -18,6 +18,7 @@ done
 install -d "$root/share/man/man1" "$root/share/bash-completion/completions" "$root/share/doc/duet"
 "$build/duet" manual man >"$root/share/man/man1/duet.1"
 "$build/duet" manual bash >"$root/share/bash-completion/completions/duet"
+install -D -m 644 LICENSE "$root/share/doc/duet/LICENSE"
 for example in examples/*.[ch] examples/mlp/* examples/notebooks/*.ipynb; do
     install -D -m 644 "$example" "$root/share/doc/duet/$example"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Duet needs and this machine lacks: scripts/setup.sh [demo|test|ci]
 #
-# For Debian 12 and Ubuntu 24.04. It asks the package database what is missing, says what it
+# For Debian 12 and 13. It asks the package database what is missing, says what it
 # installs and why, and ends at once where nothing is missing. For a package that cannot be
 # installed it says what will not work; only a missing compiler or make is an error. `test`, the
 # default, adds what the tests use, and `ci` what the checks of CI use. Without apt-get it says what
@@ -30,6 +30,7 @@ python3-numpy|the arrays of the Python package|the package is not tested"
 
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
+mmdebstrap|makes the bare Debian in which README's commands run|README is not tried on a bare machine
 clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
 gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
 libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
