@@ -11,6 +11,8 @@
 #      g++.
 #   6. No line is longer than 100 columns.
 #   7. C files are as clang-format leaves them (.clang-format). This needs clang-format.
+#   8. The whole weighs no more than tests/budget says: lines of the product, lines of tests, and
+#      functions of duet.h. The three numbers only ever fall: whoever adds takes something out.
 #
 # Prints each offending line. The last line is `N passed, N failed`, where each rule counts once.
 # A rule whose tool is missing is named and does not count. Exit status: 1 on any failure.
@@ -152,6 +154,32 @@ if command -v clang-format >/dev/null; then
 else
     echo "no clang-format here: the format of C files was not checked"
 fi
+
+# 8. Lines of C, CUDA, JavaScript, CSS and Python; `count` prints their sum below some folders.
+count() { # FOLDER...
+    find "$@" \( -path ./build -o -path ./.git -o -name node_modules \) -prune -o -type f \
+        \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.js' -o -name '*.css' \
+        -o -name '*.py' \) -print0 | xargs -0 cat | wc -l
+}
+# Functions that duet.h declares: names before a parenthesis, without comments and macros.
+public_functions() {
+    cat duet.h duet/*.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - 2>/dev/null | grep -v '^#' |
+        grep -oE '\<duet_[a-z0-9_]+ *\(' | sort -u | wc -l
+}
+mapfile -t rooms < <(find . -mindepth 1 -maxdepth 1 -type d -not -name '.*' -not -name build \
+    -not -name datasets | grep -vxE './(tests|bench|examples|docs|scripts|mk)')
+over_budget() {
+    local name limit now
+    declare -A weight=([product]=$(count ./*.h "${rooms[@]}") [tests]=$(count tests)
+        [functions]=$(public_functions))
+    while read -r name limit _; do
+        now=${weight[$name]}
+        ((now <= limit)) || echo "$name: $now, and the budget is $limit: take something out"
+    done < <(grep -v '^#' tests/budget)
+    echo "budget: product ${weight[product]} lines, tests ${weight[tests]} lines," \
+        "duet.h ${weight[functions]} functions" >&2
+}
+rule "more than tests/budget allows" "$(over_budget)"
 
 echo "$passed passed, $failed failed"
 ((failed == 0))
