@@ -203,12 +203,14 @@ Test(cli_tensorboard, interrupted_and_failed, .timeout = 120, .init = cli_folder
     free(all.event);
     cli_fails(1, "missing", "train --data-dir missing --steps 1 --tensorboard new/folder");
     cli_fails(2, "no effect in duet profile", "profile --tensorboard t");
-    /* refused by the kernel, to root too: not "No such file" */
-    cli_run(&c, "train " TINY "--tensorboard /sys/duet");
-    cr_expect(c.status == 1 && strstr(c.err, "/sys/duet: the folder cannot be made: ") &&
-                  !strstr(c.err, "No such file"),
-              "%s", c.err);
-    cli_free(&c);
+    if (!access("/sys/kernel", F_OK)) { /* a bare root may come without /sys */
+        /* refused by the kernel, to root too: not "No such file" */
+        cli_run(&c, "train " TINY "--tensorboard /sys/duet");
+        cr_expect(c.status == 1 && strstr(c.err, "/sys/duet: the folder cannot be made: ") &&
+                      !strstr(c.err, "No such file"),
+                  "%s", c.err);
+        cli_free(&c);
+    }
     cr_assert_eq(symlink("nowhere", "broken"), 0);
     cli_fails(1, "d/train-images-idx3-ubyte/t",
               "train " TINY "--tensorboard "

@@ -17,6 +17,17 @@ import duet
 SMALL = dict(dataset="synthetic", samples=256, steps=3, batch_size=64, model="mlp", quiet=True)
 
 
+def children_of(pid):
+    """The processes that `pid` has started, as /proc tells."""
+    children = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            # The name, in parentheses, may hold spaces; behind it stand the state and the parent.
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                children.append(stat.parent.name)
+    return children
+
+
 class Package(unittest.TestCase):
     def test_a_record_has_attributes_and_arrays(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -74,8 +85,7 @@ class Package(unittest.TestCase):
                                    preexec_fn=lambda: signal.alarm(100))
         self.addCleanup(process.kill)
         self.assertIn("epoch", process.stderr.read(20))
-        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
-                                  text=True).stdout.split()
+        children = children_of(process.pid)
         self.addCleanup(lambda: [os.kill(int(child), signal.SIGKILL) for child in children
                                  if os.path.exists(f"/proc/{child}")])
         process.send_signal(signal.SIGINT)
