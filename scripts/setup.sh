@@ -30,7 +30,7 @@ python3-numpy|the arrays of the Python package|the package is not tested"
 
 [[ $purpose == ci ]] && table+="
 clang-format|checks the format of C files|the format is not checked
-mmdebstrap|makes the bare Debian in which README's commands run|README is not tried on a bare machine
+mmdebstrap|makes a bare Debian to try README in|README is not tried on a bare machine
 clang|a second compiler, and libFuzzer|no build with clang, and fuzzing goes without coverage
 gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
 libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
