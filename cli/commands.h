@@ -15,7 +15,6 @@
     COMMAND(profile, "where time and memory go: DP, DP with the loss in forward, DDP") \
     COMMAND(estimate, "what memory and links would bear: profile's table by arithmetic") \
     COMMAND(scale, "the same training on 1, 2, 4 and 8 devices, as a table") \
-    COMMAND(diff, "what changed between two runs, from two files of --json") \
     COMMAND(report, "who waited for whom in a job that ran with DUET_TRACE") \
     COMMAND(sampler, "print DistributedSampler's indices of one rank") \
     COMMAND(collective, "draw a collective from its plan, hop by hop") \

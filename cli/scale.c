@@ -292,23 +292,12 @@ static int write_json(struct atomic_file *file, const struct scale *s,
     return results_end(&w, file);
 }
 
-static int write_csv(struct atomic_file *file, const struct scale *s,
-                     const struct scale_line *lines) {
-    if (!file->file) return OK;
-    scale_csv(file->file, lines, s->count);
-    return atomic_commit(file);
-}
-
-static int finish(const struct scale *s, int with_text, struct atomic_file *json,
-                  struct atomic_file *csv) {
+static int finish(const struct scale *s, int with_text, struct atomic_file *json) {
     struct scale_line lines[SCALE_ROWS];
-    struct failures all = {0};
     for (int i = 0; i < s->count; i++)
         lines[i] = line_of(s, i);
     show_notes(s, lines, with_text);
-    failures_add(&all, write_json(json, s, lines));
-    failures_add(&all, write_csv(csv, s, lines));
-    return failures_end(&all);
+    return write_json(json, s, lines);
 }
 
 /* Nothing trains: rates have no effect. */
@@ -325,7 +314,7 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     struct options options = {.command = "scale", .part = {{scale_options, &words}}};
     struct scale_config config = {.rates = 0};
     struct scale scale = {.count = 0};
-    struct atomic_file json = {0}, csv = {0};
+    struct atomic_file json = {0};
     struct job_result result = {.exit_status = 0};
     int with_text = 0, code;
     CHECK_GOTO(read_words(argc, argv, &options, &config), code, done);
@@ -336,17 +325,15 @@ int command_scale(int argc, char **argv, const struct duet_model *own) {
     }
     CHECK_GOTO(scale_plan(&scale, &config), code, done);
     if (*config.run.files.json) CHECK_GOTO(atomic_open(&json, config.run.files.json), code, done);
-    if (*config.run.files.csv) CHECK_GOTO(atomic_open(&csv, config.run.files.csv), code, done);
     code = scale_run(&scale, show_row, &with_text, &result);
     if (code && code != ERR_CHECK) goto done;
     /* The table is whole also where bits differ, which stays the error to report. */
     struct failures all = {0};
     failures_add(&all, code);
-    failures_add(&all, finish(&scale, with_text, &json, &csv));
+    failures_add(&all, finish(&scale, with_text, &json));
     code = failures_end(&all);
 done:
     atomic_abandon(&json);
-    atomic_abandon(&csv);
     scale_free(&scale);
     int status = report_error(code);
     return code && result.exit_status ? result.exit_status : status;

@@ -42,14 +42,14 @@ SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allredu
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
                cli/test_options cli/test_report report/test_page report/test_collective \
-               allreduce/test_hops cli/test_collective cli/test_csv cli/test_manual \
+               allreduce/test_hops cli/test_collective cli/test_manual \
                cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
                cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
                api/test_scripts rpc/test_cartpole rpc/test_programs \
                data/test_synthetic data/test_data models/test_golden cli/test_golden \
                group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
-               nn/test_grad api/test_limits api/test_example_texts cli/test_widths cli/test_diff \
+               nn/test_grad api/test_limits api/test_example_texts cli/test_widths \
                cli/test_scale device/test_gpu cuda/test_gather cli/test_batch_norm \
                cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \

@@ -84,21 +84,3 @@ void scale_best_rates(FILE *file, const struct scale_line *lines, int count) {
     }
     if (best) print_best(file, best, equal);
 }
-
-void scale_csv(FILE *file, const struct scale_line *lines, int count) {
-    fprintf(file, "devices,batch_per_device,batch_size,lr,seconds,images_per_second,speed_up,"
-                  "final_loss,test_accuracy,valid_loss,bits,published_seconds,modelled\n");
-    for (int i = 0; i < count; i++) {
-        const struct run_record *r = lines[i].run;
-        double accuracy = record_last_accuracy(r);
-        fprintf(file, "%d,%g,%d,%g,%.9g,%.9g,%.9g,%.9g,", r->devices,
-                (double)r->batch_size / r->devices, r->batch_size, r->lr, r->training_seconds,
-                record_images_per_second(r), lines[i].speed_up, last_loss(r));
-        if (accuracy >= 0) fprintf(file, "%.9g", accuracy);
-        fputc(',', file);
-        if (accuracy >= 0) fprintf(file, "%.9g", record_last_valid_loss(r));
-        fprintf(file, ",%s,", lines[i].bits);
-        if (lines[i].published) fprintf(file, "%g", lines[i].published);
-        fprintf(file, *r->modelled ? ",\"%s\"\n" : ",%s\n", r->modelled);
-    }
-}

@@ -24,7 +24,4 @@ void scale_sharing(FILE *file, const struct scale_line *lines, int count, int co
 /* For each device count the learning rate with the best test accuracy, where there are several. */
 void scale_best_rates(FILE *file, const struct scale_line *lines, int count);
 
-/* The same table as comma-separated values, with a first line of names. */
-void scale_csv(FILE *file, const struct scale_line *lines, int count);
-
 #endif

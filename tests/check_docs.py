@@ -218,8 +218,6 @@ def check_mentions(pages, build):
     seen = set(NOT_RUN)
     with tempfile.TemporaryDirectory() as folder:
         put_pictures(folder + "/pictures")
-        for name in ("before", "after", "A", "B"):  # for duet diff
-            run(made_short(f"duet train --json {name}.json"), folder, build)
         for page in pages:
             with open(page, encoding="utf-8") as file:
                 text = file.read()

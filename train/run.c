@@ -55,7 +55,6 @@ void run_config_own(struct run_config *config, const struct duet_model *own) {
 void run_config_without_files(struct run_config *config) {
     *config->files.save = *config->files.log_loss = *config->files.json =
         *config->files.checkpoint = 0;
-    *config->files.csv = 0;
     *config->files.tensorboard = 0;
 }
 
@@ -76,7 +75,7 @@ int run_keeps_spans(const struct run_config *config) {
 }
 
 int run_writes_results(const struct run_config *config) {
-    return run_keeps_spans(config) || *config->files.json || *config->files.csv;
+    return run_keeps_spans(config) || *config->files.json;
 }
 
 int run_devices(const struct run_config *config) {

@@ -86,7 +86,7 @@ struct run_ddp {
 
 /* The files that it reads and writes; an empty path: none. */
 struct run_paths {
-    char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES], csv[PATH_BYTES];
+    char save[PATH_BYTES], log_loss[PATH_BYTES], json[PATH_BYTES];
     int module_prefix; /* save: names begin with "module." */
     char checkpoint[PATH_BYTES], resume[PATH_BYTES];
     int checkpoint_every;         /* steps between two checkpoints; 0: one at the end */
@@ -157,7 +157,7 @@ void run_config_default(struct run_config *config);
 void run_config_own(struct run_config *config, const struct duet_model *own);
 
 /* Clears the files that a run itself writes: --save, --log-loss, --checkpoint and --tensorboard,
- * and --json and --csv. A command writes those itself, from the records. --trace stays: it only
+ * and --json. A command writes those itself, from the records. --trace stays: it only
  * asks the record to keep its spans. */
 void run_config_without_files(struct run_config *config);
 
@@ -177,7 +177,7 @@ uint64_t run_device_memory(const struct run_config *config, int index);
 /* 1: the record keeps the spans of its first steps, for a file that the command writes. */
 int run_keeps_spans(const struct run_config *config);
 
-/* 1: the command writes a file of results, with --json, --csv, --trace, --report or --pictures. */
+/* 1: the command writes a file of results, with --json, --trace, --report or --pictures. */
 int run_writes_results(const struct run_config *config);
 
 /* 1: each rank's running statistics are its own: nobody sends rank 0's, and they are not those of

@@ -84,9 +84,6 @@ static int read_asked(struct asked *a, const struct words *w) {
     if (a->run.as_pytorch)
         return fail(ERR_USAGE, "--as: no effect beside --gpu, which asks for times: leave one out; "
                                "--device-memory says what fits");
-    if (*a->run.files.csv)
-        return fail(ERR_USAGE, "--csv: duet profile --gpu writes it, of a run: leave it out, or "
-                               "give --json");
     CHECK(modelled_steps_open(&a->steps, &w->files, a->choice.gpus * a->choice.machines));
     CHECK(estimate_prepare(&a->run));
     if (!*a->run.files.json) return OK;

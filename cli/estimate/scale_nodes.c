@@ -221,8 +221,6 @@ int nodes_show(const struct run_config *run, int batch, const struct node_counts
     if (!code && run->mode != MODE_DDP)
         code = fail(ERR_USAGE, "--mode: %s: one process cannot drive several nodes: give ddp",
                     mode_name(run->mode));
-    if (!code && *run->files.csv)
-        code = fail(ERR_USAGE, "--csv: nothing runs on several nodes: give --json");
     for (int i = 0; !code && i < counts->count; i++)
         code = check_count(choice.machine[0], counts->gpus[i]);
     if (!code && *run->files.json) code = atomic_open(&json, run->files.json);

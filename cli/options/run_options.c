@@ -71,20 +71,17 @@ static int refuse_one_file(const struct run_config *config) {
         JSON,
         TRACE,
         REPORT,
-        CSV,
         FILES
     };
     const struct model_file *model = model_file_of(config->model.options.own);
-    const char *const names[] = {"--init-from", "--resume",     "--model",    "--dataset",
-                                 "--save",      "--checkpoint", "--log-loss", "--json",
-                                 "--trace",     "--report",     "--csv"};
+    const char *const names[] = {"--init-from",  "--resume",   "--model", "--dataset", "--save",
+                                 "--checkpoint", "--log-loss", "--json",  "--trace",   "--report"};
     const char *const paths[] = {
         config->model.init_from,  config->files.resume,
         model ? model->path : "", dataset_is_file(config->data.name) ? config->data.name : "",
         config->files.save,       config->files.checkpoint,
         config->files.log_loss,   config->files.json,
-        config->files.trace,      config->files.report,
-        config->files.csv};
+        config->files.trace,      config->files.report};
     static const char source[FILES] = {[SAVE] = INIT_FROM, [CHECKPOINT] = RESUME};
     char real[FILES][PATH_MAX];
     for (int i = 0; i < FILES; i++) {

@@ -1,4 +1,4 @@
-/* The files of --json, --csv, --trace, --report and --pictures, for the commands that have all of
+/* The files of --json, --trace, --report and --pictures, for the commands that have all of
  * them. They hold the same runs, of which the command says two things: how its list is written as
  * JSON (results.h), and what the page shows of it (report.h).
  *

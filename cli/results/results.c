@@ -1,12 +1,9 @@
-/* The files of --json and --csv: see results.h. */
+/* The files of --json: see results.h. */
 #include "cli/results/results.h"
-
-#include <stdlib.h>
 
 #include "base/error.h"
 #include "doctor/cuda/gpu.h"
 #include "report/origin.h"
-#include "report/results_csv.h"
 
 int results_start(struct json_writer *w, FILE *file, const char *command) {
     struct origin origin;
@@ -43,7 +40,6 @@ int results_end(struct json_writer *w, struct atomic_file *file) {
 
 int results_open(struct results_files *files, const struct run_config *config) {
     if (*config->files.json) CHECK(atomic_open(&files->json, config->files.json));
-    if (*config->files.csv) CHECK(atomic_open(&files->csv, config->files.csv));
     return OK;
 }
 
@@ -55,38 +51,11 @@ static int write_json(struct atomic_file *file, const char *command, results_bod
     return results_end(&w, file);
 }
 
-/* The table is made of the same JSON, so that the two files cannot disagree. */
-static int write_csv(struct atomic_file *file, const char *command, results_body *body,
-                     const void *what) {
-    struct json_writer w;
-    struct json *root = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) return fail(ERR_MEMORY, "%s: no host memory", file->name);
-    int code = results_start(&w, memory, command);
-    if (!code) {
-        body(what, &w);
-        json_close(&w);
-        code = json_finish(&w, file->name);
-    }
-    fclose(memory);
-    if (!code) code = json_parse(file->name, text, bytes, &root);
-    if (!code) code = results_csv(file->file, root);
-    json_free(root);
-    free(text);
-    return code ? code : atomic_commit(file);
-}
-
 int results_write(struct results_files *files, const char *command, results_body *body,
                   const void *what) {
-    struct failures all = {0};
-    if (files->json.file) failures_add(&all, write_json(&files->json, command, body, what));
-    if (files->csv.file) failures_add(&all, write_csv(&files->csv, command, body, what));
-    return failures_end(&all);
+    return files->json.file ? write_json(&files->json, command, body, what) : OK;
 }
 
 void results_abandon(struct results_files *files) {
     atomic_abandon(&files->json);
-    atomic_abandon(&files->csv);
 }

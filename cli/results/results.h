@@ -1,11 +1,11 @@
-/* The files of --json and --csv, which have the same form for every subcommand; docs/json.md names
+/* The files of --json, which have the same form for every subcommand; docs/json.md names
  * each field:
  *
  *     {"schema": 1, "command": "compare", "command_line": [...], "date": ..., "host": {...},
  *      "versions": {...},
  *      "runs": [{"name": "single", ...}, {"name": "dp", ...}, {"name": "ddp", ...}]}
  *
- * A command with runs says how its list is written, and gets both files:
+ * A command with runs says how its list is written:
  *
  *     static void write_runs(const void *what, struct json_writer *w) {
  *         json_array(w, "runs");
@@ -25,9 +25,9 @@
 #include "trace/record.h"
 #include "train/run.h"
 
-/* Zeroed: neither is open. */
+/* Zeroed: it is not open. */
 struct results_files {
-    struct atomic_file json, csv;
+    struct atomic_file json;
 };
 
 /* Opens what config asks for. */
@@ -36,8 +36,7 @@ int results_open(struct results_files *files, const struct run_config *config);
 /* Writes the list `runs`, and what else the command has, into the open object. */
 typedef void results_body(const void *what, struct json_writer *w);
 
-/* Writes the files that are open and puts them in place. Each is tried, whatever becomes of the
- * other. */
+/* Writes the file, if it is open, and puts it in place. */
 int results_write(struct results_files *files, const char *command, results_body *body,
                   const void *what);
 void results_abandon(struct results_files *files);
@@ -48,7 +47,7 @@ void results_abandon(struct results_files *files);
 void results_run(struct json_writer *w, const char *name, const char *title,
                  const char *does_not_fit, const struct run_record *run);
 
-/* ---- for commands without runs, which have no --csv ---- */
+/* ---- for commands without runs ---- */
 
 /* Opens the outermost object and writes where the results come from. ERR_MEMORY. */
 int results_start(struct json_writer *w, FILE *file, const char *command);

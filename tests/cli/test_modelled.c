@@ -62,7 +62,6 @@ Test(modelled, a_timeline_of_the_step, .init = cli_folder_make, .fini = cli_fold
     cr_expect(strstr(text, "DDP, modelled: 2 x v100, dgx1") && strstr(text, "allreduce bucket"));
     free(text);
     cli_free(&c);
-    expect_refused("estimate --gpu v100 --csv x", "--csv");
     expect_refused("estimate --gpu v100,t4 --report x", "give one of each");
     cr_expect_eq(cli_files(), 2, "the link golden, and t.json");
     /* a page and pictures of what could not be computed here */

@@ -104,7 +104,6 @@ static const struct row {
     {"--module-prefix", "train --module-prefix", "without --save|--save FILE"},
     {"--log-loss", "scale --log-loss l", "in duet scale|use duet train"},
     {"--json", NULL, "every command writes its results"},
-    {"--csv", "estimate --find-max-batch --csv f", "beside --find-max-batch"},
     {"--trace", "scale --trace t", "in duet scale|use duet train"},
     {"--tensorboard", "profile --tensorboard d", "in duet profile|use duet train"},
     {"--report", "scale --report r.html", "in duet scale|use duet train"},

@@ -87,7 +87,7 @@ Test(own_data, what_is_refused, .timeout = 60, .init = cli_folder_make, .fini = 
 static void write_all(void) {
     be_program("floats");
     cli_well("train --mode ddp --devices 2 --steps 3 --batch-size 12 --lr 0.05 --log-loss l "
-             "--save w --checkpoint c --json j --report r.html --trace t --csv v");
+             "--save w --checkpoint c --json j --report r.html --trace t");
     cli_well("collective --ranks 4 --pictures pictures");
     FILE *file = fopen("net.txt", "w");
     fputs("Sequential(\n  (0): Flatten()\n  (1): Linear(in_features=784, out_features=30)\n"

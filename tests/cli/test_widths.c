@@ -42,11 +42,10 @@ Test(cli_widths, no_line_is_wider_than_80, .timeout = 120, .init = cli_folder_ma
         "collective",
         "collective --ranks 8 --algorithm tree --full",
         "devices",
-        "train --quiet --json a " TINY,
-        "diff a a"};
-    static const char *const commands[] = {"demo",    "train",  "compare", "profile",    "estimate",
-                                           "scale",   "diff",   "sampler", "collective", "run",
-                                           "devices", "doctor", "manual"};
+        "train --quiet --json a " TINY};
+    static const char *const commands[] = {"demo",     "train",   "compare", "profile",
+                                           "estimate", "scale",   "sampler", "collective",
+                                           "run",      "devices", "doctor",  "manual"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(lines[i], "--quiet"))
             expect_narrow(lines[i]);

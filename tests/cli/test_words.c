@@ -82,8 +82,7 @@ Test(cli_words, help_is_one_text, .timeout = 60, .init = cli_folder_make,
     static const char *const ways[] = {"--help", "-h", "help", ""}, *const commands[] = {
                                                                         "demo",    "train",
                                                                         "compare", "profile",
-                                                                        "sampler", "devices",
-                                                                        "diff"};
+                                                                        "sampler", "devices"};
     struct cli first, c;
     cli_run(&first, "--help");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -238,7 +237,6 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--checkpoint-every", "5"},
                  {"--resume", "f"},
                  {"--json", "f"},
-                 {"--csv", "f"},
                  {"--trace", "f"},
                  {"--tensorboard", "t"},
                  {"--report", "f"},
