@@ -37,7 +37,6 @@ struct device;
 struct stream;
 struct event;
 struct recording;
-struct launch_lock;
 struct schedule;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };
@@ -59,7 +58,6 @@ struct device_config {
     int allow_tf32;        /* cuda: 1: products and convolutions may round their inputs to tf32 */
     enum device_math math; /* cuda: DEVICE_MATH_LIBRARY where cuBLAS is not found is ERR_USAGE */
     double timeout_s;      /* deadline of every wait inside the device layer; 0: 300 */
-    struct launch_lock *launch_lock; /* borrowed (device/launch_lock.h); NULL: none */
     /* dry: borrowed; all calls are written into it (device/scheduled.h). NULL: into none. */
     struct schedule *schedule;
     /* Every wait of the device layer that does not end at once asks this again and again, in the

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "device/launch_lock.h"
 #include "device/scheduled.h"
 #include "device/table.h"
 
@@ -179,7 +178,6 @@ static int check_and_launch(struct stream *stream, enum op op, const struct op_a
         if (args->step)
             CHECK(check_own(device, op_name(op), "step", -1, args->step, sizeof *args->step));
     }
-    CHECK(launch_lock_pass(stream, op_name(op)));
     scheduled_launch(stream, op, args);
     return device->ops->launch(stream, op, args);
 }

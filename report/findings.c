@@ -297,27 +297,6 @@ static void which_is_faster(const struct page *page, const struct run_record *dp
     sentence(page, &text);
 }
 
-static double mean_phase_ms(const struct run_record *r, enum phase phase) {
-    double sum = 0;
-    for (int d = 0; d < r->devices; d++)
-        sum += (double)r->device[d].phase_ns[phase];
-    return record_per_step(r, sum / r->devices) * 1e-6;
-}
-
-/* --host-serial: what a lock that all launches share costs DP's threads (docs/gil.md). */
-static void launch_lock(const struct page *page, const struct run_record *dp) {
-    struct text text = {.used = 0};
-    if (dp->host_serial_us <= 0) return;
-    text_add(
-        &text,
-        "--host-serial: each launch%s of DP's threads holds one lock for %g us. A thread holds "
-        "it for %.3f ms a step and waits for it, while another thread launches, for %.3f: what "
-        "the lock of one interpreter costs. The processes of DDP have no lock in common.",
-        dp->host_serial_forward ? " in forward" : "", dp->host_serial_us,
-        mean_phase_ms(dp, PHASE_HOST_LAUNCH), mean_phase_ms(dp, PHASE_HOST_SERIAL));
-    sentence(page, &text);
-}
-
 void profile_findings(FILE *file, int width, const struct profiled *runs) {
     struct page page = {file, width, runs->details};
     const struct run_record *dp = runs->dp, *ddp = runs->ddp;
@@ -328,7 +307,6 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
         if (dp) memory_excess(&page, dp);
         if (dp) beside_pytorch_sentence(file, width, &runs->dp_beside, runs->details);
         if (dp && ddp) ddp_saves(&page, dp, ddp);
-        if (dp) launch_lock(&page, dp);
         return;
     }
     text_wrap(file, width, 0, 2,
@@ -345,5 +323,4 @@ void profile_findings(FILE *file, int width, const struct profiled *runs) {
     if (ddp) beside_pytorch_sentence(file, width, &runs->ddp_beside, runs->details);
     if (dp && ddp) which_is_faster(&page, dp, ddp);
     modelled_load(&page, dp, ddp);
-    if (dp) launch_lock(&page, dp);
 }

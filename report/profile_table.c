@@ -222,10 +222,6 @@ static void time_rows(const struct table *t) {
         if (is_of_training(p) && any(r, phase_time, p))
             row(t, 2, phase_name(p), phase_time, p, print_ms);
     if (any(r, phase_time, PHASE_LOADER)) row(t, 2, "(loader)", phase_time, PHASE_LOADER, print_ms);
-    if (any(r, phase_time, PHASE_HOST_LAUNCH))
-        row(t, 2, "(host launch)", phase_time, PHASE_HOST_LAUNCH, print_ms);
-    if (any(r, phase_time, PHASE_HOST_SERIAL))
-        row(t, 2, "(host serial)", phase_time, PHASE_HOST_SERIAL, print_ms);
     if (any(r, wait_time, 0)) row(t, 2, "(waiting)", wait_time, 0, print_ms);
     if (any(r, no_core_time, 0)) row(t, 2, "(without a core)", no_core_time, 0, print_ms);
     row(t, 2, "(idle)", idle_time, 0, print_ms);

@@ -108,14 +108,12 @@ struct run_record {
     int classes;                 /* of the model, or numbers of a target */
     char loss[16];               /* "cross-entropy" or "mse" */
     int loss_in_forward;
-    int output_device;       /* DP: the device that computes the loss; else 0 */
-    double host_serial_us;   /* DP: how long each launch holds the lock of all threads; 0: none */
-    int host_serial_forward; /* and only launches of forward do */
-    char dp_reduce[16];      /* DP: "first" or "sharded"; else "" */
-    int bucket_count;        /* DDP: buckets of gradients */
-    int64_t *bucket_bytes;   /* [bucket_count] their sizes, in the order in which they fill */
-    char choice[256];        /* DDP: the algorithm chosen and why */
-    char unreduced[256];     /* DDP: "rank 1: a, b": the last step gave them no gradient there */
+    int output_device;     /* DP: the device that computes the loss; else 0 */
+    char dp_reduce[16];    /* DP: "first" or "sharded"; else "" */
+    int bucket_count;      /* DDP: buckets of gradients */
+    int64_t *bucket_bytes; /* [bucket_count] their sizes, in the order in which they fill */
+    char choice[256];      /* DDP: the algorithm chosen and why */
+    char unreduced[256];   /* DDP: "rank 1: a, b": the last step gave them no gradient there */
     int bucket_algorithm_count;
     char **bucket_algorithms; /* DDP: [bucket_algorithm_count] the algorithm of each bucket */
     char **names;             /* [parameters] PyTorch's names; record_free frees each */

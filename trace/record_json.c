@@ -312,8 +312,6 @@ static const struct field run_fields[] = {
     {"loss_in_forward",    &FIELD_YES_NO, AT(loss_in_forward)},
     {"output_device",      &FIELD_INT,    AT(output_device)},
     {"dp_reduce",          &FIELD_TEXT,   AT(dp_reduce)},
-    {"host_serial_us",      &FIELD_NUMBER, AT(host_serial_us)},
-    {"host_serial_forward", &FIELD_YES_NO, AT(host_serial_forward)},
     {"duplicates",         &FIELD_INT,    AT(duplicates)},
     {"train_samples",      &FIELD_INT,    AT(train_samples)},
     {"test_samples",       &FIELD_INT,    AT(test_samples)},

@@ -7,9 +7,9 @@
 
 const char *phase_name(enum phase phase) {
     static const char *const names[PHASE_COUNT] = {
-        "none",      "loader",      "input",        "scatter",  "replicate", "forward",
-        "gather",    "loss",        "scatter_grad", "backward", "reduce",    "allreduce",
-        "optimizer", "host_launch", "host_serial",  "evaluate", "proof"};
+        "none",    "loader",    "input",     "scatter",      "replicate",
+        "forward", "gather",    "loss",      "scatter_grad", "backward",
+        "reduce",  "allreduce", "optimizer", "evaluate",     "proof"};
     return (unsigned)phase < PHASE_COUNT ? names[phase] : "unknown";
 }
 

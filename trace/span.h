@@ -29,15 +29,13 @@ enum phase {
     PHASE_REDUCE,    /* DP: device 0 sums every device's gradients */
     PHASE_ALLREDUCE, /* DDP: buckets of gradients are summed on every rank */
     PHASE_OPTIMIZER,
-    PHASE_HOST_LAUNCH, /* DP with --host-serial: a thread launches an op, the lock held */
-    PHASE_HOST_SERIAL, /* and waits for the lock, which another thread's launch holds */
-    PHASE_EVALUATE,    /* forward passes over the test set */
-    PHASE_PROOF,       /* hashes for the verdict on equal bits: not part of training */
+    PHASE_EVALUATE, /* forward passes over the test set */
+    PHASE_PROOF,    /* hashes for the verdict on equal bits: not part of training */
     PHASE_COUNT
 };
 /* 1: what a thread of the program does, or waits for, beside what its device is busy with. */
 static inline int phase_is_of_host(int phase) {
-    return phase == PHASE_LOADER || phase == PHASE_HOST_LAUNCH || phase == PHASE_HOST_SERIAL;
+    return phase == PHASE_LOADER;
 }
 const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: static storage */
 

@@ -25,13 +25,11 @@ static int reach(struct step_times *t, int index) {
 
 void step_times_add(struct step_times *t, const struct span *span, int first_step) {
     int index = span->step - first_step;
-    int launches = span->phase == PHASE_HOST_LAUNCH || span->phase == PHASE_HOST_SERIAL;
-    if (launches ? span->lane != LANE_HOST : span->lane != LANE_COMPUTE || span->waiting) return;
+    if (span->lane != LANE_COMPUTE || span->waiting) return;
     if (span->step < 0 || span->phase == PHASE_NONE || span->phase == PHASE_EVALUATE) return;
     if (index < 0 || index >= TRACE_STEPS || !reach(t, index)) return;
     struct step_time *step = &t->step[index];
-    if (!launches && (!step->start_ns || span->start_ns < step->start_ns))
-        step->start_ns = span->start_ns;
+    if (!step->start_ns || span->start_ns < step->start_ns) step->start_ns = span->start_ns;
     step->phase_ns[span->phase] += span_busy_ns(span);
 }
 

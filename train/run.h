@@ -68,11 +68,9 @@ struct run_update {
 };
 
 struct run_dp {
-    int loss_in_forward;     /* each device computes its own loss */
-    int output_device;       /* gathers the outputs and computes the loss */
-    int sharded_reduce;      /* every device adds up a shard of the gradients */
-    double host_serial_us;   /* each launch holds a lock of all threads so long; 0: none */
-    int host_serial_forward; /* and only launches of forward do */
+    int loss_in_forward; /* each device computes its own loss */
+    int output_device;   /* gathers the outputs and computes the loss */
+    int sharded_reduce;  /* every device adds up a shard of the gradients */
 };
 
 struct run_ddp {

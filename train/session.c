@@ -9,7 +9,6 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "base/program_name.h"
-#include "device/launch_lock.h"
 #include "models/graph/graph.h"
 #include "train/compare/bits.h"
 #include "train/files/resume.h"
@@ -138,9 +137,6 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
     /* compare, which hashes, prints this itself */
     if (s->devices > physical && s->rank == 0 && !c->quiet && !c->hashes)
         printf("%d devices share %d GPU%s\n", s->devices, physical, physical > 1 ? "s" : "");
-    if (c->dp.host_serial_us > 0 && c->mode == MODE_DP)
-        CHECK(launch_lock_new(&s->launch_lock, c->dp.host_serial_us * 1e-6,
-                              c->dp.host_serial_forward));
     for (int i = 0; i < s->device_count; i++) {
         uint64_t given = run_device_memory(c, s->first_device + i);
         struct device_config config = {.kind = kind,
@@ -152,7 +148,6 @@ static int open_devices(struct session *s, enum device_kind kind, int physical) 
                                        .memory_bytes = given ? given : usual,
                                        .check_operands = CHECK_OPERANDS || c->late,
                                        .spans = c->spans,
-                                       .launch_lock = s->launch_lock,
                                        .schedule = c->schedule,
                                        /* the deadline of comm comes first: it can name the rank */
                                        .timeout_s = s->ranks > 1 ? 2 * c->timeout : c->timeout,
@@ -282,8 +277,6 @@ static void describe(struct session *s) {
              c->mode != MODE_DP     ? ""
              : c->dp.sharded_reduce ? "sharded"
                                     : "first");
-    r->host_serial_us = s->launch_lock ? c->dp.host_serial_us : 0;
-    r->host_serial_forward = s->launch_lock && c->dp.host_serial_forward;
     r->first_step = s->first_step;
     r->resumed_from_step = *c->files.resume ? s->first_step : 0;
     r->timed = c->spans;
@@ -370,7 +363,6 @@ int session_close(struct session *s) {
     device_dataset_free(&s->test_data);
     for (int i = 0; i < s->device_count; i++)
         device_close(s->device[i]);
-    launch_lock_free(s->launch_lock);
     span_log_free(&s->loads);
     dataset_free(&s->train_set);
     dataset_free(&s->test_set);

@@ -63,7 +63,6 @@ struct session {
     const struct strategy *strategy;
     void *state;                           /* the strategy's own */
     struct replica *replicas[MAX_DEVICES]; /* [device_count]; [0] updates the parameters */
-    struct launch_lock *launch_lock;       /* of --host-serial; NULL: none */
     int output_device; /* replicas[output_device] has the logs of losses and hits */
     struct run_record *record;
     int step;              /* the pass being worked on, as its spans number it */

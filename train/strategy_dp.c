@@ -38,7 +38,7 @@ static int dp_strategy_open(struct session *s) {
                                        .update = run_optimizer(c),
                                        .hashes = c->hashes,
                                        .blocking_copies = c->data.blocking_copies,
-                                       .graph = !c->no_graph && !c->dp.host_serial_us,
+                                       .graph = !c->no_graph,
                                        .log_rows = session_log_rows(s),
                                        .passes = c->update.passes,
                                        .timeout_s = c->timeout};

@@ -38,9 +38,7 @@ const char *way_title(int way, const struct run_config *config, char text[WAY_TI
         n += snprintf(text + n, WAY_TITLE - (size_t)n, ", output device %d",
                       config->dp.output_device);
     if (dp && config->dp.sharded_reduce)
-        n += snprintf(text + n, WAY_TITLE - (size_t)n, ", sharded reduce");
-    if (dp && config->dp.host_serial_us > 0)
-        snprintf(text + n, WAY_TITLE - (size_t)n, ", host serial %g us", config->dp.host_serial_us);
+        snprintf(text + n, WAY_TITLE - (size_t)n, ", sharded reduce");
     return text;
 }
 

@@ -61,10 +61,6 @@ static int check_mode(const struct option *option, const struct asked *asked) {
         return fail(ERR_USAGE,
                     "%s: no effect beside --sync-bn: %s, which is left out: leave one out",
                     option->name, why);
-    if (!strcmp(option->name, "--host-serial")) /* what threads of one process share */
-        why = mode == MODE_DDP ? "each rank is a process, with a lock of its own that no other "
-                                 "thread waits for"
-                               : "one thread launches, and no other one waits for its lock";
     return fail(ERR_USAGE, "%s: no effect in mode %s: %s: give --mode %s, or leave it out",
                 option->name, mode_name(mode), why, of_dp ? "dp" : "ddp");
 }

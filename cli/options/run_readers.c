@@ -43,21 +43,6 @@ int read_memory(const struct option *option, const char *text, void *target) {
     return OK;
 }
 
-/* "20" or "20,forward" */
-int read_host_serial(const struct option *option, const char *text, void *target) {
-    struct run_config *config = target;
-    char number[32];
-    size_t length = strcspn(text, ",");
-    const char *where = text[length] ? text + length + 1 : NULL;
-    if (length >= sizeof number || (where && strcmp(where, "forward")))
-        return fail(ERR_USAGE, "%s: '%.40s': give microseconds, as 20 or 20,forward", option->name,
-                    text);
-    snprintf(number, sizeof number, "%.*s", (int)length, text);
-    config->dp.host_serial_forward = where != NULL;
-    return parse_number(option->name, number, option->lowest, option->highest,
-                        &config->dp.host_serial_us);
-}
-
 /* The model is described by its numbers, and so are its samples. */
 int read_params(const struct option *option, const char *text, void *target) {
     struct run_config *config = target;

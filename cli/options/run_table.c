@@ -255,11 +255,6 @@ const struct option run_options[] = {
      "part, and device 0 gets the sums",
      read_choice, AT(dp.sharded_reduce), NO_LIMITS,
      BY_ALL, IN_DP, 0},
-    {"--host-serial", "US[,forward]",
-     "dp: each launch of an op first holds a lock that all devices' threads share, for so many "
-     "microseconds, as the lock of a Python interpreter (docs/gil.md). forward: only in forward",
-     read_host_serial, NO_MEMBER, 0.01, 1e6,
-     BY_RUNS, IN_DP, 0},
     {"--allreduce", "NAME",
      "ddp: " ALLREDUCE_WORDS " (default auto)", read_algorithm,
      NO_MEMBER, NO_LIMITS,

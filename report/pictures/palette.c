@@ -42,8 +42,6 @@ static const struct {
     [SHADE_PHASES + PHASE_REDUCE] = {"reduce", "#9c3d00", "#b34a07", 1},
     [SHADE_PHASES + PHASE_ALLREDUCE] = {"allreduce", "#cc79a7", "#cc79a7", 0},
     [SHADE_PHASES + PHASE_OPTIMIZER] = {"optimizer", "#e8d92f", "#e8d92f", 0},
-    [SHADE_PHASES + PHASE_HOST_LAUNCH] = {"host-launch", "#6b7a3a", "#93a35a", 0},
-    [SHADE_PHASES + PHASE_HOST_SERIAL] = {"host-serial", "#c3cf9c", "#c3cf9c", 0},
     [SHADE_PHASES + PHASE_EVALUATE] = {"evaluate", "#b9c0c8", "#98a2ad", 0},
     [SHADE_PHASES + PHASE_PROOF] = {"proof", "#a89a86", "#b0a28f", 0},
 };

@@ -280,7 +280,6 @@ Test(cli_estimate, refuses_what_cannot_be_computed, .timeout = 60, .init = cli_f
     expect_refused("--allreduce nccl", "--allreduce: nccl: what it moves is not known");
     expect_refused("--join", "--join: a rank without samples");
     expect_refused("--data-dir .", "--data-dir: .: its files are not read");
-    expect_refused("--host-serial 20", "nothing runs");
     expect_refused("--params 1M", "give --shape, and --classes or --outputs");
     expect_refused("--params 1M --shape 10 --classes 2 --model mlp", "--model mlp is given too");
     expect_refused("--params 1", "--params: '1': give a count from 2");

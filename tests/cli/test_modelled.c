@@ -246,6 +246,21 @@ static double estimated_ms(const char *name) {
     return ms;
 }
 
+/* DP's threads share the interpreter's lock in forward; DDP's processes have one each. */
+Test(modelled, the_interpreters_lock_costs_dp_alone, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+    static const char *const ways[] = {"dp", "ddp"};
+    double ms[2][2];
+    for (int off = 0; off < 2; off++) {
+        cli_well("estimate --gpu v100 --machine dgx1 --devices 8 --model resnet18 %s --json e.json",
+                 off ? "--what-if gil=off" : "");
+        for (int i = 0; i < 2; i++)
+            ms[i][off] = estimated_ms(ways[i]);
+    }
+    cr_expect(ms[0][0] > 1.2 * ms[0][1], "DP: %g ms and %g ms", ms[0][0], ms[0][1]);
+    cr_expect_eq(ms[1][0], ms[1][1]);
+}
+
 /* What a run of 20 steps says of its times: they are the clock's, to the last digit, and marked. */
 static void expect_modelled_times(const char *mode) {
     char words[192];

@@ -79,7 +79,6 @@ static const struct row {
      "in mode ddp|DataParallel|--mode dp"},
     {"--output-device", "train --mode ddp --output-device 0", "in mode ddp|--mode dp"},
     {"--dp-reduce", "train --dp-reduce first", "in mode single|--mode dp"},
-    {"--host-serial", "train --mode ddp --host-serial 20", "in mode ddp|each rank is a process"},
     {"--allreduce", "train --mode dp --allreduce ring", "in mode dp|it belongs to DDP|--mode ddp"},
     {"--bucket-cap-mb", "train --mode dp --bucket-cap-mb 1", "in mode dp|--mode ddp"},
     {"--first-bucket-mb", "train --first-bucket-mb 1", "in mode single|--mode ddp"},

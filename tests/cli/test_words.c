@@ -219,7 +219,6 @@ Test(cli_words, help_is_true, .timeout = 120, .init = cli_folder_make, .fini = c
                  {"--find-unused-parameters", NULL},
                  {"--join", NULL},
                  {"--dp-reduce", "sharded"},
-                 {"--host-serial", "20,forward"},
                  {"--gpu", "v100"},
                  {"--machine", "dgx1"},
                  {"--link", "nvlink3"},

@@ -47,7 +47,7 @@ static void all_equal(const struct way *ways, const char *options) {
         cr_expect(cli_same_file("one", "two"), "%s on %d, %s: weights differ: %s", way->mode,
                   way->devices, way->options, options);
         struct json *j = json_of("two.json");
-        int graph = !strstr(way->options, "--no-graph") && !strstr(way->options, "--host-serial");
+        int graph = !strstr(way->options, "--no-graph");
         cr_expect_eq(json_at(j, "graph")->integer, graph);
         cr_expect_eq(json_at(j, "data_on_device")->integer,
                      !strstr(way->options, "--data-on host"));
@@ -65,7 +65,6 @@ static const struct way WAYS[] = {
     {"dp", 2, ""},
     {"dp", 2, "--no-graph"},
     {"dp", 2, "--loss-in-forward"},
-    {"dp", 2, "--host-serial 20"},
     {"dp", 4, ""},
     {"dp", 4, "--loss-in-forward --workers 0 --data-on host"},
     {"dp", 4, "--dp-reduce sharded --output-device 2"},

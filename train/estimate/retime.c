@@ -29,10 +29,6 @@ int retime_check(const struct run_config *config) {
     if (!strcmp(config->device, "cuda"))
         return fail(ERR_USAGE, "--gpu: %s: the times of --device cuda are measured: leave one out",
                     config->clock.gpu);
-    if (config->dp.host_serial_us > 0)
-        return fail(ERR_USAGE,
-                    "--host-serial: with --gpu the lock is that of --host pytorch: leave "
-                    "one out");
     CHECK(estimate_prepare(&copy));
     int code = clock_choose(&choice, &config->clock);
     if (!code) code = check_one(config, &choice);
