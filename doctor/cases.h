@@ -3,8 +3,7 @@
  *
  *     ops_run.c                      the doctor: launched on this machine's devices
  *     tests/device/test_kernels.c    the host's fast kernels, on every instruction set
- *     tests/cuda/test_index.c        the text of the GPUs' kernels, on every grid
- *     tests/cuda/test_ptx_doctor.c   emulated GPUs, and what nvcc makes of the kernels
+ *     tests/cuda/test_ops.c          the GPUs' kernels, on the emulated runtime
  *
  * ops_judge.c says how much may differ. A case's operands are PLAIN tensors in host memory.
  *

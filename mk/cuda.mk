@@ -37,9 +37,8 @@ CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
 # Code for the GPUs that nvcc knows, and PTX for all others, which the driver compiles when a device
 # is opened (device/cuda/code.c). --fmad=false: a*b+c fuses only where the
 # source says fmaf, as on the host. What ptxas compiles for newer GPUs is the PTX of compute_90 too:
-# so there are two readings of each kernel and not five, and the one that the interpreter runs
-# (tests/stand_ins/ptx) is the one that all GPUs from Hopper on have. {0} zeroes a struct in C,
-# where C++ wants {}: no warning for it.
+# so there are two readings of each kernel and not five. {0} zeroes a struct in C, where C++ wants
+# {}: no warning for it.
 GPU_CODE := $(subst $(comma), ,$(call cuda_word,code))
 NEWER_CODE := $(subst $() ,,$(patsubst %,$(comma)sm_%,\
               $(filter-out 80,$(GPU_CODE))))

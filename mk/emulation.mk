@@ -16,33 +16,6 @@ library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-ou
 $(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so) $(if $(CUDNN),%/fake_cudnn.so),$\
              $(FAKE_LIBRARIES))
 
-# make EMULATION=1 ptx: what nvcc makes of the kernels, for EMULATED_PTX=1 and the tests that run it
-# (tests/stand_ins/ptx). The folder is one for all builds. Without nvcc there is none.
-PTX_FOLDER := build/ptx
-PTX_FLAGS = $(filter-out -gencode arch=% 'arch=%,$(NVCC_FLAGS)) -arch=compute_90
-PTX_FILES := $(if $(NVCC),$(patsubst %,$(PTX_FOLDER)/%.ptx,\
-             $(basename $(notdir $(filter %.cu,$(CUDA_SOURCES))))))
-vpath %.cu $(CUDA_FOLDERS)
-$(PTX_FOLDER)/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "ptx $<")
-	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
--include $(PTX_FILES:.ptx=.d)
-ptx: $(PTX_FILES)
-# ptx-80: the same for GPUs before Hopper, whose kernels nvcc reads with an older __CUDA_ARCH__. A
-# test runs all of it that is compiled soon, and what a hand has made (EMULATED_PTX=build/ptx/80).
-PTX_80_FILES := $(PTX_FILES:$(PTX_FOLDER)/%=$(PTX_FOLDER)/80/%)
-$(PTX_FOLDER)/80/%.ptx: PTX_FLAGS := $(filter-out -arch=%,$(PTX_FLAGS)) -arch=compute_80
-$(PTX_FOLDER)/80/%.ptx: %.cu mk/cuda.mk mk/emulation.mk
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "ptx $< (80)")
-	$(Q)$(NVCC) $(PTX_FLAGS) $(CUDA_FLAGS) -MMD -MP -MF $(@:.ptx=.d) -ptx $< -o $@
--include $(PTX_80_FILES:.ptx=.d)
-ptx-80: $(PTX_80_FILES)
-$(B)/tests/cuda/test_ptx_doctor: | $(filter-out %/product.ptx,$(PTX_80_FILES))
-$(patsubst %.c,$(B)/%,$(wildcard tests/cuda/test_ptx*.c)): | $(PTX_FILES)
-.PHONY: ptx ptx-80
-
 # A test by the small runner, as make gpu-check builds it for compute-sanitizer: what stands in for
 # that tool looks at it (tests/scripts/test_gpu_check_parts.c).
 PLAIN_GRAPH := $(B)/plain/tests/cuda/test_graph
@@ -54,11 +27,6 @@ $(PLAIN_GRAPH): %: %.o $(B)/plain/tests/harness/runner.o $(B)/libinternal.a $(EM
 	$(Q)$(LINK) $(LIBS) -o $@
 $(B)/tests/scripts/test_gpu_check_parts: | $(PLAIN_GRAPH)
 -include $(PLAIN_GRAPH).d $(B)/plain/tests/harness/runner.d
-
-# The interpreter's loops over the 32 lanes of a warp become vectors.
-EMULATION_OBJ += $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/ptx/*.c))
-$(B)/$(STAND_INS)/ptx/%.o: COMPILE += -O3 -fno-math-errno -fno-trapping-math \
-    $(if $(shell grep -sw fma /proc/cpuinfo | grep -sw avx2),$(call takes,-mfma -mavx2))
 
 # A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
 # Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.

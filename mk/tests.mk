@@ -33,12 +33,12 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # Such a build knows no CUDA unless it is emulated, and that one names its tests itself
 # (tests/check_cuda_emulation.sh).
 NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cuda/test_batch_norm \
-                  cuda/test_emulated% cuda/test_graph cuda/test_index_refuse cuda/test_library% \
-                  cuda/test_nccl cuda/test_ptx% cuda/test_recorded_ddp cuda/test_train%
+                  cuda/test_emulated% cuda/test_graph cuda/test_library% \
+                  cuda/test_nccl cuda/test_recorded_ddp cuda/test_train%
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
                cli/test_golden_resnet cli/test_random_kills cli/test_run_kills rpc/test_kills \
                cli/test_same_bits cli/test_refused_calls $(NO_CUDA_IN_SAN)
-SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allreduce/test_channels \
+SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \
                cli/test_options cli/test_report report/test_page report/test_collective \
@@ -50,7 +50,7 @@ SKIP_THREAD := device/test_kernels% cuda/test_index% allreduce/test_plan allredu
                data/test_synthetic data/test_data models/test_golden cli/test_golden \
                group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
                nn/test_grad api/test_limits api/test_example_texts cli/test_widths \
-               cli/test_scale device/test_gpu cuda/test_gather cli/test_batch_norm \
+               cli/test_scale device/test_gpu cli/test_batch_norm \
                cli/test_tensorboard cli/test_modelled cli/test_resume cli/test_train
 CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
           $(if $(filter thread,$(SAN)),$(SKIP_THREAD))),$(TESTS))
@@ -58,7 +58,7 @@ CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
 # Tests that look at a GPU where there is one, for make gpu-check.
 GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c) \
                $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c))
-GPU_TESTS := $(filter-out cuda/test_index% cuda/test_emulated% cuda/test_ptx% \
+GPU_TESTS := $(filter-out cuda/test_ops cuda/test_emulated% \
              scripts/test_gpu_check%,$(patsubst tests/%.c,%,$(GPU_SOURCES)))
 
 $(B)/tests/flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS) $(TEST_FLAGS)

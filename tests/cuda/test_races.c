@@ -1,11 +1,13 @@
 /* The kernels whose threads work together, with a stack for each of the GPU's threads, under
  * ThreadSanitizer: no value is read in the phase in which another thread writes it. And the tool
  * itself (tests/stand_ins/gpu_of_threads.h): it finds races that are planted here. What the kernels
- * compute is tested by tests/cuda/test_index*.c. */
+ * compute is tested by tests/cuda/test_ops.c. */
 #ifdef __SANITIZE_THREAD__
-#include "tests/cuda/index.h"
-
 #include <sys/wait.h>
+
+#include "base/error.h"
+#include "doctor/cases.h"
+#include "tests/cuda/races.h"
 
 /* ---- the tool ---- */
 
@@ -123,7 +125,9 @@ Test(gpu_of_threads, finds_what_is_wrong, .timeout = 120) {
 
 /* ---- the kernels of the ops ---- */
 
+/* Every tile. Forward and backward data have the same bits from all but that of tensor cores. */
 static void product_races(struct heap *heap, enum op op, struct op_args a) {
+    struct tensor first = {.data = NULL};
     struct product p;
     struct planes q;
     enum product_kind kind;
@@ -136,6 +140,9 @@ static void product_races(struct heap *heap, enum op op, struct op_args a) {
         for (int i = 0; i < 2; i++)
             if (a.out[i].data) a.out[i] = tensor_like(heap, &a.out[i]);
         run_product(op, &a, tile, 1 << 20);
+        if (!first.data) first = a.out[0];
+        cr_assert(product_is_deep(kind) || tile == TILE_TF32 || same_bits(&a.out[0], &first),
+                  "%s: other bits from tile %d", op_name(op), tile);
     }
 }
 
@@ -180,51 +187,23 @@ Test(cuda_races, linear_layers, .timeout = 240) {
     }
 }
 
-Test(cuda_races, rows_and_losses, .timeout = 120) {
-    static const int shapes[][2] = {{11, 10}, {9, 70}};
-    struct step_block step = {.weight = 1.0f / 96};
-    for (int i = 0; i < 2; i++) {
-        struct heap heap = {0};
-        int rows = shapes[i][0], classes = shapes[i][1];
-        struct tensor x = tensor_random(&heap, 1, 2, rows, classes, 1, 1),
-                      y = tensor_like(&heap, &x);
-        struct tensor labels = heap_tensor(&heap, DTYPE_I32, 1, rows, 1, 1, 1),
-                      hits = tensor_like(&heap, &labels);
-        for (int r = 0; r < rows; r++)
-            ((int32_t *)labels.data)[r] = r * 7 % classes;
-        run_rows(OP_SOFTMAX_FORWARD, &(struct op_args){.in = {x}, .out = {y}}, 3);
-        run_rows(OP_SOFTMAX_BACKWARD,
-                 &(struct op_args){.in = {y, x}, .out = {tensor_like(&heap, &x)}}, 3);
-        struct op_args a = {.in = {x, labels},
-                            .out = {heap_tensor(&heap, DTYPE_F64, 1, rows, 1, 1, 1), hits},
-                            .step = &step};
-        run_rows(OP_NLL_FORWARD, &a, 3);
-        run_rows(OP_CROSS_ENTROPY_FORWARD, &a, 3);
-        struct op_args sum = {.in = {a.out[0], hits},
-                              .out = {heap_tensor(&heap, DTYPE_F64, 2, 1, 1, 1, 1),
-                                      heap_tensor(&heap, DTYPE_I64, 2, 1, 1, 1, 1)},
-                              .step = &step};
-        run_loss_sum(&sum);
-        a.out[0] = y, a.out[1] = (struct tensor){0};
-        run_rows(OP_NLL_BACKWARD, &a, 3);
-        run_rows(OP_CROSS_ENTROPY_BACKWARD, &a, 3);
-        a.in[1] = tensor_random(&heap, 2, 2, rows, classes, 1, 1);
-        run_rows(OP_MSE_BACKWARD, &a, 3);
-        a.out[0] = sum.in[0], a.out[1] = hits;
-        run_rows(OP_MSE_FORWARD, &a, 3);
-        heap_free(&heap);
-    }
+/* All other ops: the doctor's cases, with the bits of the reference's inputs. */
+static int once(struct op_cases *cases, enum op op, const struct op_args *args, size_t terms) {
+    (void)cases, (void)terms;
+    run_together(op, args);
+    return OK;
 }
 
-/* Several blocks add to one number. */
-Test(cuda_races, hashes, .timeout = 120) {
-    struct heap heap = {0};
-    struct step_block step = {.row = 0};
-    struct tensor x = tensor_random(&heap, 1, 1, 5003, 1, 1, 1),
-                  log = heap_tensor(&heap, DTYPE_U64, 2, 1, 1, 1, 1);
-    for (uint32_t blocks = 1; blocks <= 9; blocks += 8)
-        run_hash(&(struct op_args){.in = {x}, .out = {log}, .step = &step}, blocks);
-    heap_free(&heap);
+Test(cuda_races, rows_norms_sums_and_logs, .timeout = 280) {
+    for (enum op op = 0; op < OP_COUNT; op++) {
+        struct op_cases cases = {.run = once, .seed = 99, .quick = 1};
+        enum op_family family = op_table[op].family;
+        if (family == PRODUCT || family == POINTWISE || family == PICTURE || family == LAYOUT)
+            continue;
+        rng_seed(&cases.rng, (uint64_t)op);
+        cr_assert_eq(op_cases(&cases, op), OK, "%s", error_message());
+        case_forget(&cases);
+    }
 }
 
 #else

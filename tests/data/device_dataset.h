@@ -1,5 +1,4 @@
-/* What must hold for a data set on a device of any kind. tests/data/test_device_dataset.c and
- * tests/cuda/test_gather.c run these checks. */
+/* What must hold for a data set on a device of any kind, for test_device_dataset.c. */
 #ifndef TESTS_DATA_DEVICE_DATASET_H
 #define TESTS_DATA_DEVICE_DATASET_H
 

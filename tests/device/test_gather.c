@@ -1,19 +1,19 @@
-/* OP_GATHER_SAMPLES on emulated devices: the floats are those of the formula and of the loader, to
- * the bit. */
+/* OP_GATHER_SAMPLES on devices of all kinds: the floats are those of the formula and of the loader,
+ * to the bit. */
 #include "data/loader.h"
 #include "tests/device/gather.h"
 
 Test(gather, every_shape_and_byte, .timeout = 60) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d = test_open(host_kinds[k], 0);
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *d = test_open(all_kinds[k], 0);
         gather_all_shapes(d);
         device_close(d);
     }
 }
 
 Test(gather, an_index_outside_reads_nothing, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device *d = test_open(host_kinds[k], 0);
+    for (int k = 0; k < ALL_KINDS; k++) {
+        struct device *d = test_open(all_kinds[k], 0);
         gather_outside(d);
         device_close(d);
     }

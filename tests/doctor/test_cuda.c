@@ -1,6 +1,6 @@
 /* The doctor on emulated GPUs: correct ones pass. Each failure that the emulation can produce is
  * found and reported with CUDA's error text, while the checks that it does not concern go on.
- * Without the emulation one test remains. (What nvcc makes of kernels: cuda/test_ptx_doctor.) */
+ * Without the emulation one test remains. */
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"
 #include "tests/doctor/shared.h"

@@ -14,9 +14,7 @@ static struct gpu_copies {
     const float *from[GPU_COPIES];
     int count;
 } gpu_copies_of[GPU_COPIERS];
-/* The thread that runs. In gpu_of_loops.h it is always 0, so a wait in the wrong phase may go
- * unnoticed there. */
-static uint32_t gpu_copier;
+static uint32_t gpu_copier; /* the thread that runs */
 
 /* The sanitizer shall see the copies, and not this list's own reads and writes. */
 #define GPU_NO_SANITIZE __attribute__((no_sanitize("thread"), noinline, unused))

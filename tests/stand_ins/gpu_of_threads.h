@@ -1,4 +1,4 @@
-/* A GPU made of threads, for ThreadSanitizer: it finds the races that gpu_of_loops.h cannot see.
+/* A GPU made of threads, for ThreadSanitizer: it finds the races between threads of a kernel.
  *
  * Each thread of a block has a stack of its own and runs the kernel as a GPU's thread does, up to
  * the next barrier; then the next thread runs (ucontext). To the sanitizer each is a thread (a

@@ -11,7 +11,7 @@
  *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, by a handle
  *     of 64 bytes.
  *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn, or all at once
- *     in a cooperative launch; or what nvcc makes of them (EMULATED_PTX).
+ *     in a cooperative launch.
  *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an
  *     allocation, sizes of grids.
  *   - loading: the first launch of a kernel that was not loaded waits until its GPU is idle, as
@@ -57,9 +57,6 @@
  *                                host is a SIGSEGV
  *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
  *   EMULATED_CUDA_TRACE=1        a line on stderr for each item that starts
- *   EMULATED_PTX=1 or a folder   kernels run from the PTX that nvcc made of them (make EMULATION=1
- *                                ptx, or another folder of it) and not from their text
- *   EMULATED_PTX_LOG=FILE        to which each process adds the names of the kernels so run
  *   EMULATED_CUDA_FAULT=LIST     failures, separated by commas, each WHAT[:N][@RANK]: the N-th of
  *                                its kind in the process fails, where the environment's RANK has
  *                                this value (without @RANK: in all processes). WHAT is
@@ -81,8 +78,7 @@
  * Files: runtime_device.c (GPUs, their properties, the environment), runtime_context.c,
  * runtime_error.c, runtime_memory.c, runtime_ipc.c, runtime_p2p.c, runtime_stream.c (queues and
  * their threads), runtime_queue.c, runtime_copy.c, runtime_event.c, runtime_launch.c (kernels),
- * runtime_ptx.c (kernels from PTX), runtime_graph.c (capture), runtime_driver.c (stream memory
- * operations). */
+ * runtime_graph.c (capture), runtime_driver.c (stream memory operations). */
 #ifndef TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 #define TESTS_STAND_INS_CUDA_EMULATION_EMULATION_H
 
@@ -95,7 +91,6 @@
 #include <cuda_runtime_api.h>
 
 #include "tests/stand_ins/cuda_emulation/launch.h"
-#include "tests/stand_ins/cuda_emulation/use_ptx.h"
 
 enum { GPU_LIMIT = 16 };
 
@@ -324,28 +319,6 @@ struct CUevent_st {
 void event_run_record(const struct item *item);
 void event_run_wait(const struct item *item, const struct gpu *gpu);
 struct item *event_record_item(cudaEvent_t event); /* numbers the record; NULL: out of memory */
-
-/* The memory that kernels of the GPU may access, as an array to be freed. Returns how many. */
-int memory_ranges(const struct gpu *gpu, struct ptx_range **out);
-
-/* ---- PTX in place of the kernels' text (runtime_ptx.c, use_ptx.h) ---- */
-
-struct emulated_ptx;
-struct emulated_ptx_run {
-    struct ptx_machine *machine;
-    const char *name;
-    struct ptx_range *ranges;
-    struct gpu *gpu;
-};
-/* What a launch of the kernel runs; NULL: its text, or with *broken = 1 nothing, as was said on
- * stderr. */
-const struct emulated_ptx *emulated_ptx_of(const struct emulated_kernel *kernel, int *broken);
-/* One thread's part of a grid: some of its blocks, one by one. A fault is the GPU's, and then 0 or
- * NULL is returned. */
-struct emulated_ptx_run *emulated_ptx_begin(const struct emulated_ptx *ptx, const struct item *item,
-                                            struct gpu *gpu);
-int emulated_ptx_block(struct emulated_ptx_run *run, struct emulated_index block);
-void emulated_ptx_end(struct emulated_ptx_run *run);
 
 /* ---- the others ---- */
 

@@ -32,13 +32,7 @@ static const struct emulated_kernel *kernel_of(const void *kernel) {
 
 /* ---- on the stream's thread ---- */
 
-/* One thread's way to run blocks: from PTX, or from the kernel's text if `ptx` is NULL. */
-struct runner {
-    const struct item *item;
-    struct emulated_ptx_run *ptx;
-};
-
-static void run_text(const struct item *item, unsigned x, unsigned y, unsigned z) {
+static void run_block(const struct item *item, unsigned x, unsigned y, unsigned z) {
     const struct emulated_index threads = item->u.launch.threads;
     struct emulated_place *here = &emulated_here;
     here->grid = item->u.launch.grid;
@@ -54,40 +48,16 @@ static void run_text(const struct item *item, unsigned x, unsigned y, unsigned z
             }
 }
 
-/* Returns 0 if the GPU has faulted. */
-static int run_block(struct runner *r, unsigned x, unsigned y, unsigned z) {
-    if (r->ptx) return emulated_ptx_block(r->ptx, (struct emulated_index){x, y, z});
-    run_text(r->item, x, y, z);
-    return 1;
-}
-
-/* Returns 0 if there is nothing to run: the GPU has faulted. */
-static int runner_begin(struct runner *r, const struct item *item, struct gpu *gpu) {
-    int broken;
-    const struct emulated_ptx *ptx = emulated_ptx_of(item->u.launch.kernel, &broken);
-    *r = (struct runner){item, ptx ? emulated_ptx_begin(ptx, item, gpu) : NULL};
-    if (broken) gpu->fault = cudaErrorInvalidKernelImage;
-    return !broken && (!ptx || r->ptx);
-}
-
-static void runner_end(struct runner *r) {
-    if (r->ptx) emulated_ptx_end(r->ptx);
-}
-
 struct block_thread {
     pthread_t thread;
     const struct item *item;
-    struct gpu *gpu;
     unsigned x, y, z;
 };
 
 static void *run_block_alone(void *argument) {
     struct block_thread *b = argument;
-    struct runner r;
     emulated_self.on_stream = 1;
-    if (!runner_begin(&r, b->item, b->gpu)) return NULL;
-    run_block(&r, b->x, b->y, b->z);
-    runner_end(&r);
+    run_block(b->item, b->x, b->y, b->z);
     return NULL;
 }
 
@@ -100,7 +70,6 @@ static void run_together(const struct item *item, struct gpu *gpu) {
     for (; all && started < blocks; started++) {
         struct block_thread *b = &all[started];
         *b = (struct block_thread){.item = item,
-                                   .gpu = gpu,
                                    .x = started % grid.x,
                                    .y = started / grid.x % grid.y,
                                    .z = started / grid.x / grid.y};
@@ -141,17 +110,15 @@ void kernel_run(const struct item *item, struct gpu *gpu) {
         run_together(item, gpu);
         return;
     }
-    struct runner r;
-    if (!runner_begin(&r, item, gpu)) return;
     unsigned x = 0, y = 0, z = 0;
-    while (z < grid.z && run_block(&r, x, y, z)) {
+    while (z < grid.z) {
+        run_block(item, x, y, z);
         if (++x < grid.x) continue;
         x = 0;
         if (++y < grid.y) continue;
         y = 0;
         z++;
     }
-    runner_end(&r);
 }
 
 /* ---- on the caller's ---- */

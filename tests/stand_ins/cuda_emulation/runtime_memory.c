@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/stand_ins/ptx/machine.h"
-
 static const size_t STEP = (size_t)2 << 20;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list, and `open` */
@@ -45,21 +43,6 @@ int memory_find(const void *memory, size_t bytes, struct allocation *out) {
             *out = *a, found = 1;
     pthread_mutex_unlock(&lock);
     return found;
-}
-
-int memory_ranges(const struct gpu *gpu, struct ptx_range **out) {
-    int count = 0, room = 1;
-    unsigned peers = gpu->peers;
-    pthread_mutex_lock(&lock);
-    for (const struct allocation *a = all; a; a = a->next)
-        room++;
-    *out = calloc((size_t)room, sizeof **out);
-    if (!*out) abort();
-    for (const struct allocation *a = all; a; a = a->next)
-        if (a->kind != MEMORY_DEVICE || a->gpu == gpu || peers >> (a->gpu - emulated.gpus) & 1)
-            (*out)[count++] = (struct ptx_range){(uintptr_t)a->base, (uintptr_t)a->base + a->bytes};
-    pthread_mutex_unlock(&lock);
-    return count;
 }
 
 int memory_find_inode(uint64_t inode, struct allocation *out, int open_once_more) {
