@@ -29,18 +29,14 @@ static int help(void) {
         "Says who waited for whom in the collectives of a job that ran with DUET_TRACE=FILE set: a "
         "PyTorch program on the backend duet, or one in C. Each rank of each group leaves a file "
         "FILE.GROUP.RANK at its end, and all of them are read. A rank that begins a collective "
-        "before the last rank of its group waits for that one. Of remote calls (duet_rpc_*) it "
-        "says "
-        "who called whom, and how much of each was the way there, the queue, the work and the way "
-        "back.\n\n"
+        "before the last rank of its group waits for that one.\n\n"
         "    DUET_TRACE=calls torchrun --nproc-per-node 4 train.py\n"
         "    duet report calls --trace timeline.json\n\n"
         "Where FILE is what a program wrote by duet_devices_timeline, it draws when each device "
         "computed, and says how much of their time is the bubble, in which they wait for each "
         "other:\n\n"
         "    build/examples/model_parallel 4 cpu-async parts.json\n"
-        "    duet report parts.json --picture parts.svg\n\n"
-        "DUET_RPC_LIVE=SECONDS has each worker of remote calls write a line now and then.\n\n");
+        "    duet report parts.json --picture parts.svg\n\n");
     options_print(calls_options);
     return 0;
 }

@@ -277,17 +277,6 @@ struct duet_rpc_info {
 };
 void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info);
 
-/* One line for each function called from here or run here since init: calls, mean and 99th
- * percentile in microseconds, bytes. Returns the number of lines written to `out`. */
-struct duet_rpc_line {
-    char function[128], worker[128]; /* whom it was called at, or by whom */
-    int served;                      /* 1: run here; 0: called from here */
-    int64_t calls, failed, bytes_in, bytes_out;
-    double mean_us, p99_us; /* called: until the answer; run: of the function itself */
-    double queue_us;        /* run: the mean wait for a thread and the device */
-};
-int duet_rpc_table(duet_rpc *rpc, struct duet_rpc_line *out, int room);
-
 #ifdef __cplusplus
 }
 #endif

@@ -10,7 +10,6 @@
 
 #include "base/thread.h"
 #include "comm/environment.h"
-#include "rpc/table.h"
 
 static const double TIMEOUT_S = 60, SILENCE_S = 30, LONGEST_S = 1e9;
 enum { THREADS = 16, FLUSH_MS = 2000 };
@@ -56,7 +55,6 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
     rpc->arrive = on_frame;
-    rpc->trace = rpc_trace_open(rpc->rank);
     pthread_mutex_init(&rpc->lock, NULL);
     spare_open(&rpc->spare);
     cond_open(&rpc->changed);
@@ -96,8 +94,6 @@ static void free_worker(duet_rpc *rpc) {
     contexts_free_all(rpc);
     owned_free_all(rpc);
     life_close(&rpc->life);
-    rpc_trace_close(rpc->trace, rpc);
-    stat_free(rpc);
     for (struct function *f = rpc->functions, *next; f; f = next) {
         next = f->next;
         free(f);

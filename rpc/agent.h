@@ -10,8 +10,6 @@
  *     call.c          what a function sees of its call
  *     held.c          who holds futures, references futures.c       futures of the program
  *     rref.c          references, the proxies         owned.c         the values behind them
- *     table.c         times and bytes by function
- *     trace.c         each call with its times        live_line.c     a line now and then
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the
@@ -64,14 +62,13 @@ struct function {
  * answer. All but `refs` is written under the worker's lock. */
 struct duet_future {
     duet_rpc *rpc;
-    uint64_t id, within; /* within: as in stat_call */
+    uint64_t id;
     int to, refs, done, code;
     int has_then; /* 1: duet_future_then was called */
     char function[NAME_BYTES];
     char text[ERROR_BYTES];  /* of code */
     struct frame *answer;    /* NULL: none, or taken */
     int64_t began, deadline; /* 0: none */
-    size_t bytes_out;
     pthread_cond_t ended;
     void (*then)(void *context, int code);
     void *then_context;
@@ -104,8 +101,6 @@ struct duet_rref {
     char type[NAME_BYTES];
     struct duet_future *created; /* of remote(): the call that makes the value; NULL: none */
 };
-
-struct stat_line;
 
 struct duet_rpc {
     char name[NAME_BYTES];
@@ -154,8 +149,6 @@ struct duet_rpc {
     duet_autograd_context *contexts;
     uint64_t contexts_made;
     struct autograd_pass *spare_passes; /* their tapes are to be used again */
-    struct stat_line *stats;
-    struct rpc_trace *trace; /* NULL: calls are not noted one by one */
 };
 
 /* The head of a call's payload. The name of the function follows, then the steps of the path, then
@@ -197,9 +190,6 @@ struct duet_rpc_call {
 };
 
 uint64_t new_id(duet_rpc *rpc); /* under the lock */
-/* The id of the call whose function runs on this thread; 0: none. */
-void call_runs(uint64_t id);
-uint64_t call_of_thread(void);
 /* Ends the lock; behind the end of a reference or of a future. */
 void unlock_or_end(duet_rpc *rpc);
 
@@ -325,18 +315,5 @@ void life_free(void *context, uint64_t rref);
 int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
                  const char *type, int from);
 int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child);
-
-/* ---- statistics ---- */
-/* A call that has ended. Called from here, it began with duet_rpc_* and ended with its answer; run
- * here, it came, the function began, and that ended. */
-struct stat_call {
-    const char *function;
-    int worker, served, failed;
-    uint64_t id, within; /* within: the call that runs here whose function has made it; 0: none */
-    int64_t came, began, ended;
-    size_t in, out;
-};
-void stat_add(duet_rpc *rpc, const struct stat_call *call); /* under the lock */
-void stat_free(duet_rpc *rpc);
 
 #endif

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "rpc/autograd.h"
-#include "rpc/table.h"
 
 static const int64_t TICK_NS = 1000000000;
 
@@ -163,19 +162,9 @@ static void look_after_peers(duet_rpc *rpc, int64_t now, int64_t late) {
     }
 }
 
-/* Not under the lock while it writes, which may take its time. */
-static void say_live(duet_rpc *rpc, int64_t ns) {
-    char text[LIVE_BYTES];
-    live_line(rpc, ns, text);
-    pthread_mutex_unlock(&rpc->lock);
-    fprintf(stderr, "%s\n", text);
-    pthread_mutex_lock(&rpc->lock);
-}
-
 void *control_thread(void *argument) {
     duet_rpc *rpc = argument;
-    const int64_t live = live_every();
-    int64_t said = now_ns(), tick = said + TICK_NS;
+    int64_t tick = now_ns() + TICK_NS;
     pthread_mutex_lock(&rpc->lock);
     while (!rpc->stop) {
         int64_t now = now_ns(), next = futures_expire(rpc, now);
@@ -184,12 +173,6 @@ void *control_thread(void *argument) {
             if (life_waits(&rpc->life)) life_resend(&rpc->life);
             tick = now + TICK_NS;
         }
-        if (live && now - said >= live) {
-            say_live(rpc, now - said);
-            said = now;
-            continue; /* what came meanwhile may be due */
-        }
-        if (live && said + live < tick && (!next || said + live < next)) next = said + live;
         rpc->control_at = next && next < tick ? next : tick;
         timed_wait(&rpc->control_wakes, &rpc->lock, rpc->control_at);
     }

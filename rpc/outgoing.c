@@ -93,14 +93,12 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
                               .op = o->op,
                               .notify = o->notify,
                               .then_context = o->context,
-                              .within = call_of_thread(),
                               .began = now_ns()};
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
     int code = write_call(rpc, o, &frame);
     if (!code) {
         frame->header.timeout = (uint64_t)timeout;
-        f->bytes_out = frame_bytes(frame);
         code = expect(rpc, f, frame);
     }
     if (code) {
@@ -164,16 +162,6 @@ static void finish(struct duet_future *f, int code) {
     take_out(rpc, f);
     __atomic_store_n(&f->done, 1, __ATOMIC_RELEASE);
     f->code = code;
-    stat_add(rpc, &(struct stat_call){.function = f->function,
-                                      .worker = f->to,
-                                      .failed = code != OK,
-                                      .id = f->id,
-                                      .within = f->within,
-                                      .came = f->began,
-                                      .began = f->began,
-                                      .ended = now_ns(),
-                                      .in = f->answer ? frame_bytes(f->answer) : 0,
-                                      .out = f->bytes_out});
     if (f->notify) f->notify(f->then_context, f);
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);

@@ -154,7 +154,6 @@ struct request {
     struct wire_in values;
     struct wire_value *wire; /* [count], owned */
     int count, made;
-    int64_t began, ended; /* the function itself; began 0: it did not */
 };
 
 static int read_request(struct request *r) {
@@ -237,9 +236,7 @@ static int run(duet_rpc_call *call, struct request *r) {
     int code = make_args(call, r);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
-        call_runs(call->id);
         code = call->function->run(call, call->function->context);
-        call_runs(0);
         if (code && !*error_message()) fail(code, "it returned %d, and has not said why", code);
     }
     if (code < OK || code > ERR_PEER) code = fail(ERR_FAILED, "it returned %d", code);
@@ -267,11 +264,9 @@ static int serve(duet_rpc_call *call, struct request *r) {
     if (call->function->run == run_to_here && call->self) call->device = call->self->device;
     struct device_lock *l = lock_of(rpc, call->device);
     if (l) device_lock_take(l);
-    r->began = now_ns();
-    int code = h->timeout && (uint64_t)(r->began - r->frame->came) > h->timeout
+    int code = h->timeout && (uint64_t)(now_ns() - r->frame->came) > h->timeout
                    ? fail(ERR_TIMEOUT, "its caller has given up")
                    : run(call, r);
-    r->ended = now_ns();
     if (l) device_lock_give(l);
     return code;
 }
@@ -307,7 +302,6 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
         .rpc = rpc, .from = frame->from, .to = frame->from, .answer = {.spare = &rpc->spare}};
     if (frame->header.flags & CALL_REMOTE) call.to = rpc->rank;
     int code = serve(&call, &r);
-    if (!r.began) r.began = r.ended = now_ns();
     if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
     if (code && r.head.rref) owned_fail(rpc, r.head.rref, code);
     pthread_mutex_lock(&rpc->lock);
@@ -316,17 +310,6 @@ void serve_call(duet_rpc *rpc, struct frame *frame) {
     if (r.head.rref) life_release_object(&rpc->life, r.head.rref);
     if (frame->self) life_release_object(&rpc->life, frame->self);
     if (frame->context) context_leave(frame->context);
-    if (r.name && strlen(r.name) < NAME_BYTES)
-        stat_add(rpc, &(struct stat_call){.function = r.name,
-                                          .worker = frame->from,
-                                          .served = 1,
-                                          .failed = code != OK,
-                                          .id = frame->header.call,
-                                          .came = frame->came,
-                                          .began = r.began,
-                                          .ended = r.ended,
-                                          .in = frame_bytes(frame),
-                                          .out = call.answer.bytes + call.answer.beside_bytes});
     pthread_mutex_unlock(&rpc->lock);
     answer(&call, &r, code);
     for (int i = 0; i < r.count; i++)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/agent.h"
+#include "rpc/autograd.h"
 
 static const int64_t LOOK_NS = 1000000000;
 /* A thread stays awake for AWAKE_NS, and looks from FIRST_NS on: what has come by then is there at
@@ -13,16 +13,6 @@ static const int64_t AWAKE_NS = 100000, FIRST_NS = 4000, TURN_NS = 500000, REST_
 
 uint64_t new_id(duet_rpc *rpc) {
     return (uint64_t)rpc->rank << ID_BITS | ++rpc->ids;
-}
-
-static _Thread_local uint64_t running;
-
-void call_runs(uint64_t id) {
-    running = id;
-}
-
-uint64_t call_of_thread(void) {
-    return running;
 }
 
 /* ---- waiting ---- */
@@ -126,6 +116,20 @@ const char *duet_rpc_name(const duet_rpc *rpc, int rank) {
 
 int duet_rpc_world_size(const duet_rpc *rpc) {
     return rpc ? rpc->world : -1;
+}
+
+void duet_rpc_info(duet_rpc *rpc, struct duet_rpc_info *info) {
+    if (!info) return;
+    *info = (struct duet_rpc_info){0};
+    if (!rpc) return;
+    pthread_mutex_lock(&rpc->lock);
+    info->calls_waiting = rpc->pending_count;
+    info->owned = rpc->life.owned.count;
+    info->forks = rpc->life.users.count;
+    info->threads = pool_threads(&rpc->pool);
+    for (duet_autograd_context *c = rpc->contexts; c; c = c->next)
+        info->contexts++;
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 int peer_error(const duet_rpc *rpc, int rank, const char *what) {

@@ -82,23 +82,3 @@ Test(programs, losses_are_those_of_pytorch, .timeout = 60) {
     }
     fclose(f);
 }
-
-/* DUET_TRACE: 15 steps, each of them two calls forward and two back; and the line that tells of
- * them meanwhile. */
-Test(programs, calls_leave_their_times, .timeout = 60) {
-    char folder[] = "/tmp/duet-rpc-XXXXXX", command[512], out[8192];
-    cr_assert_not_null(mkdtemp(folder));
-    snprintf(command, sizeof command,
-             "DUET_TRACE=%s/c DUET_RPC_LIVE=0.001 " BUILD_DIR
-             "/examples/rpc_rnn --epochs 3 2>&1 | sort | tail -1",
-             folder);
-    run(command, out, sizeof out);
-    cr_expect(strstr(out, "trainer: ") && strstr(out, " calls/s run here, "), "%s", out);
-    snprintf(command, sizeof command, BUILD_DIR "/duet report %s/c --trace %s/t && rm -r %s",
-             folder, folder, folder);
-    run(command, out, sizeof out);
-    cr_expect(strstr(out, "\nDecoder.forward                      15       0 "), "%s", out);
-    cr_expect(strstr(out, "\nduet.backward                        30       0 "), "%s", out);
-    cr_expect(strstr(out, "\ntrainer -> ps\n"), "%s", out);
-    cr_expect(!strstr(out, "left a file"), "%s", out);
-}
