@@ -33,27 +33,18 @@ FOLDERS := base base/files base/text trace clock device device/host device/host/
            train train/compare train/estimate train/files report report/calls report/collective \
            report/chrome report/pictures report/page doctor api rpc cli cli/estimate \
            cli/options cli/results cli/run
-LIB_C    = $(filter-out cli/main.c \
-             $(addprefix rpc/transport_,$(if $(HAVE_NNG),absent.c,nng.c link.c send.c proof.c)),\
+LIB_C    = $(filter-out cli/main.c,\
            $(wildcard $(FOLDERS:=/*.c)))
 CUDA_OBJ = $(patsubst %,$(B)/%.o,$(basename $(CUDA_SOURCES)))
 LIB_OBJ  = $(patsubst %.c,$(H)/%.o,$(LIB_C)) $(CUDA_OBJ)
-RPC_OBJ  = $(filter $(H)/rpc/%,$(LIB_OBJ))
 
 # zlib is optional. `make HAVE_ZLIB=` builds as if it were absent.
 has = $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes)
 HAVE_ZLIB := $(call has,zlib.h)
 
-# So is NNG, whose byte streams carry remote calls (rpc/transport.h); it brings mbed TLS with it.
-HAVE_NNG := $(call has,nng/nng.h)
-# Only programs with remote calls get it: it has names of its forerunner nanomsg, which Criterion
-# uses.
-NNG_LIBS := -Wl,--push-state,--as-needed -lnng -lmbedcrypto -Wl,--pop-state
-
 FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra $(if $(WERROR),-Werror) -ffp-contract=off -pthread \
          -I. $(if $(HAVE_ZLIB),-DHAVE_ZLIB)
-LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) \
-         $(if $(HAVE_NNG),$(NNG_LIBS)) $(CUDA_LIBS)
+LIBS   = -lm -pthread $(if $(HAVE_ZLIB),-lz) $(CUDA_LIBS)
 # OPT, or a folder's own OPT_<folder>.
 OPT := -O2
 # Of loops over numbers the compiler makes vectors; nobody reads errno or traps behind them.
@@ -85,11 +76,10 @@ found:
 	@scripts/find_cuda.sh report '$(CUDA_USE)' $(CUDA_FOUND)
 	@echo "math:      own kernels, no library needed"
 	@echo "zlib:      $(or $(HAVE_ZLIB:yes=found),not found: raw IDX files only)"
-	@echo "NNG:       $(or $(HAVE_NNG:yes=found),not found: duet_rpc_init is refused)"
 	@echo "criterion: $(CRITERION_USE)"
 
 # Every object depends on the words of its command, so that other flags never meet old objects.
-FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(if $(HAVE_NNG),nng) $(PIC)
+FLAGS_OF_C = $(CC) $(FLAGS) $(CFLAGS) $(PIC)
 $(H)/flags: words = $(FLAGS_OF_C)
 $(B)/cuda_flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS)
 $(H)/flags $(B)/cuda_flags $(B)/tests/flags: FORCE
@@ -119,11 +109,10 @@ $(B)/libinternal.a: $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $^
 
 # The same for tests, some three hundred programs: with it a build takes a tenth of the space, and a
-# change in the library links one file and not all of them. Remote calls are linked by their own
-# tests (NNG_LIBS).
-$(B)/libinternal.so: $(filter-out $(RPC_OBJ),$(LIB_OBJ)) $(EMULATION_LIB)
+# change in the library links one file and not all of them.
+$(B)/libinternal.so: $(LIB_OBJ) $(EMULATION_LIB)
 	$(Q)$(LINK_SO) $(filter %.o,$^) -Wl,--whole-archive $(EMULATION_LIB) -Wl,--no-whole-archive \
-	    $(filter-out $(NNG_LIBS),$(LIBS)) -o $@
+	    $(LIBS) -o $@
 
 $(B)/libduet.a: $(LIB_OBJ)
 	@rm -f $@

@@ -127,7 +127,7 @@ int duet_rpc_value_as(struct duet_rpc_value *value, enum duet_rpc_type type);
  * A name "Class.method" is a method of the class, and a function named as the class constructs: it
  * returns an object by duet_rpc_return_object. */
 struct duet_rpc_function {
-    const char *name; /* of letters, digits, "_", ".", at most 127 bytes */
+    const char *name; /* of letters, digits, "_", ".", at most 127 bytes; not "duet." in front */
     int (*run)(duet_rpc_call *call, void *context); /* a code, with its text in duet_error() */
     void *context;
     duet_device *device; /* NULL: that of the options */
@@ -140,33 +140,32 @@ struct duet_rpc_options {
     int threads;         /* that run calls, 0: 16. One that waits does not count */
     double timeout_s;    /* of a call that gives none, and of init; 0: 60 */
     double silence_s;    /* a worker that says nothing for so long counts as gone; 0: 30 */
-    /* How messages travel; NULL: as DUET_RPC_TRANSPORT, _ADDRESS and _TLS_FILE say. */
-    const char *transport; /* "abstract": inside this machine, the default; "tcp", "tls+tcp" */
+    /* How messages travel; NULL: as DUET_RPC_TRANSPORT and _ADDRESS say. */
+    const char *transport; /* "abstract": inside this machine, the default; "tcp" */
     const char *address;   /* TCP: where rank 0 listens, if not at MASTER_ADDR */
-    const char *tls_file;  /* TLS: a PEM file with a certificate for duet-rpc, its key, and the
-                              certificate that signed it where that is another */
 };
 
 /* init_rpc: becomes worker `name` (letters, digits, "_", ":", "-", at most 127 bytes) and waits
  * until all workers have come. rank -1 and world_size 0: as RANK and WORLD_SIZE say, which
  * duet_spawn, duet run, torchrun and mpirun set. All workers are on one machine, and no port is
  * opened; two jobs that are started by hand at the same time need different MASTER_PORTs. With
- * "tcp" or "tls+tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and
- * MASTER_PORT, and each other one at a port of its own, until all have come.
+ * "tcp" workers may be on several machines: rank 0 listens at MASTER_ADDR and MASTER_PORT, and each
+ * other one at a port of its own, until all have come.
  *
  * Nobody else gets in: the kernel must say that a peer is of the same user, and the peer must prove
  * that it knows the job's secret before anything that it sends is looked at; the secret itself is
  * never sent. It is DUET_RPC_SECRET, or what the environment says of the job; over TCP it must be
  * given, unless duet_spawn or duet run has done so. TCP alone hides nothing from who can read the
- * network: use it in one of your own, and "tls+tcp" beyond. */
+ * network: use it in one of your own, and a tunnel (ssh, stunnel, WireGuard) beyond. */
 int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
                   const struct duet_rpc_options *options);
 
 /* Leaves and sets *rpc to NULL. graceful 1: waits until all workers call it and no call is under
  * way anywhere, and serves calls meanwhile; at most timeout_s seconds, 0: without end, as long as
- * all workers live. Not from inside a function. Free futures and references, contexts and
- * distributed optimizers (duet/autograd.h) before; futures and references that are kept
- * nevertheless can only be freed, and say so. */
+ * all workers are there: one that has died or left ends it with an error that names it. Not from
+ * inside a function. Free futures and references, contexts and distributed optimizers
+ * (duet/autograd.h) before; futures and references that are kept nevertheless can only be freed,
+ * and say so. */
 int duet_rpc_shutdown(duet_rpc **rpc, int graceful, double timeout_s);
 
 /* get_worker_info: rank and name. -1, NULL: there is no such worker. name NULL: this worker. */
@@ -237,7 +236,8 @@ int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(vo
 /* ---- references ---- */
 
 /* remote: calls `function` there, leaves its result there and returns a reference to it at once.
- * An error of the function is told by the first use of the reference. */
+ * An error of the function is told by the first use of the reference, and so is that it had not
+ * ended after timeout_s (0: that of init; negative: none): then there is no value. */
 int duet_remote(duet_rref **out, duet_rpc *rpc, const char *to, const char *function,
                 const struct duet_rpc_value *args, int count, double timeout_s);
 

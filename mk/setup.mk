@@ -17,15 +17,9 @@ test:
 data:
 	@scripts/download_data.sh
 
-# What a program that is linked with -static needs besides: NNG has its cryptography in three
-# others.
-STATIC_LIBS = $(if $(HAVE_NNG),$(shell echo 'int main(void) { return 0; }' | $(CC) -static -x c - \
-                -lmbedtls -lmbedx509 -lmbedcrypto -o /dev/null 2>/dev/null && \
-                echo -lmbedtls -lmbedx509 -lmbedcrypto))
-
 install: $(B)/duet $(B)/libduet.a $(SHARED)
 	$(if $(EMULATION),$(error EMULATION=1: a build for tests: it is not installed))
 	PREFIX='$(PREFIX)' VERSION='$(VERSION)' LIBS='$(strip $(LIBS))' \
-    STATIC_LIBS='$(STATIC_LIBS)' SONAME='$(SONAME)' \
+    SONAME='$(SONAME)' \
 	    scripts/install.sh $(B) '$(DESTDIR)'
 .PHONY: demo test data install

@@ -1,9 +1,6 @@
 # Tests: each tests/FOLDER/test_*.c is a program. tests/FOLDER/helper_*.c are programs that tests
 # start (ranks by fork and exec).
-# Two of them look into the transport of NNG.
-OF_NNG  := $(if $(HAVE_NNG),,$(B)/tests/rpc/test_faults $(B)/tests/rpc/test_transport)
-TESTS   := $(filter-out $(OF_NNG),\
-             $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c)))
+TESTS   := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
 HELPERS := $(patsubst %.c,$(B)/%,$(wildcard tests/*/helper_*.c))
 
 # Tests use Criterion. Under a sanitizer, and where Criterion is not found, they use the small
@@ -28,8 +25,7 @@ TEST_FLAGS := -Wno-frame-larger-than -DBUILD_DIR='"$(B)"' $(if $(PLAIN),-DHARNES
 # that compares numbers of runs which other tests make too. Random kills are left to the plain build
 # and to soak, also where SAN is given. A race takes two threads: under SAN=thread programs with one
 # thread are left out, and so are those that only run what other programs run there too, as an
-# example of remote calls does, in which nothing tells the sanitizer to leave out what NNG does by
-# itself.
+# example of remote calls does.
 # Such a build knows no CUDA unless it is emulated, and that one names its tests itself
 # (tests/check_cuda_emulation.sh).
 NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cuda/test_batch_norm \
@@ -70,13 +66,11 @@ $(B)/tests/%.o: tests/%.c $(B)/tests/flags
 
 $(patsubst %.c,$(B)/%.o,$(wildcard tests/cuda/*.c tests/*/test_cuda*.c)): COMPILE += $(CUDA_FLAGS)
 
-# So do those of rpc/ always: NNG has the names of its forerunner nanomsg, which Criterion uses.
-RPC_TESTS := $(filter $(B)/tests/rpc/%,$(TESTS))
-$(RPC_TESTS:=.o) $(B)/tests/harness/runner.o: private TEST_FLAGS += $(if $(PLAIN),,-DHARNESS_PLAIN)
+$(B)/tests/harness/runner.o: private TEST_FLAGS += $(if $(PLAIN),,-DHARNESS_PLAIN)
 
 $(TESTS): | $(FAKE_LIBRARIES)
 RUNNER := $(B)/tests/harness/runner.o
-$(if $(PLAIN),$(TESTS),$(RPC_TESTS)): $(RUNNER)
+$(if $(PLAIN),$(TESTS)): $(RUNNER)
 # They find libinternal.so two folders up. Their own code is position-independent, so that no table
 # of the library is copied into them, whose size may change without them.
 # A test that stands in for the CUDA runtime takes the archive, in which its functions come first.
@@ -91,13 +85,10 @@ $(if $(STATIC_LINK),$(TESTS) $(HELPERS),$(STAND_IN_TESTS)): $(B)/libinternal.a \
     $(EMULATION_LIB)
 $(TESTS) $(HELPERS): | $(if $(STATIC_LINK),,$(B)/libinternal.so)
 $(TESTS): $(B)/%: $(B)/%.o
-	$(Q)$(LINK_TEST) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion \
-	    $(filter-out $(NNG_LIBS),$(LIBS))) -o $@
-$(RPC_TESTS): $(if $(STATIC_LINK),,$(RPC_OBJ))
+	$(Q)$(LINK_TEST) $(if $(filter $(RUNNER),$^),$(LIBS),-lcriterion $(LIBS)) -o $@
 
 $(HELPERS): $(B)/%: $(B)/%.o
 	$(Q)$(LINK_TEST) $(LIBS) -o $@
-$(filter $(B)/tests/rpc/%,$(HELPERS)): $(if $(STATIC_LINK),,$(RPC_OBJ))
 
 # Benches are started by tests of scripts alone.
 check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)

@@ -1,7 +1,6 @@
 /* A worker begins and ends. meet.c says how it and the others find each other. */
 #include "rpc/autograd.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,16 +33,6 @@ void duet_rpc_give_device(duet_rpc *rpc, duet_device *device) {
 
 /* ---- the beginning ---- */
 
-static int check_name(const char *name) {
-    size_t length = name ? strlen(name) : 0;
-    for (size_t i = 0; i < length; i++)
-        if (!isalnum((unsigned char)name[i]) && !strchr("_:-", name[i])) length = 0;
-    if (length && length < NAME_BYTES) return OK;
-    return fail(ERR_USAGE,
-                "rpc: worker name '%.140s': give 1 to %d letters, digits, '_', ':' or '-'",
-                name ? name : "", NAME_BYTES - 1);
-}
-
 /* In nanoseconds; at most LONGEST_S, also of INFINITY. */
 static int64_t time_of(double seconds, double otherwise) {
     double s = seconds > 0 ? seconds : otherwise;
@@ -54,14 +43,11 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     rpc->timeout_ns = time_of(o->timeout_s, TIMEOUT_S);
     rpc->silence_ns = time_of(o->silence_s, SILENCE_S);
     rpc->device = o->device;
-    rpc->arrive = on_frame;
     pthread_mutex_init(&rpc->lock, NULL);
-    spare_open(&rpc->spare);
     cond_open(&rpc->changed);
     cond_open(&rpc->ended);
     cond_open(&rpc->control_wakes);
-    pthread_mutex_init(&rpc->looking, NULL);
-    pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS, stay_awake, rpc);
+    pool_open(&rpc->pool, o->threads > 0 ? o->threads : THREADS);
     rpc->life =
         (struct life){.self = rpc->rank, .emit = life_emit, .free = life_free, .context = rpc};
     for (int r = 0; r < MOST_WORKERS; r++)
@@ -69,9 +55,8 @@ static int set_up(duet_rpc *rpc, const struct duet_rpc_options *o) {
     struct peer *self = &rpc->peers[rpc->rank];
     self->state = PEER_HERE;
     memcpy(self->name, rpc->name, sizeof self->name);
-    CHECK(register_internal(rpc));
     for (int i = 0; i < o->function_count; i++)
-        CHECK(add_function(rpc, &o->functions[i], 0));
+        CHECK(add_function(rpc, &o->functions[i]));
     return OK;
 }
 
@@ -85,12 +70,9 @@ static void free_worker(duet_rpc *rpc) {
     pthread_cond_broadcast(&rpc->control_wakes);
     pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->lock);
-    __atomic_store_n(&rpc->awake, 0, __ATOMIC_RELEASE);
     if (rpc->controlled) pthread_join(rpc->control, NULL);
     pool_close(&rpc->pool);
-    pthread_mutex_lock(&rpc->looking); /* who looks now is done with the links */
-    pthread_mutex_unlock(&rpc->looking);
-    if (rpc->carrier) rpc->transport->close(rpc->carrier);
+    links_close(rpc->links);
     contexts_free_all(rpc);
     owned_free_all(rpc);
     life_close(&rpc->life);
@@ -114,16 +96,11 @@ static void free_worker(duet_rpc *rpc) {
 
 static int start(duet_rpc *rpc, const struct duet_rpc_options *o) {
     CHECK(meet_others(rpc, o));
-    __atomic_store_n(&rpc->awake, 1, __ATOMIC_RELEASE);
     int error = thread_start(&rpc->control, control_thread, rpc);
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
     /* Nobody begins before all are there: the first call may lead to others between any two. */
-    CHECK(call_sync(rpc,
-                    &(struct outgoing){
-                        .function = "duet.begin",
-                    },
-                    NULL));
+    CHECK(call_sync(rpc, &(struct outgoing){.own = 1, .function = "duet.begin"}, NULL));
     return rpc->device ? duet_rpc_take_device(rpc, rpc->device) : OK;
 }
 
@@ -147,13 +124,12 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
     const struct duet_rpc_options none = {0};
     if (!out) return fail(ERR_USAGE, "rpc: init: no place for the worker was given");
     *out = NULL;
-    CHECK(check_name(name));
+    CHECK(worker_name_check(name));
     duet_rpc *rpc = calloc(1, sizeof *rpc);
     if (!rpc) return fail(ERR_MEMORY, "rpc: init: no host memory");
     snprintf(rpc->name, sizeof rpc->name, "%s", name);
-    rpc->transport = transport_of_build();
     if (!options) options = &none;
-    int code = rpc->transport ? choose_transport(rpc, options) : ERR_FAILED;
+    int code = choose_transport(rpc, options);
     if (!code) code = find_place(rpc, rank, world_size, rpc->beyond);
     if (code) {
         free(rpc);
@@ -165,42 +141,51 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
         *out = rpc;
         return OK;
     }
-    if (rpc->carrier) rpc->transport->flush(rpc->carrier, FLUSH_MS); /* others hear of this one */
+    if (rpc->links) links_flush(rpc->links, FLUSH_MS); /* others hear of this one */
     free_worker(rpc);
     return code;
 }
 
 /* ---- the end ---- */
 
-/* Waits until nothing is under way here but the calls that wait for the end. */
-static int wait_idle(duet_rpc *rpc, int64_t deadline) {
+/* Waits until nothing is under way here; leaving 1: but the calls that wait for the end. */
+static int wait_idle(duet_rpc *rpc, int leaving, int64_t deadline) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
-    while (!code && (rpc->pending_count || rpc->serving > rpc->came[AT_END]))
+    while (!code && (rpc->pending_count || rpc->serving > (leaving ? rpc->leaving : 0)))
         code = timed_wait(&rpc->ended, &rpc->lock, deadline);
     pthread_mutex_unlock(&rpc->lock);
     return code ? fail(ERR_TIMEOUT, "rpc: shutdown: calls are still under way") : OK;
 }
 
+/* One that has left already does not come to the end of all. */
+static int all_stay(duet_rpc *rpc) {
+    int code = OK;
+    pthread_mutex_lock(&rpc->lock);
+    for (int r = 0; r < rpc->world && !code; r++)
+        if (rpc->peers[r].state != PEER_HERE) code = peer_error(rpc, r, "shutdown");
+    pthread_mutex_unlock(&rpc->lock);
+    return code;
+}
+
 /* Waits until this worker has nothing under way, and then for all others: rank 0 answers when all
- * have come (serve.c), and goes when its answers are out. */
+ * have come, or when one cannot come any more (own_functions.c), and goes when its answers are
+ * out. */
 static int leave_together(duet_rpc *rpc, double timeout_s) {
     int64_t deadline = timeout_s > 0 ? now_ns() + time_of(timeout_s, 0) : 0;
-    const struct outgoing leave = {.function = "duet.leave",
-                                   .timeout_s = timeout_s > 0 ? timeout_s : -1};
+    const struct outgoing leave = {
+        .own = 1, .function = "duet.leave", .timeout_s = timeout_s > 0 ? timeout_s : -1};
     struct pause pause = pause_begin(rpc);
-    int code = wait_idle(rpc, deadline);
+    int code = wait_idle(rpc, 1, deadline);
+    if (!code) code = all_stay(rpc);
     if (!code) code = call_sync(rpc, &leave, NULL);
-    pthread_mutex_lock(&rpc->lock);
-    rpc->came[AT_END] = 0;
-    pthread_mutex_unlock(&rpc->lock);
-    CHECK_KEEP(wait_idle(rpc, deadline), code);
+    CHECK_KEEP(wait_idle(rpc, 0, deadline), code);
     pause_end(rpc, pause);
     return code;
 }
 
-/* Rank 0 stays until all others have said goodbye: they have its answers then. What a transport has
- * taken may still lie with it, as TLS keeps the last bytes for a moment. */
+/* Rank 0 stays until all others have said goodbye: they have its answers then. What a socket has
+ * taken may still be on its way. */
 static void wait_goodbyes(duet_rpc *rpc) {
     int64_t deadline = deadline_after(FLUSH_MS * 1e-3);
     int here = rpc->rank == 0, late = 0;
@@ -227,7 +212,7 @@ int duet_rpc_shutdown(duet_rpc **at, int graceful, double timeout_s) {
         struct frame *bye = r == rpc->rank ? NULL : frame_new(FRAME_BYE, 0);
         if (bye) send_frame(rpc, r, bye);
     }
-    rpc->transport->flush(rpc->carrier, FLUSH_MS);
+    links_flush(rpc->links, FLUSH_MS);
     const struct failures kept = failures_of(code);
     if (graceful && !code) wait_goodbyes(rpc);
     free_worker(rpc);

@@ -1,22 +1,23 @@
 /* The inside of a worker, for the files of rpc/ alone. The contracts are in duet/rpc.h.
  *
- *     frame.h         frames and the hello            transport.h     links (NNG)
+ *     frame.h         frames and the hello            links.h         sockets: how frames travel
  *     wire.h          values as bytes                 values.c        values from and to bytes
+ *     message.h       what has come, checked          proof.h         who may come in
  *     pool.h          threads, device locks           lifetime.h      the protocol of references
  *     agent.c         beginning and end               control.c       deadlines, pings, deaths
  *     worker.c        what all of these need: ids, waiting, devices, the way to other workers
- *     meet.c          how workers find each other     region.h        memory that two workers share
- *     outgoing.c      calls from here, futures        serve.c         calls to here
+ *     rendezvous.c    how workers find each other
+ *     outgoing.c      calls from here, futures        futures.c       futures of the program
+ *     serve.c         calls to here                   own_functions.c those of the library
  *     call.c          what a function sees of its call
- *     held.c          who holds futures, references futures.c       futures of the program
- *     rref.c          references, the proxies         owned.c         the values behind them
+ *     refcount.c      who has futures, references     owners.c        the values behind references
+ *     rref.c          references, the proxies
  *     autograd.h      backward through calls, in files of its own
  *
  * Locks, in the order in which they are taken: a device lock; `lock` of the worker; that of the
- * pool or of a link; that of the regions. Threads: the program's; the pool's, which run functions;
- * those of the transport, which deliver answers and control messages and never wait or run what a
- * user wrote (a thread that waits may be quicker to deliver them: stay_awake); and `control`, which
- * looks after deadlines. */
+ * pool or of the links. Threads: the program's; the pool's, which run functions; that of the links,
+ * which delivers answers and control messages and never waits or runs what a user wrote; and
+ * `control`, which looks after deadlines. */
 #ifndef RPC_AGENT_H
 #define RPC_AGENT_H
 
@@ -25,16 +26,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "rpc/lifetime.h"
+#include "rpc/links.h"
+#include "rpc/message.h"
 #include "rpc/pool.h"
-#include "rpc/transport.h"
-#include "rpc/wire.h"
 
 struct remote_op;
 struct autograd_pass;
 
-enum { NAME_BYTES = 128, PENDING_LISTS = 256, CALL_REMOTE = 1, SECRET_BYTES = 512 };
-enum { LEAST_BESIDE = 1 << 20 };
-enum { ID_BITS = 48 }; /* an id is worker << 48 | counter */
+enum { PENDING_LISTS = 256, SECRET_BYTES = 512 };
 
 enum meeting { AT_START, AT_END, MEETINGS };
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_LEFT, PEER_GONE };
@@ -54,7 +53,6 @@ struct function {
     int (*run)(duet_rpc_call *call, void *context);
     void *context;
     duet_device *device; /* NULL: none */
-    int internal;        /* 1: of this library: it takes no device lock by itself */
     struct function *next;
 };
 
@@ -67,7 +65,7 @@ struct duet_future {
     int has_then; /* 1: duet_future_then was called */
     char function[NAME_BYTES];
     char text[ERROR_BYTES];  /* of code */
-    struct frame *answer;    /* NULL: none, or taken */
+    struct message *answer;  /* NULL: none, or taken */
     int64_t began, deadline; /* 0: none */
     pthread_cond_t ended;
     void (*then)(void *context, int code);
@@ -84,6 +82,7 @@ struct owned {
     uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
     int ready;             /* 1: the value exists, or `failed` says why it does not */
+    int64_t deadline;      /* of the function that makes it; 0: none */
     struct failures failed;
     struct duet_rpc_value value;
     duet_device *device; /* where its tensors are */
@@ -107,14 +106,9 @@ struct duet_rpc {
     int rank, world;
     int64_t timeout_ns, silence_ns;
     duet_device *device;
-    const struct transport *transport;
-    struct carrier *carrier;
-    /* on_frame of control.c: for frames of other workers, and for those of this one to itself */
-    void (*arrive)(void *rpc, void *peer, struct frame *frame);
-    const char *scheme; /* of the transport: "abstract", "tcp", "tls+tcp" */
-    int beyond;         /* 1: TCP, so others may be on other machines */
+    struct links *links;
+    int beyond; /* 1: TCP, so others may be on other machines */
     char secret[SECRET_BYTES];
-    struct payload_spare spare;
     char (*places)[PLACE_BYTES]; /* where each worker listens, once rank 0 has said so; owned */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* peers, references, the end: rare things, told to all who wait */
@@ -134,13 +128,9 @@ struct duet_rpc {
     pthread_cond_t control_wakes;
     int64_t control_at; /* when it wakes by itself */
     int controlled, stop;
-    pthread_mutex_t looking; /* held by the thread that looks: one at a time */
-    int awake;               /* 1: threads may look; atomic */
-    int64_t rest_until;      /* no thread looks before; under `looking` */
     int serving;             /* calls that run here now */
-    int came[MEETINGS];      /* at rank 0: workers that wait there */
-    uint64_t who_came[MEETINGS];
-    int met[MEETINGS]; /* 1: all have come */
+    int leaving;             /* those among them that wait for the end */
+    uint64_t came[MEETINGS]; /* at rank 0: the workers that wait there, or have */
     struct life life;
     struct owned *owned;
     int rrefs;   /* references that the program has */
@@ -151,33 +141,18 @@ struct duet_rpc {
     struct autograd_pass *spare_passes; /* their tapes are to be used again */
 };
 
-/* The head of a call's payload. The name of the function follows, then the steps of the path, then
- * the arguments. */
-struct call_head {
-    uint64_t self;         /* the reference whose method it is; 0: none */
-    uint64_t rref, fork;   /* CALL_REMOTE: what the result becomes */
-    uint64_t context;      /* of distributed autograd; 0: none */
-    uint64_t pass;         /* of duet.backward: whose; else 0 */
-    uint32_t count, depth; /* arguments; steps of the path */
-};
-
-/* Where a pass of autograd stands among the calls of its context: the number of the creator's pass,
- * that of the call in it, and so on inwards. */
-enum { MOST_PATH = 64 };
-struct path {
-    uint32_t depth, step[MOST_PATH];
-};
-
 /* A call that runs here. */
 struct duet_rpc_call {
     duet_rpc *rpc;
     int from;
     struct failures failed; /* the first */
-    struct function *function;
+    int (*run)(duet_rpc_call *call, void *context);
+    void *context_of_run;
     struct duet_rpc_value args; /* a LIST */
     struct owned *self;
     struct wire_out answer;
-    int returned, to;    /* to: who gets the result: `from`, or this worker where it stays */
+    int made, returned;  /* 1: the arguments were made; it has returned its result */
+    int makes, to;       /* makes 1: the result stays as a value; to: who gets it: this worker */
     duet_device *device; /* of the function, or of the pass that it goes back over; NULL: none */
     uint64_t id;
     int64_t deadline;               /* shortly before the caller gives up; 0: it does not */
@@ -201,20 +176,14 @@ struct pause {
 };
 struct pause pause_begin(duet_rpc *rpc);
 void pause_end(duet_rpc *rpc, struct pause pause);
-/* For a moment, looks itself at what comes until *done (atomic) is not 0, so that nobody needs to
- * wake this thread. Then, or at once where another thread looks or the cores are busy, it is time
- * to sleep. */
-void stay_awake(void *rpc, const int *done);
 struct device_lock *lock_of(duet_rpc *rpc, const duet_device *device);
 struct device_lock *lock_of_thread(duet_rpc *rpc); /* NULL: this thread has none */
 
 /* Waits on `changed` until the deadline (0: none), under the lock. ERR_TIMEOUT without a text. */
 int wait_changed(duet_rpc *rpc, int64_t deadline);
-int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
-void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clock.h */
 
-/* ---- meeting ---- */
-int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* scheme and secret */
+/* ---- rendezvous ---- */
+int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
 /* Until all workers have a good hello of all others. */
 int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o);
 
@@ -240,6 +209,7 @@ duet_rref *rref_new(duet_rpc *rpc, uint64_t id, uint64_t fork, int owner, const 
 /* ---- calls ---- */
 struct outgoing {
     int to;
+    int own; /* 1: a function of the library */
     const char *function;
     const struct duet_rpc_value *args;
     int count;
@@ -262,32 +232,35 @@ void future_wait(struct duet_future *f);
 void future_start_then(struct duet_future *f); /* what runs when it has ended; under the lock */
 /* Waits, and takes the result, its tensors on `device`. */
 int future_result(struct duet_future *f, duet_device *device, struct duet_rpc_value *result);
-void future_answer(duet_rpc *rpc, struct frame *frame);
+void future_answer(duet_rpc *rpc, struct message *answer); /* takes it */
 void futures_of_dead(duet_rpc *rpc, int rank);
 int64_t futures_expire(duet_rpc *rpc, int64_t now); /* the next deadline */
 /* A method of the reference's object: `name` has room for NAME_BYTES. */
 int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *args, int count,
               double timeout_s, char *name, struct outgoing *o);
 
-struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s);
+/* A call of the library's own function to the owner. ERR_TIMEOUT: the value came too late. */
+int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s);
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type);
 
 /* ---- serving ---- */
-void serve_call(duet_rpc *rpc, struct frame *frame);
-int register_internal(duet_rpc *rpc);
-int add_function(duet_rpc *rpc, const struct duet_rpc_function *f, int internal);
+/* Runs the function and answers. code: the call is refused with it and the message's text. */
+void serve_call(duet_rpc *rpc, struct message *m, int code);
+/* Gives up what was set aside for a call; under the lock. */
+void release_call(duet_rpc *rpc, struct message *m);
+/* What a reference says whose function has run past the timeout of duet_remote. */
+#define CREATION_TIMED_OUT "the creation of this reference timed out: its value may not exist there"
+int add_function(duet_rpc *rpc, const struct duet_rpc_function *f);
+/* ERR_USAGE: the name is the library's: what the user calls may not begin with "duet.". */
+int user_name_check(const char *name);
+/* own_functions.c: finds a function of the library, and checks that the call has what it needs. */
+int own_function(duet_rpc_call *call, const struct message *m);
+int run_to_here(duet_rpc_call *call, void *context);
 
 /* ---- values ---- */
-/* The room that `count` values take when they are written, or a little more. ERR_USAGE: a list lies
- * in more lists than are read. To be called before they are written. */
-struct values_room {
-    size_t elements, rest; /* those of tensors may lie beside the message */
-};
-int values_room(const struct duet_rpc_value *v, int count, struct values_room *room);
-/* The same check, and room in `w` for them and the bytes of what comes before them; for elements of
- * LEAST_BESIDE and more beside the message, where worker `to` shares memory with this one. */
-int values_reserve(duet_rpc *rpc, struct wire_out *w, size_t heads, const struct duet_rpc_value *v,
-                   int count, int to);
+/* Room for `count` values and the bytes of what comes before them. ERR_USAGE: they are too many
+ * bytes, or a list is in more lists than are read. To be called before they are written. */
+int values_reserve(struct wire_out *w, size_t heads, const struct duet_rpc_value *v, int count);
 /* Writes a value for worker `to`. */
 int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
 /* What was written goes, or it does not and its references are as they were: one of both, before
@@ -299,8 +272,8 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
                struct duet_rpc_value *out);
 /* Gives up the references that came in a value nobody takes. */
 void value_refuse(duet_rpc *rpc, const struct wire_value *wire, int from);
-/* Reads one value out of bytes and makes it. */
-int value_take(duet_rpc *rpc, struct wire_in in, duet_device *device, int from,
+/* Reads the one value that was written for this worker itself, and makes it. */
+int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out);
 
 /* ---- references ---- */

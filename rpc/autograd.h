@@ -2,11 +2,10 @@
  * duet/autograd.h.
  *
  *     context.c      contexts: they begin, spread with calls, and end everywhere
- *     pass.c         passes: a tape each, its parameters, what lives as long
- *     autograd.c     passes in the hands of functions and programs
+ *     autograd.c     passes: a tape each, its parameters, what lives as long
  *     remote_op.c    a call as a node of its caller's tape
  *     backward.c     back over the tapes, here and at the callees
- *     sums.c         the gradients of a context, added in the order of paths
+ *     grad_sums.c    the gradients of a context, added in the order of paths
  *     distributed_optimizer.c
  *
  * A call from a pass P to a function that begins a pass Q, and the way back:
@@ -108,12 +107,12 @@ duet_autograd_context *context_find(duet_rpc *rpc, uint64_t id);
  * and it is not known. It stays until context_leave. */
 duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int only_known);
 void context_leave(duet_autograd_context *c);
-void context_end(duet_rpc *rpc, uint64_t id); /* the message of its creator */
+void context_end(duet_rpc *rpc, uint64_t id, int from); /* the message of one who has called */
 void context_send_end(duet_autograd_context *c, int to);
 void contexts_of_dead(duet_rpc *rpc, int rank);
 void contexts_free_all(duet_rpc *rpc); /* not under the lock: at the end of the worker */
 
-/* ---- pass.c ---- */
+/* ---- autograd.c ---- */
 int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
              const struct path *path, duet_device *device, duet_params *params, int samples);
 void pass_free(struct autograd_pass *pass); /* by the thread that has its device */
@@ -126,7 +125,6 @@ int shadow_params(struct duet_params *out, duet_params *params, float *arena);
 void shadow_free(struct duet_params *shadow);
 void shadow_place(struct duet_params *shadow, float *arena);
 
-/* ---- autograd.c ---- */
 /* The function of a call has ended: its pass stays in the context or goes. */
 void pass_of_call_ends(duet_rpc_call *call, int code);
 
@@ -135,10 +133,12 @@ void pass_of_call_ends(duet_rpc_call *call, int code);
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
 int remote_ops_finish(struct autograd_pass *pass, int code); /* waits for what is under way */
 
+int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* by type and shape */
+
 /* ---- backward.c ---- */
 int serve_backward(duet_rpc_call *call, void *context);
 
-/* ---- sums.c ---- */
+/* ---- grad_sums.c ---- */
 /* Takes arena and has_grad. */
 int sums_add(struct autograd_pass *pass, uint64_t turn, float *arena, char *has_grad);
 /* The sum of all parts; NULL: there is none. By the thread that has the device. */
@@ -146,6 +146,7 @@ int sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **
 void sums_free(duet_autograd_context *c, duet_device *device); /* those on this device; NULL: all */
 
 /* ---- distributed_optimizer.c ---- */
+int is_optimizer(const struct owned *o);
 int serve_optimizer(duet_rpc_call *call, void *context);
 int serve_optimizer_step(duet_rpc_call *call, void *context);
 int serve_optimizer_rate(duet_rpc_call *call, void *context);

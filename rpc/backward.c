@@ -116,6 +116,8 @@ int serve_backward(duet_rpc_call *call, void *context) {
         return fail(ERR_USAGE, "autograd: backward: these gradients are of no call");
     for (int i = 0; i < given->count; i++) {
         if (given->items[i].type != DUET_RPC_TENSOR) continue;
+        if (!is_gradient_of(given->items[i].tensor, p->returned.var[i]))
+            return fail(ERR_USAGE, "autograd: backward: a gradient of another shape has come");
         roots[count] = p->returned.var[i];
         grads[count++] = given->items[i].tensor;
     }

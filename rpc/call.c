@@ -70,7 +70,7 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     CHECK(duet_rpc_call_error(call));
     if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    CHECK(keep(call, values_reserve(call->rpc, &call->answer, 0, &value, 1, call->to)));
+    CHECK(keep(call, values_reserve(&call->answer, 0, &value, 1)));
     return keep(call, value_write(call->rpc, &call->answer, &value, call->to));
 }
 

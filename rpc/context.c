@@ -100,7 +100,7 @@ void context_send_end(duet_autograd_context *c, int to) {
     struct frame *f = link ? frame_new(FRAME_CONTEXT_END, 0) : NULL;
     if (!f) return;
     f->header.call = c->id;
-    rpc->transport->send(link, f);
+    link_send(link, f);
 }
 
 static void end(duet_autograd_context *c) {
@@ -110,9 +110,9 @@ static void end(duet_autograd_context *c) {
     free_unused(c);
 }
 
-void context_end(duet_rpc *rpc, uint64_t id) {
+void context_end(duet_rpc *rpc, uint64_t id, int from) {
     duet_autograd_context *c = context_find(rpc, id);
-    if (c) end(c);
+    if (c && c->callers & bit(from)) end(c);
 }
 
 void contexts_of_dead(duet_rpc *rpc, int rank) {

@@ -27,104 +27,99 @@ void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const ch
     pthread_cond_broadcast(&rpc->changed);
 }
 
-/* ---- frames ---- */
+/* ---- what has come ---- */
 
-static void take_life(duet_rpc *rpc, int from, const struct frame *f) {
-    struct life_message m;
-    if (f->header.bytes != sizeof m) return;
-    memcpy(&m, f->payload, sizeof m);
-    life_deliver(&rpc->life, from, &m);
+static void take_places(duet_rpc *rpc, const struct frame *f) {
+    if (rpc->places || !(rpc->places = malloc(f->header.bytes))) return;
+    memcpy(rpc->places, f->payload, f->header.bytes);
     pthread_cond_broadcast(&rpc->changed);
 }
 
-static void take_places(duet_rpc *rpc, int from, const struct frame *f) {
-    size_t bytes = (size_t)rpc->world * sizeof *rpc->places;
-    if (from || rpc->places || f->header.bytes != bytes || !(rpc->places = malloc(bytes))) return;
-    memcpy(rpc->places, f->payload, bytes);
-    for (int r = 0; r < rpc->world; r++)
-        rpc->places[r][PLACE_BYTES - 1] = 0;
-    pthread_cond_broadcast(&rpc->changed);
+void release_call(duet_rpc *rpc, struct message *m) {
+    if (m->makes) life_release_object(&rpc->life, m->makes);
+    if (m->holds) life_release_object(&rpc->life, m->holds);
+    if (m->context) context_leave(m->context);
+    m->makes = m->holds = 0;
+    m->context = NULL;
 }
-
-static void serve_frame(void *context);
 
 struct served {
     duet_rpc *rpc;
-    struct frame *frame;
+    struct message *message;
+    int code; /* why it is refused; OK: it is not */
 };
 
-static void serve_frame(void *context) {
+static void serve_message(void *context) {
     struct served s = *(struct served *)context;
     free(context);
     pthread_mutex_lock(&s.rpc->lock);
     int stop = s.rpc->stop; /* nobody waits for the answer any more */
-    if (stop && s.frame->context) context_leave(s.frame->context);
     pthread_mutex_unlock(&s.rpc->lock);
-    if (stop)
-        frame_free(s.frame);
-    else
-        serve_call(s.rpc, s.frame);
+    if (!stop) serve_call(s.rpc, s.message, s.code);
     pthread_mutex_lock(&s.rpc->lock);
+    release_call(s.rpc, s.message);
     s.rpc->serving--;
     pthread_cond_broadcast(&s.rpc->ended);
     pthread_mutex_unlock(&s.rpc->lock);
+    message_free(s.message);
 }
 
 /* What `remote` makes is there for references from this moment on, and the context of a call for
  * its end, in the order of the stream. The object of a method stays until the method has ended: its
  * caller may give up or die meanwhile, and with it the last reference. */
-static void take_call(duet_rpc *rpc, struct frame *f) {
-    struct call_head head;
-    struct wire_in in = wire_in_of(f);
-    const char *name;
-    int good = !wire_get(&in, &head, sizeof head) && !wire_get_text(&in, &name);
-    if (good && head.context)
-        f->context = context_enter(rpc, head.context, f->from, head.pass != 0);
-    if (good && head.self && owned_find(rpc, head.self)) {
-        f->self = head.self;
-        life_hold(&rpc->life, f->self);
+static int set_aside(duet_rpc *rpc, struct message *m) {
+    const struct call_head *h = &m->head;
+    if (h->context) m->context = context_enter(rpc, h->context, m->from, h->pass != 0);
+    if (h->self && owned_find(rpc, h->self)) {
+        m->holds = h->self;
+        life_hold(&rpc->life, m->holds);
     }
-    if (good && f->header.flags & CALL_REMOTE) {
-        owned_new(rpc, head.rref, name);
-        life_hold(&rpc->life, head.rref); /* until the function has ended */
-        if (f->from != rpc->rank) {
-            life_know(&rpc->life, head.rref, head.fork, f->from);
-            const struct life_message ack = {LIFE_FORK_ACK, 0, head.rref, head.fork};
-            life_emit(rpc, f->from, &ack);
-        }
-    }
+    if (!h->rref) return OK;
+    if (owned_find(rpc, h->rref)) return fail(ERR_USAGE, "the reference that it makes is there");
+    struct owned *o = owned_new(rpc, h->rref, m->function);
+    if (!o) return fail(ERR_MEMORY, "no host memory for the value");
+    if (m->frame->header.timeout) o->deadline = m->frame->came + (int64_t)m->frame->header.timeout;
+    m->makes = h->rref;
+    life_hold(&rpc->life, h->rref); /* until the function has ended */
+    if (m->from == rpc->rank) return OK;
+    life_know(&rpc->life, h->rref, h->fork, m->from);
+    life_emit(rpc, m->from, &(struct life_message){LIFE_FORK_ACK, 0, h->rref, h->fork});
+    return OK;
+}
+
+/* code: that of message_read. */
+static void take_call(duet_rpc *rpc, struct message *m, int code) {
     struct served *s = malloc(sizeof *s);
+    if (!code) code = set_aside(rpc, m);
     if (s) {
-        *s = (struct served){rpc, f};
+        *s = (struct served){rpc, m, code};
+        if (code) snprintf(m->text, sizeof m->text, "%s", error_message());
         rpc->serving++;
-        if (!pool_run(&rpc->pool, serve_frame, s)) return;
+        if (!pool_run(&rpc->pool, serve_message, s)) return;
         rpc->serving--;
     }
-    if (f->context) context_leave(f->context);
-    if (f->self) life_release_object(&rpc->life, f->self);
-    frame_free(f);
+    release_call(rpc, m);
+    message_free(m);
     free(s);
 }
 
-void on_frame(void *context, void *user, struct frame *f) {
-    duet_rpc *rpc = context;
-    struct peer *peer = user;
-    __atomic_store_n(&peer->heard, f->came, __ATOMIC_RELAXED);
-    f->from = peer->rank;
-    pthread_mutex_lock(&rpc->lock);
-    if (rpc->stop || peer->state == PEER_GONE) f->header.kind = FRAME_PING;
-    switch (f->header.kind) {
-    case FRAME_CALL:
-        take_call(rpc, f);
-        f = NULL;
+/* Takes the message, under the lock. */
+static void take_message(duet_rpc *rpc, struct peer *peer, struct message *m, int code) {
+    if (m->kind == FRAME_CALL) {
+        take_call(rpc, m, code);
+        return;
+    }
+    if (m->kind == FRAME_ANSWER) {
+        future_answer(rpc, m);
+        return;
+    }
+    switch (code ? FRAME_PING : m->kind) {
+    case FRAME_LIFE:
+        life_deliver(&rpc->life, peer->rank, &m->life);
+        pthread_cond_broadcast(&rpc->changed);
         break;
-    case FRAME_ANSWER:
-        future_answer(rpc, f);
-        f = NULL;
-        break;
-    case FRAME_LIFE: take_life(rpc, peer->rank, f); break;
-    case FRAME_PLACES: take_places(rpc, peer->rank, f); break;
-    case FRAME_CONTEXT_END: context_end(rpc, f->header.call); break;
+    case FRAME_PLACES: take_places(rpc, m->frame); break;
+    case FRAME_CONTEXT_END: context_end(rpc, m->frame->header.call, peer->rank); break;
     case FRAME_GIVEN_UP:
         peer_ends(
             rpc, peer, PEER_GONE,
@@ -133,15 +128,32 @@ void on_frame(void *context, void *user, struct frame *f) {
     case FRAME_BYE: peer_ends(rpc, peer, PEER_LEFT, "it has left"); break;
     default: break; /* a ping: it was heard */
     }
+    message_free(m);
+}
+
+void on_frame(void *context, void *user, struct frame *f) {
+    duet_rpc *rpc = context;
+    struct peer *peer = user;
+    struct message *m = malloc(sizeof *m);
+    __atomic_store_n(&peer->heard, f->came, __ATOMIC_RELAXED);
+    if (!m) {
+        frame_free(f);
+        return;
+    }
+    int code = message_read(m, f, peer->rank, rpc->rank, rpc->world);
+    pthread_mutex_lock(&rpc->lock);
+    if (rpc->stop || peer->state == PEER_GONE)
+        message_free(m);
+    else
+        take_message(rpc, peer, m, code);
     pthread_mutex_unlock(&rpc->lock);
-    frame_free(f);
 }
 
 /* ---- time ---- */
 
-static void send_empty(duet_rpc *rpc, const struct peer *p, enum frame_kind kind) {
+static void send_empty(const struct peer *p, enum frame_kind kind) {
     struct frame *f = frame_new(kind, 0);
-    if (f) rpc->transport->send(p->link, f);
+    if (f) link_send(p->link, f);
 }
 
 /* late: by how much this comes too late. After half of silence_s it is this worker that was
@@ -151,14 +163,14 @@ static void look_after_peers(duet_rpc *rpc, int64_t now, int64_t late) {
     for (int r = 0; r < rpc->world; r++) {
         struct peer *p = &rpc->peers[r];
         if (r == rpc->rank || p->state != PEER_HERE) continue;
-        send_empty(rpc, p, FRAME_PING);
+        send_empty(p, FRAME_PING);
         if (late > rpc->silence_ns / 2) __atomic_store_n(&p->heard, now, __ATOMIC_RELAXED);
         int64_t silent = now - __atomic_load_n(&p->heard, __ATOMIC_RELAXED);
         if (silent < rpc->silence_ns) continue;
         snprintf(why, sizeof why, "it has said nothing for %.0f s: is it stopped?",
                  (double)silent * 1e-9);
         peer_ends(rpc, p, PEER_GONE, why);
-        send_empty(rpc, p, FRAME_GIVEN_UP);
+        send_empty(p, FRAME_GIVEN_UP);
     }
 }
 

@@ -31,6 +31,10 @@ static void owner_free(void *object) {
     free(o);
 }
 
+int is_optimizer(const struct owned *o) {
+    return o->object && o->destroy == owner_free;
+}
+
 static int choose(struct owner *o, duet_params *params, int i,
                   const struct duet_optimizer_options *options) {
     struct local *l = o->locals;
@@ -134,7 +138,6 @@ static int step_local(struct local *l, duet_autograd_context *c) {
 static int for_locals(duet_rpc_call *call, int (*run)(struct local *l, void *argument),
                       void *argument) {
     struct owner *o = duet_rpc_self(call);
-    if (!o || !o->locals) return fail(ERR_USAGE, "optimizer: this object is none");
     struct device_lock *l = lock_of(call->rpc, call->self->device);
     if (l) device_lock_take(l);
     int code = OK;
@@ -193,9 +196,9 @@ static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *p
     args[1] = duet_rpc_bytes(x, sizeof x);
     for (int i = 0; i < count; i++)
         if (params[i]->owner == owner) args[n++] = duet_rpc_rref(params[i]);
-    int code = n == 2 ? OK
-                      : duet_remote(&o->at[o->count], o->rpc, duet_rpc_name(o->rpc, owner),
-                                    "duet.Optimizer", args, n, 0);
+    struct outgoing make = {
+        .own = 1, .to = owner, .function = "duet.Optimizer", .args = args, .count = n};
+    int code = n == 2 ? OK : rref_remote(&o->at[o->count], o->rpc, &make, make.function);
     o->count += !code && n > 2;
     free(args);
     return code;
@@ -236,7 +239,11 @@ static int call_all(duet_distributed_optimizer *o, const char *method, struct du
     duet_future *f[MOST_WORKERS] = {NULL};
     int code = OK, n = 0;
     while (n < o->count && !code) {
-        code = duet_rref_async(&f[n], o->at[n], method, &arg, 1, 0);
+        struct outgoing call;
+        code = to_owner(&call, o->at[n], method, 0);
+        call.args = &arg;
+        call.count = 1;
+        if (!code) code = call_begin(&f[n], o->rpc, &call);
         n += !code;
     }
     if (n) CHECK_KEEP(duet_future_wait_all(f, n), code);
@@ -248,10 +255,10 @@ static int call_all(duet_distributed_optimizer *o, const char *method, struct du
 int duet_distributed_optimizer_step(duet_distributed_optimizer *o, duet_autograd_context *c) {
     if (!o || !c)
         return fail(ERR_USAGE, "optimizer: step: no %s was given", o ? "context" : "optimizer");
-    return call_all(o, "step", duet_rpc_int((int64_t)c->id));
+    return call_all(o, "duet.Optimizer.step", duet_rpc_int((int64_t)c->id));
 }
 
 int duet_distributed_optimizer_set_lr(duet_distributed_optimizer *o, double lr) {
     if (!o) return fail(ERR_USAGE, "optimizer: none was given");
-    return call_all(o, "set_lr", duet_rpc_number(lr));
+    return call_all(o, "duet.Optimizer.set_lr", duet_rpc_number(lr));
 }

@@ -82,7 +82,7 @@ void life_hold(struct life *l, uint64_t rref) {
 
 void life_release_object(struct life *l, uint64_t rref) {
     struct life_owned *o = owned_of(l, rref);
-    if (o) o->held--;
+    if (o && o->held) o->held--;
     end_object(l, rref);
 }
 
@@ -101,9 +101,11 @@ static void drop_oldest_tombstone(struct life *l) {
     l->tombstones--;
 }
 
-static void forget_fork(struct life *l, uint64_t fork) {
+/* holder -1: whoever it is. */
+static void forget_fork(struct life *l, uint64_t fork, int holder) {
     FIND(l->forks, i, l->forks.item[i].fork == fork);
     if (i == l->forks.count || l->forks.item[i].deleted) return;
+    if (holder >= 0 && l->forks.item[i].holder != holder) return;
     uint64_t rref = l->forks.item[i].rref;
     l->forks.item[i].deleted = 1;
     owned_of(l, rref)->forks--;
@@ -159,6 +161,7 @@ void life_receive(struct life *l, uint64_t rref, uint64_t fork, int owner, int f
         if (from != l->self) accept_from(l, rref, fork, from);
         return;
     }
+    if (user_of(l, fork)) return; /* it comes once: this one was drawn twice */
     int of_owner = from == owner;
     ADD(l, l->users, .rref = rref, .fork = fork, .owner = owner, .parent = of_owner ? -1 : from,
         .state = of_owner ? LIFE_LIVE : LIFE_ASKED, .held = 1);
@@ -179,8 +182,10 @@ void life_forget(struct life *l, uint64_t fork) {
 
 /* ---- messages ---- */
 
-static void accepted(struct life *l, uint64_t fork) {
-    FIND(l->children, i, l->children.item[i].fork == fork);
+/* by -1: whoever has it. */
+static void accepted(struct life *l, uint64_t fork, int by) {
+    FIND(l->children, i,
+         l->children.item[i].fork == fork && (by < 0 || l->children.item[i].to == by));
     if (i == l->children.count) return;
     struct life_user *parent = user_of(l, l->children.item[i].parent);
     REMOVE(l->children, i);
@@ -190,8 +195,8 @@ static void accepted(struct life *l, uint64_t fork) {
 }
 
 void life_take_back(struct life *l, uint64_t child) {
-    accepted(l, child);
-    forget_fork(l, child);
+    accepted(l, child, -1);
+    forget_fork(l, child, -1);
 }
 
 void life_deliver(struct life *l, int from, const struct life_message *m) {
@@ -200,22 +205,26 @@ void life_deliver(struct life *l, int from, const struct life_message *m) {
         life_know(l, m->rref, m->fork, from);
         emit(l, from, LIFE_FORK_ACK, m->rref, m->fork);
         break;
-    case LIFE_FORK_ACK: life_confirm(l, m->fork); break;
+    case LIFE_FORK_ACK: {
+        const struct life_user *u = user_of(l, m->fork);
+        if (u && u->owner == from) life_confirm(l, m->fork);
+        break;
+    }
     case LIFE_ACCEPT:
-        accepted(l, m->fork);
+        accepted(l, m->fork, from);
         emit(l, from, LIFE_ACCEPT_ACK, m->rref, m->fork);
         break;
     case LIFE_ACCEPT_ACK: {
-        FIND(l->accepts, i, l->accepts.item[i].fork == m->fork);
+        FIND(l->accepts, i, l->accepts.item[i].fork == m->fork && l->accepts.item[i].to == from);
         if (i < l->accepts.count) REMOVE(l->accepts, i);
         break;
     }
     case LIFE_DELETE:
-        forget_fork(l, m->fork);
+        forget_fork(l, m->fork, from);
         emit(l, from, LIFE_DELETE_ACK, m->rref, m->fork);
         break;
     case LIFE_DELETE_ACK: {
-        FIND(l->users, i, l->users.item[i].fork == m->fork);
+        FIND(l->users, i, l->users.item[i].fork == m->fork && l->users.item[i].owner == from);
         if (i < l->users.count && l->users.item[i].state == LIFE_ENDING) REMOVE(l->users, i);
         break;
     }
@@ -248,12 +257,12 @@ void life_gone(struct life *l, int worker) {
     for (int i = l->accepts.count - 1; i >= 0; i--)
         if (l->accepts.item[i].to == worker) REMOVE(l->accepts, i);
     for (int i = l->children.count - 1; i >= 0; i--)
-        if (l->children.item[i].to == worker) accepted(l, l->children.item[i].fork);
+        if (l->children.item[i].to == worker) accepted(l, l->children.item[i].fork, worker);
     for (int again = 1; again;) { /* an object that ends takes its forks out of the list */
         again = 0;
         for (int i = 0; i < l->forks.count && !again; i++)
             if (l->forks.item[i].holder == worker && !l->forks.item[i].deleted) {
-                forget_fork(l, l->forks.item[i].fork);
+                forget_fork(l, l->forks.item[i].fork, worker);
                 again = 1;
             }
     }

@@ -21,7 +21,7 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
 }
 
 static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
-    struct wire_out w = {.vars = o->vars, .spare = &rpc->spare};
+    struct wire_out w = {.vars = o->vars};
     struct call_head head = {.self = o->self,
                              .rref = o->rref,
                              .fork = o->fork,
@@ -30,8 +30,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
                              .count = (uint32_t)o->count,
                              .depth = o->path ? o->path->depth : 0};
     int code = OK;
-    CHECK(values_reserve(rpc, &w, sizeof head + NAME_BYTES + sizeof *o->path, o->args, o->count,
-                         o->to));
+    CHECK(values_reserve(&w, sizeof head + NAME_BYTES + sizeof *o->path, o->args, o->count));
     wire_put(&w, &head, sizeof head);
     wire_put_text(&w, o->function);
     if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);
@@ -47,7 +46,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
     }
     values_sent(&w);
     wire_give(&w, f);
-    f->header.flags = o->rref ? CALL_REMOTE : 0;
+    f->header.flags = (o->rref ? CALL_REMOTE : 0) | (o->own ? CALL_OWN : 0);
     *out = f;
     return OK;
 }
@@ -142,14 +141,9 @@ static void take_out(duet_rpc *rpc, struct duet_future *f) {
 }
 
 /* Nobody takes this answer: the references in it are given up. */
-static void refuse(duet_rpc *rpc, struct frame *answer) {
-    struct wire_value wire;
-    struct wire_in in = wire_in_of(answer);
-    if (!rpc->over && !answer->header.code && !wire_read(&in, &wire)) {
-        value_refuse(rpc, &wire, answer->from);
-        wire_value_free(&wire);
-    }
-    frame_free(answer);
+static void refuse(duet_rpc *rpc, struct message *answer) {
+    if (!rpc->over && answer->count) value_refuse(rpc, answer->value, answer->from);
+    message_free(answer);
 }
 
 static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
@@ -160,7 +154,7 @@ static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
 static void finish(struct duet_future *f, int code) {
     duet_rpc *rpc = f->rpc;
     take_out(rpc, f);
-    __atomic_store_n(&f->done, 1, __ATOMIC_RELEASE);
+    f->done = 1;
     f->code = code;
     if (f->notify) f->notify(f->then_context, f);
     future_start_then(f);
@@ -180,27 +174,22 @@ static void future_fail(struct duet_future *f, int code) {
 }
 
 /* The text of an error there: worker, function, cause. */
-static void answer_failed(struct duet_future *f, const struct frame *answer) {
-    char cause[ERROR_BYTES];
-    int code = answer->header.code;
-    size_t bytes =
-        answer->header.bytes < sizeof cause - 1 ? answer->header.bytes : sizeof cause - 1;
-    if (bytes) memcpy(cause, answer->payload, bytes);
-    cause[bytes] = 0;
-    if (code < ERR_FAILED || code > ERR_PEER) code = ERR_FAILED;
-    fail(code, "rpc: worker '%s': %s: %s", f->rpc->peers[f->to].name, f->function, cause);
-    future_fail(f, code);
+static void answer_failed(struct duet_future *f, const struct message *answer) {
+    fail(answer->code, "rpc: worker '%s': %s: %s", f->rpc->peers[f->to].name, f->function,
+         answer->text);
+    future_fail(f, answer->code);
 }
 
-void future_answer(duet_rpc *rpc, struct frame *answer) {
-    struct duet_future *f = rpc->pending[answer->header.call % PENDING_LISTS];
-    while (f && f->id != answer->header.call)
+void future_answer(duet_rpc *rpc, struct message *answer) {
+    const uint64_t id = answer->frame->header.call;
+    struct duet_future *f = rpc->pending[id % PENDING_LISTS];
+    while (f && f->id != id)
         f = f->next;
     if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
         refuse(rpc, answer);
-    } else if (answer->header.code) {
+    } else if (answer->code) {
         answer_failed(f, answer);
-        frame_free(answer);
+        message_free(answer);
     } else {
         f->answer = answer;
         finish(f, OK);
@@ -246,7 +235,6 @@ void future_wait(struct duet_future *f) {
     pthread_mutex_unlock(&rpc->lock);
     if (done) return;
     struct pause pause = pause_begin(rpc);
-    stay_awake(rpc, &f->done);
     pthread_mutex_lock(&rpc->lock);
     while (!f->done) /* its deadline, the worker's death and the end of this worker end it */
         timed_wait(&f->ended, &rpc->lock, 0);
@@ -258,12 +246,13 @@ void future_wait(struct duet_future *f) {
 static int take_answer(struct duet_future *f, duet_device *device, struct duet_rpc_value *result) {
     duet_rpc *rpc = f->rpc;
     pthread_mutex_lock(&rpc->lock);
-    struct frame *answer = f->answer;
+    struct message *answer = f->answer;
     f->answer = NULL;
     pthread_mutex_unlock(&rpc->lock);
     if (!answer) return OK;
-    int code = value_take(rpc, wire_in_of(answer), device, f->to, result);
-    frame_free(answer);
+    int code = value_make(rpc, answer->value, device, f->to, result);
+    if (code) duet_rpc_value_free(result);
+    message_free(answer);
     return code;
 }
 
@@ -298,5 +287,6 @@ int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *fu
         return fail(ERR_USAGE, "rpc: call: no %s was given", rpc ? "function" : "worker");
     if (count < 0 || (count && !args))
         return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", function, count);
+    CHECK(user_name_check(function));
     return find_worker(rpc, to, &o->to);
 }

@@ -8,12 +8,14 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
 
-void pool_open(struct pool *p, int limit, void (*stay_awake)(void *context, const int *queued),
-               void *context) {
-    *p = (struct pool){.limit = limit, .stay_awake = stay_awake, .context = context};
+static const int64_t LOOK_NS = 1000000000;
+
+void pool_open(struct pool *p, int limit) {
+    *p = (struct pool){.limit = limit};
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     pthread_cond_init(&p->ended, NULL);
@@ -21,43 +23,36 @@ void pool_open(struct pool *p, int limit, void (*stay_awake)(void *context, cons
 
 static void *thread_of_pool(void *argument);
 
-/* Sees to it that somebody takes the next job, with the lock held. While one thread is on its way
- * no other is called: it calls the next itself where there is more than one job. So a burst of
- * short jobs does not wake all threads, which would meet at the same locks. */
+/* Sees to it that somebody takes the next job, with the lock held. */
 static void call_thread(struct pool *p) {
     pthread_t thread;
-    if (!p->queued || p->stop || p->coming) return;
-    if (p->idle) {
-        p->coming = 1;
+    if (!p->queued || p->stop) return;
+    if (p->queued <= p->idle) {
         pthread_cond_signal(&p->work);
         return;
     }
     if (p->count - p->waiting >= p->limit) return; /* who is done with a job takes it */
     p->count++;
-    p->coming = 1;
-    if (thread_start(&thread, thread_of_pool, p)) {
+    if (thread_start(&thread, thread_of_pool, p))
         p->count--;
-        p->coming = 0;
-    } else {
+    else
         pthread_detach(thread);
-    }
 }
 
-/* Sleeps until it is called, if nothing comes before; with the lock held. One thread at a time
- * stays awake for a moment, and counts as coming. */
-static void wait_for_job(struct pool *p) {
-    if (!p->coming) {
-        p->coming = 1;
-        pthread_mutex_unlock(&p->lock);
-        p->stay_awake(p->context, &p->queued);
-        pthread_mutex_lock(&p->lock);
-        p->coming = 0;
-        if (p->queued || p->stop) return;
-    }
-    p->idle++;
-    pthread_cond_wait(&p->work, &p->lock);
-    p->idle--;
-    p->coming = 0;
+static struct job *first_job(struct pool *p) {
+    struct job *job = p->first;
+    if (!job) return NULL;
+    p->first = job->next;
+    if (!p->first) p->last = NULL;
+    p->queued--;
+    return job;
+}
+
+static void run_job(struct pool *p, struct job *job) {
+    pthread_mutex_unlock(&p->lock);
+    job->run(job->context);
+    free(job);
+    pthread_mutex_lock(&p->lock);
 }
 
 static _Thread_local const struct pool *pool_of_thread; /* NULL: it is of none */
@@ -66,21 +61,15 @@ static void *thread_of_pool(void *argument) {
     struct pool *p = argument;
     pool_of_thread = p;
     pthread_mutex_lock(&p->lock);
-    p->coming = 0;
     while (!p->stop && p->count - p->waiting <= p->limit) {
-        if (!p->first) {
-            wait_for_job(p);
-            continue;
+        struct job *job = first_job(p);
+        if (job) {
+            run_job(p, job);
+        } else {
+            p->idle++;
+            pthread_cond_wait(&p->work, &p->lock);
+            p->idle--;
         }
-        struct job *job = p->first;
-        p->first = job->next;
-        if (!p->first) p->last = NULL;
-        __atomic_fetch_sub(&p->queued, 1, __ATOMIC_RELAXED);
-        call_thread(p);
-        pthread_mutex_unlock(&p->lock);
-        job->run(job->context);
-        free(job);
-        pthread_mutex_lock(&p->lock);
     }
     p->count--;
     call_thread(p); /* what woke this thread is for another */
@@ -99,7 +88,7 @@ int pool_run(struct pool *p, void (*run)(void *context), void *context) {
     else
         p->first = job;
     p->last = job;
-    __atomic_fetch_add(&p->queued, 1, __ATOMIC_RELEASE);
+    p->queued++;
     call_thread(p);
     pthread_mutex_unlock(&p->lock);
     return OK;
@@ -137,14 +126,8 @@ void pool_close(struct pool *p) {
     pthread_cond_broadcast(&p->work);
     while (p->count)
         pthread_cond_wait(&p->ended, &p->lock);
-    for (struct job *job; (job = p->first);) { /* what ends values and contexts must be done */
-        p->first = job->next;
-        if (!p->first) p->last = NULL;
-        pthread_mutex_unlock(&p->lock);
-        job->run(job->context);
-        free(job);
-        pthread_mutex_lock(&p->lock);
-    }
+    for (struct job *job; (job = first_job(p));) /* what ends values and contexts must be done */
+        run_job(p, job);
     pthread_mutex_unlock(&p->lock);
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->work);
@@ -153,55 +136,27 @@ void pool_close(struct pool *p) {
 
 /* ---- devices ---- */
 
-/* Each has a condition of its own, so that who gives the device wakes the next one and no other. */
-struct device_waiter {
-    pthread_cond_t turn;
-    pthread_t thread;
-    int mine;
-    struct device_waiter *next;
-};
-
 void device_lock_open(struct device_lock *l, duet_device *device) {
     *l = (struct device_lock){.device = device};
     pthread_mutex_init(&l->lock, NULL);
-}
-
-static void wait_turn(struct device_lock *l) {
-    struct device_waiter w = {.thread = pthread_self()};
-    pthread_cond_init(&w.turn, NULL);
-    if (l->last)
-        l->last->next = &w;
-    else
-        l->first = &w;
-    l->last = &w;
-    while (!w.mine)
-        pthread_cond_wait(&w.turn, &l->lock);
-    pthread_cond_destroy(&w.turn);
+    pthread_cond_init(&l->turn, NULL);
 }
 
 void device_lock_take(struct device_lock *l) {
     pthread_mutex_lock(&l->lock);
-    if (l->held) {
-        wait_turn(l);
-    } else {
-        l->held = 1;
-        l->holder = pthread_self();
-    }
+    uint64_t number = l->next++;
+    while (l->serving != number)
+        pthread_cond_wait(&l->turn, &l->lock);
+    l->held = 1;
+    l->holder = pthread_self();
     pthread_mutex_unlock(&l->lock);
 }
 
 void device_lock_give(struct device_lock *l) {
     pthread_mutex_lock(&l->lock);
-    struct device_waiter *w = l->first;
-    if (w) {
-        l->first = w->next;
-        if (!l->first) l->last = NULL;
-        l->holder = w->thread;
-        w->mine = 1;
-        pthread_cond_signal(&w->turn);
-    } else {
-        l->held = 0;
-    }
+    l->held = 0;
+    l->serving++;
+    pthread_cond_broadcast(&l->turn);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -213,5 +168,24 @@ int device_lock_is_mine(struct device_lock *l) {
 }
 
 void device_lock_close(struct device_lock *l) {
+    pthread_cond_destroy(&l->turn);
     pthread_mutex_destroy(&l->lock);
+}
+
+/* ---- waiting ---- */
+
+void cond_open(pthread_cond_t *cond) {
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &clock);
+    pthread_condattr_destroy(&clock);
+}
+
+int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
+    int look = !deadline;
+    if (look) deadline = now_ns() + LOOK_NS;
+    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
+    return pthread_cond_timedwait(cond, lock, &t) && !look && now_ns() >= deadline ? ERR_TIMEOUT
+                                                                                   : OK;
 }

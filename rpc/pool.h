@@ -12,6 +12,7 @@
 #define RPC_POOL_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 #include "duet.h"
 
@@ -27,15 +28,9 @@ struct pool {
     struct job *first, *last;
     int queued, limit, stop;
     int count, idle, waiting; /* threads: all, without a job, inside pool_pause */
-    int coming; /* 1: a thread has been woken or made and has not yet looked, or stays awake */
-    void (*stay_awake)(void *context, const int *queued);
-    void *context;
 };
 
-/* A thread without a job calls stay_awake(context, queued) before it sleeps; that returns when
- * *queued (atomic) is not 0, or soon after. */
-void pool_open(struct pool *pool, int limit, void (*stay_awake)(void *context, const int *queued),
-               void *context);
+void pool_open(struct pool *pool, int limit);
 /* Runs run(context) on a thread. ERR_MEMORY: it cannot. */
 int pool_run(struct pool *pool, void (*run)(void *context), void *context);
 /* Around a wait, also of a thread that is not of the pool: it counts for nothing there. */
@@ -48,7 +43,8 @@ void pool_close(struct pool *pool); /* waits for the jobs under way and runs the
 struct device_lock {
     duet_device *device;
     pthread_mutex_t lock;
-    struct device_waiter *first, *last; /* in the order of coming */
+    pthread_cond_t turn;
+    uint64_t next, serving; /* as in a shop: who comes draws a number */
     pthread_t holder;
     int held;
 };
@@ -57,5 +53,9 @@ void device_lock_take(struct device_lock *l);
 void device_lock_give(struct device_lock *l);
 int device_lock_is_mine(struct device_lock *l); /* does the calling thread have it? */
 void device_lock_close(struct device_lock *l);
+
+void cond_open(pthread_cond_t *cond); /* one that waits on the clock of base/clock.h */
+/* Until the deadline; 0: a second at most, all waits stand in loops. ERR_TIMEOUT without a text. */
+int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline);
 
 #endif

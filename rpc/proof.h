@@ -5,13 +5,15 @@
  *
  * Who listens in learns nothing that helps in another connection, whose nonces are others; and what
  * a side has said cannot be said back to it, since the role is in it. That proves who a peer was at
- * the beginning: who can change what travels afterwards needs tls+tcp against him. */
+ * the beginning; against who can change what travels afterwards a tunnel helps (docs/rpc.md). */
 #ifndef RPC_PROOF_H
 #define RPC_PROOF_H
 
 #include "rpc/frame.h"
 
 enum proof_role { ROLE_DIALS = 1, ROLE_LISTENS };
+
+void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes);
 
 /* What one side says about itself. The nonces: its own, and that of its peer. */
 void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,

@@ -33,6 +33,7 @@ static int fire_backward(duet_tape *t, struct node *n) {
     op->left = op->sent.count;
     return call_begin(&op->under_way, p->rpc,
                       &(struct outgoing){.to = op->to,
+                                         .own = 1,
                                          .function = "duet.backward",
                                          .args = args,
                                          .count = 3,
@@ -50,8 +51,10 @@ static int take_gradients(struct remote_op *op) {
     return code;
 }
 
-static int same_shape(const struct tensor *a, const struct tensor *b) {
-    return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+int is_gradient_of(const duet_tensor *grad, const duet_var *x) {
+    const struct tensor *a = &grad->t, *b = &x->value;
+    return a->dtype == DTYPE_F32 && a->rank == b->rank &&
+           !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
 }
 
 static int send_backward(duet_tape *t, struct node *n) {
@@ -62,7 +65,7 @@ static int send_backward(duet_tape *t, struct node *n) {
     struct duet_rpc_value *v = (struct duet_rpc_value *)&op->gradients.items[i];
     if (v->type != DUET_RPC_TENSOR) return OK;
     duet_tensor *grad = v->tensor;
-    if (grad->t.dtype != DTYPE_F32 || !same_shape(&grad->t, &n->x->value))
+    if (!is_gradient_of(grad, n->x))
         return fail(ERR_FAILED, "autograd: a gradient of another shape has come");
     CHECK(pass_keep(op->pass, grad));
     *v = duet_rpc_none();
@@ -301,7 +304,8 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     CHECK(check_tape(&f, tape));
     if (!rref || !value)
         return fail(ERR_USAGE, "autograd: to_here: no %s was given", rref ? "place" : "reference");
-    struct outgoing o = to_owner(rref, "duet.to_here", timeout_s);
+    struct outgoing o;
+    CHECK(to_owner(&o, rref, "duet.to_here", timeout_s));
     struct remote_op *op = op_of(tape->remote, rref);
     if (!op) {
         int begun = begin(&f, tape, &o);

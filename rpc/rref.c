@@ -13,6 +13,7 @@ static int own(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **
         return fail(ERR_USAGE, "rpc: rref: no %s was given", rpc ? "place" : "worker");
     if (strlen(type) >= NAME_BYTES)
         return fail(ERR_USAGE, "rpc: rref: type '%.40s'...: too long", type);
+    CHECK(user_name_check(type));
     pthread_mutex_lock(&rpc->lock);
     uint64_t id = new_id(rpc);
     *owned = owned_new(rpc, id, type);
@@ -25,18 +26,15 @@ static int own(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **
 int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value) {
     struct owned *o;
     struct wire_out w = {0};
-    struct values_room room;
     if (out) *out = NULL;
-    CHECK(values_room(&value, 1, &room));
     CHECK(own(out, rpc, "", &o));
-    int code = value_write(rpc, &w, &value, rpc->rank);
+    int code = values_reserve(&w, 0, &value, 1);
+    if (!code) code = value_write(rpc, &w, &value, rpc->rank);
     if (code)
         values_take_back(rpc, &w);
     else
         values_sent(&w);
-    if (!code)
-        code = value_take(rpc, (struct wire_in){w.data, .bytes = w.bytes}, rpc->device, rpc->rank,
-                          &o->value);
+    if (!code) code = value_take(rpc, &w, rpc->device, &o->value);
     wire_drop(&w);
     o->device = rpc->device;
     if (code) {
@@ -109,22 +107,34 @@ int duet_rref_local_object(duet_rref *r, void **object) {
     return OK;
 }
 
-struct outgoing to_owner(duet_rref *r, const char *function, double timeout_s) {
-    return (struct outgoing){
-        .to = r->owner, .function = function, .self = r->id, .held = r, .timeout_s = timeout_s};
+int to_owner(struct outgoing *o, duet_rref *r, const char *function, double timeout_s) {
+    *o = (struct outgoing){.own = 1,
+                           .to = r->owner,
+                           .function = function,
+                           .self = r->id,
+                           .held = r,
+                           .timeout_s = timeout_s};
+    pthread_mutex_lock(&r->rpc->lock);
+    int late = r->created && r->created->code == ERR_TIMEOUT;
+    pthread_mutex_unlock(&r->rpc->lock);
+    return late ? fail(ERR_TIMEOUT, "rpc: worker '%s': %s: " CREATION_TIMED_OUT,
+                       r->rpc->peers[r->owner].name, r->created->function)
+                : OK;
 }
 
 int duet_rref_to_here(duet_rref *r, double timeout_s, struct duet_rpc_value *value) {
     if (value) *value = duet_rpc_none();
     if (!r || !value)
         return fail(ERR_USAGE, "rpc: to_here: no %s was given", r ? "place" : "reference");
-    struct outgoing o = to_owner(r, "duet.to_here", timeout_s);
+    struct outgoing o;
+    CHECK(to_owner(&o, r, "duet.to_here", timeout_s));
     return call_sync(r->rpc, &o, value);
 }
 
 int duet_rref_wait(duet_rref *r, double timeout_s) {
     if (!r) return fail(ERR_USAGE, "rpc: wait: no reference was given");
-    struct outgoing o = to_owner(r, "duet.wait", timeout_s);
+    struct outgoing o;
+    CHECK(to_owner(&o, r, "duet.wait", timeout_s));
     return call_sync(r->rpc, &o, NULL);
 }
 
@@ -187,7 +197,9 @@ int method_of(duet_rref *r, const char *method, const struct duet_rpc_value *arg
         return fail(ERR_USAGE, "rpc: %s: %d arguments, and no place of them", method, count);
     if (snprintf(name, NAME_BYTES, "%s.%s", r->type, method) >= NAME_BYTES)
         return fail(ERR_USAGE, "rpc: proxy: the name %.40s... is too long", method);
-    *o = to_owner(r, name, timeout_s);
+    CHECK(user_name_check(name));
+    CHECK(to_owner(o, r, name, timeout_s));
+    o->own = 0;
     o->args = args;
     o->count = count;
     return OK;

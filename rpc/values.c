@@ -66,16 +66,16 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
 
 /* `depth` lists are around it. The first list that is too deep ends the walk, so one that holds
  * itself, even twice, takes no time. */
-static int add_room(const struct duet_rpc_value *v, int depth, struct values_room *room) {
+static int add_room(const struct duet_rpc_value *v, int depth, size_t *room) {
     enum { HEADS = 128 }; /* types and sizes, and what comes before the elements of a tensor */
     const duet_tensor *x = v->type == DUET_RPC_TENSOR ? v->tensor : NULL;
     const duet_var *var = v->type == DUET_RPC_VAR ? v->var : NULL;
-    if (x) room->elements += HEADS + duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
-    if (var) room->elements += HEADS + tensor_count(&var->value) * sizeof(float);
-    room->rest += HEADS;
-    if (v->type == DUET_RPC_TEXT && v->text) room->rest += strlen(v->text);
-    if (v->type == DUET_RPC_BYTES) room->rest += v->bytes < SIZE_MAX / 4 ? v->bytes : SIZE_MAX / 4;
-    if (v->type == DUET_RPC_RREF) room->rest += NAME_BYTES;
+    if (x) *room += HEADS + duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
+    if (var) *room += HEADS + tensor_count(&var->value) * sizeof(float);
+    *room += HEADS;
+    if (v->type == DUET_RPC_TEXT && v->text) *room += strlen(v->text);
+    if (v->type == DUET_RPC_BYTES) *room += v->bytes < SIZE_MAX / 4 ? v->bytes : SIZE_MAX / 4;
+    if (v->type == DUET_RPC_RREF) *room += NAME_BYTES;
     if (v->type != DUET_RPC_LIST) return OK;
     if (depth >= DEEPEST_LIST)
         return fail(ERR_USAGE,
@@ -86,26 +86,16 @@ static int add_room(const struct duet_rpc_value *v, int depth, struct values_roo
     return OK;
 }
 
-int values_room(const struct duet_rpc_value *v, int count, struct values_room *room) {
+int values_reserve(struct wire_out *w, size_t heads, const struct duet_rpc_value *v, int count) {
     const size_t most = FRAME_MOST_BYTES - (64 << 10); /* a call has a head */
-    *room = (struct values_room){0};
+    size_t room = 0;
     for (int i = 0; i < count; i++) {
-        CHECK(add_room(&v[i], 0, room));
-        if (room->elements + room->rest > most)
-            return fail(ERR_USAGE, "rpc: values of %zu bytes: at most %zu go in a message",
-                        room->elements + room->rest, most);
+        CHECK(add_room(&v[i], 0, &room));
+        if (room > most)
+            return fail(ERR_USAGE, "rpc: values of %zu bytes: at most %zu go in a message", room,
+                        most);
     }
-    return OK;
-}
-
-int values_reserve(duet_rpc *rpc, struct wire_out *w, size_t heads, const struct duet_rpc_value *v,
-                   int count, int to) {
-    struct link *link = rpc->peers[to].link;
-    struct values_room room;
-    CHECK(values_room(v, count, &room));
-    if (room.elements >= LEAST_BESIDE && link)
-        w->beside = rpc->transport->room(link, room.elements);
-    wire_reserve(w, heads + room.rest + (w->beside ? 0 : room.elements));
+    wire_reserve(w, heads + room);
     return OK;
 }
 
@@ -161,16 +151,11 @@ void values_take_back(duet_rpc *rpc, struct wire_out *w) {
 /* ---- making ---- */
 
 /* What came as a VAR is a tensor whose `count` is its number, from 1. */
-static int make_tensor(duet_rpc *rpc, const struct wire_value *wire, duet_device *device, int from,
+static int make_tensor(const struct wire_value *wire, duet_device *device,
                        struct duet_rpc_value *out) {
     if (!device)
         return fail(ERR_USAGE, "rpc: a tensor has come, and there is no device for it: give one in "
                                "the options of duet_rpc_init, or with the function");
-    if (!wire->tensor.data)
-        return fail(ERR_FAILED,
-                    "rpc: a tensor lies in memory of worker '%s' that cannot be opened "
-                    "here: see the limits of open files and of memory",
-                    rpc->peers[from].name);
     out->type = DUET_RPC_TENSOR;
     out->count = wire->type == DUET_RPC_VAR ? wire->tensor.number + 1 : 0;
     return duet_tensor_create(&out->tensor, device, wire->tensor.type, wire->tensor.rank,
@@ -201,7 +186,7 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
     }
     case DUET_RPC_BYTES: return make_copy(wire, out);
     case DUET_RPC_TENSOR:
-    case DUET_RPC_VAR: return make_tensor(rpc, wire, device, from, out);
+    case DUET_RPC_VAR: return make_tensor(wire, device, out);
     case DUET_RPC_RREF:
         return rref_arrived(&out->rref, rpc, wire->rref.id, wire->rref.fork, wire->rref.owner,
                             wire->rref.type, from);
@@ -220,11 +205,13 @@ int value_make(duet_rpc *rpc, const struct wire_value *wire, duet_device *device
     }
 }
 
-int value_take(duet_rpc *rpc, struct wire_in in, duet_device *device, int from,
+int value_take(duet_rpc *rpc, const struct wire_out *w, duet_device *device,
                struct duet_rpc_value *out) {
+    struct wire_in in = {w->data, w->bytes, 0, rpc->rank, rpc->rank, rpc->world};
     struct wire_value wire;
+    *out = duet_rpc_none();
     CHECK(wire_read(&in, &wire));
-    int code = value_make(rpc, &wire, device, from, out);
+    int code = value_make(rpc, &wire, device, rpc->rank, out);
     wire_value_free(&wire);
     if (code) duet_rpc_value_free(out);
     return code;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "rpc/region.h"
+#include "rpc/message.h"
 
 enum { ALIGN = 64 };
 
@@ -18,7 +18,7 @@ static int make_room(struct wire_out *w, size_t bytes) {
     if (w->room - w->bytes >= bytes) return 1;
     size_t room = w->room + w->room / 2, wanted = w->bytes + bytes + 256;
     if (room < wanted) room = wanted;
-    uint8_t *data = bytes < SIZE_MAX / 4 ? payload_alloc(w->spare, room) : NULL;
+    uint8_t *data = bytes < SIZE_MAX / 4 ? malloc(room) : NULL;
     if (!data) {
         w->failed = 1;
         return 0;
@@ -63,18 +63,7 @@ static size_t pad_at(size_t at) {
     return (ALIGN - at % ALIGN) % ALIGN;
 }
 
-static void *room_beside(struct wire_out *w, size_t bytes) {
-    size_t start = w->beside_bytes + pad_at(w->beside_bytes);
-    if (!bytes || !w->beside || start > w->beside->bytes || bytes > w->beside->bytes - start)
-        return NULL;
-    w->beside_bytes = start + bytes;
-    return w->beside->data + start;
-}
-
 void *wire_put_elements(struct wire_out *w, size_t bytes) {
-    void *beside = room_beside(w, bytes);
-    wire_put_u8(w, beside != NULL);
-    if (beside || w->failed) return w->failed ? NULL : beside;
     size_t pad = pad_at(w->bytes);
     if (!make_room(w, pad + bytes)) return NULL;
     memset(w->data + w->bytes, 0, pad);
@@ -85,18 +74,13 @@ void *wire_put_elements(struct wire_out *w, size_t bytes) {
 
 void wire_give(struct wire_out *w, struct frame *f) {
     f->payload = w->data;
-    f->spare = w->spare;
-    f->beside = w->beside;
     f->header.bytes = w->bytes;
-    f->header.beside = w->beside_bytes;
-    if (!w->beside_bytes) region_release(w->beside), f->beside = NULL;
-    w->data = NULL, w->beside = NULL;
+    w->data = NULL;
 }
 
 void wire_drop(struct wire_out *w) {
     free(w->data);
-    region_release(w->beside);
-    w->data = NULL, w->beside = NULL;
+    w->data = NULL;
 }
 
 /* ---- reading ---- */
@@ -110,12 +94,6 @@ int wire_get(struct wire_in *w, void *out, size_t bytes) {
     memcpy(out, w->data + w->at, bytes);
     w->at += bytes;
     return OK;
-}
-
-struct wire_in wire_in_of(const struct frame *f) {
-    struct wire_in in = {.data = f->payload, .bytes = f->header.bytes};
-    if (f->beside) in.beside = f->beside->data, in.beside_bytes = f->header.beside;
-    return in;
 }
 
 static int get_bytes(struct wire_in *w, const char **data, size_t *bytes) {
@@ -147,17 +125,16 @@ const char *wire_type_name(enum duet_rpc_type type) {
 }
 
 /* Elements that begin at the next multiple of 64. */
-static int get_elements(const uint8_t *data, size_t size, size_t *at, size_t bytes,
-                        const void **out) {
-    size_t pad = pad_at(*at);
-    if (size - *at < pad || size - *at - pad < bytes) return broken();
-    *out = data + *at + pad;
-    *at += pad + bytes;
+static int get_elements(struct wire_in *w, size_t bytes, const void **out) {
+    size_t pad = pad_at(w->at), left = w->bytes - w->at;
+    if (left < pad || left - pad < bytes) return broken();
+    *out = w->data + w->at + pad;
+    w->at += pad + bytes;
     return OK;
 }
 
 static int read_tensor(struct wire_in *w, struct wire_value *v) {
-    uint8_t type = 0, rank = 0, number = 0, beside = 0;
+    uint8_t type = 0, rank = 0, number = 0;
     uint64_t count = 1;
     if (v->type == DUET_RPC_VAR) CHECK(wire_get(w, &number, 1));
     if (number >= MOST_VARS) return broken();
@@ -174,12 +151,7 @@ static int read_tensor(struct wire_in *w, struct wire_value *v) {
         if (count > INT32_MAX) return broken();
     }
     size_t bytes = count * wire_type_bytes(v->tensor.type);
-    CHECK(wire_get(w, &beside, 1));
-    if (!beside) return get_elements(w->data, w->bytes, &w->at, bytes, &v->tensor.data);
-    if (beside != 1) return broken();
-    v->tensor.data = NULL;
-    if (!w->beside) return OK; /* what else is in the message arrives */
-    return get_elements(w->beside, w->beside_bytes, &w->beside_at, bytes, &v->tensor.data);
+    return get_elements(w, bytes, &v->tensor.data);
 }
 
 static int read_rref(struct wire_in *w, struct wire_value *v) {
@@ -188,7 +160,13 @@ static int read_rref(struct wire_in *w, struct wire_value *v) {
     CHECK(wire_get(w, &v->rref.id, sizeof v->rref.id));
     CHECK(wire_get(w, &v->rref.fork, sizeof v->rref.fork));
     v->rref.owner = owner;
-    return wire_get_text(w, &v->rref.type);
+    CHECK(wire_get_text(w, &v->rref.type));
+    int known =
+        owner < w->world && id_worker(v->rref.id) < w->world && strlen(v->rref.type) < NAME_BYTES;
+    /* Whoever passes a reference on makes its fork; only within one worker it needs none. */
+    int of_sender =
+        v->rref.fork ? id_worker(v->rref.fork) == w->from : owner == w->self && w->from == w->self;
+    return known && of_sender ? OK : broken();
 }
 
 static int read_value(struct wire_in *w, struct wire_value *v, int depth);

@@ -5,16 +5,14 @@
  *     TEXT, BYTES          type, length (8), the bytes; a text with its 0
  *     LIST                 type, count (4), the items
  *     RREF                 type, owner (2), reference (8), fork (8), the type of the object (TEXT)
- *     TENSOR               type, element type, dimensions, sizes (4 each), where the elements are:
- *                          0: behind it, from a multiple of 64 from the start on
- *                          1: beside the message, likewise, behind those of the tensor before
+ *     TENSOR               type, element type, dimensions, sizes (4 each), the elements from a
+ *                          multiple of 64 from the start on
  *     VAR                  as TENSOR, with its number among those of the message (1) before all
  *                          but the type: its gradient is wanted
  *
- * Reading is in two parts. wire_read checks every length and makes a tree that points into the
- * bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
- * references of the tree. What lies beside a message may change while it is read (rpc/region.h), so
- * nothing but elements is taken from there, and they are looked at by nobody. */
+ * Reading is in two parts. wire_read checks every length and id and makes a tree that points into
+ * the bytes; it needs nothing but them, so a fuzzer can drive it. rpc/values.c makes tensors and
+ * references of the tree. */
 #ifndef RPC_WIRE_H
 #define RPC_WIRE_H
 
@@ -34,18 +32,14 @@ struct wire_passed {
 };
 
 struct frame;
-struct region;
 
 /* What is being written. */
 struct wire_out {
     uint8_t *data; /* owned */
     size_t bytes, room;
-    struct region *beside; /* owned; elements go there as long as there is room; NULL: none */
-    size_t beside_bytes;
-    int failed;                  /* 1: no host memory */
-    struct payload_spare *spare; /* as of frames; NULL: none */
-    struct var_list *vars;       /* rpc/autograd.h: the vars of the message; NULL: none may be */
-    struct wire_passed *passed;  /* [passed_count] the references in it so far; owned */
+    int failed;                 /* 1: no host memory */
+    struct var_list *vars;      /* rpc/autograd.h: the vars of the message; NULL: none may be */
+    struct wire_passed *passed; /* [passed_count] the references in it so far; owned */
     int passed_count;
     int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
 };
@@ -81,7 +75,7 @@ struct wire_value {
         struct {
             enum duet_type type;
             int rank, shape[DUET_MAX_RANK], number; /* number: of a VAR */
-            const void *data;     /* NULL: beside the message, where it cannot be opened */
+            const void *data;
         } tensor;                 /* TENSOR, VAR */
         struct wire_value *items; /* owned */
     };
@@ -90,10 +84,8 @@ struct wire_value {
 struct wire_in {
     const uint8_t *data;
     size_t bytes, at;
-    const uint8_t *beside; /* NULL: nothing */
-    size_t beside_bytes, beside_at;
+    int from, self, world; /* who has written, who reads, and how many workers there are */
 };
-struct wire_in wire_in_of(const struct frame *frame);
 /* Each returns ERR_FAILED where the bytes end or make no sense. */
 int wire_get(struct wire_in *w, void *out, size_t bytes);
 int wire_get_text(struct wire_in *w, const char **out);

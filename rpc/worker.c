@@ -1,39 +1,15 @@
 /* What the files of a worker need of it: ids, waiting, the devices of threads, and the way to other
  * workers. Nothing here knows calls, references or contexts. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpc/autograd.h"
-
-static const int64_t LOOK_NS = 1000000000;
-/* A thread stays awake for AWAKE_NS, and looks from FIRST_NS on: what has come by then is there at
- * the first look, and no poller was woken for it. */
-static const int64_t AWAKE_NS = 100000, FIRST_NS = 4000, TURN_NS = 500000, REST_NS = 50000000;
 
 uint64_t new_id(duet_rpc *rpc) {
     return (uint64_t)rpc->rank << ID_BITS | ++rpc->ids;
 }
 
 /* ---- waiting ---- */
-
-void cond_open(pthread_cond_t *cond) {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &clock);
-    pthread_condattr_destroy(&clock);
-}
-
-int timed_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline) {
-    int look = 0;
-    /* Without a deadline the caller still looks every second at what it waits for, and at `stop`:
-     * all waits stand in loops. */
-    if (!deadline) deadline = now_ns() + LOOK_NS, look = 1;
-    struct timespec t = {deadline / 1000000000, deadline % 1000000000};
-    return pthread_cond_timedwait(cond, lock, &t) && !look && now_ns() >= deadline ? ERR_TIMEOUT
-                                                                                   : OK;
-}
 
 int wait_changed(duet_rpc *rpc, int64_t deadline) {
     return timed_wait(&rpc->changed, &rpc->lock, deadline);
@@ -71,29 +47,6 @@ struct pause pause_begin(duet_rpc *rpc) {
 void pause_end(duet_rpc *rpc, struct pause pause) {
     pool_resume(&rpc->pool);
     if (pause.lock) device_lock_take(pause.lock);
-}
-
-/* Nobody's core is taken away: a thread that wants it gets it at each turn. Where it then keeps it,
- * as one that computes does, the cores are busy: who sleeps is woken quickly, and who gives way to
- * such a thread waits for long. So threads sleep at once for a while. */
-void stay_awake(void *context, const int *done) {
-    duet_rpc *rpc = context;
-    if (pthread_mutex_trylock(&rpc->looking)) return;
-    const struct failures kept = failures_of(ERR_FAILED); /* events may leave another text */
-    int64_t began = now_ns(), now = began, came = 0;
-    while (!__atomic_load_n(done, __ATOMIC_ACQUIRE) && now - began < AWAKE_NS &&
-           now >= rpc->rest_until && __atomic_load_n(&rpc->awake, __ATOMIC_ACQUIRE)) {
-        int looked = 0;
-        for (int r = 0; r < rpc->world && now - began >= FIRST_NS; r++)
-            if (rpc->peers[r].link) looked |= rpc->transport->look(rpc->peers[r].link);
-        if (!looked) sched_yield();
-        int64_t before = now;
-        now = now_ns();
-        if (!looked && now - before > TURN_NS) rpc->rest_until = now + REST_NS;
-        came |= looked;
-    }
-    pthread_mutex_unlock(&rpc->looking);
-    if (came) failures_end(&kept);
 }
 
 /* ---- the other workers ---- */
@@ -141,9 +94,9 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what) {
 void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
     if (to == rpc->rank) {
         frame->came = now_ns();
-        rpc->arrive(rpc, &rpc->peers[to], frame);
+        on_frame(rpc, &rpc->peers[to], frame);
     } else if (rpc->peers[to].link) {
-        rpc->transport->send(rpc->peers[to].link, frame);
+        link_send(rpc->peers[to].link, frame);
     } else {
         frame_free(frame);
     }
@@ -158,7 +111,7 @@ void life_emit(void *context, int to, const struct life_message *m) {
     struct frame *f = rpc->peers[to].link ? frame_new(FRAME_LIFE, sizeof *m) : NULL;
     if (!f) return; /* it is asked for again */
     memcpy(f->payload, m, sizeof *m);
-    rpc->transport->send(rpc->peers[to].link, f);
+    link_send(rpc->peers[to].link, f);
 }
 
 /* ---- the end of its memory ---- */
@@ -167,8 +120,6 @@ void life_emit(void *context, int to, const struct life_message *m) {
  * freed: as long as there are any, this much of it stays. */
 static void end_memory(duet_rpc *rpc) {
     pthread_mutex_destroy(&rpc->lock);
-    pthread_mutex_destroy(&rpc->looking);
-    spare_close(&rpc->spare);
     free(rpc);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The work of `make install`:
-# PREFIX=... VERSION=... LIBS=... STATIC_LIBS=... SONAME=... scripts/install.sh BUILD_DIR [DESTDIR]
+# PREFIX=... VERSION=... LIBS=... SONAME=... scripts/install.sh BUILD_DIR [DESTDIR]
 set -eu
 build=$1 root=${2:-}$PREFIX
 set -x
@@ -23,5 +23,5 @@ for example in examples/*.[ch] examples/mlp/* examples/notebooks/*.ipynb; do
     install -D -m 644 "$example" "$root/share/doc/duet/$example"
 done
 install -d "$root/lib/pkgconfig"
-sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|; s|@STATIC_LIBS@|$STATIC_LIBS|" \
+sed "s|@PREFIX@|$PREFIX|; s|@VERSION@|$VERSION|; s|@LIBS@|$LIBS|" \
     duet.pc.in >"$root/lib/pkgconfig/duet.pc"

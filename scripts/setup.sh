@@ -22,7 +22,6 @@ libc6-dev|the C library's headers|!
 make|runs the Makefile|!
 pkg-config|lets your own programs find libduet|pkg-config cannot tell your programs where libduet is
 zlib1g-dev|reads the gzip files of the data sets|data sets must be unpacked by hand (gunzip)
-libnng-dev|carries remote calls between processes|duet_rpc_init is refused
 dataset-fashion-mnist|60,000 training and 10,000 test pictures|use 'make data' or --data-dir DIR"
 [[ $purpose != demo ]] && table+="
 libcriterion-dev|the test framework|the tests run in the small runner of tests/harness/harness.h
@@ -73,7 +72,7 @@ find_missing
 if ! command -v apt-get >/dev/null; then
     # Other systems name their packages differently, so only the essential tools are looked for.
     if command -v cc >/dev/null && command -v make >/dev/null && command -v objcopy >/dev/null; then
-        for package in zlib1g-dev libnng-dev dataset-fashion-mnist \
+        for package in zlib1g-dev dataset-fashion-mnist \
             libcriterion-dev; do
             grep -q "^$package|" <<<"$table" || continue
             echo "setup: no apt-get here: without $package ($(why $package)): $(without $package)"

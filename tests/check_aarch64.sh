@@ -64,7 +64,7 @@ fi
 
 programs=("$arm/duet" "$arm/tests/comm/helper_comm" "${tests[@]/#/$arm/tests/}")
 check "compiles" make -j"$(nproc)" CC="${CCACHE:-} $cc" AR=aarch64-linux-gnu-ar CUDA= HAVE_ZLIB= \
-    HAVE_NNG= HAVE_CRITERION= LDFLAGS=-static B="$arm" "${programs[@]}" || finish
+    HAVE_CRITERION= LDFLAGS=-static B="$arm" "${programs[@]}" || finish
 [[ $qemu ]] || finish "what runs on aarch64: no qemu-aarch64-static here (qemu-user-static)"
 
 # Runs a command where the kernel starts programs for aarch64 with qemu. The first string is how

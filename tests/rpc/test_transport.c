@@ -1,4 +1,4 @@
-/* Workers that meet over TCP and TLS: on one machine, and on two, which are network namespaces with
+/* Workers that meet over TCP: on one machine, and on two, which are network namespaces with
  * a cable between them. Who does not know the secret stays outside, and the secret stays inside. */
 #include <fcntl.h>
 #include <sched.h>
@@ -7,27 +7,6 @@
 
 #include "rpc/proof.h"
 #include "tests/rpc/workers.h"
-
-/* Of this test alone: made by
- *     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 \
- *         -subj /CN=duet-rpc -keyout key.pem -out certificate.pem */
-static const char certificate[] =
-    "-----BEGIN PRIVATE KEY-----\n"
-    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgipZDD18au2n7HoyP\n"
-    "Vlw2Ms9xzau2zFtXGGc8jJ5bP5qhRANCAASkXeHo7NH52ZNsp+CfeMN15p3MRYsO\n"
-    "QPlM1qwXOSnFKEnxWKcDxJ/Ta+gObykODxEOz7nfuHeWJ3gems7RQnvg\n"
-    "-----END PRIVATE KEY-----\n"
-    "-----BEGIN CERTIFICATE-----\n"
-    "MIIBfTCCASOgAwIBAgIUbJGvRpb3bpeyII34B4vUFk9cIS0wCgYIKoZIzj0EAwIw\n"
-    "EzERMA8GA1UEAwwIZHVldC1ycGMwIBcNMjYxMTIzMTYzMTE0WhgPMjEyNjEwMzAx\n"
-    "NjMxMTRaMBMxETAPBgNVBAMMCGR1ZXQtcnBjMFkwEwYHKoZIzj0CAQYIKoZIzj0D\n"
-    "AQcDQgAEpF3h6OzR+dmTbKfgn3jDdeadzEWLDkD5TNasFzkpxShJ8VinA8Sf02vo\n"
-    "Dm8pDg8RDs+537h3lid4HprO0UJ74KNTMFEwHQYDVR0OBBYEFFE83GWcPcsy5Ffj\n"
-    "WphUGdhJER/rMB8GA1UdIwQYMBaAFFE83GWcPcsy5FfjWphUGdhJER/rMA8GA1Ud\n"
-    "EwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIhAPFrbXF/WfWnmH7hiG/0NRAK\n"
-    "QZrFgfChvEWTVamgXKwbAiBOfKttk3hK2/W/MKgBTmkeg5SJMpPWN3/fn/2f7vNn\n"
-    "iA==\n"
-    "-----END CERTIFICATE-----\n";
 
 static int echo(duet_rpc_call *call, void *context) {
     (void)context;
@@ -38,7 +17,6 @@ static const struct duet_rpc_function functions[] = {{"echo", echo, NULL, NULL}}
 
 struct job {
     const char *transport, *host, *secret;
-    char tls_file[64];
     int port;
     double timeout_s, silence_s;
     const char *refused;    /* words of the error that init gives; NULL: it is good */
@@ -88,7 +66,6 @@ static void set_job(int rank, int n) {
         setenv("DUET_RPC_SECRET", job.secret, 1);
     else
         unsetenv("DUET_RPC_SECRET");
-    if (job.tls_file[0]) setenv("DUET_RPC_TLS_FILE", job.tls_file, 1);
 }
 
 static int run_one(int rank, int n, void (*body)(struct worker *w)) {
@@ -145,25 +122,6 @@ Test(transport, tcp_carries_calls_between_all, .timeout = 60) {
     workers(2, talk_and_end);
 }
 
-static void write_certificate(const char *text) {
-    snprintf(job.tls_file, sizeof job.tls_file, "/tmp/duet_rpc_%d.pem", getpid());
-    FILE *f = fopen(job.tls_file, "w");
-    cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
-}
-
-Test(transport, tls_carries_calls_between_all, .timeout = 60) {
-    job = (struct job){.transport = "tls+tcp",
-                       .host = "127.0.0.1",
-                       .secret = "sixteen letters.",
-                       .port = free_port()};
-    write_certificate(certificate);
-    workers(3, talk_and_end);
-    write_certificate("no certificate\n");
-    job.refused = "give a PEM file with a certificate for duet-rpc and its key";
-    workers(1, NULL);
-    unlink(job.tls_file);
-}
-
 /* Each refusal is one line that says what to do. */
 Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
     pid_t p[2];
@@ -172,9 +130,7 @@ Test(transport, who_does_not_know_the_secret_stays_outside, .timeout = 60) {
     workers(1, NULL);
     job.secret = "short";
     workers(1, NULL);
-    job.transport = "pigeon", job.refused = "'pigeon': give abstract, tcp or tls+tcp";
-    workers(1, NULL);
-    job.transport = "tls+tcp", job.secret = "sixteen letters.", job.refused = "DUET_RPC_TLS_FILE";
+    job.transport = "pigeon", job.refused = "'pigeon': give abstract or tcp";
     workers(1, NULL);
     job.transport = "tcp", job.timeout_s = 4; /* the other has begun by then */
     for (int r = 0; r < 2; r++) {

@@ -14,14 +14,6 @@
 #include "duet.h"
 #include "tests/harness/harness.h"
 
-#ifdef __SANITIZE_THREAD__
-/* NNG frees a dialer on a thread of its own, ordered by a count that the sanitizer does not see. */
-const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void) {
-    return "race:libnng.so\n";
-}
-#endif
-
 /* In a worker: ends it where something does not hold; the launcher then ends the others. */
 #define MUST(condition, ...)                                                               \
     do {                                                                                   \

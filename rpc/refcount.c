@@ -8,7 +8,7 @@
 
 void future_free(struct duet_future *f) {
     if (f->context && !f->rpc->over) context_leave(f->context);
-    frame_free(f->answer);
+    message_free(f->answer);
     pthread_cond_destroy(&f->ended);
     free(f);
 }
@@ -65,8 +65,6 @@ int rref_pass_on(duet_rpc *rpc, duet_rref *r, int to, uint64_t *child) {
 
 int rref_arrived(duet_rref **out, duet_rpc *rpc, uint64_t id, uint64_t fork, int owner,
                  const char *type, int from) {
-    if (owner < 0 || owner >= rpc->world)
-        return fail(ERR_FAILED, "rpc: a reference of rank %d: there is none", owner);
     pthread_mutex_lock(&rpc->lock);
     if (fork) life_receive(&rpc->life, id, fork, owner, from);
     *out = rref_new(rpc, id, owner == rpc->rank ? 0 : fork, owner, type);

@@ -17,16 +17,17 @@
 
 #include "comm/environment.h"
 #include "rpc/agent.h"
+#include "rpc/proof.h"
 
 enum { DIAL_MS = 5, LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
 
-/* ---- what the transport tells ---- */
+/* ---- what the links tell ---- */
 
 static void *on_link(void *context, struct link *link, const struct hello *hello) {
     duet_rpc *rpc = context;
     struct peer *peer = &rpc->peers[hello->rank];
     pthread_mutex_lock(&rpc->lock);
-    int good = hello->rank < rpc->world && peer->state == PEER_ABSENT;
+    int good = peer->state == PEER_ABSENT;
     if (!good) snprintf(rpc->wrong, sizeof rpc->wrong, "two workers have rank %d", hello->rank);
     for (int r = 0; r < rpc->world && good; r++)
         if (rpc->peers[r].state != PEER_ABSENT && !strcmp(rpc->peers[r].name, hello->name))
@@ -78,23 +79,19 @@ static const char *option(const char *given, const char *variable) {
 }
 
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    const char *scheme = option(o->transport, "DUET_RPC_TRANSPORT");
+    const char *transport = option(o->transport, "DUET_RPC_TRANSPORT");
     const char *secret = getenv("DUET_RPC_SECRET"), *address, *port;
-    rpc->scheme = !scheme || !strcmp(scheme, "abstract") ? "abstract"
-                  : !strcmp(scheme, "tcp")               ? "tcp"
-                  : !strcmp(scheme, "tls+tcp")           ? "tls+tcp"
-                                                         : NULL;
-    if (!rpc->scheme)
-        return fail(ERR_USAGE, "rpc: transport '%.40s': give abstract, tcp or tls+tcp", scheme);
-    rpc->beyond = strcmp(rpc->scheme, "abstract") != 0;
+    rpc->beyond = transport && !strcmp(transport, "tcp");
+    if (transport && !rpc->beyond && strcmp(transport, "abstract") != 0)
+        return fail(ERR_USAGE, "rpc: transport '%.40s': give abstract or tcp", transport);
     if (secret && strlen(secret) >= SECRET_BYTES)
         return fail(ERR_USAGE, "rpc: DUET_RPC_SECRET: %zu bytes: give at most %d", strlen(secret),
                     SECRET_BYTES - 1);
     if (rpc->beyond && (!secret || strlen(secret) < LEAST_SECRET))
         return fail(ERR_USAGE,
-                    "rpc: %s: anybody may knock at a port: set DUET_RPC_SECRET to %d characters or "
-                    "more, the same for all workers",
-                    rpc->scheme, LEAST_SECRET);
+                    "rpc: tcp: anybody may knock at a port: set DUET_RPC_SECRET to %d characters "
+                    "or more, the same for all workers",
+                    LEAST_SECRET);
     if (secret)
         snprintf(rpc->secret, sizeof rpc->secret, "%s", secret);
     else
@@ -121,7 +118,7 @@ static int dial(duet_rpc *rpc, int rank, const char *address, int listen_too, in
         pthread_mutex_lock(&rpc->lock);
         int before = rpc->lost, wrong = rpc->wrong[0];
         pthread_mutex_unlock(&rpc->lock);
-        int code = rpc->transport->dial(rpc->carrier, address, listen_too);
+        int code = links_dial(rpc->links, address, listen_too);
         if (code && code != ERR_PEER) return code;
         pthread_mutex_lock(&rpc->lock);
         if (code && rpc->beyond) keep_hint(rpc, error_message(), 0);
@@ -134,10 +131,10 @@ static int dial(duet_rpc *rpc, int rank, const char *address, int listen_too, in
 
 static int meet_inside(duet_rpc *rpc, int64_t deadline) {
     char address[ADDRESS_BYTES], job[32];
-    rpc->transport->name_of(job, sizeof job, rpc->secret);
-    const char *format = "abstract://duet-rpc-%u-%s-%d";
+    proof_name(job, sizeof job, rpc->secret);
+    const char *format = "duet-rpc-%u-%s-%d";
     snprintf(address, sizeof address, format, (unsigned)geteuid(), job, rpc->rank);
-    CHECK(rpc->transport->listen(rpc->carrier, address));
+    CHECK(links_listen(rpc->links, address));
     for (int r = 0; r < rpc->rank; r++) {
         snprintf(address, sizeof address, format, (unsigned)geteuid(), job, r);
         CHECK(dial(rpc, r, address, 0, deadline));
@@ -214,30 +211,25 @@ static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
     describe_job(job, sizeof job, &master, &text);
     CHECK(environment_number("MASTER_PORT", 1, 65535, &port));
     if (!host || rpc->rank) host = master;
-    snprintf(address, sizeof address, strchr(host, ':') ? "%s://[%.200s]:%d" : "%s://%.200s:%d",
-             rpc->scheme, host, port);
+    snprintf(address, sizeof address, strchr(host, ':') ? "[%.200s]:%d" : "%.200s:%d", host, port);
     if (rpc->rank == 0) {
-        CHECK(rpc->transport->listen(rpc->carrier, address));
+        CHECK(links_listen(rpc->links, address));
         CHECK(all_here(rpc, deadline));
         return tell_places(rpc);
     }
     CHECK(dial(rpc, 0, address, rpc->rank < rpc->world - 1, deadline));
     CHECK(places_here(rpc, deadline));
-    for (int r = 1; r < rpc->rank; r++) {
-        snprintf(address, sizeof address, "%s://%s", rpc->scheme, rpc->places[r]);
-        CHECK(dial(rpc, r, address, 0, deadline));
-    }
+    for (int r = 1; r < rpc->rank; r++)
+        CHECK(dial(rpc, r, rpc->places[r], 0, deadline));
     return OK;
 }
 
 int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o) {
     struct hello own = {.rank = rpc->rank, .world = rpc->world};
-    const struct transport_events events = {on_link, on_refused, rpc->arrive, on_gone, rpc};
-    const struct transport_options options = {
-        rpc->scheme, rpc->secret, option(o->tls_file, "DUET_RPC_TLS_FILE"), &rpc->spare};
+    const struct link_events events = {on_link, on_refused, on_frame, on_gone, rpc};
     int64_t deadline = now_ns() + rpc->timeout_ns;
     snprintf(own.name, sizeof own.name, "%s", rpc->name);
-    CHECK(rpc->transport->open(&rpc->carrier, &events, &own, &options));
+    CHECK(links_open(&rpc->links, &events, &own, rpc->beyond, rpc->secret));
     if (rpc->beyond)
         CHECK(meet_beyond(rpc, option(o->address, "DUET_RPC_ADDRESS"), deadline));
     else

@@ -49,13 +49,15 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
     pthread_mutex_lock(&rpc->lock);
     struct owned *o = owned_find(rpc, rref);
     while (o && !o->ready && !code && !rpc->stop) {
+        int64_t until =
+            o->deadline && (!deadline || o->deadline < deadline) ? o->deadline : deadline;
         if (!waited) {
             pthread_mutex_unlock(&rpc->lock);
             pause = pause_begin(rpc);
             pthread_mutex_lock(&rpc->lock);
             waited = 1;
         } else {
-            code = wait_changed(rpc, deadline);
+            code = wait_changed(rpc, until);
         }
         o = owned_find(rpc, rref);
     }
@@ -65,7 +67,9 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
     else if (ready)
         code = failures_end(&o->failed);
     else if (code)
-        code = fail(ERR_TIMEOUT, "the object of this reference is still being made");
+        code = o->deadline && now_ns() >= o->deadline
+                   ? fail(ERR_TIMEOUT, CREATION_TIMED_OUT)
+                   : fail(ERR_TIMEOUT, "the object of this reference is still being made");
     else
         code = fail(ERR_FAILED, "this worker has been shut down");
     pthread_mutex_unlock(&rpc->lock);

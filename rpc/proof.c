@@ -1,0 +1,131 @@
+/* Proofs by HMAC-SHA256 (RFC 2104, FIPS 180-4): see proof.h. */
+#include "rpc/proof.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- SHA-256 ---- */
+
+enum { BLOCK_BYTES = 64 };
+
+struct sha256 {
+    uint32_t state[8];
+    uint8_t block[BLOCK_BYTES];
+    uint64_t bytes;
+};
+
+/* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
+static const uint32_t round_constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+static uint32_t rotate(uint32_t x, int bits) {
+    return x >> bits | x << (32 - bits);
+}
+
+static void hash_block(struct sha256 *s) {
+    uint32_t w[64], v[8];
+    for (int i = 0; i < 16; i++)
+        w[i] = (uint32_t)s->block[4 * i] << 24 | (uint32_t)s->block[4 * i + 1] << 16 |
+               (uint32_t)s->block[4 * i + 2] << 8 | s->block[4 * i + 3];
+    for (int i = 16; i < 64; i++)
+        w[i] = w[i - 16] + w[i - 7] +
+               (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(v, s->state, sizeof v);
+    for (int i = 0; i < 64; i++) {
+        uint32_t e = v[4], a = v[0];
+        uint32_t t1 = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+                      ((e & v[5]) ^ (~e & v[6])) + round_constants[i] + w[i];
+        uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
+                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
+        memmove(v + 1, v, 7 * sizeof *v);
+        v[4] += t1;
+        v[0] = t1 + t2;
+    }
+    for (int i = 0; i < 8; i++)
+        s->state[i] += v[i];
+}
+
+static void hash_add(struct sha256 *s, const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        s->block[s->bytes++ % BLOCK_BYTES] = ((const uint8_t *)data)[i];
+        if (s->bytes % BLOCK_BYTES == 0) hash_block(s);
+    }
+}
+
+static void hash_begin(struct sha256 *s) {
+    *s = (struct sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                                   0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+}
+
+static void hash_end(struct sha256 *s, uint8_t out[PROOF_BYTES]) {
+    uint8_t length[8];
+    for (int i = 0; i < 8; i++)
+        length[i] = (uint8_t)(s->bytes * 8 >> (56 - 8 * i));
+    hash_add(s, "\x80", 1);
+    while (s->bytes % BLOCK_BYTES != BLOCK_BYTES - sizeof length)
+        hash_add(s, "", 1);
+    hash_add(s, length, sizeof length);
+    for (int i = 0; i < PROOF_BYTES; i++)
+        out[i] = (uint8_t)(s->state[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+/* ---- HMAC ---- */
+
+void hmac_sha256(uint8_t out[PROOF_BYTES], const char *secret, const void *data, size_t bytes) {
+    struct sha256 s;
+    uint8_t key[BLOCK_BYTES] = {0}, pad[BLOCK_BYTES];
+    size_t length = strlen(secret);
+    hash_begin(&s);
+    hash_add(&s, secret, length);
+    if (length > BLOCK_BYTES)
+        hash_end(&s, key);
+    else
+        memcpy(key, secret, length);
+    for (int outer = 0; outer < 2; outer++) {
+        for (int i = 0; i < BLOCK_BYTES; i++)
+            pad[i] = key[i] ^ (outer ? 0x5c : 0x36);
+        hash_begin(&s);
+        hash_add(&s, pad, sizeof pad);
+        hash_add(&s, outer ? out : data, outer ? PROOF_BYTES : bytes);
+        hash_end(&s, out);
+    }
+}
+
+/* ---- proofs ---- */
+
+void proof_make(uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
+                const uint8_t *own, const uint8_t *peer, const struct hello *hello) {
+    uint8_t said[1 + 2 * NONCE_BYTES + sizeof *hello], *at = said;
+    *at++ = (uint8_t)role;
+    memcpy(at, own, NONCE_BYTES);
+    memcpy(at + NONCE_BYTES, peer, NONCE_BYTES);
+    memcpy(at + 2 * NONCE_BYTES, hello, sizeof *hello);
+    hmac_sha256(proof, secret, said, sizeof said);
+}
+
+int proof_check(const uint8_t proof[PROOF_BYTES], const char *secret, enum proof_role role,
+                const uint8_t *own, const uint8_t *peer, const struct hello *hello) {
+    uint8_t right[PROOF_BYTES];
+    unsigned differ = 0;
+    proof_make(right, secret, role, own, peer, hello);
+    for (int i = 0; i < PROOF_BYTES; i++)
+        differ |= (unsigned)(proof[i] ^ right[i]);
+    return differ ? fail(ERR_USAGE, "rpc: a peer does not know the job's secret") : OK;
+}
+
+void proof_name(char *out, size_t bytes, const char *secret) {
+    uint8_t code[PROOF_BYTES];
+    hmac_sha256(code, secret, "name", 4);
+    for (size_t i = 0; i < 8 && 2 * i + 2 < bytes; i++)
+        snprintf(out + 2 * i, bytes - 2 * i, "%02x", code[i]);
+}

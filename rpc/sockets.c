@@ -1,0 +1,120 @@
+/* Abstract unix sockets and TCP: they are made, dialed and accepted. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/files/descriptor.h"
+#include "rpc/links.h"
+
+struct address {
+    struct sockaddr_storage at;
+    socklen_t length;
+};
+
+static int abstract_address(struct address *a, const char *name) {
+    struct sockaddr_un *at = (struct sockaddr_un *)&a->at;
+    size_t length = strlen(name);
+    *a = (struct address){.length =
+                              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)};
+    if (length >= sizeof at->sun_path - 1)
+        return fail(ERR_USAGE, "rpc: '%.100s': the name of a socket is too long", name);
+    at->sun_family = AF_UNIX;
+    memcpy(at->sun_path + 1, name, length);
+    return OK;
+}
+
+/* "HOST:PORT" or "[HOST]:PORT". */
+static int tcp_address(struct address *a, const char *text) {
+    char host[256];
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    const char *colon = strrchr(text, ':');
+    size_t skip = *text == '[', length = colon ? (size_t)(colon - text) - 2 * skip : 0;
+    if (!length || length >= sizeof host)
+        return fail(ERR_USAGE, "rpc: address '%.100s': give HOST:PORT", text);
+    snprintf(host, sizeof host, "%.*s", (int)length, text + skip);
+    int error = getaddrinfo(host, colon + 1, &hints, &found);
+    if (error) return fail(ERR_PEER, "rpc: %s: %s", text, gai_strerror(error));
+    memcpy(&a->at, found->ai_addr, found->ai_addrlen);
+    a->length = found->ai_addrlen;
+    freeaddrinfo(found);
+    return OK;
+}
+
+static int socket_open(int *fd, struct address *a, int beyond, const char *address) {
+    *fd = -1;
+    CHECK(beyond ? tcp_address(a, address) : abstract_address(a, address));
+    *fd = above_streams(socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    return *fd < 0 ? fail_errno(ERR_FAILED, errno, "rpc: %s: socket", address) : OK;
+}
+
+static void send_at_once(int fd) {
+    const int yes = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes); /* of no meaning to a unix socket */
+}
+
+int socket_listen(int *fd, int beyond, const char *address) {
+    struct address a;
+    const int yes = 1;
+    CHECK(socket_open(fd, &a, beyond, address));
+    if (beyond) setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (!bind(*fd, (struct sockaddr *)&a.at, a.length) && !listen(*fd, SOMAXCONN)) return OK;
+    int error = errno;
+    close(*fd);
+    *fd = -1;
+    return fail(ERR_FAILED,
+                "rpc: listen at %s: %s: is another job of yours running with this MASTER_PORT?",
+                address, strerror(error));
+}
+
+int socket_dial(int *fd, int beyond, const char *address, int timeout_ms) {
+    struct address a;
+    int error = 0;
+    socklen_t size = sizeof error;
+    CHECK(socket_open(fd, &a, beyond, address));
+    if (connect(*fd, (struct sockaddr *)&a.at, a.length)) error = errno;
+    if (error == EINPROGRESS) {
+        struct pollfd polled = {.fd = *fd, .events = POLLOUT};
+        error = poll(&polled, 1, timeout_ms) == 1 ? 0 : ETIMEDOUT;
+        if (!error) getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    }
+    send_at_once(*fd);
+    if (!error) return OK;
+    close(*fd);
+    *fd = -1;
+    return fail_errno(ERR_PEER, error, "rpc: %s", address);
+}
+
+int socket_accept(int listener) {
+    int fd = above_streams(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd >= 0) send_at_once(fd);
+    return fd;
+}
+
+int socket_of_this_user(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
+}
+
+int socket_place(int fd, int any_port, char *place, size_t bytes) {
+    struct sockaddr_storage own;
+    socklen_t length = sizeof own;
+    char host[INET6_ADDRSTRLEN] = "", port[8] = "";
+    if (getsockname(fd, (struct sockaddr *)&own, &length) ||
+        getnameinfo((struct sockaddr *)&own, length, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        return fail(ERR_FAILED, "rpc: the own address of a socket is not to be had");
+    snprintf(place, bytes, own.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
+             any_port ? "0" : port);
+    return OK;
+}
