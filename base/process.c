@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* The state letter in a file /proc/.../stat, 0 if it cannot be read. */
 static char read_state(const char *path) {
@@ -36,4 +38,28 @@ int process_is_dead(pid_t pid) {
     }
     if (tasks) closedir(tasks);
     return threads > 0 && dead == threads;
+}
+
+/* The parent stands behind the name of the program, which may hold anything. 0: none is known. */
+static pid_t parent_of(pid_t pid) {
+    char path[40], line[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    const char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    if (name_end && sscanf(name_end, ") %*c %d", &parent) != 1) parent = 0;
+    fclose(file);
+    return parent;
+}
+
+int process_children(pid_t *children, int most) {
+    int count = 0;
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; all && count < most && (entry = readdir(all));) {
+        pid_t pid = atoi(entry->d_name);
+        if (pid > 0 && parent_of(pid) == getpid()) children[count++] = pid;
+    }
+    if (all) closedir(all);
+    return count;
 }

@@ -1,6 +1,6 @@
-/* What /proc says about a process that a debugger may hold. A debugger hides some of it from the
- * process's parent: a stop by a debugger is not reported by waitid(), and the end of a process is
- * told to its debugger first, and to its parent only once the debugger has let it go. */
+/* What /proc says about processes. A debugger that holds one hides some of it from the process's
+ * parent: a stop by a debugger is not reported by waitid(), and the end of a process is told to its
+ * debugger first, and to its parent only once the debugger has let it go. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -16,6 +16,10 @@ int process_is_traced(pid_t pid);
 /* Have all threads of a child of this process ended, whether or not waitid() says so? 0 also where
  * /proc cannot be read. */
 int process_is_dead(pid_t pid);
+
+/* The children of this process, also those that have ended and wait to be collected: returns how
+ * many it has found, `most` at most; 0 also where /proc cannot be read. */
+int process_children(pid_t *children, int most);
 
 #ifdef __cplusplus
 }

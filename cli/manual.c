@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/run_options.h"
-#include "cli/run/words.h"
+#include "cli/run/run.h"
 
 /* ---- the man page ---- */
 
@@ -77,8 +77,6 @@ static void man_page(void) {
     printf(".SH OPTIONS OF %s RUN\n", name);
     for (const struct option *option = launch_options; option->name; option++)
         if (*option->help) paragraph(option->name, option->value, option->help);
-    printf(".PP\n");
-    roff(launch_ignores);
     printf("\n.SH EXIT STATUS\n");
     for (int i = 0; i < STATUSES; i++)
         paragraph(statuses[i].status, NULL, statuses[i].meaning);
@@ -129,10 +127,8 @@ static int print_names(const struct option *option) {
 static void complete_run(void) {
     printf("    case $before in\n    --nproc-per-node) words=\"gpu cpu auto\" ;;\n    ");
     for (const struct option *option = launch_options; option->name; option++)
-        if (option->name[1] == '-' && option->value && strcmp(option->name, "--nproc-per-node") &&
-            strcmp(option->name, "--log-dir"))
-            printf("%s|", option->name);
-    printf("-r|-t) return ;;\n    *) words=\"--help ");
+        if (option->value && strcmp(option->name, "--nproc-per-node")) printf("%s|", option->name);
+    printf("-) return ;;\n    *) words=\"--help ");
     for (const struct option *option = launch_options; option->name; option++)
         printf("%s ", option->name);
     printf("\" ;;\n    esac\n"

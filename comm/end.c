@@ -69,7 +69,6 @@ static void escalate(struct job *job) {
 static void rank_ended(struct job *job, int rank, const siginfo_t *info) {
     struct process *process = &job->ranks[rank];
     process->ended = 1;
-    process->ended_ns = now_ns();
     if (info->si_code == CLD_EXITED)
         process->exit_code = info->si_status;
     else

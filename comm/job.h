@@ -26,7 +26,6 @@ struct process {
     int wait_errno; /* why the launcher could not get its exit status, 0 if it could */
     int exit_code;  /* once it has ended; 0 if a signal ended it */
     int signal;     /* that ended it, else 0 */
-    int64_t ended_ns; /* when that was seen, of now_ns() */
 
     /* when it last made progress, on the job's clock; its beats and its CPU time then */
     int64_t progress_at, cpu_ns;
@@ -43,8 +42,9 @@ struct job {
     int world;
     struct board *board;
     int board_fd, signal_fd;
-    uint64_t secret[2];   /* random; the ranks find it in their environment */
-    sigset_t mask_before; /* the thread's signal mask when launch_ranks was called */
+    uint64_t secret[2];            /* random; the ranks find it in their environment */
+    sigset_t mask_before;          /* the thread's signal mask when launch_ranks was called */
+    struct sigaction child_before; /* and what the process did with SIGCHLD */
     struct process ranks[MAX_DEVICES];
 
     uint32_t exchange;     /* the number of the exchange under way, from 1 */

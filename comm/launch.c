@@ -39,6 +39,14 @@ static int catch_signals(struct job *job) {
     return job->signal_fd < 0 ? fail_system(errno, "launcher: signalfd") : OK;
 }
 
+/* Where SIGCHLD is ignored, a rank that has ended leaves no status to wait for. */
+static void keep_exit_statuses(struct job *job) {
+    struct sigaction *before = &job->child_before, plain = {.sa_handler = SIG_DFL};
+    int ignored = !sigaction(SIGCHLD, NULL, before) &&
+                  (before->sa_handler == SIG_IGN || before->sa_flags & SA_NOCLDWAIT);
+    if (ignored) sigaction(SIGCHLD, &plain, NULL);
+}
+
 /* How long the poll loop may sleep. While the job ends, the sleeps are short, so that a machine
  * that stands still takes little of the time that ranks have to leave. Without pidfds nothing wakes
  * the loop when a rank ends. With them it looks up only to notice a rank that has aborted the job
@@ -66,6 +74,7 @@ static int run_job(struct job *job) {
     CHECK_GOTO(board_create(&job->board, &job->board_fd, job->world), code, out);
     CHECK_GOTO(serve_start(job), code, out);
     CHECK_GOTO(catch_signals(job), code, out);
+    keep_exit_statuses(job);
     code = start_ranks(job);
     if (code) end_job(job, -1, code, error_message());
     while (watch_processes(job) > 0) {
@@ -95,6 +104,8 @@ static struct job *new_job(const struct launch *launch) {
 
 static void free_job(struct job *job) {
     reap_ranks(job);
+    if (job->child_before.sa_handler == SIG_IGN || job->child_before.sa_flags & SA_NOCLDWAIT)
+        sigaction(SIGCHLD, &job->child_before, NULL);
     serve_stop(job);
     if (job->signal_fd >= 0) close(job->signal_fd);
     if (job->board_fd >= 0) close(job->board_fd);

@@ -18,15 +18,6 @@
 extern "C" {
 #endif
 
-/* How a rank ended. */
-struct rank_end {
-    long pid;        /* 0: not started */
-    int exit_code;   /* where signal is 0 */
-    int signal;      /* that ended it, else 0 */
-    int by_launcher; /* 1: the launcher had sent it a signal before */
-    int64_t when_ns; /* of base/clock.h */
-};
-
 struct launch {
     int world_size; /* 1 .. MAX_DEVICES */
 
@@ -40,8 +31,7 @@ struct launch {
     int (*entry)(void *context);
     void *context;
 
-    int master_port;       /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
-    struct rank_end *ends; /* [world_size], filled in where the job has run; NULL: not wanted */
+    int master_port; /* MASTER_PORT of the ranks; 0: 29500, as in PyTorch */
 
     /* 1: each rank is the leader of a process group of its own (setpgid, by `entry`), and what ends
      * it is sent to all of that group: to the programs that it has started, too. */
@@ -102,8 +92,9 @@ struct launch_result {
  * output (SIGPIPE). Else the error text is the root cause, "rank 2 (pid 123) ended by signal 9
  * (Killed): ...", and main exits with out->exit_status.
  *
- * Blocks SIGINT, SIGTERM and SIGHUP in its thread meanwhile and restores the mask. One call at a
- * time in a process. */
+ * Meanwhile SIGINT, SIGTERM and SIGHUP are blocked in its thread, and SIGCHLD is at its default
+ * where it was ignored, since the kernel drops the exit status of children then; both are restored.
+ * One call at a time in a process. */
 int launch_ranks(const struct launch *launch, struct launch_result *out);
 
 #ifdef __cplusplus

@@ -113,19 +113,11 @@ static int ended_by_itself(const struct job *job, int rank) {
     return job->ranks[rank].ended && !job->ranks[rank].signalled && !ended_well(job, rank);
 }
 
-static void tell_ends(const struct job *job, struct rank_end *ends) {
-    for (int r = 0; r < job->world; r++) {
-        const struct process *p = &job->ranks[r];
-        ends[r] = (struct rank_end){p->pid, p->exit_code, p->signal, p->signalled, p->ended_ns};
-    }
-}
-
 int report_end(const struct job *job, struct launch_result *out) {
     struct abort_record failure;
     char end[BOARD_TEXT], where[2 * BOARD_WHERE];
     int left_over = count_left_over(job);
     out->signal = job->signal;
-    if (job->launch->ends) tell_ends(job, job->launch->ends);
     if (job->signal) {
         out->exit_status = 128 + job->signal;
         out->stopped = __atomic_load_n(&job->board->asked, __ATOMIC_ACQUIRE) &&

@@ -64,7 +64,8 @@ enum { DUET_ANY_SOURCE = -1 };
 /* Starts n processes, each of which runs work(rank, context) on a copy of this program, and waits
  * for all of them. work returns a code of enum duet_code, and has destroyed its group. If a rank
  * fails, the others are ended, and the result is the first failure. Call it while no device
- * and no group is open (else DUET_USAGE), and while no other thread runs.
+ * and no group is open (else DUET_USAGE), and while no other thread runs. Where SIGCHLD is ignored
+ * it is at its default meanwhile, in the ranks too: else nobody learned how they end.
  *
  * Where `duet run`, torchrun or mpirun has started this process as a rank, no process is started:
  * work is called here, with the rank of this process, and n does not count. So one program is

@@ -32,7 +32,7 @@ NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cu
                   cuda/test_emulated% cuda/test_graph cuda/test_library% \
                   cuda/test_nccl cuda/test_recorded_ddp cuda/test_train%
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
-               cli/test_golden_resnet cli/test_random_kills cli/test_run_kills rpc/test_kills \
+               cli/test_golden_resnet cli/test_random_kills rpc/test_kills \
                cli/test_same_bits cli/test_refused_calls $(NO_CUDA_IN_SAN)
 SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
@@ -112,7 +112,7 @@ docs: $(B)/duet
 .PHONY: docs check lint gpu-check gpu-check-programs programs
 
 # make soak [T=60]: random kills for T seconds.
-soak: $(B)/duet $(patsubst %,$(B)/tests/%,cli/test_random_kills cli/test_run_kills cli/test_stop \
+soak: $(B)/duet $(patsubst %,$(B)/tests/%,cli/test_random_kills cli/test_stop \
           rpc/test_kills)
 	$(Q)tests/soak.sh $(B) '$(T)'
 .PHONY: soak

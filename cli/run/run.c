@@ -1,24 +1,150 @@
-/* duet run: starts N copies of any program as the ranks of a job, as torchrun does, and all of them
- * anew if one fails. For programs of process groups (duet.h), and for any other that reads
- * torchrun's environment. */
+/* duet run: starts N copies of any program as the ranks of a job, as torchrun does. For programs of
+ * process groups (duet.h), and for any other that reads torchrun's environment. */
+#include "cli/run/run.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/program_name.h"
+#include "base/text/parse.h"
 #include "cli/commands.h"
-#include "cli/run/words.h"
+#include "cli/options/help.h"
+#include "cli/options/parse.h"
+#include "cli/run/left_over.h"
+#include "cli/run/lines.h"
 #include "comm/launch.h"
+#include "device/device.h"
+#include "report/text.h"
 
-/* ---- the environment ---- */
+struct words {
+    int64_t ranks, port, tee; /* port 0: one that is free */
+    double grace_s;           /* from a signal to this command until the ranks are killed */
+    const char *address;      /* MASTER_ADDR of the ranks; NULL: the launcher's own */
+    char **program;           /* and its arguments, ended by NULL */
+    struct lines lines;
+};
+
+/* ---- the command line ---- */
+
+static int read_ranks(const struct option *option, const char *text, void *target) {
+    struct words *w = target;
+    int gpus = 0, wants_gpu = !strcmp(text, "gpu"), is_auto = !strcmp(text, "auto");
+    if (!wants_gpu && !is_auto && strcmp(text, "cpu")) {
+        if (text[0] == '-' || text[0] == '+' || isdigit((unsigned char)text[0]))
+            return parse_int(option->name, text, 1, MAX_DEVICES, &w->ranks);
+        return fail(ERR_USAGE,
+                    "%s: Unsupported nproc_per_node value: %s: give 1 to %d, gpu, cpu or auto",
+                    option->name, text, MAX_DEVICES);
+    }
+    int code = wants_gpu || is_auto ? device_probe(DEVICE_CUDA, &gpus) : OK;
+    if (wants_gpu && code)
+        return fail(ERR_USAGE,
+                    "%s: gpu: there is none to use, as duet devices says: give a number, cpu or "
+                    "auto",
+                    option->name);
+    w->ranks = gpus && !code ? gpus : usable_cores();
+    if (w->ranks > MAX_DEVICES) w->ranks = MAX_DEVICES;
+    return OK;
+}
+
+/* All addresses of 127.0.0.0/8 are this machine: jobs that are given different ones never meet. */
+static int read_address(const struct option *option, const char *text, void *target) {
+    struct words *w = target;
+    struct in_addr a;
+    int is_loopback = inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127;
+    w->address = is_loopback ? text : NULL;
+    return is_loopback || !strcmp(text, "localhost")
+               ? OK
+               : fail(ERR_USAGE, "%s: %s: is another machine: leave it out", option->name, text);
+}
+
+/* What torchrun takes where a job has one machine. */
+static int read_one_machine(const struct option *option, const char *text, void *target) {
+    (void)target;
+    return !strcmp(text, option->value) ? OK
+                                        : fail(ERR_USAGE, "%s: %s: there is one machine: give %s",
+                                               option->name, text, option->value);
+}
+
+#define AT(member) OPTION_AT(struct words, member)
+const struct option launch_options[] = {
+    {"--nproc-per-node", "N",
+     "the number of ranks, 1 to 64 (default 1); gpu: one for each GPU; cpu: one for each core; "
+     "auto: gpu where there is one, else cpu",
+     read_ranks, AT(ranks), NO_LIMITS, ALWAYS},
+    {"--tee", "0..3",
+     "begin each line that a rank prints with its rank: 1 of stdout, 2 of stderr, 3 of both",
+     read_int, AT(tee), 0, 3, ALWAYS},
+    {"--master-port", "P", "MASTER_PORT of the ranks (default: one that is free)", read_int,
+     AT(port), 0, 65535, ALWAYS},
+    {"--master-addr", "127.0.0.2",
+     "MASTER_ADDR of the ranks, one of this machine (default 127.0.0.1)", read_address, NO_MEMBER,
+     NO_LIMITS, ALWAYS},
+    {"--shutdown-timeout", "S",
+     "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the ranks; those that still run after S "
+     "seconds, or at a second signal, are killed (default 30)",
+     read_number, AT(grace_s), 0, 1e9, ALWAYS},
+    {"--standalone", NULL, "accepted, as --nnodes 1 and --node-rank 0: there is one machine",
+     read_nothing, NO_MEMBER, NO_LIMITS, ALWAYS},
+    {"--nnodes", "1", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
+    {"--node-rank", "0", "", read_one_machine, NO_MEMBER, NO_LIMITS, ALWAYS},
+    OPTION_END};
+
+/* What other launchers call the number of ranks, and Duet's other commands. */
+static const struct option_synonym synonyms[] = {{"-n", "--nproc-per-node"},
+                                                 {"-np", "--nproc-per-node"},
+                                                 {"--num-processes", "--nproc-per-node"},
+                                                 {"--world-size", "--nproc-per-node"},
+                                                 {"--devices", "--nproc-per-node"},
+                                                 {NULL, NULL}};
+
+static int help(void) {
+    say_text("usage: duet run [options] PROGRAM [its arguments]\n\n"
+             "Starts N copies of a program on this machine as the ranks of one job, with "
+             "torchrun's environment (RANK, WORLD_SIZE, ...), and waits for them. If one fails, "
+             "the others are ended within a second. What ranks leave running is ended, too. Two "
+             "jobs never meet.\n\n"
+             "options, with dashes or underscores, and their value with = or as the next word:\n");
+    options_print(launch_options);
+    say_text("\nexit status: that of the rank that failed first; 128+n where signal n ended it; "
+             "2: wrong usage\n");
+    return 0;
+}
+
+static int is_program(const char *path) {
+    struct stat file;
+    return !access(path, X_OK) && !stat(path, &file) && S_ISREG(file.st_mode);
+}
+
+/* Once, before every rank says it. */
+static int check_program(const char *program) {
+    char path[4096];
+    int found = strchr(program, '/') && is_program(program);
+    for (const char *at = strchr(program, '/') ? NULL : getenv("PATH"); at && *at && !found;) {
+        int length = (int)strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s/%s", length, at, program);
+        found = is_program(path);
+        at += length + (at[length] == ':');
+    }
+    return found ? OK
+                 : fail(ERR_USAGE,
+                        "run: %s: no program that may be executed: give its path, or one along "
+                        "PATH, or python and a script",
+                        program);
+}
+
+/* ---- the ranks ---- */
 
 /* A port that nobody listens at now, for programs that open one: two jobs get different ones. */
 static int free_port(void) {
@@ -32,152 +158,72 @@ static int free_port(void) {
     return port;
 }
 
-static void set_number(const char *name, int64_t value) {
-    char text[24];
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    setenv(name, text, 1);
-}
-
 /* What torchrun tells all ranks alike, beside what the launcher tells each of them. */
-static void set_environment(const struct run_words *w, int attempt) {
-    char id[64];
-    snprintf(id, sizeof id, "duet-%d-%lld", (int)getpid(), (long long)now_ns());
-    setenv("TORCHELASTIC_RUN_ID", id, attempt == 0);
-    set_number("TORCHELASTIC_RESTART_COUNT", attempt);
-    set_number("TORCHELASTIC_MAX_RESTARTS", w->restarts);
-    set_number("GROUP_RANK", 0);
-    set_number("GROUP_WORLD_SIZE", 1);
-    set_number("ROLE_WORLD_SIZE", w->ranks);
-    setenv("ROLE_NAME", w->role, 1);
+static void set_environment(const struct words *w) {
+    char text[64];
+    snprintf(text, sizeof text, "duet-%d-%lld", (int)getpid(), (long long)now_ns());
+    setenv("TORCHELASTIC_RUN_ID", text, 1);
+    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+    setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
+    setenv("GROUP_RANK", "0", 1);
+    setenv("GROUP_WORLD_SIZE", "1", 1);
+    snprintf(text, sizeof text, "%d", (int)w->ranks);
+    setenv("ROLE_WORLD_SIZE", text, 1);
+    setenv("ROLE_NAME", "default", 1);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1); /* rank 0 of a PyTorch program opens one */
-    setenv("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", 1);
-    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
-}
-
-/* ---- one attempt ---- */
-
-/* The program's words and --local_rank=N behind them, as long as the rank lives. NULL: there is no
- * memory. All ranks are on this machine, so the local rank is the rank. */
-static char **add_local_rank(char **program, int rank) {
-    static const char form[] = "--local_rank=%d";
-    size_t count = 0;
-    while (program[count])
-        count++;
-    char **words = calloc(count + 2, sizeof *words);
-    if (!words || !(words[count] = malloc(sizeof form + 8))) return free(words), NULL;
-    memcpy(words, program, count * sizeof *words);
-    snprintf(words[count], sizeof form + 8, form, rank);
-    return words;
 }
 
 /* In the rank. This command's own settings of signals are not for the program. */
 static int become_program(void *context) {
-    const struct run_words *w = context;
-    char **words = w->program;
+    const struct words *w = context;
     const char *number = getenv("RANK");
-    int rank = number ? atoi(number) : 0, error = run_output_enter(&w->output, rank);
+    int rank = number ? atoi(number) : 0, error = lines_enter(&w->lines, rank);
     if (error) {
         fprintf(stderr, "%s: rank %d: its output: %s\n", program_name(), rank, strerror(error));
         return 126;
     }
-    if (w->local_rank && !(words = add_local_rank(w->program, rank))) return 126;
     if (w->address) setenv("MASTER_ADDR", w->address, 1);
     signal(SIGXFSZ, SIG_DFL);
     setpgid(0, 0); /* so the terminal is not its own any more: reads fail, nothing stops it */
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
-    execvp(words[0], words);
+    execvp(w->program[0], w->program);
     fprintf(stderr, "%s: %s: %s\n", program_name(), w->program[0], strerror(errno));
     return errno == ENOENT ? 127 : 126;
 }
 
-static const char *signal_name(int number) {
-    static const struct {
-        int number;
-        const char *name;
-    } names[] = {{SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-                 {SIGHUP, "SIGHUP"},   {SIGILL, "SIGILL"},   {SIGINT, "SIGINT"},
-                 {SIGKILL, "SIGKILL"}, {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"},
-                 {SIGSEGV, "SIGSEGV"}, {SIGTERM, "SIGTERM"}, {SIGTRAP, "SIGTRAP"},
-                 {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}, {SIGALRM, "SIGALRM"},
-                 {SIGSYS, "SIGSYS"},   {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].number == number) return names[i].name;
-    return strsignal(number);
-}
-
-static void describe_end(const struct rank_end *end, int is_root, int64_t start_ns) {
-    char how[64];
-    if (!end->pid)
-        snprintf(how, sizeof how, "was not started");
-    else if (end->by_launcher && !is_root)
-        snprintf(how, sizeof how, "ended by duet run, after the first failure");
-    else if (end->signal)
-        snprintf(how, sizeof how, "signal %d (%s)", end->signal, signal_name(end->signal));
-    else
-        snprintf(how, sizeof how, "exit status %d", end->exit_code);
-    fprintf(stderr, "pid %-8ld %8.2f s  %s\n", end->pid,
-            end->when_ns ? (double)(end->when_ns - start_ns) * 1e-9 : 0, how);
-}
-
-/* The first failure first, then all other ranks in order. */
-static void report_ends(const struct run_words *w, const struct rank_end *ends, int root,
-                        int attempt, int64_t start_ns) {
-    char date[32] = "";
-    time_t now = time(NULL);
-    struct tm parts;
-    if (localtime_r(&now, &parts)) strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &parts);
-    fprintf(stderr, "%s run: %s FAILED, attempt %d of %lld, %s\n", program_name(), w->program[0],
-            attempt + 1, (long long)w->restarts + 1, date);
-    if (root >= 0) {
-        fprintf(stderr, "  root cause (first failure)   rank %-3d ", root);
-        describe_end(&ends[root], 1, start_ns);
-    }
-    for (int r = 0; r < w->ranks; r++) {
-        if (r == root) continue;
-        fprintf(stderr, "  %-28s rank %-3d ", "", r);
-        describe_end(&ends[r], 0, start_ns);
-    }
-    if (w->output.folder) fprintf(stderr, "  output in %s\n", w->output.attempt);
-}
-
-static int run_once(struct run_words *w, int attempt, struct launch_result *result) {
-    struct rank_end ends[MAX_DEVICES] = {0};
+static int run(struct words *w, struct launch_result *result) {
     struct launch launch = {.world_size = (int)w->ranks,
                             .entry = become_program,
                             .context = w,
                             .master_port = w->port ? (int)w->port : free_port(),
-                            .ends = ends,
                             .groups = 1,
                             .grace_s = w->grace_s > 0 ? w->grace_s : 1e-9};
-    int64_t start = now_ns();
-    set_environment(w, attempt);
-    *result = (struct launch_result){.exit_status = 1, .rank = -1};
-    int code = run_output_begin(&w->output, (int)w->ranks, attempt);
+    set_environment(w);
+    left_over_adopt();
+    int code = lines_start(&w->lines, (int)w->ranks, (int)w->tee);
     if (!code) code = launch_ranks(&launch, result);
-    run_output_end(&w->output, (int)w->ranks);
-    if (code && code != ERR_READER && ends[0].pid && !result->signal)
-        report_ends(w, ends, result->rank, attempt, start);
-    return code;
+    struct failures all = failures_of(code);
+    left_over_end(w->lines.reader);
+    failures_add(&all, lines_end(&w->lines, (int)w->ranks));
+    return failures_end(&all);
 }
 
 int command_run(int argc, char **argv, const struct duet_model *own) {
-    struct run_words w;
-    struct launch_result result;
+    struct words w = {.ranks = 1, .grace_s = 30}; /* torchrun's */
+    struct launch_result result = {.exit_status = 0};
+    struct options o = {.command = "run",
+                        .part = {{launch_options, &w}},
+                        .synonyms = synonyms,
+                        .form = OPTIONS_THEN_WORDS};
     (void)own;
-    int code = run_words_read(argc, argv, &w);
-    if (code) return report_error(code);
-    if (w.help) return run_help();
-    w.output.role = w.role;
-    code = run_output_choose_folder(&w.output, (int)w.ranks);
-    if (code) return report_error(code);
-    for (int attempt = 0;; attempt++) {
-        code = run_once(&w, attempt, &result);
-        if (!code) return w.output.lost ? error_exit_status(ERR_FAILED) : 0;
-        report_error(code);
-        if (attempt >= w.restarts || result.signal || code == ERR_USAGE || code == ERR_READER)
-            return result.exit_status;
-        fprintf(stderr, "%s run: starting all %lld ranks anew, restart %d of %lld\n",
-                program_name(), (long long)w.ranks, attempt + 1, (long long)w.restarts);
-    }
+    int code = options_read(&o, argc, argv);
+    if (!code && o.help) return help();
+    if (!code && o.read == argc)
+        code = fail(ERR_USAGE, "run: no program was given: see duet run --help");
+    w.program = argv + o.read;
+    if (!code) code = check_program(w.program[0]);
+    if (!code) code = run(&w, &result);
+    int status = report_error(code);
+    return result.exit_status ? result.exit_status : status;
 }

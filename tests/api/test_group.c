@@ -1,5 +1,6 @@
 /* Process groups as a user's program meets them: spawned ranks and ranks that find each other,
  * tensors on every kind of device and of every type, handles, misuse; and the two examples. */
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -190,6 +191,18 @@ static int fails(int rank, void *context) {
 
 static int returns(int rank, void *context) {
     return rank ? *(const int *)context : DUET_OK;
+}
+
+/* A shell or a server may have set SIGCHLD so that the kernel keeps no exit status. */
+Test(group, spawn_where_sigchld_is_ignored, .timeout = 60) {
+    static const int good = DUET_OK, check = DUET_CHECK;
+    struct sigaction now, no_status = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+    signal(SIGCHLD, SIG_IGN);
+    MUST(duet_spawn(2, returns, (void *)&good));
+    MUST_FAIL(duet_spawn(2, returns, (void *)&check), DUET_CHECK, "ended with status 3");
+    cr_assert_eq(sigaction(SIGCHLD, &no_status, &now), 0);
+    cr_assert_eq(now.sa_handler, SIG_IGN, "it is as it was");
+    MUST(duet_spawn(2, returns, (void *)&good));
 }
 
 Test(group, spawn_tells_the_first_failure, .timeout = 60) {
