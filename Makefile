@@ -28,7 +28,7 @@ H       := $(if $(EMULATION),build$(if $(SAN),/$(SAN_NAME)),$(B))
 
 # The library's folders; mk/cuda.mk adds those named `cuda`.
 FOLDERS := base base/files base/text trace clock device device/host device/host/kernels data nn \
-           nn/tape nn/layers nn/optimizer models models/graph models/sequential comm \
+           nn/tape nn/layers nn/optimizer models models/graph comm \
            scatter_gather allreduce allreduce/plans allreduce/host group group/plans dp ddp syncbn \
            train train/compare train/estimate train/files report report/calls report/collective \
            report/chrome report/pictures report/page doctor api rpc cli cli/estimate \

@@ -33,7 +33,7 @@ endif
 
 # Fuzzing runs parsers alone: their folders are optimised, and no kernel is watched.
 ifneq ($(findstring fuzzer,$(SAN)),)
-$(foreach folder,base cli/options comm data models models/graph models/sequential report rpc \
+$(foreach folder,base cli/options comm data models models/graph report rpc \
     trace fuzz,\
     $(eval OPT_$(folder) := -O1))
 OPT_device/host/kernels := -O0 -fno-sanitize=all

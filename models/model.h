@@ -99,9 +99,8 @@ struct model_options {
     const struct duet_model *own; /* the model of the program that runs; NULL: it is duet itself */
 };
 
-/* The most classes, all of which a float holds, parameters of a model, and numbers of a value of an
- * nn.Sequential. */
-enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30, MODEL_MAX_COUNT = 100000000 };
+/* The most classes, all of which a float holds, and parameters of a model. */
+enum { MODEL_MAX_CLASSES = 1 << 24, MODEL_MAX_PARAMETERS = 1 << 30 };
 
 /* The program's own model, or "lenet", "convnet", "mlp" and so on, for samples of
  * options->sample: the layers that depend on the shape of a sample or on the number of classes

@@ -1,4 +1,4 @@
-/* Opening a file that --model names: what kind of text it is, and where its weights lie. */
+/* Opening a file that --model names, and where its weights are. */
 #include "models/model_file.h"
 
 #include <errno.h>
@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/system_error.h"
 #include "models/graph/graph.h"
-#include "models/sequential/sequential.h"
 
 enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 64 << 20 };
 
@@ -28,8 +27,7 @@ static int read_all(struct model_file *f, int fd) {
         if (n < 0 && errno != EINTR) return fail_system(errno, "%s: cannot be read", f->path);
         if (n > 0) f->bytes += (size_t)n;
         if (f->bytes > MOST_BYTES)
-            return fail(ERR_USAGE,
-                        "%.200s: more than %d bytes: give the text of duet.export or print(model)",
+            return fail(ERR_USAGE, "%.200s: more than %d bytes: give the text of duet.export",
                         f->path, MOST_BYTES);
         if (n < 0) n = 1;
     }
@@ -54,12 +52,6 @@ static int start(struct model_file **out, const char *path) {
 }
 
 static int understand(struct model_file *f) {
-    if (!graph_is_one(f->text)) {
-        CHECK(sequential_parse(&f->sequential, f->path, f->text, f->bytes));
-        f->sequential->file = f;
-        f->model = &f->sequential->model;
-        return OK;
-    }
     CHECK(graph_parse(&f->graph, f->path, f->text, f->bytes));
     f->graph->file = f;
     f->model = &f->graph->model;
@@ -97,7 +89,6 @@ int model_file_parse(struct model_file **out, const char *path, const char *text
 
 void model_file_free(struct model_file *f) {
     if (!f) return;
-    sequential_free(f->sequential);
     graph_free(f->graph);
     free(f->path);
     free(f->text);
@@ -106,7 +97,6 @@ void model_file_free(struct model_file *f) {
 }
 
 const struct model_file *model_file_of(const struct duet_model *model) {
-    const struct sequential *s = sequential_of(model);
     const struct graph *g = graph_of(model);
-    return s ? s->file : g ? g->file : NULL;
+    return g ? g->file : NULL;
 }

@@ -1,6 +1,5 @@
-/* A model out of a file, as --model names it: print(model) of an nn.Sequential
- * (models/sequential/sequential.h), or a graph (models/graph/graph.h). It is a struct duet_model as
- * all are. */
+/* A model out of a file, as --model names it: a graph (models/graph/graph.h). It is a struct
+ * duet_model as all are. */
 #ifndef MODELS_MODEL_FILE_H
 #define MODELS_MODEL_FILE_H
 
@@ -10,16 +9,14 @@
 #include "duet.h"
 
 struct graph;
-struct sequential;
 
 struct model_file {
     char *path;    /* as it was given; owned */
     char *text;    /* the whole text, ended by a zero byte; owned */
-    char *weights; /* of a graph: where its tensors lie, NET.safetensors; NULL; owned */
+    char *weights; /* where its tensors are, NET.safetensors; owned */
     size_t bytes;
-    struct sequential *sequential; /* one of the two, owned; the other is NULL */
-    struct graph *graph;
-    const struct duet_model *model; /* of that one */
+    struct graph *graph;            /* owned */
+    const struct duet_model *model; /* of that graph */
 };
 
 /* Reads the file, or a pipe. ERR_USAGE: the text is no model; the error names its line. */

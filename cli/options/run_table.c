@@ -49,7 +49,7 @@ const struct option run_options[] = {
     OPTION_HEADING("model"),
     {"--model", "NAME|FILE",
      "lenet (default), convnet, mlp, resnet18, simple, complex, wide or branches; or a file: any "
-     "model of PyTorch, written by duet.export, or what print(model) says of an nn.Sequential. "
+     "model of PyTorch, written by duet.export. "
      "estimate has torchvision-resnet18, resnet50, vgg16, gpt2-small, bert-base and more "
      "(docs/models.md). profile, estimate: where neither model nor data are given, wide on 4 "
      "devices",

@@ -112,9 +112,6 @@ int graph_places(const struct graph *g);
 /* The first input of whole numbers, as tokens, has them below this; 0: there is none. */
 int graph_below(const struct graph *g);
 
-/* 1: the text is meant to be a graph: it begins as one. */
-int graph_is_one(const char *text);
-
 /* Runs the model of a graph for two samples on a dry device: every op checks its operands, and
  * every value must have the shape that its line says. */
 int graph_check(const struct model *model);

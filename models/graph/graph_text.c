@@ -125,7 +125,8 @@ static int read_line(struct graph_reader *r) {
 static int read_version(struct graph_reader *r) {
     double version;
     char batch;
-    if (!graph_is_word(r, "duet")) return graph_wrong(r, "a graph begins with: duet 1");
+    if (!graph_is_word(r, "duet"))
+        return graph_wrong(r, "a model's text begins with: duet 1: write it with duet.export");
     CHECK(graph_number(r, &version, &batch));
     if (version == 1 && !batch) return OK;
     return graph_wrong(r, "version %g: this Duet reads version 1: export the model again", version);
@@ -174,15 +175,6 @@ static int read_text(struct graph_reader *r, const char *text, size_t bytes) {
     }
     r->begin = r->at;
     return check_whole(r);
-}
-
-int graph_is_one(const char *text) {
-    for (;;) { /* behind empty lines and comments */
-        text += strspn(text, " \t\r\n");
-        if (*text != '#') break;
-        text += strcspn(text, "\n");
-    }
-    return !strncmp(text, "duet", 4) || *text == '%';
 }
 
 int graph_parse(struct graph **out, const char *path, const char *text, size_t bytes) {

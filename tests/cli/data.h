@@ -87,19 +87,4 @@ static inline const char *few_pictures(int train) {
     return "--data-dir d";
 }
 
-/* Writes a small model with BatchNorm, for pictures of 1x9x8 and ten classes: --model FILE. */
-static inline void put_norm_model(const char *path) {
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs("Sequential(\n"
-          "  (0): Conv2d(1, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
-          "  (1): BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n"
-          "  (2): ReLU()\n"
-          "  (3): Flatten(start_dim=1, end_dim=-1)\n"
-          "  (4): Linear(in_features=576, out_features=10, bias=True)\n"
-          ")\n",
-          file);
-    cr_assert_eq(fclose(file), 0);
-}
-
 #endif

@@ -2,6 +2,7 @@
  * bits. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/nets.h"
 #include "tests/cli/of_mode.h"
 
 /* Makes the folder "d" with pictures of rows x cols pixels and labels up to `label`. */
@@ -71,7 +72,7 @@ Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = 
     cli_well("compare --data-dir d --model m --batch-size 16 --epochs 1 --quiet --sync-bn "
              "--label-smoothing 0.1");
     put_shape(32, 8, 8, 9);
-    cli_fails(2, "576 features, but is given 512", "train --data-dir d --model m --sync-bn");
+    cli_fails(2, "samples of 1x9x8, the data has 1x8x8", "train --data-dir d --model m --sync-bn");
 }
 
 /* Writes the file "own.safetensors": 45 samples of 2 x 7 numbers with labels of 3 classes, and 9

@@ -5,6 +5,7 @@
 #include "data/safetensors.h"
 #include "models/model.h"
 #include "tests/cli/data.h"
+#include "tests/cli/nets.h"
 #include "tests/cli/run.h"
 
 /* The last batch of an epoch is short: 22 samples in batches of 8, padded where V = 4. */

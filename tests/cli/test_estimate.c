@@ -264,12 +264,15 @@ static void expect_refused(const char *words, const char *what) {
 Test(cli_estimate, a_model_that_does_not_suit_its_samples, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     struct cli c;
-    FILE *file = fopen("net.txt", "w");
+    FILE *file = fopen("net.duet", "w");
     cr_assert_not_null(file);
-    fputs("Sequential(\n  (0): Linear(in_features=10, out_features=4, bias=True)\n)\n", file);
+    fputs("duet 1\ninput %x: f32[N, 10]\nparameter w: f32[4, 10]\n"
+          "%1: f32[N, 4] = linear(%x, w, none)\nreturn %1\n",
+          file);
     fclose(file);
-    cli_run(&c, "estimate --model net.txt --dataset random --shape 12 --classes 4");
-    cr_expect(c.status != 0 && strstr(c.err, "layer 0 takes 10 features"), "%s", c.err);
+    cli_run(&c, "estimate --model net.duet --dataset random --shape 12 --classes 4");
+    cr_expect(c.status != 0 && strstr(c.err, "the graph is for samples of 10, the data has 12"),
+              "%s", c.err);
     cr_expect_str_eq(c.out, "");
     cli_free(&c);
 }

@@ -3,11 +3,7 @@
  * says who made the texts and the facts; tests/python/export.py does the same for more models where
  * PyTorch is installed. */
 #include "base/error.h"
-#include "base/files/atomic_file.h"
-#include "models/graph/graph.h"
-#include "models/model.h"
-#include "tests/cli/run.h"
-#include "tests/golden/golden.h"
+#include "tests/cli/nets.h"
 #include "tests/harness/gpus.h"
 
 #define FOLDER "golden/exported/"
@@ -30,56 +26,13 @@ static const char *const names[] = {
     "frames",   "space_and_time", "video",       "points",      "masked_patches"};
 enum { NETS = sizeof names / sizeof *names };
 
-/* formulas.weights of make_exported.py. */
-static void fill(float *x, int number, const struct param_spec *p) {
-    size_t count = param_spec_count(p);
-    double wide = sqrt(3.0 / (double)(count / (size_t)p->dims[0]));
-    for (size_t i = 0; i < count; i++) {
-        uint64_t z = golden_splitmix64(((uint64_t)number << 32) + i);
-        double u = (double)(z >> 11) * 0x1p-52 - 1;
-        x[i] = (float)(p->rank > 1 ? u * wide : strstr(p->name, "bias") ? 0.1 * u : 1 + 0.2 * u);
-    }
-}
-
-/* Element i of a constant is i. */
-static void fill_buffers(const struct model *m, char *arena) {
-    buffer_initial(m->buffers, m->buffer_count, arena);
-    for (int b = 0; b < m->buffer_count; b++) {
-        const struct buffer_spec *spec = &m->buffers[b];
-        float *x = (float *)(arena + buffer_offset(m->buffers, m->buffer_count, b));
-        for (size_t i = 0; i < buffer_spec_bytes(spec) / sizeof *x; i++)
-            if (spec->dtype == DTYPE_F32)
-                x[i] = strstr(spec->name, "constant.") ? (float)i : strstr(spec->name, "var") != 0;
-    }
-}
-
 /* The model of NAME.duet, with its text and its weights in this folder. */
 static struct graph *put_model(const char *name, struct model *m) {
     char from[64], to[64];
-    size_t bytes;
-    struct graph *g = NULL;
-    struct atomic_file file = {0};
-    float **values;
     snprintf(from, sizeof from, FOLDER "%s.duet", name);
     snprintf(to, sizeof to, "%s.duet", name);
-    char *text = cli_read(from, &bytes);
-    FILE *copy = fopen(to, "w");
-    cr_assert(copy && fwrite(text, 1, bytes, copy) == bytes && !fclose(copy));
-    cr_assert_eq(graph_parse(&g, to, text, bytes), OK, "%s", error_message());
-    const struct model_options options = {.dropout = -1, .own = &g->model};
-    cr_assert_eq(model_open(m, g->name, &options), OK, "%s", error_message());
-    cr_assert_eq(model_values_alloc(m, &values), OK);
-    for (int i = 0; i < m->param_count; i++)
-        fill(values[i], i, &m->params[i]);
-    char *buffers = calloc(1, model_buffer_bytes(m) + 1);
-    fill_buffers(m, buffers);
-    snprintf(to, sizeof to, "%s.safetensors", name);
-    cr_assert_eq(atomic_open(&file, to), OK);
-    cr_assert_eq(model_values_save(m, &file, values, buffers, ""), OK);
-    cr_assert_eq(atomic_commit(&file), OK, "%s", error_message());
-    atomic_abandon(&file);
-    model_values_free(values);
-    free(buffers);
+    char *text = cli_read(from, NULL);
+    struct graph *g = net_put(to, text, m);
     free(text);
     return g;
 }

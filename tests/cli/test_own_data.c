@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/nets.h"
 #include "tests/harness/comma.h"
 
 static void be_program(const char *kind) {
@@ -89,15 +90,13 @@ static void write_all(void) {
     cli_well("train --mode ddp --devices 2 --steps 3 --batch-size 12 --lr 0.05 --log-loss l "
              "--save w --checkpoint c --json j --report r.html --trace t");
     cli_well("collective --ranks 4 --pictures pictures");
-    FILE *file = fopen("net.txt", "w");
-    fputs("Sequential(\n  (0): Flatten()\n  (1): Linear(in_features=784, out_features=30)\n"
-          "  (2): Dropout(p=0.25)\n  (3): LeakyReLU(negative_slope=0.125)\n"
-          "  (4): Linear(in_features=30, out_features=10)\n)\n",
-          file);
-    fclose(file);
-    cli_well("train --model net.txt --dataset random --samples 32 --batch-size 16 --steps 2 --lr "
+    put_net("net.duet", "duet 1\ninput %x: f32[N, 20]\nparameter w: f32[10, 20]\n"
+                        "%1: f32[N, 20] = leaky_relu(%x, slope=0.125)\n"
+                        "%2: f32[N, 20] = dropout(%1, p=0.25)\n"
+                        "%3: f32[N, 10] = linear(%2, w, none)\nreturn %3\n");
+    cli_well("train --model net.duet --dataset random --samples 32 --batch-size 16 --steps 2 --lr "
              "0.125 --log-loss m");
-    cli_well("estimate --model net.txt --devices 2 --gpu v100 --link 1.5,2.5 --json e");
+    cli_well("estimate --model net.duet --devices 2 --gpu v100 --link 1.5,2.5 --json e");
     cli_well("train --mode single --resume c --steps 4 --batch-size 12 --lr 0.05 --log-loss n "
              "--devices 1 --virtual-devices 2");
 }

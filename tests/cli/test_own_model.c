@@ -1,9 +1,10 @@
 /* A model that is not Duet's: a user's program, which is the whole command by duet_command, and a
- * file by --model FILE. */
+ * text by --model FILE. */
 #include "base/error.h"
 #include "cli/options/run_options.h"
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/nets.h"
 
 #define SMALL "--dataset synthetic --samples 96 --batch-size 32 --epochs 1"
 
@@ -115,26 +116,26 @@ Test(own_model, a_program_has_its_own_loss, .timeout = 60) {
 
 Test(own_model, a_file_trains_with_equal_bits, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    cli_well("compare --devices 4 --model golden/sequential_net.txt " SMALL " --json j");
-    expect_identical("j", "sequential_net.txt", 15);
-    cli_well("train --model=golden/sequential_net.txt --mode ddp --steps 2 " SMALL
-             " --save w --checkpoint c");
-    cli_well("train --model golden/sequential_net.txt --steps 1 --init-from w " SMALL);
-    /* It goes on wherever the file lies, but not with another text. */
-    cr_assert_eq(system("cp golden/sequential_net.txt moved.txt && "
-                        "sed s/eps=0.001/eps=0.002/ moved.txt >other.txt"),
+    put_norm_model("net.duet");
+    cli_well("compare --devices 4 --model net.duet " SMALL " --json j");
+    expect_identical("j", "net.duet", 6);
+    cli_well("train --model=net.duet --mode ddp --steps 2 " SMALL " --save w --checkpoint c");
+    cli_well("train --model net.duet --steps 1 --init-from w " SMALL);
+    /* It goes on wherever the file is, but not with another text. */
+    cr_assert_eq(system("mkdir d && cp net.* d && sed s/eps=1e-05/eps=0.002/ net.duet >other.duet"),
                  0);
-    cli_well("train --model moved.txt --mode ddp --resume c " SMALL);
+    cli_well("train --model d/net.duet --mode ddp --resume c " SMALL);
     cli_fails(2, "--model|a file, fingerprint",
-              "train --model other.txt --mode ddp --resume c " SMALL);
+              "train --model other.duet --mode ddp --resume c " SMALL);
 }
 
 Test(own_model, a_file_that_is_a_pipe_is_read_once, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
+    put_norm_model("net.duet");
     cr_assert_eq(mkfifo("pipe", 0600), 0);
     struct cli c;
-    cli_start(&c, "train --model ./pipe --mode ddp --steps 1 " SMALL);
-    cr_assert_eq(system("cat golden/sequential_net.txt >pipe"), 0);
+    cli_start(&c, "train --model ./pipe --init-from net.safetensors --mode ddp --steps 1 " SMALL);
+    cr_assert_eq(system("cat net.duet >pipe"), 0);
     cli_wait(&c);
     cr_expect_eq(c.status, 0, "%s", c.err);
     cli_free(&c);
@@ -142,17 +143,18 @@ Test(own_model, a_file_that_is_a_pipe_is_read_once, .timeout = 60, .init = cli_f
 
 Test(own_model, what_is_wrong_with_a_file_is_named, .timeout = 60, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    FILE *file = fopen("net.txt", "w");
-    fputs("Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n"
-          "  (1): Linear(in_features=100, out_features=10, bias=True)\n)\n",
+    FILE *file = fopen("net.duet", "w");
+    fputs("duet 1\ninput %x: f32[N, 784]\nparameter w: f32[10, 100]\n"
+          "%1: f32[N, 10] = linear(%x, w, none)\nreturn %1\n",
           file);
     fclose(file);
-    cli_fails(2,
-              "net.txt: line 3: '(1): Linear(in_features=100|layer 1 takes 100 features, but "
-              "is given 784 features",
-              "train --model net.txt " SMALL);
-    cli_fails(2, "no effect with model net.txt: it has no BatchNorm",
-              "train --mode ddp --sync-bn --model net.txt --dataset random --shape 100x1x1");
-    cli_fails(1, "--model: nowhere/net.txt: No such file", "train --model nowhere/net.txt");
+    cli_fails(2, "net.duet: line 4: linear w: takes 100 inputs, but was given (2, 784)",
+              "train --model net.duet --dataset random");
+    cr_assert_eq(system("sed -i s/100/784/ net.duet && echo 'Sequential(' >print.txt"), 0);
+    cli_fails(2, "no effect with model net.duet: it has no BatchNorm",
+              "train --mode ddp --sync-bn --model net.duet --dataset random");
+    cli_fails(2, "print.txt: line 1|begins with: duet 1: write it with duet.export",
+              "train --model ./print.txt");
+    cli_fails(1, "--model: nowhere/net.duet: No such file", "train --model nowhere/net.duet");
     cli_fails(2, "there are lenet, convnet", "train --model alexnet");
 }

@@ -4,6 +4,7 @@
 
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/nets.h"
 #include "tests/report/pages.h"
 
 #define TINY "--model lenet --data-dir d --batch-size 16 "
@@ -62,9 +63,10 @@ Test(cli_report, what_cannot_be_written, .timeout = 120, .init = cli_folder_make
     cr_assert_eq(symlink("r", "link"), 0); /* which leads to no file yet */
     cli_fails(2, "--json and --report|same file", "train " TINY "--json link --report r");
     cr_assert_eq(unlink("link"), 0);
-    put_norm_model("net.txt");
-    cli_fails(2, "--model and --json|same file", "train " TINY "--model net.txt --json ./net.txt");
-    files++;
+    put_norm_model("net.duet");
+    cli_fails(2, "--model and --json|same file",
+              "train " TINY "--model net.duet --json ./net.duet");
+    files += 2;
     /* a disk that is full at the end; the other file is written */
     struct cli c;
     cli_run(&c, "train " TINY "--steps 1 --quiet --report /dev/full --json j");

@@ -2,6 +2,7 @@
  * with the files of an uninterrupted run. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
+#include "tests/cli/nets.h"
 #include "tests/cli/of_mode.h"
 
 enum { MOST_WORDS = 512 };

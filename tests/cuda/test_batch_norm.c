@@ -3,6 +3,7 @@
  * others inside forward and backward records none. ResNet-18 on GPUs; emulated ones, on which its
  * step takes seconds, train a small model. Skipped where no GPU opens. */
 #include "tests/cli/data.h"
+#include "tests/cli/nets.h"
 #include "tests/cli/run.h"
 #include "tests/harness/gpus.h"
 

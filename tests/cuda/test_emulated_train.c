@@ -90,13 +90,6 @@ Test(emulated_train, nesterov_adamw_schedules_and_smoothed_labels_too, .timeout 
                   8);
 }
 
-/* Layers without bias, tanh, sigmoid, both BatchNorms, and pools that Duet's own models lack. */
-Test(emulated_train, a_model_from_a_file_too, .timeout = 240, .init = cli_folder_make,
-     .fini = cli_folder_remove) {
-    put_data(48, 4);
-    as_on_the_cpu("--model golden/sequential_net.txt --batch-size 12 --lr 0.05", 4);
-}
-
 Test(emulated_train, a_users_program_too, .timeout = 240, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     put_data(48, 4);
