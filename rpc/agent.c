@@ -160,10 +160,9 @@ static int wait_idle(duet_rpc *rpc, int leaving, int64_t deadline) {
 
 /* One that has left already does not come to the end of all. */
 static int all_stay(duet_rpc *rpc) {
-    int code = OK;
     pthread_mutex_lock(&rpc->lock);
-    for (int r = 0; r < rpc->world && !code; r++)
-        if (rpc->peers[r].state != PEER_HERE) code = peer_error(rpc, r, "shutdown");
+    int rank = first_to_end(rpc, 0);
+    int code = rank < 0 ? OK : peer_error(rpc, rank, "shutdown");
     pthread_mutex_unlock(&rpc->lock);
     return code;
 }

@@ -196,6 +196,9 @@ void on_frame(void *context, void *user, struct frame *frame);
 void peer_ends(duet_rpc *rpc, struct peer *peer, enum peer_state state, const char *why);
 /* The error of whoever needs it: "rpc: worker 'x' has gone: why". */
 int peer_error(const duet_rpc *rpc, int rank, const char *what);
+/* The worker that ended first, of those that have died, or left before they came where `came` has a
+ * bit for each that did; -1: none has. */
+int first_to_end(const duet_rpc *rpc, uint64_t came);
 void *control_thread(void *rpc);
 
 /* ---- futures and references as they are held (held.c) ---- */

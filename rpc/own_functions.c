@@ -55,10 +55,8 @@ static int all_came(const duet_rpc *rpc, enum meeting at, int *code) {
     int all = 1;
     for (int r = 0; r < rpc->world; r++)
         all &= has_come(rpc, at, r);
-    for (int r = 0; r < rpc->world && !all && !*code; r++)
-        if (rpc->peers[r].state == PEER_GONE ||
-            (rpc->peers[r].state == PEER_LEFT && !has_come(rpc, at, r)))
-            *code = peer_error(rpc, r, name_of(at));
+    int ended = all ? -1 : first_to_end(rpc, rpc->came[at]);
+    if (ended >= 0) *code = peer_error(rpc, ended, name_of(at));
     return all;
 }
 

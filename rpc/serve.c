@@ -49,18 +49,26 @@ int duet_rpc_register(duet_rpc *rpc, const struct duet_rpc_function *function) {
     return add_function(rpc, function);
 }
 
+static const struct function *find_function(duet_rpc *rpc, const char *name, size_t length) {
+    pthread_mutex_lock(&rpc->lock);
+    const struct function *f = rpc->functions;
+    while (f && (strncmp(f->name, name, length) || f->name[length]))
+        f = f->next;
+    pthread_mutex_unlock(&rpc->lock);
+    return f;
+}
+
 /* A method is one of the class of its object, as the owner knows it. */
 static int user_function(duet_rpc_call *call, const struct message *m) {
     CHECK(user_name_check(m->function));
+    const char *name = m->function, *dot = strrchr(name, '.');
     const struct owned *o = call->self;
-    size_t length = o ? strlen(o->type) : 0;
-    if (o && (!o->object || strncmp(m->function, o->type, length) || m->function[length] != '.'))
+    size_t length = dot ? (size_t)(dot - name) : 0;
+    if (o && (!o->object || !dot || strlen(o->type) != length || strncmp(name, o->type, length)))
         return fail(ERR_USAGE, "it is no method of what the reference is to");
-    pthread_mutex_lock(&call->rpc->lock);
-    const struct function *f = call->rpc->functions;
-    while (f && strcmp(f->name, m->function))
-        f = f->next;
-    pthread_mutex_unlock(&call->rpc->lock);
+    if (!o && dot && find_function(call->rpc, name, length))
+        return fail(ERR_USAGE, "it is a method: call it by a reference to an object");
+    const struct function *f = find_function(call->rpc, name, strlen(name));
     if (!f) return fail(ERR_USAGE, "worker '%s' has no function of this name", call->rpc->name);
     call->run = f->run;
     call->context_of_run = f->context;

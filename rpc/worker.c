@@ -91,6 +91,16 @@ int peer_error(const duet_rpc *rpc, int rank, const char *what) {
                 p->state == PEER_LEFT ? "has left" : p->why);
 }
 
+int first_to_end(const duet_rpc *rpc, uint64_t came) {
+    int first = -1;
+    for (int r = 0; r < rpc->world; r++) {
+        const struct peer *p = &rpc->peers[r];
+        int ended = p->state == PEER_GONE || (p->state == PEER_LEFT && !(came >> r & 1));
+        if (ended && (first < 0 || p->heard < rpc->peers[first].heard)) first = r;
+    }
+    return first;
+}
+
 void send_frame(duet_rpc *rpc, int to, struct frame *frame) {
     if (to == rpc->rank) {
         frame->came = now_ns();

@@ -110,6 +110,83 @@ Test(faults, one_that_leaves_early_is_named, .timeout = 30) {
     cr_expect_eq(status_of(p[1]), 0);
 }
 
+/* Nobody who shuts down gracefully waits for one that has left, whatever the timeout. */
+static void two_stay(struct worker *w) {
+    if (w->rank == 1) {
+        GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+        return;
+    }
+    if (w->rank == 2) usleep(300000); /* one waits already when it leaves, the other comes later */
+    FAILS(DUET_PEER, duet_rpc_shutdown(&w->rpc, 1, 0), "worker 'w1' has left");
+}
+
+Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
+    pid_t p[3];
+    HAVE(functions);
+    start(p, 3, two_stay);
+    for (int r = 0; r < 3; r++)
+        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
+}
+
+/* ---- names of the library ---- */
+
+static const char *const own[] = {"duet.to_here",        "duet.wait",     "duet.begin",
+                                  "duet.leave",          "duet.backward", "duet.Optimizer",
+                                  "duet.Optimizer.step", "duet.nothing"};
+#define REFUSED(call) FAILS(DUET_USAGE, call, "names that begin with 'duet.' are the library's")
+
+static void call_own(struct worker *w) {
+    duet_autograd_context *c;
+    struct duet_rpc_function f = {"duet.mine", nap, NULL, NULL};
+    duet_tape *t;
+    duet_future *future;
+    duet_rref *r;
+    struct duet_rpc_value got;
+    if (w->rank) return;
+    GOOD(duet_autograd_context_create(&c, w->rpc));
+    GOOD(duet_autograd_pass(&t, c, NULL, 1));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        for (int to = 0; to < 2; to++) {
+            const char *name = duet_rpc_name(w->rpc, to);
+            REFUSED(duet_rpc_sync(w->rpc, name, own[i], DUET_NO_ARGS, 0, &got));
+            REFUSED(duet_rpc_async(&future, w->rpc, name, own[i], DUET_NO_ARGS, 0));
+            REFUSED(duet_remote(&r, w->rpc, name, own[i], DUET_NO_ARGS, 0));
+            REFUSED(duet_autograd_sync(t, name, own[i], DUET_NO_ARGS, 0, &got));
+            REFUSED(duet_autograd_async(&future, t, name, own[i], DUET_NO_ARGS, 0));
+            REFUSED(duet_autograd_remote(&r, t, name, own[i], DUET_NO_ARGS, 0));
+        }
+    REFUSED(duet_rref_create_object(&r, w->rpc, "duet.Optimizer", c, NULL));
+    REFUSED(duet_rpc_register(w->rpc, &f));
+    duet_autograd_context_free(c);
+}
+
+Test(faults, no_program_calls_the_librarys_own, .timeout = 30) {
+    WORKERS(2, call_own, functions);
+}
+
+/* ---- the timeout of a remote call ---- */
+
+static void too_late(struct worker *w) {
+    const struct duet_rpc_value s = duet_rpc_number(0.5);
+    struct duet_rpc_value got;
+    duet_rref *r;
+    if (w->rank) return;
+    for (int waits = 0; waits < 2; waits++) { /* it is asked when it is late, and before */
+        GOOD(duet_remote(&r, w->rpc, "w1", "nap", &s, 1, 0.1));
+        if (!waits) usleep(700000);
+        FAILS(DUET_TIMEOUT, duet_rref_to_here(r, 5, &got), "creation of this reference timed out");
+        FAILS(DUET_TIMEOUT, duet_rref_wait(r, 5), "creation of this reference timed out");
+        duet_rref_free(r);
+    }
+    GOOD(duet_remote(&r, w->rpc, "w1", "nap", &s, 1, -1)); /* none */
+    GOOD(duet_rref_to_here(r, 5, &got));
+    duet_rref_free(r);
+}
+
+Test(faults, a_value_that_was_not_made_in_time_is_none, .timeout = 30) {
+    WORKERS(2, too_late, functions);
+}
+
 static int refused(int rank, int n, const char *name, double timeout_s, const char *words) {
     duet_rpc *rpc;
     struct duet_rpc_options options = {.timeout_s = timeout_s};

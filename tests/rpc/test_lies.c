@@ -1,0 +1,233 @@
+/* A worker that has proved itself and lies: whatever it says, the others crash nowhere, leak
+ * nothing, and go on serving each other. DUET_LIES=N draws N frames, DUET_SEED=S others. */
+#include "base/clock.h"
+#include "rpc/lifetime.h"
+#include "rpc/links.h"
+#include "rpc/message.h"
+#include "rpc/proof.h"
+#include "tests/rpc/workers.h"
+
+static int echo(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return(call, duet_rpc_list(duet_rpc_arg(call, 0), duet_rpc_arg_count(call)));
+}
+
+static int new_object(duet_rpc_call *call, void *context) {
+    (void)context;
+    return duet_rpc_return_object(call, malloc(8), free);
+}
+
+static int get(duet_rpc_call *call, void *context) {
+    (void)context;
+    MUST(duet_rpc_self(call)); /* a method has its object */
+    return duet_rpc_return(call, duet_rpc_rref(duet_rpc_arg_rref(call, 0)));
+}
+
+static const struct duet_rpc_function functions[] = {
+    {"echo", echo, NULL, NULL}, {"Obj", new_object, NULL, NULL}, {"Obj.get", get, NULL, NULL}};
+
+/* ---- the liar ---- */
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state % below;
+}
+
+static uint64_t number(void) {
+    static const uint64_t interesting[] = {0, 0,  0,  1,     2,        3,
+                                           5, 63, 64, 65535, 1u << 31, UINT64_MAX};
+    uint64_t owner = draw(6) ? draw(3) : draw(65536);
+    if (draw(3)) return interesting[draw(sizeof interesting / sizeof *interesting)];
+    return owner << ID_BITS | draw(40);
+}
+
+static void put_value(struct wire_out *w, int depth) {
+    const int n = (int)draw(4);
+    unsigned type = (unsigned)draw(depth < 3 ? 10 : 7);
+    float *room;
+    wire_put_u8(w, type);
+    switch (type) {
+    case DUET_RPC_INT:
+    case DUET_RPC_NUMBER: wire_put_u64(w, number()); break;
+    case DUET_RPC_TEXT: wire_put_text(w, draw(2) ? "sgd" : "\033[31m"); break;
+    case DUET_RPC_BYTES:
+        wire_put_u64(w, draw(4) ? 72 : number());
+        for (int i = 0; i < 9; i++)
+            wire_put_u64(w, number());
+        break;
+    case DUET_RPC_VAR: wire_put_u8(w, (unsigned)draw(20)); /* fall through */
+    case DUET_RPC_TENSOR:
+        wire_put_u8(w, (unsigned)draw(8));
+        wire_put_u8(w, 1);
+        wire_put_u32(w, (uint32_t)n);
+        if ((room = wire_put_elements(w, (size_t)n * 8))) memset(room, 1, (size_t)n * 8);
+        break;
+    case DUET_RPC_RREF: {
+        uint16_t owner = (uint16_t)(draw(5) ? draw(3) : number());
+        wire_put(w, &owner, sizeof owner);
+        wire_put_u64(w, number());
+        wire_put_u64(w, draw(3) ? (uint64_t)1 << ID_BITS | draw(40) : number());
+        wire_put_text(w, draw(2) ? "Obj" : "duet.Optimizer");
+        break;
+    }
+    case DUET_RPC_LIST:
+        wire_put_u32(w, (uint32_t)n);
+        for (int i = 0; i < n; i++)
+            put_value(w, depth + 1);
+        break;
+    default: break;
+    }
+}
+
+static void put_call(struct wire_out *w, struct frame_header *h) {
+    static const char *const names[] = {"echo",
+                                        "Obj",
+                                        "Obj.get",
+                                        "nosuch",
+                                        "duet.to_here",
+                                        "duet.wait",
+                                        "duet.leave",
+                                        "duet.begin",
+                                        "duet.backward",
+                                        "duet.Optimizer",
+                                        "duet.Optimizer.step",
+                                        "duet.Optimizer.set_lr"};
+    const uint64_t mine = (uint64_t)1 << ID_BITS;
+    int remote = draw(3) == 0, count = (int)draw(4), depth = draw(4) ? 0 : (int)draw(70);
+    struct call_head head = {.self = draw(3) ? 0 : mine | draw(10),
+                             .context = draw(3) ? 0 : number(),
+                             .pass = draw(5) ? 0 : mine | draw(40),
+                             .count = (uint32_t)(draw(20) ? (uint64_t)count : number()),
+                             .depth = (uint32_t)(draw(20) ? (uint64_t)depth : number())};
+    if (remote) head.rref = draw(9) ? mine | draw(10) : number();
+    if (remote) head.fork = draw(9) ? mine | draw(40) : number();
+    h->flags = (uint32_t)(draw(20) ? (uint64_t)remote | draw(2) << 1 : number());
+    wire_put(w, &head, sizeof head);
+    wire_put_text(w, names[draw(sizeof names / sizeof *names)]);
+    for (int i = 0; i < depth; i++)
+        wire_put_u32(w, (uint32_t)number());
+    for (int i = 0; i < count; i++)
+        put_value(w, 0);
+}
+
+static void lie(struct link *to) {
+    static const enum frame_kind kinds[] = {FRAME_CALL, FRAME_CALL,        FRAME_CALL,  FRAME_CALL,
+                                            FRAME_CALL, FRAME_ANSWER,      FRAME_LIFE,  FRAME_PING,
+                                            FRAME_LIFE, FRAME_CONTEXT_END, FRAME_PLACES};
+    struct wire_out w = {0};
+    struct frame *f = frame_new(kinds[draw(sizeof kinds / sizeof *kinds)], 0);
+    struct frame_header *h = &f->header;
+    h->call = draw(2) ? (uint64_t)1 << ID_BITS | draw(40) : draw(3) << ID_BITS | draw(40);
+    h->code = draw(3) ? 0 : (int32_t)number();
+    h->timeout = draw(2) ? 0 : draw(3) ? draw(1000000000) : number();
+    if (h->kind == FRAME_CALL) put_call(&w, h);
+    if (h->kind == FRAME_ANSWER) put_value(&w, 0);
+    if (h->kind == FRAME_LIFE) {
+        const struct life_message m = {(uint32_t)draw(8), 0, number(), number()};
+        wire_put(&w, &m, sizeof m);
+    }
+    if (h->kind == FRAME_PLACES) wire_put(&w, (char[192]){"A"}, 192);
+    if (w.bytes && !draw(8)) w.data[draw(w.bytes)] = (uint8_t)draw(256);
+    if (w.bytes && !draw(12)) w.bytes = draw(w.bytes);
+    wire_give(&w, f);
+    link_send(to, f);
+}
+
+static struct link *reached[3];
+
+static void *take_link(void *context, struct link *link, const struct hello *hello) {
+    (void)context;
+    __atomic_store_n(&reached[hello->rank], link, __ATOMIC_RELEASE);
+    return link;
+}
+static void refused(void *context, int dialed) {
+    (void)context, (void)dialed;
+}
+static void drop_frame(void *context, void *user, struct frame *frame) {
+    (void)context, (void)user;
+    frame_free(frame);
+}
+static void gone(void *context, void *user) {
+    (void)context, (void)user;
+}
+
+static void begin_at(struct link *to) {
+    const struct call_head head = {0};
+    struct wire_out w = {0};
+    struct frame *f = frame_new(FRAME_CALL, 0);
+    wire_put(&w, &head, sizeof head);
+    wire_put_text(&w, "duet.begin");
+    wire_give(&w, f);
+    f->header.flags = CALL_OWN;
+    f->header.call = 1;
+    link_send(to, f);
+}
+
+static int lies(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    return text ? atoi(text) : otherwise;
+}
+
+static int liar(void) {
+    const struct link_events events = {take_link, refused, drop_frame, gone, NULL};
+    const struct hello own = {.rank = 1, .world = 3, .name = "w1"};
+    char name[100], job[32];
+    struct links *all;
+    proof_name(job, sizeof job, getenv("DUET_RPC_SECRET"));
+    GOOD(links_open(&all, &events, &own, 0, getenv("DUET_RPC_SECRET")));
+    snprintf(name, sizeof name, "duet-rpc-%u-%s-1", (unsigned)geteuid(), job);
+    GOOD(links_listen(all, name));
+    snprintf(name, sizeof name, "duet-rpc-%u-%s-0", (unsigned)geteuid(), job);
+    while (links_dial(all, name, 0))
+        usleep(5000);
+    while (!__atomic_load_n(&reached[0], __ATOMIC_ACQUIRE) ||
+           !__atomic_load_n(&reached[2], __ATOMIC_ACQUIRE))
+        usleep(1000);
+    begin_at(reached[0]);
+    state = 88172645463325252u + (uint64_t)lies("DUET_SEED", 1);
+    for (int i = lies("DUET_LIES", 300); i > 0; i--) {
+        lie(reached[draw(2) ? 0 : 2]);
+        if (i % 50 == 0) usleep(2000); /* so that some of it runs between */
+    }
+    for (int r = 0; r < 3; r += 2)
+        link_send(reached[r], frame_new(FRAME_BYE, 0));
+    links_flush(all, 5000);
+    links_close(all);
+    return 0;
+}
+
+/* ---- the others ---- */
+
+/* Until the liar has left, whatever it answers; then the honest ones still serve each other. */
+static void honest(struct worker *w) {
+    const char *other = w->rank ? "w0" : "w2";
+    struct duet_rpc_value got;
+    int code = DUET_OK;
+    while (code != DUET_PEER) {
+        code = duet_rpc_sync(w->rpc, "w1", "f", DUET_NO_ARGS, -1, &got);
+        duet_rpc_value_free(&got);
+    }
+    MUST(strstr(duet_error(), "worker 'w1' has left"));
+    GOOD(duet_rpc_sync(w->rpc, other, "echo", DUET_ARGS(duet_rpc_int(7)), 0, &got));
+    MUST(got.count == 1 && got.items[0].integer == 7);
+    duet_rpc_value_free(&got);
+    for (code = DUET_OK; w->rank == 0 && code != DUET_PEER;)
+        code = duet_rpc_sync(w->rpc, "w2", "g", DUET_NO_ARGS, -1, NULL);
+    GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
+#ifdef __SANITIZE_ADDRESS__
+    MUST(!__lsan_do_recoverable_leak_check());
+#endif
+}
+
+Test(lies, of_a_worker_harm_nobody, .timeout = 120) {
+    pid_t p[3];
+    HAVE(functions);
+    set_secret();
+    for (int r = 0; r < 3; r++)
+        if (r != 1) p[r] = start_one(r, 3, honest);
+    if (!(p[1] = fork())) _exit(liar());
+    for (int r = 0; r < 3; r++)
+        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
+}
