@@ -2,7 +2,7 @@
  *
  *     ddp_cost [JOBS [ROUNDS [BATCH [RANKS]]]]     default: 9 jobs, 40 rounds, 128 a rank, 2 ranks
  *
- * Each rank trains LeNet twice on the same batches: as the command does (ddp_trainer_step)
+ * Each rank trains LeNet twice on the same batches: as the command does (replica_step)
  * and as a program does with duet.h alone: tensors for pixels and labels, forward, duet_backward
  * inside a duet_ddp, duet_sgd, duet_loss_read. A round is two steps of each, in an order that
  * changes from round to round, so that what slows the machine down for a while slows all four. Each
@@ -25,7 +25,8 @@
 #include "base/clock.h"
 #include "base/text/parse.h"
 #include "bench/quantile.h"
-#include "ddp/trainer.h"
+#include "ddp/ddp.h"
+#include "models/replica.h"
 #include "group/group.h"
 
 enum { WARM_UP = 5, MOST_JOBS = 1000, MOST_ROUNDS = 100000, MOST_BATCH = 4096 };
@@ -52,7 +53,7 @@ struct bench {
 
     struct device *device; /* the command's */
     struct replica replica;
-    struct ddp_trainer trainer;
+    struct duet_ddp *ddp;
     int64_t steps;
 
     duet_device *own_device; /* the program's */
@@ -94,7 +95,8 @@ static int open_command(struct bench *b) {
     CHECK(model_values_init(&b->model, 0, &b->values));
     CHECK(device_open(&b->device, &device));
     CHECK(replica_init(&b->replica, b->device, &b->model, &config, b->values));
-    return ddp_trainer_init(&b->trainer, group_comm((struct group *)b->group), &b->replica, &ddp);
+    struct comm *comm = group_comm((struct group *)b->group);
+    return ddp_init(&b->ddp, comm, b->replica.params, NULL, &ddp);
 }
 
 static int command_step(struct bench *b) {
@@ -109,7 +111,9 @@ static int command_step(struct bench *b) {
                                     .update = b->steps,
                                     .rate = RATE};
     b->steps++;
-    return ddp_trainer_step(&b->trainer, &step, &batch);
+    CHECK(replica_write_step(&b->replica, &step));
+    CHECK(replica_load(&b->replica, &batch));
+    return replica_step(&b->replica, &batch.segments);
 }
 
 /* ---- the program's step ---- */
@@ -269,7 +273,7 @@ static int work(int rank, void *context) {
     duet_tape_free(b.tape);
     duet_params_free(b.params);
     duet_devices_close(&b.own_device, 1);
-    ddp_trainer_free(&b.trainer);
+    duet_ddp_free(b.ddp);
     replica_free(&b.replica);
     device_close(b.device);
     duet_group_destroy(&b.group);

@@ -6,6 +6,15 @@
  *     hook(p):     pending[bucket_of[p]]--
  *                  while pending[next] == 0: launch the allreduce of bucket next; next++
  *
+ * Around backward a pass on the tape calls ddp_enter, which sends rank 0's buffers and sets the
+ * counters back, and ddp_leave, which waits for the last bucket: for a program and for the command
+ * alike.
+ *
+ * Where steps are recorded (models/recorded.h) the hook fires only while the pass is recorded, and
+ * then the events ready[b] alone are recorded with it. A replay records each of them at its place
+ * among the kernels. The allreduces are launched right behind the call of the replay, in the same
+ * order; each waits for its ready[b], so communication still runs beside backward.
+ *
  * All of this belongs to the compute thread. The communication stream shares device memory with it,
  * and two kinds of event order the two: ready[b] (compute to comm, recorded behind the last
  * gradient of bucket b) and `reduced` (comm to compute, recorded behind the last allreduce). */
@@ -159,7 +168,8 @@ static int launch_full_buckets(struct duet_ddp *ddp) {
     return OK;
 }
 
-int ddp_launch_replayed(struct duet_ddp *ddp) {
+/* Behind a replay all gradients are ready, and their events were recorded on the way. */
+static int launch_replayed(struct duet_ddp *ddp) {
     ddp->ready_count = ddp->plan.param_count;
     memset(ddp->pending, 0, (size_t)ddp->plan.bucket_count * sizeof *ddp->pending);
     ddp->next = 0;
@@ -258,6 +268,43 @@ int ddp_close_step(struct duet_ddp *ddp) {
 
 int ddp_finish(struct duet_ddp *ddp) {
     return ddp_ended(ddp, ddp_close_step(ddp));
+}
+
+/* ---- what a pass on the tape calls, beside ddp_gradient_ready: struct grad_reducer ---- */
+
+/* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
+ * before it was one whose gradients were summed. With several passes an update the command's come
+ * before every one, so that all ranks prove the same bits. */
+int ddp_enter(void *context, int32_t step, int opens, int reduces) {
+    struct duet_ddp *ddp = context;
+    int sync = ddp->sync_buffers || ddp->config.buffers_each_pass;
+    ddp->sync_buffers = reduces;
+    if (opens) {
+        CHECK(ddp_ended(ddp, program_check_join(ddp)));
+        CHECK(ddp_begin(ddp, step < 0 ? ddp->step + 1 : step));
+        program_show_gradients(ddp->owner);
+    }
+    if (!sync) return OK;
+    if (opens && ddp->config.join && ddp->group) return program_join_buffers(ddp);
+    return ddp_broadcast_buffers(ddp, step < 0 ? ddp->step : step);
+}
+
+/* A backward that was not begun with ddp_enter is this rank's own. */
+int ddp_leave(void *context) {
+    struct duet_ddp *ddp = context;
+    if (!ddp->expecting || ddp->recording) return OK;
+    CHECK(ddp_finish(ddp));
+    return ddp_ended(ddp, hooks_finish(&ddp->hooks));
+}
+
+void ddp_record(void *context, int on) {
+    ((struct duet_ddp *)context)->recording = on;
+}
+
+int ddp_replayed(void *context) {
+    struct duet_ddp *ddp = context;
+    CHECK(ddp_ended(ddp, launch_replayed(ddp)));
+    return ddp_leave(ddp);
 }
 
 static int broadcast_buffers(struct duet_ddp *ddp, int32_t step) {

@@ -6,8 +6,7 @@
  *     ddp/setup.h        at the start: do all ranks hold one model? rank 0's values to all
  *     ddp/buffers.h      before each forward: rank 0's buffers to all
  *     ddp/init.c         its beginning and its end
- *     ddp/trainer.h      a step of the command, around a replica (models/replica.h)
- *     ddp/program.c      for programs, whose tapes call it; hooks.c, compress.c: hooks
+ *     ddp/program.c      the calls of duet.h; hooks.c, compress.c: communication hooks
  *     ddp/ddp.c          counts the gradients that are ready and launches the allreduce of each
  *                        full bucket, in order; waits for the last
  *     allreduce/         sums a bucket over all ranks, in place, on the communication stream
@@ -24,7 +23,7 @@
  * gradient. The ready order that rank 0 saw then becomes everybody's: the gradient arena is laid
  * out in it, and the buckets are cut from it.
  *
- * Sum or mean. The trainer weighs the loss of each sample by 1/B of the global batch, so gradients
+ * Sum or mean. The command weighs the loss of each sample by 1/B of the global batch, so gradients
  * need only be summed. A program whose loss is a mean over the rank's own samples sets `divide`:
  * every term is multiplied by 1/W before the sum, as PyTorch does.
  *
@@ -75,8 +74,9 @@ struct ddp_config {
      * number of all ranks, or of those that still have input; or the step fails on every rank, in
      * PyTorch's words. */
     enum duet_join join;
-    int own_buffers; /* 1: rank 0's buffers are not broadcast before each forward */
-    int no_overlap;  /* 1: no allreduce before backward has ended, to see what the overlap gains */
+    int own_buffers;       /* 1: rank 0's buffers are not broadcast before each forward */
+    int buffers_each_pass; /* 1: they are also where the pass before has only accumulated */
+    int no_overlap; /* 1: no allreduce before backward has ended, to see what the overlap gains */
 };
 /* Sizes not given, auto within the fold order, summed, overlapped. */
 struct ddp_config ddp_config_default(void);
@@ -86,10 +86,12 @@ struct ddp_config ddp_config_default(void);
  * group of the program's communication hooks (NULL: the command's, which has none). ERR_FAILED with
  * PyTorch's words where models differ. On failure *out is NULL.
  *
- * Whoever runs forward and backward calls ddp_begin before and ddp_finish behind them. In between
- * ddp_gradient_ready is called for each parameter once the last kernel of its gradient is enqueued
- * on the device's compute stream. With find_unused, gradients of unused parameters are filled with
- * zeros, and they are ready too. Before a forward, ddp_broadcast_buffers. */
+ * From then on each pass that begins with these parameters (pass_enter, duet_tape_begin) opens a
+ * step, and the backward of an update's last pass closes it: struct grad_reducer. ddp_begin and
+ * ddp_finish are the two ends, for who calls tape_backward itself. In between ddp_gradient_ready is
+ * called for each parameter once the last kernel of its gradient is enqueued on the device's
+ * compute stream. With find_unused, gradients of unused parameters are filled with zeros, and they
+ * are ready too. */
 int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet_group *group,
              const struct ddp_config *config);
 
@@ -106,15 +108,23 @@ int ddp_broadcast_buffers(struct duet_ddp *ddp, int32_t step);
 int ddp_register_comm_hook(struct duet_ddp *ddp, ddp_comm_hook *hook, void *context);
 int ddp_allreduce_hook(void *context, const struct ddp_bucket *bucket);
 
-/* The two ends of a step, for a caller that runs forward and backward itself. ddp_begin: the next
- * backward is to be reduced; `step` names it in spans and errors. In the second step it is
- * collective, rebuilds the buckets and overwrites the gradients of the first. ERR_FAILED: a
- * parameter got no gradient in the step before (PyTorch's words, with names and indices).
- * Passes that only accumulate lie between the two as well.
+/* The two ends of a step. ddp_begin: the next backward is to be reduced; `step` names it in spans
+ * and errors. In the second step it is collective, rebuilds the buckets and overwrites the
+ * gradients of the first. ERR_FAILED: a parameter got no gradient in the step before (PyTorch's
+ * words, with names and indices). Passes that only accumulate lie between the two as well.
  * ddp_finish: the compute stream waits behind the last allreduce, so whatever is enqueued later
  * reads the sums. */
 int ddp_begin(struct duet_ddp *ddp, int32_t step);
 int ddp_finish(struct duet_ddp *ddp);
+
+/* In place of a step on a rank that has no more input, where config.join is not off: the rank
+ * shadows one step of the others, but for its update, with zeros, which are ready at once in the
+ * order of the buckets. `forward` is what it does in place of a forward pass, which the others
+ * begin. *active: ranks that had input; 0: none had, nothing was done, and the loop of this rank
+ * ends. With join every step has a meeting of all ranks on the host. A model that waits for other
+ * ranks inside its forward (SyncBatchNorm) cannot be shadowed. */
+int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
+                    void *context, int *active);
 
 /* The names of the parameters that this rank's last step left without a gradient, so that their
  * buckets were not reduced, as "a, b"; "" if there are none. The next step would fail for it. */

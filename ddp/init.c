@@ -73,8 +73,13 @@ int ddp_init(struct duet_ddp **out, struct comm *comm, duet_params *params, duet
                              .config = *config};
     ddp->hook = ddp_allreduce_hook;
     ddp->scale = config->divide ? 1.0f / (float)comm_world_size(comm) : 1.0f;
-    ddp->reducer = (struct grad_reducer){program_enter, ddp_gradient_ready, program_finish,
-                                         config->find_unused, ddp};
+    ddp->reducer = (struct grad_reducer){.enter = ddp_enter,
+                                         .ready = ddp_gradient_ready,
+                                         .finish = ddp_leave,
+                                         .record = ddp_record,
+                                         .replayed = ddp_replayed,
+                                         .finds_unused = config->find_unused,
+                                         .context = ddp};
     int code = ddp_ended(ddp, init(ddp, &params->buffers));
     if (code) {
         duet_ddp_free(ddp);

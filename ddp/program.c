@@ -1,5 +1,4 @@
-/* duet_ddp: DDP around the parameters of a program. ddp.c has the step; the public tape calls it
- * through struct grad_reducer. */
+/* duet_ddp: DDP around the parameters of a program. ddp.c has the step. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,29 +13,6 @@ void program_show_gradients(struct duet_params *params) {
     struct param_set *set = &params->set;
     for (int i = 0; i < set->count; i++)
         params->views[set->count + i].t = set->param[i].grad;
-}
-
-/* ---- what the tape calls ---- */
-
-/* PyTorch's rule: rank 0's buffers come before each forward, in evaluation too, if the forward
- * before it was one whose gradients were summed. */
-int program_enter(void *context, int opens, int reduces) {
-    struct duet_ddp *d = context;
-    int sync = d->sync_buffers;
-    d->sync_buffers = reduces;
-    if (opens) {
-        CHECK(ddp_ended(d, program_check_join(d)));
-        CHECK(ddp_begin(d, d->step + 1));
-        program_show_gradients(d->owner);
-    }
-    if (!sync) return OK;
-    return opens && d->config.join ? program_join_buffers(d) : ddp_broadcast_buffers(d, d->step);
-}
-
-int program_finish(void *context) {
-    struct duet_ddp *d = context;
-    CHECK(ddp_finish(d));
-    return ddp_ended(d, hooks_finish(&d->hooks));
 }
 
 /* ---- its life ---- */

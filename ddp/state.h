@@ -1,6 +1,5 @@
 /* The inside of a ddp, for its files: ddp.c has the step; meet.c and join.c what a step needs where
- * parameters or ranks may be left out of it; trainer.c the step of the command; program.c what the
- * tape of a program calls. */
+ * parameters or ranks may be left out of it; program.c the calls of duet.h. */
 #ifndef DDP_STATE_H
 #define DDP_STATE_H
 
@@ -10,7 +9,7 @@
 
 struct duet_ddp {
     struct comm *comm;
-    struct group *group; /* among whose calls its own are; NULL: the trainer's */
+    struct group *group; /* among whose calls its own are; NULL: the command's */
     struct device *device;
     struct duet_params *owner;
     struct param_set *params; /* of the owner */
@@ -41,11 +40,11 @@ struct duet_ddp {
     int source;       /* with join: the last of the ranks that had input in this step */
     int found_unused; /* 1: some rank has left out some parameter in some step */
 
-    struct grad_reducer reducer; /* what the backward of the owner's parameters calls */
+    struct grad_reducer reducer; /* what passes with the owner's parameters call */
+    int sync_buffers;            /* 1: the next pass begins with rank 0's buffers */
 
     /* Of a program. */
     struct hooks hooks;
-    int sync_buffers;         /* 1: the next pass begins with rank 0's buffers */
     struct call_trace *trace; /* of DUET_TRACE; NULL: buckets are not noted */
     int64_t bucket_began_ns;  /* of the bucket under way; written and read on the stream */
 };
@@ -64,9 +63,11 @@ int ddp_make_events(struct duet_ddp *ddp);
 int ddp_open_step(struct duet_ddp *ddp, int32_t step);
 int ddp_close_step(struct duet_ddp *ddp);
 
-/* Behind a replay: launches all buckets. All gradients are ready, and their events were recorded on
- * the way. */
-int ddp_launch_replayed(struct duet_ddp *ddp);
+/* Of struct grad_reducer; context: the ddp. */
+int ddp_enter(void *context, int32_t step, int opens, int reduces);
+int ddp_leave(void *context);
+void ddp_record(void *context, int on);
+int ddp_replayed(void *context);
 
 /* ---- meet.c ---- */
 
@@ -87,12 +88,6 @@ int ddp_launch_noted(struct duet_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- join.c ---- */
 
-/* One step of the others on a rank without input, but for its update: zeros, ready at once in the
- * order of the buckets. `forward` is what it does in place of a forward pass, which the others
- * begin. *active 0: no rank has input, and nothing was done. */
-int ddp_shadow_pass(struct duet_ddp *ddp, int32_t step, int (*forward)(void *context),
-                    void *context, int *active);
-
 /* Collective, of a program with join: all ranks get the buffers of the highest rank that has
  * batches, not those of rank 0. */
 int program_join_buffers(struct duet_ddp *ddp);
@@ -101,10 +96,6 @@ int program_join_buffers(struct duet_ddp *ddp);
 int program_check_join(const struct duet_ddp *ddp);
 
 /* ---- program.c ---- */
-
-/* Of struct grad_reducer, for the tapes of programs; context: the ddp. */
-int program_enter(void *context, int opens, int reduces);
-int program_finish(void *context);
 
 /* duet_params_grad hands out the gradients where they are now. */
 void program_show_gradients(struct duet_params *params);

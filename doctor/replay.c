@@ -18,18 +18,6 @@ struct outcome {
     int replayed; /* how many steps were replayed completely */
 };
 
-/* The batch's forward, loss and backward, launched or replayed. */
-static int forward_loss_backward(struct replica *r, const struct segments *segments) {
-    duet_var *output, *loss;
-    int code = OK;
-    if (replica_enter(r, WORK_TRAIN, segments)) {
-        code = replica_forward(r, segments, 1, &output);
-        if (!code) code = replica_loss(r, output, 1, &loss);
-        if (!code) code = replica_backward(r, loss, NULL);
-    }
-    return replica_leave(r, code);
-}
-
 static int train(struct replica *r, struct sample *s, struct outcome *out) {
     const struct batch batch = {.segments = s->segments, .pixels = s->pixels, .labels = s->labels};
     for (int k = 0; k < STEPS; k++) {
@@ -42,10 +30,8 @@ static int train(struct replica *r, struct sample *s, struct outcome *out) {
         s->pixels[0] = (float)k; /* a different batch in each step */
         CHECK(replica_write_step(r, &step));
         CHECK(replica_load(r, &batch));
-        CHECK(forward_loss_backward(r, &s->segments));
-        int replayed = r->recorded.stage == STAGE_REPLAYED;
-        CHECK(replica_update(r));
-        out->replayed += replayed && r->recorded.stage == STAGE_REPLAYED;
+        CHECK(replica_step(r, &s->segments));
+        out->replayed += r->recorded.stage == STAGE_REPLAYED;
         CHECK(stream_sync(device_compute(r->device))); /* the next step overwrites the batch */
     }
     return replica_read_logs(r, STEPS, out->losses, NULL, out->hashes);

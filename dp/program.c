@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NO_STEP = -1 }; /* for spans: a program has no numbers of steps */
-
 /* ---- forward, on each device's own thread ---- */
 
 static int keep_loss(struct duet_data_parallel *m, struct output *o, int r, duet_var *y) {

@@ -36,7 +36,4 @@ int module_describe(struct model *model, const struct duet_model *from,
                     const struct model_options *options);
 void module_free(struct model *model);
 
-/* Draws the values of all parameters, in the order of registration. */
-void module_init(const struct model *model, struct rng *engine, float *const *values);
-
 #endif

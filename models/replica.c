@@ -33,7 +33,7 @@ static int alloc_all(struct replica *r, float *const *values) {
     if (r->config.optimizer)
         CHECK(api_optimizer_create(&r->optimizer, r->params, &r->config.update));
     CHECK(tape_init(&r->tape, d));
-    tape_set_hook(r->tape, params_gradient_ready, r->params);
+    tape_set_hook(r->tape, pass_note_fired, r->tape);
     r->step = r->params->step;
     CHECK(replica_make_input(r));
     CHECK(upload_class_weights(r));
@@ -153,24 +153,34 @@ static int hash_grads(struct replica *r) {
     return OK;
 }
 
+static struct tape_step step_of(const struct replica *r, const struct segments *segments,
+                                int training) {
+    return (struct tape_step){.segments = segments,
+                              .step = r->step,
+                              .training = training,
+                              .add_grads = training && r->add_grads,
+                              .more_passes = training && r->more_passes,
+                              .global_n = r->global_n,
+                              .once = 1,
+                              .number = (int64_t)r->now.step};
+}
+
+/* DDP: rank 0's buffers come, and in training the buckets are empty again. */
+static int enter_pass(struct replica *r, const struct segments *segments, int training) {
+    const struct tape_step step = step_of(r, segments, training);
+    return pass_enter(r->params, &step, r->step_number);
+}
+
 int replica_forward(struct replica *r, const struct segments *segments, int training,
                     duet_var **output) {
     const struct model *m = r->model;
+    const struct tape_step step = step_of(r, segments, training);
     *output = NULL;
     CHECK(replica_check_samples(r, "forward", segments->n));
     CHECK(replica_unpack(r));
     if (training && !r->more_passes) CHECK(replica_hash_values(r));
     replica_phase(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
-    struct tape_step step = {.segments = segments,
-                             .params = &r->params->set,
-                             .step = r->step,
-                             .training = training,
-                             .add_grads = training && r->add_grads,
-                             .more_passes = training && r->more_passes,
-                             .global_n = r->global_n,
-                             .once = 1,
-                             .number = (int64_t)r->now.step};
-    CHECK(tape_begin(r->tape, &step));
+    CHECK(pass_begin(r->tape, r->params, &step));
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
     *output = model_forward(m, r->tape, &r->params->buffers, tape_leaf(r->tape, &pixels, 0));
@@ -205,10 +215,10 @@ void replica_add_used(struct replica *r, const struct replica *other) {
 }
 
 int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad) {
+    struct duet_tensor given = {.device = r->device, .borrowed = 1};
+    if (root_grad) given.t = *root_grad;
     replica_phase(r, PHASE_BACKWARD);
-    if (!r->more_passes && root) /* tape_backward refuses a missing root */
-        CHECK(params_leave_out_unused(r->params, r->tape, root));
-    return tape_backward(r->tape, root, root_grad);
+    return duet_backward(r->tape, root, root_grad ? &given : NULL);
 }
 
 static int update(struct replica *r) {
@@ -229,8 +239,9 @@ int replica_update(struct replica *r) {
     return replica_leave(r, code);
 }
 
-/* That a parameter is left out shows in a step that is not recorded, and then for good: from the
- * next step on the update is no part of the recording. */
+/* The step, from top to bottom. With DDP full buckets are summed beside backward, and behind it the
+ * stream waits for the last. That a parameter is left out shows in a step that is not recorded, and
+ * then for good: from the next step on the update is no part of the recording. */
 static int whole_step(struct replica *r, const struct segments *segments, int updates) {
     duet_var *output, *loss;
     CHECK(replica_forward(r, segments, 1, &output));
@@ -241,12 +252,22 @@ static int whole_step(struct replica *r, const struct segments *segments, int up
     return update(r);
 }
 
+static void say_recording(const struct grad_reducer *ddp, int on) {
+    if (ddp) ddp->record(ddp->context, on);
+}
+
 int replica_step(struct replica *r, const struct segments *segments) {
-    int code = OK, updates = !r->more_passes && !r->optimizer->left_out;
-    if (replica_enter(r, updates ? WORK_STEP : WORK_TRAIN, segments))
-        code = whole_step(r, segments, updates);
+    const struct grad_reducer *ddp = r->params->reducer;
+    int code = OK, updates = !r->more_passes && !ddp && !r->optimizer->left_out;
+    CHECK(enter_pass(r, segments, 1));
+    int launches = replica_enter(r, updates ? WORK_STEP : WORK_TRAIN, segments);
+    say_recording(ddp, recorded_is_recording(&r->recorded));
+    if (launches) code = whole_step(r, segments, updates);
+    say_recording(ddp, 0);
     CHECK(replica_leave(r, code));
-    return updates || r->more_passes ? OK : replica_update(r);
+    if (r->more_passes) return OK;
+    if (ddp && r->recorded.stage != STAGE_PLAIN) CHECK(ddp->replayed(ddp->context));
+    return updates ? OK : replica_update(r);
 }
 
 int replica_evaluate(struct replica *r, const struct step_block *step, const struct batch *batch) {
@@ -254,6 +275,7 @@ int replica_evaluate(struct replica *r, const struct step_block *step, const str
     int code = OK;
     CHECK(replica_write_other(r, step, PHASE_EVALUATE));
     CHECK(replica_load(r, batch));
+    CHECK(enter_pass(r, &batch->segments, 0));
     if (replica_enter(r, WORK_EVALUATE, &batch->segments)) {
         code = replica_forward(r, &batch->segments, 0, &output);
         if (!code) code = replica_loss(r, output, 0, &loss);

@@ -1,23 +1,17 @@
 /* Replica: one model on one device with everything that a step needs; what single, DP and DDP
- * have in common. A training step of one device reads
+ * have in common. A training step of one device, and of a rank of DDP, reads
  *
  *     replica_write_step(r, &step);             the step block: seed, weight, learning rate
  *     replica_load(r, &batch);                  the batch comes to the device
- *     if (replica_enter(r, WORK_TRAIN, &batch.segments)) {
- *         replica_forward(r, &batch.segments, 1, &output);
- *         replica_loss(r, output, 1, &loss);
- *         replica_backward(r, loss, NULL);
- *     }
- *     replica_leave(r, code);
- *     replica_update(r);                        the optimizer
+ *     replica_step(r, &batch.segments);         forward, loss, backward, and the optimizer
  *
- * or, since nothing lies between backward and the optimizer of a single device, the last part of
- * it in one piece: replica_step(r, &batch.segments).
+ * It is a program on the public tape: pass_begin and duet_backward (nn/pass.c), as any program's
+ * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
+ * beside the step before; logs of many steps; hashes; and steps that are recorded and replayed.
  *
- * The strategies differ in what they put between these calls. DDP puts an allreduce of gradients
- * beside backward. DP, on device 0, puts scatter and replicate before forward, gather before the
- * loss, scatter of dL/dy before backward and a reduce behind it; its other devices run forward and
- * backward alone. models/recorded.h says what enter and leave are for.
+ * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). DP, on
+ * device 0, puts scatter and replicate before forward, gather before the loss, scatter of dL/dy
+ * before backward and a reduce behind it; its other devices run forward and backward alone.
  *
  * A step may have several passes (step->add_grads, step->more_passes). All but the update is then
  * done once a pass, with a batch of its own, and gradients accumulate.
@@ -167,8 +161,9 @@ void replica_add_used(struct replica *r, const struct replica *other);
  * config.hashes says so. Recorded and replayed by itself. */
 int replica_update(struct replica *r);
 
-/* Forward, loss and backward, and behind the last pass the optimizer, of a device that trains
- * alone: recorded and replayed as one, so that a step is one graph. */
+/* Forward, loss and backward, and behind the last pass the optimizer. Where the device and the
+ * model allow it the step is recorded and replayed: as one where the device trains alone; with DDP
+ * forward to backward, and the optimizer, since an allreduce cannot be recorded. */
 int replica_step(struct replica *r, const struct segments *segments);
 
 /* An evaluation step from begin to end: step block, load, forward, loss. */

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "data/safetensors.h"
 #include "models/models.h"
+#include "nn/init.h"
 
 size_t model_count(const struct model *model) {
     size_t count = 0;
@@ -50,12 +52,38 @@ void model_values_free(float **values) {
     free(values);
 }
 
+static void fill(float *x, size_t count, double value) {
+    for (size_t i = 0; i < count; i++)
+        x[i] = (float)value;
+}
+
+static void draw(struct rng *engine, struct duet_init init, float *x, size_t count) {
+    switch (init.kind) {
+    case DUET_CONSTANT: fill(x, count, init.a); break;
+    case DUET_NORMAL: rng_normal(engine, x, count, init.a, init.b); break;
+    case DUET_UNIFORM: rng_uniform(engine, x, count, init.a, init.b); break;
+    case DUET_WEIGHT: init_weight(engine, x, count, (int)init.a); break;
+    case DUET_BIAS: init_bias(engine, x, count, (int)init.a); break;
+    }
+}
+
+/* Draws the values of all parameters, in the order of registration. */
+static void draw_all(const struct model *model, struct rng *engine, float *const *values) {
+    struct duet_rng rng;
+    for (int i = 0; i < model->param_count; i++)
+        draw(engine, model->inits[i], values[i], param_spec_count(&model->params[i]));
+    if (!model->init_more) return;
+    rng.engine = *engine;
+    model->init_more((const duet_module *)model, &rng, values, model->context);
+    *engine = rng.engine;
+}
+
 int model_values_init(const struct model *model, uint64_t seed, float ***out) {
     struct rng engine;
     float **values;
     CHECK(model_values_alloc(model, &values));
     rng_seed(&engine, seed);
-    module_init(model, &engine, values);
+    draw_all(model, &engine, values);
     *out = values;
     return OK;
 }

@@ -46,16 +46,22 @@ struct layer {
 
 /* ---- who sums over ranks ---- */
 
-/* What a backward calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
- * functions. A replica calls `ready` alone, since its trainer does the rest. */
+/* What a pass calls where its parameters have a ddp; nn/ knows none: ddp/ is behind these
+ * functions. */
 struct grad_reducer {
     /* Before each pass, in evaluation too. opens 1: it is an update's first, and the gradients may
-     * be moved; reduces 1: its last, behind which gradients are summed. */
-    int (*enter)(void *context, int opens, int reduces);
+     * be moved; reduces 1: its last, behind which gradients are summed. step: its number for spans
+     * and errors; -1: the reducer counts them. */
+    int (*enter)(void *context, int32_t step, int opens, int reduces);
     /* The gradient of parameter `index` is complete. */
     int (*ready)(void *context, int index);
     /* Behind that backward: later work on the compute stream reads the sums. */
     int (*finish)(void *context);
+    /* Where the pass is recorded (models/recorded.h): 1 before it, and 0 behind it. Until then
+     * `ready` records the events of gradients and nothing else, and `finish` does nothing; behind
+     * each replay `replayed` does what both have left out. */
+    void (*record)(void *context, int on);
+    int (*replayed)(void *context);
     int finds_unused; /* 1: parameters without a part in the loss count as ready too */
     void *context;
 };
@@ -95,6 +101,19 @@ int params_gradient_ready(void *params, int index);
  * that have a part in it. The gradients of the others become zero, and are ready where the reducer
  * finds unused parameters. */
 int params_leave_out_unused(duet_params *params, duet_tape *tape, duet_var *root);
+
+/* ---- a pass (nn/pass.c) ---- */
+
+enum { NO_STEP = -1 }; /* the reducer counts the steps itself */
+
+/* duet_tape_begin in two parts, for callers that bring segments, step block and log, as a replica
+ * does. pass_enter tells the reducer of the parameters, where there is one, of the pass that begins
+ * (number: of the step, for spans and errors); it may move the gradients, and is not to be
+ * recorded. pass_begin begins the pass with these parameters; NULL: none. Their backward is
+ * duet_backward, whose hook is pass_note_fired. */
+int pass_enter(duet_params *params, const struct tape_step *step, int32_t number);
+int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step);
+int pass_note_fired(void *tape, int index);
 
 #ifdef __cplusplus
 }

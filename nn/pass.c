@@ -1,7 +1,9 @@
-/* The public tape. It keeps the first error of a pass and reads results back.
+/* A pass: forward and backward on the tape, for programs and for the command's replicas. It keeps
+ * the first error, tells the reducer of the parameters (DDP) when a pass begins and when its
+ * gradients are complete, and reads results back.
  *
- * A pass is the batch of one device, so it is one segment. The virtual device of that segment is
- * the number of the device, so that dropout draws other masks on other devices, as it must. */
+ * A program's pass is one segment. Its virtual device is the number of the device, so that dropout
+ * draws other masks on other devices. A replica brings the segments of its virtual devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 #include "base/error.h"
 #include "nn/tape/tape_internal.h"
 
-static int note_fired(void *context, int index) {
+int pass_note_fired(void *context, int index) {
     struct duet_tape *t = context;
     t->fired[index] = 1;
     return t->owner ? params_gradient_ready(t->owner, index) : OK;
@@ -18,10 +20,9 @@ static int note_fired(void *context, int index) {
 
 static int build(duet_tape *t) {
     const int one[2] = {1, 1};
-    t->passes_of_update = 1;
     t->losses = tensor_plain(NULL, DTYPE_F64, 2, one);
     t->hits = tensor_plain(NULL, DTYPE_I64, 2, one);
-    tape_set_hook(t, note_fired, t);
+    tape_set_hook(t, pass_note_fired, t);
     CHECK(device_alloc(t->device, (void **)&t->block, sizeof *t->block, MEM_WORKSPACE));
     CHECK(device_alloc(t->device, &t->losses.data, tensor_bytes(&t->losses), MEM_WORKSPACE));
     CHECK(device_alloc(t->device, &t->hits.data, tensor_bytes(&t->hits), MEM_WORKSPACE));
@@ -87,6 +88,10 @@ static int check_begin(struct duet_tape *t, const duet_params *params, int sampl
         return fail(ERR_USAGE,
                     "tape: the parameters lie on %s, the tape on %s: each device has its own",
                     device_name(params->set.device), device_name(t->device));
+    return OK;
+}
+
+static int grow_fired(struct duet_tape *t, const duet_params *params) {
     int count = params ? params->set.count : 0;
     if (count <= t->fired_capacity) return OK;
     char *fired = realloc(t->fired, (size_t)count);
@@ -104,6 +109,31 @@ static void begin_update(duet_tape *t) {
     t->passes_of_next = 0;
 }
 
+int pass_enter(duet_params *params, const struct tape_step *step, int32_t number) {
+    const struct grad_reducer *reducer = params ? params->reducer : NULL;
+    if (!reducer) return OK;
+    return reducer->enter(reducer->context, number, step->training && !step->add_grads,
+                          step->training && !step->more_passes);
+}
+
+int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) {
+    struct tape_step with = *step;
+    int code = grow_fired(t, params);
+    if (code) params = NULL;
+    t->owner = params;
+    t->buffers = params ? &params->buffers : NULL;
+    t->layers = params ? params->layers : NULL;
+    t->layer_count = params ? params->layer_count : 0;
+    t->dropout = -1;
+    t->sync_bn = params && params->sync;
+    tape_set_exchange(t, t->sync_bn ? &params->sync->exchange : NULL);
+    t->went_back = 0;
+    if (params) params->in_use |= step->training;
+    with.params = params ? &params->set : NULL;
+    if (tape_begin(t, &with)) return tape_error(t);
+    return tape_fail(t, code);
+}
+
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
     if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_begin");
@@ -114,32 +144,20 @@ int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pa
         samples = 0;
         pass = DUET_EVALUATE;
     }
-    t->owner = params;
-    t->buffers = params ? &params->buffers : NULL;
-    t->layers = params ? params->layers : NULL;
-    t->layer_count = params ? params->layer_count : 0;
-    t->dropout = -1;
-    t->sync_bn = params && params->sync;
-    tape_set_exchange(t, t->sync_bn ? &params->sync->exchange : NULL);
     begin_update(t);
-    t->went_back = 0;
-    const int trains = pass == DUET_TRAIN;
+    int trains = pass == DUET_TRAIN;
     const struct segments segments = {
         .count = 1, .n = samples, .seg = {{device_index(t->device), samples}}};
     struct step_block block = {
         .seed = t->seed, .step = t->passes, .weight = samples ? 1.0f / (float)samples : 0};
     struct tape_step step = {.segments = &segments,
-                             .params = params ? &params->set : NULL,
                              .step = t->block,
                              .training = trains,
                              .add_grads = trains && t->pass_of_update > 0,
                              .more_passes = trains && t->pass_of_update + 1 < t->passes_of_update};
-    if (params) params->in_use |= trains;
-    if (!code && params && params->reducer && pass != DUET_EVALUATE_MODULE)
-        code = params->reducer->enter(params->reducer->context, step.training && !step.add_grads,
-                                      step.training && !step.more_passes);
-    t->passes += pass == DUET_TRAIN;
-    if (tape_begin(t, &step)) return tape_error(t);
+    if (!code && pass != DUET_EVALUATE_MODULE) code = pass_enter(params, &step, NO_STEP);
+    t->passes += trains;
+    CHECK(pass_begin(t, params, &step));
     tape_fail(t, code);
     tape_fail(t, stream_write(device_compute(t->device), t->block, &block, sizeof block));
     return duet_tape_error(t);
@@ -192,7 +210,7 @@ int duet_tape_accumulate(duet_tape *t, int passes) {
 }
 
 static int is_last_pass(const duet_tape *t) {
-    return t->pass_of_update + 1 >= t->passes_of_update;
+    return !t->step.more_passes;
 }
 
 /* Who sums the gradients over ranks behind this pass; NULL: nobody. */

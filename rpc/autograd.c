@@ -184,7 +184,7 @@ int duet_autograd_pass(duet_tape **out, duet_autograd_context *c, duet_params *p
                     "duet_autograd_call_pass in a function",
                     rpc->peers[c->creator].name);
     const struct grad_reducer *ddp = params ? params->reducer : NULL;
-    if (ddp) CHECK(ddp->enter(ddp->context, 1, 1));
+    if (ddp) CHECK(ddp->enter(ddp->context, NO_STEP, 1, 1));
     pthread_mutex_lock(&rpc->lock);
     const struct path path = {1, {c->own_passes++}};
     pthread_mutex_unlock(&rpc->lock);

@@ -1,5 +1,6 @@
-/* duet_convert_sync_batchnorm: SyncBatchNorm for a program. From then on every tape that begins a
- * pass with these parameters has the exchange of syncbn.c, and its batch_norm uses it. */
+/* SyncBatchNorm around parameters: from then on every tape that begins a pass with them has the
+ * exchange of syncbn.c, and its batch_norm uses it. duet_convert_sync_batchnorm is the call of
+ * duet.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,13 +8,13 @@
 #include "group/group.h"
 #include "syncbn/syncbn.h"
 
-struct program_sync {
+struct params_sync {
     struct norm_sync api;
     struct syncbn *syncbn; /* NULL: there is one rank */
 };
 
 static void free_sync(struct norm_sync *api) {
-    struct program_sync *s = (struct program_sync *)api;
+    struct params_sync *s = (struct params_sync *)api;
     syncbn_free(s->syncbn);
     free(s);
 }
@@ -43,13 +44,28 @@ static int check_same(struct group *group, int channels) {
     return OK;
 }
 
-static int make(struct program_sync *s, struct group *group, struct duet_params *params) {
-    struct comm *comm = group_comm(group);
-    int channels = most_channels(&params->set);
-    CHECK(check_same(group, channels));
-    if (comm_world_size(comm) == 1 || !channels) return OK;
-    return syncbn_init_alone(&s->syncbn, comm, group_order(group), params->set.device, channels,
-                             &s->api.exchange);
+static int make(struct params_sync *s, const struct syncbn_config *config) {
+    if (comm_world_size(config->comm) == 1 || !config->channels) return OK;
+    return syncbn_init(&s->syncbn, config, &s->api.exchange);
+}
+
+int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
+                   int place) {
+    const struct syncbn_config config = {.comm = comm,
+                                         .group = group,
+                                         .device = params->set.device,
+                                         .segments = segments,
+                                         .place = place,
+                                         .channels = most_channels(&params->set)};
+    struct params_sync *s = calloc(1, sizeof *s);
+    int code = s ? make(s, &config) : fail(ERR_MEMORY, "SyncBatchNorm: no host memory");
+    if (code) {
+        free(s);
+        return code;
+    }
+    s->api.free = free_sync;
+    params->sync = &s->api;
+    return OK;
 }
 
 static int check(const duet_params *params, const duet_group *group) {
@@ -67,17 +83,15 @@ static int check(const duet_params *params, const duet_group *group) {
     return OK;
 }
 
+static int convert(duet_params *params, struct group *group) {
+    struct comm *comm = group_comm(group);
+    CHECK(check_same(group, most_channels(&params->set)));
+    return syncbn_convert(params, comm, group_order(group), comm_world_size(comm), comm_rank(comm));
+}
+
 int duet_convert_sync_batchnorm(duet_params *params, duet_group *group) {
     CHECK(check(params, group));
-    struct program_sync *s = calloc(1, sizeof *s);
-    int code = s ? make(s, (struct group *)group, params)
-                 : fail(ERR_MEMORY, "SyncBatchNorm: no host memory");
-    if (!code) {
-        s->api.free = free_sync;
-        params->sync = &s->api;
-        return OK;
-    }
-    comm_abort(group_comm((struct group *)group), code, error_message());
-    free(s);
+    int code = convert(params, (struct group *)group);
+    if (code) comm_abort(group_comm((struct group *)group), code, error_message());
     return code;
 }

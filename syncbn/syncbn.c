@@ -37,11 +37,8 @@
 enum { MOST_ROWS = 3 }; /* mean, M2, count */
 
 struct syncbn {
-    struct device *device;
-    struct announcer *group; /* comm_call.group of its calls; NULL: of the trainer */
-    duet_tape *tape;         /* NULL: a program's tapes */
+    struct syncbn_config config;
     struct allreduce *collectives;
-    int segments, channels;
     double *parts; /* (segments, MOST_ROWS, channels), owned device memory that all ranks share */
 };
 
@@ -49,12 +46,12 @@ struct syncbn {
  * it. */
 static int take_parts(void *context, int rows, int channels, struct tensor *parts) {
     struct syncbn *s = context;
-    if (rows > MOST_ROWS || channels > s->channels)
+    if (rows > MOST_ROWS || channels > s->config.channels)
         return fail(ERR_FAILED,
                     "SyncBatchNorm: %d rows of %d channels: it was set up for %d of %d: give "
                     "syncbn_init the most channels of any layer",
-                    rows, channels, MOST_ROWS, s->channels);
-    int dims[3] = {s->segments, rows, channels};
+                    rows, channels, MOST_ROWS, s->config.channels);
+    int dims[3] = {s->config.segments, rows, channels};
     *parts = tensor_plain(s->parts, DTYPE_F64, 3, dims);
     return OK;
 }
@@ -63,35 +60,34 @@ static int take_parts(void *context, int rows, int channels, struct tensor *part
 static int gather(void *context, const struct tensor *parts) {
     struct syncbn *s = context;
     size_t block = 2 * (size_t)parts->dims[1] * (size_t)parts->dims[2];
-    return all_gather_enqueue(s->collectives, device_compute(s->device), parts->data,
-                              (size_t)s->segments, block, -1);
+    return all_gather_enqueue(s->collectives, device_compute(s->config.device), parts->data,
+                              (size_t)s->config.segments, block, -1);
 }
 
-static int init(struct syncbn *s, struct comm *comm, struct tape_exchange *exchange) {
-    size_t count = 2 * (size_t)s->segments * MOST_ROWS * (size_t)s->channels; /* floats */
+static int init(struct syncbn *s, struct tape_exchange *exchange) {
+    const struct syncbn_config *c = &s->config;
+    size_t count = 2 * (size_t)c->segments * MOST_ROWS * (size_t)c->channels; /* floats */
     struct allreduce_config config = allreduce_config_default();
-    config.group = s->group;
+    config.group = c->group;
     config.algorithm = ALLREDUCE_DIRECT; /* by name, for an executor that runs plans */
-    CHECK(device_alloc(s->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
-    CHECK(allreduce_init(&s->collectives, comm, s->device, &config));
+    CHECK(device_alloc(c->device, (void **)&s->parts, count * sizeof(float), MEM_COMM));
+    CHECK(allreduce_init(&s->collectives, c->comm, c->device, &config));
     CHECK(allreduce_register(s->collectives, (float *)s->parts, count));
-    *exchange = (struct tape_exchange){.segments = s->segments,
-                                       .place = s->tape ? -1 : comm_rank(comm),
+    *exchange = (struct tape_exchange){.segments = c->segments,
+                                       .place = c->place,
                                        .parts = take_parts,
                                        .gather = gather,
                                        .context = s};
-    if (s->tape) tape_set_exchange(s->tape, exchange);
     return OK;
 }
 
-/* `parts` has all that is given. */
-static int create(struct syncbn **out, struct comm *comm, const struct syncbn *parts,
-                  struct tape_exchange *exchange) {
+int syncbn_init(struct syncbn **out, const struct syncbn_config *config,
+                struct tape_exchange *exchange) {
     *out = NULL;
-    struct syncbn *s = malloc(sizeof *s);
+    struct syncbn *s = calloc(1, sizeof *s);
     if (!s) return fail(ERR_MEMORY, "SyncBatchNorm: the host is out of memory");
-    *s = *parts;
-    int code = init(s, comm, exchange);
+    s->config = *config;
+    int code = init(s, exchange);
     if (code)
         syncbn_free(s);
     else
@@ -99,25 +95,9 @@ static int create(struct syncbn **out, struct comm *comm, const struct syncbn *p
     return code;
 }
 
-int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, duet_tape *tape,
-                int segments, int channels) {
-    const struct syncbn parts = {
-        .device = device, .tape = tape, .segments = segments, .channels = channels};
-    struct tape_exchange exchange;
-    return create(out, comm, &parts, &exchange);
-}
-
-int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct announcer *group,
-                      struct device *device, int channels, struct tape_exchange *exchange) {
-    const struct syncbn parts = {
-        .device = device, .group = group, .segments = comm_world_size(comm), .channels = channels};
-    return create(out, comm, &parts, exchange);
-}
-
 void syncbn_free(struct syncbn *s) {
     if (!s) return;
-    if (s->tape) tape_set_exchange(s->tape, NULL);
     allreduce_free(s->collectives);
-    device_free(s->device, s->parts);
+    device_free(s->config.device, s->parts);
     free(s);
 }

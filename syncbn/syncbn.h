@@ -1,10 +1,10 @@
 /* SyncBatchNorm across the ranks of DDP: batch statistics of the whole global batch, although each
- * rank sees its own samples alone. syncbn.c tells how; program.c is the call of duet.h. */
+ * rank sees its own samples alone. syncbn.c tells how; convert.c is the call of duet.h. */
 #ifndef SYNCBN_SYNCBN_H
 #define SYNCBN_SYNCBN_H
 
 #include "comm/comm.h"
-#include "nn/tape/tape.h"
+#include "nn/params.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,20 +12,28 @@ extern "C" {
 
 struct syncbn;
 
-/* Collective. From now on every synchronised batch_norm of `tape` takes the statistics of
- * `segments` segments (V) over all ranks; rank r holds those with v mod world size = r. channels:
- * the most that a layer has. comm, device and tape are borrowed and must outlive the object.
- * ERR_MEMORY; on failure *out is NULL. */
-int syncbn_init(struct syncbn **out, struct comm *comm, struct device *device, duet_tape *tape,
-                int segments, int channels);
+struct syncbn_config {
+    struct comm *comm;
+    struct announcer *group; /* among whose calls its own are; NULL: the command's */
+    struct device *device;
+    int segments; /* V: of all ranks; rank r holds those with v mod world size = r */
+    int place;    /* of the one segment of a program's tape among them; -1: a segment's v says it */
+    int channels; /* the most that a layer has */
+};
 
-/* The same for a program, whose tapes come and go: each of them holds the one segment of its rank.
- * *exchange is to be given to all of them, and is valid until syncbn_free. */
-int syncbn_init_alone(struct syncbn **out, struct comm *comm, struct announcer *group,
-                      struct device *device, int channels, struct tape_exchange *exchange);
+/* Collective. *exchange is to be given to every tape whose synchronised batch_norms take the
+ * statistics of all segments; it is valid until syncbn_free. What is given is borrowed. ERR_MEMORY;
+ * on failure *out is NULL. */
+int syncbn_init(struct syncbn **out, const struct syncbn_config *config,
+                struct tape_exchange *exchange);
 
 /* Collective, unless the job has failed. NULL is fine. */
 void syncbn_free(struct syncbn *syncbn);
+
+/* The same around parameters: every pass with them has the exchange, and they free it. group and
+ * place as above; segments: V. One rank has no one to exchange with. */
+int syncbn_convert(duet_params *params, struct comm *comm, struct announcer *group, int segments,
+                   int place);
 
 #ifdef __cplusplus
 }

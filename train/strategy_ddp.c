@@ -1,29 +1,19 @@
-/* DDP as a strategy of the trainer: this rank's replica and the ddp around it;
- * ddp/trainer.c has the step. */
+/* DDP as a strategy of the trainer: this rank's replica, and the ddp around its parameters, which
+ * the pass on the tape calls (ddp/ddp.c). So the step is that of a device that trains alone. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "ddp/trainer.h"
+#include "ddp/ddp.h"
 #include "syncbn/syncbn.h"
 #include "train/remarks.h"
 #include "train/session.h"
 
 struct ddp_strategy {
     struct replica replica;
-    struct ddp_trainer trainer;
-    struct syncbn *syncbn; /* NULL without --sync-bn */
+    struct duet_ddp *ddp;
 };
-
-/* The most channels that a BatchNorm of the model has: the longest of its buffers. */
-static int most_channels(const struct model *model) {
-    int most = 0;
-    for (int i = 0; i < model->buffer_count; i++)
-        if (model->buffers[i].rank == 1 && most < model->buffers[i].dims[0])
-            most = model->buffers[i].dims[0];
-    return most;
-}
 
 /* 1: the loss of a rank is the mean over its own samples, and gradients are averaged. */
 static int averages_ranks(const struct run_config *c) {
@@ -49,6 +39,7 @@ static int ddp_strategy_open(struct session *s) {
     ddp.any_order = !s->virtual_devices;
     ddp.no_overlap = c->ddp.no_overlap;
     ddp.own_buffers = c->ddp.no_broadcast_buffers;
+    ddp.buffers_each_pass = 1;
     ddp.find_unused = c->ddp.find_unused;
     /* a step of several passes takes an empty batch as any other */
     if (c->update.passes == 1) ddp.join = joins[c->data.join];
@@ -57,11 +48,29 @@ static int ddp_strategy_open(struct session *s) {
     s->record->buffers_apart = run_buffers_apart(c);
     CHECK(allreduce_algorithm_parse(c->ddp.allreduce, &ddp.algorithm));
     CHECK(replica_init(&d->replica, s->device[0], &s->model, &config, s->values));
-    CHECK(ddp_trainer_init(&d->trainer, s->comm, &d->replica, &ddp));
+    CHECK(ddp_init(&d->ddp, s->comm, d->replica.params, NULL, &ddp));
     if (!c->warned) remarks_warn_of_gpus(s);
     if (!s->model.sync_bn) return OK;
-    return syncbn_init(&d->syncbn, s->comm, s->device[0], d->replica.tape, s->split.virtual_devices,
-                       most_channels(&s->model));
+    return syncbn_convert(d->replica.params, s->comm, NULL, s->split.virtual_devices, -1);
+}
+
+/* What a rank without input does in place of forward. */
+static int without_forward(void *strategy) {
+    struct ddp_strategy *d = strategy;
+    struct replica *r = &d->replica;
+    CHECK(ddp_broadcast_buffers(d->ddp, r->step_number));
+    CHECK(replica_hash_values(r));
+    CHECK(replica_log_nothing(r));
+    memset(r->params->has_grad, 1, (size_t)r->params->set.count); /* the others update all */
+    return OK;
+}
+
+/* This rank's input is used up before that of the others. */
+static int shadow(struct ddp_strategy *d, const struct step_block *step) {
+    int active;
+    CHECK(replica_write_step(&d->replica, step));
+    CHECK(ddp_shadow_pass(d->ddp, d->replica.step_number, without_forward, d, &active));
+    return active ? replica_update(&d->replica) : OK;
 }
 
 static int ddp_strategy_step(struct session *s, const struct step_block *step,
@@ -69,24 +78,24 @@ static int ddp_strategy_step(struct session *s, const struct step_block *step,
     const struct run_config *c = s->config;
     struct ddp_strategy *d = s->state;
     struct step_block own = *step;
-    int active, n = batch->segments.n;
-    if (c->data.join && c->update.passes == 1 && !n)
-        return ddp_trainer_shadow(&d->trainer, step, &active);
+    int n = batch->segments.n;
+    if (c->data.join && c->update.passes == 1 && !n) return shadow(d, step);
     if (averages_ranks(c)) own.weight = 1.0f / (float)n;
-    return ddp_trainer_step(&d->trainer, &own, batch);
+    CHECK(replica_write_step(&d->replica, &own));
+    CHECK(replica_load(&d->replica, batch));
+    return replica_step(&d->replica, &batch->segments);
 }
 
 static int ddp_strategy_evaluate(struct session *s, const struct step_block *step,
                                  const struct batch *batch) {
     struct ddp_strategy *d = s->state;
-    CHECK(ddp_broadcast_buffers(d->trainer.ddp, (int32_t)step->step));
     return replica_evaluate(&d->replica, step, batch);
 }
 
 static int ddp_strategy_hash_values(struct session *s, const struct step_block *step) {
     struct ddp_strategy *d = s->state;
     CHECK(replica_write_other(&d->replica, step, PHASE_PROOF));
-    CHECK(ddp_broadcast_buffers(d->trainer.ddp, (int32_t)step->step));
+    CHECK(ddp_broadcast_buffers(d->ddp, (int32_t)step->step));
     return replica_hash_values(&d->replica);
 }
 
@@ -102,11 +111,11 @@ static void say_if_none_unused(const struct session *s, const struct duet_ddp *d
 
 /* Records which algorithm each bucket takes; without host memory, of none. */
 static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
-    const struct bucket_plan *plan = ddp_buckets(d->trainer.ddp);
+    const struct bucket_plan *plan = ddp_buckets(d->ddp);
     r->bucket_algorithms = calloc((size_t)plan->bucket_count + 1, sizeof *r->bucket_algorithms);
     for (int b = 0; r->bucket_algorithms && b < plan->bucket_count; b++) {
         size_t count = plan->bucket[b].bytes / sizeof(float);
-        const char *name = allreduce_algorithm_name(ddp_algorithm(d->trainer.ddp, count, NULL, 0));
+        const char *name = allreduce_algorithm_name(ddp_algorithm(d->ddp, count, NULL, 0));
         if (!(r->bucket_algorithms[b] = strdup(name))) return;
         r->bucket_algorithm_count++;
     }
@@ -116,24 +125,24 @@ static void describe_algorithms(struct ddp_strategy *d, struct run_record *r) {
 static void ddp_strategy_describe(struct session *s) {
     struct ddp_strategy *d = s->state;
     struct run_record *r = s->record;
-    say_if_none_unused(s, d->trainer.ddp);
-    ddp_unfinished(d->trainer.ddp, r->unreduced, sizeof r->unreduced);
-    const struct bucket_plan *plan = ddp_buckets(d->trainer.ddp);
+    say_if_none_unused(s, d->ddp);
+    ddp_unfinished(d->ddp, r->unreduced, sizeof r->unreduced);
+    const struct bucket_plan *plan = ddp_buckets(d->ddp);
     uint64_t largest = 0;
     r->bucket_bytes = malloc((size_t)plan->bucket_count * sizeof *r->bucket_bytes);
     for (int b = 0; b < plan->bucket_count; b++) {
         if (largest < plan->bucket[b].bytes) largest = plan->bucket[b].bytes;
         if (r->bucket_bytes) r->bucket_bytes[r->bucket_count++] = (int64_t)plan->bucket[b].bytes;
     }
-    ddp_algorithm(d->trainer.ddp, largest / sizeof(float), r->choice, sizeof r->choice);
+    ddp_algorithm(d->ddp, largest / sizeof(float), r->choice, sizeof r->choice);
     describe_algorithms(d, r);
 }
 
 static int ddp_strategy_close(struct session *s) {
     struct ddp_strategy *d = s->state;
     if (!d) return 1;
-    syncbn_free(d->syncbn);
-    ddp_trainer_free(&d->trainer);
+    recorded_forget(&d->replica.recorded); /* recorded steps hold the ddp's events */
+    duet_ddp_free(d->ddp);
     replica_free(&d->replica);
     free(d);
     return 1;

@@ -19,6 +19,7 @@ int tape_init(duet_tape **out, struct device *device) {
     t->stream = device_compute(device);
     t->arena = (struct step_arena){.device = device, .cause = MEM_ACTIVATIONS};
     t->next = t;
+    t->passes_of_update = 1;
     return OK;
 }
 

@@ -77,8 +77,8 @@ struct duet_tape {
     int error;         /* of the first op that failed since tape_begin */
     char message[512]; /* its text */
 
-    /* A pass of a program, whose batch is one segment (pass.c). */
-    struct duet_params *owner;     /* the parameters of this pass; NULL: none, or a model's */
+    /* A pass (pass.c). What counts passes, `block` and the log of one row are a program's. */
+    struct duet_params *owner;     /* the parameters of this pass; NULL: none */
     int passes_of_update;          /* training passes whose gradients are added up; 1: none */
     int pass_of_update;            /* of this one among them, from 0 */
     int64_t update;                /* when the first of them began, ns: tells updates apart */

@@ -76,17 +76,6 @@ Test(cuda_recorded_ddp, buckets_that_wait_for_the_end_of_backward, .timeout = 12
     same_either_way(1, run_and_look);
 }
 
-static int forward_loss_backward(struct replica *r, const struct segments *segments) {
-    duet_var *output, *loss;
-    int code = OK;
-    if (replica_enter(r, WORK_TRAIN, segments)) {
-        code = replica_forward(r, segments, 1, &output);
-        if (!code) code = replica_loss(r, output, 1, &loss);
-        if (!code) code = replica_backward(r, loss, NULL);
-    }
-    return replica_leave(r, code);
-}
-
 /* Trains steps of this rank alone, into row 0 of its logs. */
 static int train_alone(struct worker *w, const struct job *job, int rank) {
     for (int i = 0; i < ALONE; i++) {
@@ -95,10 +84,9 @@ static int train_alone(struct worker *w, const struct job *job, int rank) {
         draw_share(job, 0, rank, job->world, w->pixels, w->labels, &batch.segments);
         CHECK(replica_write_step(&w->replica, &block));
         CHECK(replica_load(&w->replica, &batch));
-        CHECK(forward_loss_backward(&w->replica, &batch.segments));
+        CHECK(replica_step(&w->replica, &batch.segments));
         if (i == 0 && w->replica.recorded.stage != STAGE_PLAIN)
             return fail(ERR_FAILED, "a recording holds events of a ddp that is gone");
-        CHECK(replica_update(&w->replica));
         CHECK(stream_sync(device_compute(w->device)));
     }
     if (job->graph && w->replica.recorded.stage != STAGE_REPLAYED)
@@ -114,10 +102,10 @@ static int before_and_behind(void *context) {
     if (!code) code = worker_model(&w, job, rank);
     if (!code) code = train_alone(&w, job, rank);
     if (code) comm_abort(w.comm, code, error_message());
-    if (!code) code = ddp_trainer_init(&w.trainer, w.comm, &w.replica, &job->config);
+    if (!code) code = ddp_init(&w.ddp, w.comm, w.replica.params, NULL, &job->config);
     if (!code) code = train(&w, job);
     if (!code) {
-        ddp_trainer_free(&w.trainer);
+        worker_free_ddp(&w);
         code = train_alone(&w, job, rank);
         comm_abort(w.comm, code, error_message());
     }

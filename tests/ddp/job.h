@@ -15,7 +15,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/launch.h"
-#include "ddp/trainer.h"
+#include "ddp/ddp.h"
+#include "models/replica.h"
 #include "tests/ddp/indices.h"
 #include "tests/harness/harness.h"
 
@@ -60,7 +61,7 @@ struct worker {
     struct device *device;
     struct model model;
     struct replica replica;
-    struct ddp_trainer trainer;
+    struct duet_ddp *ddp;
     float *pixels;
     int32_t *labels;
 };
@@ -171,11 +172,17 @@ static inline int worker_open(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm), code = worker_model(w, job, rank);
     if (!code && job->before_ddp) code = job->before_ddp(job, w->device, rank);
     if (code) comm_abort(w->comm, code, error_message()); /* from here on ddp does it */
-    return code ? code : ddp_trainer_init(&w->trainer, w->comm, &w->replica, &job->config);
+    return code ? code : ddp_init(&w->ddp, w->comm, w->replica.params, NULL, &job->config);
+}
+
+static inline void worker_free_ddp(struct worker *w) {
+    if (w->replica.device) recorded_forget(&w->replica.recorded); /* they hold the ddp's events */
+    duet_ddp_free(w->ddp);
+    w->ddp = NULL;
 }
 
 static inline void worker_close(struct worker *w) {
-    ddp_trainer_free(&w->trainer);
+    worker_free_ddp(w);
     replica_free(&w->replica);
     device_close(w->device);
     model_free(&w->model);
@@ -193,8 +200,15 @@ static inline int read_all(struct replica *r, int grads, float *to) {
 }
 
 static inline void note_buckets(struct worker *w, struct rank_out *out, int which) {
-    bucket_sizes(ddp_buckets(w->trainer.ddp), out->sizes[which], sizeof out->sizes[which]);
-    bucket_indices(ddp_buckets(w->trainer.ddp), out->indices[which], sizeof out->indices[which]);
+    bucket_sizes(ddp_buckets(w->ddp), out->sizes[which], sizeof out->sizes[which]);
+    bucket_indices(ddp_buckets(w->ddp), out->indices[which], sizeof out->indices[which]);
+}
+
+static inline int worker_step(struct worker *w, const struct step_block *block,
+                              const struct batch *batch) {
+    CHECK(replica_write_step(&w->replica, block));
+    CHECK(replica_load(&w->replica, batch));
+    return replica_step(&w->replica, &batch->segments);
 }
 
 static inline int train(struct worker *w, const struct job *job) {
@@ -210,7 +224,7 @@ static inline int train(struct worker *w, const struct job *job) {
         int32_t *labels = w->labels + (size_t)s * (size_t)job->batch;
         struct batch batch = {.pixels = pixels, .labels = labels};
         draw_share(job, s, rank, job->world, pixels, labels, &batch.segments);
-        CHECK(ddp_trainer_step(&w->trainer, &block, &batch));
+        CHECK(worker_step(w, &block, &batch));
         if (job->one_looks && rank == 0) CHECK(stream_sync(device_compute(w->device)));
         if (job->comm_first) CHECK(stream_sync(device_comm(w->device)));
         if (s == 0 || s + 1 == job->steps) note_buckets(w, out, s != 0);
@@ -226,13 +240,14 @@ static inline int train(struct worker *w, const struct job *job) {
 }
 
 /* Notes how the rank ended and closes what it has open; returns its exit status. Where it failed
- * ddp has told its peers already. */
+ * its peers are told, as the command does. */
 static inline int note_end(const struct job *job, struct worker *w, int code) {
     int rank = atoi(getenv("RANK"));
     struct rank_out *out = &job->out[rank];
     out->code = code;
     out->ended_ns = now_ns();
     snprintf(out->text, sizeof out->text, "%s", code ? error_message() : "");
+    if (code && w->comm) comm_abort(w->comm, code, out->text);
     worker_close(w);
     return error_exit_status(code);
 }

@@ -41,7 +41,7 @@ static int rank_main(void *context) {
     fill(want, bytes, job->config.own_buffers ? rank : 0);
     for (int step = 0; !code && step < 3; step++) {
         code = buffer_set_write(&w.replica.params->buffers, mine);
-        if (!code) code = ddp_broadcast_buffers(w.trainer.ddp, step);
+        if (!code) code = ddp_broadcast_buffers(w.ddp, step);
         if (!code) code = buffer_set_read(&w.replica.params->buffers, got);
         if (!code && memcmp(got, want, bytes))
             code = fail(ERR_FAILED, "step %d, rank %d: not the buffers of rank %d", step, rank,

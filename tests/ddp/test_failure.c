@@ -198,11 +198,11 @@ static int run_two_backwards(void *context) {
     struct worker w;
     duet_var *loss;
     int code = worker_open(&w, job);
-    if (!code) code = ddp_begin(w.trainer.ddp, 0);
+    if (!code) code = ddp_begin(w.ddp, 0);
     if (!code) code = forward_of(&w, job, 0, &loss);
-    if (!code) code = replica_backward(&w.replica, loss, NULL);
+    if (!code) code = tape_backward(w.replica.tape, loss, NULL);
     if (!code) code = forward_of(&w, job, 0, &loss);
-    if (!code) code = replica_backward(&w.replica, loss, NULL);
+    if (!code) code = tape_backward(w.replica.tape, loss, NULL);
     return note_end(job, &w, code);
 }
 
@@ -277,7 +277,7 @@ static duet_var *first_bucket_only(struct worker *w, struct tensor *grad) {
 
 static int doomed_step(const struct doomed *doomed, struct worker *w, int step_number) {
     duet_var *loss;
-    CHECK(ddp_begin(w->trainer.ddp, step_number));
+    CHECK(ddp_begin(w->ddp, step_number));
     CHECK(forward_of(w, &doomed->job, step_number, &loss));
     die(doomed, w, DIES_BEFORE_BACKWARD);
     if (doomed->when == DIES_BEHIND_A_BUCKET && comm_rank(w->comm) == VICTIM) {
@@ -291,9 +291,9 @@ static int doomed_step(const struct doomed *doomed, struct worker *w, int step_n
         CHECK(tape_backward(w->replica.tape, first_bucket_only(w, &grad), &grad));
         die(doomed, w, DIES_BEHIND_A_BUCKET);
     }
-    CHECK(replica_backward(&w->replica, loss, NULL));
+    CHECK(tape_backward(w->replica.tape, loss, NULL));
     die(doomed, w, DIES_BEFORE_FINISH);
-    CHECK(ddp_finish(w->trainer.ddp));
+    CHECK(ddp_finish(w->ddp));
     CHECK(replica_update(&w->replica));
     return stream_sync(device_compute(w->device));
 }

@@ -13,6 +13,21 @@ static void draw(struct worker *w, const struct job *job, int rank, int s, struc
     draw_share(job, s, rank, job->world, pixels, labels, &batch->segments);
 }
 
+static int without_forward(void *worker) {
+    struct worker *w = worker;
+    CHECK(replica_hash_values(&w->replica));
+    CHECK(replica_log_nothing(&w->replica));
+    memset(w->replica.params->has_grad, 1, (size_t)w->replica.params->set.count);
+    return OK;
+}
+
+/* As train/strategy_ddp.c does. */
+static int shadow(struct worker *w, const struct step_block *block, int *active) {
+    CHECK(replica_write_step(&w->replica, block));
+    CHECK(ddp_shadow_pass(w->ddp, w->replica.step_number, without_forward, w, active));
+    return *active ? replica_update(&w->replica) : OK;
+}
+
 /* Steps until this rank's input is used up, then shadows; out->into[0] counts those steps. */
 static int train_unevenly(struct worker *w, const struct job *job) {
     int rank = comm_rank(w->comm), active = 1, s = 0;
@@ -24,9 +39,9 @@ static int train_unevenly(struct worker *w, const struct job *job) {
         block.weight = 0.25f; /* of the mean of a rank's 4 samples */
         if (s < batches[rank]) {
             draw(w, job, rank, s, &batch);
-            CHECK(ddp_trainer_step(&w->trainer, &block, &batch));
+            CHECK(worker_step(w, &block, &batch));
         } else {
-            CHECK(ddp_trainer_shadow(&w->trainer, &block, &active));
+            CHECK(shadow(w, &block, &active));
             if (!active) break;
             out->into[0]++;
             cr_assert_eq(active, (s < batches[0]) + (s < batches[1]) + (s < batches[2]));
@@ -153,9 +168,9 @@ static int run_hooked(void *context) {
     const struct job *job = context;
     struct worker w;
     int code = worker_open(&w, job);
-    if (!code && ddp_register_comm_hook(w.trainer.ddp, NULL, NULL) != ERR_USAGE) abort();
-    if (!code) code = ddp_register_comm_hook(w.trainer.ddp, sum_and_halve, &w);
-    if (!code && ddp_register_comm_hook(w.trainer.ddp, sum_and_halve, &w) != ERR_USAGE) abort();
+    if (!code && ddp_register_comm_hook(w.ddp, NULL, NULL) != ERR_USAGE) abort();
+    if (!code) code = ddp_register_comm_hook(w.ddp, sum_and_halve, &w);
+    if (!code && ddp_register_comm_hook(w.ddp, sum_and_halve, &w) != ERR_USAGE) abort();
     if (!strstr(error_message(), "can only be called once")) abort();
     if (!code) code = train(&w, job);
     return note_end(job, &w, code);

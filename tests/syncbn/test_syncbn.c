@@ -85,8 +85,16 @@ static int open_bed(struct bed *b, const struct job *job) {
         b->segments.seg[b->segments.count++] = (struct segment){.v = v, .n = job->n[v]};
         b->segments.n += job->n[v];
     }
-    if (b->comm)
-        CHECK(syncbn_init(&b->syncbn, b->comm, b->device, b->tape, job->segments, CHANNELS));
+    if (b->comm) {
+        const struct syncbn_config sync = {.comm = b->comm,
+                                           .device = b->device,
+                                           .segments = job->segments,
+                                           .place = -1,
+                                           .channels = CHANNELS};
+        struct tape_exchange exchange;
+        CHECK(syncbn_init(&b->syncbn, &sync, &exchange));
+        tape_set_exchange(b->tape, &exchange);
+    }
     size_t bytes = SAMPLES * SAMPLE * sizeof(float);
     CHECK(device_alloc(b->device, (void **)&b->x, bytes, MEM_WORKSPACE));
     return device_alloc(b->device, (void **)&b->dy, bytes, MEM_WORKSPACE);
