@@ -7,115 +7,127 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/program_name.h"
+#include "base/text/json.h"
 #include "group/state.h"
-#include "group/trace_file.h"
 
-struct noted_call {
-    uint64_t number, bytes;
-    int64_t start_ns, end_ns;
-    uint8_t what, receive;
-};
+enum { COLLECTIVES = 1, MESSAGES }; /* tracks of the trace */
 
 struct call_trace {
-    pthread_mutex_t lock; /* collectives and messages have threads of their own */
-    struct noted_call *calls;
-    size_t count, room, lost;
-    char *path, group[64];
-    int rank, n, ddps;
+    pthread_mutex_t lock;    /* collectives and messages have threads of their own */
+    struct json_writer json; /* into `text`, since a child of fork would flush a file once more */
+    char *text, *path;
+    size_t bytes;
+    char group[64];
+    int rank, ddps;
+    uint64_t buckets;
 };
 
-/* Letters that a file name may have on every system. The name may be drawn at random, 32 digits of
- * a UUID, of which the first eight tell groups apart. */
-static void name_group(struct call_trace *t, const char *name, int made) {
-    int most = strlen(name) < 32 ? 32 : 8;
-    char *p = t->group;
-    snprintf(t->group, sizeof t->group, made ? "%.*s-%d" : "%.*s", most, name, made);
-    for (; *p; p++)
-        if (!isalnum((unsigned char)*p) && *p != '-') *p = '_';
+static void free_trace(struct call_trace *t) {
+    if (t->json.file) fclose(t->json.file);
+    pthread_mutex_destroy(&t->lock);
+    free(t->text);
+    free(t->path);
+    free(t);
 }
 
-static struct call_trace *new_trace(int rank, int n) {
+static struct call_trace *open_trace(const char *group, int rank, int n) {
     const char *file = getenv("DUET_TRACE");
     struct call_trace *t = file && *file ? calloc(1, sizeof *t) : NULL;
     if (!t) return NULL;
-    t->rank = rank;
-    t->n = n;
     pthread_mutex_init(&t->lock, NULL);
+    t->rank = rank;
+    snprintf(t->group, sizeof t->group, "%s", group);
+    size_t length = strlen(file) + sizeof t->group + 16;
+    t->path = malloc(length);
+    FILE *text = open_memstream(&t->text, &t->bytes);
+    json_start(&t->json, text);
+    if (!text || !t->path) return free_trace(t), NULL;
+    snprintf(t->path, length, "%s.%s.%d", file, group, rank);
+    json_object(&t->json, NULL);
+    json_object(&t->json, "otherData");
+    json_integer(&t->json, "duet_calls", 1);
+    json_string(&t->json, "group", group);
+    json_integer(&t->json, "rank", rank);
+    json_integer(&t->json, "ranks", n);
+    json_close(&t->json);
+    json_array(&t->json, "traceEvents");
     return t;
 }
 
+/* The group's name has letters that a file name may have on every system. A job's name may be drawn
+ * at random, 32 digits of a UUID, of which the first eight tell groups apart. */
 struct call_trace *call_trace_open(const char *name, int made, int rank, int n) {
-    struct call_trace *t = new_trace(rank, n);
-    if (!t) return NULL;
-    name_group(t, name, made);
-    t->path = trace_file_path(t->group, rank);
-    return t;
+    char group[64];
+    snprintf(group, sizeof group, made ? "%.*s-%d" : "%.*s", strlen(name) < 32 ? 32 : 8, name,
+             made);
+    for (char *p = group; *p; p++)
+        if (!isalnum((unsigned char)*p) && *p != '-') *p = '_';
+    return open_trace(group, rank, n);
 }
 
 struct call_trace *call_trace_open_ddp(struct group *group) {
-    struct call_trace *of = group ? group->trace : NULL,
-                      *t = of ? new_trace(of->rank, of->n) : NULL;
-    if (!t) return NULL;
-    snprintf(t->group, sizeof t->group, "%.40s-ddp%d", of->group, of->ddps++);
-    t->path = trace_file_path(t->group, t->rank);
-    return t;
+    struct call_trace *of = group ? group->trace : NULL;
+    char name[64];
+    if (!of) return NULL;
+    snprintf(name, sizeof name, "%.40s-ddp%d", of->group, of->ddps++);
+    return open_trace(name, of->rank, group->n);
 }
 
-/* number 0: the next one. */
-static void add(struct call_trace *t, struct noted_call noted) {
-    noted.end_ns = now_ns();
+static void write_call(struct call_trace *t, int track, const char *name, uint64_t number,
+                       uint64_t bytes, int64_t start_ns) {
+    struct json_writer *w = &t->json;
+    int64_t end_ns = now_ns();
     pthread_mutex_lock(&t->lock);
-    if (!noted.number) noted.number = t->count + t->lost + 1;
-    struct noted_call *calls = trace_file_room(t->calls, &t->room, t->count, sizeof noted);
-    if (calls)
-        (t->calls = calls)[t->count++] = noted;
-    else
-        t->lost++;
+    fputc('\n', w->file); /* one event a line, for people and for grep */
+    json_object(w, NULL);
+    json_string(w, "ph", "X");
+    json_integer(w, "pid", t->rank);
+    json_integer(w, "tid", track);
+    json_string(w, "name", name);
+    json_thousandths(w, "ts", start_ns); /* microseconds */
+    json_thousandths(w, "dur", end_ns - start_ns);
+    json_object(w, "args");
+    json_natural(w, "number", number);
+    json_natural(w, "bytes", bytes);
+    json_close(w);
+    json_close(w);
     pthread_mutex_unlock(&t->lock);
 }
 
 void call_trace_add(struct call_trace *t, const struct work *work, int64_t start_ns) {
     const struct group_call *c = &work->call;
     if (!t) return;
-    add(t, (struct noted_call){.number = work->number,
-                               .bytes = c->count * element_bytes(c->how.type),
-                               .start_ns = start_ns,
-                               .what = (uint8_t)c->what,
-                               .receive = (uint8_t)c->receive});
+    write_call(t, c->receive || c->what == COLLECTIVE_SEND ? MESSAGES : COLLECTIVES,
+               c->receive ? "recv" : call_name(c->what), work->number,
+               c->count * element_bytes(c->how.type), start_ns);
 }
 
 void call_trace_add_bucket(struct call_trace *t, uint64_t bytes, int64_t start_ns) {
-    add(t,
-        (struct noted_call){.bytes = bytes, .start_ns = start_ns, .what = COLLECTIVE_ALL_REDUCE});
+    write_call(t, COLLECTIVES, "all_reduce", ++t->buckets, bytes, start_ns);
 }
 
-static void write_calls(struct json_writer *w, void *of) {
-    const struct call_trace *t = of;
-    json_integer(w, "duet_calls", 1);
-    json_string(w, "group", t->group);
-    json_integer(w, "rank", t->rank);
-    json_integer(w, "ranks", t->n);
-    json_natural(w, "lost", t->lost);
-    json_array(w, "calls");
-    for (size_t i = 0; i < t->count; i++) {
-        const struct noted_call *c = &t->calls[i];
-        fputc('\n', w->file);
-        json_array(w, NULL);
-        json_natural(w, NULL, c->number);
-        json_string(w, NULL, c->receive ? "recv" : call_name(c->what));
-        json_natural(w, NULL, c->bytes);
-        json_integer(w, NULL, c->start_ns);
-        json_integer(w, NULL, c->end_ns);
-        json_close(w);
-    }
-    json_close(w);
+static int write_file(struct call_trace *t) {
+    struct atomic_file file = {0};
+    json_close(&t->json);
+    json_close(&t->json);
+    CHECK(json_finish(&t->json, t->path)); /* also where there was no memory for the text */
+    CHECK(atomic_open(&file, t->path));
+    fwrite(t->text, 1, t->bytes, file.file);
+    int code = atomic_commit(&file);
+    atomic_abandon(&file);
+    return code;
 }
 
 void call_trace_close(struct call_trace *t) {
+    struct failures job = {.code = OK}; /* a group that is left may have failed */
     if (!t) return;
-    if (t->path) trace_file_write(t->path, t->rank, write_calls, t);
-    pthread_mutex_destroy(&t->lock);
-    free(t->path);
-    free(t->calls);
-    free(t);
+    failures_add(&job, ERR_FAILED);
+    if (write_file(t))
+        fprintf(stderr, "%s: warning: DUET_TRACE: rank %d: %s\n", program_name(), t->rank,
+                error_message());
+    failures_end(&job); /* its message is the last one again */
+    free_trace(t);
 }

@@ -1,13 +1,13 @@
 /* What each call of a group took, for those who ask who waits for whom: DUET_TRACE=FILE.
  *
- * Each rank of each group writes a file of its own when it leaves the group (trace_file.h);
- * report/calls/calls.h says its form. All processes of a machine share the clock of the times.
+ * Each rank of each group writes a file of its own when it leaves the group, FILE.GROUP.RANK: a
+ * Chrome trace, which ui.perfetto.dev opens. One that has failed can gather nothing from the
+ * others, so `duet report FILE` reads the files of all ranks (report/calls/calls.h). All processes
+ * of a machine share the clock of the times. What goes wrong is a warning: a measurement must not
+ * end a job.
  *
  * A duet_ddp sums its buckets outside of the calls of its group: they are a group of their own
- * here, "world-ddp0", with a call for each bucket (ddp/trace.c).
- *
- * A call is noted when it begins to run and when it has ended. A rank that begins before the last
- * one of its group waits, so who waited for whom follows from the beginnings. */
+ * here, "world-ddp0", with a call for each bucket (ddp/trace.c). */
 #ifndef GROUP_CALL_TRACE_H
 #define GROUP_CALL_TRACE_H
 
@@ -31,7 +31,7 @@ void call_trace_add_bucket(struct call_trace *trace, uint64_t bytes, int64_t sta
 /* `work` has run from start_ns until now. Any thread; NULL: nothing is done. */
 void call_trace_add(struct call_trace *trace, const struct work *work, int64_t start_ns);
 
-/* Writes the file and frees the trace. NULL is fine. */
+/* Writes the file and frees the trace. NULL is fine. The error of this thread stays as it was. */
 void call_trace_close(struct call_trace *trace);
 
 #endif

@@ -12,7 +12,6 @@
  *     mail.c      messages: send
  *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
- *     trace_file.c its file, and that of remote calls
  *     monitored.c the barrier that names who is missing
  *     typed.c     how elements of any type are moved
  *     plans/      the plans: who shows what, who takes it

@@ -1,7 +1,8 @@
-/* The files of DUET_TRACE, read; and who waited for whom: see calls.h. */
+/* The files of DUET_TRACE, read: see calls.h. */
 #include "report/calls/calls.h"
 
 #include <glob.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,22 +31,23 @@ static int64_t whole(const struct json *object, const char *key, int64_t otherwi
     return item && item->is_integer ? item->integer : otherwise;
 }
 
-static int read_call(const char *path, struct traced_call *c, const struct json *item) {
-    enum { PARTS = 5 };
-    const struct json *part[PARTS], *p = item->child;
-    if (item->kind != JSON_ARRAY || item->count != PARTS) return is_wrong(path, "a call is torn");
-    for (int i = 0; i < PARTS; i++, p = p->next)
-        part[i] = p;
-    if (part[1]->kind != JSON_STRING || !part[0]->is_integer || !part[3]->is_integer ||
-        !part[4]->is_integer || part[4]->integer < part[3]->integer || part[3]->integer < 0)
-        return is_wrong(path, "a call has no name or no times");
-    if (!is_name(part[1]->string, of_calls)) return is_wrong(path, "a call's name is none");
-    *c = (struct traced_call){.number = part[0]->natural,
-                              .bytes = part[2]->natural,
-                              .start_ns = part[3]->integer,
-                              .end_ns = part[4]->integer,
-                              .last = -1};
-    snprintf(c->name, sizeof c->name, "%s", part[1]->string);
+/* An event "X" of the trace: ts and dur in microseconds, with all digits of the nanoseconds. */
+static int read_call(const char *path, struct traced_call *c, const struct json *event) {
+    const struct json *args = json_find(event, "args"), *number = json_find(args, "number"),
+                      *bytes = json_find(args, "bytes"), *start = json_find(event, "ts"),
+                      *took = json_find(event, "dur");
+    const char *name = results_text(event, "name");
+    if (!number || !number->natural || !bytes || bytes->kind != JSON_NUMBER)
+        return is_wrong(path, "a call is torn");
+    if (!start || start->kind != JSON_NUMBER || !took || took->kind != JSON_NUMBER ||
+        !(start->number >= 0 && start->number < 9e15 && took->number >= 0 && took->number < 9e15))
+        return is_wrong(path, "a call has no times");
+    if (!is_name(name, of_calls)) return is_wrong(path, "a call's name is none");
+    *c = (struct traced_call){.number = number->natural,
+                              .bytes = bytes->natural,
+                              .start_ns = llround(start->number * 1e3)};
+    c->end_ns = c->start_ns + llround(took->number * 1e3);
+    snprintf(c->name, sizeof c->name, "%s", name);
     c->message = !strcmp(c->name, "send") || !strcmp(c->name, "recv");
     return OK;
 }
@@ -63,26 +65,26 @@ static struct traced_group *find_group(struct traced_job *job, const char *name)
 }
 
 static int read_rank(struct traced_job *job, const char *path, const struct json *root) {
-    const struct json *calls = json_find(root, "calls");
-    int64_t ranks = whole(root, "ranks", 0), rank = whole(root, "rank", -1);
-    if (whole(root, "duet_calls", 0) != 1 || !calls || calls->kind != JSON_ARRAY)
+    const struct json *events = json_find(root, "traceEvents"), *of = json_find(root, "otherData");
+    int64_t ranks = whole(of, "ranks", 0), rank = whole(of, "rank", -1);
+    if (whole(of, "duet_calls", 0) != 1 || !events || events->kind != JSON_ARRAY)
         return is_wrong(path, "it holds no calls");
     if (ranks < 1 || ranks > MAX_DEVICES || rank < 0 || rank >= ranks)
         return is_wrong(path, "its rank is none");
-    if (!is_name(results_text(root, "group"), of_groups))
+    if (!is_name(results_text(of, "group"), of_groups))
         return is_wrong(path, "its group's name is none");
-    struct traced_group *g = find_group(job, results_text(root, "group"));
+    struct traced_group *g = find_group(job, results_text(of, "group"));
     if (!g) return fail(ERR_MEMORY, "%s: no host memory", path);
     if (g->files++ && g->ranks != ranks)
         return is_wrong(path, "another file of its group has more or fewer ranks");
     g->ranks = (int)ranks;
     struct traced_rank *r = &g->rank[rank];
     if (r->calls) return is_wrong(path, "its rank has another file");
-    r->calls = calloc((size_t)calls->count + 1, sizeof *r->calls);
+    r->calls = calloc((size_t)events->count + 1, sizeof *r->calls);
     if (!r->calls) return fail(ERR_MEMORY, "%s: no host memory", path);
-    r->lost = whole(root, "lost", 0);
-    for (const struct json *item = calls->child; item; item = item->next)
-        CHECK(read_call(path, &r->calls[r->count++], item));
+    for (const struct json *event = events->child; event; event = event->next)
+        if (!strcmp(results_text(event, "ph"), "X"))
+            CHECK(read_call(path, &r->calls[r->count++], event));
     return OK;
 }
 
@@ -92,15 +94,13 @@ static int read_file(struct traced_job *job, const char *path) {
     struct json *root = NULL;
     int code = read_whole_file(path, &text, &bytes);
     if (!code) code = json_parse(path, text, bytes, &root);
-    if (!code)
-        code = json_find(root, "duet_rpc") ? remote_read(&job->remote, path, root)
-                                           : read_rank(job, path, root);
+    if (!code) code = read_rank(job, path, root);
     json_free(root);
     free(text);
     return code;
 }
 
-/* ---- who waited ---- */
+/* ---- all of them ---- */
 
 static int by_number(const void *left, const void *right) {
     const struct traced_call *a = left, *b = right;
@@ -108,44 +108,7 @@ static int by_number(const void *left, const void *right) {
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* The calls of one number: at[r] is rank r's. */
-static void judge(struct traced_group *g, struct traced_call *const *at) {
-    int last = 0;
-    for (int r = 1; r < g->ranks; r++)
-        if (at[r]->start_ns > at[last]->start_ns) last = r;
-    g->rank[last].came_last++;
-    for (int r = 0; r < g->ranks; r++) {
-        int64_t until = at[last]->start_ns < at[r]->end_ns ? at[last]->start_ns : at[r]->end_ns;
-        at[r]->last = last;
-        at[r]->waited_ns = until - at[r]->start_ns;
-        g->rank[r].waited_ns += at[r]->waited_ns;
-        g->rank[last].others_waited_ns += at[r]->waited_ns;
-    }
-}
-
-/* Walks the collectives of all ranks, which are sorted by number. */
-static void find_waits(struct traced_group *g) {
-    size_t next[MAX_DEVICES] = {0};
-    for (;;) {
-        struct traced_call *at[MAX_DEVICES];
-        uint64_t least = UINT64_MAX;
-        int all = 1;
-        for (int r = 0; r < g->ranks; r++) {
-            at[r] = next[r] < g->rank[r].collectives ? &g->rank[r].calls[next[r]] : NULL;
-            if (at[r] && at[r]->number < least) least = at[r]->number;
-        }
-        if (least == UINT64_MAX) return;
-        for (int r = 0; r < g->ranks; r++) {
-            int here = at[r] && at[r]->number == least;
-            next[r] += (size_t)here;
-            all &= here;
-        }
-        g->together += (size_t)all;
-        if (all && g->ranks > 1) judge(g, at);
-    }
-}
-
-static void sum_up(struct traced_group *g) {
+static int sum_up(struct traced_group *g) {
     g->first_ns = INT64_MAX;
     for (int i = 0; i < g->ranks; i++) {
         struct traced_rank *r = &g->rank[i];
@@ -155,13 +118,12 @@ static void sum_up(struct traced_group *g) {
             if (c->start_ns < g->first_ns) g->first_ns = c->start_ns;
             if (c->end_ns > g->last_ns) g->last_ns = c->end_ns;
             r->bytes += c->bytes;
-            r->messages += (size_t)c->message;
+            r->collectives += (size_t)!c->message;
             if (!c->message) r->in_calls_ns += c->end_ns - c->start_ns;
         }
-        r->collectives = r->count - r->messages;
     }
     if (g->first_ns > g->last_ns) g->first_ns = g->last_ns; /* there is no call */
-    find_waits(g);
+    return calls_judge(g);
 }
 
 static int most_calls_first(const void *left, const void *right) {
@@ -200,33 +162,22 @@ int calls_read(struct traced_job *job, const char *path) {
             code = read_file(job, found.gl_pathv[i]);
     globfree(&found);
     if (code) return code;
-    if (job->remote.workers) CHECK(remote_join(&job->remote));
-    if (!job->groups && !job->remote.workers)
+    if (!job->groups)
         return fail(ERR_FAILED,
                     "report: %s: no files %s.GROUP.RANK: run the job with DUET_TRACE=%s", path,
                     path, path);
     for (int i = 0; i < job->groups; i++)
-        sum_up(&job->group[i]);
-    if (job->groups) qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);
+        CHECK(sum_up(&job->group[i]));
+    qsort(job->group, (size_t)job->groups, sizeof *job->group, most_calls_first);
     return OK;
 }
 
 void calls_free(struct traced_job *job) {
-    for (int i = 0; i < job->groups; i++)
+    for (int i = 0; i < job->groups; i++) {
         for (int r = 0; r < MAX_DEVICES; r++)
             free(job->group[i].rank[r].calls);
+        free(job->group[i].met);
+    }
     free(job->group);
-    remote_free(&job->remote);
     *job = (struct traced_job){.groups = 0};
-}
-
-const char *calls_seconds(int64_t ns, char text[24]) {
-    double s = (double)ns * 1e-9;
-    if (s < 0.9995e-3) /* what rounds to 1000 us is 1 ms */
-        snprintf(text, 24, "%.3g us", s * 1e6);
-    else if (s < 0.9995)
-        snprintf(text, 24, "%.3g ms", s * 1e3);
-    else
-        snprintf(text, 24, "%.2f s", s);
-    return text;
 }

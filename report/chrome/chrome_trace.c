@@ -175,7 +175,6 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
     json_object(w, "otherData");
     for (int i = 0; i < count; i++) {
         const struct run_record *r = runs[i].run;
-        if (!r) continue;
         char text[256], lost[64] = "";
         int kept = r->steps < TRACE_STEPS ? r->steps : TRACE_STEPS;
         if (r->spans_lost)
@@ -184,7 +183,6 @@ static void write_facts(struct json_writer *w, const struct trace_run *runs, int
         snprintf(text, sizeof text, "%s on %s, %s, %s x %d, global batch %d, %d of %d steps%s",
                  r->model, r->dataset, r->optimizer, r->kind, r->devices, r->batch_size, kept,
                  r->steps, lost);
-        if (!*r->model) snprintf(text, sizeof text, "calls of %d ranks%s", r->devices, lost);
         json_string(w, runs[i].title, text);
         write_clock(w, runs[i].title, r);
     }
@@ -203,7 +201,7 @@ int chrome_trace_write(struct atomic_file *file, const char *path, const struct 
     for (int i = 0; i < count; i++) {
         w.run = &runs[i];
         w.first_process = (i + 1) * RUN_PROCESSES;
-        CHECK(runs[i].run ? write_run(&w) : runs[i].write(&w, runs[i].of));
+        CHECK(write_run(&w));
     }
     json_close(&w.json);
     json_close(&w.json);

@@ -27,14 +27,9 @@
 #include "base/files/atomic_file.h"
 #include "trace/record.h"
 
-struct writer;
-
 struct trace_run {
     const char *title; /* "DP, loss in forward" */
     const struct run_record *run;
-    /* run NULL: something else that lasts, which writes its own events (chrome_writer.h) */
-    int (*write)(struct writer *w, const void *of);
-    const void *of;
 };
 
 /* Writes the runs to `file`, which was opened for `path`, and commits it; does nothing where the

@@ -1,5 +1,4 @@
-/* What the files of chrome_trace.h share: writing one event after another. Private to them, and to
- * what writes events of its own into such a file (report/calls/remote_trace.c). */
+/* What the files of chrome_trace.h share: writing one event after another. Private to them. */
 #ifndef REPORT_CHROME_CHROME_WRITER_H
 #define REPORT_CHROME_CHROME_WRITER_H
 
