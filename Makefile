@@ -5,7 +5,7 @@
 # make lint       the rules of the house: layers, lengths, format; before each commit
 # make fuzz T=60  every parser on bytes that may be anything, for T seconds
 # make soak T=600 ranks and commands are killed at random moments, for T seconds
-# make gpu-check [PARTS="build doctor"] [OUT=DIR]     everything that needs a GPU, in 14 minutes
+# make gpu-check [PARTS="build doctor"] [OUT=DIR]     what needs a GPU, in a quarter of an hour
 # make docs       pages of --report and the sheet of the lesson, in build/docs
 # make bench | examples | data | install PREFIX=... DESTDIR=... | clean
 #

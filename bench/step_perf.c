@@ -245,8 +245,7 @@ struct report {
     int code;    /* the first failure to write */
 };
 
-/* Prints a target the moment it is known, in the line that scripts/gpu_check.sh collects, and
- * writes the JSON anew. `last` was measured last. */
+/* Prints a target the moment it is known, and writes the JSON anew. `last` was measured last. */
 static void tell(struct report *r, const struct measured *last) {
     struct target targets[2];
     int runs = (int)(last - r->all) + 1;

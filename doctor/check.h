@@ -43,7 +43,6 @@ doctor_check check_peers;     /* peers.c: copies between devices of one process 
 doctor_check check_ipc;       /* ipc.c: memory of another process */
 doctor_check check_ops;       /* ops.c: every operation against the host's reference */
 doctor_check check_allreduce; /* collective.c: every algorithm over 2 and 4 ranks */
-doctor_check check_grid;      /* grid.c: every algorithm in one launch on one GPU */
 doctor_check check_step;      /* step.c: a training step of LeNet and ConvNet */
 doctor_check check_replay;    /* replay.c: steps recorded and replayed */
 

@@ -16,18 +16,6 @@ library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-ou
 $(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so) $(if $(CUDNN),%/fake_cudnn.so),$\
              $(FAKE_LIBRARIES))
 
-# A test by the small runner, as make gpu-check builds it for compute-sanitizer: what stands in for
-# that tool looks at it (tests/scripts/test_gpu_check_parts.c).
-PLAIN_GRAPH := $(B)/plain/tests/cuda/test_graph
-$(PLAIN_GRAPH).o $(B)/plain/tests/harness/runner.o: $(B)/plain/%.o: %.c $(B)/tests/flags
-	@mkdir -p $(@D)
-	$(if $(Q),@echo "cc $< (plain)")
-	$(Q)$(COMPILE) $(TEST_FLAGS) $(CUDA_FLAGS) -DHARNESS_PLAIN -MMD -MP -c $< -o $@
-$(PLAIN_GRAPH): %: %.o $(B)/plain/tests/harness/runner.o $(B)/libinternal.a $(EMULATION_LIB)
-	$(Q)$(LINK) $(LIBS) -o $@
-$(B)/tests/scripts/test_gpu_check_parts: | $(PLAIN_GRAPH)
--include $(PLAIN_GRAPH).d $(B)/plain/tests/harness/runner.d
-
 # A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
 # Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.
 takes = $(shell $(CXX) $(1) -E -x c++ /dev/null >/dev/null 2>&1 && echo $(1))

@@ -54,8 +54,8 @@ CHECKS := $(filter-out $(patsubst %,$(B)/tests/%,$(if $(SAN),$(SKIP_SAN)) \
 # Tests that look at a GPU where there is one, for make gpu-check.
 GPU_SOURCES := $(sort $(wildcard tests/cuda/test_*.c tests/*/test_cuda*.c) \
                $(shell grep -lE 'DEVICE_CUDA|device cuda' tests/*/test_*.c))
-GPU_TESTS := $(filter-out cuda/test_ops cuda/test_emulated% \
-             scripts/test_gpu_check%,$(patsubst tests/%.c,%,$(GPU_SOURCES)))
+GPU_TESTS := $(filter-out cuda/test_ops cuda/test_races% cuda/test_emulated%,\
+             $(patsubst tests/%.c,%,$(GPU_SOURCES)))
 
 $(B)/tests/flags: words = $(FLAGS_OF_C) $(CUDA_ALL_FLAGS) $(TEST_FLAGS)
 
@@ -98,7 +98,7 @@ check: all $(CHECKS) $(HELPERS) $(if $(SAN),,$(BENCHES)) $(EXAMPLES)
 lint: $(filter-out $(CUDA_SOURCES:%.cu=$(B)/%.o),$(LIB_OBJ)) $(B)/cli/main.o
 	@tests/check_layers.sh $(B)
 
-# Everything that needs a GPU, in at most 14 minutes: scripts/gpu_check.sh says what.
+# What needs a GPU, in a quarter of an hour: scripts/gpu_check.sh says what.
 gpu-check:
 	@B='$(B)' EMULATION=$(EMULATION) OUT='$(OUT)' TESTS="$(GPU_TESTS)" scripts/gpu_check.sh $(PARTS)
 gpu-check-programs: $(GPU_TESTS:%=$(B)/tests/%) $(HELPERS) $(BENCHES)

@@ -115,9 +115,9 @@ shift # the build folder: the paths of the programs contain it
 # The order: 0 the longest programs, 1 the tests of the command, 2 those that train or wait, 3 the
 # rest; within one class as given.
 order='{ class = 3 }
-/test_(kernels|golden|gpu_check)|\/(dp|ddp|train|allreduce|comm|cuda|doctor)\/test_/ { class = 2 }
+/test_(kernels|golden)|\/(dp|ddp|train|allreduce|comm|cuda|doctor)\/test_/ { class = 2 }
 /\/cli\/test_/ { class = 1 }
-/\/(cli\/test_(same_bits|end|batch_norm)|scripts\/test_gpu_check_parts)$/ { class = 0 }
+/\/cli\/test_(same_bits|end|batch_norm)$/ { class = 0 }
 { print class, NR, $0 }'
 printf '%s\n' "$@" |
     awk "$order" |

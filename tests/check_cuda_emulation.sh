@@ -6,9 +6,8 @@
 #
 # Which tests these are is read from the files: those that themselves name DEVICE_CUDA, ALL_KINDS,
 # an EMULATED_ variable or CUDA_EMULATION, or start the WORKERS of tests/rpc/workers.h. Left out are
-# tests that bring a runtime of their own (cuda_stand_in.h), and scripts/test_gpu_check, which takes
-# minutes and must be named. The last line is `N passed, N failed`. Exit status 1 on any failure.
-# Without CUDA's headers nothing is done.
+# tests that bring a runtime of their own (cuda_stand_in.h). The last line is `N passed, N failed`.
+# Exit status 1 on any failure. Without CUDA's headers nothing is done.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 san=${1:-}
@@ -23,7 +22,7 @@ words='DEVICE_CUDA|ALL_KINDS|CUDA_EMULATION|EMULATED_|WORKERS\('
 names=("$@")
 if ((${#names[@]} == 0)); then
     mapfile -t names < <(grep -lE "$words" tests/*/test_*.c | xargs grep -L cuda_stand_in.h |
-        sed 's|tests/||; s|\.c$||' | grep -vx scripts/test_gpu_check)
+        sed 's|tests/||; s|\.c$||')
 fi
 started=(tests/*/helper_*.c bench/*.c examples/*.c) # programs that tests start
 started=("${started[@]/#/$build/}")

@@ -9,7 +9,6 @@
  *     spin_executor.c                  a GPU for each rank: one kernel runs the whole plan
  *     staged.c                         GPUs that cannot reach each other: the plan runs on the host
  *     nccl.c                           NCCL's own allreduce; nccl_library.c loads the library
- *     grid.h, grid.c                   all ranks in one grid of one process, for checks
  *
  *     awaited.h, awaited.c             which peer's flag a call waits for
  *     region.h, region.c               host memory that the ranks share, for staged.c

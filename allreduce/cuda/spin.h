@@ -87,12 +87,10 @@ DUET_HD const struct plan_step *spin_plan_step(const struct spin_plan *plan, uin
     return (const struct plan_step *)(plan + 1) + i;
 }
 
-/* The kernel's parameter. One grid runs for `blocks / channels` ranks of one process: for one rank
- * in training, for all of them in grid.c. */
+/* The kernel's parameter. Each block is a channel of the rank. */
 struct spin_call {
-    struct spin_rank *ranks; /* one for each rank of the grid */
-    const char *plans;       /* one spin_plan for each rank of the grid, plan_bytes apart */
-    uint64_t plan_bytes;
+    struct spin_rank *rank;
+    const struct spin_plan *plan;
     float *data[MAX_DEVICES]; /* every rank's registered buffer */
     uint64_t offset;          /* elements from data[r] to the start of the call's DATA */
     uint64_t timeout_ns;      /* of every single wait */
@@ -259,10 +257,9 @@ DUET_HD void spin_leave(struct spin_state *state, const struct spin_plan *plan, 
 #endif
 
 DUET_BLOCK void k_spin(const struct spin_call *c, struct spin_shared *shared, struct place at) {
-    uint32_t index = at.block / c->channels; /* of the block's rank among the grid's */
-    struct spin_rank *rank = &c->ranks[index];
-    const struct spin_plan *plan = (const struct spin_plan *)(c->plans + index * c->plan_bytes);
-    const struct sum_part part = {at.block % c->channels, c->channels};
+    struct spin_rank *rank = c->rank;
+    const struct spin_plan *plan = c->plan;
+    const struct sum_part part = {at.block, c->channels};
     const uint32_t steps = plan->steps;
     BLOCK_PHASE(at) {
         spin_enter(rank, plan, shared, at);

@@ -148,8 +148,8 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
     struct cuda_stream *s = (struct cuda_stream *)stream;
     const struct executor_ranks *ranks = e->calls.ranks;
     int counted = !s->capturing;
-    struct spin_call c = {.ranks = e->rank,
-                          .plans = call->kept,
+    struct spin_call c = {.rank = e->rank,
+                          .plan = call->kept,
                           .offset = call->offset,
                           .timeout_ns = (uint64_t)(comm_timeout_s(ranks->comm) * 1e9),
                           .channels = spin_channels(call->count),
@@ -161,7 +161,7 @@ static int spin_enqueue(struct executor *e, struct stream *stream, const struct 
     spin_align(&c, ranks->n, ranks->scratch, ranks->half);
     if (counted) CHECK(cuda_calls_begin(&e->calls, s, call));
     CHECK(cuda_begin(s, span_name, call->moved, 0));
-    CUDA_STREAM_CHECK(s, spin_launch(s->stream, &c, c.channels, 0), "allreduce");
+    CUDA_STREAM_CHECK(s, spin_launch(s->stream, &c), "allreduce");
     for (int i = 0; i < call->plan->step_count; i++)
         executor_charge(ranks, &call->plan->steps[i]);
     CHECK(cuda_end(s));

@@ -1,6 +1,5 @@
 /* The spin kernel on the GPU, and its launch; the kernel's text is spin.h. A block has 512 threads
- * of at most 64 registers, so a multiprocessor holds two: a grid of 32 channels for each of 8 ranks
- * fits on one GPU as a whole (grid.c). */
+ * of at most 64 registers, so a multiprocessor holds two. */
 #include "allreduce/cuda/spin_kernel.h"
 
 static __global__ void __launch_bounds__(SPIN_THREADS, 2)
@@ -23,11 +22,8 @@ int spin_load(const struct cuda_device *d, int *resident) {
     return OK;
 }
 
-cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call, uint32_t blocks,
-                        int cooperative) {
+cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call) {
     void *params[1] = {(void *)call};
-    dim3 grid = {blocks, 1, 1}, block = {SPIN_THREADS, 1, 1};
-    return cooperative ? cudaLaunchCooperativeKernel(DUET_KERNEL(spin_kernel), grid, block, params,
-                                                     0, stream)
-                       : cudaLaunchKernel(DUET_KERNEL(spin_kernel), grid, block, params, 0, stream);
+    dim3 grid = {call->channels, 1, 1}, block = {SPIN_THREADS, 1, 1};
+    return cudaLaunchKernel(DUET_KERNEL(spin_kernel), grid, block, params, 0, stream);
 }

@@ -1,5 +1,4 @@
-/* The spin kernel on the GPU and its launch, for two callers: spin_executor.c for a rank on a
- * GPU of its own, and grid.c for one grid that runs for all ranks. */
+/* The spin kernel on the GPU and its launch, for a rank on a GPU of its own (spin_executor.c). */
 #ifndef ALLREDUCE_CUDA_SPIN_KERNEL_H
 #define ALLREDUCE_CUDA_SPIN_KERNEL_H
 
@@ -14,10 +13,8 @@ extern "C" {
  * *resident: how many of its blocks the whole GPU holds at once. */
 int spin_load(const struct cuda_device *device, int *resident);
 
-/* Enqueues the kernel on the current GPU's stream; `call` is copied. cooperative: the GPU runs all
- * blocks at once, or refuses the launch. */
-cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call, uint32_t blocks,
-                        int cooperative);
+/* Enqueues the kernel on the current GPU's stream, a block for each channel; `call` is copied. */
+cudaError_t spin_launch(cudaStream_t stream, const struct spin_call *call);
 
 #ifdef __cplusplus
 }

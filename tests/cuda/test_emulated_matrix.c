@@ -4,7 +4,7 @@
  *
  * By default train and compare take turns, so that any two of the four meet at least once: each
  * number of GPUs with each number of devices, and so on. With DUET_TEST_LONG=1 all 288 run, demo
- * too, whose own lesson takes seconds; otherwise scripts/test_gpu_check_parts runs one. */
+ * too, whose own lesson takes seconds. */
 #include "tests/cli/data.h"
 #include "tests/cli/json.h"
 #include "tests/cli/run.h"

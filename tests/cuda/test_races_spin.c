@@ -104,8 +104,9 @@ static struct rank_stream *new_streams(struct world *w, struct spin_page *pages,
         for (int call = 0; call < CALLS; call++) {
             streams[r].adding[call] = (struct adding){w, call, r};
             streams[r].call[call] = w->calls[call];
-            streams[r].call[call].ranks = &w->ranks[r];
-            streams[r].call[call].plans = streams[r].plans[call] = packed(&w->plans[call][r]);
+            streams[r].call[call].rank = &w->ranks[r];
+            streams[r].call[call].plan =
+                (const struct spin_plan *)(streams[r].plans[call] = packed(&w->plans[call][r]));
             streams[r].call[call].timeout_ns = (uint64_t)(timeout_s * 1e9);
             streams[r].call[call].step = call;
         }

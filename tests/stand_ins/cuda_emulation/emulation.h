@@ -10,8 +10,7 @@
  *     lock that both sides take, see runtime_stream.c).
  *   - memory. An allocation is a memfd; another process maps it through /proc/PID/fd, by a handle
  *     of 64 bytes.
- *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn, or all at once
- *     in a cooperative launch.
+ *   - kernels' code: the .cu files compiled as C++ (launch.h), each block in turn.
  *   - refusals, as documented: what a capture forbids, unknown handles, copies beyond an
  *     allocation, sizes of grids.
  *   - loading: the first launch of a kernel that was not loaded waits until its GPU is idle, as
@@ -51,8 +50,6 @@
  *   EMULATED_SWITCH_US=n         a GPU that another process of EMULATED_MACHINE used last takes n
  *                                microseconds to change hands; /dev/shm/emulated-machine-NAME,
  *                                which says who that was, is left behind
- *   EMULATED_SANITIZER=FILE      a line `program` for each program that calls CUDA itself, and
- *                                `error` for each call that fails: what compute-sanitizer sees
  *   EMULATED_CUDA_GUARD=1        device memory is mapped only while an item runs: an access by the
  *                                host is a SIGSEGV
  *   EMULATED_CUDA_EXIT=waits     exit() waits for kernels, also for one that never ends
@@ -154,7 +151,6 @@ struct gpu *current_gpu(void);
 cudaError_t context_open(struct gpu *gpu); /* runtime_context.c; once for each GPU */
 /* Before a piece of work: the GPU changes hands, if another process had it. */
 void context_switch(const struct gpu *gpu);
-void sanitizer_note(const char *what);
 
 /* Counts an event of kind `what` and says whether EMULATED_CUDA_FAULT wants it to fail. */
 int fault_now(const char *what);
@@ -226,7 +222,7 @@ struct item {
         struct {
             const struct emulated_kernel *kernel;
             struct emulated_index grid, threads;
-            int cooperative, dependent;
+            int dependent;
         } launch;
         struct {
             char *to;

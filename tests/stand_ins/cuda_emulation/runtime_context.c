@@ -83,30 +83,13 @@ void context_switch(const struct gpu *gpu) {
         pause_us(emulated.switch_us);
 }
 
-/* ---- what a sanitizer sees: EMULATED_SANITIZER ---- */
-
-static pid_t program; /* the process that was started by exec, not one that was forked from it */
-
-__attribute__((constructor)) static void note_program(void) {
-    program = getpid();
-}
-
-void sanitizer_note(const char *what) {
-    const char *path = getenv("EMULATED_SANITIZER");
-    if (!path || getpid() != program) return;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return;
-    (void)!write(fd, what, strlen(what));
-    close(fd);
-}
-
 cudaError_t context_open(struct gpu *gpu) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int started;
     cudaError_t error = cudaSuccess;
     if (gpu->context) return cudaSuccess;
     pthread_mutex_lock(&lock);
-    if (!started) start_slowly(), sanitizer_note("program\n");
+    if (!started) start_slowly();
     started = 1;
     if (!gpu->context && emulated.exclusive && take_name("context on GPU", gpu->number) < 0)
         error = cudaErrorDevicesUnavailable;

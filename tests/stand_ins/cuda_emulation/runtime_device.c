@@ -232,7 +232,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->memoryBusWidth = 5120;
     p->asyncEngineCount = 3;
     p->pciBusID = gpu->number + 1;
-    p->canMapHostMemory = p->unifiedAddressing = p->concurrentKernels = p->cooperativeLaunch = 1;
+    p->canMapHostMemory = p->unifiedAddressing = p->concurrentKernels = 1;
     p->streamPrioritiesSupported = p->hostRegisterSupported = p->ipcEventSupported = 1;
     p->canUseHostPointerForRegisteredMem = p->computePreemptionSupported = 1;
     return cudaSuccess;
@@ -251,7 +251,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
     case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
     case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-    case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
     case cudaDevAttrUnifiedAddressing: *value = p.unifiedAddressing; break;
     case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
     case cudaDevAttrCanUseHostPointerForRegisteredMem:

@@ -4,7 +4,6 @@
 
 cudaError_t give(cudaError_t error) {
     if (error != cudaSuccess) emulated_self.last_error = error;
-    if (error != cudaSuccess && error != cudaErrorNotReady) sanitizer_note("error\n");
     return error;
 }
 
@@ -52,7 +51,6 @@ static const struct {
          "part or all of the requested memory range is already mapped"),
     WORD(cudaErrorHostMemoryNotRegistered,
          "pointer does not correspond to a registered memory region"),
-    WORD(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch"),
     WORD(cudaErrorNotPermitted, "operation not permitted"),
     WORD(cudaErrorNotSupported, "operation not supported"),
     WORD(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),

@@ -1,6 +1,5 @@
 /* Kernels: what a launch checks and copies, and how a grid runs. Blocks run one after another, and
- * so do the threads of a block; a kernel in phases runs once a block (launch.h). The blocks of a
- * cooperative launch have a thread each, since they may wait for each other.
+ * so do the threads of a block; a kernel in phases runs once a block (launch.h).
  *
  * A kernel that cudaFuncGetAttributes has not loaded is loaded by its first launch, which waits
  * here, as CUDA's lazy loading does, until everything that is queued on the GPU in this process is
@@ -48,42 +47,6 @@ static void run_block(const struct item *item, unsigned x, unsigned y, unsigned 
             }
 }
 
-struct block_thread {
-    pthread_t thread;
-    const struct item *item;
-    unsigned x, y, z;
-};
-
-static void *run_block_alone(void *argument) {
-    struct block_thread *b = argument;
-    emulated_self.on_stream = 1;
-    run_block(b->item, b->x, b->y, b->z);
-    return NULL;
-}
-
-/* If the machine cannot start so many threads the context faults, since half a grid would wait for
- * ever. */
-static void run_together(const struct item *item, struct gpu *gpu) {
-    const struct emulated_index grid = item->u.launch.grid;
-    unsigned blocks = grid.x * grid.y * grid.z, started = 0;
-    struct block_thread *all = calloc(blocks, sizeof *all);
-    for (; all && started < blocks; started++) {
-        struct block_thread *b = &all[started];
-        *b = (struct block_thread){.item = item,
-                                   .x = started % grid.x,
-                                   .y = started / grid.x % grid.y,
-                                   .z = started / grid.x / grid.y};
-        if (pthread_create(&b->thread, NULL, run_block_alone, b)) break;
-    }
-    if (started < blocks) {
-        fprintf(stderr, "emulated CUDA: no threads for a cooperative grid of %u blocks\n", blocks);
-        gpu->fault = cudaErrorLaunchFailure;
-    }
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(all[i].thread, NULL);
-    free(all);
-}
-
 static atomic_int hangs; /* 1: a kernel that never ends has started */
 
 /* EMULATED_CUDA_EXIT=waits: exit waits as a driver may that ends its context in an orderly way. */
@@ -106,10 +69,6 @@ void kernel_run(const struct item *item, struct gpu *gpu) {
         return;
     }
     if (item->fails == 2) item_hang();
-    if (item->u.launch.cooperative) {
-        run_together(item, gpu);
-        return;
-    }
     unsigned x = 0, y = 0, z = 0;
     while (z < grid.z) {
         run_block(item, x, y, z);
@@ -136,20 +95,14 @@ static int resident(unsigned threads) {
     return (int)(fit < BLOCKS_A_MULTIPROCESSOR ? fit : BLOCKS_A_MULTIPROCESSOR);
 }
 
-static cudaError_t check_sizes(dim3 grid, dim3 block, size_t shared, int cooperative) {
-    uint64_t threads = (uint64_t)block.x * block.y * block.z,
-             blocks = (uint64_t)grid.x * grid.y * grid.z;
+static cudaError_t check_sizes(dim3 grid, dim3 block, size_t shared) {
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (!threads || threads > THREADS_A_BLOCK || block.z > 64) return cudaErrorInvalidConfiguration;
-    if (!blocks || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
+    if (!grid.x || !grid.y || !grid.z || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidConfiguration;
     if (shared > SHARED_BYTES) return cudaErrorInvalidValue;
-    if (cooperative &&
-        blocks > (uint64_t)resident((unsigned)threads) * (unsigned)emulated.multiprocessors)
-        return cudaErrorCooperativeLaunchTooLarge;
     return cudaSuccess;
 }
-
-enum how { PLAIN, COOPERATIVE, DEPENDENT };
 
 /* A dependent launch waits for what is in front of it, as any other; its kernel must not touch
  * memory before its own wait. Whether one may follow something else than a kernel in a recording is
@@ -162,16 +115,15 @@ static cudaError_t check_dependent(const struct CUstream_st *s) {
 }
 
 static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **params, size_t shared,
-                          cudaStream_t stream, enum how how) {
-    const int cooperative = how == COOPERATIVE;
+                          cudaStream_t stream, int dependent) {
     ENTER(enter_gpu());
     const struct emulated_kernel *kernel = kernel_of(address);
     struct CUstream_st *s = stream_of(stream);
     if (!kernel) return give(cudaErrorInvalidDeviceFunction);
     if (!s || s->gpu != current_gpu()) return give(cudaErrorInvalidResourceHandle);
-    ENTER(check_sizes(grid, block, shared, cooperative));
+    ENTER(check_sizes(grid, block, shared));
     if (!params || !params[0]) return give(cudaErrorInvalidValue);
-    if (how == DEPENDENT && check_dependent(s) != cudaSuccess)
+    if (dependent && check_dependent(s) != cudaSuccess)
         return give(capture_refuse(s, check_dependent(s)));
     load(kernel, s);
     struct item *item = item_new(ITEM_KERNEL, kernel->bytes);
@@ -179,8 +131,7 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
     item->u.launch.kernel = kernel;
     item->u.launch.grid = (struct emulated_index){grid.x, grid.y, grid.z};
     item->u.launch.threads = (struct emulated_index){block.x, block.y, block.z};
-    item->u.launch.cooperative = cooperative;
-    item->u.launch.dependent = how == DEPENDENT;
+    item->u.launch.dependent = dependent;
     memcpy(item->param, params[0], kernel->bytes);
     /* what is captured does not run, so it does not count */
     if (!s->capture) item->fails = fault_now("launch") ? 1 : fault_now("hang") ? 2 : 0;
@@ -193,24 +144,19 @@ static cudaError_t launch(const void *address, dim3 grid, dim3 block, void **par
 
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                              size_t shared, cudaStream_t stream) {
-    return launch(kernel, grid, block, params, shared, stream, PLAIN);
+    return launch(kernel, grid, block, params, shared, stream, 0);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel,
                                 void **params) {
-    enum how how = PLAIN;
+    int dependent = 0;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization)
             return give(cudaErrorNotSupported);
-        if (config->attrs[i].val.programmaticStreamSerializationAllowed) how = DEPENDENT;
+        if (config->attrs[i].val.programmaticStreamSerializationAllowed) dependent = 1;
     }
     return launch(kernel, config->gridDim, config->blockDim, params, config->dynamicSmemBytes,
-                  config->stream, how);
-}
-
-cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **params,
-                                        size_t shared, cudaStream_t stream) {
-    return launch(kernel, grid, block, params, shared, stream, COOPERATIVE);
+                  config->stream, dependent);
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *out, const void *address) {
