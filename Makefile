@@ -15,7 +15,7 @@
 #     WERROR=1          warnings are errors, as in .ci/run
 #     CUDA=             builds without CUDA, as if there were no nvcc
 #     EMULATION=1       all of CUDA's files on the CPU, in build/emulation: mk/emulation.mk
-VERSION := 0.1.0
+VERSION := $(shell sed -n 's/^.define DUET_VERSION "\(.*\)"/\1/p' duet/core.h)
 PREFIX  ?= /usr/local
 CFLAGS  ?= $(if $(SAN),-g1,-g)
 comma   := ,
@@ -121,7 +121,8 @@ $(B)/libduet.a: $(LIB_OBJ)
 	$(Q)$(AR) rcs $@ $(B)/libduet.o
 
 # The same names for programs that load it: dlopen, ctypes.
-SONAME := libduet.so.$(firstword $(subst ., ,$(VERSION)))
+# Below 1.0 each minor version may have another ABI.
+SONAME := libduet.so.$(basename $(VERSION))
 $(B)/libduet.so: $(LIB_OBJ) mk/libduet.map
 	$(Q)$(LINK_SO) -Wl,-soname,$(SONAME) -Wl,-Bsymbolic \
 	    -Wl,--version-script=mk/libduet.map $(LIB_OBJ) $(LIBS) -o $@

@@ -15,6 +15,10 @@ _Static_assert(DUET_OK == (int)OK && DUET_FAILED == (int)ERR_FAILED &&
 _Static_assert(DUET_MAX_DEVICES == MAX_DEVICES && DUET_MAX_RANK == (int)MAX_RANK,
                "duet.h repeats the limits");
 
+const char *duet_version(void) {
+    return DUET_VERSION;
+}
+
 const char *duet_error(void) {
     return error_message();
 }

@@ -70,15 +70,19 @@ static int copy_blocks(struct duet_tensor *to, int to_first, const struct duet_t
     return OK;
 }
 
-/* In PyTorch's words. */
-static int check_dim(const char *what, const struct tensor *t, int dim) {
-    if (dim >= 0 && dim < t->rank) return OK;
-    return fail(ERR_USAGE,
-                "%s: Dimension out of range (expected to be in range of [0, %d], but got %d)", what,
-                t->rank - 1, dim);
+/* *dim, which may count from -1 backwards, as one that counts from 0. In PyTorch's words. */
+static int find_dim(const char *what, const struct tensor *t, int *dim) {
+    if (*dim < -t->rank || *dim >= t->rank)
+        return fail(ERR_USAGE,
+                    "%s: Dimension out of range (expected to be in range of [%d, %d], but got %d)",
+                    what, -t->rank, t->rank - 1, *dim);
+    if (*dim < 0) *dim += t->rank;
+    return OK;
 }
 
 /* ---- many tensors into one ---- */
+
+enum { MOST_JOINED = 65536 };
 
 /* The first of them that is there; NULL: none. */
 static const struct tensor *first_of(duet_tensor *const *tensors, int n) {
@@ -108,10 +112,8 @@ static int check_fits(const char *what, const struct tensor *first, const struct
 /* Says the shape of all together. */
 static int join_shapes(const char *what, duet_tensor *const *tensors, int n, int dim,
                        struct tensor *all) {
-    const struct tensor *first = tensors ? first_of(tensors, n) : NULL;
+    const struct tensor *first = first_of(tensors, n);
     int64_t rows = 0;
-    if (!first) return fail(ERR_USAGE, "%s: expected a non-empty list of Tensors", what);
-    CHECK(check_dim(what, first, dim));
     for (int i = 0; i < n; i++) {
         if (!tensors[i]) continue;
         CHECK(check_fits(what, first, &tensors[i]->t, i, dim));
@@ -131,6 +133,10 @@ int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_
     int at = 0, code = OK;
     CHECK_OUT(out);
     if (!device) return fail(ERR_USAGE, "cat: no device was given");
+    if (n > MOST_JOINED) return fail(ERR_USAGE, "cat: %d tensors: give 1 to %d", n, MOST_JOINED);
+    if (!tensors || !first_of(tensors, n))
+        return fail(ERR_USAGE, "cat: expected a non-empty list of Tensors");
+    CHECK(find_dim("cat", first_of(tensors, n), &dim));
     CHECK(join_shapes("cat", tensors, n, dim, &all));
     CHECK(tensor_new(&joined, device_of(device), all.dtype, all.rank, all.dims, MEM_COMM));
     for (int i = 0; i < n && !code; i++) {
@@ -168,7 +174,7 @@ int duet_tensor_scatter(duet_tensor **parts, int n, const duet_tensor *tensor,
     if (!parts) return fail(ERR_USAGE, "scatter: no place for the parts was given");
     memset(parts, 0, (size_t)n * sizeof *parts);
     if (!tensor) return fail(ERR_USAGE, "scatter: no tensor was given");
-    CHECK(check_dim("scatter", &tensor->t, dim));
+    CHECK(find_dim("scatter", &tensor->t, &dim));
     for (int i = 0; i < n; i++)
         if (!devices || !devices[i])
             return fail(ERR_USAGE, "scatter: no device was given for part %d", i);

@@ -92,21 +92,33 @@ static int is_end(const struct announced_call *call) {
            !strncmp(call->what, word, strlen(word));
 }
 
+/* What to do where the calls differ. Tensors of one call that differ in size are told as that. */
+static const char *advice(const struct announced_call *mine, const struct announced_call *theirs) {
+    static const char uneven[] = ", uneven";
+    struct announced_call sized = *theirs;
+    if (is_end(mine) || is_end(theirs))
+        return "one has ended, by an error of its own or with fewer batches: see its output, and "
+               "give all ranks as many batches, or use duet_ddp_join";
+    sized.count = mine->count, sized.offset = mine->offset;
+    if (!memcmp(&sized, mine, sizeof sized))
+        return "the sizes differ: all ranks must give tensors of one size";
+    if (!strcmp(mine->collective, theirs->collective) &&
+        !strstr(mine->what, uneven) != !strstr(theirs->what, uneven))
+        return "one gives split sizes and the other none: give them on all ranks, or on none";
+    return "all ranks must make the same calls in the same order";
+}
+
 /* The job ends here: a call that differs has no result. */
 static int mismatch(struct announcer *a, uint64_t number, int peer, const union words *mine,
                     const union words *theirs) {
     char text[BOARD_TEXT], my_call[192], their_call[192];
     describe(a, number, mine, my_call, sizeof my_call);
     describe(a, number, theirs, their_call, sizeof their_call);
-    int one_ended = is_end(&mine->call) || is_end(&theirs->call);
     snprintf(text, sizeof text,
              "Detected mismatch between collectives on ranks. Rank %d is running collective: %s, "
              "but Rank %d is running collective: %s: %s",
              rank_of(a, a->me), my_call, rank_of(a, peer), their_call,
-             one_ended ? "one has ended, by an error of its own or with fewer batches: see its "
-                         "output, and give all ranks as many batches, or use "
-                         "duet_ddp_join"
-                       : "all ranks must make the same calls in the same order");
+             advice(&mine->call, &theirs->call));
     comm_abort(a->comm, ERR_FAILED, text);
     return fail(ERR_FAILED, "%s", text);
 }

@@ -22,7 +22,8 @@ int failure_of_job(struct comm *comm, const char *where) {
     note_where(comm, where);
     char first[BOARD_TEXT];
     snprintf(first, sizeof first, "%s", failure.text);
-    if (failure.code != ERR_PEER && failure.rank >= 0)
+    /* Calls that differ are an error of both: the rank that saw it may have returned already. */
+    if (failure.code != ERR_PEER && failure.rank >= 0 && !strstr(first, "Detected mismatch"))
         snprintf(first, sizeof first, "rank %d, whose error says why", failure.rank);
     return fail(ERR_PEER, "rank %d: %s%sa peer failed first: %s", comm->rank, where,
                 where[0] ? ": " : "", first);

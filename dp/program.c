@@ -160,6 +160,9 @@ int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs
                                duet_tensor **outputs, int output_count, enum duet_pass pass) {
     int code = OK;
     if (!outputs) return fail(ERR_USAGE, "no place for the result: outputs is NULL");
+    if (output_count < 1 || output_count > MOST_OUTPUTS)
+        return fail(ERR_USAGE, "DataParallel: %d outputs: give 1 to %d", output_count,
+                    MOST_OUTPUTS);
     for (int i = 0; i < output_count; i++)
         outputs[i] = NULL;
     if (!m) return fail(ERR_USAGE, "DataParallel: none was given");
@@ -253,8 +256,8 @@ int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *cons
         return fail(ERR_USAGE,
                     "DataParallel: backward without a forward in DUET_TRAIN since the last one");
     CHECK(dp_begin(&m->dp, NO_STEP, 1));
-    if (m->roots == LOSSES && grads && grads[0])
-        return fail(ERR_USAGE, "DataParallel: a gradient for losses: give NULL");
+    if (m->roots == LOSSES && (count || grads))
+        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
     if (m->roots == OUTPUTS) CHECK(bring_grads(m, grads, count));
     m->roots = NO_ROOTS;
     CHECK(data_parallel_save_sums(m, kept));

@@ -13,7 +13,7 @@
 /* Which dimension of x is dimension i of the result. back 0: m->dim goes to the front. */
 static void find_order(const struct duet_data_parallel *m, int rank, int back,
                        int order[MAX_RANK]) {
-    int d = m->dim;
+    int d = m->dim < 0 ? m->dim + rank : m->dim;
     for (int i = 0; i < rank; i++)
         order[i] = i > d ? i : back ? (i < d ? i + 1 : 0) : (i ? i - 1 : d);
 }
@@ -27,14 +27,15 @@ void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape
 }
 
 int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t) {
-    if (m->dim < t->rank && (!m->dim || dtype_bytes(t->dtype) == sizeof(float))) return OK;
-    if (m->dim < t->rank)
+    const int is_there = m->dim >= -t->rank && m->dim < t->rank;
+    if (is_there && (!m->dim || dtype_bytes(t->dtype) == sizeof(float))) return OK;
+    if (is_there)
         return fail(ERR_USAGE, "DataParallel: dim %d of a tensor of type %d: give float or int32",
                     m->dim, (int)t->dtype);
     return fail(ERR_USAGE,
-                "DataParallel: Dimension out of range (expected to be in range of [0, %d], but "
-                "got %d)",
-                t->rank - 1, m->dim);
+                "DataParallel: Dimension out of range (expected to be in range of [%d, %d], "
+                "but got %d)",
+                -t->rank, t->rank - 1, m->dim);
 }
 
 /* Copies `from` to `to`, both on `device`, whose shape data_parallel_turn says. */

@@ -26,9 +26,9 @@ static int check_devices(duet_device *const *devices, int n) {
 }
 
 static int check_options(const struct duet_data_parallel_options *o) {
-    if (o->dim < 0 || o->dim >= MAX_RANK || (o->dim && o->loss))
-        return fail(ERR_USAGE, "DataParallel: dim %d: give 0 to %d%s", o->dim, MAX_RANK - 1,
-                    o->loss ? "; with a loss function 0 alone" : "");
+    if (o->dim < -MAX_RANK || o->dim >= MAX_RANK || (o->dim && o->loss))
+        return fail(ERR_USAGE, "DataParallel: dim %d: give %d to %d%s", o->dim, -MAX_RANK,
+                    MAX_RANK - 1, o->loss ? "; with a loss function 0 alone" : "");
     if (o->forward_multi && o->loss)
         return fail(ERR_USAGE, "DataParallel: a loss function beside a forward function of several "
                                "outputs: make the loss one of them");

@@ -64,6 +64,12 @@ enum duet_code {
     DUET_PEER     /* another process failed first */
 };
 
+/* The version of this header and of the library that the program runs with: "0.2.0". Programs that
+ * were built against a library of another number before the second point must be built anew, since
+ * structs or functions may differ; the linker's name of the library, libduet.so.0.2, says so. */
+#define DUET_VERSION "0.2.0"
+const char *duet_version(void);
+
 /* The last error of the calling thread: one line, `what failed: which value: what to do`, without a
  * newline; "" if there was none. The text stays valid until the next failure in this thread. */
 const char *duet_error(void);
@@ -147,7 +153,7 @@ void duet_tensor_free(duet_tensor *tensor);
 duet_device *duet_tensor_device(const duet_tensor *tensor);
 enum duet_type duet_tensor_type(const duet_tensor *tensor);
 int duet_tensor_rank(const duet_tensor *tensor);
-int duet_tensor_dim(const duet_tensor *tensor, int i); /* 0 if there is no dimension i */
+int duet_tensor_dim(const duet_tensor *tensor, int i); /* -1: the last; 0: no dimension i */
 size_t duet_tensor_count(const duet_tensor *tensor);   /* the number of elements */
 
 /* Copy all elements to or from host memory: duet_tensor_count elements of the tensor's type. The
@@ -179,7 +185,8 @@ int duet_tensor_rows(duet_tensor **out, duet_tensor *tensor, int first, int n);
 /* torch.cat(tensors, dim): makes a tensor on `device` with the rows (dim 0) of n tensors, one after
  * another, or with what they have along dimension `dim`. They may lie on different devices. All
  * have one type, and the same shape but for that dimension. Those that are NULL are left out, so it
- * gathers what duet_tensor_scatter has made; one at least is not. */
+ * gathers what duet_tensor_scatter has made; one at least is not. n is 1 to 65536. dim may count
+ * from -1, the last, backwards, here and wherever a function takes one. */
 int duet_tensor_cat(duet_tensor **out, duet_tensor *const *tensors, int n, duet_device *device,
                     int dim);
 
@@ -256,7 +263,8 @@ int duet_loss_read(duet_tape *tape, duet_var *loss, double *sum, int64_t *right)
 /* Runs the tape backward from `root` and writes the gradient of every parameter; a parameter that
  * took no part gets zeros. grad: the gradient with respect to root, a float tensor of its shape,
  * which must live until backward is done; NULL: root is a loss with the reduction mean or sum, or a
- * var of one number, as duet_mean makes it. Where gradients are added up, over passes or by a
+ * var of one number, as duet_mean makes it. With a loss and a grad, float (N), grad is that of each
+ * sample's loss, and the reduction plays no part. Where gradients are added up, over passes or by a
  * duet_ddp over ranks, a pass has one backward. */
 int duet_backward(duet_tape *tape, duet_var *root, const duet_tensor *grad);
 

@@ -130,8 +130,9 @@ int duet_group_global_rank(const duet_group *group, int rank);
  * part of the input.
  *
  * Split sizes are for parts of different lengths: how many rows of dimension 0 the output or the
- * input has for each rank, n of them. Either all ranks give them or none; what gather and scatter
- * are given elsewhere than on the root is not read. No such call works in place. What rank a gives
+ * input has for each rank, n of them. Either all ranks give a list or none does; of gather and
+ * scatter the root's numbers alone are read, so others may give any list. No such call works in
+ * place. What rank a gives
  * to rank b must be as long as b expects, else all ranks are told which two differ. A rank of
  * all_to_all may give one of the two: the parts of the other are equal. */
 int duet_barrier(duet_group *group, duet_work **work);

@@ -78,10 +78,11 @@ duet_var *duet_expand(duet_tape *tape, duet_var *x, int rank, const int *shape);
  *                  int32 (N,...) and must live until backward is done; an index of no row is NaN.
  *                  embedding_of: index is a var of whole numbers, as samples of a data set or a
  *                  constant are. Row padding_idx gets no gradient; -1: all do
- * The settings of windows are of rows and then of columns: {2, 2} is PyTorch's 2. Here and below
- * those that are 0, and NULL for all, are PyTorch's defaults: stride 1, of pools the size, padding
- * 0, dilation 1, groups 1. None is above 2^20. */
-enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1 };
+ * The settings of windows are of rows and then of columns. A second one of 0 is the first: {2} is
+ * PyTorch's 2, both; {1, DUET_NO_PADDING} pads rows alone. Here and below those that are 0, and
+ * NULL for all, are PyTorch's defaults: stride 1, of pools the size, padding 0, dilation 1, groups
+ * 1. None is above 2^20. duet_conv and duet_pool begin alike. */
+enum { DUET_NO_BIAS = -1, DUET_NO_BUFFERS = -1, DUET_NO_WEIGHT = -1, DUET_NO_PADDING = -1 };
 struct duet_conv {
     int stride[2], padding[2], dilation[2], groups;
 };
@@ -178,8 +179,8 @@ enum duet_modulo { DUET_REMAINDER, DUET_FMOD, DUET_FLOOR_DIVIDE };
 duet_var *duet_modulo(duet_tape *tape, duet_var *x, double number, enum duet_modulo how);
 duet_var *duet_round(duet_tape *tape, duet_var *x, enum duet_rounding to);
 struct duet_pool {
-    int width; /* of a window that is no square; 0: it is one */
     int stride[2], padding[2], ceil_mode;
+    int width; /* of a window that is no square; 0: it is one */
 };
 duet_var *duet_avg_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);
 duet_var *duet_max_pool2d(duet_tape *tape, duet_var *x, int size, const struct duet_pool *how);

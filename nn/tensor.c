@@ -145,7 +145,8 @@ int duet_tensor_rank(const duet_tensor *tensor) {
 }
 
 int duet_tensor_dim(const duet_tensor *tensor, int i) {
-    return tensor && i >= 0 && i < tensor->t.rank ? tensor->t.dims[i] : 0;
+    int rank = tensor ? tensor->t.rank : 0;
+    return i < -rank || i >= rank ? 0 : tensor->t.dims[i < 0 ? i + rank : i];
 }
 
 size_t duet_tensor_count(const duet_tensor *tensor) {

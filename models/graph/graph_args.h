@@ -55,4 +55,11 @@ duet_var *run_batch_norm(struct graph_run *r, const struct graph_node *n);
 duet_var *run_layer_norm(struct graph_run *r, const struct graph_node *n);
 duet_var *run_group_norm(struct graph_run *r, const struct graph_node *n);
 
+/* stride and padding. In a text a second padding of 0 is none, and in duet.h it is the first. */
+static inline void windows(const struct graph_node *n, int i, int *stride, int *padding) {
+    list(n, i, 2, stride);
+    list(n, i + 1, 2, padding);
+    if (!padding[1]) padding[1] = DUET_NO_PADDING;
+}
+
 #endif

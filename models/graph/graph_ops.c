@@ -74,28 +74,25 @@ OF_ROUNDING(trunc, DUET_TRUNC)
 
 /* ---- layers with parameters ---- */
 
-static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
-    struct duet_conv how = {.groups = 1};
-    list(n, 0, 2, how.stride);
-    list(n, 1, 2, how.padding);
-    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
-}
-
-static struct duet_conv conv_of(const struct graph_node *n) {
-    struct duet_conv how = {.groups = whole(n, 3)};
-    list(n, 0, 2, how.stride);
-    list(n, 1, 2, how.padding);
-    list(n, 2, 2, how.dilation);
+static struct duet_conv conv_of(const struct graph_node *n, int all) {
+    struct duet_conv how = {.groups = all ? whole(n, 3) : 1};
+    windows(n, 0, how.stride, how.padding);
+    if (all) list(n, 2, 2, how.dilation);
     return how;
 }
 
+static duet_var *run_conv2d(struct graph_run *r, const struct graph_node *n) {
+    const struct duet_conv how = conv_of(n, 0);
+    return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
+}
+
 static duet_var *run_conv(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_conv how = conv_of(n);
+    const struct duet_conv how = conv_of(n, 1);
     return duet_conv2d(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how);
 }
 
 static duet_var *run_conv_transpose(struct graph_run *r, const struct graph_node *n) {
-    const struct duet_conv how = conv_of(n);
+    const struct duet_conv how = conv_of(n, 1);
     int output_padding[2];
     list(n, 4, 2, output_padding);
     return duet_conv_transpose(r->tape, value(r, n, 0), tensor(r, n, 1), tensor(r, n, 2), &how,
@@ -146,8 +143,7 @@ static duet_var *run_matmul_add(struct graph_run *r, const struct graph_node *n)
 static int pool_settings(const struct graph_node *n, struct duet_pool *how) {
     int size[2];
     list(n, 0, 2, size);
-    list(n, 1, 2, how->stride);
-    list(n, 2, 2, how->padding);
+    windows(n, 1, how->stride, how->padding);
     how->width = size[1];
     return size[0];
 }

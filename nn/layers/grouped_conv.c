@@ -57,9 +57,10 @@ static int check(duet_tape *t, const duet_var *x, const struct param *w, const s
 struct duet_conv conv_settings(const struct duet_conv *given, int sequence) {
     struct duet_conv how = given ? *given : (struct duet_conv){.groups = 1};
     for (int i = 0; i < 2; i++) {
-        if (!how.stride[i]) how.stride[i] = 1;
-        if (!how.dilation[i]) how.dilation[i] = 1;
+        how.stride[i] = tape_setting(how.stride, i, 1);
+        how.dilation[i] = tape_setting(how.dilation, i, 1);
     }
+    how.padding[1] = tape_padding(how.padding, 1);
     if (!how.groups) how.groups = 1;
     if (sequence) how.stride[1] = how.dilation[1] = 1, how.padding[1] = 0;
     return how;

@@ -173,7 +173,10 @@ static int check_loss(const duet_tape *t, const char *op, const duet_var *x,
 }
 
 static int check_options(const duet_tape *t, const char *op, const struct tensor *x,
-                         const struct duet_loss_options *o) {
+                         const struct duet_loss_options *o, int log_probabilities) {
+    if (log_probabilities && o->label_smoothing != 0)
+        return fail(ERR_USAGE, "%s: label_smoothing %g: cross_entropy alone has it: give 0", op,
+                    o->label_smoothing);
     if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         return fail(ERR_USAGE, "%s: label_smoothing must be between 0.0 and 1.0. Got: %g", op,
                     o->label_smoothing);
@@ -234,7 +237,7 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
     static const struct duet_loss_options none = {.weight = NULL};
     const struct duet_loss_options *o = given ? given : &none;
     if (tape_failed(t, x) || tape_fail(t, check_loss(t, op, x, labels, r)) ||
-        tape_fail(t, check_options(t, op, &x->value, o)))
+        tape_fail(t, check_options(t, op, &x->value, o, log_probabilities)))
         return NULL;
     struct wanted_loss w = wanted(o, r);
     w.divides = r == DUET_MEAN && (o->weight || o->ignores);

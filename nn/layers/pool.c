@@ -182,12 +182,12 @@ static duet_var *pool_of(duet_tape *t, duet_var *x, int size, const struct duet_
     duet_var *bare = NULL;
     if (tape_failed(t, x)) return NULL;
     const struct duet_pool *how = given ? given : &none;
-    const int max = op == OP_MAX_POOL_FORWARD, *padding = how->padding, *d = x->value.dims;
+    const int max = op == OP_MAX_POOL_FORWARD, *d = x->value.dims,
+              padding[2] = {tape_padding(how->padding, 0), tape_padding(how->padding, 1)};
     struct pool_args args = {{size, how->width ? how->width : size}, {0}, 0, 0, {0, 0}};
     int more[2] = {0}, margins = 0;
     for (int i = 0; i < 2; i++) {
-        const int side = args.size[i],
-                  stride = args.stride[i] = how->stride[i] ? how->stride[i] : side;
+        const int side = args.size[i], stride = args.stride[i] = tape_setting(how->stride, i, side);
         if (refuse_side(t, side, stride, padding[i])) return NULL;
         if (how->ceil_mode && x->value.rank == 4)
             more[i] = pool_ceil_extra(d[2 + i], side, stride, padding[i]);

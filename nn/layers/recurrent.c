@@ -182,6 +182,10 @@ static int check(duet_tape *t, const struct duet_recurrent *layer, const struct 
     return tape_check_samples(t, &x->value);
 }
 
+static int no_layer(void) {
+    return fail(ERR_USAGE, "recurrent: no layer was given: fill in a struct duet_recurrent");
+}
+
 static duet_var *last_h(duet_tape *t, duet_var *y, int reverse) {
     const int *dims = y->value.dims;
     duet_var *h = duet_narrow(t, y, 1, reverse ? 0 : dims[1] - 1, 1);
@@ -191,7 +195,7 @@ static duet_var *last_h(duet_tape *t, duet_var *y, int reverse) {
 duet_var *duet_recurrent(duet_tape *t, duet_var *x, const struct duet_recurrent *layer,
                          duet_var **h, duet_var **c) {
     int no_b_ih, no_b_hh;
-    if (tape_failed(t, x)) return NULL;
+    if (tape_failed(t, x) || (!layer && tape_fail(t, no_layer()))) return NULL;
     struct param *w_ih = tape_param_at(t, "recurrent", layer->w_ih, 2),
                  *w_hh = tape_param_at(t, "recurrent", layer->w_hh, 2),
                  *b_ih = tape_bias_at(t, "recurrent", layer->b_ih, &no_b_ih),

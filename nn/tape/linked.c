@@ -73,7 +73,7 @@ static int check_move(const duet_tape *to, const duet_tape *from) {
 
 duet_var *duet_var_to(duet_tape *to, duet_tape *from, duet_var *x) {
     if (!to || to->error || tape_fail(to, check_move(to, from))) return NULL;
-    if (to == from) return x;
+    if (to == from) return tape_failed(to, x) ? NULL : x;
     x = x ? to_plain(from, x) : NULL;
     if (!x) return tape_fail(to, tape_error(from)), NULL;
     if (x->value.dtype != DTYPE_F32) {

@@ -56,6 +56,11 @@ int tape_fail(duet_tape *t, int code) {
     return code;
 }
 
+int tape_failed(duet_tape *t, const duet_var *x) {
+    if (!t || t->error || x) return !t || t->error;
+    return tape_fail(t, fail(ERR_USAGE, "tape: a function was given NULL in place of a var"));
+}
+
 void tape_set_exchange(duet_tape *t, const struct tape_exchange *exchange) {
     t->exchange = exchange ? *exchange : (struct tape_exchange){0};
 }

@@ -114,10 +114,8 @@ int tape_check_links(const duet_tape *t);
 /* Keeps `code` and its text if it is the first failure since tape_begin; returns code. */
 int tape_fail(duet_tape *t, int code);
 
-/* 1 if an op must return NULL: there is no tape, no operand, or an earlier failure. */
-static inline int tape_failed(const duet_tape *t, const duet_var *x) {
-    return !t || !x || t->error;
-}
+/* 1 if an op must return NULL: there is no tape, or it has a failure, as it gets if x is NULL. */
+int tape_failed(duet_tape *t, const duet_var *x);
 
 /* What an op asks of an operand whose elements it reads: 1 if it cannot go on, because of an
  * earlier failure or a NULL operand. A relu that was put off is computed here, and a view becomes a
@@ -373,6 +371,14 @@ struct param *tape_bias_at(duet_tape *t, const char *layer, int i, int *wrong);
 
 /* 1 if a size, stride or padding is no number for a layer; the tape then has the error. */
 int tape_beyond(duet_tape *t, const char *layer, const char *what, int value, int least);
+
+/* Setting i of a pair (duet/functions.h): a second 0 is the first; `none` where both are 0. */
+static inline int tape_setting(const int pair[2], int i, int none) {
+    return pair[i] ? pair[i] : pair[0] ? pair[0] : none;
+}
+static inline int tape_padding(const int pair[2], int i) {
+    return i == 1 && pair[1] == DUET_NO_PADDING ? 0 : tape_setting(pair, i, 0);
+}
 
 /* A sequence (N,C,H) as pictures (N,C,H,1), and filters of volumes (O,C,T,K,L) as of pictures
  * (O,CT,K,L): the same memory. */

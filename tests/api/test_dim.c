@@ -147,13 +147,13 @@ Test(dim, every_input_and_output_is_cut_along_it, .timeout = 60) {
     duet_tensor_free(inputs[1]);
     MUST(duet_tensor_create(&inputs[1], devices[0], DUET_F32, 1, (int[]){N}, h));
     MUST_FAIL(duet_data_parallel_forward(dp, inputs, 2, outputs, 1, DUET_EVALUATE), DUET_USAGE,
-              "Dimension out of range (expected to be in range of [0, 0], but got 1)");
+              "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
     for (int i = 0; i < 2; i++)
         duet_tensor_free(inputs[i]);
     duet_data_parallel_free(dp);
     MUST_FAIL(duet_data_parallel_create(&dp, devices, 3, params, samples_first, NULL,
                                         &(struct duet_data_parallel_options){.dim = 8}),
-              DUET_USAGE, "dim 8: give 0 to 7");
+              DUET_USAGE, "dim 8: give -8 to 7");
     duet_params_free(params);
     duet_devices_close(devices, 3);
 }
@@ -181,10 +181,10 @@ Test(dim, scatter_and_cat_take_columns, .timeout = 60) {
         duet_tensor_cat(&all, parts, 4, devices[3], 1), DUET_USAGE,
         "must match except in dimension 1. Expected size 2 but got size 1 for tensor number 2");
     MUST_FAIL(duet_tensor_cat(&all, parts, 4, devices[3], 3), DUET_USAGE,
-              "Dimension out of range (expected to be in range of [0, 2], but got 3)");
+              "Dimension out of range (expected to be in range of [-3, 2], but got 3)");
     for (int i = 0; i < 4; i++)
         duet_tensor_free(parts[i]);
-    MUST_FAIL(duet_tensor_scatter(parts, 4, x, devices, -1), DUET_USAGE, "but got -1");
+    MUST_FAIL(duet_tensor_scatter(parts, 4, x, devices, -4), DUET_USAGE, "but got -4");
     duet_tensor_free(x);
     duet_devices_close(devices, 4);
 }

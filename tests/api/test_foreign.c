@@ -20,7 +20,11 @@ Test(foreign, the_shared_library_shows_duets_names_alone) {
         cr_assert_null(dlsym(library, hidden[i]), "%s", hidden[i]);
     int (*device_count)(const char *) = (int (*)(const char *))dlsym(library, "duet_device_count");
     cr_assert_eq(device_count("cpu"), DUET_MAX_DEVICES);
-    cr_assert_eq(system("readelf -d " BUILD_DIR "/libduet.so | grep -q 'SONAME.*libduet.so.0'"), 0);
+    cr_assert_str_eq(duet_version(), DUET_VERSION);
+    char name[128] =
+        "readelf -d " BUILD_DIR "/libduet.so | grep -q 'SONAME.*libduet.so." DUET_VERSION;
+    strcpy(strrchr(name, '.'), "]'"); /* major and minor: the ABI of this header */
+    cr_assert_eq(system(name), 0, "%s", name);
 }
 
 Test(foreign, a_tensor_over_the_callers_memory_is_that_memory) {

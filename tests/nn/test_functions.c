@@ -29,7 +29,7 @@ static duet_var *padded(duet_tape *t, duet_var *x, const int *p) {
 
 /* p: size, stride, padding, ceil_mode */
 static struct duet_pool square(const int *p) {
-    return (struct duet_pool){0, {p[1], p[1]}, {p[2], p[2]}, p[3]};
+    return (struct duet_pool){{p[1]}, {p[2]}, p[3], 0};
 }
 
 static duet_var *max_pool(duet_tape *t, duet_var *x, const int *p) {
@@ -44,7 +44,7 @@ static duet_var *avg_pool(duet_tape *t, duet_var *x, const int *p) {
 
 /* p: size, stride and padding of rows and of columns, ceil_mode */
 static struct duet_pool sides_of(const int *p) {
-    return (struct duet_pool){p[1], {p[2], p[3]}, {p[4], p[5]}, p[6]};
+    return (struct duet_pool){{p[2], p[3]}, {p[4], p[5] ? p[5] : DUET_NO_PADDING}, p[6], p[1]};
 }
 
 static duet_var *max_pool_sides(duet_tape *t, duet_var *x, const int *p) {

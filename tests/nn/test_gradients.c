@@ -84,14 +84,17 @@ OF_X(group_norm, duet_group_norm(t, picture(t, x), 2, PAIR, PAIR, 1e-5))
 OF_X(batch_norm, duet_batch_norm(t, picture(t, x), PAIR, PAIR, DUET_NO_BUFFERS, 1e-5, 0.1, 0))
 OF_X(dilated, duet_conv2d(t, picture(t, x), WINDOW, DUET_NO_BIAS,
                           &(struct duet_conv){{1, 2}, {1, 1}, {1, 2}, 1}))
-OF_X(depthwise,
-     duet_conv2d(t, picture(t, x), PLANES, PAIR, &(struct duet_conv){{1, 1}, {1, 0}, {1, 1}, 2}))
-OF_X(turned, duet_conv_transpose(t, picture(t, x), TURNED, DUET_NO_BIAS,
-                                 &(struct duet_conv){{2, 2}, {1, 0}, {1, 1}, 1}, (int[]){1, 0}))
+OF_X(depthwise, duet_conv2d(t, picture(t, x), PLANES, PAIR,
+                            &(struct duet_conv){{1}, {1, DUET_NO_PADDING}, {1}, 2}))
+OF_X(turned,
+     duet_conv_transpose(t, picture(t, x), TURNED, DUET_NO_BIAS,
+                         &(struct duet_conv){{2}, {1, DUET_NO_PADDING}, {1}, 1}, (int[]){1, 0}))
 OF_X(relu, duet_relu(t, picture(t, x)))
 OF_X(abs_of, duet_abs(t, x))
-OF_X(max_pool, duet_max_pool2d(t, picture(t, x), 3, &(struct duet_pool){2, {1, 2}, {1, 0}, 0}))
-OF_X(avg_pool, duet_avg_pool2d(t, picture(t, x), 3, &(struct duet_pool){2, {1, 2}, {1, 0}, 0}))
+OF_X(max_pool,
+     duet_max_pool2d(t, picture(t, x), 3, &(struct duet_pool){{1, 2}, {1, DUET_NO_PADDING}, 0, 2}))
+OF_X(avg_pool,
+     duet_avg_pool2d(t, picture(t, x), 3, &(struct duet_pool){{1, 2}, {1, DUET_NO_PADDING}, 0, 2}))
 OF_X(adaptive, duet_adaptive_avg_pool2d(t, picture(t, x), 3, 2))
 OF_X(pad, duet_pad2d(t, picture(t, x), 1, 0, -1, 2, 0.5))
 OF_X(dropout, duet_dropout(t, x, 0.4))

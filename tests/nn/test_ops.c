@@ -100,8 +100,9 @@ CALL(transposed_groups,
                          (int[]){1, 0}))
 CALL(transposed_1d,
      duet_conv_transpose(t, x, 0, 1, &(struct duet_conv){{3}, {1}, {1}, 1}, (int[]){2, 0}))
-CALL(depthwise, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 4}))
-CALL(grouped, duet_conv2d(t, x, 0, DUET_NO_BIAS, &(struct duet_conv){{1, 2}, {2, 0}, {2, 1}, 2}))
+CALL(depthwise, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2}, {1}, {1}, 4}))
+CALL(grouped, duet_conv2d(t, x, 0, DUET_NO_BIAS,
+                          &(struct duet_conv){{1, 2}, {2, DUET_NO_PADDING}, {2, 1}, 2}))
 CALL(conv1d, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2}, {2}, {2}, 1}))
 CALL(square, duet_conv2d(t, x, 0, 1, &(struct duet_conv){{2, 2}, {1, 1}, {1, 1}, 1}))
 
