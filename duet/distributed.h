@@ -152,32 +152,6 @@ int duet_reduce_scatter(duet_group *group, duet_tensor *output, const duet_tenso
 int duet_all_to_all(duet_group *group, duet_tensor *output, const duet_tensor *input,
                     const int *output_split_sizes, const int *input_split_sizes, duet_work **work);
 
-/* Bytes of any length, which the other ranks need not know beforehand: what Python sends as an
- * object. Each object that a call brings lies in memory of its own, which the caller frees by
- * free(). After a failure there is nothing to free.
- *     broadcast_object_list   the root's `count` objects; on other ranks `list` is overwritten
- *     all_gather_object       list[r] becomes rank r's object, its own included
- *     gather_object           the same on the root alone; list is NULL elsewhere
- *     scatter_object_list     *object becomes list[rank] of the root; list is NULL elsewhere
- *     send_object_list        `count` objects to rank `to`, where recv_object_list with the same
- *                             count overwrites `list`. from DUET_ANY_SOURCE: of the first rank that
- *                             sends; *source, unless NULL, says which. They are messages like those
- *                             of duet_send, of tag 0 */
-struct duet_object {
-    void *data;
-    size_t bytes;
-};
-int duet_broadcast_object_list(duet_group *group, struct duet_object *list, int count, int root);
-int duet_all_gather_object(duet_group *group, struct duet_object *list,
-                           const struct duet_object *object);
-int duet_gather_object(duet_group *group, struct duet_object *list,
-                       const struct duet_object *object, int root);
-int duet_scatter_object_list(duet_group *group, struct duet_object *object,
-                             const struct duet_object *list, int root);
-int duet_send_object_list(duet_group *group, const struct duet_object *list, int count, int to);
-int duet_recv_object_list(duet_group *group, struct duet_object *list, int count, int from,
-                          int *source);
-
 /* Messages from one rank to one other, which arrive in the order in which they were sent. A
  * short message is on its way when send returns; a long one waits for its receiver. With from =
  * DUET_ANY_SOURCE a receive takes the first message that comes, from any rank, and *source says

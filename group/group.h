@@ -8,7 +8,6 @@
  *     short.c     short calls, through slots
  *     runners.c   who runs them: the caller itself, or a thread beside it
  *     uneven.c    calls whose blocks have lengths of their own
- *     objects.c   calls that move bytes of any length, which only the sender knows
  *     mail.c      messages: send
  *     lane.c      messages: receive, by rank and tag, from one rank or from anybody
  *     call_trace.c what each call took: DUET_TRACE
@@ -128,28 +127,6 @@ int work_wait(struct work *work);
 int work_done(struct work *work);         /* 1: it has ended, 0: not yet */
 int work_source(const struct work *work); /* of a receive that has ended: the rank it came from */
 void work_free(struct work *work);        /* waits for the end; NULL is fine */
-
-/* Bytes of any length. Those that a call brings are for the caller to free(). */
-struct group_object {
-    void *data;
-    size_t bytes;
-};
-
-/* broadcast_object_list: the root's `count` objects come to all; `list` of the others is written.
- * all_gather_object: objects[r] becomes rank r's object; gather_object: on the root alone.
- * scatter_object_list: *object becomes objects[rank] of the root. After an error nothing is to be
- * freed, and the job has failed but for ERR_USAGE. */
-int group_broadcast_objects(struct group *group, struct group_object *list, int count, int root);
-int group_gather_objects(struct group *group, struct group_object *objects /* [n] or NULL */,
-                         const struct group_object *object, int root /* -1: to all */);
-int group_scatter_objects(struct group *group, struct group_object *object,
-                          const struct group_object *objects /* [n], root */, int root);
-
-/* send_object_list, recv_object_list: `count` objects to or from one rank. From ANY_SOURCE: of the
- * first message of tag 0 that comes, whose sender is then *source (unless that is NULL). */
-int group_send_objects(struct group *group, const struct group_object *list, int count, int to);
-int group_recv_objects(struct group *group, struct group_object *list, int count, int from,
-                       int *source);
 
 /* A barrier at which rank 0 finds out who does not come within timeout_s: all of them, or the first
  * one. ERR_TIMEOUT: "[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms". */

@@ -116,7 +116,6 @@ Test(misuse, groups_and_ddp, .timeout = 60) {
     duet_work *work;
     duet_ddp *ddp;
     int first[] = {0}, source, two[] = {2}, wrong[] = {9};
-    struct duet_object object = {NULL, 0}, list[1] = {{NULL, 0}}, no_bytes = {NULL, 5};
     MUST(duet_tensor_create(&all, d, DUET_F32, 2, (int[]){2, 4}, NULL));
     BAD(duet_spawn(1, worked, NULL)); /* a device is open */
     BAD(duet_spawn(INT_MAX, NULL, NULL));
@@ -142,12 +141,6 @@ Test(misuse, groups_and_ddp, .timeout = 60) {
     CODE(duet_scatter(O(g), O(all), O(X2), bad(1) ? wrong : NULL, I(0), NULL));
     CODE(duet_reduce_scatter(O(g), O(all), O(X2), bad(1) ? wrong : NULL, I(DUET_SUM), NULL));
     CODE(duet_all_to_all(O(g), O(all), O(X2), bad(1) ? wrong : two, two, NULL));
-    CODE(duet_broadcast_object_list(O(g), O(list), I(1), I(0)));
-    CODE(duet_all_gather_object(O(g), O(list), bad(1) ? &no_bytes : O(&object)));
-    CODE(duet_gather_object(O(g), O(list), bad(1) ? &no_bytes : O(&object), I(0)));
-    CODE(duet_scatter_object_list(O(g), O(&object), O(list), I(0)));
-    BAD(duet_send_object_list(O(g), O(list), I(1), 9));
-    BAD(duet_recv_object_list(O(g), O(list), I(1), 9, &source));
     BAD(duet_send(O(g), O(X2), I(9), I(0), NULL));
     BAD(duet_recv(O(g), O(X2), I(9), I(0), &source, NULL));
     MUST(duet_all_reduce(g, X2, DUET_SUM, &work));
