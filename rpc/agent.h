@@ -72,13 +72,14 @@ struct duet_future {
     void *then_context;
     struct remote_op *op;           /* rpc/autograd.h: the call is one of a pass; NULL: it is not */
     duet_autograd_context *context; /* that it holds; NULL: none */
-    struct duet_rref *held; /* the reference whose method is called: it lives until the answer */
-    void (*notify)(void *context, struct duet_future *future); /* internal: under the lock */
-    struct duet_future *next;                                  /* in its list */
+    struct duet_rref *held;   /* the reference whose method is called: it lives until the answer */
+    uint64_t fork;            /* of the reference whose value the call makes; 0: it makes none */
+    struct duet_future *next; /* in its list */
 };
 
 /* The value behind a reference, at its owner. */
 struct owned {
+    duet_rpc *rpc;
     uint64_t rref;
     char type[NAME_BYTES]; /* of its object: the class */
     int ready;             /* 1: the value exists, or `failed` says why it does not */
@@ -138,7 +139,6 @@ struct duet_rpc {
     int over;    /* 1: shut down; what is left goes with the last of both */
     duet_autograd_context *contexts;
     uint64_t contexts_made;
-    struct autograd_pass *spare_passes; /* their tapes are to be used again */
 };
 
 /* A call that runs here. */
@@ -217,14 +217,11 @@ struct outgoing {
     const struct duet_rpc_value *args;
     int count;
     double timeout_s;
-    uint64_t self, rref, fork; /* as in call_head */
+    struct call_head head; /* but for the two counts */
     struct duet_rref *held;
-    void (*notify)(void *context, struct duet_future *future);
-    void *context;
     struct remote_op *op;    /* the call of a pass, whose path and vars these are */
     const struct path *path; /* NULL: the call is in no context */
     struct var_list *vars;
-    uint64_t autograd, pass; /* context and pass, as in call_head */
 };
 /* What duet_rpc_sync and its like are given; ERR_USAGE where it cannot be. */
 int check_call(struct outgoing *o, duet_rpc *rpc, const char *to, const char *function,
@@ -247,8 +244,8 @@ int to_owner(struct outgoing *o, duet_rref *r, const char *function, double time
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type);
 
 /* ---- serving ---- */
-/* Runs the function and answers. code: the call is refused with it and the message's text. */
-void serve_call(duet_rpc *rpc, struct message *m, int code);
+/* Runs the function and answers. */
+void serve_call(duet_rpc *rpc, struct message *m);
 /* Gives up what was set aside for a call; under the lock. */
 void release_call(duet_rpc *rpc, struct message *m);
 /* What a reference says whose function has run past the timeout of duet_remote. */
@@ -261,11 +258,9 @@ int own_function(duet_rpc_call *call, const struct message *m);
 int run_to_here(duet_rpc_call *call, void *context);
 
 /* ---- values ---- */
-/* Room for `count` values and the bytes of what comes before them. ERR_USAGE: they are too many
- * bytes, or a list is in more lists than are read. To be called before they are written. */
-int values_reserve(struct wire_out *w, size_t heads, const struct duet_rpc_value *v, int count);
-/* Writes a value for worker `to`. */
-int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to);
+/* Writes a value, which `depth` lists are around, for worker `to`. */
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to,
+                int depth);
 /* What was written goes, or it does not and its references are as they were: one of both, before
  * the bytes are given away. */
 void values_sent(struct wire_out *w);

@@ -1,7 +1,6 @@
 /* The passes of a context: each call of a function that carries vars has a tape of its own, which
- * lives until the context ends. Ended tapes are used again, since a tape that has done a step has
- * its memory in one block. Who begins a pass, what it takes from a call, and what stays of it when
- * the function has ended stand here too. */
+ * lives until the context ends. Who begins a pass, what it takes from a call, and what stays of it
+ * when the function has ended stand here too. */
 #include "rpc/autograd.h"
 
 #include <stdlib.h>
@@ -50,19 +49,6 @@ static uint64_t number_of(const duet_autograd_context *c, const struct path *pat
     return hash;
 }
 
-static int take_tape(duet_rpc *rpc, duet_device *device, duet_tape **out) {
-    pthread_mutex_lock(&rpc->lock);
-    struct autograd_pass **at = &rpc->spare_passes, *spare;
-    while (*at && (*at)->device != device)
-        at = &(*at)->next;
-    if ((spare = *at)) *at = spare->next;
-    pthread_mutex_unlock(&rpc->lock);
-    if (!spare) return duet_tape_create(out, device);
-    *out = spare->tape;
-    free(spare);
-    return OK;
-}
-
 int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c, uint64_t call,
              const struct path *path, duet_device *device, duet_params *params, int samples) {
     if (params) device = (duet_device *)params->set.device;
@@ -72,7 +58,7 @@ int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c
     *p = (struct autograd_pass){
         .context = c, .rpc = rpc, .call = call, .path = *path, .device = device, .params = params};
     int code = params ? shadow_params(&p->shadow, params, NULL) : OK;
-    if (!code) code = take_tape(rpc, device, &p->tape);
+    if (!code) code = duet_tape_create(&p->tape, device);
     if (!code) {
         p->tape->passes = number_of(c, path);
         code = duet_tape_begin(p->tape, params ? &p->shadow : NULL, samples, DUET_TRAIN);
@@ -87,34 +73,20 @@ int pass_new(struct autograd_pass **out, duet_rpc *rpc, duet_autograd_context *c
     return OK;
 }
 
-static void free_ops(struct autograd_pass *p) {
+void pass_free(struct autograd_pass *p) {
     for (struct remote_op *op = p->ops, *next; op; op = next) {
         next = op->next;
         free(op);
     }
-    p->ops = NULL;
-}
-
-void pass_free(struct autograd_pass *p) {
-    duet_rpc *rpc = p->rpc;
-    duet_tape *tape = p->tape;
-    free_ops(p);
     for (struct kept_tensor *k = p->kept, *next; k; k = next) {
         next = k->next;
         duet_tensor_free(k->tensor);
         free(k);
     }
     shadow_free(&p->shadow);
-    if (!tape) {
-        free(p);
-        return;
-    }
-    tape->remote = NULL;
-    *p = (struct autograd_pass){.rpc = rpc, .tape = tape, .device = p->device};
-    pthread_mutex_lock(&rpc->lock);
-    p->next = rpc->spare_passes;
-    rpc->spare_passes = p;
-    pthread_mutex_unlock(&rpc->lock);
+    if (p->tape) p->tape->remote = NULL;
+    duet_tape_free(p->tape);
+    free(p);
 }
 
 int pass_keep(struct autograd_pass *p, duet_tensor *tensor) {

@@ -133,6 +133,13 @@ void pass_of_call_ends(duet_rpc_call *call, int code);
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result);
 int remote_ops_finish(struct autograd_pass *pass, int code); /* waits for what is under way */
 
+/* The gradients that vars (NULL: none) have, as a list that borrows them. */
+struct gradients {
+    struct duet_tensor tensor[MOST_VARS];
+    struct duet_rpc_value item[MOST_VARS];
+};
+struct duet_rpc_value gradients_of(struct gradients *g, struct device *device,
+                                   duet_var *const vars[MOST_VARS]);
 int is_gradient_of(const duet_tensor *grad, const duet_var *x); /* by type and shape */
 
 /* ---- backward.c ---- */

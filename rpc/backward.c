@@ -104,11 +104,10 @@ static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_va
 int serve_backward(duet_rpc_call *call, void *context) {
     (void)context;
     struct autograd_pass *p = call->back;
-    struct duet_tensor tensors[MOST_VARS];
-    struct duet_rpc_value items[MOST_VARS];
+    struct gradients g;
     duet_var *roots[MOST_VARS];
     const duet_tensor *grads[MOST_VARS];
-    int count = 0, last = 0;
+    int count = 0;
     int64_t turn = duet_rpc_arg_int(call, 0), retain = duet_rpc_arg_int(call, 1);
     const struct duet_rpc_value *given = duet_rpc_arg(call, 2);
     CHECK(duet_rpc_call_error(call));
@@ -123,15 +122,7 @@ int serve_backward(duet_rpc_call *call, void *context) {
     }
     if (!count) return duet_rpc_return(call, duet_rpc_list(NULL, 0));
     CHECK(pass_walk(p, (uint64_t)turn, retain != 0, roots, grads, count));
-    for (int i = 0; i < MOST_VARS; i++) {
-        const duet_var *var = p->argument[i];
-        items[i] = duet_rpc_none();
-        if (!var || !var->grad.data) continue;
-        tensors[i] = (struct duet_tensor){.device = p->tape->device, .t = var->grad, .borrowed = 1};
-        items[i] = duet_rpc_tensor(&tensors[i]);
-        last = i + 1;
-    }
-    return duet_rpc_return(call, duet_rpc_list(items, last));
+    return duet_rpc_return(call, gradients_of(&g, p->tape->device, p->argument));
 }
 
 /* ---- at the creator ---- */

@@ -70,8 +70,8 @@ int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     CHECK(duet_rpc_call_error(call));
     if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    CHECK(keep(call, values_reserve(&call->answer, 0, &value, 1)));
-    return keep(call, value_write(call->rpc, &call->answer, &value, call->to));
+    CHECK(keep(call, value_write(call->rpc, &call->answer, &value, call->to, 0)));
+    return keep(call, wire_error(&call->answer));
 }
 
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object)) {

@@ -33,46 +33,20 @@ static duet_autograd_context *context_new(duet_rpc *rpc, uint64_t id) {
 
 /* ---- the end ---- */
 
-/* Under the lock: the passes on the device, or all, out of the list. */
-static struct autograd_pass *take_passes(duet_autograd_context *c, const duet_device *device) {
-    struct autograd_pass *taken = NULL, *pass;
-    for (struct autograd_pass **at = &c->passes; (pass = *at);) {
-        if (device && pass->device != device) {
-            at = &pass->next;
-            continue;
-        }
-        *at = pass->next;
-        pass->next = taken;
-        taken = pass;
-    }
-    return taken;
-}
-
-static void free_passes(struct autograd_pass *passes) {
-    for (struct autograd_pass *next; passes; passes = next) {
-        next = passes->next;
-        pass_free(passes);
-    }
-}
-
-/* Frees what lies on the device, or all. Nobody uses it any more. */
-static void free_on(duet_autograd_context *c, duet_device *device) {
-    pthread_mutex_lock(&c->rpc->lock);
-    struct autograd_pass *passes = take_passes(c, device);
-    pthread_mutex_unlock(&c->rpc->lock);
-    free_passes(passes);
-    sums_free(c, device);
-}
-
-/* On a thread of the pool: device by device. */
-static void free_context(void *argument) {
-    duet_autograd_context *c = argument;
+/* On a thread of the pool, or at the end of the worker; nobody uses it any more. What lies on a
+ * device goes by a thread that has it. */
+static void free_context(void *context) {
+    duet_autograd_context *c = context;
     while (c->passes || c->parts) {
-        duet_device *device = c->passes ? c->passes->device : (duet_device *)c->parts->device;
+        struct autograd_pass *p = c->passes;
+        duet_device *device = p ? p->device : (duet_device *)c->parts->device;
         struct device_lock *l = lock_of(c->rpc, device);
-        if (l) device_lock_take(l);
-        free_on(c, device);
-        if (l) device_lock_give(l);
+        int take = l && !device_lock_is_mine(l);
+        if (take) device_lock_take(l);
+        if (p) c->passes = p->next;
+        if (p) pass_free(p);
+        if (!p) sums_free(c, device);
+        if (take) device_lock_give(l);
     }
     free(c);
 }
@@ -125,13 +99,7 @@ void contexts_of_dead(duet_rpc *rpc, int rank) {
 void contexts_free_all(duet_rpc *rpc) {
     for (duet_autograd_context *c; (c = rpc->contexts);) {
         rpc->contexts = c->next;
-        free_on(c, NULL);
-        free(c);
-    }
-    for (struct autograd_pass *p; (p = rpc->spare_passes);) {
-        rpc->spare_passes = p->next;
-        duet_tape_free(p->tape);
-        free(p);
+        free_context(c);
     }
 }
 
@@ -165,23 +133,27 @@ int duet_autograd_context_create(duet_autograd_context **out, duet_rpc *rpc) {
     return *out ? OK : fail(ERR_MEMORY, "autograd: no host memory for a context");
 }
 
-/* What lies on the device of this thread goes at once, so that the next context has its memory. A
- * call that comes in meanwhile finds no pass any more, and never one that is being freed. */
+static int is_all_on(const duet_autograd_context *c, const struct device_lock *l) {
+    int all = l != NULL;
+    for (const struct autograd_pass *p = c->passes; p && all; p = p->next)
+        all = p->device == l->device;
+    for (const struct grad_part *p = c->parts; p && all; p = p->next)
+        all = (duet_device *)p->device == l->device;
+    return all;
+}
+
+/* What lies on the device of this thread goes at once, so that the next context has its memory. */
 void duet_autograd_context_free(duet_autograd_context *c) {
     if (!c) return;
-    duet_rpc *rpc = c->rpc;
-    const struct device_lock *lock = lock_of_thread(rpc);
-    duet_device *mine = lock ? lock->device : NULL;
-    pthread_mutex_lock(&rpc->lock);
-    int alone = c->users == 1 && mine;
-    struct autograd_pass *passes = alone ? take_passes(c, mine) : NULL;
-    pthread_mutex_unlock(&rpc->lock);
-    free_passes(passes);
-    if (alone) sums_free(c, mine);
-    pthread_mutex_lock(&rpc->lock);
-    c->users--;
+    pthread_mutex_t *lock = &c->rpc->lock;
+    const struct device_lock *mine = lock_of_thread(c->rpc);
+    pthread_mutex_lock(lock);
+    int here = c->users == 1 && is_all_on(c, mine);
+    if (!here) c->users--;
     end(c);
-    pthread_mutex_unlock(&rpc->lock);
+    if (here) take_out(c);
+    pthread_mutex_unlock(lock);
+    if (here) free_context(c);
 }
 
 duet_autograd_context *duet_autograd_context_of(duet_rpc_call *call) {

@@ -2,11 +2,10 @@
  * runs a function of the user, so answers and deadlines come even when all threads of the pool are
  * busy.
  *
- * Every second the control thread says "I am here" to the others, and asks again for what the
- * protocol of references waits for. A worker from which nothing has come for `silence_s` counts as
- * gone: it is stopped, or its machine is. It is told so, in case it goes on, and nothing that comes
- * from it later is served. One whose process ends is known at once, by the end of
- * its stream; a BYE before that says it was meant. */
+ * Every second the control thread says "I am here" to the others. A worker from which nothing has
+ * come for `silence_s` counts as gone: it is stopped, or its machine is. It is told so, in case it
+ * goes on, and nothing that comes from it later is served. One whose process ends is known at once,
+ * by the end of its stream; a BYE before that says it was meant. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,25 +42,19 @@ void release_call(duet_rpc *rpc, struct message *m) {
     m->context = NULL;
 }
 
-struct served {
-    duet_rpc *rpc;
-    struct message *message;
-    int code; /* why it is refused; OK: it is not */
-};
-
 static void serve_message(void *context) {
-    struct served s = *(struct served *)context;
-    free(context);
-    pthread_mutex_lock(&s.rpc->lock);
-    int stop = s.rpc->stop; /* nobody waits for the answer any more */
-    pthread_mutex_unlock(&s.rpc->lock);
-    if (!stop) serve_call(s.rpc, s.message, s.code);
-    pthread_mutex_lock(&s.rpc->lock);
-    release_call(s.rpc, s.message);
-    s.rpc->serving--;
-    pthread_cond_broadcast(&s.rpc->ended);
-    pthread_mutex_unlock(&s.rpc->lock);
-    message_free(s.message);
+    struct message *m = context;
+    duet_rpc *rpc = m->rpc;
+    pthread_mutex_lock(&rpc->lock);
+    int stop = rpc->stop; /* nobody waits for the answer any more */
+    pthread_mutex_unlock(&rpc->lock);
+    if (!stop) serve_call(rpc, m);
+    pthread_mutex_lock(&rpc->lock);
+    release_call(rpc, m);
+    rpc->serving--;
+    pthread_cond_broadcast(&rpc->ended);
+    pthread_mutex_unlock(&rpc->lock);
+    message_free(m);
 }
 
 /* What `remote` makes is there for references from this moment on, and the context of a call for
@@ -89,18 +82,15 @@ static int set_aside(duet_rpc *rpc, struct message *m) {
 
 /* code: that of message_read. */
 static void take_call(duet_rpc *rpc, struct message *m, int code) {
-    struct served *s = malloc(sizeof *s);
     if (!code) code = set_aside(rpc, m);
-    if (s) {
-        *s = (struct served){rpc, m, code};
-        if (code) snprintf(m->text, sizeof m->text, "%s", error_message());
-        rpc->serving++;
-        if (!pool_run(&rpc->pool, serve_message, s)) return;
-        rpc->serving--;
-    }
+    if (code) snprintf(m->text, sizeof m->text, "%s", error_message());
+    m->rpc = rpc;
+    m->code = code;
+    rpc->serving++;
+    if (!pool_run(&rpc->pool, serve_message, m)) return;
+    rpc->serving--;
     release_call(rpc, m);
     message_free(m);
-    free(s);
 }
 
 /* Takes the message, under the lock. */
@@ -182,7 +172,6 @@ void *control_thread(void *argument) {
         int64_t now = now_ns(), next = futures_expire(rpc, now);
         if (now >= tick) {
             look_after_peers(rpc, now, now - tick);
-            if (life_waits(&rpc->life)) life_resend(&rpc->life);
             tick = now + TICK_NS;
         }
         rpc->control_at = next && next < tick ? next : tick;

@@ -54,39 +54,19 @@ static int choose(struct owner *o, duet_params *params, int i,
     return OK;
 }
 
-enum { NUMBERS = 9 };
-
-static void to_numbers(const struct duet_optimizer_options *o, double *x) {
-    const double all[NUMBERS] = {o->lr,  o->weight_decay, o->momentum, o->dampening, o->nesterov,
-                                 o->rho, o->beta1,        o->beta2,    o->eps};
-    memcpy(x, all, sizeof all);
-}
-
-static struct duet_optimizer_options from_numbers(const char *name, const double *x) {
-    return (struct duet_optimizer_options){.name = name,
-                                           .lr = x[0],
-                                           .weight_decay = x[1],
-                                           .momentum = x[2],
-                                           .dampening = x[3],
-                                           .nesterov = x[4] != 0,
-                                           .rho = x[5],
-                                           .beta1 = x[6],
-                                           .beta2 = x[7],
-                                           .eps = x[8]};
-}
-
-/* duet.Optimizer(name, numbers, reference...): the constructor. All parameters lie on one device,
+/* duet.Optimizer(name, options, reference...): the constructor. The options are those of the same
+ * library there, with the name as a text. All parameters lie on one device,
  * which the object's end takes. */
 int serve_optimizer(duet_rpc_call *call, void *context) {
     (void)context;
     const char *name = duet_rpc_arg_text(call, 0);
-    const struct duet_rpc_value *numbers = duet_rpc_arg(call, 1);
-    double x[NUMBERS];
+    const struct duet_rpc_value *given = duet_rpc_arg(call, 1);
+    struct duet_optimizer_options options;
     CHECK(duet_rpc_call_error(call));
-    if (numbers->type != DUET_RPC_BYTES || numbers->bytes != sizeof x)
-        return fail(ERR_USAGE, "optimizer: its options are %d numbers", NUMBERS);
-    memcpy(x, numbers->data, sizeof x);
-    const struct duet_optimizer_options options = from_numbers(name, x);
+    if (given->type != DUET_RPC_BYTES || given->bytes != sizeof options)
+        return fail(ERR_USAGE, "optimizer: its options are of another version");
+    memcpy(&options, given->data, sizeof options);
+    options.name = name;
     struct owner *o = calloc(1, sizeof *o);
     int code = o ? OK : fail(ERR_MEMORY, "optimizer: no host memory");
     struct device_lock *l = NULL;
@@ -118,10 +98,10 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
 }
 
 /* The optimizer is shown parameters whose gradients are those of the context. */
-static int step_local(struct local *l, duet_autograd_context *c) {
+static int step_local(struct local *l, void *context) {
     struct grad_part *sum;
     struct duet_params shadow;
-    CHECK(sums_fold(c, l->params, &sum));
+    CHECK(sums_fold(context, l->params, &sum));
     if (!sum) return OK;
     CHECK(shadow_params(&shadow, l->params, sum->arena));
     for (int i = 0; i < shadow.set.count; i++)
@@ -147,10 +127,6 @@ static int for_locals(duet_rpc_call *call, int (*run)(struct local *l, void *arg
     return code;
 }
 
-static int step_in(struct local *l, void *context) {
-    return step_local(l, context);
-}
-
 int serve_optimizer_step(duet_rpc_call *call, void *context) {
     (void)context;
     uint64_t id = (uint64_t)duet_rpc_arg_int(call, 0);
@@ -159,7 +135,7 @@ int serve_optimizer_step(duet_rpc_call *call, void *context) {
     duet_autograd_context *c = context_enter(call->rpc, id, call->from, 1);
     pthread_mutex_unlock(&call->rpc->lock);
     if (!c) return OK; /* backward did not come here: no parameter has a gradient */
-    int code = for_locals(call, step_in, c);
+    int code = for_locals(call, step_local, c);
     pthread_mutex_lock(&call->rpc->lock);
     context_leave(c);
     pthread_mutex_unlock(&call->rpc->lock);
@@ -187,13 +163,11 @@ struct duet_distributed_optimizer {
 
 static int make_at(duet_distributed_optimizer *o, int owner, duet_rref *const *params, int count,
                    const struct duet_optimizer_options *options) {
-    double x[NUMBERS];
     int n = 2;
     struct duet_rpc_value *args = calloc((size_t)count + 2, sizeof *args);
     if (!args) return fail(ERR_MEMORY, "optimizer: no host memory");
-    to_numbers(options, x);
     args[0] = duet_rpc_text(options->name);
-    args[1] = duet_rpc_bytes(x, sizeof x);
+    args[1] = duet_rpc_bytes(options, sizeof *options);
     for (int i = 0; i < count; i++)
         if (params[i]->owner == owner) args[n++] = duet_rpc_rref(params[i]);
     struct outgoing make = {

@@ -11,71 +11,51 @@
  *     G2  a fork does not end before the owner knows all its children     FORK, then ACCEPT
  *
  *     A passes its fork a to C          A: a has a pending child c, so a stays
- *     C gets it                         C -> owner: FORK c      (again, until acknowledged)
+ *     C gets it                         C -> owner: FORK c
  *     owner: c is known                 owner -> C: FORK_ACK c
- *     C: c is confirmed                 C -> A: ACCEPT c        (again, until acknowledged)
- *     A: c is no longer pending         A -> C: ACCEPT_ACK c; now a may end
- *     C releases c                      C -> owner: DELETE c    (again, until acknowledged)
- *     owner: c is a tombstone           owner -> C: DELETE_ACK c
+ *     C: c is confirmed                 C -> A: ACCEPT c
+ *     A: c is no longer pending         now a may end
+ *     C releases c                      C -> owner: DELETE c
  *
  * The owner itself counts what it passes on at once, without a message. A fork that comes back to
  * the owner is accepted there at once. The fork that `remote` makes is known to the owner when the
  * call comes.
  *
- * Messages of this protocol may be lost, doubled and come in any order: each asks for a state and
- * not for a change, and whoever waits for an answer asks again (life_resend). A FORK that comes
- * twice, the second time behind the DELETE, finds the tombstone. The calls that carry references
- * come once. Only a fork that the owner has confirmed is passed on (life_confirmed), so the owner
- * is never asked for an object that it has yet to make. */
+ * Between two workers messages keep their order and are neither lost nor doubled, as those of one
+ * socket; those of different pairs come in any order, and a call is taken at any time after it has
+ * come. Only a fork that the owner has confirmed is passed on (life_confirmed), so the owner is
+ * never asked for an object that it has yet to make. What a peer says of forks that are not its
+ * own changes nothing. */
 #ifndef RPC_LIFETIME_H
 #define RPC_LIFETIME_H
 
 #include <stdint.h>
 
-enum life_kind {
-    LIFE_FORK,
-    LIFE_FORK_ACK,
-    LIFE_ACCEPT,
-    LIFE_ACCEPT_ACK,
-    LIFE_DELETE,
-    LIFE_DELETE_ACK,
-    LIFE_KINDS
-};
+enum life_kind { LIFE_FORK, LIFE_FORK_ACK, LIFE_ACCEPT, LIFE_DELETE, LIFE_KINDS };
 
 struct life_message {
     uint32_t kind, zero;
     uint64_t rref, fork;
 };
 
-enum life_state { LIFE_ASKED, LIFE_LIVE, LIFE_ENDING };
-
 struct life_user { /* a fork of this worker */
     uint64_t rref, fork;
-    int owner, parent; /* workers; parent -1: none waits for ACCEPT */
-    int state, held;   /* held 1: the program has it */
-    int children;      /* passed on, and not accepted yet */
-    int by_call;       /* 1: a call makes the object and the fork known; FORK is not sent */
+    int owner, parent;   /* workers; parent -1: none waits for ACCEPT */
+    int confirmed, held; /* 1: the owner knows it; the program has it */
+    int children;        /* passed on, and not accepted yet */
 };
 struct life_child { /* a fork that this worker has passed on */
     uint64_t fork, parent;
     int to;
 };
-struct life_accept { /* an ACCEPT that was not acknowledged */
-    uint64_t rref, fork;
-    int to;
-};
 struct life_fork { /* at the owner: a fork elsewhere */
     uint64_t rref, fork;
-    int holder, deleted; /* deleted 1: a tombstone */
+    int holder;
 };
 struct life_owned { /* at the owner: an object */
     uint64_t rref;
-    int held, forks; /* how many here have it; forks that are known and live */
+    int held, forks; /* how many here have it; forks that are known */
 };
-
-/* Tombstones that an owner keeps; the oldest go first. They are needed as long as a doubled FORK
- * may still be on its way. */
-enum { LIFE_TOMBSTONES = 1024 };
 
 #define LIFE_LIST(type)  \
     struct {             \
@@ -87,11 +67,8 @@ struct life {
     int self;
     LIFE_LIST(struct life_user) users;
     LIFE_LIST(struct life_child) children;
-    LIFE_LIST(struct life_accept) accepts;
     LIFE_LIST(struct life_fork) forks;
     LIFE_LIST(struct life_owned) owned;
-    int tombstones;
-    int failed; /* 1: there was no host memory */
     void (*emit)(void *context, int to, const struct life_message *message);
     void (*free)(void *context, uint64_t rref); /* nobody has the object any more */
     void *context;
@@ -120,8 +97,6 @@ void life_forget(struct life *l, uint64_t fork);     /* the call of life_create 
 
 /* ---- messages ---- */
 void life_deliver(struct life *l, int from, const struct life_message *message);
-void life_resend(struct life *l); /* all that waits for an answer is asked once more */
-int life_waits(const struct life *l);
 void life_gone(struct life *l, int worker); /* the worker has died: what it had is over */
 
 #endif

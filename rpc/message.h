@@ -47,9 +47,10 @@ struct message {
     /* FRAME_CALL: the arguments; FRAME_ANSWER without a code: the result. Owned */
     struct wire_value *value;
     int count;
-    int code;                 /* FRAME_ANSWER: ERR_FAILED to ERR_PEER, with `text`; OK */
+    int code;                 /* of an answer, or why a call is refused: with `text`; OK */
     char text[ERROR_BYTES];   /* of an error */
     struct life_message life; /* FRAME_LIFE */
+    duet_rpc *rpc;
     /* What the worker has set aside for a call, before it runs: */
     void *context;  /* that of autograd, which it holds; NULL: none */
     uint64_t holds; /* the object of its method, which it holds; 0: none */

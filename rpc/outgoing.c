@@ -22,22 +22,18 @@ static int timeout_of(duet_rpc *rpc, double timeout_s, int64_t *ns) {
 
 static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **out) {
     struct wire_out w = {.vars = o->vars};
-    struct call_head head = {.self = o->self,
-                             .rref = o->rref,
-                             .fork = o->fork,
-                             .context = o->autograd,
-                             .pass = o->pass,
-                             .count = (uint32_t)o->count,
-                             .depth = o->path ? o->path->depth : 0};
+    struct call_head head = o->head;
     int code = OK;
-    CHECK(values_reserve(&w, sizeof head + NAME_BYTES + sizeof *o->path, o->args, o->count));
+    head.count = (uint32_t)o->count;
+    head.depth = o->path ? o->path->depth : 0;
     wire_put(&w, &head, sizeof head);
     wire_put_text(&w, o->function);
     if (o->path) wire_put(&w, o->path->step, head.depth * sizeof *o->path->step);
     for (int i = 0; i < o->count && !code; i++)
-        code = value_write(rpc, &w, &o->args[i], o->to);
+        code = value_write(rpc, &w, &o->args[i], o->to, 0);
     struct frame *f = code ? NULL : frame_new(FRAME_CALL, 0);
-    if (!code && (!f || w.failed)) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
+    if (!code) code = wire_error(&w);
+    if (!code && !f) code = fail(ERR_MEMORY, "rpc: no host memory for the call");
     if (code) {
         values_take_back(rpc, &w);
         wire_drop(&w);
@@ -46,7 +42,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
     }
     values_sent(&w);
     wire_give(&w, f);
-    f->header.flags = (o->rref ? CALL_REMOTE : 0) | (o->own ? CALL_OWN : 0);
+    f->header.flags = (head.rref ? CALL_REMOTE : 0) | (o->own ? CALL_OWN : 0);
     *out = f;
     return OK;
 }
@@ -90,8 +86,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
                               .ended = f->ended,
                               .held = o->held,
                               .op = o->op,
-                              .notify = o->notify,
-                              .then_context = o->context,
+                              .fork = o->head.fork,
                               .began = now_ns()};
     snprintf(f->function, sizeof f->function, "%s", o->function);
     f->deadline = timeout ? f->began + timeout : 0;
@@ -112,24 +107,17 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
 
 /* ---- the end of a call; all of it under the worker's lock ---- */
 
-struct after {
-    void (*then)(void *context, int code);
-    void *context;
-    int code;
-};
-
-static void run_after(void *argument) {
-    struct after after = *(struct after *)argument;
-    free(argument);
-    after.then(after.context, after.code);
+static void run_then(void *future) {
+    struct duet_future *f = future;
+    duet_rpc *rpc = f->rpc;
+    f->then(f->then_context, f->code);
+    pthread_mutex_lock(&rpc->lock);
+    future_drop(f);
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 void future_start_then(struct duet_future *f) {
-    struct after *after = f->then ? malloc(sizeof *after) : NULL;
-    if (!after) return;
-    *after = (struct after){f->then, f->then_context, f->code};
-    f->then = NULL;
-    if (pool_run(&f->rpc->pool, run_after, after)) free(after);
+    if (f->then && !pool_run(&f->rpc->pool, run_then, f)) f->refs++;
 }
 
 static void take_out(duet_rpc *rpc, struct duet_future *f) {
@@ -156,7 +144,7 @@ static void finish(struct duet_future *f, int code) {
     take_out(rpc, f);
     f->done = 1;
     f->code = code;
-    if (f->notify) f->notify(f->then_context, f);
+    if (f->fork) life_confirm(&rpc->life, f->fork); /* the owner has known it since the call came */
     future_start_then(f);
     pthread_cond_broadcast(&f->ended);
     pthread_cond_broadcast(&rpc->ended);

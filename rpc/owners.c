@@ -16,6 +16,7 @@ struct owned *owned_find(duet_rpc *rpc, uint64_t rref) {
 struct owned *owned_new(duet_rpc *rpc, uint64_t rref, const char *type) {
     struct owned *o = owned_find(rpc, rref);
     if (o || !(o = calloc(1, sizeof *o))) return o;
+    o->rpc = rpc;
     o->rref = rref;
     snprintf(o->type, sizeof o->type, "%s", type);
     o->next = rpc->owned;
@@ -80,24 +81,14 @@ int owned_wait(duet_rpc *rpc, uint64_t rref, int64_t deadline, struct owned **ou
 
 /* ---- the end of a value ---- */
 
-static void free_value(duet_rpc *rpc, struct owned *o) {
-    struct device_lock *l = o->device ? lock_of(rpc, o->device) : NULL;
+static void free_value(void *owned) {
+    struct owned *o = owned;
+    struct device_lock *l = o->device ? lock_of(o->rpc, o->device) : NULL;
     if (l) device_lock_take(l);
     duet_rpc_value_free(&o->value);
     if (o->object && o->destroy) o->destroy(o->object);
     if (l) device_lock_give(l);
     free(o);
-}
-
-struct ending {
-    duet_rpc *rpc;
-    struct owned *owned;
-};
-
-static void end_value(void *context) {
-    struct ending ending = *(struct ending *)context;
-    free(context);
-    free_value(ending.rpc, ending.owned);
 }
 
 void life_free(void *context, uint64_t rref) {
@@ -106,20 +97,17 @@ void life_free(void *context, uint64_t rref) {
     while (*at && (*at)->rref != rref)
         at = &(*at)->next;
     struct owned *o = *at;
-    struct ending *ending = o ? malloc(sizeof *ending) : NULL;
-    if (!ending) return; /* it stays until the end */
-    *ending = (struct ending){rpc, o};
+    if (!o) return;
     *at = o->next;
-    if (pool_run(&rpc->pool, end_value, ending) == OK) return;
-    o->next = rpc->owned;
+    if (pool_run(&rpc->pool, free_value, o) == OK) return;
+    o->next = rpc->owned; /* it stays to the end */
     rpc->owned = o;
-    free(ending);
 }
 
 void owned_free_all(duet_rpc *rpc) {
     for (struct owned *o = rpc->owned, *next; o; o = next) {
         next = o->next;
-        free_value(rpc, o);
+        free_value(o);
     }
     rpc->owned = NULL;
 }

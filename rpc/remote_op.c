@@ -13,23 +13,27 @@ static int receive_backward(duet_tape *t, struct node *n) {
     return OK;
 }
 
+struct duet_rpc_value gradients_of(struct gradients *g, struct device *device,
+                                   duet_var *const vars[MOST_VARS]) {
+    int count = 0;
+    for (int i = 0; i < MOST_VARS; i++) {
+        g->item[i] = duet_rpc_none();
+        if (!vars[i] || !vars[i]->grad.data) continue;
+        g->tensor[i] = (struct duet_tensor){.device = device, .t = vars[i]->grad, .borrowed = 1};
+        g->item[i] = duet_rpc_tensor(&g->tensor[i]);
+        count = i + 1;
+    }
+    return duet_rpc_list(g->item, count);
+}
+
 /* All gradients of the results are there, since the walk has gone past whoever used them. */
 static int fire_backward(duet_tape *t, struct node *n) {
     struct remote_op *op = n->context;
     struct autograd_pass *p = op->pass;
-    struct duet_tensor tensors[MOST_VARS];
-    struct duet_rpc_value items[MOST_VARS];
-    int count = 0;
-    for (int i = 0; i < MOST_VARS; i++) {
-        const duet_var *var = op->received[i];
-        items[i] = duet_rpc_none();
-        if (!var || !var->grad.data) continue;
-        tensors[i] = (struct duet_tensor){.device = t->device, .t = var->grad, .borrowed = 1};
-        items[i] = duet_rpc_tensor(&tensors[i]);
-        count = i + 1;
-    }
+    struct gradients g;
+    (void)t;
     const struct duet_rpc_value args[] = {duet_rpc_int((int64_t)p->turn), duet_rpc_int(p->retain),
-                                          duet_rpc_list(items, count)};
+                                          gradients_of(&g, p->tape->device, op->received)};
     op->left = op->sent.count;
     return call_begin(&op->under_way, p->rpc,
                       &(struct outgoing){.to = op->to,
@@ -37,8 +41,8 @@ static int fire_backward(duet_tape *t, struct node *n) {
                                          .function = "duet.backward",
                                          .args = args,
                                          .count = 3,
-                                         .autograd = p->context->id,
-                                         .pass = op->call});
+                                         .head.context = p->context->id,
+                                         .head.pass = op->call});
 }
 
 static int take_gradients(struct remote_op *op) {
@@ -184,7 +188,7 @@ static int op_new(struct remote_op **out, duet_tape *tape, struct outgoing *o, s
 /* Makes the call in the pass's context. rref: not NULL: it is a remote one. */
 static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *p,
                      struct outgoing *o) {
-    o->autograd = p->context ? p->context->id : 0;
+    o->head.context = p->context ? p->context->id : 0;
     CHECK(hold_context(p->context, o->to));
     int code = rref ? rref_remote(rref, p->rpc, o, o->function) : call_begin(out, p->rpc, o);
     if (code) {

@@ -28,8 +28,8 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
     struct wire_out w = {0};
     if (out) *out = NULL;
     CHECK(own(out, rpc, "", &o));
-    int code = values_reserve(&w, 0, &value, 1);
-    if (!code) code = value_write(rpc, &w, &value, rpc->rank);
+    int code = value_write(rpc, &w, &value, rpc->rank, 0);
+    if (!code) code = wire_error(&w);
     if (code)
         values_take_back(rpc, &w);
     else
@@ -111,7 +111,7 @@ int to_owner(struct outgoing *o, duet_rref *r, const char *function, double time
     *o = (struct outgoing){.own = 1,
                            .to = r->owner,
                            .function = function,
-                           .self = r->id,
+                           .head.self = r->id,
                            .held = r,
                            .timeout_s = timeout_s};
     pthread_mutex_lock(&r->rpc->lock);
@@ -140,40 +140,26 @@ int duet_rref_wait(duet_rref *r, double timeout_s) {
 
 /* ---- remote, and the proxies ---- */
 
-/* The fork is known to the owner when the call comes there; the answer says so, too. */
-static void created(void *context, struct duet_future *f) {
-    uint64_t *fork = context;
-    life_confirm(&f->rpc->life, *fork);
-    free(fork);
-}
-
 int rref_remote(duet_rref **out, duet_rpc *rpc, struct outgoing *o, const char *type) {
-    duet_rref *r = NULL;
-    uint64_t *fork = malloc(sizeof *fork);
-    if (!fork) return fail(ERR_MEMORY, "rpc: no host memory for a reference");
     pthread_mutex_lock(&rpc->lock);
-    o->rref = new_id(rpc);
-    o->fork = *fork = new_id(rpc);
+    const uint64_t id = o->head.rref = new_id(rpc), fork = o->head.fork = new_id(rpc);
     int here = o->to == rpc->rank;
-    r = rref_new(rpc, o->rref, here ? 0 : o->fork, o->to, type);
+    duet_rref *r = rref_new(rpc, id, here ? 0 : fork, o->to, type);
     if (r && here)
-        life_hold(&rpc->life, o->rref);
+        life_hold(&rpc->life, id);
     else if (r)
-        life_create(&rpc->life, o->rref, o->fork, o->to);
+        life_create(&rpc->life, id, fork, o->to);
     pthread_mutex_unlock(&rpc->lock);
-    o->notify = created;
-    o->context = fork;
     int code = r ? call_begin(&r->created, rpc, o) : fail(ERR_MEMORY, "rpc: no host memory");
     if (!code) {
         *out = r;
         return OK;
     }
     pthread_mutex_lock(&rpc->lock);
-    if (r && !here) life_forget(&rpc->life, o->fork); /* the call was not made */
-    if (r && here) life_release_object(&rpc->life, o->rref);
+    if (r && !here) life_forget(&rpc->life, fork); /* the call was not made */
+    if (r && here) life_release_object(&rpc->life, id);
     rpc->rrefs -= r != NULL;
     pthread_mutex_unlock(&rpc->lock);
-    free(fork);
     free(r);
     return code;
 }

@@ -185,7 +185,7 @@ static void answer(duet_rpc_call *call, const struct message *m, int code) {
     send_frame(call->rpc, call->from, f);
 }
 
-void serve_call(duet_rpc *rpc, struct message *m, int code) {
+void serve_call(duet_rpc *rpc, struct message *m) {
     const struct frame_header *h = &m->frame->header;
     duet_rpc_call call = {.rpc = rpc,
                           .from = m->from,
@@ -196,8 +196,7 @@ void serve_call(duet_rpc *rpc, struct message *m, int code) {
                           .context = m->context};
     if (h->timeout) /* a tenth is left for the answer */
         call.deadline = m->frame->came + (int64_t)(h->timeout / 10 * 9);
-    code = code ? fail(code, "%s", m->text) : serve(&call, m);
-    if (!code && call.answer.failed) code = fail(ERR_MEMORY, "no host memory for the result");
+    int code = m->code ? fail(m->code, "%s", m->text) : serve(&call, m);
     if (m->makes && code) owned_fail(rpc, m->makes, code);
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; i < m->count && !call.made; i++) /* the function did not get them */

@@ -19,7 +19,7 @@ static int write_tensor(struct wire_out *w, const duet_tensor *t, int number) {
         wire_put_u32(w, (uint32_t)duet_tensor_dim(t, i));
     size_t bytes = duet_tensor_count(t) * wire_type_bytes(duet_tensor_type(t));
     void *room = wire_put_elements(w, bytes);
-    if (!room) return fail(ERR_MEMORY, "rpc: no host memory for a tensor of %zu bytes", bytes);
+    if (!room) return wire_error(w);
     return bytes ? duet_tensor_read(t, room) : OK;
 }
 
@@ -64,42 +64,18 @@ static int write_rref(duet_rpc *rpc, struct wire_out *w, duet_rref *r, int to) {
     return OK;
 }
 
-/* `depth` lists are around it. The first list that is too deep ends the walk, so one that holds
- * itself, even twice, takes no time. */
-static int add_room(const struct duet_rpc_value *v, int depth, size_t *room) {
-    enum { HEADS = 128 }; /* types and sizes, and what comes before the elements of a tensor */
-    const duet_tensor *x = v->type == DUET_RPC_TENSOR ? v->tensor : NULL;
-    const duet_var *var = v->type == DUET_RPC_VAR ? v->var : NULL;
-    if (x) *room += HEADS + duet_tensor_count(x) * wire_type_bytes(duet_tensor_type(x));
-    if (var) *room += HEADS + tensor_count(&var->value) * sizeof(float);
-    *room += HEADS;
-    if (v->type == DUET_RPC_TEXT && v->text) *room += strlen(v->text);
-    if (v->type == DUET_RPC_BYTES) *room += v->bytes < SIZE_MAX / 4 ? v->bytes : SIZE_MAX / 4;
-    if (v->type == DUET_RPC_RREF) *room += NAME_BYTES;
-    if (v->type != DUET_RPC_LIST) return OK;
-    if (depth >= DEEPEST_LIST)
-        return fail(ERR_USAGE,
-                    "rpc: lists in lists, more than %d deep: one may hold itself: give others",
-                    DEEPEST_LIST);
-    for (int i = 0; i < v->count && v->items; i++)
-        CHECK(add_room(&v->items[i], depth + 1, room));
-    return OK;
+/* A list that holds itself ends the walk at the depth that is read. */
+static int check_list(const struct duet_rpc_value *v, int depth) {
+    if (v->count < 0 || (v->count && !v->items))
+        return fail(ERR_USAGE, "rpc: a list of %d items, and no place of them", v->count);
+    if (depth < DEEPEST_LIST) return OK;
+    return fail(ERR_USAGE,
+                "rpc: lists in lists, more than %d deep: one may hold itself: give others",
+                DEEPEST_LIST);
 }
 
-int values_reserve(struct wire_out *w, size_t heads, const struct duet_rpc_value *v, int count) {
-    const size_t most = FRAME_MOST_BYTES - (64 << 10); /* a call has a head */
-    size_t room = 0;
-    for (int i = 0; i < count; i++) {
-        CHECK(add_room(&v[i], 0, &room));
-        if (room > most)
-            return fail(ERR_USAGE, "rpc: values of %zu bytes: at most %zu go in a message", room,
-                        most);
-    }
-    wire_reserve(w, heads + room);
-    return OK;
-}
-
-int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to) {
+int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *v, int to,
+                int depth) {
     switch (v->type) {
     case DUET_RPC_TENSOR: return write_tensor(w, v->tensor, w->numbered ? v->count - 1 : -1);
     case DUET_RPC_VAR: return write_var(w, v->var);
@@ -121,11 +97,10 @@ int value_write(duet_rpc *rpc, struct wire_out *w, const struct duet_rpc_value *
         wire_put(w, v->data, v->bytes);
         return OK;
     case DUET_RPC_LIST:
-        if (v->count < 0 || (v->count && !v->items))
-            return fail(ERR_USAGE, "rpc: a list of %d items, and no place of them", v->count);
+        CHECK(check_list(v, depth));
         wire_put_u32(w, (uint32_t)v->count);
         for (int i = 0; i < v->count; i++)
-            CHECK(value_write(rpc, w, &v->items[i], to));
+            CHECK(value_write(rpc, w, &v->items[i], to, depth + 1));
         return OK;
     default: return fail(ERR_USAGE, "rpc: a value of type %d: there is none", (int)v->type);
     }

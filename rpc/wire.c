@@ -14,13 +14,14 @@ enum { ALIGN = 64 };
 /* At least half is added, so that a message of many parts is not copied for each of them; what is
  * missing may be more, as for a tensor, and then not twice of it. */
 static int make_room(struct wire_out *w, size_t bytes) {
+    if (bytes > FRAME_MOST_BYTES - w->bytes) w->failed = ERR_USAGE;
     if (w->failed) return 0;
     if (w->room - w->bytes >= bytes) return 1;
     size_t room = w->room + w->room / 2, wanted = w->bytes + bytes + 256;
     if (room < wanted) room = wanted;
-    uint8_t *data = bytes < SIZE_MAX / 4 ? malloc(room) : NULL;
+    uint8_t *data = malloc(room);
     if (!data) {
-        w->failed = 1;
+        w->failed = ERR_MEMORY;
         return 0;
     }
     if (w->bytes) memcpy(data, w->data, w->bytes);
@@ -30,8 +31,11 @@ static int make_room(struct wire_out *w, size_t bytes) {
     return 1;
 }
 
-void wire_reserve(struct wire_out *w, size_t bytes) {
-    if (bytes) make_room(w, bytes);
+int wire_error(const struct wire_out *w) {
+    if (w->failed == ERR_MEMORY) return fail(ERR_MEMORY, "rpc: no host memory for a message");
+    return w->failed ? fail(ERR_USAGE, "rpc: values of more than %llu bytes do not go in a message",
+                            (unsigned long long)FRAME_MOST_BYTES)
+                     : OK;
 }
 
 void wire_put(struct wire_out *w, const void *data, size_t bytes) {

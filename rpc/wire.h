@@ -37,14 +37,13 @@ struct frame;
 struct wire_out {
     uint8_t *data; /* owned */
     size_t bytes, room;
-    int failed;                 /* 1: no host memory */
+    int failed;                 /* what wire_error says */
     struct var_list *vars;      /* rpc/autograd.h: the vars of the message; NULL: none may be */
     struct wire_passed *passed; /* [passed_count] the references in it so far; owned */
     int passed_count;
     int numbered; /* 1: tensors that came as VAR are VAR again, of the same number */
 };
-/* That many bytes will follow, more or less: they get their room at once. */
-void wire_reserve(struct wire_out *w, size_t bytes);
+int wire_error(const struct wire_out *w); /* no host memory, or too large: the same for all puts */
 void wire_put(struct wire_out *w, const void *data, size_t bytes);
 void wire_put_u8(struct wire_out *w, unsigned value);
 void wire_put_u32(struct wire_out *w, uint32_t value);

@@ -128,7 +128,7 @@ static void late(struct worker *w) {
         const size_t most = (size_t)18 << 30;
         FAILS(DUET_USAGE,
               duet_rpc_sync(w->rpc, "w1", "nap", DUET_ARGS(duet_rpc_bytes("", most)), 0, &got),
-              "rpc: values of 19327352960 bytes: at most 18253545472 go in a message");
+              "rpc: values of more than 18253611008 bytes do not go in a message");
         FAILS(DUET_USAGE,
               duet_rpc_sync(w->rpc, "w1", "size", DUET_ARGS(duet_rpc_int((int64_t)most)), 0, &got),
               "rpc: worker 'w1': size: rpc: values of");
