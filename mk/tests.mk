@@ -33,7 +33,7 @@ NO_CUDA_IN_SAN := allreduce/test_cuda% device/test_cuda device/test_cuda_wait cu
                   cuda/test_nccl cuda/test_recorded_ddp cuda/test_train%
 SKIP_SAN    := scripts/test_% python/test_% cli/test_json cli/test_profile_counts \
                cli/test_golden_resnet cli/test_random_kills rpc/test_kills \
-               cli/test_same_bits cli/test_refused_calls $(NO_CUDA_IN_SAN)
+               cli/test_same_bits $(NO_CUDA_IN_SAN)
 SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels \
                doctor/test_% cli/test_bad_files base/test_random cli/test_closed_streams \
                cli/test_bad_input cli/test_limits cli/test_any_data cli/test_words \

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
-#include "base/files/unnamed_file.h"
 #include "base/program_name.h"
 #include "cli/options/effects.h"
 #include "cli/options/help.h"
@@ -33,25 +32,12 @@ static const struct option_synonym synonyms[] = {{"--learning-rate", "--lr"},
 
 /* ---- two options, one file ---- */
 
-/* The real path of the file that will be made at `target`, which is no link. */
-static int file_to_make(const char *target, char real[PATH_MAX]) {
-    char *folder = path_folder(target);
-    const char *slash = strrchr(target, '/'), *name = slash ? slash + 1 : target;
-    int found = folder && realpath(folder, real) && strlen(real) + strlen(name) + 2 <= PATH_MAX;
-    free(folder);
-    if (found) strcat(strcat(real, "/"), name);
-    return found;
-}
-
-/* The file that a path leads to, which atomic_open would replace: the real path of a file that
- * exists, or of one that will be made, also behind a link that leads to none yet. Returns 0 where
- * two outputs cannot replace each other's file (a device, a pipe), and where there can be no file:
- * opening it will say why. */
+/* The file that a path leads to, or that atomic_open will make there. Returns 0 where two outputs
+ * cannot replace each other's file (a device, a pipe), and where there can be no file: opening it
+ * will say why. */
 static int file_of(const char *path, char real[PATH_MAX]) {
-    struct stat s;
-    if (!stat(path, &s)) return S_ISREG(s.st_mode) && realpath(path, real);
     char *target = atomic_target(path);
-    int found = target && file_to_make(target, real);
+    int found = target && snprintf(real, PATH_MAX, "%s", target) < PATH_MAX;
     free(target);
     return found;
 }

@@ -127,7 +127,7 @@ static int write_file(void *argument) {
         for (int i = 0; i < r->params->set.count; part += r->params->set.param[i++].count)
             optimizer_part_get(&r->optimizer->optimizer, &r->params->set.param[i], k, c->state,
                                part);
-    int code = atomic_open_again(&file, c->s->config->files.checkpoint);
+    int code = atomic_open(&file, c->s->config->files.checkpoint);
     file.disposable = !c->last;
     if (!code) code = model_state_save(&c->s->model, &file, &state);
     if (!code) code = atomic_commit(&file);

@@ -31,8 +31,6 @@ void outputs_losses(struct outputs *o, const struct run_record *record, int firs
     if (!o->losses.file) return;
     for (int i = first; i < record->steps; i++)
         fprintf(o->losses.file, "%d,%d,%.9g\n", record->first_step + i, epoch, record->losses[i]);
-    /* the error of the first write that failed: atomic_commit reports it */
-    if (ferror(o->losses.file) && !o->losses.error) o->losses.error = errno;
 }
 
 static int save_weights(struct outputs *o, struct session *s) {
