@@ -61,6 +61,7 @@ inside() {
             mount -t tmpfs tmpfs "$1/dev" && mkdir "$1/dev/shm" "$1/dev/pts" &&
             mount -t devpts -o newinstance,ptmxmode=0666 devpts "$1/dev/pts" &&
             ln -s pts/ptmx "$1/dev/ptmx" && ln -s /proc/self/fd "$1/dev/fd" &&
+            ln -s fd/0 "$1/dev/stdin" && ln -s fd/1 "$1/dev/stdout" && ln -s fd/2 "$1/dev/stderr" &&
             for device in null zero full random urandom tty; do
                 : >"$1/dev/$device" && mount --bind "/dev/$device" "$1/dev/$device" || exit 1
             done &&
