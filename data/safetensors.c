@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/files/descriptor.h"
 #include "base/text/json.h"
-#include "data/torch_file.h"
+#include "data/file_kind.h"
 
 enum { HEADER_LIMIT = 100000000 }; /* bytes; the format's own limit */
 
@@ -25,6 +25,7 @@ static int wrong(const struct safetensors *s, const char *tensor, const char *wh
         s->path, tensor ? "tensor '" : "", tensor ? tensor : "", tensor ? "': " : "", why);
 }
 
+/* 0: of a type that this file does not know, whose bytes the offsets say. */
 static unsigned dtype_size(const char *dtype) {
     static const struct {
         const char *name;
@@ -62,13 +63,12 @@ static int read_shape(const struct safetensors *s, struct safetensors_entry *e,
 static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
                       const struct json *j, uint64_t data_bytes) {
     const struct json *dtype = json_find(j, "dtype"), *offsets = json_find(j, "data_offsets");
-    e->name = safetensors_name(j->key);
+    e->name = j->key;
     if (j->kind != JSON_OBJECT || j->count != 3)
         return wrong(s, e->name, "not {dtype, shape, data_offsets}");
     if (!dtype || dtype->kind != JSON_STRING) return wrong(s, e->name, "no dtype");
     e->dtype = dtype->string;
     unsigned size = dtype_size(e->dtype);
-    if (!size) return wrong(s, e->name, "unknown dtype");
     CHECK(read_shape(s, e, json_find(j, "shape")));
     if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 ||
         !is_count(offsets->child) || !is_count(offsets->child->next))
@@ -77,9 +77,10 @@ static int read_entry(const struct safetensors *s, struct safetensors_entry *e,
              end = (uint64_t)offsets->child->next->integer;
     if (begin > end || end > data_bytes)
         return wrong(s, e->name, "data_offsets lie outside the file");
-    if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) || e->bytes != end - begin)
+    if (__builtin_mul_overflow(e->count, (uint64_t)size, &e->bytes) ||
+        (size && e->bytes != end - begin))
         return wrong(s, e->name, "shape and data_offsets disagree");
-    e->offset = begin;
+    e->offset = begin, e->bytes = end - begin;
     return OK;
 }
 
@@ -95,21 +96,24 @@ static int by_name(const void *a, const void *b) {
                   (*(const struct safetensors_entry *const *)b)->name);
 }
 
-/* No name may occur twice. The JSON reader has refused equal keys, but "module.x" and "x" become
- * equal here. */
-static int check_names(const struct safetensors *s) {
-    if (s->count < 2) return OK;
-    const struct safetensors_entry **sorted = malloc((size_t)s->count * sizeof *sorted);
+/* Names lose the prefixes of wrappers, unless two of them become equal: then they stay. The JSON
+ * reader has refused equal keys. */
+static int shorten_names(struct safetensors *s) {
+    const struct safetensors_entry **sorted = malloc(((size_t)s->count + 1) * sizeof *sorted);
     if (!sorted) return fail(ERR_MEMORY, "no memory to read: %s", s->path);
-    for (int i = 0; i < s->count; i++)
+    for (int i = 0; i < s->count; i++) {
+        s->entries[i].key = s->entries[i].name;
+        s->entries[i].name = safetensors_name(s->entries[i].key);
         sorted[i] = &s->entries[i];
+    }
     qsort(sorted, (size_t)s->count, sizeof *sorted, by_name);
-    int code = OK;
-    for (int i = 1; i < s->count && !code; i++)
-        if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
-            code = wrong(s, sorted[i]->name, "its name occurs twice");
+    int equal = 0;
+    for (int i = 1; i < s->count && !equal; i++)
+        equal = !strcmp(sorted[i - 1]->name, sorted[i]->name);
+    for (int i = 0; i < s->count && equal; i++)
+        s->entries[i].name = s->entries[i].key;
     free(sorted);
-    return code;
+    return OK;
 }
 
 static int check_metadata(const struct safetensors *s, const struct json *j) {
@@ -140,7 +144,16 @@ static int read_header(struct safetensors *s, uint64_t data_start, uint64_t data
         e->offset += data_start;
     }
     if (filled != data_bytes) return wrong(s, NULL, "more data than its tensors have");
-    return check_names(s);
+    return shorten_names(s);
+}
+
+/* A file of another kind is named as such; what its name ends in says nothing. */
+static int refuse_other_kinds(const struct safetensors *s, uint64_t size) {
+    char head[FILE_KIND_BYTES], text[FILE_KIND_TEXT];
+    size_t bytes = size < sizeof head ? (size_t)size : sizeof head;
+    CHECK(safetensors_read_at(s, 0, head, bytes));
+    const char *kind = bytes > 8 && head[8] == '{' ? NULL : file_kind(head, bytes, s->path, text);
+    return kind ? fail(ERR_FAILED, "not a safetensors file: %.200s: it is %s", s->path, kind) : OK;
 }
 
 static int open_checked(struct safetensors *s) {
@@ -155,13 +168,8 @@ static int open_checked(struct safetensors *s) {
                     s->path);
     uint64_t size = (uint64_t)st.st_size;
     if (size < 8) return wrong(s, NULL, "shorter than 8 bytes");
+    CHECK(refuse_other_kinds(s, size));
     CHECK(safetensors_read_at(s, 0, &length, 8));
-    if (!memcmp(&length, "PK\3\4", 4)) { /* a zip file */
-        CHECK(torch_file_read(s, size));
-        return check_names(s);
-    }
-    if (torch_file_is_legacy((const unsigned char *)&length))
-        return torch_file_wrong(s, "it has the format before PyTorch 1.6");
     if (length > size - 8) return wrong(s, NULL, "its header is longer than the file");
     if (length > HEADER_LIMIT) return wrong(s, NULL, "its header is longer than 100 MB");
     char *text = malloc((size_t)length + 1);
@@ -186,7 +194,6 @@ void safetensors_close(struct safetensors *s) {
     if (s->path && s->fd >= 0) close(s->fd); /* in a zeroed struct fd 0 is not ours */
     free(s->path);
     free(s->entries);
-    free(s->names);
     json_free(s->header);
     memset(s, 0, sizeof *s);
 }

@@ -10,7 +10,14 @@
 #include "data/safetensors.h"
 
 const char *safetensors_name(const char *name) {
-    return strncmp(name, "module.", 7) ? name : name + 7;
+    for (;;) {
+        if (!strncmp(name, "module.", 7))
+            name += 7;
+        else if (!strncmp(name, "_orig_mod.", 10))
+            name += 10;
+        else
+            return name;
+    }
 }
 
 int safetensors_read_at(const struct safetensors *s, uint64_t offset, void *out, uint64_t bytes) {
@@ -92,6 +99,18 @@ static int read_halves(const struct safetensors *s, const struct safetensors_ent
     return OK;
 }
 
+static int read_doubles(const struct safetensors *s, const struct safetensors_entry *e,
+                        float *out) {
+    double part[512];
+    for (uint64_t at = 0; at < e->count;) {
+        size_t n = e->count - at < 512 ? (size_t)(e->count - at) : 512;
+        CHECK(safetensors_read_at(s, e->offset + at * sizeof *part, part, n * sizeof *part));
+        for (size_t i = 0; i < n; i++)
+            out[at++] = (float)part[i];
+    }
+    return OK;
+}
+
 int safetensors_read_as(const struct safetensors *s, const char *dtype, const char *name, int dims,
                         const int64_t *shape, void *out) {
     char want[200], have[200];
@@ -105,8 +124,9 @@ int safetensors_read_as(const struct safetensors *s, const char *dtype, const ch
             "tensor '%s' has another shape: %s in %s, %s in the model: give a file of this model",
             name, shape_text(have, e->dims, e->shape), s->path, shape_text(want, dims, shape));
     if (!strcmp(dtype, "F32") && is_half(e)) return read_halves(s, e, out);
+    if (!strcmp(dtype, "F32") && !strcmp(e->dtype, "F64")) return read_doubles(s, e, out);
     if (strcmp(e->dtype, dtype))
-        return fail(ERR_FAILED, "tensor '%s' is not %s: %s has %s: save it as %s", name,
+        return fail(ERR_FAILED, "tensor '%s' is not %s: %s has %.20s: save it as %s", name,
                     type_text(dtype), s->path, e->dtype, type_text(dtype));
     return safetensors_read_at(s, e->offset, out, e->bytes);
 }

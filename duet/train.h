@@ -118,9 +118,10 @@ duet_tensor *duet_params_buffer(duet_params *params, int i);
 /* Saves all values and buffers as a safetensors file, which appears whole or not at all. */
 int duet_params_save(duet_params *params, const char *file);
 
-/* Loads all values and buffers from a safetensors file, or from a state_dict that torch.save wrote.
- * The file must have every one of them by its name, with its shape; a prefix "module." of a name in
- * the file is ignored. If anything is missing, no parameter changes. */
+/* Loads all values and buffers from a safetensors file; `python -m duet convert` makes one of what
+ * torch.save wrote. The file must have every one of them by its name, with its shape; prefixes
+ * "module." and "_orig_mod." of names in the file are ignored. Float16, bfloat16 and float64 become
+ * float32. If anything is missing, no parameter changes. */
 int duet_params_load(duet_params *params, const char *file);
 
 /* ---- optimizers ----

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/system_error.h"
+#include "data/file_kind.h"
 #include "models/graph/graph.h"
 
 enum { FIRST_ROOM = 1 << 16, MOST_BYTES = 64 << 20 };
@@ -52,6 +53,10 @@ static int start(struct model_file **out, const char *path) {
 }
 
 static int understand(struct model_file *f) {
+    char text[FILE_KIND_TEXT];
+    const char *kind = file_kind(f->text, f->bytes, f->path, text);
+    if (kind && strncmp(f->text, "duet", 4))
+        return fail(ERR_USAGE, "--model: %.200s: no text of duet.export: it is %s", f->path, kind);
     CHECK(graph_parse(&f->graph, f->path, f->text, f->bytes));
     f->graph->file = f;
     f->model = &f->graph->model;

@@ -99,7 +99,7 @@ const struct option run_options[] = {
      read_on, AT(model.options.sync_bn), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, WITH_BUFFERS},
     {"--init-from", "FILE",
-     "start from the weights in a safetensors file, or in a state_dict that torch.save wrote",
+     "start from the weights in a safetensors file (of torch.save: python -m duet convert OLD NEW)",
      read_text, AT(model.init_from), NO_LIMITS,
      BY_RUNS, IN_ANY_MODE, 0},
 
@@ -107,8 +107,8 @@ const struct option run_options[] = {
     {"--dataset", "NAME|FILE",
      "fashion-mnist, mnist, synthetic (drawn digits) or random: torch.randn samples with "
      "torch.randint labels, by the seed of the run (default fashion-mnist; of wide: random; in a "
-     "program with data of its own: own); or a file, safetensors or torch.save of a dict, with "
-     "your tensors x and y, and x_test and y_test for a test part (docs/models.md)",
+     "program with data of its own: own); or a safetensors file with your tensors x and "
+     "y, and x_test and y_test for a test part (docs/models.md)",
      read_text, AT(data.name), NO_LIMITS,
      OFTEN | EVERYWHERE},
     {"--shape", "CxHxW|K",

@@ -7,15 +7,17 @@
 
 compare, profile, estimate and train are the command's subcommands, with its options as keyword
 arguments: --batch-size 64 is batch_size=64, and --sync-bn is sync_bn=True. `import duet.torch`
-gives PyTorch the backend "duet", and duet.export writes a PyTorch model for --model.
+gives PyTorch the backend "duet"; duet.export writes a PyTorch model for --model, and
+duet.convert what torch.save wrote as safetensors.
 docs/python.md tells all of it.
 """
 
 from ._files import save_dataset
 from ._library import DuetError
 from .command import Record, Result, compare, estimate, profile, run, train
+from .convert import convert
 from .export import ExportError, export
 from .model import describe
 
-__all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "describe", "estimate",
-           "export", "profile", "run", "save_dataset", "train"]
+__all__ = ["DuetError", "ExportError", "Record", "Result", "compare", "convert", "describe",
+           "estimate", "export", "profile", "run", "save_dataset", "train"]

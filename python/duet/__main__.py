@@ -1,4 +1,4 @@
-"""python -m duet ...: the command, with its own output and exit status."""
+"""python -m duet ...: the command, with its own output and exit status; or `convert`."""
 
 import os
 import sys
@@ -7,6 +7,9 @@ from ._library import DuetError, find
 
 
 def main():
+    if sys.argv[1:2] == ["convert"]:
+        from .convert import main as convert
+        sys.exit(convert(sys.argv[2:]))
     try:
         command = find("duet")
     except DuetError as error:

@@ -1,6 +1,7 @@
 """Files of named tensors, safetensors: the weights of a model, and data sets."""
 
 import json
+import os
 import struct
 
 _TYPES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}
@@ -21,6 +22,18 @@ def write_tensors(path, arrays):
         file.write(struct.pack("<Q", len(text)) + text)
         for blob in blobs:
             file.write(blob)
+
+
+def replace_tensors(path, arrays):
+    """The same, whole or not at all."""
+    beside = f"{path}.{os.getpid()}"
+    try:
+        write_tensors(beside, arrays)
+        os.replace(beside, path)
+    except BaseException:
+        if os.path.exists(beside):
+            os.remove(beside)
+        raise
 
 
 def _array(given):

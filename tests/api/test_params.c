@@ -123,11 +123,9 @@ Test(api_params, files_of_pytorch, .timeout = 30) {
         const struct duet_param *params;
         int first, count; /* of the bias */
     } files[] = {{"tests/golden/torch_files/simple.safetensors", simple, 100, 10},
-                 {"tests/golden/torch_files/simple.pth", simple, 100, 10},
-                 {"tests/golden/torch_files/module.pth", simple, 100, 10},
                  {"tests/golden/torch_files/complex.safetensors", complex, 1728, 64}};
     float bias[64];
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         duet_device *device;
         duet_params *params;
         MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
@@ -136,8 +134,8 @@ Test(api_params, files_of_pytorch, .timeout = 30) {
         MUST(duet_tensor_read(duet_params_value(params, 1), bias));
         for (int k = 0; k < files[i].count; k++)
             cr_assert_eq(bias[k], (float)(files[i].first + k) / 8, "%s: %d", files[i].file, k);
-        MUST_FAIL(duet_params_load(params, files[i < 3 ? 3 : 1].file), DUET_FAILED,
-                  i < 3 ? "no tensor 'fc.weight'" : "no tensor 'conv1.weight'");
+        MUST_FAIL(duet_params_load(params, files[!i].file), DUET_FAILED,
+                  !i ? "no tensor 'fc.weight'" : "no tensor 'conv1.weight'");
         duet_params_free(params);
         duet_devices_close(&device, 1);
     }

@@ -175,8 +175,9 @@ Test(cli_bad_files, weights, .timeout = 300, .init = cli_folder_make, .fini = cl
     all_modes_refuse("safetensors|header is longer than the file");
     put_weights("{}", UINT64_MAX, 0);
     all_modes_refuse("safetensors");
-    put_weights("{}", 0x04034b50, 0); /* "PK\3\4", as a zip file begins */
-    all_modes_refuse("w: |torch.save|save_file");
+    put_weights(" {}", 0x04034b50, 0); /* "PK\3\4", as a zip file begins */
+    all_modes_refuse("not a safetensors file: w: it is a file of torch.save: convert it: "
+                     "python -m duet convert w w.safetensors");
     put_weights("{\"fc1", 5, 0);
     all_modes_refuse("w: |JSON|byte 2");
     cr_assert_eq(truncate("w", 3), 0);

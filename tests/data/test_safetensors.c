@@ -129,6 +129,75 @@ Test(safetensors, round_trip, .timeout = 30, .init = scratch_make, .fini = scrat
     cr_assert(strstr(error_message(), "/nonexistent-folder/f"));
 }
 
+/* A type that Duet does not know is an error of the tensor that is asked for alone. */
+Test(safetensors, unknown_types_and_doubles, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    const char *header = "{\"c\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+                         "\"four\":{\"dtype\":\"F4\",\"shape\":[8],\"data_offsets\":[8,12]},"
+                         "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[12,28]}} ";
+    const double numbers[2] = {1.0 / 3, -1e300};
+    struct safetensors s;
+    float x[2];
+    put(header, strlen(header), 28);
+    FILE *f = fopen(in("bad"), "r+");
+    fseek(f, (long)(8 + strlen(header) + 12), SEEK_SET);
+    fwrite(numbers, sizeof *numbers, 2, f);
+    fclose(f);
+    cr_assert_eq(safetensors_open(&s, in("bad")), OK, "%s", error_message());
+    cr_assert_eq(safetensors_read(&s, "d", 1, (int64_t[]){2}, x), OK, "%s", error_message());
+    cr_expect(x[0] == 1.0f / 3 && x[1] == -INFINITY);
+    cr_assert_eq(safetensors_read(&s, "c", 1, (int64_t[]){1}, x), ERR_FAILED);
+    cr_expect(strstr(error_message(), "tensor 'c' is not float32") &&
+                  strstr(error_message(), "has C64"),
+              "%s", error_message());
+    safetensors_close(&s);
+}
+
+/* Wrappers' prefixes, one in the other; where two names would be equal they stay as they are. */
+Test(safetensors, prefixes, .timeout = 30, .init = scratch_make, .fini = scratch_remove) {
+    static const char *const keys[][3] = {{"module.module.a", "a", "b"},
+                                          {"_orig_mod.module.a", "a", "b"},
+                                          {"module.b", "module.b", "b"}};
+    for (int i = 0; i < COUNT(keys); i++) {
+        char header[200];
+        struct safetensors s;
+        snprintf(header, sizeof header,
+                 "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                 "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+                 keys[i][0]);
+        put(header, strlen(header), 3);
+        cr_assert_eq(safetensors_open(&s, in("bad")), OK, "%s", error_message());
+        cr_expect_str_eq(s.entries[0].name, keys[i][1]);
+        cr_expect_str_eq(s.entries[1].name, keys[i][2]);
+        safetensors_close(&s);
+    }
+}
+
+/* A file of another kind is named by what it is. */
+Test(safetensors, other_kinds_of_files, .timeout = 30, .init = scratch_make,
+     .fini = scratch_remove) {
+    static const struct {
+        char head[28];
+        const char *is;
+    } kinds[] = {{"PK\3\4aaaaaaaaa", "torch.save: convert it: python -m duet convert"},
+                 {"\x80\2\x8a\nl\xfc\x9c", "bad.safetensors"},
+                 {"\x80\4\x95\rl\xfc\x9c", "a file of torch.save"},
+                 {"L119547037146038801333356L\n", "a file of torch.save"},
+                 {"\x1f\x8b\bxxxxxxxxxxx", "a gzip file: gunzip it"},
+                 {"\x93NUMPYxxxxxxxxx", "an array of numpy"},
+                 {"duet 1\ninput", "a model's text: give it with --model"}};
+    for (int i = 0; i < COUNT(kinds); i++) {
+        struct safetensors s;
+        FILE *f = fopen(in("bad"), "w");
+        fwrite(kinds[i].head, sizeof kinds[i].head, 1, f);
+        fclose(f);
+        cr_assert_eq(safetensors_open(&s, in("bad")), ERR_FAILED);
+        cr_expect(strstr(error_message(), "not a safetensors file: ") &&
+                      strstr(error_message(), kinds[i].is),
+                  "%s", error_message());
+    }
+}
+
 Test(safetensors, names_of_ddp_and_other_types, .timeout = 30, .init = scratch_make,
      .fini = scratch_remove) {
     const char *header =
@@ -173,7 +242,6 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make,
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
          "not {dtype"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offset\":[0,4]}}", 4, "data_offsets"},
-        {"{" T("a", "F31", "1", 0, 4) "}", 4, "unknown dtype"},
         {"{" T("a", "F32", "2", 0, 4) "}", 4, "disagree"},
         {"{" T("a", "F32", "1", 4, 0) "}", 4, "outside"},
         {"{" T("a", "F32", "1", 0, 8) "}", 4, "outside"},
@@ -190,7 +258,6 @@ Test(safetensors, refuses_bad_headers, .timeout = 30, .init = scratch_make,
         {"{" T("a", "F32", "1", 0, 4) "," T("b", "F32", "1", 0, 4) "}", 4, "overlaps"},
         {"{" T("a", "F32", "1", 0, 4) "," T("b", "F32", "1", 8, 12) "}", 12, "hole"},
         {"{" T("a", "F32", "1", 0, 4) "," T("a", "F32", "1", 4, 8) "}", 8, "twice"},
-        {"{" T("a", "F32", "1", 0, 4) "," T("module.a", "F32", "1", 4, 8) "}", 8, "twice"},
         {"{\"__metadata__\":[]}", 0, "__metadata__"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__"},
     };

@@ -31,6 +31,10 @@ Test(python, a_model_described_by_numbers, .timeout = 120) {
     run("torch", PYTHON "tests/python/model.py 2>&1");
 }
 
+Test(python, files_of_torch_save, .timeout = 120) {
+    run("torch", PYTHON "tests/python/convert.py 2>&1");
+}
+
 Test(python, any_model_exported_and_trained, .timeout = 600) {
     run("torch", PYTHON "tests/python/export.py 2>&1");
 }
