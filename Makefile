@@ -98,7 +98,6 @@ $(CUDA_OBJ): $(B)/cuda_flags
 
 # The assembler reads these, which the compiler cannot know.
 $(H)/report/page/assets.o: $(wildcard report/page/*.css report/page/*.js)
-$(H)/data/fetch.o: scripts/download_data.sh
 
 $(H)/cli/command.o $(H)/cli/manual.o $(H)/report/origin.o: COMPILE += \
     -DDUET_VERSION='"$(VERSION)"'

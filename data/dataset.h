@@ -123,8 +123,7 @@ struct sample_shape dataset_shape(const struct dataset_config *config);
 /* Opens the training part (train = 1) or the test part (train = 0).
  *
  * Files are looked for in `folder`, and where there is none in ./data/<name>, in ./datasets/<name>
- * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>; where they are in none
- * of these they are downloaded to the second, unless DUET_DOWNLOAD is off. "synthetic" is of seed
+ * (where `make data` puts them) and in Debian's /usr/share/datasets/<name>. "synthetic" is of seed
  * 0 (data/synthetic.h). "random" is drawn as PyTorch draws it, in this order:
  *
  *     torch.manual_seed(seed)

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "data/fetch.h"
 #include "data/idx.h"
 
 enum { PATH_BYTES = 4096 };
@@ -79,13 +78,12 @@ static int open_in(struct dataset *set, const char *name, const char *folder, in
     return read_pair(set, name, images, labels);
 }
 
-/* One line that names every way to get the data set. why: it could not be downloaded; "": nobody
- * tried. */
-static int not_found(const struct dataset_config *config, const char *name, const char *why) {
+/* One line that names every way to get the data set. */
+static int not_found(const struct dataset_config *config, const char *name) {
     const char *folder = config->folder;
     int fashion = !strcmp(name, "fashion-mnist");
-    return fail(ERR_FAILED, "data set not found: %s%s%s%s%s: %smake data downloads it, %s", name,
-                folder ? " in " : "", folder ? folder : "", *why ? ", and " : "", why,
+    return fail(ERR_FAILED, "data set not found: %s%s%s: %smake data downloads it, %s", name,
+                folder ? " in " : "", folder ? folder : "",
                 fashion ? "apt install dataset-fashion-mnist (Debian, Ubuntu), " : "",
                 config->of_program ? "folder names the place of its IDX files, \"synthetic\" needs "
                                      "none"
@@ -111,37 +109,15 @@ static int open_somewhere(struct dataset *set, const char *name, int train, int 
     return OK;
 }
 
-struct part {
-    const char *name;
-    int train;
-};
-
-/* 1: both files of the part are where they are looked for. */
-static int is_there(void *context) {
-    const struct part *part = context;
-    char path[PATH_BYTES], folder[64], images[32], labels[32];
-    snprintf(images, sizeof images, "%s-images-idx3-ubyte", part->train ? "train" : "t10k");
-    snprintf(labels, sizeof labels, "%s-labels-idx1-ubyte", part->train ? "train" : "t10k");
-    for (int i = 0; i < PLACES; i++) {
-        snprintf(folder, sizeof folder, "%s/%s", places[i], part->name);
-        if (find_file(path, folder, images) && find_file(path, folder, labels)) return 1;
-    }
-    return 0;
-}
-
 int dataset_files(struct dataset *set, const struct dataset_config *config, int train) {
     const char *name = name_of(config);
     int found = 0;
     if (config->folder) {
         CHECK(open_in(set, name, config->folder, train, &found));
-        return found ? OK : not_found(config, name, "");
+    } else {
+        CHECK(open_somewhere(set, name, train, &found));
     }
-    CHECK(open_somewhere(set, name, train, &found));
-    if (found) return OK;
-    struct part part = {name, train};
-    if (fetch_dataset(name, is_there, &part)) return not_found(config, name, error_message());
-    CHECK(open_somewhere(set, name, train, &found));
-    return found ? OK : not_found(config, name, "");
+    return found ? OK : not_found(config, name);
 }
 
 struct sample_shape dataset_files_shape(const struct dataset_config *config) {

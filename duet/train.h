@@ -221,10 +221,9 @@ double duet_lr_cosine(double lr, int t_max, int epoch);
 /* Opens the training part (train = 1) or the test part (train = 0) of "fashion-mnist", "mnist" or
  * "synthetic", which needs no files; or "random", 6400 pictures of torch.randn with labels of
  * torch.randint after manual_seed(0), which has no test part. `folder` has the four IDX files, raw
- * or .gz. NULL searches the usual places, and downloads to ./datasets/NAME what is in none of them,
- * unless the environment has DUET_DOWNLOAD=off: curl or wget, at most 10 minutes, checked by
- * sha256; of several processes one. DUET_FAILED: the files are broken, or cannot be had; the error
- * says how to get them. */
+ * or .gz. NULL searches ./data/NAME, ./datasets/NAME, where `make data` puts what it downloads, and
+ * /usr/share/datasets/NAME. DUET_FAILED: the files are broken, or in none of these folders; the
+ * error says how to get them. */
 int duet_dataset_open(duet_dataset **out, const char *name, const char *folder, int train);
 void duet_dataset_free(duet_dataset *set);
 

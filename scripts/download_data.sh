@@ -5,15 +5,8 @@
 # its unpacked bytes; files that are there and right stay as they are. A file appears under its name
 # only when it is whole. DUET_DATA_URL names another folder that holds the .gz files, as
 # https://... or file://..., for mirrors.
-#
-# Programs that do not find a data set run the text of this file in their current folder
-# (data/fetch.c), unless DUET_DOWNLOAD is off. Files that are there stay then, whatever they hold.
 set -u
-program=1 # runs this text
-if [[ ${0##*/} == download_data.sh ]]; then
-    program=
-    cd "$(dirname "$0")/.." || exit 1
-fi
+cd "$(dirname "$0")/.." || exit 1
 
 # set file sha256-of-the-unpacked-file, each on two lines
 table="
@@ -70,7 +63,6 @@ sum_is() { # FILE SHA256
 get() { # SET FILE SHA256
     local target=datasets/$1/$2 url
     sum_is "$target" "$3" && return
-    [[ $program && -e $target ]] && return
     for url in ${DUET_DATA_URL:-$(urls_of "$1")}; do
         echo "$1: $2 from $url"
         rm -f "$temporary"/*
@@ -91,27 +83,14 @@ for name in "$@"; do
     [[ $name == fashion-mnist || $name == mnist ]] ||
         fail "unknown data set: $name: give fashion-mnist or mnist"
 done
-temporary= watcher=
+temporary=
 # Removes partial files, and folders that this script made and could not fill.
 clean_up() {
     rm -rf "$temporary"
     rmdir datasets/fashion-mnist datasets/mnist datasets 2>/dev/null
-    [[ -z $watcher ]] || kill "$watcher"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM HUP
-# A program that ends closes our input: then nobody waits for what is downloaded, or hears of it.
-if [[ $program ]]; then
-    trap '' PIPE
-    exec 3<&0
-    (
-        trap - EXIT INT TERM HUP
-        read -r <&3
-        kill 0
-    ) >/dev/null 2>&1 &
-    watcher=$!
-    exec 3<&-
-fi
 (($#)) || set -- fashion-mnist mnist
 for name in "$@"; do
     mkdir -p "datasets/$name" || fail "cannot make the folder datasets/$name"

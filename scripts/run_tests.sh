@@ -16,9 +16,6 @@ limit=900 # seconds for one program; single tests have timeouts of their own
 # TEST_SECONDS limits all programs together: a program for which no time is left counts as a
 # failure.
 
-# No test looks for data sets in the network.
-export DUET_DOWNLOAD=${DUET_DOWNLOAD:-off}
-
 # A race ends the process in which it is found. Ranks are forked from processes with threads, and
 # start threads themselves.
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:exitcode=66:die_after_fork=0}

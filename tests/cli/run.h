@@ -59,7 +59,6 @@ static inline void cli_folder_make(void) {
     cr_assert_eq(chdir(cli_folder), 0);
     cr_assert_eq(symlink(golden, "golden"), 0);
     cr_assert_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    setenv("DUET_DOWNLOAD", "off", 0); /* also where a test is run by hand */
 }
 
 static inline void cli_folder_remove(void) {

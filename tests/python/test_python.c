@@ -44,7 +44,7 @@ Test(python, what_no_graph_says_is_refused, .timeout = 300) {
 }
 
 Test(python, the_notebooks_run_whole, .timeout = 600) {
-    run("nbclient, ipykernel, numpy", "DUET_DOWNLOAD=off " PYTHON "tests/python/notebooks.py 2>&1");
+    run("nbclient, ipykernel, numpy", PYTHON "tests/python/notebooks.py 2>&1");
 }
 
 /* The launcher's ranks find each other through PyTorch's store. */
