@@ -42,7 +42,7 @@ SKIP_THREAD := device/test_kernels% allreduce/test_plan allreduce/test_channels 
                cli/test_trace \
                cli/test_outputs cli/test_end cli/test_estimate cli/test_random cli/test_compare \
                cli/test_wide_head cli/test_profile cli/test_max_batch train/test_max_batch \
-               api/test_scripts rpc/test_cartpole rpc/test_programs \
+               api/test_scripts rpc/test_programs \
                data/test_synthetic data/test_data models/test_golden cli/test_golden \
                group/test_typed group/test_windows% allreduce/test_protocol nn/test_errors \
                nn/test_grad api/test_limits api/test_example_texts cli/test_widths \

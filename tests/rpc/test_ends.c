@@ -36,16 +36,6 @@ static const struct duet_rpc_function functions[] = {{"crash", crash, NULL, NULL
                                                      {"Object", object, NULL, NULL},
                                                      {"size", size, NULL, NULL}};
 
-static void alone(int n, void (*body)(struct worker *w), const int *statuses) {
-    pid_t p[3];
-    HAVE(functions);
-    start(p, n, body);
-    for (int r = 0; r < n; r++) {
-        int status = status_of(p[r]);
-        cr_expect_eq(status & 0x7f ? status & 0x7f : status, statuses[r], "worker %d", r);
-    }
-}
-
 /* ---- a crash, and what is left of it ---- */
 
 static void one_crashes(struct worker *w) {
@@ -70,6 +60,7 @@ static void one_crashes(struct worker *w) {
 }
 
 Test(ends, a_function_that_crashes, .timeout = 30) {
+    HAVE(functions);
     alone(2, one_crashes, (int[]){0, SIGSEGV});
 }
 
@@ -93,6 +84,7 @@ static void one_leaves_at_once(struct worker *w) {
 }
 
 Test(ends, leaving_at_once_waits_for_no_call_from_here, .timeout = 30) {
+    HAVE(functions);
     alone(2, one_leaves_at_once, (int[]){0, SIGKILL});
 }
 
@@ -110,7 +102,8 @@ static void all_leave(struct worker *w) {
 }
 
 Test(ends, leaving_together_waits_for_all_calls, .timeout = 30) {
-    alone(2, all_leave, (int[]){0, 0});
+    HAVE(functions);
+    alone(2, all_leave, NULL);
 }
 
 /* ---- late answers, large values ---- */
@@ -139,7 +132,8 @@ static void late(struct worker *w) {
 }
 
 Test(ends, late_answers_and_large_values, .timeout = 30) {
-    alone(2, late, (int[]){0, 0});
+    HAVE(functions);
+    alone(2, late, NULL);
 }
 
 /* ---- Ctrl-C ---- */

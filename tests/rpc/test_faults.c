@@ -50,13 +50,9 @@ static void one_dies(struct worker *w) {
 }
 
 Test(faults, a_killed_worker_is_named, .timeout = 30) {
-    pid_t p[3];
     cr_assert_eq(pipe(begun), 0);
     HAVE(functions);
-    start(p, 3, one_dies);
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
-    cr_expect_eq(status_of(p[2]), SIGKILL);
+    alone(3, one_dies, (int[]){0, 0, SIGKILL});
 }
 
 static void one_stops(struct worker *w) {
@@ -86,12 +82,9 @@ static void one_stops(struct worker *w) {
 }
 
 Test(faults, a_stopped_worker_is_noticed, .timeout = 30) {
-    pid_t p[2];
     worker_silence = 2;
     HAVE(functions);
-    start(p, 2, one_stops);
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
+    alone(2, one_stops, NULL);
 }
 
 static void one_leaves(struct worker *w) {
@@ -103,11 +96,8 @@ static void one_leaves(struct worker *w) {
 }
 
 Test(faults, one_that_leaves_early_is_named, .timeout = 30) {
-    pid_t p[2];
     HAVE(functions);
-    start(p, 2, one_leaves);
-    cr_expect_eq(status_of(p[0]), 0);
-    cr_expect_eq(status_of(p[1]), 0);
+    alone(2, one_leaves, NULL);
 }
 
 /* Nobody who shuts down gracefully waits for one that has left, whatever the timeout. */
@@ -121,11 +111,8 @@ static void two_stay(struct worker *w) {
 }
 
 Test(faults, a_graceful_end_names_who_has_left, .timeout = 30) {
-    pid_t p[3];
     HAVE(functions);
-    start(p, 3, two_stay);
-    for (int r = 0; r < 3; r++)
-        cr_expect_eq(status_of(p[r]), 0, "worker %d", r);
+    alone(3, two_stay, NULL);
 }
 
 /* ---- names of the library ---- */

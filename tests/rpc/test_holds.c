@@ -91,32 +91,10 @@ static const struct duet_rpc_function functions[] = {
     {"gives_and_fails", gives_and_fails, NULL, NULL},
     {"one_of_few", one_of_few, NULL, NULL},
     {"ends_worker", ends_worker, NULL, NULL}};
-enum { FUNCTIONS = sizeof functions / sizeof *functions };
-
-static void (*body)(struct worker *w), (*behind)(void);
-static double timeout;
-
-static int bare_main(int rank, void *context) {
-    char name[16];
-    struct worker *w = context;
-    w->rank = rank;
-    snprintf(name, sizeof name, "w%d", rank);
-    const struct duet_rpc_options options = {
-        .functions = functions, .function_count = FUNCTIONS, .threads = 2, .timeout_s = timeout};
-    GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
-    body(w);
-    GOOD(duet_rpc_shutdown(&w->rpc, 1, 20));
-    if (behind) behind();
-#ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
-    MUST(!__lsan_do_recoverable_leak_check());
-#endif
-    return DUET_OK;
-}
-
 static void run(int n, void (*each)(struct worker *w)) {
-    struct worker w = {.n = n};
-    body = each;
-    cr_assert_eq(duet_spawn(n, bare_main, &w), DUET_OK, "%s", duet_error());
+    worker_bare = 1;
+    worker_threads = 2;
+    WORKERS(n, each, functions);
 }
 
 static int64_t ask(struct worker *w, const char *to, const char *function) {
@@ -189,9 +167,8 @@ static void no_more_than_two(struct worker *w) {
 }
 
 Test(holds, no_more_threads_run_calls_than_were_given, .timeout = 60) {
-    timeout = INFINITY; /* of all waits: none ends early */
+    worker_timeout = INFINITY; /* of all waits: none ends early */
     run(2, no_more_than_two);
-    timeout = 0;
 }
 
 static void end_from_inside(struct worker *w) {
@@ -219,27 +196,16 @@ static void follow(void *context, int code) {
 static void use_them(void) {
     const struct duet_rpc_value *value;
     struct duet_rpc_value got;
-    duet_device *device;
-    duet_tensor *large;
     FAILS(DUET_FAILED, duet_future_wait(kept_future, &got), "has been shut down");
     FAILS(DUET_FAILED, duet_future_then(kept_future, follow, NULL), "has been shut down");
     FAILS(DUET_FAILED, duet_rref_sync(kept_rref, "slow", DUET_NO_ARGS, 0, NULL),
           "Thing.slow: the worker has been shut down");
-    /* Large tensors ask the link to the owner for memory that both see; it is no more. */
-    GOOD(duet_device_open(&device, "cpu", 0, 1 << 26));
-    GOOD(duet_tensor_create(&large, device, DUET_F32, 1, (int[]){1 << 20}, NULL));
-    FAILS(DUET_FAILED,
-          duet_rref_sync(kept_rref, "slow", DUET_ARGS(duet_rpc_tensor(large)), 0, NULL),
-          "Thing.slow: the worker has been shut down");
-    duet_tensor_free(large);
-    duet_devices_close(&device, 1);
     MUST(duet_rref_local_value(kept_rref, &value) != DUET_OK);
     duet_future_free(kept_future);
     duet_rref_free(kept_rref);
 }
 
 Test(holds, what_is_kept_beyond_the_end_says_so, .timeout = 60) {
-    behind = use_them;
+    worker_behind = use_them;
     run(2, keep_some);
-    behind = NULL;
 }

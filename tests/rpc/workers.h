@@ -47,7 +47,9 @@ static const struct duet_rpc_function *worker_functions; /* of the test, before 
 static int worker_function_count, worker_threads;
 static double worker_timeout, worker_silence;
 static __attribute__((unused)) void (*worker_body)(struct worker *w);
+static __attribute__((unused)) void (*worker_behind)(void); /* runs behind the end; NULL: nothing */
 static int worker_world, worker_abrupt; /* abrupt 1: the body ends the worker itself */
+static int worker_bare;                 /* 1: it has no device */
 
 static inline duet_tensor *tensor_of(struct worker *w, int n, const float *values) {
     duet_tensor *t;
@@ -63,7 +65,7 @@ static inline int worker_main(int rank, void *context) {
     struct worker *w = &worker_here;
     *w = (struct worker){.rank = rank, .n = worker_world};
     setenv("EMULATED_GPUS", "4", 0);
-    GOOD(duet_device_open(&w->device, worker_kind, rank, WORKER_MEMORY));
+    if (!worker_bare) GOOD(duet_device_open(&w->device, worker_kind, rank, WORKER_MEMORY));
     snprintf(name, sizeof name, "w%d", rank);
     struct duet_rpc_options options = {.functions = worker_functions,
                                        .function_count = worker_function_count,
@@ -74,7 +76,8 @@ static inline int worker_main(int rank, void *context) {
     GOOD(duet_rpc_init(&w->rpc, name, -1, 0, &options));
     worker_body(w);
     if (!worker_abrupt) GOOD(duet_rpc_shutdown(&w->rpc, 1, 60));
-    duet_devices_close(&w->device, 1);
+    if (worker_behind) worker_behind();
+    if (w->device) duet_devices_close(&w->device, 1);
 #ifdef __SANITIZE_ADDRESS__ /* a rank ends without the check that a program's end brings */
     MUST(!__lsan_do_recoverable_leak_check());
 #endif
@@ -129,6 +132,17 @@ static inline int status_of(pid_t p) {
     int status = -1;
     cr_assert_eq(waitpid(p, &status, 0), p);
     return status;
+}
+
+/* Runs `body` in n of them, which end with these statuses or signals; NULL: all with 0. */
+static inline void alone(int n, void (*body)(struct worker *w), const int *statuses) {
+    pid_t p[3];
+    start(p, n, body);
+    for (int r = 0; r < n; r++) {
+        int status = status_of(p[r]);
+        cr_expect_eq(status & 0x7f ? status & 0x7f : status, statuses ? statuses[r] : 0,
+                     "worker %d", r);
+    }
 }
 
 #endif
