@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text/number.h"
+#include "base/text/plain.h"
 
 static _Thread_local char message[ERROR_BYTES];
 
@@ -15,9 +16,7 @@ static void format_message(const char *format, va_list args) {
     locale_t before = numbers_of_c(); /* a number that a message asks for can be given as it is */
     vsnprintf(text, sizeof text, format, args);
     numbers_end(before);
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    memcpy(message, text, sizeof message);
+    text_plain(message, sizeof message, text, sizeof text);
 }
 
 int fail(int code, const char *format, ...) {

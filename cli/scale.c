@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/text/parse.h"
+#include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/estimate/scale_nodes.h"
 #include "cli/options/help.h"
@@ -201,7 +202,7 @@ static void show_row(void *context, const struct scale *s, int row) {
     int *with_text = context;
     if (row == 0) {
         *with_text = line.published > 0;
-        printf("%s on %s, %s, ", r->model, r->dataset, r->optimizer);
+        printf("%s on %s, %s, ", PLAIN(r->model), PLAIN(r->dataset), r->optimizer);
         if (s->config.run.steps)
             printf("at most %d steps", s->config.run.steps);
         else

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/program_name.h"
+#include "base/text/plain.h"
 #include "base/text/text.h"
 
 /* The vector that PyTorch's gather makes of scalar losses. Its mean weighs each device alike, so it
@@ -34,9 +35,11 @@ void remarks_print(const struct session *s, const struct progress *p) {
         printf("%-6s %d duplicates an epoch: the order is padded to a multiple of %d\n", title,
                r->duplicates, split_replicas(&s->split));
     if (s->model.collective_inside && s->gpus && !s->config->no_graph)
-        printf("%-6s no graph: forward and backward of %s hold a collective\n", title, r->model);
+        printf("%-6s no graph: forward and backward of %s hold a collective\n", title,
+               PLAIN(r->model));
     if ((s->model.graph_changes || s->config->ddp.find_unused) && s->gpus && !s->config->no_graph)
-        printf("%-6s no graph: a step of %s may differ from the step before\n", title, r->model);
+        printf("%-6s no graph: a step of %s may differ from the step before\n", title,
+               PLAIN(r->model));
     show_gathered(r, title);
     if (r->bits_promised) return;
     struct text text = {.used = 0};

@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text/plain.h"
+
 int text_width(FILE *file) {
     struct winsize size;
     int fd = fileno(file);
@@ -18,13 +20,15 @@ int text_width(FILE *file) {
 void text_wrap(FILE *file, int width, int indent, int hanging, const char *text) {
     int column = fprintf(file, "%*s", indent, ""), words = 0;
     while (*text) {
-        int length = (int)strcspn(text, " ");
+        char word[sizeof(struct text)];
+        size_t bytes = strcspn(text, " ");
+        int length = (int)strlen(text_plain(word, sizeof word, text, bytes));
         if (words && column + 1 + length > width) {
             column = fprintf(file, "\n%*s", hanging, "") - 1;
             words = 0;
         }
-        column += fprintf(file, "%s%.*s", words++ ? " " : "", length, text);
-        text += length + (text[length] == ' ');
+        column += fprintf(file, "%s%s", words++ ? " " : "", word);
+        text += bytes + (text[bytes] == ' ');
     }
     fprintf(file, "\n");
 }

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/program_name.h"
 #include "base/text/parse.h"
+#include "base/text/plain.h"
 #include "cli/commands.h"
 #include "cli/options/help.h"
 #include "cli/options/parse.h"
@@ -188,7 +189,7 @@ static int become_program(void *context) {
     signal(SIGTTIN, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     execvp(w->program[0], w->program);
-    fprintf(stderr, "%s: %s: %s\n", program_name(), w->program[0], strerror(errno));
+    fprintf(stderr, "%s: %s: %s\n", program_name(), PLAIN(w->program[0]), strerror(errno));
     return errno == ENOENT ? 127 : 126;
 }
 

@@ -24,8 +24,6 @@ int graph_wrong(const struct graph_reader *r, const char *format, ...) {
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    for (char *c = why; *c; c++)
-        if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127) *c = '?';
     return fail(ERR_USAGE, "%.200s: line %d, column %d: %s", r->g->path, r->line,
                 (int)(r->at - r->begin) + 1, why);
 }

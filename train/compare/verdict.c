@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text/plain.h"
 #include "base/text/text.h"
 #include "train/compare/bits.h"
 
@@ -241,7 +242,7 @@ void verdict_print(FILE *file, const struct verdict *v, const struct run_record 
                     y, v->kind == VERDICT_WITHIN ? "~" : "!=", x, v->steps, v->worst, v->bound);
         if (v->kind == VERDICT_BEYOND)
             fprintf(file, "  beyond the bound at step %d: the gradient of %s%s\n", v->step,
-                    b->names[v->parameter],
+                    PLAIN(b->names[v->parameter]),
                     isfinite(v->worst) ? "" : " is not finite: try a smaller --lr");
         if (v->kind == VERDICT_BEYOND) print_unreduced(file, b);
         if (v->not_finite_at >= 0)

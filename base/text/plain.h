@@ -1,0 +1,27 @@
+/* Text that came from outside (names in files, what a peer or a rank says, paths) on its way to a
+ * terminal. Escape codes in it would move the cursor, recolour or retype what is on the screen, and
+ * a newline would fake a line of the program's own. All such text goes through text_plain: error
+ * texts in fail() (base/error.h), paragraphs in text_wrap (base/text/text.h), names in lines that
+ * are printed by PLAIN. Files do not need it: JSON and HTML have their own escapes. */
+#ifndef BASE_TEXT_PLAIN_H
+#define BASE_TEXT_PLAIN_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Copies text[0..length) or up to its end, with \n, \t, \r and other control characters (C0, DEL,
+ * C1), marks that change the direction of text and line separators as escapes like \x1b and \u202e,
+ * and bytes that are not UTF-8 as \xff. Other text stays as it is. What does not fit into `size`
+ * bytes is cut, never inside of a character or an escape. Returns out. */
+char *text_plain(char *out, size_t size, const char *text, size_t length);
+
+/* A name of at most some hundred bytes, as an argument of printf. */
+#define PLAIN(text) text_plain((char[512]){0}, 512, text, 512)
+
+#ifdef __cplusplus
+}
+#endif
+#endif
