@@ -320,8 +320,7 @@ static int run(int argc, char **argv) {
         CHECK_GOTO(fail(ERR_FAILED, "%s: cannot be made: free some space", folder), code, done);
     printf(
         "# %d epochs, the first warms up; time of a step: median of the others, least, most%s%s\n",
-        o.base.epochs,
-        o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; products by cuBLAS and cuDNN" : "",
+        o.base.epochs, o.base.cuda_math == DEVICE_MATH_LIBRARY ? "; linear layers by cuBLAS" : "",
         o.base.tf32 ? "; tf32" : "");
     printf("# model  mode     batch  how       us/step      least       most    epoch s    "
            "images/s first step s  loss\n");

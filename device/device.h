@@ -41,8 +41,7 @@ struct schedule;
 
 enum device_kind { DEVICE_HOST, DEVICE_HOST_LATE, DEVICE_DRY, DEVICE_CUDA };
 
-/* What computes products on a GPU: Duet's own kernels, or cuBLAS and, where it is found, cuDNN
- * (device/cuda/library.h). */
+/* What computes linear layers on a GPU: Duet's own kernels, or cuBLAS (device/cuda/library.h). */
 enum device_math { DEVICE_MATH_OWN, DEVICE_MATH_LIBRARY };
 
 struct device_config {
@@ -74,9 +73,8 @@ struct device_config {
  * context is made on any GPU. */
 int device_probe(enum device_kind kind, int *count);
 
-/* The libraries that a kind can use, with their versions, or why one cannot be used: "cuBLAS
- * 13.1.0; cuDNN: not found: ...". "" where the kind uses none. Loads them, which may take
- * seconds. */
+/* The library that a kind can use, with its version, or why it cannot be used: "cuBLAS 13.1.0". ""
+ * where the kind uses none. Loads it, which may take seconds. */
 void device_libraries(enum device_kind kind, char *text, size_t bytes);
 
 /* Opens device config->index; *out is owned by the caller, NULL on an error. ERR_USAGE: the kind

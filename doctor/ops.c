@@ -63,9 +63,9 @@ static int own_kernels(struct doctor *d, int first) {
     return code;
 }
 
-/* Products once more, by cuBLAS and cuDNN (--cuda-math library). Step OP_COUNT + i is product i. */
+/* Linear layers once more, by cuBLAS (--cuda-math library). Step OP_COUNT + i is product i. */
 static int library_kernels(struct doctor *d, int first) {
-    enum { PRODUCTS = OP_LINEAR_BACKWARD_WEIGHT - OP_CONV2D_FORWARD + 1 };
+    enum { PRODUCTS = OP_LINEAR_BACKWARD_WEIGHT - OP_LINEAR_FORWARD + 1 };
     struct op_testbed bed = {.d = d};
     if (d->kind != DEVICE_CUDA || first >= OP_COUNT + PRODUCTS) return OK;
     int from = first > OP_COUNT ? first - OP_COUNT : 0;
@@ -82,7 +82,7 @@ static int library_kernels(struct doctor *d, int first) {
     }
     for (int i = from; i < PRODUCTS && !code; i++) {
         char name[CHECK_NAME_BYTES];
-        enum op op = (enum op)(OP_CONV2D_FORWARD + i);
+        enum op op = (enum op)(OP_LINEAR_FORWARD + i);
         snprintf(name, sizeof name, "cuda, libraries: %s", op_name(op));
         doctor_step(d, OP_COUNT + i, "%s", name);
         code = check_op(&bed, op, name);

@@ -11,7 +11,6 @@ CUDA_FOUND := $(if $(EMULATION),$(shell scripts/find_cuda.sh headers),\
 cuda_word = $(patsubst $(1)=%,%,$(filter $(1)=%,$(CUDA_FOUND)))
 CUDA   := $(call cuda_word,version)
 CUBLAS := $(call cuda_word,cublas)
-CUDNN  := $(call cuda_word,cudnn)
 NCCL   := $(call cuda_word,nccl)
 CUDA_LIB := $(call cuda_word,lib)
 
@@ -21,18 +20,17 @@ CUDA_USE := $(strip $(if $(EMULATION),emulated,$(if $(SAN),sanitizer,\
 
 CUDA_ALL := $(wildcard $(CUDA_FOLDERS:=/*.c) $(CUDA_FOLDERS:=/*.cu))
 CUDA_LEFT_OUT := %/cuda/absent.c %/library_blas$(if $(CUBLAS),_absent).c \
-                 %/library_conv$(if $(CUDNN),_absent).c \
                  $(if $(NCCL),%/nccl_absent.c,%/nccl.c %/nccl_library.c)
 CUDA_SOURCES := $(if $(CUDA),$(filter-out $(CUDA_LEFT_OUT),$(CUDA_ALL)),\
                 $(filter %/cuda/absent.c,$(CUDA_ALL)))
 
-# Of CUDA only the runtime is linked, statically: cuBLAS, cuDNN and NCCL are loaded when asked for.
+# Of CUDA only the runtime is linked, statically: cuBLAS and NCCL are loaded when asked for.
 CUDA_LIBS := $(if $(CUDA),$(filter %.a,$(CUDA_LIB)) -ldl -lrt)
 
 ifneq ($(CUDA),)
 CUDA_INCLUDE := $(filter-out /usr/include,$(sort $(call cuda_word,include)))
 CUDA_FLAGS := $(patsubst %,-isystem %,$(CUDA_INCLUDE)) \
-              -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) $(if $(CUDNN),-DHAVE_CUDNN) \
+              -DHAVE_CUDA $(if $(CUBLAS),-DHAVE_CUBLAS) \
               $(if $(NCCL),-DHAVE_NCCL) $(if $(call cuda_word,nvtx),-DHAVE_NVTX)
 # Code for the GPUs that nvcc knows, and PTX for all others, which the driver compiles when a device
 # is opened (device/cuda/code.c). --fmad=false: a*b+c fuses only where the
@@ -66,6 +64,5 @@ $(B)/device/cuda/code.o: COMPILE += $(if $(GPU_CODE),-DDUET_GPU_CODE='$(call cud
 library_found = $(foreach file,$(CUDA_LIB),$(if $(findstring /$(1).so,$(file)),$(file)))
 library_file = '"$(firstword $(call library_found,$(1)))"'
 $(B)/device/cuda/library_blas.o: COMPILE += -DCUBLAS_FILE=$(call library_file,libcublas)
-$(B)/device/cuda/library_conv.o: COMPILE += -DCUDNN_FILE=$(call library_file,libcudnn)
 $(B)/allreduce/cuda/nccl_library.o: COMPILE += -DNCCL_FILE=$(call library_file,libnccl)
 endif

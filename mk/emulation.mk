@@ -10,11 +10,10 @@ EMULATION_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard $(STAND_INS)/cuda_emulation/
 EMULATION_LIB := $(B)/libcuda_emulation.a
 FAKES := $(STAND_INS)/fake_cuda_libraries
 FAKE_LIBRARIES := $(patsubst %.c,$(B)/%.so,$(wildcard $(FAKES)/*.c))
-# NVIDIA's cuBLAS and cuDNN cannot be opened without a GPU: the tests' own are found in their place.
+# NVIDIA's cuBLAS cannot be opened without a GPU: the tests' own is found in its place.
 library_found = $(abspath $(filter %/fake_$(patsubst lib%,%,$(1)).so,$(filter-out %nccl.so,$\
                 $(FAKE_LIBRARIES))))
-$(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so) $(if $(CUDNN),%/fake_cudnn.so),$\
-             $(FAKE_LIBRARIES))
+$(B)/duet: | $(filter $(if $(CUBLAS),%/fake_cublas.so),$(FAKE_LIBRARIES))
 
 # A .cu file is compiled as C++, with a header before it that gives CUDA's keywords a meaning.
 # Shared memory starts as rubbish; fmaf is one instruction where the CPU has it.

@@ -4,7 +4,7 @@
 #   nvcc=PATH version=13.0 include=DIR... lib=FILE...   enough to build: nvcc and the static runtime
 #   code=80,90,100,120                                  of the GPUs that Duet has code for, those
 #                                                       whose code this nvcc can make
-#   cublas=13.0 cudnn=9.12 nccl=2.27 nvtx=3             each where it was found, with its include
+#   cublas=13.0 nccl=2.27 nvtx=3                        each where it was found, with its include
 #                                                       and lib words
 #   nvcc=PATH missing=WHAT                              nvcc is there, but WHAT it needs is not
 #   nvcc=PATH old=11.8                                  nvcc is there, but too old: no version word
@@ -25,11 +25,11 @@ code=(80 90 100 120) # Ampere and Ada, Hopper, both kinds of Blackwell
 oldest=12 # the first major version of CUDA that compiles the C half
 
 report() { # USE WORD...
-    local use=$1 word version= nvcc= missing= old= cublas= cudnn= nccl=
+    local use=$1 word version= nvcc= missing= old= cublas= nccl=
     shift
     for word; do
         case $word in
-        version=* | nvcc=* | missing=* | old=* | cublas=* | cudnn=* | nccl=*)
+        version=* | nvcc=* | missing=* | old=* | cublas=* | nccl=*)
             local "${word%%=*}=${word#*=}"
             ;;
         esac
@@ -52,7 +52,7 @@ report() { # USE WORD...
     esac
     case $use in
     emulated | hardware)
-        echo "libraries: cublas ${cublas:-not found}, cudnn ${cudnn:-not found}, loaded for" \
+        echo "libraries: cublas ${cublas:-not found}, loaded for" \
             "--cuda-math library; nccl ${nccl:-not found}, for --allreduce nccl"
         ;;
     *) echo "libraries: none of CUDA's" ;;
@@ -141,7 +141,6 @@ else
     extra+=("code=$codes")
 fi
 may cublas cublas_v2.h libcublas.so cublas_api.h CUBLAS_VER_MAJOR CUBLAS_VER_MINOR
-may cudnn cudnn.h libcudnn.so cudnn_version.h CUDNN_MAJOR CUDNN_MINOR
 may nccl nccl.h libnccl.so nccl.h NCCL_MAJOR NCCL_MINOR
 [[ ! $only_headers ]] && h=$(header nvtx3/nvToolsExt.h) && include+=("include=$h") extra+=(nvtx=3)
 

@@ -7,7 +7,7 @@
 # The headers come from NVIDIA's Python packages, which pip downloads into BUILD_DIR/toolkits; what
 # is there already is taken as it is. The C half goes through gcc as in the build, kernels through
 # the C++ compiler with the keywords of tests/stand_ins/cuda_emulation, which is no nvcc but sees
-# every call of the runtime. Files that need cuBLAS, cuDNN or NCCL are left out. Also checked is
+# every call of the runtime. Files that need cuBLAS or NCCL are left out. Also checked is
 # that a toolkit of 11.x is refused in one line.
 #
 # A version whose packages cannot be had is skipped, and the reason is said. The last line is

@@ -19,8 +19,7 @@ static const struct library_place place = {
 };
 
 int nccl_load(struct nccl_table *nccl, int *version) {
-    int found;
-    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, nccl, &found));
+    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, nccl));
     *version = 0;
     nccl->ncclGetVersion(version);
     if (*version / 10000 == NCCL_MAJOR) return OK;

@@ -315,8 +315,7 @@ const struct option run_options[] = {
 
     OPTION_HEADING("GPUs"),
     {"--cuda-math", "own|library",
-     "who computes matrix products and convolutions. own: Duet's kernels; library: cuBLAS and, "
-     "where it is found, cuDNN (default own)",
+     "who computes linear layers. own: Duet's kernels; library: cuBLAS (default own)",
      read_choice, AT(cuda_math), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
     {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS,

@@ -13,7 +13,7 @@
  *     nvtx.c       phases for a profiler
  *     spans.c      how long each piece of work took
  *     kernels/     Duet's own kernels
- *     library*.c   cuBLAS and cuDNN, where they are asked for
+ *     library*.c   cuBLAS, where it is asked for
  *     kernels/ops.cu   which kernel, own or of a library, serves an op
  *     stream.c     what a stream carries: kernels, copies, small writes; sync
  *     event.c      events
@@ -84,7 +84,7 @@ struct cuda_recording {
     struct cuda_work before; /* what the stream ran last: a fault of it may show while recording */
 };
 
-struct cuda_math; /* handles of cuBLAS and cuDNN: library.h */
+struct cuda_math; /* the handle of cuBLAS: library.h */
 
 struct cuda_stream {
     struct stream head;
@@ -314,7 +314,7 @@ int cuda_launch_op(struct cuda_stream *stream, enum op op, const struct op_args 
 /* Loads every kernel of the ops, once per device at open (cudaFuncGetAttributes does that). A
  * kernel that is not loaded is loaded by its first launch, which waits until the GPU has drained:
  * behind a kernel that spins on another rank's flag that may be forever. CUDA_MODULE_LOADING=EAGER
- * would load them too, but with every kernel of cuBLAS and cuDNN in each process: seconds, and
+ * would load them too, but with every kernel of cuBLAS in each process: seconds, and
  * gigabytes with several ranks on one GPU. */
 int cuda_load_kernels(struct cuda_device *device);
 

@@ -176,18 +176,11 @@ static void stop(struct device *device) {
     pthread_mutex_destroy(&d->watch_lock);
 }
 
-static void libraries(char *text, size_t bytes) {
-    char blas[512], conv[512];
-    cuda_blas_describe(blas, sizeof blas);
-    cuda_conv_describe(conv, sizeof conv);
-    snprintf(text, bytes, "%s; %s", blas, conv);
-}
-
 static const struct device_ops table = {
     .name = "cuda",
     .device_bytes = sizeof(struct cuda_device),
     .probe = probe,
-    .libraries = libraries,
+    .libraries = cuda_blas_describe,
     .start = start,
     .stop = stop,
     .alloc = cuda_memory_alloc,

@@ -20,9 +20,8 @@ static int not_loaded(const struct library_place *p) {
                 p->variable, p->instead);
 }
 
-static int find_library(const struct library_place *p, void **library, int *found) {
+static int find_library(const struct library_place *p, void **library) {
     const char *given = getenv(p->variable);
-    *found = LIBRARY_UNUSABLE; /* a file named by hand has to work */
     if (given && *given) {
         *library = load(given);
         return *library ? OK : not_loaded(p);
@@ -31,7 +30,6 @@ static int find_library(const struct library_place *p, void **library, int *foun
     if (!*library && *p->file && access(p->file, F_OK) == 0) return not_loaded(p);
     if (!*library) *library = load(p->name);
     if (*library) return OK;
-    *found = LIBRARY_NOT_FOUND;
     return fail(
         ERR_USAGE,
         "%s: not found: looked for %s%s%s in the system's folders: set %s to its file, or %s",
@@ -53,11 +51,10 @@ static int find_functions(const struct library_place *p, void *library,
 }
 
 int library_load(const struct library_place *place, const struct library_function *functions,
-                 int count, void *table, int *found) {
+                 int count, void *table) {
     void *library;
-    CHECK(find_library(place, &library, found));
+    CHECK(find_library(place, &library));
     int code = find_functions(place, library, functions, count, table);
     dlclose(library); /* ends this call's use alone; the library stays: NODELETE */
-    if (!code) *found = LIBRARY_FOUND;
     return code;
 }

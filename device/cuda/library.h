@@ -1,9 +1,8 @@
-/* CUDA's own libraries, for who asks for them (config.math, --cuda-math library): cuBLAS for linear
- * layers, cuDNN for convolutions. The reading order: library.c (finding and loading one; allreduce/
- * loads NCCL with it), library_math.c (which op goes where, and what both need alike),
- * library_blas.c, library_conv.c.
+/* cuBLAS for linear layers, for who asks for it (config.math, --cuda-math library). The reading
+ * order: library.c (finding and loading a library; allreduce/ loads NCCL with it), library_math.c
+ * (which op it takes, aligned operands, the bias), library_blas.c.
  *
- * None of them is linked. They are loaded when a device is opened that uses them, through a table
+ * No library is linked. They are loaded when a device is opened that uses them, through a table
  * of functions whose types come from the library's own header. So a program starts without them. A
  * build without a library's header links the file *_absent.c instead.
  *
@@ -49,51 +48,39 @@ struct library_function {
 #define LIBRARY_MEMBER(function) __typeof__(function) *function;
 #define LIBRARY_ROW(function) {#function, offsetof(LIBRARY_TABLE, function)},
 
-enum { LIBRARY_FOUND, LIBRARY_NOT_FOUND, LIBRARY_UNUSABLE };
-
 /* Fills in `table` from the library. ERR_USAGE if it is not found (the message says where it was
- * looked for) or lacks one of the functions (the message names it); *found says which of the three
- * it was. A library stays loaded until the process ends, since CUDA's own do not unload well;
- * loading it twice costs nothing. `place` stays the caller's. */
+ * looked for) or lacks one of the functions (the message names it). A library stays loaded until
+ * the process ends, since CUDA's own do not unload well; loading it twice costs nothing. `place`
+ * stays the caller's. */
 int library_load(const struct library_place *place, const struct library_function *functions,
-                 int count, void *table, int *found);
+                 int count, void *table);
 
 /* ---- products by libraries ---- */
 
 enum { CUDA_LIBRARY_ALIGN = 256 };
 
 struct cuda_blas;
-struct cuda_conv;
 
-/* The libraries of one compute stream. */
+/* The library of one compute stream. */
 struct cuda_math {
     struct cuda_blas *blas;
-    struct cuda_conv *conv; /* NULL if there is no cuDNN: own kernels take the convolutions */
     /* device memory for operands that do not lie at a multiple of CUDA_LIBRARY_ALIGN */
     char *aside;
     size_t aside_bytes;
 };
 
-/* 1 if the libraries of this stream take `op`; then enqueue enqueues all of it. */
+/* 1 if the library of this stream takes `op`; then enqueue enqueues all of it. */
 int cuda_library_takes(const struct cuda_stream *stream, enum op op);
 int cuda_library_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
 
-/* One library alone, for a product without its bias: aligned operands, no empty segment.
- * cuda_conv_enqueue sets *taken to 0 and enqueues nothing where cuDNN has no deterministic
- * algorithm for the shape, or only one that needs more than the stream's workspace; both follow
- * from the shape alone. open: ERR_USAGE where cuBLAS is not found; a missing cuDNN is no error and
- * leaves *out NULL. */
+/* cuBLAS alone, for a product without its bias: aligned operands, no empty segment. open: ERR_USAGE
+ * where it is not found. */
 int cuda_blas_open(struct cuda_blas **out, struct cuda_stream *stream);
 void cuda_blas_close(struct cuda_blas *blas); /* NULL is fine, also for a half-open one */
 int cuda_blas_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args);
-int cuda_conv_open(struct cuda_conv **out, struct cuda_stream *stream);
-void cuda_conv_close(struct cuda_conv *conv);
-int cuda_conv_enqueue(struct cuda_stream *stream, enum op op, const struct op_args *args,
-                      int *taken);
 
 /* Writes "cuBLAS 13.1.0", or why there is none, into text; needs no GPU. */
 void cuda_blas_describe(char *text, size_t bytes);
-void cuda_conv_describe(char *text, size_t bytes);
 
 #ifdef __cplusplus
 }

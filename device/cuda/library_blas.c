@@ -56,8 +56,8 @@ static const struct library_place place = {
 };
 
 static int load(struct blas_table *call, int *version) {
-    int found, minor = 0, patch = 0;
-    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, call, &found));
+    int minor = 0, patch = 0;
+    CHECK(library_load(&place, functions, sizeof functions / sizeof *functions, call));
     if (call->cublasGetProperty(MAJOR_VERSION, version) || *version != CUBLAS_VER_MAJOR)
         return fail(ERR_USAGE,
                     "%s: the library found is of version %d: this program was built for %d: set %s "

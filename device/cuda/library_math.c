@@ -1,5 +1,5 @@
-/* Which op goes to which library, and what both libraries need alike: aligned operands, the bias,
- * and its gradient.
+/* Linear layers by cuBLAS, and what it needs beside the product: aligned operands, the bias, and
+ * its gradient.
  *
  *     forward           aside <- x       y = product(x, w)     y -> its place    y += bias
  *     backward data     aside <- dy      dx = product(dy, w)   dx -> its place
@@ -63,60 +63,39 @@ static int align(struct cuda_stream *s, enum op op, struct op_args *args) {
     return OK;
 }
 
-static int is_convolution(enum op op) {
-    return op == OP_CONV2D_FORWARD || op == OP_CONV2D_BACKWARD_DATA ||
-           op == OP_CONV2D_BACKWARD_WEIGHT;
-}
-
 static int is_linear(enum op op) {
     return op == OP_LINEAR_FORWARD || op == OP_LINEAR_BACKWARD_DATA ||
            op == OP_LINEAR_BACKWARD_WEIGHT;
 }
 
 int cuda_library_takes(const struct cuda_stream *s, enum op op) {
-    return s->math && (is_linear(op) || (is_convolution(op) && s->math->conv));
-}
-
-static int multiply(struct cuda_stream *s, enum op op, const struct op_args *args, int *taken) {
-    *taken = 1;
-    return is_linear(op) ? cuda_blas_enqueue(s, op, args) : cuda_conv_enqueue(s, op, args, taken);
+    return s->math && is_linear(op);
 }
 
 int cuda_library_enqueue(struct cuda_stream *s, enum op op, const struct op_args *args) {
     struct op_args aligned = *args;
     const struct tensor *result = &args->out[0];
-    int taken, samples = args->in[0].dims[0]; /* x or dy: dimension 0 is the batch */
+    int samples = args->in[0].dims[0]; /* x or dy: dimension 0 is the batch */
     if (samples == 0) return enqueue_product(s, op, args);
     CHECK(align(s, op, &aligned));
-    CHECK(multiply(s, op, &aligned, &taken));
-    if (!taken) return enqueue_product(s, op, args);
+    CHECK(cuda_blas_enqueue(s, op, &aligned));
     if (aligned.out[0].data != result->data)
         CHECK(copy(s, op, result->data, aligned.out[0].data, tensor_bytes(result)));
-    if (op == OP_LINEAR_FORWARD || op == OP_CONV2D_FORWARD)
-        return enqueue_add_bias(s, result, &args->in[2]);
-    if (op == OP_LINEAR_BACKWARD_WEIGHT || op == OP_CONV2D_BACKWARD_WEIGHT)
-        return enqueue_bias_gradient(s, op, args);
+    if (op == OP_LINEAR_FORWARD) return enqueue_add_bias(s, result, &args->in[2]);
+    if (op == OP_LINEAR_BACKWARD_WEIGHT) return enqueue_bias_gradient(s, op, args);
     return OK;
-}
-
-/* cuBLAS was asked for by name, so without it this fails; cuDNN is used where it is found. */
-static int open_libraries(struct cuda_math *math, struct cuda_stream *s) {
-    CHECK(cuda_blas_open(&math->blas, s));
-    return cuda_conv_open(&math->conv, s);
 }
 
 int cuda_math_open(struct cuda_stream *s) {
     s->math = NULL; /* means: own kernels */
     if (s->head.device->config.math == DEVICE_MATH_OWN) return OK;
     s->math = calloc(1, sizeof *s->math);
-    if (!s->math)
-        return fail(ERR_MEMORY, "out of host memory: the libraries of %s", s->head.device->name);
-    return open_libraries(s->math, s);
+    if (!s->math) return fail(ERR_MEMORY, "out of host memory: cuBLAS of %s", s->head.device->name);
+    return cuda_blas_open(&s->math->blas, s);
 }
 
 void cuda_math_close(struct cuda_stream *s) {
     if (!s->math) return;
-    cuda_conv_close(s->math->conv);
     cuda_blas_close(s->math->blas);
     free(s->math);
     s->math = NULL;

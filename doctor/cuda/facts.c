@@ -10,9 +10,6 @@
 #ifdef HAVE_CUBLAS
 #include <cublas_api.h>
 #endif
-#ifdef HAVE_CUDNN
-#include <cudnn_version.h>
-#endif
 #ifdef HAVE_NCCL
 #include <nccl.h>
 #endif
@@ -32,9 +29,6 @@ void gpu_build(char *text, size_t bytes) {
     char number[16], found[100] = "";
 #ifdef HAVE_CUBLAS
     add(found, sizeof found, "cublas", CUBLAS_VER_MAJOR, CUBLAS_VER_MINOR);
-#endif
-#ifdef HAVE_CUDNN
-    add(found, sizeof found, "cudnn", CUDNN_MAJOR, CUDNN_MINOR);
 #endif
 #ifdef HAVE_NCCL
     add(found, sizeof found, "nccl", NCCL_MAJOR, NCCL_MINOR);

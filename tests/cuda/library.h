@@ -1,5 +1,5 @@
-/* What the tests of libraries share: a device that multiplies by the fake libraries, and their
- * logs. */
+/* What the tests of libraries share: a device that multiplies by the fake cuBLAS, and the
+ * logs of fake libraries. */
 #ifndef TESTS_CUDA_LIBRARY_H
 #define TESTS_CUDA_LIBRARY_H
 
@@ -26,7 +26,6 @@ static inline const char *fake_file(const char *name) {
 
 static inline void use_fakes(void) {
     setenv("DUET_CUBLAS", fake_file("fake_cublas"), 1);
-    setenv("DUET_CUDNN", fake_file("fake_cudnn"), 1);
 }
 
 static inline struct fake_log *log_of(const char *name) {
@@ -39,10 +38,6 @@ static inline struct fake_log *log_of(const char *name) {
 
 static inline struct fake_log *cublas(void) {
     return log_of("fake_cublas");
-}
-
-static inline struct fake_log *cudnn(void) {
-    return log_of("fake_cudnn");
 }
 
 static inline struct device_config library_config(int tf32) {

@@ -24,7 +24,6 @@ static void set_up(int gpus) {
     set_gpus(gpus);
     setenv("DUET_NCCL", "/no/such/libnccl.so", 1);
     setenv("DUET_CUBLAS", "/no/such/libcublas.so", 1);
-    setenv("DUET_CUDNN", "/no/such/libcudnn.so", 1);
     put_data(32, 8);
 }
 

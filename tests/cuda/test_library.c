@@ -1,8 +1,7 @@
-/* Products by libraries (device/cuda/library_*.c): every product and convolution through launch(),
- * on the emulated CUDA runtime with a fake cuBLAS and a fake cuDNN
- * (tests/stand_ins/fake_cuda_libraries), compared with the reference. The tests show that the
- * libraries get operands, shapes, transpositions, descriptors, workspaces and the stream as their
- * documentation demands. They say nothing of the libraries themselves. */
+/* Linear layers by cuBLAS (device/cuda/library_blas.c): every product through launch(), on the
+ * emulated CUDA runtime with a fake cuBLAS (tests/stand_ins/fake_cuda_libraries), compared with the
+ * reference. The tests show that the library gets operands, shapes, transpositions, workspace and
+ * the stream as its documentation demands. They say nothing of cuBLAS itself. */
 #include "tests/cuda/library.h"
 #include "tests/nn/layer.h"
 
@@ -68,16 +67,6 @@ static void check_layer(struct device *device, const struct layer *l, const char
     heap_free(&heap);
 }
 
-static void check_conv(struct device *device, const int s[8], double extra) {
-    struct heap heap = {0};
-    char what[100];
-    snprintf(what, sizeof what, "conv n=%d c=%d %dx%d o=%d k=%d stride %d padding %d", s[0], s[1],
-             s[2], s[3], s[4], s[5], s[6], s[7]);
-    struct layer l = conv_layer(&heap, s);
-    check_layer(device, &l, what, extra);
-    heap_free(&heap);
-}
-
 static void check_linear(struct device *device, const int s[3], int in_out, double extra) {
     struct heap heap = {0};
     char what[100];
@@ -89,26 +78,14 @@ static void check_linear(struct device *device, const int s[3], int in_out, doub
 }
 
 static void expect_no_mistake(void) {
-    cr_expect_eq(cublas()->mistakes + cudnn()->mistakes, 0);
-    cr_expect_eq(cublas()->unaligned + cudnn()->unaligned, 0,
-                 "operands not at a multiple of 256 bytes");
+    cr_expect_eq(cublas()->mistakes, 0);
+    cr_expect_eq(cublas()->unaligned, 0, "operands not at a multiple of 256 bytes");
     cr_expect_eq(cublas()->lost, 0, "cuBLAS's workspace is its own");
 }
 
 static const int linear_shapes[][3] = {{1, 1, 1},    {1, 33, 10},  {15, 7, 13},
                                        {16, 64, 6},  {17, 31, 5},  {33, 65, 7},
                                        {2, 300, 11}, {3, 11, 300}, {130, 70, 12}};
-/*                                     n  C  H   W   O  k  s  p */
-static const int conv_shapes[][8] = {
-    {1, 1, 1, 1, 1, 1, 1, 0},   {5, 1, 28, 28, 6, 5, 1, 2},
-    {6, 2, 13, 13, 5, 5, 1, 0}, {9, 1, 7, 7, 3, 3, 1, 1},
-    {3, 7, 8, 5, 9, 1, 1, 0},   {2, 4, 10, 9, 11, 2, 1, 0},
-    {1, 5, 11, 10, 8, 3, 2, 1}, {8, 2, 9, 14, 4, 5, 2, 2},
-    {2, 3, 13, 8, 5, 2, 2, 0},  {2, 1, 10, 11, 6, 3, 3, 0},
-    {3, 2, 8, 8, 4, 2, 3, 1},   {1, 1, 5, 40, 1, 5, 1, 0},
-    {1, 17, 6, 6, 23, 3, 1, 1}, {2, 2, 3, 3, 4, 3, 1, 0},
-    {2, 2, 3, 3, 4, 3, 3, 1}, /* equal to the one before except for the window */
-};
 
 Test(cuda_library, linear_equals_the_reference, .timeout = 240) {
     struct device *device = library_device(0);
@@ -119,40 +96,19 @@ Test(cuda_library, linear_equals_the_reference, .timeout = 240) {
     cr_assert_eq(cublas()->calls[0], calls, "one call a launch");
     expect_no_mistake();
     device_close(device);
-    cr_assert_eq(cublas()->handles + cudnn()->handles, 0,
-                 "handles and descriptors were given back");
-}
-
-Test(cuda_library, conv2d_equals_the_reference, .timeout = 240) {
-    struct device *device = library_device(0);
-    int shapes = 0;
-    for (size_t i = 0; i < COUNT(conv_shapes);
-         i += test_short() && i < COUNT(conv_shapes) - 2 ? 3 : 1, shapes++) {
-        check_conv(device, conv_shapes[i], 0);
-        check_linear(device, linear_shapes[2], 0, 0); /* the handle's workspace is nobody else's */
-    }
-    for (int pass = 0; pass < PASSES; pass++)
-        cr_assert_eq(cudnn()->calls[pass], 6 * shapes, "pass %d", pass);
-    expect_no_mistake();
-    device_close(device);
-    cr_assert_eq(cublas()->handles + cudnn()->handles, 0,
-                 "handles and descriptors were given back");
+    cr_assert_eq(cublas()->handles, 0, "handles and descriptors were given back");
 }
 
 Test(cuda_library, tf32_is_taken_where_it_is_allowed, .timeout = 60) {
     struct device *exact = library_device(0), *rounded = library_device(1);
     struct heap heap = {0};
-    for (int linear = 0; linear < 2; linear++) {
-        struct layer l = linear ? linear_layer(&heap, 9, 40, 7, 0)
-                                : conv_layer(&heap, (int[]){2, 3, 9, 9, 4, 3, 1, 1});
-        struct op_args a = launch_of(&heap, &l, FORWARD), b = launch_of(&heap, &l, FORWARD);
-        MUST(run_on(exact, op_of(&l, FORWARD), &a, 0, 0));
-        MUST(run_on(rounded, op_of(&l, FORWARD), &b, 0, 0));
-        cr_assert_arr_neq(a.out[0].data, b.out[0].data, tensor_bytes(&a.out[0]));
-    }
+    struct layer l = linear_layer(&heap, 9, 40, 7, 0);
+    struct op_args a = launch_of(&heap, &l, FORWARD), b = launch_of(&heap, &l, FORWARD);
+    MUST(run_on(exact, OP_LINEAR_FORWARD, &a, 0, 0));
+    MUST(run_on(rounded, OP_LINEAR_FORWARD, &b, 0, 0));
+    cr_assert_arr_neq(a.out[0].data, b.out[0].data, tensor_bytes(&a.out[0]));
     heap_free(&heap);
     check_linear(rounded, linear_shapes[4], 1, TF32_PRODUCT);
-    check_conv(rounded, conv_shapes[3], TF32_PRODUCT);
     expect_no_mistake();
     device_close(exact);
     device_close(rounded);
@@ -181,40 +137,18 @@ Test(cuda_library, a_sample_s_bits_depend_on_its_company_here, .timeout = 60) {
 Test(cuda_library, an_empty_segment_is_no_call, .timeout = 60) {
     struct device *device = library_device(0);
     struct heap heap = {0};
-    for (int linear = 0; linear < 2; linear++) {
-        struct layer l = linear ? linear_layer(&heap, 0, 6, 4, 1)
-                                : conv_layer(&heap, (int[]){0, 2, 5, 5, 3, 3, 1, 0});
-        for (enum pass pass = FORWARD; pass < PASSES; pass++) {
-            struct op_args a = launch_of(&heap, &l, pass);
-            MUST(run_on(device, op_of(&l, pass), &a, 0, 0));
-            for (int j = 0; j < 2 && a.out[j].data; j++)
-                for (size_t i = 0; i < tensor_count(&a.out[j]); i++)
-                    cr_assert_eq(tensor_f32(&a.out[j])[i], 0);
-        }
+    struct layer l = linear_layer(&heap, 0, 6, 4, 1);
+    for (enum pass pass = FORWARD; pass < PASSES; pass++) {
+        struct op_args a = launch_of(&heap, &l, pass);
+        MUST(run_on(device, op_of(&l, pass), &a, 0, 0));
+        for (int j = 0; j < 2 && a.out[j].data; j++)
+            for (size_t i = 0; i < tensor_count(&a.out[j]); i++)
+                cr_assert_eq(tensor_f32(&a.out[j])[i], 0);
     }
-    cr_assert_eq(cublas()->calls[0] + cudnn()->calls[0] + cudnn()->calls[1] + cudnn()->calls[2], 0);
+    cr_assert_eq(cublas()->calls[0], 0);
     expect_no_mistake();
     heap_free(&heap);
     device_close(device);
-}
-
-/* cuDNN has no deterministic algorithm for a shape (said at once, or only by the call) or needs too
- * large a workspace: own kernels take this shape, and cuDNN still takes the others. */
-Test(cuda_library, what_cudnn_refuses_own_kernels_take, .timeout = 60) {
-    struct device *device = library_device(0);
-    cudnn()->refuse = 3, cudnn()->greedy = 5, cudnn()->late = 4;
-    check_conv(device, (int[]){4, 2, 9, 9, 5, 3, 2, 1}, 0);
-    check_conv(device, (int[]){4, 2, 9, 9, 5, 5, 1, 1}, 0);
-    check_conv(device, (int[]){4, 2, 9, 9, 5, 4, 1, 1}, 0);
-    for (int pass = 0; pass < PASSES; pass++)
-        cr_assert_eq(cudnn()->calls[pass], 0);
-    cr_assert_eq(cudnn()->refused, PASSES, "what was refused once is not asked for again");
-    check_conv(device, (int[]){4, 2, 9, 9, 5, 2, 1, 1}, 0);
-    for (int pass = 0; pass < PASSES; pass++)
-        cr_assert_eq(cudnn()->calls[pass], 6);
-    expect_no_mistake();
-    device_close(device);
-    cr_assert_eq(cudnn()->handles, 0);
 }
 
 /* A recording holds what the calls enqueued: a replay computes the same from other data. */
@@ -255,25 +189,6 @@ Test(cuda_library, calls_can_be_recorded, .timeout = 60) {
     MUST_SAY("larger than any before, while launches are recorded");
     cr_assert_neq(stream_record_end(s, &recording), OK);
     MUST(launch(s, OP_LINEAR_FORWARD, &larger));
-    MUST(stream_sync(s));
-    heap_free(&heap);
-    device_close(device);
-}
-
-Test(cuda_library, a_new_shape_is_no_part_of_a_recording, .timeout = 60) {
-    struct device *device = library_device(0);
-    struct stream *s = device_compute(device);
-    struct heap heap = {0};
-    struct layer l = conv_layer(&heap, (int[]){2, 2, 5, 5, 3, 3, 1, 0});
-    struct op_args a = launch_of(&heap, &l, FORWARD);
-    a.in[0].data = test_floats(device, 100), a.in[1].data = test_floats(device, 54),
-    a.in[2].data = test_floats(device, 3);
-    a.out[0].data = test_floats(device, 54);
-    MUST(stream_record_begin(s));
-    cr_assert_eq(launch(s, OP_CONV2D_FORWARD, &a), ERR_FAILED);
-    MUST_SAY("a shape that is new while launches are recorded");
-    cr_assert_neq(stream_record_end(s, NULL), OK);
-    MUST(launch(s, OP_CONV2D_FORWARD, &a));
     MUST(stream_sync(s));
     heap_free(&heap);
     device_close(device);

@@ -1,7 +1,6 @@
-/* The use of libraries: finding and loading them, every refusal, a network on the tape (one call a
- * segment, and so the same bits on any number of devices), and the command. Of the real libraries,
- * where they are installed, only this is tested: that they load and have every function that is
- * called. */
+/* The use of cuBLAS: finding and loading them, every refusal, a network on the tape (one call a
+ * segment, and so the same bits on any number of devices). Of the real cuBLAS, where it is
+ * installed, only this is tested: that it loads and has every function that is called. */
 #include "tests/cuda/library.h"
 
 #ifdef HAVE_CUDA
@@ -26,63 +25,47 @@ Test(cuda_library_load, by_file_by_name_and_by_the_environment, .timeout = 20) {
     struct table table = {0};
     struct library_place by_name = place_of("", "libm.so.6"),
                          by_file = place_of("/no/such/file.so", "libm.so.6");
-    int found;
-    MUST(library_load(&by_name, two_functions, 2, &table, &found));
-    cr_assert_eq(found, LIBRARY_FOUND);
+    MUST(library_load(&by_name, two_functions, 2, &table));
     cr_assert_float_eq(table.sine(0.5) / table.cosine(0.5), tan(0.5), 1e-12);
-    MUST(library_load(&by_file, two_functions, 2, &table,
-                      &found)); /* found by name, not by the file */
+    MUST(library_load(&by_file, two_functions, 2, &table)); /* found by name, not by the file */
     setenv("DUET_TEST_LIBRARY", "libm.so.6", 1);
     struct library_place nowhere = {"Title", "DUET_TEST_LIBRARY", "", "libnot_there.so.7",
                                     "do without"};
-    MUST(library_load(&nowhere, two_functions, 2, &table, &found));
+    MUST(library_load(&nowhere, two_functions, 2, &table));
 }
 
 Test(cuda_library_load, what_is_not_there_is_named, .timeout = 20) {
     struct table table;
     struct library_place p = place_of("/no/such/file.so", "libnot_there.so.7");
-    int found;
-    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE);
-    cr_assert_eq(found, LIBRARY_NOT_FOUND);
+    cr_assert_eq(library_load(&p, two_functions, 2, &table), ERR_USAGE);
     MUST_SAY("Title: not found: looked for /no/such/file.so and for libnot_there.so.7");
     MUST_SAY("set DUET_TEST_LIBRARY to its file, or do without");
     setenv("DUET_TEST_LIBRARY", "/given/by/hand.so", 1);
     p.name = "libm.so.6";
-    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE,
+    cr_assert_eq(library_load(&p, two_functions, 2, &table), ERR_USAGE,
                  "given by hand, then nowhere else");
-    cr_assert_eq(found, LIBRARY_UNUSABLE);
     MUST_SAY("/given/by/hand.so");
 }
 
 Test(cuda_library_load, what_is_no_library_or_lacks_a_function_is_named, .timeout = 20) {
     struct table table;
     struct library_place p = place_of(__FILE__, "libm.so.6");
-    int found;
-    cr_assert_eq(library_load(&p, two_functions, 2, &table, &found), ERR_USAGE,
-                 "a text is no library");
+    cr_assert_eq(library_load(&p, two_functions, 2, &table), ERR_USAGE, "a text is no library");
     MUST_SAY(__FILE__);
     p.file = "";
-    cr_assert_eq(library_load(&p, one_is_missing, 2, &table, &found), ERR_USAGE);
-    cr_assert_eq(found, LIBRARY_UNUSABLE);
+    cr_assert_eq(library_load(&p, one_is_missing, 2, &table), ERR_USAGE);
     MUST_SAY("has no no_such_function");
 }
 #endif
 
 #if defined HAVE_CUDA && !defined CUDA_EMULATION
-/* The real libraries have every function, and the major version of their headers. */
-Test(cuda_library_real, load_where_they_are_installed, .timeout = 120) {
-    void (*const describe[2])(char *, size_t) = {cuda_blas_describe, cuda_conv_describe};
-    static const char *const title[2] = {"cuBLAS ", "cuDNN "};
-    int seen = 0;
-    for (int i = 0; i < 2; i++) {
-        char text[512];
-        describe[i](text, sizeof text);
-        if (strstr(text, "not found: looked for") || strstr(text, "not built in")) continue;
-        cr_assert_eq(strncmp(text, title[i], strlen(title[i])), 0, "%s", text);
-        cr_assert(text[strlen(title[i])] > '0' && text[strlen(title[i])] <= '9', "%s", text);
-        seen++;
-    }
-    if (!seen) cr_skip_test("neither cuBLAS nor cuDNN is installed here");
+/* The real library has every function, and the major version of its header. */
+Test(cuda_library_real, loads_where_it_is_installed, .timeout = 120) {
+    char text[512];
+    cuda_blas_describe(text, sizeof text);
+    if (strstr(text, "not found: looked for") || strstr(text, "not built in"))
+        cr_skip_test("cuBLAS is not installed here");
+    cr_assert(!strncmp(text, "cuBLAS ", 7) && text[7] > '0' && text[7] <= '9', "%s", text);
 }
 #endif
 
@@ -103,24 +86,19 @@ static int open_with(const char *variable, const char *value) {
 }
 
 Test(cuda_library_use, every_refusal_at_opening_is_one_line_and_leaves_nothing, .timeout = 60) {
+    char other[PATH_MAX];
+    snprintf(other, sizeof other, "%s", fake_file("fake_nccl"));
     cr_assert_eq(open_with("DUET_CUBLAS", "/no/such/libcublas.so"), ERR_USAGE);
     MUST_SAY("cuBLAS: /no/such/libcublas.so");
     MUST_SAY("or use --cuda-math own");
-    cr_assert_eq(open_with("DUET_CUBLAS", fake_file("fake_cudnn")), ERR_USAGE);
+    cr_assert_eq(open_with("DUET_CUBLAS", other), ERR_USAGE);
     MUST_SAY("has no cublasCreate_v2");
     cr_assert_eq(open_with("FAKE_CUBLAS_MAJOR", "9"), ERR_USAGE);
     MUST_SAY("of version 9: this program was built for 1");
     cr_assert_eq(open_with("FAKE_CUBLAS_FAIL", "create"), ERR_FAILED);
     MUST_SAY("opening cuBLAS on cuda(0): cuBLAS: CUBLAS_STATUS_NOT_INITIALIZED");
-    cr_assert_eq(open_with("DUET_CUDNN", "/no/such/libcudnn.so"), ERR_USAGE,
-                 "asked for by name, so it must be there");
-    MUST_SAY("cuDNN: /no/such/libcudnn.so");
-    cr_assert_eq(open_with("FAKE_CUDNN_VERSION", "8902"), ERR_USAGE);
-    MUST_SAY("of version 8: this program was built for 9");
-    cr_assert_eq(open_with("FAKE_CUDNN_FAIL", "1"), ERR_FAILED);
-    MUST_SAY("opening cuDNN on cuda(0): cuDNN: CUDNN_STATUS_NOT_INITIALIZED");
     cr_assert_eq(open_with("FAKE_NOTHING", "1"), OK, "%s", error_message());
-    cr_assert_eq(cublas()->handles + cudnn()->handles, 0);
+    cr_assert_eq(cublas()->handles, 0);
 }
 
 Test(cuda_library_use, a_call_that_fails_names_op_device_and_status, .timeout = 60) {
@@ -138,13 +116,10 @@ Test(cuda_library_use, a_call_that_fails_names_op_device_and_status, .timeout = 
 }
 
 Test(cuda_library_use, are_listed_with_their_versions, .timeout = 60) {
-    char text[1100];
+    char text[600];
     use_fakes();
     device_libraries(DEVICE_CUDA, text, sizeof text);
-    cr_assert_not_null(strstr(text, ".77.1; cuDNN "), "%s", text);
-    setenv("DUET_CUDNN", "/no/such/libcudnn.so", 1);
-    device_libraries(DEVICE_CUDA, text, sizeof text);
-    cr_assert_not_null(strstr(text, "cuDNN: /no/such/libcudnn.so"), "%s", text);
+    cr_assert_not_null(strstr(text, ".77.1"), "%s", text);
     device_libraries(DEVICE_HOST, text, sizeof text);
     cr_assert_str_eq(text, "");
 }
@@ -190,11 +165,6 @@ Test(cuda_library_use, one_call_a_segment, .timeout = 60) {
     net_data_make(&data, 4, sizes, 4);
     run_job(DEVICE_MATH_LIBRARY, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 3 * 2 * 3, "of the 3 that are not empty");
-    for (int pass = 0; pass < 3; pass++)
-        cr_assert_eq(cudnn()->calls[pass], 3 * 2, "pass %d", pass);
-    for (int i = 0; i < 18; i++)
-        cr_assert(cudnn()->batch[i % 6] != 37 && cudnn()->batch[i % 6] > 0, "a call of %d samples",
-                  cudnn()->batch[i % 6]);
     run_job(DEVICE_MATH_OWN, 1, grads, losses);
     cr_assert_eq(cublas()->calls[0], 18, "own kernels call nobody");
 }
@@ -213,9 +183,7 @@ Test(cuda_library_use, the_same_bits_on_any_number_of_devices, .timeout = 120) {
         cr_assert_arr_eq(loss_one, loss_many, 4 * sizeof *loss_one,
                          "losses on 1 and %d devices differ", w);
     }
-    cr_assert_eq(cublas()->unaligned + cudnn()->unaligned + cublas()->lost + cublas()->mistakes +
-                     cudnn()->mistakes,
-                 0);
+    cr_assert_eq(cublas()->unaligned + cublas()->lost + cublas()->mistakes, 0);
     run_job(DEVICE_MATH_OWN, 1, own, loss_own);
     for (int i = 0; i < NET_WEIGHTS; i++)
         want[i] = own[i];

@@ -1,7 +1,7 @@
 /* Which kernel serves an op: the table of the CUDA ops, and the loading of their kernels.
  *
  * No library is called unless one was asked for (library.h). Duet's own kernels give a sample the
- * same bits whichever samples share its launch, which cuBLAS and cuDNN do not promise; so forward
+ * same bits whichever samples share its launch, which cuBLAS does not promise; so forward
  * and backward data take a whole batch in one launch (docs/design.md section 2, rule 2). */
 #include <limits.h>
 

@@ -1,7 +1,7 @@
-/* Libraries of the tests' own, in place of cuBLAS, cuDNN and NCCL: shared objects with those
- * functions that Duet calls, loaded as the real ones are (DUET_CUBLAS=..., DUET_CUDNN=...,
- * DUET_NCCL=...) by a program of an emulation build. They are written from the documentation and
- * compiled against the real headers; nothing of the real libraries is inside.
+/* Libraries of the tests' own, in place of cuBLAS and NCCL: shared objects with those functions
+ * that Duet calls, loaded as the real ones are (DUET_CUBLAS=..., DUET_NCCL=...) by a program of an
+ * emulation build. They are written from the documentation and compiled against the real headers;
+ * nothing of the real libraries is inside.
  *
  * A call does its work as a kernel of the emulated runtime, on the stream that it was given, when
  * the stream gets there. The arithmetic is plain loops. On purpose, to catch what a GPU would
@@ -25,16 +25,12 @@
 /* What a test may look at: FAKE_LOG is a symbol of each library. Counted by the calling thread,
  * `kept` and `lost` by streams' threads. */
 struct fake_log {
-    int calls[3];  /* cublas: gemms; cudnn: forward, data, filter; nccl: allreduces */
+    int calls[3];  /* cublas: gemms; nccl: allreduces */
     int batch[64]; /* a ring: the number of samples of each of the last calls */
     int mistakes;  /* calls that were refused as forbidden */
     int unaligned; /* operands not at a multiple of 256 bytes */
     int lost;      /* how often something that a library keeps in its own workspace was gone */
     int handles;   /* handles and descriptors that are open */
-    int refuse;    /* set by a test: cudnn has no algorithm for filters of this size */
-    int greedy;    /* set by a test: cudnn needs a gigabyte of workspace for this filter size */
-    int late;      /* set by a test: only the call itself refuses this filter size */
-    int refused;   /* how often that has happened */
 };
 #define FAKE_LOG "fake_log"
 extern struct fake_log fake_log;
