@@ -111,6 +111,7 @@ static int find_short(struct group *g, const struct group_call *call, struct sho
 static int tallies_differ(const struct work *work, int peer) {
     struct group *g = work->group;
     CHECK(announcer_look_back(&g->announcer, work->number));
+    CHECK(comm_check(g->job->comm)); /* the peer has told both calls */
     int code = fail(ERR_FAILED,
                     "rank %d: before %s #%llu rank %d has made other calls: all ranks must make "
                     "the same calls in the same order",

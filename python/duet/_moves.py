@@ -15,7 +15,7 @@ class Moves:
     @spanned("broadcast")
     def broadcast(self, tensors, opts, timeout=None):
         tensor = dense(one(tensors))
-        root, memory = getattr(opts, "rootRank", opts), self._tensor(tensor, True)
+        root, memory = getattr(opts, "rootRank", opts), self._tensor(tensor)
         return self._run(opts, self.library.duet_broadcast, (memory, root), [tensor], (tensor,))
 
     @spanned("all_gather", 1)
@@ -26,7 +26,7 @@ class Moves:
         if output.numel() != part.numel() * self.the_size:
             raise ValueError("output tensor size must be equal to world_size times input tensor "
                              "size")
-        target, source = self._tensor(output, True), self._tensor(part, True)
+        target, source = self._tensor(output), self._tensor(part)
         return self._run(opts, self.library.duet_all_gather, (target, source, None), [output],
                          (output, part))
 
@@ -51,7 +51,7 @@ class Moves:
         def deal():
             for p, piece in zip(parts, whole.split(sizes)):
                 p.copy_(piece.view(p.shape))
-        target, source = self._tensor(whole, True), self._tensor(part, True)
+        target, source = self._tensor(whole), self._tensor(part)
         each, counts = MOVED[part.element_size()][1], None
         if len(set(sizes)) > 1 or sizes[0] != part.numel():
             counts = (c_int * len(sizes))(*[s * each for s in sizes])
@@ -62,7 +62,7 @@ class Moves:
     def gather(self, outputs, inputs, opts, timeout=None):
         part = dense(one(inputs))
         root = getattr(opts, "rootRank", opts)
-        source, target, whole, deal, parts = self._tensor(part, True), None, None, None, []
+        source, target, whole, deal, parts = self._tensor(part), None, None, None, []
         if root == self.the_rank:
             parts = outputs if isinstance(outputs[0], torch.Tensor) else outputs[0]
             whole = in_a_row(parts)
@@ -72,16 +72,16 @@ class Moves:
                 def deal():
                     for p, piece in zip(parts, whole):
                         p.copy_(piece.view(p.shape))
-            target = self._tensor(whole, True)
+            target = self._tensor(whole)
         return self._run(opts, self.library.duet_gather, (target, source, None, root), list(parts),
                          (whole, part), deal)
 
     @spanned("gather", 1)
     def gather_single(self, output, part, opts):
-        source = self._tensor(dense(part), True)
+        source = self._tensor(dense(part))
         root = getattr(opts, "rootRank", opts)
         here = root == self.the_rank
-        target = self._tensor(dense(output), True) if here else None
+        target = self._tensor(dense(output)) if here else None
         return self._run(opts, self.library.duet_gather, (target, source, None, root),
                          [output] if here else [], (output, part))
 
@@ -91,13 +91,13 @@ class Moves:
     def scatter(self, outputs, inputs, opts, timeout=None):
         output = dense(one(outputs))
         root = getattr(opts, "rootRank", opts)
-        target, source, whole = self._tensor(output, True), None, None
+        target, source, whole = self._tensor(output), None, None
         if root == self.the_rank:
             parts = inputs if isinstance(inputs[0], torch.Tensor) else inputs[0]
             whole = in_a_row(parts)
             if whole is None:
                 whole = torch.cat([part.reshape(-1) for part in parts])
-            source = self._tensor(whole, True)
+            source = self._tensor(whole)
         return self._run(opts, self.library.duet_scatter, (target, source, None, root), [output],
                          (output, whole))
 
@@ -109,7 +109,7 @@ class Moves:
 
     def _exchange(self, output, whole, output_sizes, input_sizes, opts, result, behind):
         dense(output), dense(whole)
-        target, source = self._tensor(output, True), self._tensor(whole, True)
+        target, source = self._tensor(output), self._tensor(whole)
         if not output_sizes and not input_sizes and output.numel() == whole.numel():
             if whole.shape[:1] and whole.shape[0] % self.the_size:
                 raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
@@ -147,14 +147,14 @@ class Moves:
     @spanned("send")
     def send(self, tensors, to, tag=0):
         tensor = dense(one(tensors))
-        return self._begin(self.library.duet_send, (self._tensor(tensor, True), to, tag), [tensor],
+        return self._begin(self.library.duet_send, (self._tensor(tensor), to, tag), [tensor],
                            tensor)
 
     @spanned("recv")
     def recv(self, tensors, source, tag=0):
         tensor = dense(one(tensors))
         return self._begin(self.library.duet_recv,
-                           (self._tensor(tensor, True), source, tag, None), [tensor], tensor, None,
+                           (self._tensor(tensor), source, tag, None), [tensor], tensor, None,
                            source if source >= 0 else ANYBODY)
 
     @spanned("recvAnySource")

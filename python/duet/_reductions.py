@@ -49,7 +49,7 @@ class Reductions:
                 for part in whole[1:]:
                     total = BITS[op](total, part)
                 tensor.copy_(total)
-        source, target = self._tensor(dense(tensor), True), self._tensor(whole, True)
+        source, target = self._tensor(dense(tensor)), self._tensor(whole)
         return self._run(opts, self.library.duet_all_gather, (target, source, None), [tensor],
                          (whole, tensor), combine)
 

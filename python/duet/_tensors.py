@@ -15,7 +15,7 @@ BITS = {RedOp.BAND: torch.bitwise_and, RedOp.BOR: torch.bitwise_or,
 TYPES = {torch.float32: lib.F32, torch.float64: lib.F64, torch.float16: lib.F16,
           torch.bfloat16: lib.BF16, torch.int32: lib.I32, torch.int64: lib.I64,
           torch.uint8: lib.U8}
-# What a call only moves is moved as integers as wide as its elements.
+# What Duet has no type for is moved as integers as wide as its elements.
 MOVED = {8: (lib.I64, 1), 4: (lib.I32, 1), 2: (lib.F16, 1), 1: (lib.U8, 1), 16: (lib.I64, 2)}
 
 
@@ -55,3 +55,9 @@ def in_a_row(tensors):
         return first.as_strided((len(tensors) * first.numel(),), (1,))
     except RuntimeError:
         return None
+
+
+def named(text, tensors):
+    """An error's text, which for a type that Duet lacks says another one."""
+    types = {str(t.dtype)[6:] for t in tensors if t is not None and t.dtype not in TYPES}
+    return f"{text} (of {', '.join(types)} here, which travels as that)" if types else text

@@ -26,8 +26,8 @@ class Call(Work):
     """A call under way, or, where it has no handle, one that has ended."""
 
     # Slots and no __init__: a short message costs little more than what is done here.
-    __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future", "span",
-                 "lock")
+    __slots__ = ("group", "handle", "value", "keep", "behind", "source", "error", "future",
+                 "promise", "span", "lock")
 
     @classmethod
     def ended(cls, result):
@@ -55,7 +55,7 @@ class Call(Work):
             try:
                 code = library.duet_work_wait(handle)
                 if code:
-                    lib.check(library, code, DuetBackendError)
+                    self.group._check(code, self.value)
                 if self.source == ANYBODY:
                     self.source = library.duet_work_source(handle)
                 if self.behind:
@@ -129,8 +129,11 @@ class Call(Work):
     _source_rank = source_rank
 
     def get_future(self):
+        """The promise is kept at the end of the call, and `then` makes a future of it that fails in
+        C++ as well: of a Future.set_exception PyTorch's reducer would read the value."""
         if self.future is None:
-            self.future = torch.futures.Future()
+            self.promise = torch.futures.Future()
+            self.future = self.promise.then(self._outcome)
             if self.handle is None:
                 self._settle()
             else:
@@ -138,43 +141,55 @@ class Call(Work):
         return self.future
 
     def _settle(self):
+        self.promise.set_result(None)
+
+    def _outcome(self, promise):
         if self.error:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.value)
+            raise self.error
+        return self.value
 
 
 class Watcher:
-    """A thread that waits for works whose future somebody holds, in the order of their calls."""
+    """A thread that waits for works whose future somebody holds, in the order of their calls. What
+    hangs on a future runs in it, and may wait for another call: then a further thread waits."""
 
     def __init__(self):
         self.changed = threading.Condition()
         self.works = []
-        self.thread = None
+        self.threads, self.settling = set(), 0
 
     def add(self, work):
         with self.changed:
             self.works.append(work)
-            if not self.thread:
-                self.thread = threading.Thread(target=self._run, daemon=True, name="duet-futures")
-                self.thread.start()
-            self.changed.notify()
+            self._see_to_it()
+
+    def _see_to_it(self):
+        if self.works and self.settling == len(self.threads):
+            thread = threading.Thread(target=self._run, daemon=True, name="duet-futures")
+            self.threads.add(thread)
+            thread.start()
+        self.changed.notify()
 
     def _run(self):
         while True:
             with self.changed:
                 while not self.works:
                     self.changed.wait()
+                if self.works[0] is None:
+                    return
                 work = self.works.pop(0)
-            if work is None:
-                return
             work._end()
+            with self.changed:
+                self.settling += 1
+                self._see_to_it()
             work._settle()
+            with self.changed:
+                self.settling -= 1
 
     def stop(self):
-        if self.thread:
-            with self.changed:
-                self.works.append(None)
-                self.changed.notify()
-            if self.thread is not threading.current_thread():
-                self.thread.join()
+        with self.changed:
+            self.works.append(None)
+            self.changed.notify_all()
+        for thread in list(self.threads):
+            if thread is not threading.current_thread():
+                thread.join()

@@ -29,7 +29,7 @@ from . import _library as lib
 from ._moves import Moves
 from ._reductions import Reductions
 from ._spans import Spans
-from ._tensors import MOVED, TYPES
+from ._tensors import MOVED, TYPES, named
 from ._work import Call, DuetBackendError, Watcher
 
 __all__ = ["ProcessGroupDuet"]
@@ -140,16 +140,15 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
 
     # ---- how a call is made ----
 
-    def _tensor(self, tensor, moved=False):
+    def _tensor(self, tensor):
         """The handle of a tensor over the same memory. It says where the elements lie, so it stays
         right whatever becomes of that memory."""
-        key = (tensor.data_ptr(), tensor.dtype, tensor.numel(), moved)
+        key = (tensor.data_ptr(), tensor.dtype, tensor.numel())
         return self.tensors.get(key) or self._new_tensor(key, tensor)
 
     def _new_tensor(self, key, tensor):
-        at, dtype, count, moved = key
-        kind, each = (TYPES[dtype], 1) if not moved and dtype in TYPES else \
-            MOVED[tensor.element_size()]
+        at, dtype, count = key
+        kind, each = (TYPES[dtype], 1) if dtype in TYPES else MOVED[tensor.element_size()]
         if len(self.tensors) > _MOST_TENSORS:
             self._forget_tensors()
         handle = c_void_p()
@@ -169,8 +168,11 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
                 self.library.duet_tensor_free(old)
             self.aged, self.tensors = self.tensors, {}
 
-    def _check(self, code):
-        lib.check(self.library, code, DuetBackendError)
+    def _check(self, code, tensors=()):
+        """tensors: what the call moves. Errors name the caller's own type."""
+        if code:
+            text = self.library.duet_error().decode(errors="replace")
+            raise DuetBackendError(named(text, tensors), code)
 
     def _gone(self):
         return DuetBackendError("the process group was destroyed: create it again")
@@ -189,7 +191,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
                         raise self._gone()
                     code = call(self.handle, *arguments, None)
                 if code:
-                    self._check(code)
+                    self._check(code, result)
                 if behind:
                     behind()
                 return Call.ended(result)
@@ -205,7 +207,7 @@ class ProcessGroupDuet(Reductions, Moves, dist.ProcessGroup):
                 raise self._gone()
             code = call(self.handle, *arguments, byref(work))
             if code:
-                self._check(code)
+                self._check(code, result)
             return Call.begun(self, work, result, keep, behind, source)
 
 

@@ -361,7 +361,39 @@ def many_tensors(rank):
             other.result()
 
 
-CHECKS = [reductions, moves, messages, handles, many_tensors, groups, training, sharded, spans,
+def nested(rank):
+    """A callback of a future waits for another call, as PowerSGD's hook does."""
+    x, y = torch.ones(4), torch.ones(4)
+
+    def then(_):
+        return dist.all_reduce(y, async_op=True).get_future().wait()[0]
+    for _ in range(3):
+        got = dist.all_reduce(x, async_op=True).get_future().then(then).wait()
+        same(got, y)
+
+
+def failing(what, rank):
+    """A job of its own, which ends in an error: `what` says which."""
+    file = f"{what}-{os.getppid()}"
+    dist.init_process_group("duet", rank=rank, world_size=2, timeout=timedelta(seconds=30),
+                            init_method=f"file://{os.path.join(tempfile.gettempdir(), file)}")
+    if what == "types":
+        x, words = torch.ones(4, dtype=(torch.bfloat16, torch.float32)[rank]), ("bfloat16 sum",)
+    else:
+        x, words = torch.ones(4 + rank), ("sizes differ",)
+    if what != "death":
+        return fails(lambda: dist.all_reduce(x), *words)
+    net = DistributedDataParallel(torch.nn.Linear(8, 2))
+
+    def steps():
+        for i in range(6):
+            if rank and i == 3:
+                os._exit(7)
+            net(torch.ones(4, 8)).sum().backward()
+    fails(steps, "rank 1")
+
+
+CHECKS = [nested, reductions, moves, messages, handles, many_tensors, groups, training, sharded, spans,
           misuse]
 
 
@@ -376,7 +408,13 @@ def rank_of(rank, n, file, name):
 
 
 class Backend(unittest.TestCase):
-    pass
+    def test_failures(self):
+        for what, ends in (("types", [0, 0]), ("sizes", [0, 0]), ("death", [0, 7])):
+            ranks = [mp.get_context("fork").Process(target=failing, args=(what, rank))
+                     for rank in range(2)]
+            [rank.start() for rank in ranks]
+            [rank.join(60) for rank in ranks]
+            self.assertEqual([rank.exitcode for rank in ranks], ends, what)
 
 
 def add(check):
