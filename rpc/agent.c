@@ -94,8 +94,8 @@ static void free_worker(duet_rpc *rpc) {
     unlock_or_end(rpc);
 }
 
-static int start(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    CHECK(meet_others(rpc, o));
+static int start_worker(duet_rpc *rpc, const struct duet_rpc_options *o) {
+    CHECK(rendezvous(rpc, o));
     int error = thread_start(&rpc->control, control_thread, rpc);
     if (error) return fail_errno(ERR_FAILED, error, "rpc: init: thread");
     rpc->controlled = 1;
@@ -136,7 +136,7 @@ int duet_rpc_init(duet_rpc **out, const char *name, int rank, int world_size,
         return code;
     }
     code = set_up(rpc, options);
-    if (!code) code = start(rpc, options);
+    if (!code) code = start_worker(rpc, options);
     if (!code) {
         *out = rpc;
         return OK;

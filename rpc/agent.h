@@ -185,7 +185,7 @@ int wait_changed(duet_rpc *rpc, int64_t deadline);
 /* ---- rendezvous ---- */
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o); /* and the secret */
 /* Until all workers have a good hello of all others. */
-int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o);
+int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o);
 
 /* ---- peers ---- */
 int find_worker(const duet_rpc *rpc, const char *name, int *rank);

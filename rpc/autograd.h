@@ -147,10 +147,11 @@ int serve_backward(duet_rpc_call *call, void *context);
 
 /* ---- grad_sums.c ---- */
 /* Takes arena and has_grad. */
-int sums_add(struct autograd_pass *pass, uint64_t turn, float *arena, char *has_grad);
+int grad_sums_add(struct autograd_pass *pass, uint64_t turn, float *arena, char *has_grad);
 /* The sum of all parts; NULL: there is none. By the thread that has the device. */
-int sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
-void sums_free(duet_autograd_context *c, duet_device *device); /* those on this device; NULL: all */
+int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out);
+void grad_sums_free(duet_autograd_context *c,
+                    duet_device *device); /* those on this device; NULL: all */
 
 /* ---- distributed_optimizer.c ---- */
 int is_optimizer(const struct owned *o);

@@ -46,7 +46,7 @@ static int copy_grads(struct autograd_pass *p, float *arena, int i, int back) {
 
 /* The gradients of the walk go where those of the parameters lie, which the ddp averages over its
  * ranks, and come back. All ranks give them in one order, the last parameter first. */
-static int average(struct autograd_pass *p, float *arena, duet_var *root) {
+static int average_over_ranks(struct autograd_pass *p, float *arena, duet_var *root) {
     const struct grad_reducer *r = p->params->reducer;
     const char *has_grad = p->shadow.has_grad;
     int count = p->shadow.set.count;
@@ -64,8 +64,8 @@ static int average(struct autograd_pass *p, float *arena, duet_var *root) {
     return OK;
 }
 
-static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tensor *const *grads,
-                int count) {
+static int walk_tape(struct autograd_pass *p, duet_var *const *roots,
+                     const duet_tensor *const *grads, int count) {
     float *arena = NULL;
     struct device *device = p->tape->device;
     int code = p->params ? new_arena(p, &arena) : OK;
@@ -73,7 +73,7 @@ static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tens
     if (!code) code = pass_backward(p->tape, roots, grads, count);
     code = remote_ops_finish(p, code);
     if (!p->params) return code;
-    if (!code && p->params->reducer) code = average(p, arena, roots[0]);
+    if (!code && p->params->reducer) code = average_over_ranks(p, arena, roots[0]);
     size_t params = (size_t)p->shadow.set.count;
     char *has_grad = code ? NULL : malloc(params + 1);
     if (!has_grad) {
@@ -82,7 +82,7 @@ static int walk(struct autograd_pass *p, duet_var *const *roots, const duet_tens
         return code ? code : fail(ERR_MEMORY, "autograd: no host memory");
     }
     memcpy(has_grad, p->shadow.has_grad, params);
-    return sums_add(p, p->turn, arena, has_grad);
+    return grad_sums_add(p, p->turn, arena, has_grad);
 }
 
 static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_var *const *roots,
@@ -90,7 +90,7 @@ static int pass_walk(struct autograd_pass *p, uint64_t turn, int retain, duet_va
     CHECK(check_walk(p));
     p->turn = turn;
     p->retain = retain;
-    int code = walk(p, roots, grads, count);
+    int code = walk_tape(p, roots, grads, count);
     pthread_mutex_lock(&p->rpc->lock);
     p->walking = 0;
     pthread_mutex_unlock(&p->rpc->lock);

@@ -1,7 +1,7 @@
 /* What a function sees of its call: its arguments, each checked, and the way to its result. */
 #include "rpc/agent.h"
 
-static int keep(duet_rpc_call *call, int code) {
+static int keep_failure(duet_rpc_call *call, int code) {
     return failures_first(&call->failed, code);
 }
 
@@ -16,40 +16,41 @@ int duet_rpc_arg_count(const duet_rpc_call *call) {
 const struct duet_rpc_value *duet_rpc_arg(duet_rpc_call *call, int i) {
     if (!call) return NULL;
     if (i >= 0 && i < call->args.count) return &call->args.items[i];
-    keep(call, fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
+    keep_failure(call,
+                 fail(ERR_USAGE, "argument %d is missing: there are %d", i, call->args.count));
     return NULL;
 }
 
-static const struct duet_rpc_value *typed(duet_rpc_call *call, int i, enum duet_rpc_type type) {
+static const struct duet_rpc_value *typed_arg(duet_rpc_call *call, int i, enum duet_rpc_type type) {
     const struct duet_rpc_value *v = duet_rpc_arg(call, i);
     if (!v || v->type == type || (type == DUET_RPC_NUMBER && v->type == DUET_RPC_INT)) return v;
-    keep(call, fail(ERR_USAGE, "argument %d is %s: it must be %s", i, wire_type_name(v->type),
-                    wire_type_name(type)));
+    keep_failure(call, fail(ERR_USAGE, "argument %d is %s: it must be %s", i,
+                            wire_type_name(v->type), wire_type_name(type)));
     return NULL;
 }
 
 int64_t duet_rpc_arg_int(duet_rpc_call *call, int i) {
-    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_INT);
+    const struct duet_rpc_value *v = typed_arg(call, i, DUET_RPC_INT);
     return v ? v->integer : 0;
 }
 
 double duet_rpc_arg_number(duet_rpc_call *call, int i) {
-    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_NUMBER);
+    const struct duet_rpc_value *v = typed_arg(call, i, DUET_RPC_NUMBER);
     return !v ? 0 : v->type == DUET_RPC_INT ? (double)v->integer : v->number;
 }
 
 const char *duet_rpc_arg_text(duet_rpc_call *call, int i) {
-    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_TEXT);
+    const struct duet_rpc_value *v = typed_arg(call, i, DUET_RPC_TEXT);
     return v ? v->text : NULL;
 }
 
 duet_tensor *duet_rpc_arg_tensor(duet_rpc_call *call, int i) {
-    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_TENSOR);
+    const struct duet_rpc_value *v = typed_arg(call, i, DUET_RPC_TENSOR);
     return v ? v->tensor : NULL;
 }
 
 duet_rref *duet_rpc_arg_rref(duet_rpc_call *call, int i) {
-    const struct duet_rpc_value *v = typed(call, i, DUET_RPC_RREF);
+    const struct duet_rpc_value *v = typed_arg(call, i, DUET_RPC_RREF);
     return v ? v->rref : NULL;
 }
 
@@ -68,16 +69,18 @@ const char *duet_rpc_caller(duet_rpc_call *call) {
 int duet_rpc_return(duet_rpc_call *call, struct duet_rpc_value value) {
     if (!call) return fail(ERR_USAGE, "rpc: return: no call was given");
     CHECK(duet_rpc_call_error(call));
-    if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+    if (call->returned)
+        return keep_failure(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
-    CHECK(keep(call, value_write(call->rpc, &call->answer, &value, call->to, 0)));
-    return keep(call, wire_error(&call->answer));
+    CHECK(keep_failure(call, value_write(call->rpc, &call->answer, &value, call->to, 0)));
+    return keep_failure(call, wire_error(&call->answer));
 }
 
 int duet_rpc_return_object(duet_rpc_call *call, void *object, void (*destroy)(void *object)) {
     if (!call || !object)
         return fail(ERR_USAGE, "rpc: return: no %s was given", call ? "object" : "call");
-    if (call->returned) return keep(call, fail(ERR_USAGE, "it returns twice: once is enough"));
+    if (call->returned)
+        return keep_failure(call, fail(ERR_USAGE, "it returns twice: once is enough"));
     call->returned = 1;
     call->object = object;
     call->destroy = destroy;

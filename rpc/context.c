@@ -11,7 +11,7 @@
 
 #include "rpc/autograd.h"
 
-static uint64_t bit(int rank) {
+static uint64_t bit_of(int rank) {
     return (uint64_t)1 << rank;
 }
 
@@ -45,13 +45,13 @@ static void free_context(void *context) {
         if (take) device_lock_take(l);
         if (p) c->passes = p->next;
         if (p) pass_free(p);
-        if (!p) sums_free(c, device);
+        if (!p) grad_sums_free(c, device);
         if (take) device_lock_give(l);
     }
     free(c);
 }
 
-static void take_out(duet_autograd_context *c) {
+static void remove_context(duet_autograd_context *c) {
     duet_autograd_context **at = &c->rpc->contexts;
     while (*at != c)
         at = &(*at)->next;
@@ -61,7 +61,7 @@ static void take_out(duet_autograd_context *c) {
 /* Where no job can be made it stays until the end of the worker. */
 static void free_unused(duet_autograd_context *c) {
     if (!c->ended || c->users) return;
-    take_out(c);
+    remove_context(c);
     if (pool_run(&c->rpc->pool, free_context, c) == OK) return;
     c->next = c->rpc->contexts;
     c->rpc->contexts = c;
@@ -77,22 +77,22 @@ void context_send_end(duet_autograd_context *c, int to) {
     link_send(link, f);
 }
 
-static void end(duet_autograd_context *c) {
+static void end_context(duet_autograd_context *c) {
     for (int r = 0; r < c->rpc->world && !c->ended; r++)
-        if (c->called & bit(r)) context_send_end(c, r);
+        if (c->called & bit_of(r)) context_send_end(c, r);
     c->ended = 1;
     free_unused(c);
 }
 
 void context_end(duet_rpc *rpc, uint64_t id, int from) {
     duet_autograd_context *c = context_find(rpc, id);
-    if (c && c->callers & bit(from)) end(c);
+    if (c && c->callers & bit_of(from)) end_context(c);
 }
 
 void contexts_of_dead(duet_rpc *rpc, int rank) {
     for (duet_autograd_context *c = rpc->contexts, *next; c; c = next) {
         next = c->next;
-        if (c->creator == rank || c->callers & bit(rank)) end(c);
+        if (c->creator == rank || c->callers & bit_of(rank)) end_context(c);
     }
 }
 
@@ -109,7 +109,7 @@ duet_autograd_context *context_enter(duet_rpc *rpc, uint64_t id, int from, int o
     duet_autograd_context *c = context_find(rpc, id);
     if (!c && !only_known) c = context_new(rpc, id);
     if (!c) return NULL;
-    if (from != rpc->rank && !only_known) c->callers |= bit(from);
+    if (from != rpc->rank && !only_known) c->callers |= bit_of(from);
     c->users++;
     return c;
 }
@@ -150,8 +150,8 @@ void duet_autograd_context_free(duet_autograd_context *c) {
     pthread_mutex_lock(lock);
     int here = c->users == 1 && is_all_on(c, mine);
     if (!here) c->users--;
-    end(c);
-    if (here) take_out(c);
+    end_context(c);
+    if (here) remove_context(c);
     pthread_mutex_unlock(lock);
     if (here) free_context(c);
 }

@@ -101,7 +101,7 @@ int serve_optimizer(duet_rpc_call *call, void *context) {
 static int step_local(struct local *l, void *context) {
     struct grad_part *sum;
     struct duet_params shadow;
-    CHECK(sums_fold(context, l->params, &sum));
+    CHECK(grad_sums_fold(context, l->params, &sum));
     if (!sum) return OK;
     CHECK(shadow_params(&shadow, l->params, sum->arena));
     for (int i = 0; i < shadow.set.count; i++)

@@ -24,7 +24,7 @@ static void part_free(struct grad_part *part) {
 }
 
 /* Keeps the list in order. */
-static void insert(duet_autograd_context *c, struct grad_part *part) {
+static void insert_part(duet_autograd_context *c, struct grad_part *part) {
     struct grad_part **at = &c->parts;
     pthread_mutex_lock(&c->rpc->lock);
     while (*at && comes_before(*at, part))
@@ -34,7 +34,7 @@ static void insert(duet_autograd_context *c, struct grad_part *part) {
     pthread_mutex_unlock(&c->rpc->lock);
 }
 
-int sums_add(struct autograd_pass *p, uint64_t turn, float *arena, char *has_grad) {
+int grad_sums_add(struct autograd_pass *p, uint64_t turn, float *arena, char *has_grad) {
     struct grad_part *part = calloc(1, sizeof *part);
     if (!part) {
         device_free(p->tape->device, arena);
@@ -47,13 +47,13 @@ int sums_add(struct autograd_pass *p, uint64_t turn, float *arena, char *has_gra
                                .path = p->path,
                                .arena = arena,
                                .has_grad = has_grad};
-    insert(p->context, part);
+    insert_part(p->context, part);
     return OK;
 }
 
 /* The first part of these parameters, or of any on the device; out of the list. */
-static struct grad_part *take(duet_autograd_context *c, const duet_params *params,
-                              const duet_device *device) {
+static struct grad_part *take_part(duet_autograd_context *c, const duet_params *params,
+                                   const duet_device *device) {
     struct grad_part **at = &c->parts, *part;
     pthread_mutex_lock(&c->rpc->lock);
     while (*at && ((params && (*at)->params != params) ||
@@ -74,7 +74,7 @@ static int add_param(const struct param *p, struct grad_part *sum, const struct 
 }
 
 /* Of a parameter without a gradient the sum has zeros. */
-static int add(struct grad_part *sum, const struct grad_part *part) {
+static int add_part(struct grad_part *sum, const struct grad_part *part) {
     struct param_set *set = &sum->params->set;
     for (int i = 0; i < set->count; i++) {
         if (!part->has_grad[i]) continue;
@@ -84,13 +84,13 @@ static int add(struct grad_part *sum, const struct grad_part *part) {
     return OK;
 }
 
-int sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out) {
-    struct grad_part *sum = *out = take(c, params, NULL), *part;
+int grad_sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **out) {
+    struct grad_part *sum = *out = take_part(c, params, NULL), *part;
     int code = OK, freed = 0;
     if (!sum) return OK;
     struct grad_part *rest = NULL;
-    while ((part = take(c, params, NULL))) {
-        if (!code) code = add(sum, part);
+    while ((part = take_part(c, params, NULL))) {
+        if (!code) code = add_part(sum, part);
         part->next = rest;
         rest = part;
         freed = 1;
@@ -102,13 +102,13 @@ int sums_fold(duet_autograd_context *c, duet_params *params, struct grad_part **
     }
     sum->turn = 0;
     sum->path.depth = 0;
-    insert(c, sum);
+    insert_part(c, sum);
     return code;
 }
 
-void sums_free(duet_autograd_context *c, duet_device *device) {
+void grad_sums_free(duet_autograd_context *c, duet_device *device) {
     struct grad_part *part;
-    while ((part = take(c, NULL, device))) {
+    while ((part = take_part(c, NULL, device))) {
         stream_sync(device_compute(part->device));
         part_free(part);
     }
@@ -122,7 +122,7 @@ int duet_autograd_gradients(duet_tensor **out, duet_autograd_context *c, duet_pa
     CHECK_OUT(out);
     if (!c || !params || i < 0 || i >= params->set.count)
         return fail(ERR_USAGE, "autograd: gradients: give a context, and a parameter");
-    CHECK(sums_fold(c, params, &sum));
+    CHECK(grad_sums_fold(c, params, &sum));
     const struct param *p = &params->set.param[i];
     if (!sum || !sum->has_grad[i])
         return fail(ERR_USAGE, "autograd: gradients: the context has none of %s here",

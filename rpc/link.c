@@ -117,7 +117,7 @@ int link_say(struct link *l, const void *data, size_t bytes) {
     return send(l->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-static int take(struct link *l, void *out, size_t bytes) {
+static int take_bytes(struct link *l, void *out, size_t bytes) {
     if (l->end - l->start < bytes) return 0;
     memcpy(out, l->in + l->start, bytes);
     l->start += bytes;
@@ -139,13 +139,13 @@ static int take_first_words(struct link *l) {
     struct words words;
     if (l->user) return 1;
     if (!l->opened) {
-        if (!take(l, &opening, sizeof opening)) return 0;
+        if (!take_bytes(l, &opening, sizeof opening)) return 0;
         if (opening_check(&opening)) return -1;
         memcpy(l->peer_nonce, opening.nonce, sizeof l->peer_nonce);
         l->opened = 1;
         if (!say_hello(l)) return -1;
     }
-    if (!take(l, &words, sizeof words)) return 0;
+    if (!take_bytes(l, &words, sizeof words)) return 0;
     enum proof_role theirs = l->role == ROLE_DIALS ? ROLE_LISTENS : ROLE_DIALS;
     if (proof_check(words.proof, all->secret, theirs, l->peer_nonce, l->nonce, &words.hello) ||
         hello_check(&words.hello, &all->own))
@@ -162,13 +162,13 @@ static int take_first_words(struct link *l) {
 static int take_frames(struct link *l) {
     const struct link_events *events = &l->all->events;
     struct frame_header h;
-    while (!l->incoming && take(l, &h, sizeof h)) {
+    while (!l->incoming && take_bytes(l, &h, sizeof h)) {
         if (frame_check(&h)) return -1;
         if (!(l->incoming = frame_new(FRAME_PING, h.bytes))) return -1;
         l->incoming->header = h;
         size_t here = l->end - l->start;
         if (here > h.bytes) here = h.bytes;
-        if (here) take(l, l->incoming->payload, here);
+        if (here) take_bytes(l, l->incoming->payload, here);
         l->got = here;
         if (here < h.bytes) break;
         struct frame *f = l->incoming;

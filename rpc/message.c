@@ -10,7 +10,7 @@ int id_worker(uint64_t id) {
     return (int)(id >> ID_BITS);
 }
 
-static int broken(const char *what) {
+static int broken_message(const char *what) {
     return fail(ERR_FAILED, "rpc: %s makes no sense", what);
 }
 
@@ -24,14 +24,16 @@ static int check_head(const struct message *m, int world) {
     uint32_t flags = m->frame->header.flags;
     int remote = (flags & CALL_REMOTE) != 0;
     if (flags & ~(uint32_t)(CALL_REMOTE | CALL_OWN) || m->frame->header.timeout > LONGEST_NS)
-        return broken("a call");
-    if (remote != (h->rref != 0) || remote != (h->fork != 0)) return broken("a remote call");
+        return broken_message("a call");
+    if (remote != (h->rref != 0) || remote != (h->fork != 0))
+        return broken_message("a remote call");
     if (remote && (id_worker(h->rref) != m->from || id_worker(h->fork) != m->from))
-        return broken("the reference of a remote call");
-    if (!is_id(h->self, world) || !is_id(h->context, world)) return broken("an id of a call");
+        return broken_message("the reference of a remote call");
+    if (!is_id(h->self, world) || !is_id(h->context, world))
+        return broken_message("an id of a call");
     if (h->pass && (!h->context || id_worker(h->pass) != m->from))
-        return broken("a pass of autograd");
-    if (h->depth > MOST_PATH || h->count > m->frame->header.bytes) return broken("a call");
+        return broken_message("a pass of autograd");
+    if (h->depth > MOST_PATH || h->count > m->frame->header.bytes) return broken_message("a call");
     return OK;
 }
 
@@ -40,14 +42,14 @@ static int read_values(struct message *m, struct wire_in *in, uint32_t count) {
     if (!m->value) return fail(ERR_MEMORY, "rpc: no host memory for %u values", count);
     for (; m->count < (int)count; m->count++)
         CHECK(wire_read(in, &m->value[m->count]));
-    return in->at == in->bytes ? OK : broken("what follows the values of a message");
+    return in->at == in->bytes ? OK : broken_message("what follows the values of a message");
 }
 
 static int read_call(struct message *m, struct wire_in *in, int world) {
     CHECK(wire_get(in, &m->head, sizeof m->head));
     CHECK(check_head(m, world));
     CHECK(wire_get_text(in, &m->function));
-    if (strlen(m->function) >= NAME_BYTES) return broken("the name of a function");
+    if (strlen(m->function) >= NAME_BYTES) return broken_message("the name of a function");
     m->path.depth = m->head.depth;
     CHECK(wire_get(in, m->path.step, m->head.depth * sizeof *m->path.step));
     return read_values(m, in, m->head.count);
@@ -66,7 +68,7 @@ static int read_life(struct message *m, struct wire_in *in, int world) {
     CHECK(wire_get(in, &m->life, sizeof m->life));
     if (m->life.kind >= LIFE_KINDS || !is_id(m->life.rref, world) || !is_id(m->life.fork, world) ||
         in->at != in->bytes)
-        return broken("a message on a reference");
+        return broken_message("a message on a reference");
     return OK;
 }
 
@@ -84,11 +86,13 @@ static int read_kind(struct message *m, struct wire_in *in, int world) {
     case FRAME_ANSWER: return read_answer(m, in);
     case FRAME_LIFE: return read_life(m, in, world);
     case FRAME_CONTEXT_END:
-        return is_id(m->frame->header.call, world) ? OK : broken("the end of a context");
+        return is_id(m->frame->header.call, world) ? OK : broken_message("the end of a context");
     case FRAME_PLACES:
-        if (m->from || in->bytes != (size_t)world * PLACE_BYTES) return broken("a list of places");
+        if (m->from || in->bytes != (size_t)world * PLACE_BYTES)
+            return broken_message("a list of places");
         for (int r = 0; r < world; r++)
-            if (!memchr(in->data + r * PLACE_BYTES, 0, PLACE_BYTES)) return broken("a place");
+            if (!memchr(in->data + r * PLACE_BYTES, 0, PLACE_BYTES))
+                return broken_message("a place");
         return OK;
     default: return OK;
     }

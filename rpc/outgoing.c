@@ -48,7 +48,7 @@ static int write_call(duet_rpc *rpc, const struct outgoing *o, struct frame **ou
 }
 
 /* Puts the future into the table. ERR_PEER: the worker is gone. */
-static int expect(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
+static int await_answer(duet_rpc *rpc, struct duet_future *f, struct frame *frame) {
     int code = OK;
     pthread_mutex_lock(&rpc->lock);
     if (rpc->stop)
@@ -93,7 +93,7 @@ int call_begin(struct duet_future **out, duet_rpc *rpc, const struct outgoing *o
     int code = write_call(rpc, o, &frame);
     if (!code) {
         frame->header.timeout = (uint64_t)timeout;
-        code = expect(rpc, f, frame);
+        code = await_answer(rpc, f, frame);
     }
     if (code) {
         frame_free(frame);
@@ -120,7 +120,7 @@ void future_start_then(struct duet_future *f) {
     if (f->then && !pool_run(&f->rpc->pool, run_then, f)) f->refs++;
 }
 
-static void take_out(duet_rpc *rpc, struct duet_future *f) {
+static void remove_pending(duet_rpc *rpc, struct duet_future *f) {
     struct duet_future **at = &rpc->pending[f->id % PENDING_LISTS];
     while (*at && *at != f)
         at = &(*at)->next;
@@ -129,19 +129,19 @@ static void take_out(duet_rpc *rpc, struct duet_future *f) {
 }
 
 /* Nobody takes this answer: the references in it are given up. */
-static void refuse(duet_rpc *rpc, struct message *answer) {
+static void refuse_values(duet_rpc *rpc, struct message *answer) {
     if (!rpc->over && answer->count) value_refuse(rpc, answer->value, answer->from);
     message_free(answer);
 }
 
 static void refuse_answer(duet_rpc *rpc, struct duet_future *f) {
-    if (f->answer) refuse(rpc, f->answer);
+    if (f->answer) refuse_values(rpc, f->answer);
     f->answer = NULL;
 }
 
-static void finish(struct duet_future *f, int code) {
+static void future_end(struct duet_future *f, int code) {
     duet_rpc *rpc = f->rpc;
-    take_out(rpc, f);
+    remove_pending(rpc, f);
     f->done = 1;
     f->code = code;
     if (f->fork) life_confirm(&rpc->life, f->fork); /* the owner has known it since the call came */
@@ -158,7 +158,7 @@ static void finish(struct duet_future *f, int code) {
 /* The caller has the lock. */
 static void future_fail(struct duet_future *f, int code) {
     snprintf(f->text, sizeof f->text, "%s", error_message());
-    finish(f, code);
+    future_end(f, code);
 }
 
 /* The text of an error there: worker, function, cause. */
@@ -174,13 +174,13 @@ void future_answer(duet_rpc *rpc, struct message *answer) {
     while (f && f->id != id)
         f = f->next;
     if (!f || f->to != answer->from) { /* its caller has given up, or nobody has asked */
-        refuse(rpc, answer);
+        refuse_values(rpc, answer);
     } else if (answer->code) {
         answer_failed(f, answer);
         message_free(answer);
     } else {
         f->answer = answer;
-        finish(f, OK);
+        future_end(f, OK);
     }
 }
 

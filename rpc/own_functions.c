@@ -7,7 +7,7 @@
 
 /* In a context a parameter becomes a var of a pass here, and so may its gradient come back. What a
  * call of the same context has left here has its pass already, and the caller knows it: argument 0
- * then asks for the numbers of its vars. serve() has taken the device. */
+ * then asks for the numbers of its vars. Its device is taken (serve.c). */
 int run_to_here(duet_rpc_call *call, void *context) {
     (void)context;
     struct owned *o = call->self;
@@ -41,7 +41,7 @@ static int has_come(const duet_rpc *rpc, enum meeting at, int rank) {
 }
 
 /* Who has not come yet. */
-static int missing(const duet_rpc *rpc, enum meeting at) {
+static int name_missing(const duet_rpc *rpc, enum meeting at) {
     char names[256] = "";
     for (int r = 0; r < rpc->world; r++)
         if (!has_come(rpc, at, r))
@@ -61,7 +61,7 @@ static int all_came(const duet_rpc *rpc, enum meeting at, int *code) {
 }
 
 /* At rank 0: until all workers have come, or the caller is about to give up. */
-static int meet(duet_rpc_call *call, enum meeting at) {
+static int wait_for_all(duet_rpc_call *call, enum meeting at) {
     duet_rpc *rpc = call->rpc;
     int code = OK;
     struct pause pause = pause_begin(rpc);
@@ -71,7 +71,7 @@ static int meet(duet_rpc_call *call, enum meeting at) {
     pthread_cond_broadcast(&rpc->changed);
     pthread_cond_broadcast(&rpc->ended);
     for (int late = 0; !all_came(rpc, at, &code) && !code && !rpc->stop;) {
-        if (late) code = missing(rpc, at);
+        if (late) code = name_missing(rpc, at);
         if (!late) late = wait_changed(rpc, call->deadline) != OK;
     }
     rpc->leaving -= at == AT_END;
@@ -82,12 +82,12 @@ static int meet(duet_rpc_call *call, enum meeting at) {
 
 static int run_begin(duet_rpc_call *call, void *context) {
     (void)context;
-    return meet(call, AT_START);
+    return wait_for_all(call, AT_START);
 }
 
 static int run_leave(duet_rpc_call *call, void *context) {
     (void)context;
-    return meet(call, AT_END);
+    return wait_for_all(call, AT_END);
 }
 
 /* ---- what each needs ---- */

@@ -99,11 +99,11 @@ static int record_sent(struct remote_op *op) {
 }
 
 /* Every float tensor of the result becomes a var. *wanted: one has a gradient. */
-static int enter(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
+static int enter_result(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
     duet_tape *t = op->pass->tape;
     if (v->type == DUET_RPC_LIST)
         for (int i = 0; i < v->count; i++)
-            CHECK(enter(op, (struct duet_rpc_value *)&v->items[i], wanted));
+            CHECK(enter_result(op, (struct duet_rpc_value *)&v->items[i], wanted));
     if (v->type != DUET_RPC_TENSOR || v->tensor->t.dtype != DTYPE_F32) return OK;
     int number = op->pass->context ? v->count - 1 : -1;
     if (number >= 0 && op->received[number]) { /* to_here once more: the gradients are added */
@@ -123,7 +123,7 @@ static int enter(struct remote_op *op, struct duet_rpc_value *v, int *wanted) {
 
 int remote_op_result(struct remote_op *op, struct duet_rpc_value *result) {
     duet_tape *t = op->pass->tape;
-    int wanted = 0, code = enter(op, result, &wanted);
+    int wanted = 0, code = enter_result(op, result, &wanted);
     if (code || !wanted || op->in) return code;
     op->in = tape_var(t, (struct tensor){0}, 1);
     tape_node(t,
@@ -201,7 +201,7 @@ static int make_call(duet_future **out, duet_rref **rref, struct autograd_pass *
     return OK;
 }
 
-static int begin(duet_future **out, duet_tape *tape, struct outgoing *o) {
+static int begin_op(duet_future **out, duet_tape *tape, struct outgoing *o) {
     struct remote_op *op;
     struct path path;
     CHECK(op_new(&op, tape, o, &path));
@@ -224,7 +224,7 @@ static int check_tape(duet_future **out, duet_tape *tape) {
                            "duet_autograd_call_pass");
 }
 
-static int finish(duet_future *f, int code, struct duet_rpc_value *result) {
+static int finish_op(duet_future *f, int code, struct duet_rpc_value *result) {
     struct duet_rpc_value none = duet_rpc_none();
     if (!result) result = &none;
     if (!code) code = future_result(f, f->op->pass->device, result);
@@ -239,7 +239,7 @@ int duet_autograd_async(duet_future **out, duet_tape *tape, const char *to, cons
     struct outgoing o;
     CHECK(check_tape(out, tape));
     CHECK(check_call(&o, tape->remote->rpc, to, function, args, count, timeout_s));
-    return begin(out, tape, &o);
+    return begin_op(out, tape, &o);
 }
 
 int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
@@ -248,7 +248,7 @@ int duet_autograd_sync(duet_tape *tape, const char *to, const char *function,
     duet_future *f;
     if (result) *result = duet_rpc_none();
     int code = duet_autograd_async(&f, tape, to, function, args, count, timeout_s);
-    return finish(f, code, result);
+    return finish_op(f, code, result);
 }
 
 int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref,
@@ -258,7 +258,7 @@ int duet_autograd_rref_async(duet_future **out, duet_tape *tape, duet_rref *rref
     struct outgoing o;
     CHECK(check_tape(out, tape));
     CHECK(method_of(rref, method, args, count, timeout_s, name, &o));
-    return begin(out, tape, &o);
+    return begin_op(out, tape, &o);
 }
 
 int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method,
@@ -267,7 +267,7 @@ int duet_autograd_rref_sync(duet_tape *tape, duet_rref *rref, const char *method
     duet_future *f;
     if (result) *result = duet_rpc_none();
     int code = duet_autograd_rref_async(&f, tape, rref, method, args, count, timeout_s);
-    return finish(f, code, result);
+    return finish_op(f, code, result);
 }
 
 /* Its nodes but those of `sent` are recorded when a value of it comes. */
@@ -312,13 +312,13 @@ int duet_autograd_to_here(duet_tape *tape, duet_rref *rref, double timeout_s,
     CHECK(to_owner(&o, rref, "duet.to_here", timeout_s));
     struct remote_op *op = op_of(tape->remote, rref);
     if (!op) {
-        int begun = begin(&f, tape, &o);
-        return finish(f, begun, value);
+        int begun = begin_op(&f, tape, &o);
+        return finish_op(f, begun, value);
     }
     CHECK(duet_tape_error(tape));
     o.op = op;
     o.args = &numbers;
     o.count = 1;
     int code = make_call(&f, NULL, op->pass, &o);
-    return finish(f, code, value);
+    return finish_op(f, code, value);
 }

@@ -74,12 +74,12 @@ static void on_gone(void *context, void *user) {
 
 /* ---- which transport, and the secret ---- */
 
-static const char *option(const char *given, const char *variable) {
+static const char *option_or_environment(const char *given, const char *variable) {
     return given ? given : getenv(variable);
 }
 
 int choose_transport(duet_rpc *rpc, const struct duet_rpc_options *o) {
-    const char *transport = option(o->transport, "DUET_RPC_TRANSPORT");
+    const char *transport = option_or_environment(o->transport, "DUET_RPC_TRANSPORT");
     const char *secret = getenv("DUET_RPC_SECRET"), *address, *port;
     rpc->beyond = transport && !strcmp(transport, "tcp");
     if (transport && !rpc->beyond && strcmp(transport, "abstract") != 0)
@@ -113,7 +113,8 @@ static int is_met(duet_rpc *rpc, int rank, int before, int64_t deadline) {
     return over;
 }
 
-static int dial(duet_rpc *rpc, int rank, const char *address, int listen_too, int64_t deadline) {
+static int dial_until_met(duet_rpc *rpc, int rank, const char *address, int listen_too,
+                          int64_t deadline) {
     for (;;) {
         pthread_mutex_lock(&rpc->lock);
         int before = rpc->lost, wrong = rpc->wrong[0];
@@ -137,7 +138,7 @@ static int meet_inside(duet_rpc *rpc, int64_t deadline) {
     CHECK(links_listen(rpc->links, address));
     for (int r = 0; r < rpc->rank; r++) {
         snprintf(address, sizeof address, format, (unsigned)geteuid(), job, r);
-        CHECK(dial(rpc, r, address, 0, deadline));
+        CHECK(dial_until_met(rpc, r, address, 0, deadline));
     }
     return OK;
 }
@@ -217,21 +218,21 @@ static int meet_beyond(duet_rpc *rpc, const char *host, int64_t deadline) {
         CHECK(all_here(rpc, deadline));
         return tell_places(rpc);
     }
-    CHECK(dial(rpc, 0, address, rpc->rank < rpc->world - 1, deadline));
+    CHECK(dial_until_met(rpc, 0, address, rpc->rank < rpc->world - 1, deadline));
     CHECK(places_here(rpc, deadline));
     for (int r = 1; r < rpc->rank; r++)
-        CHECK(dial(rpc, r, rpc->places[r], 0, deadline));
+        CHECK(dial_until_met(rpc, r, rpc->places[r], 0, deadline));
     return OK;
 }
 
-int meet_others(duet_rpc *rpc, const struct duet_rpc_options *o) {
+int rendezvous(duet_rpc *rpc, const struct duet_rpc_options *o) {
     struct hello own = {.rank = rpc->rank, .world = rpc->world};
     const struct link_events events = {on_link, on_refused, on_frame, on_gone, rpc};
     int64_t deadline = now_ns() + rpc->timeout_ns;
     snprintf(own.name, sizeof own.name, "%s", rpc->name);
     CHECK(links_open(&rpc->links, &events, &own, rpc->beyond, rpc->secret));
     if (rpc->beyond)
-        CHECK(meet_beyond(rpc, option(o->address, "DUET_RPC_ADDRESS"), deadline));
+        CHECK(meet_beyond(rpc, option_or_environment(o->address, "DUET_RPC_ADDRESS"), deadline));
     else
         CHECK(meet_inside(rpc, deadline));
     return all_here(rpc, deadline);

@@ -8,7 +8,7 @@
 
 /* ---- references to what is here ---- */
 
-static int own(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **owned) {
+static int new_owned(duet_rref **out, duet_rpc *rpc, const char *type, struct owned **owned) {
     if (!out || !rpc)
         return fail(ERR_USAGE, "rpc: rref: no %s was given", rpc ? "place" : "worker");
     if (strlen(type) >= NAME_BYTES)
@@ -27,7 +27,7 @@ int duet_rref_create(duet_rref **out, duet_rpc *rpc, struct duet_rpc_value value
     struct owned *o;
     struct wire_out w = {0};
     if (out) *out = NULL;
-    CHECK(own(out, rpc, "", &o));
+    CHECK(new_owned(out, rpc, "", &o));
     int code = value_write(rpc, &w, &value, rpc->rank, 0);
     if (!code) code = wire_error(&w);
     if (code)
@@ -50,7 +50,7 @@ int duet_rref_create_object(duet_rref **out, duet_rpc *rpc, const char *type, vo
                             void (*destroy)(void *object)) {
     struct owned *o;
     if (out) *out = NULL;
-    CHECK(own(out, rpc, type ? type : "", &o));
+    CHECK(new_owned(out, rpc, type ? type : "", &o));
     o->object = object;
     o->destroy = destroy;
     o->device = rpc->device;
@@ -63,7 +63,7 @@ int duet_rref_create_param(duet_rref **out, duet_rpc *rpc, duet_params *params, 
     if (out) *out = NULL;
     if (!duet_params_value(params, i))
         return fail(ERR_USAGE, "rpc: rref: there is no parameter %d", i);
-    CHECK(own(out, rpc, "", &o));
+    CHECK(new_owned(out, rpc, "", &o));
     o->params = params;
     o->param = i;
     o->device = duet_tensor_device(duet_params_value(params, i));
@@ -85,7 +85,7 @@ int duet_rref_confirmed(const duet_rref *r) {
 
 /* ---- the value ---- */
 
-static int local(duet_rref *r, const char *what, struct owned **o) {
+static int local_owned(duet_rref *r, const char *what, struct owned **o) {
     if (!r) return fail(ERR_USAGE, "rpc: %s: no reference was given", what);
     if (r->fork)
         return fail(ERR_USAGE, "rpc: %s on worker '%s': the owner is '%s': use duet_rref_to_here",
@@ -95,14 +95,14 @@ static int local(duet_rref *r, const char *what, struct owned **o) {
 
 int duet_rref_local_value(duet_rref *r, const struct duet_rpc_value **value) {
     struct owned *o;
-    CHECK(local(r, "local_value", &o));
+    CHECK(local_owned(r, "local_value", &o));
     *value = &o->value;
     return OK;
 }
 
 int duet_rref_local_object(duet_rref *r, void **object) {
     struct owned *o;
-    CHECK(local(r, "local_object", &o));
+    CHECK(local_owned(r, "local_object", &o));
     *object = o->object;
     return OK;
 }

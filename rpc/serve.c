@@ -130,7 +130,7 @@ static int keep_result(duet_rpc_call *call, const struct message *m) {
     return OK;
 }
 
-static int run(duet_rpc_call *call, const struct message *m) {
+static int run_function(duet_rpc_call *call, const struct message *m) {
     int code = make_args(call, m);
     if (!code) {
         fail(OK, "%s", ""); /* the thread may have the text of an earlier call */
@@ -149,18 +149,18 @@ static int run(duet_rpc_call *call, const struct message *m) {
 }
 
 /* Finds all that the call needs, and runs it on its device. */
-static int serve(duet_rpc_call *call, const struct message *m) {
+static int serve_on_device(duet_rpc_call *call, const struct message *m) {
     if (m->head.self) CHECK(owned_wait(call->rpc, m->head.self, 0, &call->self));
     CHECK(find_pass(call, m));
     CHECK(m->frame->header.flags & CALL_OWN ? own_function(call, m) : user_function(call, m));
     struct device_lock *l = lock_of(call->rpc, call->device);
     if (l) device_lock_take(l);
-    int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run(call, m);
+    int code = is_late(m) ? fail(ERR_TIMEOUT, "its caller has given up") : run_function(call, m);
     if (l) device_lock_give(l);
     return code;
 }
 
-static void answer(duet_rpc_call *call, const struct message *m, int code) {
+static void send_answer(duet_rpc_call *call, const struct message *m, int code) {
     const struct failures failed = failures_of(code);
     struct frame *f = frame_new(FRAME_ANSWER, 0);
     if (code || !f)
@@ -196,12 +196,12 @@ void serve_call(duet_rpc *rpc, struct message *m) {
                           .context = m->context};
     if (h->timeout) /* a tenth is left for the answer */
         call.deadline = m->frame->came + (int64_t)(h->timeout / 10 * 9);
-    int code = m->code ? fail(m->code, "%s", m->text) : serve(&call, m);
+    int code = m->code ? fail(m->code, "%s", m->text) : serve_on_device(&call, m);
     if (m->makes && code) owned_fail(rpc, m->makes, code);
     pthread_mutex_lock(&rpc->lock);
     for (int i = 0; i < m->count && !call.made; i++) /* the function did not get them */
         value_refuse(rpc, &m->value[i], m->from);
     release_call(rpc, m);
     pthread_mutex_unlock(&rpc->lock);
-    answer(&call, m, code);
+    send_answer(&call, m, code);
 }

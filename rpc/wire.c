@@ -89,12 +89,12 @@ void wire_drop(struct wire_out *w) {
 
 /* ---- reading ---- */
 
-static int broken(void) {
+static int broken_value(void) {
     return fail(ERR_FAILED, "rpc: a message ends early or makes no sense");
 }
 
 int wire_get(struct wire_in *w, void *out, size_t bytes) {
-    if (w->bytes - w->at < bytes) return broken();
+    if (w->bytes - w->at < bytes) return broken_value();
     memcpy(out, w->data + w->at, bytes);
     w->at += bytes;
     return OK;
@@ -103,7 +103,7 @@ int wire_get(struct wire_in *w, void *out, size_t bytes) {
 static int get_bytes(struct wire_in *w, const char **data, size_t *bytes) {
     uint64_t length = 0;
     CHECK(wire_get(w, &length, sizeof length));
-    if (length > w->bytes - w->at) return broken();
+    if (length > w->bytes - w->at) return broken_value();
     *data = (const char *)w->data + w->at;
     *bytes = length;
     w->at += length;
@@ -113,7 +113,7 @@ static int get_bytes(struct wire_in *w, const char **data, size_t *bytes) {
 int wire_get_text(struct wire_in *w, const char **out) {
     size_t bytes;
     CHECK(get_bytes(w, out, &bytes));
-    return bytes && memchr(*out, 0, bytes) == *out + bytes - 1 ? OK : broken();
+    return bytes && memchr(*out, 0, bytes) == *out + bytes - 1 ? OK : broken_value();
 }
 
 size_t wire_type_bytes(enum duet_type type) {
@@ -131,7 +131,7 @@ const char *wire_type_name(enum duet_rpc_type type) {
 /* Elements that begin at the next multiple of 64. */
 static int get_elements(struct wire_in *w, size_t bytes, const void **out) {
     size_t pad = pad_at(w->at), left = w->bytes - w->at;
-    if (left < pad || left - pad < bytes) return broken();
+    if (left < pad || left - pad < bytes) return broken_value();
     *out = w->data + w->at + pad;
     w->at += pad + bytes;
     return OK;
@@ -141,18 +141,18 @@ static int read_tensor(struct wire_in *w, struct wire_value *v) {
     uint8_t type = 0, rank = 0, number = 0;
     uint64_t count = 1;
     if (v->type == DUET_RPC_VAR) CHECK(wire_get(w, &number, 1));
-    if (number >= MOST_VARS) return broken();
+    if (number >= MOST_VARS) return broken_value();
     v->tensor.number = number;
     CHECK(wire_get(w, &type, 1));
     CHECK(wire_get(w, &rank, 1));
-    if (type > DUET_U8 || rank < 1 || rank > DUET_MAX_RANK) return broken();
+    if (type > DUET_U8 || rank < 1 || rank > DUET_MAX_RANK) return broken_value();
     v->tensor.type = (enum duet_type)type;
     v->tensor.rank = rank;
     for (int i = 0; i < rank; i++) {
         CHECK(wire_get(w, &v->tensor.shape[i], sizeof v->tensor.shape[i]));
-        if (v->tensor.shape[i] < (i ? 1 : 0)) return broken();
+        if (v->tensor.shape[i] < (i ? 1 : 0)) return broken_value();
         count *= (uint64_t)v->tensor.shape[i];
-        if (count > INT32_MAX) return broken();
+        if (count > INT32_MAX) return broken_value();
     }
     size_t bytes = count * wire_type_bytes(v->tensor.type);
     return get_elements(w, bytes, &v->tensor.data);
@@ -170,7 +170,7 @@ static int read_rref(struct wire_in *w, struct wire_value *v) {
     /* Whoever passes a reference on makes its fork; only within one worker it needs none. */
     int of_sender =
         v->rref.fork ? id_worker(v->rref.fork) == w->from : owner == w->self && w->from == w->self;
-    return known && of_sender ? OK : broken();
+    return known && of_sender ? OK : broken_value();
 }
 
 static int read_value(struct wire_in *w, struct wire_value *v, int depth);
@@ -179,7 +179,7 @@ static int read_list(struct wire_in *w, struct wire_value *v, int depth) {
     uint32_t count = 0;
     CHECK(wire_get(w, &count, sizeof count));
     /* Each item takes at least a byte: a count that cannot be is not believed. */
-    if (count > w->bytes - w->at || depth >= DEEPEST_LIST) return broken();
+    if (count > w->bytes - w->at || depth >= DEEPEST_LIST) return broken_value();
     v->items = calloc((size_t)count + 1, sizeof *v->items);
     if (!v->items) return fail(ERR_MEMORY, "rpc: no host memory for a list of %u", count);
     for (uint32_t i = 0; i < count; i++) {
@@ -204,7 +204,7 @@ static int read_value(struct wire_in *w, struct wire_value *v, int depth) {
     case DUET_RPC_VAR: return read_tensor(w, v);
     case DUET_RPC_RREF: return read_rref(w, v);
     case DUET_RPC_LIST: return read_list(w, v, depth);
-    default: v->type = DUET_RPC_NONE; return broken();
+    default: v->type = DUET_RPC_NONE; return broken_value();
     }
 }
 

@@ -301,23 +301,22 @@ static void read_mask(duet_tape *t, duet_tensor *ones, float *out) {
     duet_tensor_free(value);
 }
 
-/* A tape that was used before has the masks of a new one. */
+/* A pass has the masks of a tape that is drawn alike, and no seed of its own. */
 static void masks(struct worker *w) {
     duet_autograd_context *c;
-    duet_tape *first, *t, *plain;
+    duet_tape *refuses, *t, *plain;
     float ones[ROWS * IN], wanted[ROWS * IN], is[ROWS * IN];
     for (int i = 0; i < ROWS * IN; i++)
         ones[i] = 1;
     duet_tensor *x = rows(w, ones);
     GOOD(duet_autograd_context_create(&c, w->rpc));
-    GOOD(duet_autograd_pass(&first, c, NULL, ROWS));
-    FAILS(DUET_USAGE, duet_tape_accumulate(first, 2), "duet_tape_accumulate: this tape is of");
-    duet_tape_seed(first, 99);
-    FAILS(DUET_USAGE, duet_tape_error(first), "duet_tape_seed: this tape is of");
+    GOOD(duet_autograd_pass(&refuses, c, NULL, ROWS));
+    FAILS(DUET_USAGE, duet_tape_accumulate(refuses, 2), "duet_tape_accumulate: this tape is of");
+    duet_tape_seed(refuses, 99);
+    FAILS(DUET_USAGE, duet_tape_error(refuses), "duet_tape_seed: this tape is of");
     duet_autograd_context_free(c);
     GOOD(duet_autograd_context_create(&c, w->rpc));
     GOOD(duet_autograd_pass(&t, c, NULL, ROWS));
-    MUST(t == first);
     GOOD(duet_tape_create(&plain, w->device));
     plain->passes = t->passes - 1;
     GOOD(duet_tape_begin(plain, NULL, ROWS, DUET_TRAIN));
@@ -329,6 +328,6 @@ static void masks(struct worker *w) {
     duet_tensor_free(x);
 }
 
-Test(autograd, tapes_are_as_new_when_used_again, .timeout = 30) {
+Test(autograd, a_pass_has_the_masks_of_a_tape, .timeout = 30) {
     WORKERS(1, masks, functions);
 }

@@ -23,8 +23,18 @@ static int get(duet_rpc_call *call, void *context) {
     return duet_rpc_return(call, duet_rpc_rref(duet_rpc_arg_rref(call, 0)));
 }
 
-static const struct duet_rpc_function functions[] = {
-    {"echo", echo, NULL, NULL}, {"Obj", new_object, NULL, NULL}, {"Obj.get", get, NULL, NULL}};
+static int done; /* at w0: w2 needs it no more */
+
+static int set_done(duet_rpc_call *call, void *context) {
+    (void)call, (void)context;
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    return DUET_OK;
+}
+
+static const struct duet_rpc_function functions[] = {{"done", set_done, NULL, NULL},
+                                                     {"echo", echo, NULL, NULL},
+                                                     {"Obj", new_object, NULL, NULL},
+                                                     {"Obj.get", get, NULL, NULL}};
 
 /* ---- the liar ---- */
 
@@ -213,8 +223,11 @@ static void honest(struct worker *w) {
     GOOD(duet_rpc_sync(w->rpc, other, "echo", DUET_ARGS(duet_rpc_int(7)), 0, &got));
     MUST(got.count == 1 && got.items[0].integer == 7);
     duet_rpc_value_free(&got);
-    for (code = DUET_OK; w->rank == 0 && code != DUET_PEER;)
-        code = duet_rpc_sync(w->rpc, "w2", "g", DUET_NO_ARGS, -1, NULL);
+    if (w->rank == 2) GOOD(duet_rpc_sync(w->rpc, "w0", "done", DUET_NO_ARGS, 0, NULL));
+    while (w->rank == 0 && !__atomic_load_n(&done, __ATOMIC_ACQUIRE))
+        usleep(1000);
+    for (code = DUET_OK; w->rank == 2 && code != DUET_PEER;)
+        code = duet_rpc_sync(w->rpc, "w0", "g", DUET_NO_ARGS, -1, NULL);
     GOOD(duet_rpc_shutdown(&w->rpc, 0, 0));
 #ifdef __SANITIZE_ADDRESS__
     MUST(!__lsan_do_recoverable_leak_check());
