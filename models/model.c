@@ -98,7 +98,7 @@ static int check_count(const struct model *model) {
 }
 
 static int check_options(const struct model *model) {
-    if (model->sync_bn && !model->buffer_count)
+    if (model->sync_bn && !model->norms)
         return fail(ERR_USAGE,
                     "--sync-bn: model %s has no BatchNorm: leave it out, or give "
                     "--model resnet18",

@@ -64,6 +64,7 @@ struct model {
     struct class_weights class_weights;
     int init_d2l;          /* 1: initial values as "Dive into Deep Learning" draws them */
     int sync_bn;           /* 1: every BatchNorm of the model is a SyncBatchNorm */
+    int norms;             /* 1: it has a BatchNorm, though perhaps without running statistics */
     int collective_inside; /* 1: forward or backward waits for other ranks: cannot be recorded */
     int graph_changes;     /* 1: forward is not the same in every step: cannot be recorded */
     int hidden_count;      /* mlp: number of hidden layers */

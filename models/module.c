@@ -368,6 +368,7 @@ int module_describe(struct model *model, const struct duet_model *from,
     for (int i = 0; i < model->layer_count; i++)
         if (model->layers[i].kind == LAYER_DROPOUT || model->layers[i].kind == LAYER_DROPOUT2D)
             model->dropout = options->dropout;
+    model->norms |= model->buffer_count > 0; /* which a program's own BatchNorm has, too */
     if (build.failed.code) return failures_end(&build.failed);
     if (!model->param_count)
         return fail(ERR_USAGE, "model %s: it has no parameters: nothing can be trained",

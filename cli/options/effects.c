@@ -84,6 +84,7 @@ static int ask_model(const struct asked *asked, unsigned condition, int *holds) 
     *holds = condition == WITH_MLP       ? model.hidden_count > 0
              : condition == WITH_DROPOUT ? model.dropout >= 0
              : condition == WITH_BUFFERS ? model.buffer_count > 0
+             : condition == WITH_NORMS   ? model.norms
                                          : !model.log_probabilities;
     model_free(&model);
     return OK;
@@ -159,7 +160,8 @@ static const struct {
     {ON_GPUS, "on device ", kind_name, "it belongs to GPUs", "--device cuda"},
     {WITH_MLP, "with model ", model_name, "it belongs to mlp", "--model mlp"},
     {WITH_DROPOUT, "with model ", model_name, "it has no dropout", "--model convnet"},
-    {WITH_BUFFERS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
+    {WITH_NORMS, "with model ", model_name, "it has no BatchNorm", "--model resnet18"},
+    {WITH_BUFFERS, "with model ", model_name, "it has no buffers", "--model resnet18"},
     {WITH_LABELS, "with loss ", loss_word, "it has no labels", "--loss cross-entropy"},
     {WITH_SCORES, "with model ", model_name, "it ends in log_softmax and nll_loss, which has none",
      "a model that ends in scores"},
@@ -194,7 +196,7 @@ static const struct {
     {WITHOUT_QUIET, "beside --quiet", NULL, "no progress is shown", NULL}};
 
 static int check_conditions(const struct option *option, const struct asked *asked) {
-    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_SCORES;
+    const unsigned of_model = WITH_MLP | WITH_DROPOUT | WITH_BUFFERS | WITH_NORMS | WITH_SCORES;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         unsigned condition = texts[i].condition;
         int is_so;

@@ -59,7 +59,8 @@ enum condition {
     WITHOUT_RESUME = 1 << 22,
     WITHOUT_SPANS = 1 << 23, /* what takes times by phase: steps are no graphs then */
     WITHOUT_QUIET = 1 << 24,
-    BESIDE_GPU = 1 << 25
+    BESIDE_GPU = 1 << 25,
+    WITH_NORMS = 1 << 26,
 };
 
 /* What the command is about to do. */

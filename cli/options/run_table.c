@@ -97,7 +97,7 @@ const struct option run_options[] = {
      "every BatchNorm of the model is a SyncBatchNorm: normalised over the whole global batch "
      "(single and ddp)",
      read_on, AT(model.options.sync_bn), NO_LIMITS,
-     BY_ALL, IN_ANY_MODE, WITH_BUFFERS},
+     BY_ALL, IN_ANY_MODE, WITH_NORMS},
     {"--init-from", "FILE",
      "start from the weights in a safetensors file (of torch.save: python -m duet convert OLD NEW)",
      read_text, AT(model.init_from), NO_LIMITS,

@@ -96,6 +96,8 @@ static void describe(duet_module *m, void *context) {
     for (int i = 0; i < g->node_count; i++)
         if (!strncmp(g->nodes[i].op->name, "dropout", 7))
             model_of(m)->dropout = module_options(m)->dropout;
+        else if (!strcmp(g->nodes[i].op->name, "batch_norm"))
+            model_of(m)->norms = 1;
 }
 
 /* ---- forward ---- */

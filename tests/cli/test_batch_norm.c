@@ -134,6 +134,31 @@ Test(cli_batch_norm, a_file_holds_the_buffers, .timeout = 120, .init = cli_folde
         cr_assert(again[c] != mean[c] && fabsf(again[c] - 0.9f * mean[c]) < 0.2f, "channel %d", c);
 }
 
+/* Without running statistics too, as in PyTorch: the losses of two ranks are one process's. */
+Test(cli_batch_norm, synchronised_without_running_statistics, .timeout = 60,
+     .init = cli_folder_make, .fini = cli_folder_remove) {
+    put_net("small", "duet 1\n"
+                     "input %x: f32[N, 6]\n"
+                     "parameter fc.weight: f32[8, 6]\n"
+                     "parameter bn.weight: f32[8]\n"
+                     "parameter bn.bias: f32[8]\n"
+                     "parameter head.weight: f32[3, 8]\n"
+                     "%1: f32[N, 8] = linear(%x, fc.weight, none)\n"
+                     "%2: f32[N, 8] = batch_norm(%1, bn.weight, bn.bias, none, none, none)\n"
+                     "%3: f32[N, 3] = linear(%2, head.weight, none)\n"
+                     "return %3\n");
+    const char *run = "--model small --dataset random --samples 32 --batch-size 16 "
+                      "--virtual-devices 4 --quiet";
+    char synchronised[200];
+    snprintf(synchronised, sizeof synchronised, "%s --sync-bn", run);
+    cli_well("train --mode single %s --epochs 1 --log-loss one.csv --save one", synchronised);
+    same_as_single("ddp --devices 2", synchronised, "");
+    cli_well("train --mode ddp --devices 2 %s --epochs 1 --log-loss two.csv", run);
+    cr_assert(!cli_same_file("one.csv", "two.csv"), "--sync-bn changes nothing");
+    cli_fails(2, "--no-broadcast-buffers: no effect with model small: it has no buffers",
+              "train --mode ddp --no-broadcast-buffers %s", run);
+}
+
 Test(cli_batch_norm, what_is_refused, .timeout = 120, .init = cli_folder_make,
      .fini = cli_folder_remove) {
     static const struct {
