@@ -90,11 +90,11 @@ static int count_classes(const struct duet_data *d, int *classes) {
     int32_t largest = 0;
     *classes = d->outputs ? 0 : d->classes ? d->classes : 1;
     for (int i = 0; d->labels && i < d->count; i++) {
-        if (d->labels[i] < 0 || d->labels[i] == INT32_MAX ||
-            (d->classes && d->labels[i] >= d->classes))
+        if (d->labels[i] != DUET_IGNORED && (d->labels[i] < 0 || d->labels[i] == INT32_MAX ||
+                                             (d->classes && d->labels[i] >= d->classes)))
             return fail(ERR_USAGE,
                         "data set: label %d of sample %d: labels are 0 to the number of "
-                        "classes - 1",
+                        "classes - 1, or -100, the ignore_index",
                         (int)d->labels[i], i);
         if (d->labels[i] > largest) largest = d->labels[i];
     }

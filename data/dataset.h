@@ -32,6 +32,7 @@ struct dataset {
     const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
     int outputs;          /* numbers of a target; 0: there are labels */
     int places;           /* labels of a sample; 0: one */
+    int ignored;          /* 1: some labels are DUET_IGNORED, which count nothing */
     /* The set of a program may also be bytes with `answers` in place of labels; or it has no arrays
      * and a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
      * threads may call it at once. It returns 0, or a code that ends the loading. */

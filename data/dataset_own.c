@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "duet.h"
 
 enum { BYTE_LABELS = 256 };
 
@@ -45,17 +46,19 @@ static int copy_all(const struct copy *c) {
 }
 
 /* A function's labels are known only now. */
-static int count_classes(const struct copy *c, int *classes) {
+static int count_classes(const struct copy *c, int *classes, int *ignored) {
     const int32_t *label = (const int32_t *)c->answers;
     int most = c->from->read && c->from->classes <= 1 ? INT32_MAX : c->from->classes;
     int32_t largest = 0;
     *classes = 0;
     if (c->from->outputs) return OK;
     for (int i = 0; i < c->from->count; i++) {
-        if (label[i] < 0 || label[i] >= most)
+        if (label[i] == DUET_IGNORED)
+            *ignored = 1;
+        else if (label[i] < 0 || label[i] >= most)
             return fail(ERR_USAGE,
                         "data set %s: label %d of sample %d: labels are 0 to the number of classes "
-                        "- 1",
+                        "- 1, or -100, the ignore_index",
                         DATASET_OWN, (int)label[i], i);
         if (label[i] > largest) largest = label[i];
     }
@@ -82,7 +85,7 @@ static int widen_images(struct copy *c) {
     return OK;
 }
 
-static int make(struct copy *c, int *classes) {
+static int make(struct copy *c, int *classes, int *ignored) {
     size_t count = (size_t)c->from->count;
     if (c->bytes)
         c->images = malloc(count * c->numbers + 1);
@@ -92,9 +95,9 @@ static int make(struct copy *c, int *classes) {
     if (!(c->bytes ? (void *)c->images : (void *)c->floats) || !c->answers)
         return fail(ERR_MEMORY, "data set %s: no memory for its %zu samples", DATASET_OWN, count);
     CHECK(copy_all(c));
-    CHECK(count_classes(c, classes));
+    CHECK(count_classes(c, classes, ignored));
     if (!c->bytes) return OK;
-    if (c->from->outputs || *classes > BYTE_LABELS) return widen_images(c);
+    if (c->from->outputs || *classes > BYTE_LABELS || *ignored) return widen_images(c);
     narrow_labels(c);
     return OK;
 }
@@ -104,7 +107,7 @@ int dataset_own(struct dataset *set, const struct dataset *from) {
                      .numbers = sample_shape_count(&from->shape),
                      .width = (size_t)dataset_answer_count(from),
                      .bytes = from->read ? from->read_bytes : !from->numbers};
-    int classes = 0, code = make(&c, &classes);
+    int classes = 0, ignored = 0, code = make(&c, &classes, &ignored);
     if (code) {
         free(c.images), free(c.floats), free(c.answers);
         return code;
@@ -113,6 +116,7 @@ int dataset_own(struct dataset *set, const struct dataset *from) {
                             .count = from->count,
                             .shape = from->shape,
                             .classes = classes,
+                            .ignored = ignored,
                             .outputs = from->outputs,
                             .owned = {c.bytes ? (void *)c.images : c.floats, c.answers}};
     if (c.bytes)

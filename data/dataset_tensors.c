@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "data/safetensors.h"
+#include "duet.h"
 
 enum { MOST_WHOLE = 1 << 24, BYTE_LABELS = 256, CHUNK = 4096 };
 
@@ -152,10 +153,10 @@ static int take_number(const struct reading *r, void *to, uint64_t i, int64_t nu
 }
 
 static int take_label(const struct reading *r, void *to, uint64_t i, int64_t number) {
-    if (number < 0 || number >= INT32_MAX)
+    if ((number < 0 || number >= INT32_MAX) && number != DUET_IGNORED)
         return fail(ERR_FAILED,
                     "data set %s: %s: label %lld of sample %llu: labels are 0 to the number of "
-                    "classes - 1",
+                    "classes - 1, or -100, the ignore_index",
                     r->file.path, r->y_name, (long long)number,
                     (unsigned long long)(i / of_a_sample(r->y)));
     ((int32_t *)to)[i] = (int32_t)number;
@@ -215,10 +216,12 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
     return read_whole(r, r->y, r->labels, take_label);
 }
 
-static int count_classes(const struct reading *r) {
+static int count_classes(const struct reading *r, int *ignored) {
     int32_t largest = 0;
-    for (uint64_t i = 0; i < r->y->count; i++)
+    for (uint64_t i = 0; i < r->y->count; i++) {
+        *ignored |= r->labels[i] == DUET_IGNORED;
         if (r->labels[i] > largest) largest = r->labels[i];
+    }
     return largest + 1;
 }
 
@@ -232,14 +235,16 @@ static void narrow_labels(const struct reading *r) {
 static int make(struct reading *r, struct dataset *set, const struct dataset_config *c) {
     static const char nothing[1]; /* of an outline, never read */
     CHECK(read_answers(r, c));
-    int each = (int)of_a_sample(r->y), classes = c->targets ? 0 : count_classes(r);
+    int each = (int)of_a_sample(r->y), ignored = 0,
+        classes = c->targets ? 0 : count_classes(r, &ignored);
     r->bytes = !strcmp(r->x->dtype, "U8") && !c->part_count && !c->targets && each == 1 &&
-               classes <= BYTE_LABELS;
+               classes <= BYTE_LABELS && !ignored;
     CHECK(read_samples(r, c));
     *set = (struct dataset){.name = last_part(c->name),
                             .count = (int)r->x->shape[0],
                             .shape = shape_of(r->x, &c->shape),
                             .classes = classes,
+                            .ignored = ignored,
                             .outputs = c->targets ? each : 0,
                             .places = c->targets || each == 1 ? 0 : each,
                             .owned = {r->samples, r->labels},

@@ -101,6 +101,19 @@ static int truncated(const struct idx_source *s) {
     return fail(ERR_FAILED, "truncated file: %s: download it again", s->path);
 }
 
+#ifdef HAVE_ZLIB
+/* inflate, of which a file may have several members, one behind the other: as `gzip -d` reads
+ * them. Z_STREAM_END: of the last one. */
+static int unpack(struct idx_source *s, int flush) {
+    int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, flush);
+    while (result == Z_STREAM_END && s->z.avail_in > 1 && s->z.next_in[0] == 0x1f &&
+           s->z.next_in[1] == 0x8b && inflateReset(&s->z) == Z_OK)
+        result = inflate(&s->z, flush);
+    s->z_ended = result == Z_STREAM_END;
+    return result;
+}
+#endif
+
 /* Stores the next `count` bytes, unpacked, in `out`. */
 static int take(struct idx_source *s, uint8_t *out, size_t count) {
     if (!s->gzip) {
@@ -113,9 +126,8 @@ static int take(struct idx_source *s, uint8_t *out, size_t count) {
     s->z.next_out = out;
     s->z.avail_out = (uInt)count;
     while (s->z.avail_out > 0) {
-        int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, Z_NO_FLUSH);
+        int result = unpack(s, Z_NO_FLUSH);
         if (result == Z_STREAM_END) {
-            s->z_ended = 1;
             if (s->z.avail_out > 0) return truncated(s);
         } else if (result == Z_BUF_ERROR ||
                    (result == Z_OK && s->z.avail_in == 0 && s->z.avail_out > 0)) {
@@ -137,7 +149,7 @@ static int take_end(struct idx_source *s) {
         uint8_t more;
         s->z.next_out = &more;
         s->z.avail_out = 1;
-        int result = s->z_ended ? Z_STREAM_END : inflate(&s->z, Z_FINISH);
+        int result = unpack(s, Z_FINISH);
         if (result == Z_DATA_ERROR)
             return fail(ERR_FAILED, "broken gzip file: %s: %s: download it again", s->path,
                         s->z.msg ? s->z.msg : "");

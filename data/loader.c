@@ -225,7 +225,7 @@ double loader_label_weight(const struct loader *l, int first, int count, const f
     for (int i = 0; i < samples; i++)
         for (int j = 0; j < each; j++) {
             int label = set->outline ? -1 : dataset_label(set, l->index[from + i], j);
-            if (label >= 0 && label == ignored - 1) continue;
+            if (ignored && !set->outline && label == ignored - 1) continue;
             sum += weights && label >= 0 ? (double)weights[label] : 1;
             those++;
         }

@@ -228,7 +228,7 @@ duet_var *model_loss(const struct model *model, duet_tape *t, duet_var *output,
     const int dims[3] = {given.t.dims[0], model->places, model_label_classes(model)};
     if (model->places > 1) output = tape_view(t, output, 3, dims);
     const struct duet_loss_options options = {.weight = weights->data ? &weight : NULL,
-                                              .ignores = model->class_weights.ignored > 0,
+                                              .ignores = model->class_weights.ignored != 0,
                                               .ignore_index = model->class_weights.ignored - 1,
                                               .label_smoothing = model->label_smoothing};
     return tape_loss_of_step(t, output, &given, &options, model->log_probabilities);

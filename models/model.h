@@ -32,7 +32,7 @@ enum { CLASS_WEIGHTS_MAX = 256 };
 struct class_weights {
     int count; /* of weight[], one for each class; 0: all weigh 1 */
     float weight[CLASS_WEIGHTS_MAX];
-    int ignored; /* 1 + the label (--ignore-index); 0: none */
+    int ignored; /* 1 + the label (--ignore-index, or DUET_IGNORED of the data); 0: none */
 };
 static inline int class_weights_given(const struct class_weights *w) {
     return w->count || w->ignored;

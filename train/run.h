@@ -198,6 +198,8 @@ struct schedule run_schedule(const struct run_config *config);
 int run_check_update(const struct run_config *config);
 /* ERR_USAGE: SyncBatchNorm in DP. */
 int run_check_sync_bn(const struct run_config *config);
+/* ERR_USAGE: --join counts samples, and these weights the labels. */
+int run_check_join(const struct run_config *config, const struct class_weights *weights);
 
 /* The data set of the run. It points into config. */
 struct dataset_config run_dataset(const struct run_config *config);

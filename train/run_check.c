@@ -89,6 +89,13 @@ static int check_devices(const struct run_config *config) {
     return OK;
 }
 
+int run_check_join(const struct run_config *c, const struct class_weights *w) {
+    if ((c->data.join != JOIN_INITIAL && c->data.join != JOIN_ACTIVE) || !class_weights_given(w))
+        return OK;
+    return fail(ERR_USAGE, "--join: initial and active count samples, not the weights of their "
+                           "labels: give --join alone");
+}
+
 static int check_join(const struct run_config *c) {
     if (c->data.join == JOIN_OFF) return OK;
     if (c->data.drop_last)
@@ -100,10 +107,7 @@ static int check_join(const struct run_config *c) {
     if (c->data.join != JOIN_SAMPLES && c->mode != MODE_DDP)
         return fail(ERR_USAGE, "--join: initial, active and throw are about ranks: give --join "
                                "alone, or duet train --mode ddp");
-    if ((c->data.join == JOIN_INITIAL || c->data.join == JOIN_ACTIVE) &&
-        class_weights_given(&c->model.options.class_weights))
-        return fail(ERR_USAGE, "--join: initial and active count samples, not the weights of their "
-                               "labels: give --join alone");
+    CHECK(run_check_join(c, &c->model.options.class_weights));
     if (c->data.join != JOIN_SAMPLES && c->update.passes > 1)
         return fail(ERR_USAGE, "--join: initial, active and throw do not go with --no-sync-steps: "
                                "give --join alone");

@@ -89,14 +89,27 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
                 set->name, sample_shape_text(is, text[0]), sample_shape_text(first, text[1]));
 }
 
+/* Labels of -100 count nothing, as in PyTorch. There is one label that does not. */
+static int ignore_labels(struct session *s, const struct dataset *set) {
+    struct class_weights *w = &s->model.class_weights;
+    if (!set->ignored) return OK;
+    if (w->ignored && w->ignored != 1 + DUET_IGNORED)
+        return fail(ERR_USAGE, "--ignore-index: %d: labels of %s are %d too: leave it out",
+                    w->ignored - 1, set->name, DUET_IGNORED);
+    w->ignored = 1 + DUET_IGNORED;
+    return run_check_join(s->config, w);
+}
+
 /* The data comes first: the model follows it. */
 static int open_data_and_model(struct session *s) {
     CHECK(run_open_set(s->config, &s->train_set, 1));
     CHECK(open_model(s));
     CHECK(check_set(s, &s->train_set, 1));
+    CHECK(ignore_labels(s, &s->train_set));
     if (!run_evaluates(s->config)) return OK;
     CHECK(run_open_set(s->config, &s->test_set, 0));
-    return check_set(s, &s->test_set, 0);
+    CHECK(check_set(s, &s->test_set, 0));
+    return ignore_labels(s, &s->test_set);
 }
 
 /* A wait inside the device layer ends when the job has failed elsewhere. */

@@ -98,7 +98,9 @@ static int check_labels(const duet_tape *t, enum op op, const struct tensor *lab
     if (op == OP_MSE_FORWARD || config->kind != DEVICE_HOST || config->async) return OK;
     for (int i = 0; i < labels->dims[0]; i++)
         if ((label[i] < 0 || label[i] >= classes) && !(p->ignores && label[i] == p->ignore_index))
-            return fail(ERR_USAGE, "%s: Target %d is out of bounds: give labels 0 to %d",
+            return fail(ERR_USAGE,
+                        "%s: Target %d is out of bounds: give labels 0 to %d, or say it by "
+                        "ignore_index",
                         op == OP_NLL_FORWARD ? "nll loss" : "cross entropy", label[i], classes - 1);
     return OK;
 }
@@ -230,6 +232,21 @@ duet_var *tape_loss_of_step(duet_tape *t, duet_var *x, const duet_tensor *labels
     return tape_failed(t, x) ? NULL : loss_of_labels(t, x, labels, &w, log_probabilities);
 }
 
+/* Labels of DUET_IGNORED count nothing by default. Then a mean divides by fewer, for which they are
+ * looked at where the host sees them; of a device that goes on by itself the mean is NaN. */
+static void ignore_by_default(const duet_tape *t, struct wanted_loss *w, const duet_tensor *labels,
+                              int mean) {
+    const struct device_config *config = device_config(t->device);
+    const int32_t *label = labels->t.data;
+    size_t count = tensor_count(&labels->t), i = 0;
+    int seen = config->kind == DEVICE_HOST && !config->async;
+    while (seen && i < count && label[i] != DUET_IGNORED)
+        i++;
+    if (mean && !w->divides && (!seen || i == count)) return;
+    w->p.ignores = 1, w->p.ignore_index = DUET_IGNORED;
+    w->divides = mean;
+}
+
 /* What a program may ask for. The mean by weights is over the labels of this pass. */
 static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
                                  const duet_tensor *labels, enum duet_reduction r,
@@ -241,6 +258,7 @@ static duet_var *loss_of_program(duet_tape *t, const char *op, duet_var *x,
         return NULL;
     struct wanted_loss w = wanted(o, r);
     w.divides = r == DUET_MEAN && (o->weight || o->ignores);
+    if (!o->ignores) ignore_by_default(t, &w, labels, r == DUET_MEAN);
     return loss_of_labels(t, places_of(t, x), labels, &w, log_probabilities);
 }
 

@@ -95,6 +95,39 @@ static void refused(duet_tape *t, const duet_tensor *x, const duet_tensor *label
     MUST_FAIL(duet_tape_error(t), DUET_USAGE, words);
 }
 
+/* PyTorch's default: labels of -100 have no loss and no gradient, and a mean is over the others:
+ * log 3 of equal scores of three classes. */
+Test(api_class_weights, minus_100_is_ignored, .timeout = 30) {
+    const float numbers[9] = {0};
+    const int32_t given[3] = {0, -100, 2};
+    duet_device *device;
+    duet_tensor *x, *labels, *grad;
+    duet_tape *t;
+    MUST(duet_devices_open(&device, 1, "cpu", API_MEMORY));
+    MUST(duet_tape_create(&t, device));
+    MUST(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){3, 3}, numbers));
+    MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){3}, given));
+    for (int sum = 0; sum < 2; sum++) {
+        double loss;
+        float dx[9], part = sum ? 1 : 0.5f;
+        MUST(duet_tape_begin(t, NULL, 3, DUET_TRAIN));
+        duet_var *leaf = duet_leaf(t, x),
+                 *y = duet_cross_entropy(t, leaf, labels, sum ? DUET_SUM : DUET_MEAN, NULL);
+        MUST(duet_backward(t, y, NULL));
+        MUST(duet_loss_read(t, y, &loss, NULL)); /* of a mean: times the samples */
+        cr_expect_float_eq(loss, (sum ? 2 : 3) * log(3), 1e-6, "%g", loss);
+        MUST(duet_var_grad(&grad, t, leaf));
+        MUST(duet_tensor_read(grad, dx));
+        for (int i = 0; i < 9; i++) {
+            double want = i / 3 == 1 ? 0 : (1.0 / 3 - (i == 0 || i == 8)) * part;
+            cr_expect_float_eq(dx[i], want, 1e-6, "%d: %g", i, (double)dx[i]);
+        }
+    }
+    duet_tensor_free(x), duet_tensor_free(labels);
+    duet_tape_free(t);
+    duet_devices_close(&device, 1);
+}
+
 Test(api_class_weights, what_is_refused, .timeout = 30) {
     const float numbers[6] = {0}, four[4] = {1, 1, 1, 1};
     const int32_t right[2] = {0, -1};
@@ -106,7 +139,8 @@ Test(api_class_weights, what_is_refused, .timeout = 30) {
     MUST(duet_tensor_create(&x, device, DUET_F32, 2, (int[]){2, 3}, numbers));
     MUST(duet_tensor_create(&labels, device, DUET_I32, 1, (int[]){2}, right));
     MUST(duet_tensor_create(&weight, device, DUET_F32, 1, (int[]){4}, four));
-    refused(t, x, labels, NULL, "Target -1 is out of bounds");
+    refused(t, x, labels, NULL,
+            "Target -1 is out of bounds: give labels 0 to 2, or say it by ignore_index");
     refused(t, x, labels, &(struct duet_loss_options){.weight = weight},
             "weight of (4) for scores of (2, 3): give one for each of 3 classes");
     refused(t, x, labels, &(struct duet_loss_options){.weight = labels}, "weight");

@@ -76,28 +76,35 @@ Test(cli_any_data, a_model_that_fits_these_files_alone, .timeout = 100, .init = 
 }
 
 /* Writes the file "own.safetensors": 45 samples of 2 x 7 numbers with labels of 3 classes, and 9
- * for the test. */
-static void put_tensors(void) {
+ * for the test; `last` stands for the last class, and labels are of 8 bytes where `wide` is 1. */
+static void put_tensors(int last, int wide) {
     enum { TRAIN = 45, TEST = 9, NUMBERS = 14, CLASSES = 3 };
-    static const char header[] =
+    static const char *const headers[2] = {
         "{\"x\":{\"dtype\":\"F32\",\"shape\":[45,2,7],\"data_offsets\":[0,2520]},"
         "\"x_test\":{\"dtype\":\"F32\",\"shape\":[9,2,7],\"data_offsets\":[2520,3024]},"
         "\"y\":{\"dtype\":\"I32\",\"shape\":[45],\"data_offsets\":[3024,3204]},"
-        "\"y_test\":{\"dtype\":\"I32\",\"shape\":[9],\"data_offsets\":[3204,3240]}}";
-    uint64_t length = sizeof header - 1;
+        "\"y_test\":{\"dtype\":\"I32\",\"shape\":[9],\"data_offsets\":[3204,3240]}}",
+        "{\"x\":{\"dtype\":\"F32\",\"shape\":[45,2,7],\"data_offsets\":[0,2520]},"
+        "\"x_test\":{\"dtype\":\"F32\",\"shape\":[9,2,7],\"data_offsets\":[2520,3024]},"
+        "\"y\":{\"dtype\":\"I64\",\"shape\":[45],\"data_offsets\":[3024,3384]},"
+        "\"y_test\":{\"dtype\":\"I64\",\"shape\":[9],\"data_offsets\":[3384,3456]}}"};
+    const char *header = headers[wide];
+    uint64_t length = strlen(header);
     FILE *f = fopen("own.safetensors", "w");
     fwrite(&length, sizeof length, 1, f);
     fputs(header, f);
     for (int i = 0; i < (TRAIN + TEST) * NUMBERS; i++)
         fwrite(&(float){(float)(i * 37 % 101 - 50) / 25}, sizeof(float), 1, f);
-    for (int32_t i = 0; i < TRAIN + TEST; i++)
-        fwrite(&(int32_t){i % CLASSES}, sizeof i, 1, f);
+    for (int i = 0; i < TRAIN + TEST; i++) {
+        int64_t label = i % CLASSES < CLASSES - 1 ? i % CLASSES : last;
+        fwrite(&label, wide ? sizeof(int64_t) : sizeof(int32_t), 1, f); /* little-endian */
+    }
     fclose(f);
 }
 
 Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
      .fini = cli_folder_remove) {
-    put_tensors();
+    put_tensors(2, 0);
     same_in_all_modes("--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp "
                       "--mlp-hidden 20");
     struct json *j = json_of("one.json");
@@ -115,4 +122,27 @@ Test(cli_any_data, a_file_of_tensors, .timeout = 300, .init = cli_folder_make,
     cli_fails(1, "--loss: mse: y of data set",
               "train --dataset own.safetensors --model mlp --loss mse");
     cli_fails(1, "cannot read: none.safetensors", "train --dataset none.safetensors --model mlp");
+}
+
+/* Labels of -100 count nothing, as in PyTorch; so does a class by --ignore-index. */
+Test(cli_any_data, labels_that_are_ignored, .timeout = 100, .init = cli_folder_make,
+     .fini = cli_folder_remove) {
+#define IGNORING "--dataset own.safetensors --batch-size 14 --epochs 1 --model mlp --mlp-hidden 20"
+    put_tensors(2, 0);
+    cli_well("train " IGNORING " --ignore-index 2 --log-loss class.csv --quiet");
+    put_tensors(-100, 1);
+    cli_well("train " IGNORING " --log-loss ignored.csv --json ignored.json --quiet");
+    cr_expect(cli_same_file("class.csv", "ignored.csv"));
+    struct json *j = json_of("ignored.json");
+    cr_expect_eq(json_int(j, "ignore_index"), -100);
+    json_free(j);
+    put_tensors(-100, 0);
+    same_in_all_modes(IGNORING);
+    cli_fails(2, "--ignore-index: 1: labels of own.safetensors are -100 too",
+              "train " IGNORING " --ignore-index 1");
+    put_tensors(-99, 0);
+    cli_fails(1,
+              "label -99 of sample 2: labels are 0 to the number of classes - 1, or -100, the "
+              "ignore_index",
+              "train " IGNORING);
 }

@@ -109,6 +109,14 @@ Test(idx, gzip, .timeout = 60, .init = scratch_make, .fini = scratch_remove) {
     idx_free(&x);
     for (size_t cut = 2; cut < n; cut++)
         bad_idx("short.gz", gz, cut, "truncated");
+    for (size_t cut = 0; cut <= sizeof pictures; cut++) { /* members, one behind the other */
+        size_t first = pack(pictures, cut, twice);
+        first += pack(pictures + cut, sizeof pictures - cut, twice + first);
+        put(in("members.gz"), twice, first);
+        cr_assert_eq(read_idx(&x, in("members.gz"), 3), OK, "%s", error_message());
+        cr_assert_arr_eq(x.data, pictures + 16, 12);
+        idx_free(&x);
+    }
     memcpy(twice, gz, n), memcpy(twice + n, gz, n);
     bad_idx("twice.gz", twice, 2 * n, "more bytes");
     bad_idx("tail.gz", twice, n + 1, "more bytes");
