@@ -72,20 +72,6 @@ static size_t occupied(size_t bytes) {
     return bytes > SIZE_MAX - ALIGNMENT ? 0 : (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Notes what the device holds now for this cause; the lock is held. */
-static void sample_memory(struct device *device, enum mem_cause cause) {
-    if (!device->memory_log.on) return;
-    struct span sample = {.bytes = device->ledger.now[cause],
-                          .step = -1,
-                          .rank = (int16_t)device->config.rank,
-                          .device = (int16_t)device->config.index,
-                          .lane = LANE_MEMORY,
-                          .phase = (uint8_t)cause};
-    sample.start_ns = sample.end_ns = device_is_dry(device) ? 0 : now_ns();
-    snprintf(sample.name, sizeof sample.name, "%s", mem_cause_name(cause));
-    span_add(&device->memory_log, &sample);
-}
-
 static int alloc_locked(struct device *device, void **out, size_t bytes, enum mem_cause cause) {
     size_t size = occupied(bytes);
     void *memory = size ? device->ops->alloc(device, size) : NULL;
@@ -96,7 +82,6 @@ static int alloc_locked(struct device *device, void **out, size_t bytes, enum me
         return code;
     }
     ledger_add(&device->ledger, cause, size);
-    sample_memory(device, cause);
     *out = memory;
     return OK;
 }
@@ -117,7 +102,6 @@ void device_free(struct device *device, void *memory) {
     if (allocations_remove(&device->allocations, memory, &a)) {
         device->ops->free(device, a.address, a.bytes);
         ledger_remove(&device->ledger, a.cause, a.bytes);
-        sample_memory(device, a.cause);
     }
     pthread_mutex_unlock(&device->lock);
 }

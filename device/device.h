@@ -147,10 +147,6 @@ struct span_log *device_launch_spans(struct device *device);
 /* How far the times of the device's spans may be off the host's clock (base/clock.h): 0 where they
  * are taken from it. Of GPUs half of the widest anchor's window (event_clock.h). */
 int64_t device_clock_error_ns(const struct device *device);
-/* With spans on: a sample (LANE_MEMORY) for each change of what the device holds, since it was
- * opened. Read it while no other thread allocates or frees. */
-const struct span_log *device_memory_log(const struct device *device);
-
 /* Events. record marks a point of a stream. wait makes a stream, not the caller, wait for the most
  * recent record; sync makes the caller wait for it; done asks whether it was reached. An event
  * that was never recorded counts as done.

@@ -74,7 +74,6 @@ int device_open(struct device **out, const struct device_config *config) {
     snprintf(device->name, sizeof device->name, "%s(%d)", ops->name, config->index);
     pthread_mutex_init(&device->lock, NULL);
     span_log_init(&device->launch_spans, config->spans);
-    span_log_init(&device->memory_log, config->spans);
 
     int code = ops->start(device);
     if (code) {
@@ -90,7 +89,6 @@ void device_close(struct device *device) {
     device->ops->stop(device);
     allocations_free(&device->allocations);
     span_log_free(&device->launch_spans);
-    span_log_free(&device->memory_log);
     pthread_mutex_destroy(&device->lock);
     free(device);
 }

@@ -81,10 +81,6 @@ int64_t device_clock_error_ns(const struct device *device) {
     return most;
 }
 
-const struct span_log *device_memory_log(const struct device *device) {
-    return &device->memory_log;
-}
-
 int stream_sync(struct stream *stream) {
     CHECK(record_refuse_on(stream->device, "sync"));
     scheduled_sync(stream);

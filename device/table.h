@@ -125,7 +125,6 @@ struct device {
     struct ledger ledger;
     struct allocations allocations; /* all live ones, by address */
     struct traffic traffic;         /* relaxed atomics */
-    struct span_log memory_log;     /* a sample for each change of the ledger; guarded by lock */
     struct span_log launch_spans;   /* written by the thread that uses the compute stream */
 };
 

@@ -35,7 +35,6 @@ gcc-aarch64-linux-gnu|compiles for Arm processors|nothing is tried for Arm
 libc6-dev-arm64-cross|the C library for Arm|nothing is tried for Arm
 qemu-user-static|runs programs for Arm|what is compiled for Arm is not run
 libclang-rt-dev|libFuzzer and the sanitizers of clang|fuzzing goes without coverage
-chromium|opens the pages of --report in tests|no test opens a page in a browser
 librsvg2-bin|turns the picture of duet collective into PNG|its tests see SVG alone
 cmark-gfm|makes the sheet of the lesson from its page, tables too|make docs leaves out the lesson
 python3-nbclient|runs the notebooks of examples/notebooks|the notebooks are not tested

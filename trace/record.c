@@ -35,7 +35,6 @@ void record_free(struct run_record *record) {
     free(record->grads);
     free(record->traffic);
     span_log_free(&record->kept);
-    span_log_free(&record->memory);
     for (int i = 0; record->names && i < record->parameters; i++)
         free(record->names[i]);
     free(record->names);

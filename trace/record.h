@@ -149,8 +149,6 @@ struct run_record {
      * where a trace, a report or pictures were asked for. They are not in
      * the JSON: a job hands them to its launcher beside it. */
     struct span_log kept;
-    struct span_log
-        memory; /* likewise, the samples of every device's memory, since it was opened */
     /* Spans of all ranks that host memory was too short for. Above 0, times and trace have gaps. */
     int64_t spans_lost;
 

@@ -41,16 +41,7 @@ const char *phase_name(enum phase phase); /* "forward", "scatter_grad", ...: sta
 
 /* Where on its device a span ran. LANE_COPY: batches on their way to the device, beside the
  * kernels. LANE_HOST: a thread of the program that waits or prepares. */
-enum lane {
-    LANE_COMPUTE,
-    LANE_COMM,
-    LANE_COPY,
-    LANE_HOST,
-    LANE_COUNT,
-    /* No lane, and no time passes: from start_ns on the device holds `bytes` bytes for the cause of
-     * memory in `phase` (enum mem_cause). Such samples have a log of their own. */
-    LANE_MEMORY = LANE_COUNT
-};
+enum lane { LANE_COMPUTE, LANE_COMM, LANE_COPY, LANE_HOST, LANE_COUNT };
 const char *lane_name(enum lane lane);
 
 /* The two ends of a copy or a collective: the devices that it reads and those that it writes, as

@@ -114,9 +114,8 @@ static int read_spans(int fd, struct run_record *record) {
     CHECK(map_all(fd, &data, &bytes));
     const struct span *spans = data;
     span_log_init(kept, 1);
-    span_log_init(&record->memory, 1);
     for (size_t i = 0; i < bytes / sizeof *spans; i++)
-        span_add(spans[i].lane == LANE_MEMORY ? &record->memory : kept, &spans[i]);
+        span_add(kept, &spans[i]);
     if (data) munmap(data, bytes);
     if (bytes % sizeof *spans)
         return fail(ERR_FAILED,
@@ -288,7 +287,6 @@ static int run_rank(int config_fd, int record_fd, int spans_fd, const struct due
         done);
     if (comm_rank(comm) == 0) CHECK_GOTO(write_record(record_fd, record, &unwritten), code, done);
     CHECK_GOTO(write_spans(spans_fd, &record->kept), code, done);
-    CHECK_GOTO(write_spans(spans_fd, &record->memory), code, done);
 done:
     if (comm) comm_abort(comm, code, error_message());
     if (!*in_use) comm_close(comm);

@@ -143,11 +143,6 @@ static int gather_traffic(struct session *s) {
     return code;
 }
 
-static void keep_memory(struct session *s, const struct span_log *log) {
-    for (size_t i = 0; i < log->count; i++)
-        span_add(&s->record->memory, &log->spans[i]);
-}
-
 int measure_finish(struct session *s) {
     struct run_record *r = s->record;
     struct brought mine, *all = NULL; /* [ranks] */
@@ -157,7 +152,6 @@ int measure_finish(struct session *s) {
         d->device = s->first_device + i;
         d->memory = device_ledger(s->device[i]);
         d->clock_error_ns = device_clock_error_ns(s->device[i]);
-        keep_memory(s, device_memory_log(s->device[i]));
         step_times_sum_up(&s->step_times[d->device], d);
     }
     r->spans_lost += (int64_t)r->kept.dropped;

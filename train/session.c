@@ -299,7 +299,6 @@ static void describe(struct session *s) {
     span_log_init(&s->loads, c->spans);
     span_log_init(&r->kept, c->spans && run_keeps_spans(c));
     s->steps_kept = *c->files.trace ? TRACE_STEPS : REPORT_STEPS;
-    span_log_init(&r->memory, c->spans && *c->files.trace);
     r->steps_per_epoch = session_steps(s);
     r->parameter_count = model_count(&s->model);
     r->trainable_count = model_trained(&s->model);

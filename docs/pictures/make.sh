@@ -2,8 +2,8 @@
 # Makes the pictures of docs/ again that the program writes: docs/pictures/make.sh [DUET]
 #
 # Times in them are those of the machine, but for modelled ones. The commands run in an empty
-# folder, because a page shows its command line, which should name no path. screenshots.py takes
-# the pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg is
+# folder, because a page shows its command line, which should name no path. chromium takes the
+# pictures of a page. sampler.py draws what `duet sampler` prints. dp_and_ddp.svg is
 # drawn by hand.
 set -eu
 duet=$(realpath "${1:-build/duet}")
@@ -23,7 +23,7 @@ pictures() { # FOLDER NAMES -- COMMAND...: keeps these of the pictures
     for name in "${names[@]}"; do cp "$folder/$name" "$docs/pictures/$folder/$name"; done
 }
 
-pictures wide timeline traffic-dp traffic-ddp buckets collective moves-dp -- \
+pictures wide timeline traffic-dp traffic-ddp collective moves-dp -- \
     compare --model wide --devices 4 --steps 40 --allreduce ring --quiet
 pictures lenet splits -- \
     compare --model lenet --dataset synthetic --devices 2 --steps 3 --quiet

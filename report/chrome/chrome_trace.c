@@ -121,25 +121,19 @@ static int write_run(struct writer *w) {
     const struct span **spans = malloc((kept->count + 1) * sizeof *spans);
     if (!spans) return fail(ERR_MEMORY, "trace: no host memory for %zu spans", kept->count);
     w->zero_ns = INT64_MAX;
-    w->end_ns = INT64_MIN;
     for (size_t i = 0; i < kept->count; i++) {
         spans[i] = &kept->spans[i];
         if (spans[i]->start_ns < w->zero_ns) w->zero_ns = spans[i]->start_ns;
-        if (spans[i]->end_ns > w->end_ns) w->end_ns = spans[i]->end_ns;
     }
-    w->spans = spans;
-    w->count = kept->count;
     qsort(spans, kept->count, sizeof *spans, compare_spans);
     for (size_t i = 0, n; i < kept->count; i += n) {
         for (n = 1; i + n < kept->count && spans[i + n]->device == spans[i]->device;)
             n++;
         w->process = w->first_process + spans[i]->device;
         write_device(w, spans + i, n);
-        write_memory(w, spans[i]->device);
     }
-    int code = write_flows(w);
     free(spans);
-    return code;
+    return OK;
 }
 
 /* How exact times are, of one device against another's. */
@@ -162,11 +156,6 @@ static void write_clock(struct json_writer *w, const char *title, const struct r
                  r->modelled);
     snprintf(key, sizeof key, "%s, clock", title);
     json_string(w, key, text);
-    if (steps_with_flows(r) < r->steps && steps_with_flows(r) < TRACE_STEPS) {
-        snprintf(key, sizeof key, "%s, arrows", title);
-        snprintf(text, sizeof text, "in the first %d steps", steps_with_flows(r));
-        json_string(w, key, text);
-    }
 }
 
 /* Says what the runs were, for those who find the file later. Perfetto shows it under "Info and

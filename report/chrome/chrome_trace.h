@@ -8,19 +8,13 @@
  *         communication                            | allreduce bucket 0 |
  *         host                   DP, device 0: its thread waits for the others
  *
- *         memory                 a counter of what the device holds, by cause
- *
  * "steps and phases" joins the spans of the compute lane below it. Every run begins at 0, the start
  * of its first span, so that several runs lie one below the other. Times are in microseconds, with
  * all digits of the nanoseconds. They are wall times, so that slices lie beside each other. An
  * event's args hold its step, its phase, the CPU time that an emulated device took for it (which
  * the tables add up), its bytes or flops where it has any, and of a copy or collective the devices
- * that it reads and writes (source, destination).
- *
- * Arrows lead from who sends to who receives, for collectives and for copies between devices
- * (chrome_flows.c). With many devices only the first steps have them, and "otherData" says so. The
- * counters are exact: a sample for each allocation and each release (chrome_memory.c). "otherData"
- * also says how exact the times of different devices are against each other. */
+ * that it reads and writes (source, destination). "otherData" says how exact the times of different
+ * devices are against each other. */
 #ifndef REPORT_CHROME_CHROME_TRACE_H
 #define REPORT_CHROME_CHROME_TRACE_H
 

@@ -19,11 +19,6 @@ struct writer {
     int first_process; /* id of the run's device 0 */
     int process;       /* id of the device being written */
     int64_t zero_ns;   /* when the run's first span began */
-    int64_t end_ns;    /* when its last one ended */
-    int64_t arrows;    /* written so far, which numbers them */
-    /* The spans of the run, ordered by device, lane and start; borrowed. */
-    const struct span *const *spans;
-    size_t count;
 };
 
 /* Writes an event up to its own members, which the caller adds; close_object ends it. */
@@ -38,14 +33,5 @@ void close_event(struct writer *w);
 /* "process_name" and "thread_name", and their places: "process_sort_index", "thread_sort_index". */
 void write_name(struct writer *w, const char *what, int track, const char *name);
 void write_place(struct writer *w, const char *what, int track, int place);
-
-/* Arrows from who sends to who receives (chrome_flows.c). ERR_MEMORY. */
-int write_flows(struct writer *w);
-
-/* In so many steps of the run there are arrows: in all, unless it has many devices. */
-int steps_with_flows(const struct run_record *run);
-
-/* The memory of the process's device over time, as counters. */
-void write_memory(struct writer *w, int device);
 
 #endif

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 
 #include "base/error.h"
-#include "report/pictures/buckets.h"
 #include "report/pictures/collective.h"
 #include "report/page/html.h"
 #include "report/pictures/moves.h"
@@ -33,8 +32,7 @@ static void moves_table(FILE *file, const struct page *page, int i) {
             if (!(bytes > 0)) continue;
             fprintf(file, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%d</td><td>",
                     dp_move_name(&moves[k]), moves[k].what, d);
-            put_per_step(file, r, bytes, bytes_words(record_per_step(r, bytes), words), i,
-                         "per_device.%d.phase_bytes.%s", d, dp_move_name(&moves[k]));
+            html_text(file, bytes_words(record_per_step(r, bytes), words));
             fprintf(file, "</td></tr>\n");
         }
     close_table(file);
@@ -43,13 +41,11 @@ static void moves_table(FILE *file, const struct page *page, int i) {
 /* What device 0 sends and takes in the first run of DP. Another one moves the same, but for the
  * outputs. */
 static int put_moves(FILE *file, const struct page *page, int first) {
-    char id[24];
-    snprintf(id, sizeof id, "moves-%d", first);
     open_part(file, &page->run[first]);
     put_paragraph(file, "",
                   "What DataParallel moves in every step, in this order. Bytes were counted. "
                   "Copies of one hop are enqueued one after another on one device's stream.");
-    CHECK(put_figure(file, page, id, draw_moves, first,
+    CHECK(put_figure(file, page, draw_moves, first,
                      "What each device (row) holds, part by part (column), in the strength of the "
                      "device that it came from; in reduce a stripe is the term of a device, and a "
                      "full cell is the sum of all. What a hop wrote is underlined."));
@@ -102,7 +98,7 @@ static int put_allreduce(FILE *file, const struct page *page) {
     int bucket = largest_bucket_of(r);
     CHECK(hops_of_bucket(r, bucket, &hops, &instead));
     open_part(file, &page->run[index]);
-    bytes_words(bucket_bytes(r, bucket), size);
+    bytes_words(bucket < r->bucket_count ? (double)r->bucket_bytes[bucket] : 0, size);
     if (r->bucket_count == 1)
         text_add(&text, "Every step sums one bucket of %s over %d ranks, by the algorithm %s.",
                  size, r->devices, bucket_algorithm(r, bucket));
@@ -119,7 +115,7 @@ static int put_allreduce(FILE *file, const struct page *page) {
                             "stands for it."
                           : "");
     hops_free(&hops);
-    CHECK(put_figure(file, page, "playback", draw_collective, 0,
+    CHECK(put_figure(file, page, draw_collective, 0,
                      "What the data of each rank (row) holds, chunk by chunk (column). A stripe is "
                      "the term of a rank; a full cell is the sum of all. What a hop wrote is "
                      "underlined."));

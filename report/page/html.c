@@ -1,7 +1,6 @@
 /* Pieces of HTML: see html.h. */
 #include "report/page/html.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -27,44 +26,6 @@ void html_start(FILE *file, const char *title) {
 
 void html_end(FILE *file) {
     fprintf(file, "<script>\n%s</script>\n</body>\n</html>\n", asset_page_js);
-}
-
-const char *cause_key(int cause, char key[32]) {
-    snprintf(key, 32, "%s", mem_cause_name((enum mem_cause)cause));
-    for (char *at = key; *at; at++)
-        if (*at == ' ') *at = '_';
-    return key;
-}
-
-static void put_data(FILE *file, double value, int index, const char *format, va_list list) {
-    fprintf(file, "<data value=\"%.17g\" data-json=\"runs.%d.", value, index);
-    vfprintf(file, format, list);
-    fprintf(file, "\"");
-}
-
-void put_number(FILE *file, double value, const char *words, int index, const char *format, ...) {
-    va_list list;
-    if (!isfinite(value)) {
-        html_text(file, words);
-        return;
-    }
-    va_start(list, format);
-    put_data(file, value, index, format, list);
-    va_end(list);
-    fprintf(file, ">");
-    html_text(file, words);
-    fprintf(file, "</data>");
-}
-
-void put_per_step(FILE *file, const struct run_record *run, double sum, const char *words,
-                  int index, const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    put_data(file, record_per_step(run, sum), index, format, list);
-    va_end(list);
-    fprintf(file, " data-mean>");
-    html_text(file, words);
-    fprintf(file, "</data>");
 }
 
 void put_paragraph(FILE *file, const char *css_class, const char *format, ...) {
@@ -108,9 +69,9 @@ void close_table(FILE *file) {
     fprintf(file, "</tbody></table></div></details>\n");
 }
 
-int put_figure(FILE *file, const struct page *page, const char *id, draw_function *draw, int index,
+int put_figure(FILE *file, const struct page *page, draw_function *draw, int index,
                const char *caption) {
-    fprintf(file, "<figure%s%s%s>\n", id ? " id=\"" : "", id ? id : "", id ? "\"" : "");
+    fprintf(file, "<figure>\n");
     for (int form = PICTURE_WIDE; form <= PICTURE_NARROW; form++) {
         struct picture p = picture_of(file, (enum picture_form)form);
         CHECK(draw(&p, page, index));

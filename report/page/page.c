@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "report/pictures/buckets.h"
-#include "report/page/data.h"
 #include "report/page/html.h"
 #include "report/page/tables.h"
 #include "report/page/words.h"
@@ -27,7 +25,7 @@ static const struct {
                 {"memory", "Memory"},     {"traffic", "Traffic"},
                 {"phases", "Time"},       {"curves", "Loss"},
                 {"equality", "Equality"}, {"collective", "Collectives"},
-                {"buckets", "Buckets"},   {"about", "What ran"}};
+                {"about", "What ran"}};
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
 static void put_navigation(FILE *file) {
@@ -103,17 +101,11 @@ static int put_timeline(FILE *file, const struct page *page) {
                   "in wall time. Below a device's work lie its communication and its "
                   "copies of the next batch.",
                   REPORT_STEPS);
-    CHECK(put_figure(file, page, "timeline", draw_timeline, 0,
+    CHECK(put_figure(file, page, draw_timeline, 0,
                      *first_run(page)->modelled
                          ? "Each box is a span of the modelled clock."
                          : "Each box is measured by a span. Grey at the foot of a box is the share "
                            "of its time in which another process had the core."));
-    if (devices_in_detail(page) < most_devices(page))
-        put_paragraph(file, "",
-                      "So that the page stays small, only devices 0 to %d can be shown kernel by "
-                      "kernel; of the others neighbours of one phase stay joined.",
-                      devices_in_detail(page) - 1);
-    timeline_table(file, page);
     close_section(file);
     return OK;
 }
@@ -123,7 +115,7 @@ static int put_memory(FILE *file, const struct page *page) {
     put_paragraph(file, "",
                   "What each device held at the moment at which it held most, as its "
                   "ledger counted it at every allocation, and the memory that it has.");
-    CHECK(put_figure(file, page, NULL, draw_memory, 0,
+    CHECK(put_figure(file, page, draw_memory, 0,
                      "Memory of each device at its peak, in bytes, by cause."));
     memory_table(file, page);
     close_section(file);
@@ -143,7 +135,7 @@ static int put_traffic(FILE *file, const struct page *page) {
         char caption[200];
         if (!any++) fprintf(file, "<div class=\"pair\">\n");
         snprintf(caption, sizeof caption, "%s: the more bytes, the thicker.", page->run[i].title);
-        CHECK(put_figure(file, page, NULL, draw_links, i, caption));
+        CHECK(put_figure(file, page, draw_links, i, caption));
     }
     if (any)
         fprintf(file, "</div>\n");
@@ -163,7 +155,7 @@ static int put_phases(FILE *file, const struct page *page) {
                           ? "wall times of the GPU"
                           : "CPU times of emulated devices; where these share "
                             "cores, the time without a core stands beside them");
-        CHECK(put_figure(file, page, NULL, draw_phases, 0, "Milliseconds a step, by phase."));
+        CHECK(put_figure(file, page, draw_phases, 0, "Milliseconds a step, by phase."));
         phase_table(file, page);
     } else {
         put_paragraph(file, "", "No times by phase were measured.");
@@ -178,14 +170,13 @@ static int put_curves(FILE *file, const struct page *page) {
         fprintf(file, "<div>\n");
         if (has_chart(page, 0))
             CHECK(
-                put_figure(file, page, NULL, draw_loss, 0,
+                put_figure(file, page, draw_loss, 0,
                            "The loss of each step. Runs that agree lie on each other: the first is "
                            "drawn thickest, the last thinnest."));
         if (has_chart(page, 1))
-            CHECK(put_figure(file, page, NULL, draw_accuracy, 0,
+            CHECK(put_figure(file, page, draw_accuracy, 0,
                              "Accuracy on the test set after each epoch."));
         fprintf(file, "</div>\n");
-        curve_table(file, page);
     } else {
         put_paragraph(file, "", "There is no finite loss to draw.");
     }
@@ -193,7 +184,7 @@ static int put_curves(FILE *file, const struct page *page) {
     return OK;
 }
 
-static int put_equality(FILE *file, const struct page *page) {
+static void put_equality(FILE *file, const struct page *page) {
     int judged = 0;
     open_section(file, "equality", "Equality");
     for (int i = 0; i < page->count; i++) {
@@ -207,34 +198,7 @@ static int put_equality(FILE *file, const struct page *page) {
                       page->stopped && page->count > 1
                           ? "The command ended before two runs could be compared."
                           : "This command compares no models with each other; duet compare does.");
-    if (has_equality(page)) {
-        CHECK(put_figure(file, page, NULL, draw_equality, 0,
-                         "Fingerprints of all parameters, from the hashes that every device took "
-                         "at every step. What does not equal the first run has the sign "
-                         "\xe2\x89\xa0."));
-        equality_table(file, page);
-    }
     close_section(file);
-    return OK;
-}
-
-static int put_buckets(FILE *file, const struct page *page) {
-    open_section(file, "buckets", "Buckets of gradients");
-    if (has_buckets(page)) {
-        put_paragraph(file, "",
-                      "DDP sums gradients bucket by bucket while backward still runs. "
-                      "Overlapped is the time in which the device worked beside the "
-                      "allreduce, exposed the time in which it did not. Both are computed "
-                      "from spans, in wall time, and are means over devices and steps.");
-        CHECK(put_figure(file, page, NULL, draw_buckets, 0, "Milliseconds of each bucket."));
-        bucket_table(file, page);
-    } else {
-        put_paragraph(file, "",
-                      "There are no spans of allreduce: no run of DDP over several "
-                      "devices was measured.");
-    }
-    close_section(file);
-    return OK;
 }
 
 static int put_collectives(FILE *file, const struct page *page) {
@@ -253,15 +217,12 @@ int page_write(FILE *file, const struct page *page) {
     CHECK(put_traffic(file, page));
     CHECK(put_phases(file, page));
     CHECK(put_curves(file, page));
-    CHECK(put_equality(file, page));
+    put_equality(file, page);
     CHECK(put_collectives(file, page));
-    CHECK(put_buckets(file, page));
     open_section(file, "about", "What ran");
     about_table(file, page);
     close_section(file);
-    fprintf(file, "</main>\n<script type=\"application/json\" id=\"data\">");
-    CHECK(page_data(file, page));
-    fprintf(file, "</script>\n");
+    fprintf(file, "</main>\n");
     html_end(file);
     return OK;
 }

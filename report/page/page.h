@@ -1,18 +1,16 @@
 /* The page of --report: one HTML file with everything that a run, or several side by side, have to
  * show. It needs no network and no other file, and without JavaScript it shows all pictures and
- * numbers, all drawn in C; JavaScript stretches the timeline, says what is pointed at, plays the
- * frames of collectives one after another, and changes the theme.
+ * numbers, all drawn in C; JavaScript plays the frames of collectives one after another, and changes
+ * the theme.
  *
  * Every number on it comes from the run records, as those of --json do: measured by spans and
- * ledgers. What is computed from them says so. A number in a table carries the place where the JSON
- * has it (<data data-json="runs.2.per_device.0.memory_peak" value="...">).
+ * ledgers. What is computed from them says so.
  *
  *     page.c       the document: its sections in order
  *     words.c      the verdict in three sentences
- *     tables.c, tables_of_steps.c   the numbers under each picture; command line, machine, versions
+ *     tables.c, about.c         the numbers under pictures; command line, machine, versions
  *     collectives_section.c     what DP and DDP move, hop by hop
  *     drawing_page.c            the page of duet collective
- *     data.c       what JavaScript needs, as JSON
  *     page.css, page.js: as they are, inside the page
  *
  * The pictures are those of report/pictures/. */

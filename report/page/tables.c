@@ -1,4 +1,4 @@
-/* The tables of a page: each number of a picture, and the place of each in the JSON. */
+/* The tables of a page: the numbers of its pictures. */
 #include "report/page/tables.h"
 
 #include <math.h>
@@ -16,13 +16,9 @@ static void put_head(FILE *file, const struct page *page, int i, int first, int 
     fprintf(file, end > first + 1 ? "</th><td>%d to %d</td>" : "</th><td>%d</td>", first, end - 1);
 }
 
-static void put_bytes(FILE *file, uint64_t bytes, int i, const char *path, int d, const char *key) {
+static void put_bytes(FILE *file, uint64_t bytes) {
     char words[32];
-    fprintf(file, "<td>");
-    put_number(file, (double)bytes,
-               bytes ? format_bytes(bytes, words, sizeof words) : "\xe2\x80\x93", i,
-               "per_device.%d.%s%s%s", d, path, *key ? "." : "", key);
-    fprintf(file, "</td>");
+    fprintf(file, "<td>%s</td>", bytes ? format_bytes(bytes, words, sizeof words) : "\xe2\x80\x93");
 }
 
 /* ---- at the top: each run in a column ---- */
@@ -42,13 +38,13 @@ static void cells(FILE *file, const char *name, const struct page *page,
 static void put_devices(FILE *file, const struct page *page, int i) {
     char words[32];
     snprintf(words, sizeof words, "%d", page->run[i].run->devices);
-    put_number(file, page->run[i].run->devices, words, i, "devices");
+    html_text(file, words);
 }
 
 static void put_steps(FILE *file, const struct page *page, int i) {
     char words[32];
     snprintf(words, sizeof words, "%d", page->run[i].run->steps);
-    put_number(file, page->run[i].run->steps, words, i, "steps");
+    html_text(file, words);
 }
 
 static void put_step_time(FILE *file, const struct page *page, int i) {
@@ -59,14 +55,14 @@ static void put_step_time(FILE *file, const struct page *page, int i) {
         return;
     }
     time_words(record_per_step(r, r->training_seconds * 1e9), words);
-    put_per_step(file, r, r->training_seconds, words, i, "training_seconds");
+    html_text(file, words);
 }
 
 static void put_speed(FILE *file, const struct page *page, int i) {
     char words[32];
     double speed = record_images_per_second(page->run[i].run);
     snprintf(words, sizeof words, "%.0f", speed);
-    put_number(file, speed, words, i, "images_per_second");
+    html_text(file, words);
 }
 
 static void put_loss(FILE *file, const struct page *page, int i) {
@@ -77,7 +73,7 @@ static void put_loss(FILE *file, const struct page *page, int i) {
         return;
     }
     snprintf(words, sizeof words, "%.6g", r->losses[r->steps - 1]);
-    put_number(file, r->losses[r->steps - 1], words, i, "losses.%d", r->steps - 1);
+    html_text(file, words);
 }
 
 static void put_accuracy(FILE *file, const struct page *page, int i) {
@@ -89,7 +85,7 @@ static void put_accuracy(FILE *file, const struct page *page, int i) {
         return;
     }
     snprintf(words, sizeof words, "%.4f", accuracy);
-    put_number(file, accuracy, words, i, "accuracy.%d", r->epoch_count - 1);
+    html_text(file, words);
 }
 
 static void put_valid_loss(FILE *file, const struct page *page, int i) {
@@ -101,14 +97,13 @@ static void put_valid_loss(FILE *file, const struct page *page, int i) {
         return;
     }
     snprintf(words, sizeof words, "%.6g", loss);
-    put_number(file, loss, words, i, "valid_loss.%d", r->epoch_count - 1);
+    html_text(file, words);
 }
 
 static void put_peak(FILE *file, const struct page *page, int i) {
     char words[32];
     uint64_t peak = page->run[i].run->device[0].memory.total_peak;
-    put_number(file, (double)peak, format_bytes(peak, words, sizeof words), i,
-               "per_device.0.memory_peak");
+    html_text(file, format_bytes(peak, words, sizeof words));
 }
 
 static void put_others_peak(FILE *file, const struct page *page, int i) {
@@ -122,8 +117,7 @@ static void put_others_peak(FILE *file, const struct page *page, int i) {
     for (int d = 2; d < r->devices; d++)
         if (r->device[d].memory.total_peak > r->device[most].memory.total_peak) most = d;
     uint64_t peak = r->device[most].memory.total_peak;
-    put_number(file, (double)peak, format_bytes(peak, words, sizeof words), i,
-               "per_device.%d.memory_peak", most);
+    html_text(file, format_bytes(peak, words, sizeof words));
 }
 
 void summary_table(FILE *file, const struct page *page) {
@@ -170,12 +164,11 @@ static int end_of_same_memory(const struct run_record *r, int d) {
 
 static void memory_row(FILE *file, const struct page *page, int i, int d, int end) {
     const struct ledger *m = &page->run[i].run->device[d].memory;
-    char key[32];
     put_head(file, page, i, d, end);
-    put_bytes(file, m->capacity, i, "memory_capacity", d, "");
-    put_bytes(file, m->total_peak, i, "memory_peak", d, "");
+    put_bytes(file, m->capacity);
+    put_bytes(file, m->total_peak);
     for (int c = 0; c < MEM_CAUSE_COUNT; c++)
-        put_bytes(file, m->at_peak[c], i, "memory_at_peak_by_cause", d, cause_key(c, key));
+        put_bytes(file, m->at_peak[c]);
     fprintf(file, "</tr>\n");
 }
 
@@ -193,19 +186,9 @@ void memory_table(FILE *file, const struct page *page) {
     close_table(file);
 }
 
-static void put_ms(FILE *file, const struct run_record *r, int64_t ns, int i, int d,
-                   const char *path, const char *key) {
-    char words[32];
+static void put_ms(FILE *file, const struct run_record *r, int64_t ns) {
     double each = record_per_step(r, (double)ns) * 1e-6;
-    if (!ns && r->devices > MOST_ROWS_EACH) { /* a zero without a place in the JSON */
-        fprintf(file, "<td>\xe2\x80\x93</td>");
-        return;
-    }
-    snprintf(words, sizeof words, each > 0 ? "%.3f" : "\xe2\x80\x93", each);
-    fprintf(file, "<td>");
-    put_per_step(file, r, (double)ns, words, i, "per_device.%d.%s%s%s", d, path, *key ? "." : "",
-                 key);
-    fprintf(file, "</td>");
+    fprintf(file, each > 0 ? "<td>%.3f</td>" : "<td>\xe2\x80\x93</td>", each);
 }
 
 static int any_time(const struct page *page, int phase) {
@@ -227,14 +210,12 @@ void phase_table(FILE *file, const struct page *page) {
         for (int d = 0; r && r->timed && r->steps && d < r->devices; d++) {
             put_head(file, page, i, d, d + 1);
             for (int k = 0; k < PHASE_COUNT; k++)
-                if (any_time(page, k))
-                    put_ms(file, r, r->device[d].phase_ns[k], i, d, "phase_ns",
-                           phase_name((enum phase)k));
-            put_ms(file, r, r->device[d].wait_ns, i, d, "wait_ns", "");
-            put_ms(file, r, r->device[d].no_core_ns, i, d, "no_core_ns", "");
-            put_ms(file, r, r->device[d].comm_ns, i, d, "comm_ns", "");
-            put_ms(file, r, r->device[d].exposed_ns, i, d, "comm_exposed_ns", "");
-            put_ms(file, r, r->device[d].copy_ns, i, d, "copy_ns", "");
+                if (any_time(page, k)) put_ms(file, r, r->device[d].phase_ns[k]);
+            put_ms(file, r, r->device[d].wait_ns);
+            put_ms(file, r, r->device[d].no_core_ns);
+            put_ms(file, r, r->device[d].comm_ns);
+            put_ms(file, r, r->device[d].exposed_ns);
+            put_ms(file, r, r->device[d].copy_ns);
             fprintf(file, "</tr>\n");
         }
     }
@@ -255,7 +236,7 @@ static int end_of_equal(const struct run_record *r, int a, int b) {
     return end;
 }
 
-static void traffic_row(FILE *file, const struct page *page, int i, int a, int b, int link) {
+static void traffic_row(FILE *file, const struct page *page, int i, int a, int b) {
     const struct run_record *r = page->run[i].run;
     int end = end_of_equal(r, a, b);
     char from[16], to[16], words[32];
@@ -268,8 +249,7 @@ static void traffic_row(FILE *file, const struct page *page, int i, int a, int b
     else
         fprintf(file, "%s", link_words(b, to));
     fprintf(file, "</td><td>");
-    put_per_step(file, r, bytes, bytes_words(record_per_step(r, bytes), words), i,
-                 "traffic.%d.bytes", link);
+    html_text(file, bytes_words(record_per_step(r, bytes), words));
     fprintf(file, "</td></tr>\n");
 }
 
@@ -277,15 +257,12 @@ void traffic_table(FILE *file, const struct page *page) {
     open_table(file, "bytes a step over each link", "run|from|to|bytes a step");
     for (int i = 0; i < page->count; i++) {
         const struct run_record *r = page->run[i].run;
-        int link = 0;
         for (int a = 0; r && r->traffic && a < LINK_COUNT; a++)
             for (int b = 0, next = 0; b < LINK_COUNT; b++) {
                 if (!r->traffic->bytes[a][b] || a == b) continue;
-                if (b >= next) {
-                    traffic_row(file, page, i, a, b, link);
-                    next = end_of_equal(r, a, b);
-                }
-                link++;
+                if (b < next) continue;
+                traffic_row(file, page, i, a, b);
+                next = end_of_equal(r, a, b);
             }
     }
     close_table(file);

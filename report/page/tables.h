@@ -9,12 +9,7 @@ void memory_table(FILE *file, const struct page *page);
 void traffic_table(FILE *file, const struct page *page);
 void phase_table(FILE *file, const struct page *page);
 
-/* tables_of_steps.c */
-void timeline_table(FILE *file, const struct page *page);
-void curve_table(FILE *file, const struct page *page);
-void equality_table(FILE *file, const struct page *page);
-void bucket_table(FILE *file, const struct page *page);
-void about_table(FILE *file, const struct page *page);
+void about_table(FILE *file, const struct page *page); /* about.c */
 
 /* collectives_section.c: the section with its figures. ERR_FAILED, ERR_MEMORY. */
 int collectives_content(FILE *file, const struct page *page);

@@ -15,23 +15,18 @@ draw_function draw_phases;     /* time by phase and device */
 draw_function draw_loss;       /* of all runs */
 draw_function draw_accuracy;   /* of all runs that evaluated */
 draw_function draw_links;      /* one run: what moved over each link, as arrows */
-draw_function draw_matrix;     /* one run: the same as a matrix */
 draw_function draw_collective; /* the run of DDP: its allreduce, hop by hop */
 draw_function draw_moves;      /* one run of DP: what it moves, before and after each move */
-draw_function draw_buckets;    /* the run of DDP: overlapped and exposed time of each bucket */
 draw_function draw_splits;     /* the model, and the three ways to split it over devices */
-draw_function draw_equality;   /* the hashes of some steps in all runs */
 
 /* 1 if there is something to draw. */
 int has_timeline(const struct page *page);
 int has_curves(const struct page *page, int accuracy);
 int has_chart(const struct page *page, int accuracy); /* one point is none */
 int has_traffic(const struct page *page, int index);
-int has_equality(const struct page *page);
 int index_of_ddp(const struct page *page); /* of its run with a record; -1: none */
 int has_collective(const struct page *page);
 int has_moves(const struct page *page, int index);
-int has_buckets(const struct page *page);
 int has_phases(const struct page *page);
 int has_splits(const struct page *page);
 
@@ -43,10 +38,6 @@ int most_devices(const struct page *page);
 
 /* Steps in a timeline: two, or one where two have more spans than a page should hold. */
 int steps_to_show(const struct page *page);
-/* The devices below this one are shown kernel by kernel when the timeline is zoomed in; of the
- * others neighbours of one phase stay joined, or the page would be too large. */
-int devices_in_detail(const struct page *page);
-
 /* An axis along the bottom, from x to x + width for 0 to `most`: marks, lines of `height` above
  * them, labels and the unit. */
 enum axis_unit { AXIS_TIME, AXIS_BYTES, AXIS_STEPS };

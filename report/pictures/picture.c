@@ -122,8 +122,7 @@ static void put_place(struct picture *p, double x, double y, double width, doubl
  * of such boxes. */
 void picture_box(struct picture *p, double x, double y, double width, double height,
                  enum shade shade, const char *tip) {
-    double unit = p->fine ? 10 : 1, left = tenth(unit * x) / unit,
-           right = tenth(unit * (x + width)) / unit, top = tenth(y), bottom = tenth(y + height);
+    double left = tenth(x), right = tenth(x + width), top = tenth(y), bottom = tenth(y + height);
     if (!(right > left) || !(bottom > top)) return;
     if (tip || !p->boxes || p->shade != shade) {
         end_boxes(p);
@@ -131,7 +130,7 @@ void picture_box(struct picture *p, double x, double y, double width, double hei
         put_fill(p, shade);
         fprintf(p->file, " d=\"");
     }
-    fprintf(p->file, "M%.6g %.6gh%.6gv%.6gH%.6gz", left, top, tenth(unit * (right - left)) / unit,
+    fprintf(p->file, "M%.6g %.6gh%.6gv%.6gH%.6gz", left, top, tenth(right - left),
             tenth(bottom - top), left);
     if (tip) {
         fputc('"', p->file);
@@ -150,29 +149,6 @@ void picture_outline(struct picture *p, double x, double y, double width, double
     put_stroke(p, shade, 1);
     fprintf(p->file, " stroke-dasharray=\"2 2\"");
     put_end(p, "rect", tip);
-}
-
-void picture_area(struct picture *p, double x, double y, double width, double height) {
-    if (p->form == PICTURE_SLIDE) return;
-    end_boxes(p);
-    put_place(p, x, y, width, height);
-    fprintf(p->file, " class=\"area\"/>\n");
-}
-
-void picture_stretch_begin(struct picture *p, double x, double y, double width, double height) {
-    end_boxes(p);
-    if (p->form == PICTURE_SLIDE) return;
-    p->fine = 1;
-    fprintf(p->file,
-            "<svg class=\"stretch\" x=\"%.6g\" y=\"%.6g\" width=\"%.6g\" height=\"%.6g\" "
-            "viewBox=\"%.6g %.6g %.6g %.6g\" preserveAspectRatio=\"none\">\n",
-            x, y, width, height, x, y, width, height);
-}
-
-void picture_stretch_end(struct picture *p) {
-    end_boxes(p);
-    p->fine = 0;
-    if (p->form != PICTURE_SLIDE) fprintf(p->file, "</svg>\n");
 }
 
 void picture_frame_begin(struct picture *p, double x, double y, double width, double height,

@@ -20,7 +20,6 @@ struct picture {
     double font;          /* the size of text; rows and gaps follow from it */
     int boxes;            /* 1: a path of boxes of `shade` is open, and the next can join it */
     enum shade shade;
-    int fine; /* 1: places are written in hundredths of a pixel, else in tenths */
 };
 
 /* The width and the size of text of that form; the drawing function sets the height. */
@@ -45,13 +44,6 @@ void picture_line(struct picture *p, double x1, double y1, double x2, double y2,
 void picture_arrow(struct picture *p, double x1, double y1, double x2, double y2, double bend,
                    enum shade shade, double thickness, const char *tip);
 void picture_circle(struct picture *p, double x, double y, double radius, enum shade shade);
-
-/* Inside a page, an area without colour by which JavaScript finds its way; nothing in a file. */
-void picture_area(struct picture *p, double x, double y, double width, double height);
-
-/* Begins and ends a part that the page can stretch along x; its boxes have finer edges. */
-void picture_stretch_begin(struct picture *p, double x, double y, double width, double height);
-void picture_stretch_end(struct picture *p);
 
 /* Begins and ends a part that the page can show alone, with `said` below it. In a file: nothing. */
 void picture_frame_begin(struct picture *p, double x, double y, double width, double height,

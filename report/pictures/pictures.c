@@ -11,8 +11,7 @@ static const struct {
     draw_function *draw;
 } pictures[] = {{"timeline.svg", draw_timeline}, {"memory.svg", draw_memory},
                 {"phases.svg", draw_phases},     {"loss.svg", draw_loss},
-                {"accuracy.svg", draw_accuracy}, {"equality.svg", draw_equality},
-                {"buckets.svg", draw_buckets},   {"collective.svg", draw_collective},
+                {"accuracy.svg", draw_accuracy}, {"collective.svg", draw_collective},
                 {"splits.svg", draw_splits}};
 enum { PICTURES = sizeof pictures / sizeof *pictures };
 
@@ -20,7 +19,7 @@ enum { PICTURES = sizeof pictures / sizeof *pictures };
 static const struct {
     const char *name;
     draw_function *draw;
-} of_run[] = {{"traffic", draw_links}, {"matrix", draw_matrix}, {"moves", draw_moves}};
+} of_run[] = {{"traffic", draw_links}, {"moves", draw_moves}};
 static const char *const modes[] = {"dp", "dp-loss-in-forward", "ddp"};
 enum { OF_RUN = sizeof of_run / sizeof *of_run, MODES = sizeof modes / sizeof *modes };
 
@@ -82,8 +81,8 @@ static void put_traffic(struct writer *w) {
 
 int page_pictures(const struct page *page, const struct picture_files *files) {
     const int there[PICTURES] = {has_timeline(page), first_run(page) != NULL, has_phases(page),
-                                 has_chart(page, 0), has_chart(page, 1),      has_equality(page),
-                                 has_buckets(page),  has_collective(page),    has_splits(page)};
+                                 has_chart(page, 0), has_chart(page, 1),      has_collective(page),
+                                 has_splits(page)};
     struct writer w = {.page = page, .files = files};
     for (int i = 0; i < PICTURES; i++)
         if (there[i]) put_picture(&w, pictures[i].name, pictures[i].draw, 0);

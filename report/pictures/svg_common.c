@@ -61,13 +61,6 @@ int steps_to_show(const struct page *page) {
     return 2 * spans_of_step(page, 0) > MOST_SPANS ? 1 : 2;
 }
 
-int devices_in_detail(const struct page *page) {
-    double each = steps_to_show(page) * spans_of_step(page, 1);
-    int devices = most_devices(page);
-    if (each * devices <= MOST_DETAILED) return devices;
-    return each > MOST_DETAILED / 2 ? 2 : (int)(MOST_DETAILED / each);
-}
-
 static void axis_label(double value, double step, enum axis_unit unit, char text[32]) {
     if (unit == AXIS_BYTES)
         format_bytes((uint64_t)value, text, 32);

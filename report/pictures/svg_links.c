@@ -8,7 +8,7 @@
 #include "report/pictures/draw.h"
 #include "report/text.h"
 
-enum { MOST_ARROWS = 300 };
+enum { MOST_ARROWS = 300 }; /* of more nobody could tell them apart */
 
 int has_traffic(const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
@@ -125,7 +125,9 @@ static void say_below(struct picture *p, const struct links *l, double y) {
                  bytes_words(in, a), bytes_words(out, b));
     if (l->labels) return;
     picture_text(p, 0, y - 1.4 * p->font, ANCHOR_START, SHADE_TEXT,
-                 l->even ? "each of %d arrows: %s a step" : "%d arrows: at most %s a step",
+                 l->arrows > MOST_ARROWS ? "%d links, not drawn: at most %s a step"
+                 : l->even               ? "each of %d arrows: %s a step"
+                                         : "%d arrows: at most %s a step",
                  l->arrows, bytes_words(l->most, a));
 }
 
@@ -149,8 +151,6 @@ static struct links links_of(const struct run_record *r) {
 int draw_links(struct picture *p, const struct page *page, int index) {
     const struct run_record *r = page->run[index].run;
     struct links l = links_of(r);
-    if (l.arrows > MOST_ARROWS)
-        return draw_matrix(p, page, index); /* nobody could tell them apart */
     double f = p->font, size = p->form == PICTURE_NARROW ? p->width
                                : p->form == PICTURE_WIDE ? 0.33 * p->width
                                                          : 0.5 * p->width;
@@ -165,7 +165,7 @@ int draw_links(struct picture *p, const struct page *page, int index) {
                  "Bytes that moved from device to device in a step, as counted.");
     picture_head(p, 0, 1.3 * f, "%s", page->run[index].title);
     place_devices(&l, l.x, l.y, radius);
-    for (int a = 0; a < r->devices; a++)
+    for (int a = 0; a < r->devices && l.arrows <= MOST_ARROWS; a++)
         for (int b = 0; b < r->devices; b++)
             draw_link(p, &l, a, b);
     for (int d = 0; d < r->devices; d++)

@@ -1,7 +1,4 @@
-/* The timeline: what every device did in one or two steps, all runs on one axis. In a page each
- * span is a box of its own, which can be seen once the axis is stretched. */
-#include <math.h>
-
+/* The timeline: what every device did in one or two steps, all runs on one axis. */
 #include "base/error.h"
 #include "report/pictures/draw.h"
 #include "report/pictures/window.h"
@@ -55,9 +52,6 @@ static int key_of(const struct page *page, const struct window *windows,
     return n;
 }
 
-/* What devices without detail have between joined spans, as a part of the axis. */
-static const double JOINED_GAP = 0.002;
-
 /* Where spans[0 .. n), which are one row's neighbours, lie. */
 static void place(const struct layout *l, const struct window *w, const struct span *const *spans,
                   size_t n, double top, double box[4] /* x, y, width, height */) {
@@ -99,13 +93,12 @@ static double without_core(const struct span *const *spans, size_t n) {
     return cpu > 0 && cpu < PREEMPTED * wall ? 1 - cpu / wall : 0;
 }
 
-/* A file cannot be stretched, so there what cannot be told apart is one box. */
+/* What cannot be told apart is one box. */
 static void draw_spans(struct picture *p, const struct layout *l, const struct window *w,
-                       int detailed, double top) {
+                       double top) {
     double seen = 0.6 * l->axis_ns / l->width, box[4];
     for (size_t i = 0, n; i < w->count; i += n) {
-        double gap = w->spans[i]->device < detailed ? -INFINITY : JOINED_GAP * l->axis_ns;
-        n = window_joined(w->spans + i, w->count - i, p->form == PICTURE_SLIDE ? seen : gap);
+        n = window_joined(w->spans + i, w->count - i, seen);
         place(l, w, w->spans + i, n, top, box);
         draw_span(p, w->spans[i], box[2] * l->axis_ns / l->width, box);
     }
@@ -119,19 +112,6 @@ static void draw_spans(struct picture *p, const struct layout *l, const struct w
                     0.25 * box[3], SHADE_NO_CORE, NULL);
         picture_label(p, box[0], box[1], box[2], box[3], shade_of_phase(s->phase),
                       window_row_of(s) == ROW_COMM ? s->name : phase_name(s->phase));
-    }
-}
-
-/* An area for each lane, in the order of the page's data (data.c), to point at its spans. */
-static void mark_lanes(struct picture *p, const struct layout *l, const struct window *w,
-                       double top) {
-    double box[4];
-    for (size_t i = 0; i < w->count; i++) {
-        const struct span *s = w->spans[i], *before = i ? w->spans[i - 1] : NULL;
-        if (before && before->device == s->device && window_row_of(before) == window_row_of(s))
-            continue;
-        place(l, w, w->spans + i, 1, top, box);
-        picture_area(p, l->gutter, box[1], l->width, box[3]);
     }
 }
 
@@ -190,13 +170,9 @@ int draw_timeline(struct picture *p, const struct page *page, int index) {
         tops[i] = top + l.head;
         top = draw_run(p, &l, page, i, top);
     }
-    picture_stretch_begin(p, l.gutter, first, l.width, p->height - mark_height(p, page) - first);
     draw_axis(p, l.gutter, y, l.width, y - first - 1.5 * p->font, l.axis_ns, AXIS_TIME);
     for (int i = 0; i < page->count; i++)
-        if (windows[i].steps) draw_spans(p, &l, &windows[i], devices_in_detail(page), tops[i]);
-    for (int i = 0; i < page->count; i++)
-        if (windows[i].steps) mark_lanes(p, &l, &windows[i], tops[i]);
-    picture_stretch_end(p);
+        if (windows[i].steps) draw_spans(p, &l, &windows[i], tops[i]);
     draw_mark(p, page);
     picture_close(p);
     close_windows(windows);

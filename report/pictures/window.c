@@ -1,4 +1,4 @@
-/* The window of a timeline and the overlap of buckets: see window.h. */
+/* The window of a timeline: see window.h. */
 #include "report/pictures/window.h"
 
 #include <limits.h>
@@ -145,68 +145,4 @@ int window_open(struct window *window, const struct run_record *run, int steps) 
 void window_free(struct window *window) {
     free(window->spans);
     memset(window, 0, sizeof *window);
-}
-
-/* ---- buckets ---- */
-
-/* How much of a communication span lies beside work in spans[0 .. count), which are one device's
- * compute lane by start, from *from on. Communication spans come by start too, so what lies before
- * one lies before the next. */
-static double overlap(const struct span *comm, const struct span **spans, size_t count,
-                      size_t *from) {
-    double sum = 0;
-    while (*from < count && spans[*from]->end_ns <= comm->start_ns)
-        ++*from;
-    for (size_t i = *from; i < count && spans[i]->start_ns < comm->end_ns; i++) {
-        if (spans[i]->waiting || spans[i]->lane != LANE_COMPUTE) continue;
-        int64_t a = spans[i]->start_ns > comm->start_ns ? spans[i]->start_ns : comm->start_ns;
-        int64_t b = spans[i]->end_ns < comm->end_ns ? spans[i]->end_ns : comm->end_ns;
-        if (b > a) sum += (double)(b - a);
-    }
-    return sum;
-}
-
-/* The bucket in "allreduce bucket 3"; -1: the span is none. */
-static int bucket_of(const struct span *s) {
-    int bucket;
-    if (s->lane != LANE_COMM || s->waiting || s->phase != PHASE_ALLREDUCE) return -1;
-    return sscanf(s->name, "allreduce bucket %d", &bucket) == 1 && bucket >= 0 &&
-                   bucket < MOST_BUCKETS
-               ? bucket
-               : -1;
-}
-
-int bucket_times(const struct run_record *run, struct bucket_time times[MOST_BUCKETS]) {
-    struct starts starts;
-    struct window all = {0};
-    int buckets = 0;
-    memset(times, 0, MOST_BUCKETS * sizeof *times);
-    if (find_starts(run, &starts)) return -1;
-    free(starts.ns);
-    int skip = starts.count > WARM_UP ? WARM_UP : 0;
-    if (starts.count && take_spans(&all, run, starts.first + skip, starts.count - skip)) return -1;
-    for (size_t i = 0, n; i < all.count; i += n) {
-        size_t compute = 0, from = 0;
-        for (n = 0; i + n < all.count && all.spans[i + n]->device == all.spans[i]->device; n++)
-            compute += window_row_of(all.spans[i + n]) == ROW_COMPUTE;
-        for (size_t k = compute; k < n; k++) {
-            const struct span *s = all.spans[i + k];
-            int b = bucket_of(s);
-            if (b < 0) continue;
-            double beside = overlap(s, all.spans + i, compute, &from);
-            times[b].overlapped_ns += beside;
-            times[b].exposed_ns += (double)(s->end_ns - s->start_ns) - beside;
-            times[b].bytes += (double)s->bytes;
-            times[b].calls++;
-            if (b >= buckets) buckets = b + 1;
-        }
-    }
-    for (int b = 0; b < buckets; b++) {
-        if (!times[b].calls) continue;
-        times[b].overlapped_ns /= times[b].calls;
-        times[b].exposed_ns /= times[b].calls;
-        times[b].bytes /= times[b].calls;
-    }
-    window_free(&all);
-    return buckets;
 }

@@ -33,17 +33,4 @@ enum window_row window_row_of(const struct span *span);
  * with gaps of at most `least_gap` ns. Buckets stay apart. */
 size_t window_joined(const struct span *const *spans, size_t count, double least_gap);
 
-/* Time of one bucket's allreduce: how much of it lay beside work of the same device's compute lane,
- * and how much beside none. Wall times, the mean over the devices and over the kept steps but the
- * first two. */
-enum { MOST_BUCKETS = 128 };
-struct bucket_time {
-    double overlapped_ns, exposed_ns;
-    double bytes; /* moved by one device */
-    int calls;    /* that the means are of; 0: none was seen */
-};
-/* Fills times[0 .. MOST_BUCKETS) and returns the number of buckets; 0: no spans of allreduce. -1:
- * no host memory. */
-int bucket_times(const struct run_record *run, struct bucket_time times[MOST_BUCKETS]);
-
 #endif

@@ -73,39 +73,6 @@ Test(spans, tell_what_ran_where_and_when, .timeout = 30) {
     }
 }
 
-/* Each allocation and release is a sample of what its cause holds then; without spans there are
- * none. */
-Test(spans, memory_has_samples, .timeout = 30) {
-    for (int k = 0; k < HOST_KINDS; k++) {
-        struct device_config config = test_config(host_kinds[k], 1);
-        struct device *d, *without;
-        void *x, *y;
-        MUST(device_open(&d, &config));
-        const struct span_log *log = device_memory_log(d);
-        size_t before = log->count;
-        MUST(device_alloc(d, &x, 512, MEM_GRADS));
-        MUST(device_alloc(d, &y, 256, MEM_GRADS));
-        device_free(d, x);
-        cr_assert_eq(log->count, before + 3);
-        for (int i = 0; i < 3; i++) {
-            static const uint64_t held[] = {512, 768, 256};
-            const struct span *s = &log->spans[before + (size_t)i];
-            cr_assert(s->bytes == held[i] && s->phase == MEM_GRADS && s->lane == LANE_MEMORY &&
-                      s->device == 1 && s->end_ns == s->start_ns);
-            cr_assert(i == 0 || s->start_ns >= s[-1].start_ns);
-        }
-        device_free(d, y);
-        device_close(d);
-        config.spans = 0;
-        MUST(device_open(&without, &config));
-        MUST(device_alloc(without, &x, 512, MEM_GRADS));
-        cr_assert_eq(device_memory_log(without)->count, 0);
-        cr_assert_eq(device_clock_error_ns(without), 0);
-        device_free(without, x);
-        device_close(without);
-    }
-}
-
 static int sleep_a_while(void *unused) {
     (void)unused;
     usleep(20000);

@@ -100,7 +100,6 @@ static void keep_spans(struct run_record *r, const struct span_log *spans) {
             span_add(&kept, &s);
         }
     span_log_free(&r->kept);
-    span_log_free(&r->memory); /* its samples have the host's times */
     r->spans_lost = (int64_t)kept.dropped;
     r->kept = kept;
 }

@@ -1,0 +1,95 @@
+/* The last table of a page: what ran, where and how. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "report/page/html.h"
+#include "report/page/tables.h"
+#include "report/text.h"
+
+__attribute__((format(printf, 3, 4))) static void fact(FILE *file, const char *name,
+                                                       const char *format, ...) {
+    char text[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!*text) return;
+    fprintf(file, "<tr><th scope=\"row\">%s</th><td>", name);
+    html_text(file, text);
+    fprintf(file, "</td></tr>\n");
+}
+
+/* A word as a shell would take it. */
+static void add_word(struct text *text, const char *word) {
+    int plain = *word && strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                      "0123456789-_=./,:+@%") == strlen(word);
+    text_add(text, text->used ? " " : "");
+    if (plain) {
+        text_add(text, "%s", word);
+        return;
+    }
+    text_add(text, "'");
+    for (; *word; word++)
+        text_add(text, *word == '\'' ? "'\\''" : "%c", *word);
+    text_add(text, "'");
+}
+
+static void put_run_facts(FILE *file, const struct run_record *r) {
+    char frozen[48] = "";
+    if (r->trainable_count < r->parameter_count)
+        snprintf(frozen, sizeof frozen, ", %zu of them trainable", r->trainable_count);
+    fact(file, "model", "%s, %zu parameters in %d tensors%s", r->model, r->parameter_count,
+         r->parameters, frozen);
+    fact(file, "data", "%s: %d samples of %d x %d x %d for training, %d for testing, %d classes",
+         r->dataset, r->train_samples, r->channels, r->height, r->width, r->test_samples,
+         r->classes);
+    fact(file, "batch", "%d samples over all devices%s", r->batch_size,
+         r->passes > 1 ? ", several of them an update" : "");
+    fact(file, "optimizer", "%s, learning rate %g", r->optimizer, r->lr);
+    fact(file, "seed", "%" PRIu64, r->seed);
+    if (r->virtual_devices) fact(file, "virtual devices", "%d", r->virtual_devices);
+    if (r->computed)
+        fact(file, "devices", "none: they were imagined, and nothing was computed");
+    else if (r->gpus)
+        fact(file, "devices", "%s, on %d GPU%s", r->kind, r->gpus, r->gpus > 1 ? "s" : "");
+    else
+        fact(file, "devices", "%s: emulated on %d core%s of the host", r->kind, r->cores,
+             r->cores > 1 ? "s" : "");
+    if (*r->modelled) fact(file, "times", "modelled: %s", r->modelled);
+}
+
+void about_table(FILE *file, const struct page *page) {
+    const struct origin *o = page->origin;
+    const struct run_record *first = first_run(page);
+    struct text line = {.used = 0};
+    char memory[32];
+    for (int i = 0; i < o->word_count; i++)
+        add_word(&line, o->words[i]);
+    fprintf(file, "<div class=\"scroll\"><table class=\"facts\"><tbody>\n");
+    fprintf(file, "<tr><th scope=\"row\">command</th><td><code>");
+    for (char *at = line.words; *at;) {
+        size_t n = strcspn(at, " ");
+        int more = at[n] == ' ';
+        at[n] = 0;
+        fprintf(file, "<span>"); /* a browser would break a line within --word too */
+        html_text(file, at);
+        fprintf(file, more ? "</span> " : "</span>");
+        at += n + (size_t)more;
+    }
+    fprintf(file, "</code></td></tr>\n");
+    if (first) put_run_facts(file, first);
+    for (int i = 0; i < page->count; i++)
+        if (page->run[i].run && *page->run[i].run->choice)
+            fact(file, "allreduce", "%s", page->run[i].run->choice);
+    fact(file, "Duet", "%s, built by %s%s%s", o->duet, o->compiler, *o->cuda ? ", with CUDA " : "",
+         o->cuda);
+    fact(file, "libraries", "%s", o->libraries);
+    fact(file, "host", "%s", o->host);
+    fact(file, "system", "%s", o->system);
+    fact(file, "processor", "%s%s%d core%s", o->cpu, *o->cpu ? ", " : "", o->cores,
+         o->cores > 1 ? "s" : "");
+    fact(file, "memory of the host", "%s", bytes_words((double)o->memory, memory));
+    fact(file, "written", "%s", o->date);
+    fprintf(file, "</tbody></table></div>\n");
+}
