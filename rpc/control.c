@@ -132,6 +132,10 @@ void on_frame(void *context, void *user, struct frame *f) {
     }
     int code = message_read(m, f, peer->rank, rpc->rank, rpc->world);
     pthread_mutex_lock(&rpc->lock);
+    if (peer->state == PEER_ABSENT) { /* its welcome */
+        peer->state = PEER_HERE;
+        pthread_cond_broadcast(&rpc->changed);
+    }
     if (rpc->stop || peer->state == PEER_GONE)
         message_free(m);
     else

@@ -151,9 +151,7 @@ static int take_first_words(struct link *l) {
         hello_check(&words.hello, &all->own))
         return -1;
     l->user = all->events.on_link(all->events.context, l, &words.hello);
-    if (!l->user) return -1;
-    all->proved++;
-    return 1;
+    return l->user ? 1 : -1;
 }
 
 /* ---- reading ---- */

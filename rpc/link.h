@@ -34,7 +34,6 @@ struct links {
     pthread_t thread;
     int wake;             /* an eventfd */
     int64_t accept_after; /* no descriptor was free for the last one that came */
-    int proved;           /* peers with a good hello */
     pthread_mutex_t lock; /* of the list, the queues, and what follows */
     pthread_cond_t sent;
     struct link *first; /* the latest first */

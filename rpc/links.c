@@ -35,13 +35,21 @@ static int end_oldest_stranger(struct links *all) {
     return 1;
 }
 
+/* Under the lock: each of the others has come. */
+static int is_complete(const struct links *all) {
+    int proved = 0;
+    for (const struct link *l = all->first; l; l = l->next)
+        proved += l->user && l->fd >= 0;
+    return proved == all->own.world - 1;
+}
+
 /* Those whose opening has taken too long, and all strangers once every peer has come. */
 static void end_late(struct links *all) {
-    int complete = all->proved == all->own.world - 1;
     for (int again = 1; again;) {
         struct link *late = NULL;
         int64_t now = now_ns();
         pthread_mutex_lock(&all->lock);
+        int complete = is_complete(all);
         for (struct link *l = all->first; l && !late; l = l->next)
             if (!l->user && (l->deadline <= now || (complete && is_stranger(l)))) late = l;
         pthread_mutex_unlock(&all->lock);
@@ -151,7 +159,7 @@ static int gather(struct links *all, struct turn *t) {
     t->count = 2;
     t->wait_ms = -1;
     pthread_mutex_lock(&all->lock);
-    if (all->listener >= 0 && all->proved == all->own.world - 1) { /* nobody else is to come */
+    if (all->listener >= 0 && is_complete(all)) { /* nobody else is to come */
         close(all->listener);
         all->listener = -1;
     }

@@ -23,6 +23,14 @@ enum { DIAL_MS = 5, LEAST_SECRET = 16, ADDRESS_BYTES = 320 };
 
 /* ---- what the links tell ---- */
 
+/* Who has dialed may be taken for a stranger while its proof is on its way, and must make room: it
+ * counts a peer as met once it has a first frame of it (on_frame). */
+static void welcome(struct peer *peer) {
+    struct frame *f = frame_new(FRAME_PING, 0);
+    peer->state = PEER_HERE;
+    if (f) link_send(peer->link, f);
+}
+
 static void *on_link(void *context, struct link *link, const struct hello *hello) {
     duet_rpc *rpc = context;
     struct peer *peer = &rpc->peers[hello->rank];
@@ -36,7 +44,7 @@ static void *on_link(void *context, struct link *link, const struct hello *hello
                      hello->rank, hello->name);
     if (good) {
         peer->link = link;
-        peer->state = PEER_HERE;
+        if (peer->rank > rpc->rank) welcome(peer);
         __atomic_store_n(&peer->heard, now_ns(), __ATOMIC_RELAXED);
         snprintf(peer->name, sizeof peer->name, "%s", hello->name);
         snprintf(peer->place, sizeof peer->place, "%s", hello->place);
@@ -67,8 +75,14 @@ static void on_refused(void *context, int dialed) {
 
 static void on_gone(void *context, void *user) {
     duet_rpc *rpc = context;
+    struct peer *peer = user;
     pthread_mutex_lock(&rpc->lock);
-    peer_ends(rpc, user, PEER_GONE, "its process has ended");
+    if (peer->state == PEER_ABSENT) { /* without a welcome: it is dialed again */
+        peer->link = NULL;
+        rpc->lost++;
+        pthread_cond_broadcast(&rpc->changed);
+    }
+    peer_ends(rpc, peer, PEER_GONE, "its process has ended");
     pthread_mutex_unlock(&rpc->lock);
 }
 

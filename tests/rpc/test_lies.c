@@ -149,6 +149,7 @@ static struct link *reached[3];
 
 static void *take_link(void *context, struct link *link, const struct hello *hello) {
     (void)context;
+    link_send(link, frame_new(FRAME_PING, 0)); /* welcome */
     __atomic_store_n(&reached[hello->rank], link, __ATOMIC_RELEASE);
     return link;
 }
