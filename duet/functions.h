@@ -201,7 +201,9 @@ duet_var *duet_softmax(duet_tape *tape, duet_var *x);
 duet_var *duet_log_softmax(duet_tape *tape, duet_var *x);
 
 /* Arithmetic.
- *     add, subtract, multiply            a + b, a - b, a * b
+ *     add, subtract, multiply            a + b, a - b, a * b. Losses are added up, too, each with
+ *                  its own reduction, and so is a loss with one number, as duet_mean makes it:
+ *                  loss_a + loss_b of PyTorch, for duet_backward and duet_loss_read
  *     matmul       torch.matmul: (I,K) times (K,J) is (I,J); each may be a vector. With 3 or 4
  *                  dimensions one product for each of the leading ones, as for attention:
  *                  (N,L,K) times (N,K,M) is (N,L,M); or all matrices of one operand with the only

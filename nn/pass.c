@@ -67,7 +67,7 @@ void duet_tape_seed(duet_tape *t, uint64_t seed) {
     if (t && !tape_fail(t, refuse_remote(t, "duet_tape_seed"))) t->seed = seed;
 }
 
-static int refuse_inside(duet_tape *t, const char *function) {
+int pass_refuse_inside(duet_tape *t, const char *function) {
     return tape_fail(t, fail(ERR_USAGE,
                              "%s: the forward function of a model has called it: return the "
                              "scores, the rest is done by %s",
@@ -136,7 +136,7 @@ int pass_begin(duet_tape *t, duet_params *params, const struct tape_step *step) 
 
 int duet_tape_begin(duet_tape *t, duet_params *params, int samples, enum duet_pass pass) {
     if (!t) return fail(ERR_USAGE, "tape: none was given");
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_begin");
+    if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_tape_begin");
     CHECK(refuse_remote(t, "duet_tape_begin"));
     int code = check_begin(t, params, samples, pass);
     if (code) { /* the pass is empty, so that nothing of the previous pass can be used */
@@ -201,7 +201,7 @@ static int zero_unused(duet_tape *t) {
 int duet_tape_accumulate(duet_tape *t, int passes) {
     enum { MOST = 1 << 20 };
     if (!t) return fail(ERR_USAGE, "tape: none was given");
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_tape_accumulate");
+    if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_tape_accumulate");
     CHECK(refuse_remote(t, "duet_tape_accumulate"));
     if (passes < 1 || passes > MOST)
         return fail(ERR_USAGE, "accumulate: %d passes: give 1 to %d", passes, (int)MOST);
@@ -245,7 +245,7 @@ static int end_backward(duet_tape *t) {
  * would come to the memory of a tape that was freed. */
 static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
     duet_tape *at = t;
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
+    if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_backward");
     CHECK(tape_check_links(t));
     do
         CHECK(check_backward(at));
@@ -263,6 +263,9 @@ static int backward(duet_tape *t, duet_var *root, const struct tensor *grad) {
 /* What is wrong with a root and the gradient given; to be known before anything is walked. */
 static int check_start(const duet_tape *t, duet_var *root, const duet_tensor *given) {
     enum reduction r;
+    if (root->terms[0] && !given) return OK;
+    if (root->terms[0])
+        return fail(ERR_USAGE, "backward: a gradient of a sum of losses: give NULL");
     if (given) return tape_operand(t, "backward", "gradient", given, DTYPE_F32);
     if (root->value.dtype != DTYPE_F32 || !tape_loss_reduction(root, &r) ||
         tensor_count(&root->value) == 1)
@@ -278,7 +281,9 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
     enum reduction r;
     *grad = (struct tensor){0};
     CHECK(check_start(t, *root, given));
-    if (!given && ((*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r))) return OK;
+    if (!given &&
+        ((*root)->terms[0] || (*root)->value.dtype != DTYPE_F32 || !tape_loss_reduction(*root, &r)))
+        return OK;
     *root = to_plain(t, *root);
     CHECK(tape_error(t));
     if (given) {
@@ -301,7 +306,7 @@ static int start_of(duet_tape *t, duet_var **root, const duet_tensor *given, str
 int duet_backward(duet_tape *t, duet_var *root, const duet_tensor *given) {
     struct tensor grad;
     CHECK(duet_tape_error(t));
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward");
+    if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_backward");
     CHECK(refuse_remote(t, "duet_backward"));
     if (!root) return fail(ERR_USAGE, "backward: no loss was given");
     CHECK(start_of(t, &root, given, &grad));
@@ -335,7 +340,7 @@ int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const
     duet_var *root[MOST_ROOTS];
     struct tensor grad[MOST_ROOTS];
     CHECK(duet_tape_error(t));
-    if (belongs_to_others(t)) return refuse_inside(t, "duet_backward_all");
+    if (belongs_to_others(t)) return pass_refuse_inside(t, "duet_backward_all");
     CHECK(pass_check_roots(t, roots, grads, count));
     for (int i = 0; i < count; i++) {
         root[i] = roots[i];
@@ -343,58 +348,4 @@ int pass_backward(duet_tape *t, duet_var *const *roots, const duet_tensor *const
     }
     return count == 1 ? backward(t, root[0], grad[0].rank ? &grad[0] : NULL)
                       : backward(t, tape_join(t, root, grad, count), NULL);
-}
-
-/* ---- results ---- */
-
-int duet_loss_read(duet_tape *t, duet_var *loss, double *sum, int64_t *right) {
-    double sum_here = 0;
-    int64_t right_here = 0;
-    CHECK(duet_tape_error(t));
-    if (!loss) return fail(ERR_USAGE, "loss: none was given");
-    if (t->inside_model) return refuse_inside(t, "duet_loss_read");
-    enum reduction r;
-    CHECK(tape_loss_reduction(loss, &r));
-    CHECK(tape_log_loss(t, loss, &t->losses, &t->hits));
-    struct stream *stream = device_compute(t->device);
-    CHECK(copy_to_host(stream, &sum_here, t->losses.data, sizeof sum_here));
-    CHECK(copy_to_host(stream, &right_here, t->hits.data, sizeof right_here));
-    CHECK(stream_sync(stream));
-    if (sum) *sum = sum_here;
-    if (right) *right = right_here;
-    return tape_scale_to_mean(t, loss, sum);
-}
-
-static int copy_out(duet_tensor **out, duet_tape *t, const struct tensor *x) {
-    CHECK(tensor_new(out, t->device, x->dtype, x->rank, x->dims, MEM_WORKSPACE));
-    int code = copy_peer(device_compute(t->device), t->device, (*out)->t.data, t->device, x->data,
-                         tensor_bytes(x));
-    if (code) {
-        duet_tensor_free(*out);
-        *out = NULL;
-    }
-    return code;
-}
-
-int duet_var_value(duet_tensor **out, duet_tape *t, duet_var *x) {
-    CHECK_OUT(out);
-    CHECK(duet_tape_error(t));
-    if (!x) return fail(ERR_USAGE, "value: no var was given");
-    duet_var *plain = to_plain(t, x);
-    return plain ? copy_out(out, t, &plain->value) : tape_error(t);
-}
-
-int duet_var_grad(duet_tensor **out, duet_tape *t, duet_var *leaf) {
-    CHECK_OUT(out);
-    CHECK(duet_tape_error(t));
-    int i = 0;
-    while (i < t->leaf_count && t->leaves[i] != leaf)
-        i++;
-    if (i == t->leaf_count)
-        return fail(ERR_USAGE, "gradient: none is kept of this var: make it with duet_leaf");
-    if (!leaf->grad.data)
-        return fail(ERR_USAGE, "gradient: this leaf has none: %s",
-                    t->went_back ? "duet_backward did not come to it: it has no part in the loss"
-                                 : "call duet_backward first");
-    return copy_out(out, t, &leaf->grad);
 }

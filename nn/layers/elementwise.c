@@ -220,7 +220,13 @@ static int multiply_backward(duet_tape *t, struct node *n) {
     return gradient_by(t, n, n->x2, n->x, n->first == SMALL_X);
 }
 
+static int is_loss(const duet_var *x) {
+    return x->hits.data || x->terms[0];
+}
+
 duet_var *duet_add(duet_tape *t, duet_var *a, duet_var *b) {
+    if (tape_failed(t, a) || tape_failed(t, b)) return NULL;
+    if (is_loss(a) || is_loss(b)) return tape_add_losses(t, a, b);
     return of_two(t, a, b, "add", OP_ADD_FORWARD, add_backward);
 }
 

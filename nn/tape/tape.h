@@ -56,6 +56,7 @@ struct duet_var {
     int common;               /* 1: the same for all samples: it has no dimension of samples */
     struct param *param;      /* common: the parameter whose value it is, or a view of; else NULL */
     int joins;                /* 1: made by tape_join: it stands for several roots */
+    duet_var *terms[2];       /* of a sum of losses (nn/results.c); else NULL */
     /* value is relu(*relu_of) but has no memory yet: tape_stuck computes it for whoever reads it.
      * NULL: value is there. */
     duet_var *relu_of;
@@ -166,6 +167,12 @@ int tape_backward(duet_tape *tape, duet_var *root, const struct tensor *root_gra
  * with MEAN or SUM. The roots are different vars; one may depend on another. Call it behind the
  * forward pass. NULL after a failure. */
 duet_var *tape_join(duet_tape *tape, duet_var *const *roots, const struct tensor *grads, int count);
+
+/* ERR_USAGE: `function` is for a program's own pass, and a forward function has called it. */
+int pass_refuse_inside(duet_tape *tape, const char *function);
+
+/* a + b of which at least one is a loss, or a sum of losses. */
+duet_var *tape_add_losses(duet_tape *tape, duet_var *a, duet_var *b);
 
 /* Which parameters have a part in `root`, without going back: [parameters] 1: a backward from root,
  * or a pass before it, gives the parameter a gradient. Owned by the tape, until the next call. */

@@ -257,3 +257,50 @@ Test(api_tape, a_full_device_is_named, .timeout = 30) {
     duet_tensor_free(X);
     net_close(&net);
 }
+
+/* loss_a + loss_b + mean(w w): value and gradients are those of PyTorch's sum, each loss with its
+ * own reduction. */
+Test(tape, losses_are_added_up, .timeout = 30) {
+    struct net net;
+    float host[N * C * H * W], apart[3][M * K], sum[M * K];
+    int32_t y[N] = {0, 1, 2, 0, 1};
+    net_open(&net, "cpu");
+    duet_tape *t = net.tape;
+    duet_tensor *x = api_tensor(net.devices[0], 2, (int[2]){N, K}, host), *labels, *targets;
+    MUST(duet_tensor_create(&labels, net.devices[0], DUET_I32, 1, (int[]){N}, y));
+    MUST(duet_tensor_create(&targets, net.devices[0], DUET_F32, 2, (int[]){N, M}, host));
+    double read[4];
+    for (int which = 0; which < 4; which++) {
+        MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+        duet_var *scores = duet_linear(t, duet_input(t, x), LINEAR_W, LINEAR_B),
+                 *w = duet_expand(t, duet_parameter(t, LINEAR_W), 3, (int[]){-1, M, K}),
+                 *a = duet_cross_entropy(t, scores, labels, DUET_MEAN, NULL),
+                 *b = duet_mse_loss(t, scores, targets, DUET_SUM),
+                 *c = duet_mean(t, duet_multiply(t, w, w), NULL, 0, 0),
+                 *all = duet_add(t, duet_add(t, a, b), c), *roots[] = {a, b, c, all};
+        int64_t right = -1, of_a = -1;
+        MUST(duet_backward(t, roots[which], NULL));
+        MUST(duet_tensor_read(duet_params_grad(net.params, LINEAR_W),
+                              which < 3 ? apart[which] : sum));
+        if (which < 2) MUST(duet_loss_read(t, roots[which], &read[which], NULL));
+        if (which < 3) continue;
+        MUST(duet_loss_read(t, all, &read[3], &right));
+        MUST(duet_loss_read(t, a, NULL, &of_a));
+        cr_assert_eq(right, of_a);
+        duet_tensor *value;
+        MUST(duet_var_value(&value, t, c));
+        MUST(duet_tensor_read(value, host));
+        duet_tensor_free(value);
+        cr_assert_float_eq(read[3], read[0] + read[1] + (double)host[0] * N, 1e-12);
+        MUST_FAIL(duet_var_value(&value, t, all), DUET_USAGE, "duet_loss_read");
+        MUST_FAIL(duet_backward(t, all, x), DUET_USAGE, "a sum of losses");
+    }
+    for (int i = 0; i < M * K; i++) /* three floats in another order */
+        cr_assert_float_eq(sum[i], apart[0][i] + apart[1][i] + apart[2][i], 1e-5);
+    MUST(duet_tape_begin(t, net.params, N, DUET_TRAIN));
+    duet_var *scores = duet_linear(t, duet_input(t, x), LINEAR_W, LINEAR_B);
+    cr_assert_null(duet_add(t, scores, duet_mse_loss(t, scores, targets, DUET_MEAN)));
+    MUST_FAIL(duet_tape_error(t), DUET_USAGE, "neither a loss nor one number");
+    duet_tensor_free(x), duet_tensor_free(labels), duet_tensor_free(targets);
+    net_close(&net);
+}

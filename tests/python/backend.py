@@ -375,8 +375,8 @@ def nested(rank):
 def failing(what, rank):
     """A job of its own, which ends in an error: `what` says which."""
     file = f"{what}-{os.getppid()}"
-    dist.init_process_group("duet", rank=rank, world_size=2, timeout=timedelta(seconds=30),
-                            init_method=f"file://{os.path.join(tempfile.gettempdir(), file)}")
+    dist.init_process_group("duet", f"file://{os.path.join(tempfile.gettempdir(), file)}",
+                            timedelta(seconds=30), 2, rank)
     if what == "types":
         x, words = torch.ones(4, dtype=(torch.bfloat16, torch.float32)[rank]), ("bfloat16 sum",)
     else:
