@@ -14,6 +14,7 @@ extern "C" {
 /* A model for a data set has at least this many classes, whatever the labels are: a few pictures of
  * Fashion-MNIST need not show all of its ten. */
 enum { DATASET_CLASSES = 10 };
+enum { LABEL_IGNORED = -100 }; /* DUET_IGNORED of duet/functions.h */
 
 /* The name of the data set that a program brings along. */
 #define DATASET_OWN "own"
@@ -32,7 +33,7 @@ struct dataset {
     const void *answers;  /* labels I32 (count, places), or targets F32 (count, outputs) */
     int outputs;          /* numbers of a target; 0: there are labels */
     int places;           /* labels of a sample; 0: one */
-    int ignored;          /* 1: some labels are DUET_IGNORED, which count nothing */
+    int ignored;          /* 1: some labels are LABEL_IGNORED, which count nothing */
     /* The set of a program may also be bytes with `answers` in place of labels; or it has no arrays
      * and a function that makes sample `index`: C*H*W bytes or numbers, and its answer. Several
      * threads may call it at once. It returns 0, or a code that ends the loading. */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "duet.h"
 
 enum { BYTE_LABELS = 256 };
 
@@ -53,7 +52,7 @@ static int count_classes(const struct copy *c, int *classes, int *ignored) {
     *classes = 0;
     if (c->from->outputs) return OK;
     for (int i = 0; i < c->from->count; i++) {
-        if (label[i] == DUET_IGNORED)
+        if (label[i] == LABEL_IGNORED)
             *ignored = 1;
         else if (label[i] < 0 || label[i] >= most)
             return fail(ERR_USAGE,

@@ -17,7 +17,6 @@
 
 #include "base/error.h"
 #include "data/safetensors.h"
-#include "duet.h"
 
 enum { MOST_WHOLE = 1 << 24, BYTE_LABELS = 256, CHUNK = 4096 };
 
@@ -153,7 +152,7 @@ static int take_number(const struct reading *r, void *to, uint64_t i, int64_t nu
 }
 
 static int take_label(const struct reading *r, void *to, uint64_t i, int64_t number) {
-    if ((number < 0 || number >= INT32_MAX) && number != DUET_IGNORED)
+    if ((number < 0 || number >= INT32_MAX) && number != LABEL_IGNORED)
         return fail(ERR_FAILED,
                     "data set %s: %s: label %lld of sample %llu: labels are 0 to the number of "
                     "classes - 1, or -100, the ignore_index",
@@ -219,7 +218,7 @@ static int read_answers(struct reading *r, const struct dataset_config *c) {
 static int count_classes(const struct reading *r, int *ignored) {
     int32_t largest = 0;
     for (uint64_t i = 0; i < r->y->count; i++) {
-        *ignored |= r->labels[i] == DUET_IGNORED;
+        *ignored |= r->labels[i] == LABEL_IGNORED;
         if (r->labels[i] > largest) largest = r->labels[i];
     }
     return largest + 1;

@@ -276,9 +276,9 @@ duet_var *duet_permute(duet_tape *tape, duet_var *x, const int *order);
  * options NULL: none of them.
  *     weight       float (M), borrowed while the pass lasts: how much each class counts
  *     ignores 1    rows whose label is ignore_index, which need not be a class, have loss 0 and no
- *                  gradient; 0: those of DUET_IGNORED, PyTorch's default. With DUET_MEAN and without
- *                  weights a device that works by itself (cuda, cpu-async) has to be told: there the
- *                  loss is NaN
+ *                  gradient; 0: those of DUET_IGNORED, PyTorch's default. With DUET_MEAN and no
+ *                  weights a device that works by itself (cuda, cpu-async) has to be told: there
+ *                  the loss is NaN
  *     label_smoothing      a part of each target, 0 to 1, that is spread evenly over all classes;
  *                  of cross_entropy alone
  * With weights or ignored labels DUET_MEAN is PyTorch's: the sum of the losses of this pass over

@@ -89,6 +89,8 @@ static int check_set(const struct session *s, const struct dataset *set, int tra
                 set->name, sample_shape_text(is, text[0]), sample_shape_text(first, text[1]));
 }
 
+_Static_assert((int)LABEL_IGNORED == (int)DUET_IGNORED, "data/dataset.h repeats it");
+
 /* Labels of -100 count nothing, as in PyTorch. There is one label that does not. */
 static int ignore_labels(struct session *s, const struct dataset *set) {
     struct class_weights *w = &s->model.class_weights;

@@ -117,6 +117,18 @@ void event_file_scalar(struct event_file *f, double wall_time, int64_t step, con
     f->scalars++;
 }
 
+/* message SessionLog { enum SessionStatus { START = 1; } SessionStatus status = 1; }
+ * message Event { .. SessionLog session_log = 7; } */
+void event_file_start(struct event_file *f, double wall_time, int64_t step) {
+    static const unsigned char start[] = {1 << 3 | WIRE_VARINT, 1};
+    struct bytes event = {.count = 0};
+    put_double(&event, 1, wall_time);
+    put_field(&event, 2, WIRE_VARINT);
+    put_varint(&event, (uint64_t)step);
+    put_bytes(&event, 7, start, sizeof start);
+    write_record(f, &event);
+}
+
 void event_file_flush(struct event_file *f) {
     if (f->file && fflush(f->file) && !f->error) f->error = errno;
 }

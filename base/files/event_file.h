@@ -36,6 +36,9 @@ int event_file_open(struct event_file *f, const char *folder);
  * since 1970. Failures are reported by event_file_close. */
 void event_file_scalar(struct event_file *f, double wall_time, int64_t step, const char *tag,
                        double value);
+/* Says that a run goes on: what the folder's other files have from `step` on counts no more. It is
+ * TensorBoard's SessionLog START, as SummaryWriter(purge_step=...) writes it. */
+void event_file_start(struct event_file *f, double wall_time, int64_t step);
 /* Hands all that was appended to the system: it outlives this process. */
 void event_file_flush(struct event_file *f);
 

@@ -72,12 +72,16 @@ static inline int event_fields(const unsigned char *p, const unsigned char *end,
         } else if (field == 225) { /* simple_value */
             uint32_t bits = (uint32_t)event_number(p, 4);
             memcpy(&e->value, &bits, 4), p += 4;
-        } else if (field == 32 || field == 52 || field == 112 || field == 212) {
+        } else if (field == 110) { /* of a session log: 1 is START */
+            if (event_varint(&p) != 1) return 0;
+            snprintf(e->tag, sizeof e->tag, "START");
+        } else if (field == 32 || field == 72 || field == 52 || field == 112 || field == 212) {
             size_t bytes = event_varint(&p);
             if (p + bytes > end) return 0;
             if (field == 32 && (bytes != 13 || memcmp(p, "brain.Event:2", 13))) return 0;
             if (field == 212) snprintf(e->tag, sizeof e->tag, "%.*s", (int)bytes, p);
-            if ((field == 52 || field == 112) && !event_fields(p, p + bytes, depth + 1, e))
+            if ((field == 52 || field == 72 || field == 112) &&
+                !event_fields(p, p + bytes, depth + 1, e))
                 return 0;
             p += bytes;
         } else {

@@ -174,6 +174,10 @@ Test(cli_tensorboard, resumed, .timeout = 120, .init = cli_folder_make, .fini = 
                        *b = event_of(second, "Loss/train", 0);
     cr_assert(a && b && events_count(first, "Loss/train") == 2);
     cr_expect(a->step == 1 && b->step == 2, "steps %d and %d", (int)a->step, (int)b->step);
+    /* and says from which step on the first one no longer counts */
+    const struct event *start = event_of(second, "START", 0);
+    cr_expect(start && start == &second->event[1] && start->step == 3);
+    cr_expect_eq(events_count(first, "START"), 0);
     free(one.event), free(other.event);
 }
 

@@ -14,6 +14,9 @@ static double wall_time(void) {
 
 void curves_steps(struct curves *c, const struct run_record *r, int first, double seconds) {
     double now = wall_time();
+    /* Of a run that goes on, its first step is kept twice: the loss has the same bits, and what an
+     * epoch that ended there has left stays. */
+    if (!first && r->resumed_from_step) event_file_start(&c->file, now, r->resumed_from_step + 1);
     for (int i = first; i < r->steps; i++)
         event_file_scalar(&c->file, now, r->first_step + i, "Loss/train", r->losses[i]);
     if (seconds > c->seconds && r->images > c->images)

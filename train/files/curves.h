@@ -7,7 +7,8 @@
  *     Accuracy/test, Learning_rate, Memory/device_D_MiB, Memory/device_D_peak_MiB
  *
  * Unlike the other files of a run this one grows: what was written stays when the run fails or is
- * killed. A run that goes on from a checkpoint writes another file, whose steps count on. */
+ * killed. A run that goes on from a checkpoint writes another file, whose steps count on; it says
+ * so, and TensorBoard leaves out what the earlier files have of later steps. */
 #ifndef TRAIN_FILES_CURVES_H
 #define TRAIN_FILES_CURVES_H
 
