@@ -115,7 +115,7 @@ static int train(struct bench *b, struct replica *r, int64_t number) {
     CHECK(replica_load(r, &batch));
     CHECK(replica_forward(r, &whole, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
+    CHECK(replica_backward(r, loss));
     return replica_update(r);
 }
 

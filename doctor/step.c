@@ -88,7 +88,7 @@ static int take_step(struct replica *r, const struct batch *batch, int samples,
     CHECK(replica_load(r, batch));
     CHECK(replica_forward(r, &batch->segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
+    CHECK(replica_backward(r, loss));
     CHECK(replica_update(r));
     CHECK(replica_read_logs(r, 1, out->loss, NULL, NULL));
     for (int i = 0; i < r->params->set.count; at += r->params->set.param[i++].count)

@@ -51,149 +51,139 @@
  * leaving them out would not give the same bits. (PyTorch uses fewer replicas then.) */
 #include "dp/dp.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 
-void dp_enter(struct dp *dp, enum phase phase) {
-    stream_set_phase(dp->group.stream, dp->training ? phase : PHASE_EVALUATE, dp->step);
+/* ---- forward ---- */
+
+int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                          const duet_tensor *y, int outputs, enum duet_pass pass) {
+    struct dp_rows rows[MOST_INPUTS + 1];
+    m->roots = NO_ROOTS;
+    m->output[0].on_tape = NULL;
+    m->has_input_grad = 0;
+    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, pass == DUET_TRAIN));
+    CHECK(data_parallel_check_inputs(m, x, inputs, outputs));
+    m->inputs = inputs;
+    m->outputs = outputs;
+    m->pass = pass;
+    m->in_forward = y != NULL;
+    CHECK(data_parallel_take(m, x, inputs, y, rows));
+    if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
+    CHECK(dp_scatter(&m->dp, PHASE_SCATTER, rows, inputs + (y != NULL)));
+    CHECK(dp_replicate(&m->dp, PHASE_REPLICATE)); /* the last update has reached device 0 alone */
+    return dp_on_all_devices(&m->dp, PHASE_FORWARD, data_parallel_forward_on);
 }
 
-/* ---- the parts of a step that run on every device's own thread ---- */
-
-/* Runs a part between the events that order its stream. The last event is recorded also after a
- * failure, so that the next step finds the streams in order. */
-static int in_order(void *context, int r) {
-    struct dp *dp = context;
-    CHECK(device_group_follow(&dp->group, r));
-    int code = dp->part(dp->context, r);
-    if (!code) return device_group_ready(&dp->group, r);
-    struct failures first = {0};
-    failures_add(&first, code);
-    device_group_ready(&dp->group, r);
-    return failures_end(&first);
+/* The output as it is gathered, in memory of the caller's tape. */
+static int gather_to_tape(struct duet_data_parallel *m, duet_tape *t, struct tensor *whole) {
+    CHECK(data_parallel_shape(m, &m->output[0], whole));
+    *whole = tape_tensor(t, DTYPE_F32, LAYOUT_PLAIN, whole->rank, whole->dims);
+    CHECK(tape_error(t));
+    return data_parallel_gather_into(m, &m->output[0], whole);
 }
 
-/* r: a replica that failed; -1: none did. */
-static int caught(const struct dp *dp, int r) {
-    return r < 0 ? OK : workers_caught(dp->workers, r, device_index(dp->group.device[r]));
-}
+/* ---- backward ---- */
 
-static int run_on_all(struct dp *dp, enum phase phase, worker_task *task) {
-    struct span wait = {.step = dp->step,
-                        .phase = (uint8_t)(dp->training ? phase : PHASE_EVALUATE),
-                        .device = (int16_t)device_index(dp->group.device[0]),
-                        .lane = LANE_HOST,
-                        .waiting = 1,
-                        .name = "wait for replicas"};
-    int failed = workers_run(dp->workers, task, dp, &wait.start_ns);
-    wait.end_ns = now_ns();
-    if (dp->count > 1) span_add(&dp->waits, &wait);
-    return caught(dp, failed);
-}
-
-int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part) {
-    dp->part = part;
-    return run_on_all(dp, phase, in_order);
-}
-
-/* ---- the parts on device 0's thread ---- */
-
-/* The words of PyTorch, because users search for them. */
-int dp_check_module(const duet_params *params, const struct device *first) {
-    const struct device *found = params->set.device;
-    if (found == first && params->buffers.count) found = params->buffers.device;
-    if (found != first)
+int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
+                           const char *kept) {
+    if (m->roots == NO_ROOTS)
         return fail(ERR_USAGE,
-                    "module must have its parameters and buffers on device %s (device_ids[0]) but "
-                    "found one of them on device: %s",
-                    device_name(first), device_name(found));
-    if (params->reducer)
-        return fail(ERR_USAGE, "DataParallel: the parameters have a duet_ddp: free it first");
-    if (params->sync)
-        return fail(ERR_USAGE, "SyncBatchNorm is only supported within "
-                               "torch.nn.parallel.DistributedDataParallel: make parameters that "
-                               "are not converted");
+                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
+    int went_back = m->in_forward && m->shares; /* straight on, in the part of forward */
+    CHECK(dp_begin(&m->dp, m->shares ? m->shares->step : NO_STEP, 1));
+    if (m->roots == LOSSES && (count || grads))
+        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
+    if (m->roots == OUTPUTS) CHECK(data_parallel_scatter_grads(m, grads, count));
+    m->roots = NO_ROOTS;
+    CHECK(data_parallel_save_sums(m, kept));
+    if (!went_back) CHECK(dp_on_all_devices(&m->dp, PHASE_BACKWARD, data_parallel_backward_on));
+    if (m->shares && m->shares->more_passes) return OK;
+    CHECK(dp_reduce(&m->dp));
+    if (m->in_forward && !m->shares) CHECK(data_parallel_divide(m));
+    m->has_input_grad = m->input_grad;
+    return data_parallel_add_sums(m, kept);
+}
+
+/* The gradients of the replicas overwrite all those that this backward has. */
+static int check_params_are_the_replicas(const duet_tape *t, const struct duet_params *params) {
+    for (int i = 0; i < params->set.count; i++)
+        if (t->uses_total[i])
+            return fail(ERR_USAGE,
+                        "DataParallel: the tape uses parameter %d (%s) outside of the replicas, "
+                        "too: give those layers parameters of their own",
+                        i, params->set.param[i].spec->name);
     return OK;
 }
 
-/* PyTorch asks it before every forward, and so does this: whoever moves them is told. */
-int dp_begin(struct dp *dp, int32_t step, int training) {
-    CHECK(caught(dp, workers_lost(dp->workers)));
-    CHECK(dp_check_module(dp->params[0], dp->group.device[0]));
-    if (dp->params[0]->set.layout_version != dp->layout_version)
-        return fail(ERR_USAGE, "DataParallel: a duet_ddp has moved the gradients: make new "
-                               "parameters");
-    if (dp->params[0]->buffers.bytes != dp->buffer_bytes)
-        return fail(ERR_USAGE, "DataParallel: buffers were registered after it was made: register "
-                               "them before");
-    dp->step = step;
-    dp->training = training;
+/* What has a gradient keeps it, even if the last pass of the update is one without this node. */
+static void mark_on_tape(duet_tape *t, const struct duet_params *params) {
+    for (int i = 0; i < params->set.count; i++)
+        if (params->has_grad[i]) t->fired[i] = 1, t->has_grad[i] = 1;
+}
+
+/* The whole of DataParallel's backward is that of the node of y:
+ *
+ *     the caller's tape     y = call(x)  ->  loss            loss  ->  dL/dy  ->  the node of y
+ *                               |                                                  |
+ *     the replicas'         scatter, replicate, forward,     scatter of dL/dy, backward on each
+ *                           gather                           device, reduce: gradients are there
+ *
+ * The replicas have tapes of their own, so the caller's tape sees no parameter: the node tells it
+ * which of them have a gradient. */
+static int backward(duet_tape *t, struct node *n) {
+    struct duet_data_parallel *m = n->context;
+    struct duet_params *params = m->params[0];
+    if (!n->y->grad.data) return OK;
+    if (m->output[0].on_tape != n->y)
+        return fail(ERR_USAGE, "DataParallel: another forward has come between this one and its "
+                               "backward: go back from each output before the next forward");
+    if (t->owner == params) CHECK(check_params_are_the_replicas(t, params));
+    const duet_tensor dy = {.device = t->device, .t = n->y->grad, .borrowed = 1}, *grad = &dy;
+    CHECK(data_parallel_backward(m, &grad, 1, data_parallel_kept_of(m, t)));
+    m->passes.tape = t;
+    m->passes.update = t->update;
+    if (t->owner == params) mark_on_tape(t, params);
     return OK;
 }
 
-/* The other devices read buffers in evaluation; what they write to theirs is lost, since the next
- * replicate overwrites it. So a model's buffers are those of device 0, as in PyTorch. */
-static int replicate_buffers(struct dp *dp) {
-    float *buffers[MAX_DEVICES];
-    struct param_range whole = {0, dp->buffer_bytes / sizeof(float)};
-    if (!whole.count) return OK;
-    for (int r = 0; r < dp->count; r++)
-        buffers[r] = dp->params[r]->buffers.arena;
-    return broadcast_coalesced(&dp->group, buffers, &whole, 1);
+static int check_tape(const struct duet_data_parallel *m, const duet_tape *t) {
+    struct device *output = m->dp.group.device[m->dp.output_device];
+    if (t->device != output)
+        return fail(ERR_USAGE,
+                    "DataParallel: the tape is on %s, the output on %s: make a tape on the output "
+                    "device",
+                    device_name(t->device), device_name(output));
+    if (m->forward_multi)
+        return fail(ERR_USAGE, "DataParallel: a forward function of several outputs: call "
+                               "duet_data_parallel_forward");
+    return OK;
 }
 
-int dp_replicate(struct dp *dp, enum phase phase) {
-    float *values[MAX_DEVICES];
-    for (int r = 0; r < dp->count; r++)
-        values[r] = dp->params[r]->set.values;
-    dp_enter(dp, phase);
-    CHECK(broadcast_coalesced(&dp->group, values, dp->groups, dp->group_count));
-    return replicate_buffers(dp);
+/* ---- the model on a tape, as PyTorch's y = model(x) is ---- */
+
+static int call(duet_tape *t, struct duet_data_parallel *m, const duet_tensor *x, duet_var **y) {
+    enum duet_pass pass = t->step.training ? DUET_TRAIN : DUET_EVALUATE;
+    struct tensor whole;
+    CHECK(check_tape(m, t));
+    CHECK(data_parallel_forward(m, &x, 1, NULL, 1, pass));
+    CHECK(gather_to_tape(m, t, &whole));
+    duet_var *rows = tape_var(t, whole, 1);
+    if (rows) rows->keeps_grad = 1; /* the replicas' streams read it */
+    m->output[0].on_tape = rows;
+    if (pass == DUET_TRAIN) {
+        m->passes.of_next = 1; /* a pass that no tape counts begins an update of its own */
+        m->roots = OUTPUTS;
+        const struct node node = {.backward = backward, .y = rows, .context = m};
+        CHECK(tape_node(t, &node));
+    }
+    *y = data_parallel_turn_var(m, t, rows, 1);
+    return duet_tape_error(t);
 }
 
-int dp_at_output(struct dp *dp, int (*work)(void *context), void *context) {
-    struct failures first = {0};
-    CHECK(device_group_lead(&dp->group, dp->output_device));
-    failures_add(&first, work(context));
-    int back = device_group_lead(&dp->group, 0);
-    CHECK(failures_end(&first));
-    return back;
-}
-
-/* ---- a step ---- */
-
-int dp_forward(struct dp *dp, const struct dp_rows *inputs, int count) {
-    dp_enter(dp, PHASE_SCATTER);
-    for (int i = 0; i < count; i++)
-        CHECK(scatter(&dp->group, &inputs[i].whole, inputs[i].sizes, inputs[i].parts));
-    CHECK(dp_replicate(dp, PHASE_REPLICATE)); /* the last update has reached device 0 alone */
-    return dp_on_all_devices(dp, PHASE_FORWARD, dp->forward);
-}
-
-int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes,
-              const struct tensor *to) {
-    dp_enter(dp, PHASE_GATHER);
-    return gather(&dp->group, parts, sizes, to);
-}
-
-int dp_scatter_grad(struct dp *dp, const struct dp_rows *grad) {
-    dp_enter(dp, PHASE_SCATTER_GRAD);
-    return scatter(&dp->group, &grad->whole, grad->sizes, grad->parts);
-}
-
-int dp_backward(struct dp *dp) {
-    return dp_on_all_devices(dp, PHASE_BACKWARD, dp->backward);
-}
-
-static int add_shard(void *context, int r) {
-    struct dp *dp = context;
-    stream_set_phase(device_compute(dp->group.device[r]), PHASE_REDUCE, dp->step);
-    return sharded_reduce_add(&dp->shards, r);
-}
-
-int dp_reduce(struct dp *dp) {
-    if (dp->sharded) CHECK(run_on_all(dp, PHASE_REDUCE, add_shard));
-    dp_enter(dp, PHASE_REDUCE);
-    return dp->sharded ? sharded_reduce_collect(&dp->shards)
-                       : reduce_add_coalesced(&dp->reduce, dp->grad_groups, dp->grad_group_count);
+duet_var *duet_data_parallel_call(duet_tape *t, duet_data_parallel *m, const duet_tensor *x) {
+    duet_var *y = NULL;
+    if (!t || t->error) return NULL;
+    int code = m ? OK : fail(ERR_USAGE, "DataParallel: none was given");
+    if (!code) code = call(t, m, x, &y);
+    return tape_fail(t, code) ? NULL : y;
 }

@@ -1,110 +1,214 @@
-/* DataParallel: one process, one thread per device, everything through device 0. dp.c tells how a
- * step goes, and has what is the same for everyone who takes it:
+/* DataParallel: one process, one thread per device, everything through device 0. A model that is
+ * wrapped is a forward function and its parameters: of a program (duet_data_parallel of duet.h), or
+ * of the command, whose replicas bring shares in segments, step blocks and logs (struct dp_shares).
  *
- *     trainer.h    the command, which knows its model and its largest batch beforehand
- *     program.h    duet_data_parallel: a forward function of a program, every step of another shape
- *
- * Both bring what runs on each device, forward and backward, and what is scattered to it. */
+ *     dp.c                the drawing, and the step from top to bottom
+ *     moves.h             threads, events and copies, of which it is made
+ *     program.c           what each device does in forward and backward, and the calls of duet.h
+ *     program_open.c      makes and frees what it works on
+ *     program_rows.c      what is cut into rows: inputs, outputs, their gradients
+ *     program_dim.c       the same along another dimension than that of rows
+ *     program_passes.c    what a backward leaves: sums over several passes, the gradient of x */
 #ifndef DP_DP_H
 #define DP_DP_H
 
-#include "dp/worker.h"
-#include "nn/params.h"
-#include "scatter_gather/shards.h"
-#include "trace/span.h"
+#include "api/api.h"
+#include "dp/moves.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+enum { MOST_INPUTS = 16, MOST_OUTPUTS = MOST_ROOTS };
 
-enum { DP_TIMEOUT_S = 300 };
+/* A tensor cut into rows: those of the device it lies on are a view of it, the others a copy. */
+struct pieces {
+    int rows;               /* of the whole tensor */
+    int sizes[MAX_DEVICES]; /* of them those of each device; in all, at most `rows` */
+    struct duet_tensor part[MAX_DEVICES];
+    struct duet_tensor shown[MAX_DEVICES]; /* of an input: the part as forward sees it */
+    void *memory[MAX_DEVICES];             /* owned, device memory, kept from step to step */
+    size_t room[MAX_DEVICES];              /* its bytes */
+    int lent[MAX_DEVICES];                 /* 1: the memory is another's */
+};
 
-struct dp_config {
-    int devices;                     /* W */
-    struct device *const *device;    /* borrowed; device[0] leads; DP uses their compute streams */
-    duet_params *const *params;      /* [W], borrowed: those of device 0 count */
-    int output_device;               /* PyTorch's: outputs are gathered there; 0 .. W-1 */
-    int sharded_reduce;              /* 1: device d adds up shard d of the gradients (shards.h) */
-    worker_task *forward, *backward; /* of one device, on its thread; they get `context` */
+/* What backward can start from. */
+enum roots { NO_ROOTS, OUTPUTS, LOSSES };
+
+/* One output of forward, on all devices. Thread r writes [r]. */
+struct output {
+    duet_var *root[MAX_DEVICES];     /* on tape[r]: PLAIN, or a loss */
+    const duet_var *on_tape;         /* as gathered, on the caller's tape; NULL: as a tensor */
+    int is_loss[MAX_DEVICES];        /* 1: with DUET_MEAN or DUET_SUM; gathered as one number */
+    enum reduction how[MAX_DEVICES]; /* of a loss */
+    double loss[MAX_DEVICES];        /* its value */
+    int rows[MAX_DEVICES];           /* of what is gathered; 0: the device has none */
+    const duet_tensor *grad;         /* during a backward: of the gathered output; NULL: unused */
+    struct pieces grads;             /* of root[r] */
+};
+
+/* Backward passes whose gradients are added up. */
+struct passes {
+    int of_update, done, of_next; /* as in struct duet_tape, where no tape counts them */
+    const duet_tape *tape;        /* that counted the last one done; NULL: none */
+    int64_t update;               /* as in struct duet_tape: the update of that one */
+    float *sums;                  /* of the passes before, on device 0, owned; NULL: never needed */
+    unsigned zeroed;              /* as in struct duet_params, when the last of them was done */
+    char *has_grad;               /* [parameters] 1: it had a part in one of them; owned */
+};
+
+/* What the command's replicas (models/replica.h) bring. Rows are cut into these shares, not by
+ * torch.chunk, and every device takes part, also without samples. A loss in forward goes to their
+ * logs, and the device goes straight on into backward. */
+struct dp_shares {
+    int sizes[MAX_DEVICES];             /* samples of each device */
+    int32_t step;                       /* for spans */
+    int more_passes;                    /* 1: each device keeps its own sums until the last pass */
+    int (*begin)(void *context, int r); /* device r's pass begins; on its thread */
     void *context;
-    double timeout_s; /* for a replica to come back; 0: DP_TIMEOUT_S */
-    int spans;        /* 1: the waits of device 0's thread are logged */
 };
 
-struct dp {
-    int count; /* W */
-    int output_device;
-    struct device_group group;
-    struct workers *workers;
-    duet_params *params[MAX_DEVICES];
-    uint64_t layout_version; /* of params[0], as it was at the beginning */
-    size_t buffer_bytes;     /* of its buffers, as they were at the beginning */
-    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
-    struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */
-    int group_count, grad_group_count;
-    int sharded; /* 1: `shards` sums the gradients, not `reduce` */
-    struct reduce_plan reduce;
-    struct sharded_reduce shards;
-    worker_task *forward, *backward;
+struct duet_data_parallel {
+    struct dp dp;
+    struct dp_shares *shares; /* borrowed; NULL: a program's */
+    duet_var *(*forward)(duet_tape *tape, duet_var *x, void *context); /* or: */
+    void (*forward_multi)(duet_tape *tape, const struct duet_replica *replica, duet_var **outputs,
+                          void *context);
+    duet_var *(*loss)(duet_tape *tape, duet_var *output, const duet_tensor *y, void *context);
+    void (*warn)(const char *text, void *context);
     void *context;
+    int warned_of_scalars, warned_of_chunks; /* 1: it was said once */
 
-    /* The step under way. */
-    int32_t step;      /* for spans */
-    int training;      /* 0: all phases are PHASE_EVALUATE */
-    worker_task *part; /* what the threads run now */
+    /* [0] is the program's, the others are copies. With `shares` all are others', tapes too. */
+    struct duet_params *params[MAX_DEVICES];
+    struct duet_tape *tape[MAX_DEVICES];
+    int input_grad; /* 1: backward also computes the gradients of the inputs */
+    int dim;        /* along which inputs are cut and outputs gathered */
+    struct passes passes;
 
-    struct span_log waits; /* thread 0's waits for the other threads (LANE_HOST) */
+    /* The step under way. The caller writes it while the threads sleep; thread r writes root[r] and
+     * losses[r]. */
+    enum duet_pass pass;
+    int used; /* devices 0 .. used-1 take part */
+    int inputs, outputs;
+    struct pieces x[MOST_INPUTS], y;          /* x[0] has the samples */
+    duet_var *leaf[MOST_INPUTS][MAX_DEVICES]; /* [i][r], on tape[r]: x[i]; NULL: it is not float */
+    struct output output[MOST_OUTPUTS];
+    enum roots roots;   /* after a forward in training */
+    int in_forward;     /* 1: of duet_data_parallel_loss */
+    int has_input_grad; /* 1: behind a backward, until the next forward */
 };
 
-/* Starts the threads and makes ready what moves. The caller's thread becomes device 0's: it alone
- * may call the functions below. On failure everything is freed. dp_free returns 1, also for what is
- * zeroed; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
- * go on at any time, so nothing is freed, and all that dp_init was given must stay until the
- * process ends. */
-int dp_init(struct dp *dp, const struct dp_config *config);
-int dp_free(struct dp *dp);
+/* ---- program_open.c ---- */
 
-/* The first call of a step, before anything is touched: fails if a thread is lost, or if, in
- * PyTorch's words, the parameters have left device 0 since. */
-int dp_begin(struct dp *dp, int32_t step, int training);
+/* Around the replicas of the command: config->params, and a tape for each device, all borrowed.
+ * m->forward, m->loss and m->context are the caller's to set. */
+int data_parallel_around(struct duet_data_parallel **out, struct dp_config *config,
+                         duet_tape *const *tapes, struct dp_shares *shares);
+/* As duet_data_parallel_free. 0: a thread is lost, and all must stay. NULL: 1. */
+int data_parallel_close(struct duet_data_parallel *m);
 
-/* A tensor that is scattered: whole on the leading device, and where its rows go on each. */
-struct dp_rows {
-    struct tensor whole;
-    const int *sizes; /* rows of each device */
-    void *parts[MAX_DEVICES];
-};
+/* ---- dp.c ---- */
 
-/* The step of dp.c, from top to bottom. Everything is enqueued. Where replicas fail, all threads
- * come to the end of the part; then the code of the lowest failing replica is returned, with
- * "Caught <what> in replica <i> on device <d>. " before its text. */
-int dp_forward(struct dp *dp, const struct dp_rows *inputs, int count); /* scatter to forward */
-int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes, const struct tensor *to);
-int dp_scatter_grad(struct dp *dp, const struct dp_rows *grad);
-int dp_backward(struct dp *dp);
-int dp_reduce(struct dp *dp); /* device 0's gradients become the sums */
+/* Scatter, replicate, and forward on all replicas; their outputs stay where they are. x, and with
+ * the loss in forward y, are on device 0. */
+int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                          const duet_tensor *y, int outputs, enum duet_pass pass);
 
-/* Runs `work` while the output device leads: what is gathered comes to it, what is scattered goes
- * out from it. Device 0 leads again afterwards, also after a failure, whose text stays. */
-int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
+/* Scatter of the outputs' gradients, backward on all replicas, reduce: the sums are added to the
+ * gradients kept. Without gradients: from the losses in forward. */
+int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
+                           const char *kept);
 
-/* Parameters and buffers of device 0 to all others; dp_forward does it by itself. */
-int dp_replicate(struct dp *dp, enum phase phase);
+/* ---- program.c ---- */
 
-/* Runs a part on all devices, each on its own thread and in order with what is moved. */
-int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
+/* The parts that run on thread r. */
+int data_parallel_forward_on(void *m, int r);
+int data_parallel_backward_on(void *m, int r);
 
-/* The spans of what the leading device moves next carry this phase. */
-void dp_enter(struct dp *dp, enum phase phase);
+/* ERR_USAGE: a forward cannot take these. */
+int data_parallel_check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x,
+                               int inputs, int outputs);
 
-/* ERR_USAGE: not 1 to MAX_DEVICES devices, or no output device among them. */
-int dp_check_devices(int devices, int output_device);
+/* The losses are means over the replicas' samples: their mean has the gradient of each, divided. */
+int data_parallel_divide(struct duet_data_parallel *m);
 
-/* ERR_USAGE, in PyTorch's words: the parameters do not lie on the first device, or they have a ddp
- * or a SyncBatchNorm. */
-int dp_check_module(const duet_params *params, const struct device *first);
+/* Gives a warning, a line of text, to the program. */
+void data_parallel_warn(const struct duet_data_parallel *m, const char *text);
 
-#ifdef __cplusplus
-}
-#endif
+/* ---- program_rows.c ---- */
+
+/* Memory for part r. Growth waits for the device and what moves to it. */
+int data_parallel_room(struct duet_data_parallel *m, struct pieces *p, int r, size_t bytes,
+                       enum mem_cause cause);
+
+/* Where the rows of `whole`, on device `lead`, go: p->sizes[r] of them to each device, in p->part.
+ * Moves nothing, but makes room. */
+int data_parallel_place(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
+                        struct pieces *p, enum mem_cause cause, struct dp_rows *rows);
+
+/* Inputs to rows: cuts them and places them. */
+int data_parallel_take(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                       const duet_tensor *y, struct dp_rows *rows);
+
+/* Memory of another for part r, in place of what data_parallel_room would allocate. */
+void data_parallel_lend(struct pieces *p, int r, void *memory, size_t bytes);
+
+/* The shape of an output as it is gathered, without memory. ERR_USAGE: it is a loss in some
+ * replicas alone. */
+int data_parallel_shape(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
+
+/* The rows of the replicas' outputs into `whole`, which is of that shape. */
+int data_parallel_gather_into(struct duet_data_parallel *m, struct output *o, struct tensor *whole);
+
+/* A new tensor on the output device: the rows of all replicas, or the vector of their losses. */
+int data_parallel_gather(struct duet_data_parallel *m, struct output *o, duet_tensor **whole);
+
+/* ERR_USAGE: `grad` cannot be the gradient of output `o`, as it was gathered. */
+int data_parallel_check_grad(const struct duet_data_parallel *m, const struct output *o,
+                             const duet_tensor *grad);
+
+/* Brings the gradients of the outputs to the replicas; NULL: the output has none. */
+int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                                int count);
+
+/* PyTorch's warning where the outputs of replicas are scalars, once. */
+void data_parallel_warn_of_scalars(struct duet_data_parallel *m);
+
+/* ---- program_dim.c: m->dim is in front where rows are cut and gathered; 0: nothing to do ---- */
+
+/* The shape with m->dim in front, or with back 1, of one that has it there, as it was. */
+void data_parallel_turn(const struct duet_data_parallel *m, struct tensor *shape, int back);
+
+/* ERR_USAGE: a tensor of this shape and type cannot be cut along m->dim. */
+int data_parallel_check_dim(const struct duet_data_parallel *m, const struct tensor *t);
+
+/* *front: `whole`, on device `lead`, with m->dim in front, in memory of `p` that nothing else of p
+ * uses there; or `whole` itself. */
+int data_parallel_to_front(struct duet_data_parallel *m, int lead, const duet_tensor *whole,
+                           struct pieces *p, enum mem_cause cause, duet_tensor *front);
+
+/* x as a node of the tape turns it; x itself without a dim. NULL: the tape has the error. */
+duet_var *data_parallel_turn_var(const struct duet_data_parallel *m, duet_tape *t, duet_var *x,
+                                 int back);
+
+/* Input i as forward sees it on device r: in shown[r], and where it is float, *x on the tape. */
+int data_parallel_show(struct duet_data_parallel *m, int i, int r, duet_var **x);
+
+/* Replaces a gathered tensor by one with m->dim where it was. */
+int data_parallel_turn_back(const struct duet_data_parallel *m, duet_tensor **tensor);
+
+/* ---- program_passes.c ---- */
+
+/* A forward in training begins. */
+void data_parallel_begin_pass(struct duet_data_parallel *m);
+
+/* Which gradients on device 0 are of passes before this one of its update, and stay in the sum:
+ * [parameters] 1: this one is; NULL: none. */
+const char *data_parallel_kept(const struct duet_data_parallel *m);
+
+/* The same where the tape t counts the passes. */
+const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t);
+
+/* Around a backward, which overwrites the gradients on device 0: saves those that are kept, and
+ * adds them again. */
+int data_parallel_save_sums(struct duet_data_parallel *m, const char *kept);
+int data_parallel_add_sums(struct duet_data_parallel *m, const char *kept);
+
 #endif

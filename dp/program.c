@@ -1,7 +1,6 @@
-/* duet_data_parallel: forward and backward of DataParallel around a forward function. A step is
- * that of dp.c, whose drawing shows who waits for whom; the loss and all that leads to the gradient
- * of the output are the caller's, on a tape of its own or elsewhere. */
-#include "dp/program.h"
+/* What each device does in the step of dp.c, on its own thread; and the calls of duet.h by which a
+ * program does without a tape for the loss. */
+#include "dp/dp.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,15 +10,16 @@
 static int keep_loss(struct duet_data_parallel *m, struct output *o, int r, duet_var *y) {
     struct duet_tape *t = m->tape[r];
     double sum;
+    o->root[r] = y;
+    o->is_loss[r] = 1;
+    o->rows[r] = 1;
+    if (m->shares) return OK; /* it is in their logs */
     CHECK(tape_loss_reduction(y, &o->how[r]));
     if (o->how[r] == REDUCE_NONE)
         return fail(ERR_USAGE, "DataParallel: a loss with DUET_NONE: give it DUET_MEAN or "
                                "DUET_SUM, so that each replica has one number");
     CHECK(duet_loss_read(t, y, &sum, NULL));
     o->loss[r] = o->how[r] == REDUCE_MEAN ? sum / m->x[0].sizes[r] : sum;
-    o->root[r] = y;
-    o->is_loss[r] = 1;
-    o->rows[r] = 1;
     return OK;
 }
 
@@ -39,7 +39,12 @@ static int keep_output(struct duet_data_parallel *m, struct output *o, int r, du
     return OK;
 }
 
-/* The loss of duet_data_parallel_loss. */
+static int back_from_loss(struct duet_data_parallel *m, int r) {
+    stream_set_phase(m->tape[r]->stream, PHASE_BACKWARD, m->dp.step);
+    return duet_backward(m->tape[r], m->output[0].root[r], NULL);
+}
+
+/* The loss in forward. */
 static int compute_loss(struct duet_data_parallel *m, int r, duet_var *y) {
     struct duet_tape *t = m->tape[r];
     if (!y) return fail(ERR_USAGE, "DataParallel: the forward function has returned NULL");
@@ -48,7 +53,8 @@ static int compute_loss(struct duet_data_parallel *m, int r, duet_var *y) {
     t->inside_forward = 0;
     CHECK(duet_tape_error(t));
     if (!loss) return fail(ERR_USAGE, "DataParallel: the loss function has returned NULL");
-    return keep_loss(m, &m->output[0], r, loss);
+    CHECK(keep_loss(m, &m->output[0], r, loss));
+    return m->shares && m->pass == DUET_TRAIN ? back_from_loss(m, r) : OK;
 }
 
 /* The program's function, from the replica's rows of the inputs to its outputs. */
@@ -78,7 +84,8 @@ int data_parallel_forward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
     duet_var *outputs[MOST_OUTPUTS] = {0};
     if (r >= m->used) return OK;
-    CHECK(duet_tape_begin(m->tape[r], m->params[r], m->x[0].sizes[r], m->pass));
+    CHECK(m->shares ? m->shares->begin(m->shares->context, r)
+                    : duet_tape_begin(m->tape[r], m->params[r], m->x[0].sizes[r], m->pass));
     CHECK(run_forward(m, r, outputs));
     if (m->in_forward) return compute_loss(m, r, outputs[0]);
     for (int i = 0; i < m->outputs; i++)
@@ -105,8 +112,8 @@ static int check_input(const struct duet_data_parallel *m, const char *what, con
     return OK;
 }
 
-static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
-                        int outputs) {
+int data_parallel_check_inputs(const struct duet_data_parallel *m, const duet_tensor *const *x,
+                               int inputs, int outputs) {
     char what[16] = "x";
     if (inputs < 1 || inputs > MOST_INPUTS || outputs < 1 || outputs > MOST_OUTPUTS || !x)
         return fail(ERR_USAGE, "DataParallel: %d inputs, %d outputs: give 1 to %d of each", inputs,
@@ -124,36 +131,6 @@ static int check_inputs(const struct duet_data_parallel *m, const duet_tensor *c
     if (x[0]->t.dtype == DTYPE_F32) return OK;
     return fail(ERR_USAGE, "DataParallel: x is of type %s: must be float32",
                 dtype_name(x[0]->t.dtype));
-}
-
-/* x, and with the loss in forward y, are on device 0. */
-int data_parallel_forward(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
-                          const duet_tensor *y, int outputs, enum duet_pass pass) {
-    struct dp_rows rows[MOST_INPUTS + 1];
-    struct duet_tensor front[MOST_INPUTS];
-    const duet_tensor *cut[MOST_INPUTS];
-    m->roots = NO_ROOTS;
-    m->output[0].on_tape = NULL;
-    m->has_input_grad = 0;
-    CHECK(dp_begin(&m->dp, NO_STEP, pass == DUET_TRAIN));
-    CHECK(check_inputs(m, x, inputs, outputs));
-    for (int i = 0; i < inputs; i++) {
-        CHECK(data_parallel_to_front(m, 0, x[i], &m->x[i], MEM_INPUT, &front[i]));
-        cut[i] = &front[i];
-    }
-    data_parallel_cut(m, cut, inputs);
-    m->inputs = inputs;
-    m->outputs = outputs;
-    m->pass = pass;
-    m->in_forward = y != NULL;
-    if (pass == DUET_TRAIN) data_parallel_begin_pass(m);
-    for (int i = 0; i < inputs; i++)
-        CHECK(data_parallel_place(m, 0, cut[i], &m->x[i], MEM_INPUT, &rows[i]));
-    if (y) {
-        memcpy(m->y.sizes, m->x[0].sizes, sizeof m->y.sizes);
-        CHECK(data_parallel_place(m, 0, y, &m->y, MEM_INPUT, &rows[inputs]));
-    }
-    return dp_forward(&m->dp, rows, inputs + (y != NULL));
 }
 
 int duet_data_parallel_forward(duet_data_parallel *m, duet_tensor *const *inputs, int input_count,
@@ -212,60 +189,17 @@ static int backward_from_outputs(struct duet_data_parallel *m, int r) {
 
 int data_parallel_backward_on(void *context, int r) {
     struct duet_data_parallel *m = context;
-    if (r < m->used && m->in_forward) return duet_backward(m->tape[r], m->output[0].root[r], NULL);
+    if (r < m->used && m->in_forward) return back_from_loss(m, r);
     if (r < m->used) return backward_from_outputs(m, r);
     return param_set_zero_unused(&m->params[r]->set, NULL);
 }
 
-/* The gradient of the mean of the losses. */
-static int divide(struct duet_data_parallel *m) {
+int data_parallel_divide(struct duet_data_parallel *m) {
     duet_params *params = m->params[0];
     for (int i = 0; m->used > 1 && i < params->set.count; i++)
         if (duet_params_grad(params, i))
             CHECK(duet_tensor_scale(duet_params_grad(params, i), 1.0f / (float)m->used));
     return OK;
-}
-
-static int scatter_grads(void *context) {
-    struct duet_data_parallel *m = context;
-    for (int i = 0; i < m->outputs; i++)
-        if (m->output[i].grad) CHECK(data_parallel_scatter_grad(m, &m->output[i]));
-    return OK;
-}
-
-static int bring_grads(struct duet_data_parallel *m, const duet_tensor *const *grads, int count) {
-    int given = 0;
-    if (!grads || count != m->outputs)
-        return fail(ERR_USAGE,
-                    "DataParallel: %d gradients of %d outputs: give one for each, or "
-                    "NULL",
-                    count, m->outputs);
-    for (int i = 0; i < count; i++) {
-        struct output *o = &m->output[i];
-        if (grads[i]) CHECK(data_parallel_check_grad(m, o, grads[i]));
-        o->grad = grads[i];
-        given += grads[i] != NULL;
-    }
-    if (!given) return fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
-    return dp_at_output(&m->dp, scatter_grads, m);
-}
-
-int data_parallel_backward(struct duet_data_parallel *m, const duet_tensor *const *grads, int count,
-                           const char *kept) {
-    if (m->roots == NO_ROOTS)
-        return fail(ERR_USAGE,
-                    "DataParallel: backward without a forward in DUET_TRAIN since the last one");
-    CHECK(dp_begin(&m->dp, NO_STEP, 1));
-    if (m->roots == LOSSES && (count || grads))
-        return fail(ERR_USAGE, "DataParallel: %d gradients for losses: give NULL and 0", count);
-    if (m->roots == OUTPUTS) CHECK(bring_grads(m, grads, count));
-    m->roots = NO_ROOTS;
-    CHECK(data_parallel_save_sums(m, kept));
-    CHECK(dp_backward(&m->dp));
-    CHECK(dp_reduce(&m->dp));
-    if (m->in_forward) CHECK(divide(m));
-    m->has_input_grad = m->input_grad;
-    return data_parallel_add_sums(m, kept);
 }
 
 int duet_data_parallel_backward(duet_data_parallel *m, duet_tensor *const *grads, int count) {

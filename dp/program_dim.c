@@ -8,7 +8,7 @@
  * of its tape, so that backward goes through them. */
 #include <string.h>
 
-#include "dp/program.h"
+#include "dp/dp.h"
 
 /* Which dimension of x is dimension i of the result. back 0: m->dim goes to the front. */
 static void find_order(const struct duet_data_parallel *m, int rank, int back,

@@ -5,7 +5,7 @@
 
 #include "base/program_name.h"
 #include "dp/balance.h"
-#include "dp/program.h"
+#include "dp/dp.h"
 
 /* ---- what is given ---- */
 
@@ -72,8 +72,6 @@ static int build(struct duet_data_parallel *m, struct device *const *devices, in
                                      .device = devices,
                                      .params = m->params,
                                      .output_device = o->output_device,
-                                     .forward = data_parallel_forward_on,
-                                     .backward = data_parallel_backward_on,
                                      .context = m,
                                      .timeout_s = o->timeout_s};
     CHECK(dp_init(&m->dp, &config));
@@ -119,26 +117,52 @@ int duet_data_parallel_create(duet_data_parallel **out, duet_device *const *devi
     return code;
 }
 
-static void free_pieces(struct duet_data_parallel *m, struct pieces *p) {
-    for (int r = 0; r < MAX_DEVICES; r++)
-        if (p->memory[r]) device_free(m->params[r]->set.device, p->memory[r]);
+int data_parallel_around(struct duet_data_parallel **out, struct dp_config *config,
+                         duet_tape *const *tapes, struct dp_shares *shares) {
+    struct duet_data_parallel *m = *out = calloc(1, sizeof *m);
+    if (!m) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    m->used = config->devices;
+    m->shares = shares;
+    m->passes.of_update = 1;
+    for (int r = 0; r < config->devices; r++) {
+        m->params[r] = config->params[r];
+        m->tape[r] = tapes[r];
+    }
+    m->passes.has_grad = calloc((size_t)m->params[0]->set.count, 1);
+    config->context = m;
+    int code = m->passes.has_grad ? dp_init(&m->dp, config)
+                                  : fail(ERR_MEMORY, "DataParallel: no host memory");
+    if (!code) return OK;
+    data_parallel_close(m);
+    *out = NULL;
+    return code;
 }
 
-void duet_data_parallel_free(duet_data_parallel *m) {
-    if (!m) return;
-    if (!dp_free(&m->dp)) return; /* a lost thread may still use everything */
+static void free_pieces(struct duet_data_parallel *m, struct pieces *p) {
+    for (int r = 0; r < MAX_DEVICES; r++)
+        if (p->memory[r] && !p->lent[r]) device_free(m->params[r]->set.device, p->memory[r]);
+}
+
+int data_parallel_close(struct duet_data_parallel *m) {
+    if (!m) return 1;
+    if (!dp_free(&m->dp)) return 0; /* a lost thread may still use everything */
     free_pieces(m, &m->y);
     for (int i = 0; i < MOST_INPUTS; i++)
         free_pieces(m, &m->x[i]);
     for (int i = 0; i < MOST_OUTPUTS; i++)
         free_pieces(m, &m->output[i].grads);
     if (m->passes.sums) device_free(m->params[0]->set.device, m->passes.sums);
-    for (int r = 0; r < MAX_DEVICES; r++) {
+    for (int r = 0; r < MAX_DEVICES && !m->shares; r++) {
         duet_tape_free(m->tape[r]);
         if (r > 0) duet_params_free(m->params[r]);
     }
     free(m->passes.has_grad);
     free(m);
+    return 1;
+}
+
+void duet_data_parallel_free(duet_data_parallel *m) {
+    data_parallel_close(m);
 }
 
 int duet_data_parallel_replicas(const duet_data_parallel *m) {

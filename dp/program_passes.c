@@ -10,7 +10,7 @@
  * only when a backward is about to overwrite it: whoever wrote it before, the sum has it. */
 #include <string.h>
 
-#include "dp/program.h"
+#include "dp/dp.h"
 
 enum { MOST_PASSES = 1 << 20 };
 
@@ -53,6 +53,7 @@ const char *data_parallel_kept(const struct duet_data_parallel *m) {
  * pass does not tell whose gradients lie there. */
 const char *data_parallel_kept_of(const struct duet_data_parallel *m, const duet_tape *t) {
     const struct passes *p = &m->passes;
+    if (m->shares) return NULL; /* the replicas have the sums */
     if (t->owner == m->params[0] && memchr(t->has_grad, 1, (size_t)t->owner->set.count))
         return t->has_grad;
     return p->tape == t && p->update == t->update && !is_zeroed(m) ? p->has_grad : NULL;

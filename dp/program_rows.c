@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/program_name.h"
-#include "dp/program.h"
+#include "dp/dp.h"
 
 /* ---- inputs ---- */
 
@@ -37,9 +37,18 @@ static void warn_of_chunks(struct duet_data_parallel *m, int least, int most) {
     m->warned_of_chunks = 1;
 }
 
+/* The shares of the command's replicas. */
+static void cut_to_shares(struct duet_data_parallel *m) {
+    struct pieces *p = &m->x[0];
+    p->rows = 0;
+    for (int r = 0; r < m->dp.count; r++)
+        p->rows += p->sizes[r] = m->shares->sizes[r];
+    m->used = m->dp.count;
+}
+
 /* There are as many replicas as the input with the fewest chunks has. Without any rows the first
  * device still runs, so that there is an output. */
-void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count) {
+static void cut(struct duet_data_parallel *m, const duet_tensor *const *x, int count) {
     int least = m->dp.count, most = 0, rows = 0;
     for (int i = 0; i < count; i++) {
         int chunks = chunk(&m->x[i], x[i]->t.dims[0], m->dp.count);
@@ -52,6 +61,31 @@ void data_parallel_cut(struct duet_data_parallel *m, const duet_tensor *const *x
     for (int i = 0; i < count; i++)
         for (int r = m->used; r < m->dp.count; r++)
             m->x[i].sizes[r] = 0;
+}
+
+int data_parallel_take(struct duet_data_parallel *m, const duet_tensor *const *x, int inputs,
+                       const duet_tensor *y, struct dp_rows *rows) {
+    struct duet_tensor front[MOST_INPUTS];
+    const duet_tensor *whole[MOST_INPUTS];
+    for (int i = 0; i < inputs; i++) {
+        CHECK(data_parallel_to_front(m, 0, x[i], &m->x[i], MEM_INPUT, &front[i]));
+        whole[i] = &front[i];
+    }
+    if (m->shares)
+        cut_to_shares(m);
+    else
+        cut(m, whole, inputs);
+    for (int i = 0; i < inputs; i++)
+        CHECK(data_parallel_place(m, 0, whole[i], &m->x[i], MEM_INPUT, &rows[i]));
+    if (!y) return OK;
+    memcpy(m->y.sizes, m->x[0].sizes, sizeof m->y.sizes);
+    return data_parallel_place(m, 0, y, &m->y, MEM_INPUT, &rows[inputs]);
+}
+
+void data_parallel_lend(struct pieces *p, int r, void *memory, size_t bytes) {
+    p->memory[r] = memory;
+    p->room[r] = bytes;
+    p->lent[r] = 1;
 }
 
 void data_parallel_warn(const struct duet_data_parallel *m, const char *text) {
@@ -209,7 +243,7 @@ static int fill_loss_grads(struct duet_data_parallel *m, struct output *o) {
     return OK;
 }
 
-int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o) {
+static int scatter_grad(struct duet_data_parallel *m, struct output *o) {
     struct dp_rows rows;
     duet_tensor front = o->on_tape ? *o->grad : (struct duet_tensor){0};
     if (o->is_loss[0]) return fill_loss_grads(m, o);
@@ -219,5 +253,30 @@ int data_parallel_scatter_grad(struct duet_data_parallel *m, struct output *o) {
     memset(o->grads.sizes, 0, sizeof o->grads.sizes);
     memcpy(o->grads.sizes, o->rows, (size_t)m->used * sizeof *o->rows);
     CHECK(data_parallel_place(m, lead, &front, &o->grads, MEM_ACTIVATIONS, &rows));
-    return dp_scatter_grad(&m->dp, &rows);
+    return dp_scatter(&m->dp, PHASE_SCATTER_GRAD, &rows, 1);
+}
+
+static int scatter_grads(void *context) {
+    struct duet_data_parallel *m = context;
+    for (int i = 0; i < m->outputs; i++)
+        if (m->output[i].grad) CHECK(scatter_grad(m, &m->output[i]));
+    return OK;
+}
+
+int data_parallel_scatter_grads(struct duet_data_parallel *m, const duet_tensor *const *grads,
+                                int count) {
+    int given = 0;
+    if (!grads || count != m->outputs)
+        return fail(ERR_USAGE,
+                    "DataParallel: %d gradients of %d outputs: give one for each, or "
+                    "NULL",
+                    count, m->outputs);
+    for (int i = 0; i < count; i++) {
+        struct output *o = &m->output[i];
+        if (grads[i]) CHECK(data_parallel_check_grad(m, o, grads[i]));
+        o->grad = grads[i];
+        given += grads[i] != NULL;
+    }
+    if (!given) return fail(ERR_USAGE, "DataParallel: no gradient of the output was given");
+    return dp_at_output(&m->dp, scatter_grads, m);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "dp/dp.h"
+#include "dp/moves.h"
 
 int dp_check_devices(int devices, int output_device) {
     if (devices < 1 || devices > MAX_DEVICES)
@@ -58,8 +58,6 @@ int dp_init(struct dp *dp, const struct dp_config *c) {
     dp->count = c->devices;
     dp->output_device = c->output_device;
     dp->sharded = c->sharded_reduce;
-    dp->forward = c->forward;
-    dp->backward = c->backward;
     dp->context = c->context;
     memcpy(dp->params, c->params, (size_t)c->devices * sizeof *dp->params);
     span_log_init(&dp->waits, c->spans);

@@ -10,32 +10,18 @@ void recorded_init(struct recorded *r, struct device *device, const duet_tape *t
                    const struct param_set *params, int wanted) {
     memset(r, 0, sizeof *r);
     r->stream = device_compute(device);
-    r->tape[0] = tape;
+    r->tape = tape;
     r->params = params;
     r->on = wanted && device_can_record(device) && !device_config(device)->spans;
 }
 
-void recorded_watch(struct recorded *r, const duet_tape *tape) {
-    r->tape[1] = tape;
-}
-
-/* Each of these versions only grows, so their sum changes whenever one of them does. */
+/* Both versions only grow, so their sum changes whenever one of them does. */
 static uint64_t version_now(const struct recorded *r) {
-    uint64_t version = r->params ? r->params->layout_version : 0;
-    for (int i = 0; i < RECORDED_TAPES; i++)
-        if (r->tape[i]) version += tape_arena_version(r->tape[i]);
-    return version;
-}
-
-static void drop_parts(struct recorded_step *step) {
-    for (int i = 0; i < RECORDED_PARTS; i++) {
-        recording_free(step->part[i]);
-        step->part[i] = NULL;
-    }
+    return tape_arena_version(r->tape) + (r->params ? r->params->layout_version : 0);
 }
 
 static void drop(struct recorded_step *step) {
-    drop_parts(step);
+    recording_free(step->recording);
     memset(step, 0, sizeof *step);
 }
 
@@ -78,22 +64,15 @@ void recorded_forget(struct recorded *r) {
 
 /* ---- a step ---- */
 
-enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key, int parts) {
+enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key) {
     r->version_before = version_now(r);
     if (r->version_before != r->version) recorded_forget(r);
     r->version = r->version_before;
     r->now = find(r, key);
     r->now->used = ++r->clock;
-    r->part = 0;
-    r->parts = parts;
-    int complete = 1;
-    for (int i = 0; i < parts; i++)
-        complete &= r->now->part[i] != NULL;
     r->stage = !r->on || !r->now->settled ? STAGE_PLAIN
-               : complete                 ? STAGE_REPLAYED
+               : r->now->recording        ? STAGE_REPLAYED
                                           : STAGE_RECORDED;
-    /* After a step that failed half-way some parts may be there: all are recorded anew. */
-    if (r->stage == STAGE_RECORDED) drop_parts(r->now);
     return r->stage;
 }
 
@@ -108,7 +87,7 @@ int recorded_enter(struct recorded *r, const char *name) {
                              name);
         return 0;
     }
-    if (r->now->part[r->part]) return 0;
+    if (r->now->recording) return 0;
     r->enter_code = stream_record_begin(r->stream);
     r->recording = !r->enter_code;
     return r->recording;
@@ -119,29 +98,19 @@ int recorded_enter(struct recorded *r, const char *name) {
 static int end_recording(struct recorded *r, int code) {
     struct failures first = {0};
     r->recording = 0;
-    if (!code) return stream_record_end(r->stream, &r->now->part[r->part]);
+    if (!code) return stream_record_end(r->stream, &r->now->recording);
     failures_add(&first, code);
     stream_record_end(r->stream, NULL);
     return failures_end(&first);
 }
 
-static int leave(struct recorded *r, int code) {
+int recorded_leave(struct recorded *r, int code) {
     CHECK(r->enter_code);
     if (r->recording) code = end_recording(r, code);
     CHECK(code);
-    if (r->stage != STAGE_PLAIN) return stream_replay(r->stream, r->now->part[r->part], r->name);
-    if (r->part + 1 == r->parts) r->now->settled = version_now(r) == r->version_before;
+    if (r->stage != STAGE_PLAIN) return stream_replay(r->stream, r->now->recording, r->name);
+    r->now->settled = version_now(r) == r->version_before;
     return OK;
-}
-
-int recorded_leave(struct recorded *r, int code) {
-    code = leave(r, code);
-    r->part++;
-    return code;
-}
-
-struct tensor *recorded_output(struct recorded *r) {
-    return &r->now->output;
 }
 
 int recorded_is_recording(const struct recorded *r) {

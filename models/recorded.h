@@ -3,7 +3,7 @@
  * kernels of a few microseconds each; launched one by one they cost the host more time than the
  * GPU.
  *
- *     recorded_begin(&recorded, &key, 1);
+ *     recorded_begin(&recorded, &key);
  *     if (recorded_enter(&recorded, "forward and backward")) {
  *         code = ... enqueue the work ...
  *     }
@@ -20,12 +20,10 @@
  * into segments. An epoch has one key for its full batches and one for its short last batch;
  * evaluation has two more.
  *
- * A step may have several parts, each with its own enter and leave, and work between them that is
- * not recorded: plain DP records forward and backward, but not the gather, loss and scatter between
- * them. The parts of a step go through the stages together, because a later part works on the
- * tape that an earlier one has written.
+ * A recording is around all that a step does at once, or there is none: with DataParallel, which
+ * gathers and scatters between forward and backward, no step is recorded.
  *
- * A recording holds addresses, so it is void once the memory behind one of them has moved. Each
+ * A recording holds addresses, so it is void once the memory behind one of them has moved. The
  * tape's arena and the layout of the gradients have a version that grows whenever they move; when
  * one has grown, all recordings are dropped. What changes from step to step without moving lies in
  * the step block in device memory.
@@ -42,7 +40,7 @@
 extern "C" {
 #endif
 
-enum { RECORDED_STEPS = 16, RECORDED_PARTS = 2, RECORDED_TAPES = 2 };
+enum { RECORDED_STEPS = 16 };
 
 /* What a recording stands for. Steps with equal keys must enqueue the same work. */
 struct recorded_key {
@@ -55,28 +53,26 @@ enum recorded_stage { STAGE_PLAIN, STAGE_RECORDED, STAGE_REPLAYED };
 
 struct recorded_step {
     struct recorded_key key;
-    int settled; /* 1: a plain step with this key has moved no memory */
-    struct recording *part[RECORDED_PARTS];
-    struct tensor output; /* for the work between the parts; see recorded_output */
-    uint64_t used;        /* `clock` when this step was last used */
+    int settled;                 /* 1: a plain step with this key has moved no memory */
+    struct recording *recording; /* NULL: none yet */
+    uint64_t used;               /* `clock` when this step was last used */
 };
 
 struct recorded {
     struct stream *stream;
-    const duet_tape *tape[RECORDED_TAPES]; /* whose arenas are read by address; borrowed or NULL */
-    const struct param_set *params;        /* whose layout is read by address; borrowed or NULL */
-    int on;                                /* 0: every step is plain */
-    uint64_t version;                      /* of all that memory, at the last step */
-    uint64_t clock;                        /* steps begun */
+    const duet_tape *tape;          /* whose arena is read by address; borrowed */
+    const struct param_set *params; /* whose layout is read by address; borrowed or NULL */
+    int on;                         /* 0: every step is plain */
+    uint64_t version;               /* of all that memory, at the last step */
+    uint64_t clock;                 /* steps begun */
     struct recorded_step step[RECORDED_STEPS];
     int count; /* of step[] in use */
 
     /* The step under way. */
     struct recorded_step *now;
     enum recorded_stage stage;
-    int part, parts;         /* the part that is next or under way, and how many there are */
-    const char *name;        /* of that part */
-    int recording;           /* 1: between enter and leave of a part that is being recorded */
+    const char *name;        /* of the replay's span */
+    int recording;           /* 1: between enter and leave of a step that is being recorded */
     int enter_code;          /* what recorded_enter failed with; recorded_leave returns it */
     uint64_t version_before; /* of the memory, when the step began */
 };
@@ -88,26 +84,17 @@ void recorded_init(struct recorded *r, struct device *device, const duet_tape *t
 void recorded_free(struct recorded *r);
 /* Drops all recordings: call it before an event or a buffer that they use is freed. */
 void recorded_forget(struct recorded *r);
-/* Names a second tape whose memory is read by address. */
-void recorded_watch(struct recorded *r, const duet_tape *tape);
+/* Begins a step and decides its stage. */
+enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key);
 
-/* Begins a step of `parts` parts and decides its stage. A step that was given up after some of its
- * parts is forgotten by the next begin. */
-enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key, int parts);
-
-/* Begins the step's next part. Returns 1 if the caller must enqueue its work on the stream now,
- * which may be nothing but launches, copies and event records; 0 if not. recorded_leave must follow
- * in both cases, also after an error in between: it is what ends a recording.
- * name: of the replay's span, static storage. */
+/* Returns 1 if the caller must enqueue the step's work on the stream now, which may be nothing but
+ * launches, copies and event records; 0 if not. recorded_leave must follow in both cases, also after
+ * an error in between: it is what ends a recording. name: of the replay's span, static storage. */
 int recorded_enter(struct recorded *r, const char *name);
 
-/* Ends the part; `code` is that of the work since recorded_enter, OK where there was none. Returns
+/* Ends the step; `code` is that of the work since recorded_enter, OK where there was none. Returns
  * the first failure of enter, work and leave, with its text. */
 int recorded_leave(struct recorded *r, int code);
-
-/* Where a part leaves its output for the work between the parts. When the step is replayed it still
- * names the memory that the recorded step wrote. */
-struct tensor *recorded_output(struct recorded *r);
 
 /* 1 while work is being recorded: it will run with the replay, not now. */
 int recorded_is_recording(const struct recorded *r);

@@ -94,8 +94,8 @@ int replica_write_step(struct replica *r, const struct step_block *step) {
 
 /* ---- the parts of a step ---- */
 
-struct recorded_key replica_key(const struct replica *r, enum replica_work work,
-                                const struct segments *segments) {
+static struct recorded_key key_of(const struct replica *r, enum replica_work work,
+                                  const struct segments *segments) {
     enum { ADDS = 16, MORE = 32 }; /* above enum replica_work: passes differ in what they enqueue */
     int trains = work == WORK_TRAIN || work == WORK_STEP;
     int pass = trains ? r->add_grads * ADDS + r->more_passes * MORE : 0;
@@ -110,9 +110,9 @@ int replica_enter(struct replica *r, enum replica_work work, const struct segmen
     static const char *const names[] = {"forward and backward", "forward", "optimizer", "step"};
     static const enum phase phases[] = {PHASE_FORWARD, PHASE_EVALUATE, PHASE_OPTIMIZER,
                                         PHASE_FORWARD};
-    struct recorded_key key = replica_key(r, work, segments);
+    struct recorded_key key = key_of(r, work, segments);
     replica_phase(r, phases[work]);
-    recorded_begin(&r->recorded, &key, 1);
+    recorded_begin(&r->recorded, &key);
     return recorded_enter(&r->recorded, names[work]);
 }
 
@@ -171,17 +171,21 @@ static int enter_pass(struct replica *r, const struct segments *segments, int tr
     return pass_enter(r->params, &step, r->step_number);
 }
 
-int replica_forward(struct replica *r, const struct segments *segments, int training,
-                    duet_var **output) {
-    const struct model *m = r->model;
+int replica_begin(struct replica *r, const struct segments *segments, int training) {
     const struct tape_step step = step_of(r, segments, training);
-    *output = NULL;
     CHECK(replica_check_samples(r, "forward", segments->n));
     CHECK(replica_unpack(r));
     if (training && !r->more_passes) CHECK(replica_hash_values(r));
     replica_phase(r, training ? PHASE_FORWARD : PHASE_EVALUATE);
-    CHECK(pass_begin(r->tape, r->params, &step));
+    return pass_begin(r->tape, r->params, &step);
+}
+
+int replica_forward(struct replica *r, const struct segments *segments, int training,
+                    duet_var **output) {
+    const struct model *m = r->model;
     const int shape[4] = {segments->n, m->channels, m->height, m->width};
+    *output = NULL;
+    CHECK(replica_begin(r, segments, training));
     struct tensor pixels = tensor_plain(r->pixels, DTYPE_F32, 4, shape);
     *output = model_forward(m, r->tape, &r->params->buffers, tape_leaf(r->tape, &pixels, 0));
     return tape_error(r->tape);
@@ -209,16 +213,9 @@ int replica_log_nothing(struct replica *r) {
     return OK;
 }
 
-void replica_add_used(struct replica *r, const struct replica *other) {
-    for (int i = 0; i < r->params->set.count; i++)
-        r->params->has_grad[i] |= other->params->has_grad[i];
-}
-
-int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad) {
-    struct duet_tensor given = {.device = r->device, .borrowed = 1};
-    if (root_grad) given.t = *root_grad;
+int replica_backward(struct replica *r, duet_var *loss) {
     replica_phase(r, PHASE_BACKWARD);
-    return duet_backward(r->tape, root, root_grad ? &given : NULL);
+    return duet_backward(r->tape, loss, NULL);
 }
 
 static int update(struct replica *r) {
@@ -246,7 +243,7 @@ static int whole_step(struct replica *r, const struct segments *segments, int up
     duet_var *output, *loss;
     CHECK(replica_forward(r, segments, 1, &output));
     CHECK(replica_loss(r, output, 1, &loss));
-    CHECK(replica_backward(r, loss, NULL));
+    CHECK(replica_backward(r, loss));
     if (!updates) return OK;
     look_for_left_out(r);
     return update(r);

@@ -9,9 +9,9 @@
  * duet_tape_begin and duet_backward. A replica adds what a comparison needs: the input, which comes
  * beside the step before; logs of many steps; hashes; and steps that are recorded and replayed.
  *
- * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). DP, on
- * device 0, puts scatter and replicate before forward, gather before the loss, scatter of dL/dy
- * before backward and a reduce behind it; its other devices run forward and backward alone.
+ * DDP is in the parameters: where they have a ddp the pass calls it (struct grad_reducer). With DP
+ * each device has a replica, and dp/dp.c runs forward and backward on their tapes
+ * (train/strategy_dp.c).
  *
  * A step may have several passes (step->add_grads, step->more_passes). All but the update is then
  * done once a pass, with a batch of its own, and gradients accumulate.
@@ -128,18 +128,17 @@ int replica_unpack(struct replica *r);
 /* What a replica records (recorded_key.kind). A STEP is what TRAIN and UPDATE are together. */
 enum replica_work { WORK_TRAIN, WORK_EVALUATE, WORK_UPDATE, WORK_STEP };
 
-/* The key of the pass being worked on. `segments` NULL: the batch plays no part. */
-struct recorded_key replica_key(const struct replica *r, enum replica_work work,
-                                const struct segments *segments);
-
-/* Around what a step enqueues between load and update, for steps of one part: recorded_begin and
- * recorded_enter, and recorded_leave. */
+/* Around what a step enqueues between load and update: recorded_begin and recorded_enter, and
+ * recorded_leave. segments NULL: the batch plays no part. */
 int replica_enter(struct replica *r, enum replica_work work, const struct segments *segments);
 int replica_leave(struct replica *r, int code);
 
-/* Forward over the first segments->n samples that the replica holds; the output is PLAIN
- * (n, classes), on the tape, or NULL on failure. training 1: the values are hashed before it, where
- * config.hashes says so, in the step's last pass. training 0: evaluation, in PHASE_EVALUATE. */
+/* Begins a pass over the first segments->n samples that the replica holds, on its tape and with its
+ * parameters. training 1: the values are hashed before it, where config.hashes says so, in the
+ * step's last pass. training 0: evaluation, in PHASE_EVALUATE. */
+int replica_begin(struct replica *r, const struct segments *segments, int training);
+
+/* The pass and its forward: the output is PLAIN (n, classes), on the tape, or NULL on failure. */
 int replica_forward(struct replica *r, const struct segments *segments, int training,
                     duet_var **output);
 
@@ -150,12 +149,9 @@ int replica_loss(struct replica *r, duet_var *output, int training, duet_var **l
 /* In place of forward and loss on a replica without input: logs losses and hits of zero. */
 int replica_log_nothing(struct replica *r);
 
-/* Backward from a loss of replica_loss (root_grad NULL), or from an output with its gradient dL/dy
- * (n, classes). The reducer of params is told of each gradient on the way. */
-int replica_backward(struct replica *r, duet_var *root, const struct tensor *root_grad);
-
-/* Adds to r's list of used parameters that of another replica of the same step. */
-void replica_add_used(struct replica *r, const struct replica *other);
+/* Backward from a loss of replica_loss. The reducer of params is told of each gradient on the way,
+ * and sums them behind an update's last pass. */
+int replica_backward(struct replica *r, duet_var *loss);
 
 /* The optimizer: parameters from their (reduced) gradients, which are hashed first where
  * config.hashes says so. Recorded and replayed by itself. */

@@ -1,12 +1,244 @@
-/* DataParallel as a strategy of the trainer; dp/dp.c has the step. */
+/* DataParallel as a strategy of the trainer. Its step is the program of
+ * examples/mlp/data_parallel.c: the whole batch comes to device 0, duet_data_parallel_call
+ * (dp/dp.c) runs the model on all devices, and the loss is on the tape of the output device. What a
+ * comparison needs beyond that the replicas bring: shares in segments, step blocks, logs, hashes.
+ *
+ * Bits. A batch is cut into S segments (base/segment.h), k = S / W for each of the W devices,
+ * device 0's first. The segments are the V virtual devices; with --virtual-devices off there is one
+ * for each device. Gradients, losses and values are bit for bit those of one device that holds all
+ * S segments, wherever fold_fits(S, W) holds (base/fold.h).
+ *
+ * Logs of losses and hits are on the output device. Row step->row, column c is segment c of the
+ * batch, that is virtual device v = c / k + (c % k) * W. Hashes are on every replica: values on
+ * all, gradients on device 0. */
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/program_name.h"
 #include "dp/balance.h"
-#include "dp/trainer.h"
+#include "dp/dp.h"
 #include "train/remarks.h"
 #include "train/session.h"
+
+static const double JOIN_GRACE_S = 5;
+
+struct dp_strategy {
+    int segments; /* S */
+    int own_loss; /* 1: each device computes its own loss, at the end of forward */
+    int output;   /* the device where outputs are gathered */
+    struct replica replica[MAX_DEVICES];
+    struct duet_data_parallel *model;
+    struct dp_shares shares;
+    duet_tape *tape; /* of the loss, on the output device; NULL with own_loss */
+    void *labels;    /* of the whole batch there, if it is not device 0; owned; else NULL */
+
+    /* The step under way. Thread 0 writes it while the others sleep. */
+    const struct step_block *step;
+    int training;
+    const struct segments *all; /* those of the whole batch */
+    struct segments share[MAX_DEVICES];
+};
+
+/* ---- the parts that run on every device's own thread ---- */
+
+static int write_step(struct dp_strategy *d, int r) {
+    return replica_write_other(&d->replica[r], d->step, d->training ? PHASE_INPUT : PHASE_EVALUATE);
+}
+
+static int begin_on(void *strategy, int r) {
+    struct dp_strategy *d = strategy;
+    if (r > 0) CHECK(write_step(d, r));
+    return replica_begin(&d->replica[r], &d->share[r], d->training);
+}
+
+static duet_var *forward(duet_tape *t, duet_var *x, void *strategy) {
+    const struct dp_strategy *d = strategy;
+    return model_forward(d->replica[0].model, t, t->buffers, x);
+}
+
+static duet_var *loss_in_forward(duet_tape *t, duet_var *y, const duet_tensor *labels,
+                                 void *strategy) {
+    struct dp_strategy *d = strategy;
+    duet_var *loss = NULL;
+    int r = 0;
+    (void)labels; /* the replica's own */
+    while (d->replica[r].tape != t)
+        r++;
+    return tape_fail(t, replica_loss(&d->replica[r], y, d->training, &loss)) ? NULL : loss;
+}
+
+static int hash_on(void *model, int r) {
+    struct dp_strategy *d = ((struct duet_data_parallel *)model)->context;
+    if (r > 0) CHECK(replica_write_other(&d->replica[r], d->step, PHASE_PROOF));
+    return replica_hash_values(&d->replica[r]);
+}
+
+/* ---- the batch ---- */
+
+/* Cuts the batch into the devices' shares: k segments each, device 0's first. */
+static int cut(struct dp_strategy *d, const struct segments *all, int devices) {
+    int k = d->segments / devices, total = 0;
+    if (all->count != d->segments || all->n < 1)
+        return fail(ERR_FAILED,
+                    "DataParallel: a batch of %d samples in %d segments: it was set up for %d "
+                    "segments of at least one sample",
+                    all->n, all->count, d->segments);
+    for (int r = 0; r < devices; r++) {
+        struct segments *share = &d->share[r];
+        share->count = k;
+        share->n = 0;
+        for (int i = 0; i < k; i++) {
+            share->seg[i] = all->seg[r * k + i];
+            share->n += share->seg[i].n;
+        }
+        total += d->shares.sizes[r] = share->n;
+        if (share->n > d->replica[r].config.max_samples)
+            return fail(ERR_FAILED,
+                        "DataParallel: %d samples for device %d: its input buffer holds %d",
+                        share->n, r, d->replica[r].config.max_samples);
+    }
+    if (total == all->n) return OK;
+    return fail(ERR_FAILED, "DataParallel: segments of %d samples in a batch of %d", total, all->n);
+}
+
+/* Spans count updates, not passes. */
+static int begin_row(struct dp_strategy *d, const struct step_block *step, int training) {
+    int passes = d->replica[0].config.passes;
+    d->step = step;
+    d->training = training;
+    d->shares.step = (int32_t)(step->step / (uint64_t)(passes > 1 ? passes : 1));
+    d->shares.more_passes = step->more_passes;
+    return dp_begin(&d->model->dp, d->shares.step, training);
+}
+
+/* Device 0 takes in the whole batch. Pixels must be there before they are scattered, so a batch
+ * that is an index is unpacked here, not in forward. */
+static int begin(struct dp_strategy *d, const struct step_block *step, const struct batch *batch,
+                 int training) {
+    CHECK(begin_row(d, step, training));
+    CHECK(cut(d, &batch->segments, d->model->dp.count));
+    d->all = &batch->segments;
+    CHECK(write_step(d, 0));
+    CHECK(replica_load(&d->replica[0], batch));
+    return replica_unpack(&d->replica[0]);
+}
+
+static struct duet_tensor pixels(const struct dp_strategy *d) {
+    const struct replica *first = &d->replica[0];
+    const struct model *m = first->model;
+    const int shape[4] = {d->all->n, m->channels, m->height, m->width};
+    return (struct duet_tensor){.device = first->device,
+                                .t = tensor_plain(first->pixels, DTYPE_F32, 4, shape),
+                                .borrowed = 1};
+}
+
+/* ---- the loss ---- */
+
+/* The labels of the whole batch where the outputs are gathered: y.to(output_device). */
+static int bring_labels(struct dp_strategy *d, struct tensor *labels) {
+    const struct replica *first = &d->replica[0];
+    int sizes[MAX_DEVICES] = {[0] = 0};
+    *labels = model_answers(first->model, first->labels, d->all->n);
+    if (!d->output) return OK;
+    struct dp_rows rows = {.whole = *labels, .sizes = sizes};
+    rows.parts[d->output] = d->labels;
+    sizes[d->output] = d->all->n;
+    labels->data = d->labels;
+    return dp_scatter(&d->model->dp, PHASE_SCATTER, &rows, 1);
+}
+
+/* The loss of the whole batch, as a program has it. */
+static int forward_and_loss(struct dp_strategy *d, duet_var **loss) {
+    struct replica *output = &d->replica[d->output];
+    const struct tape_step step = {
+        .segments = d->all, .step = output->step, .training = d->training, .once = 1};
+    const struct duet_tensor x = pixels(d);
+    struct tensor labels;
+    CHECK(pass_begin(d->tape, NULL, &step));
+    CHECK(bring_labels(d, &labels));
+    duet_var *y = duet_data_parallel_call(d->tape, d->model, &x);
+    stream_set_phase(device_compute(output->device), d->training ? PHASE_LOSS : PHASE_EVALUATE,
+                     d->shares.step);
+    *loss = model_loss(output->model, d->tape, y, &labels, &output->class_weights);
+    CHECK(tape_error(d->tape));
+    return tape_log_loss(d->tape, *loss, &output->losses, &output->hits);
+}
+
+/* Row step->row of a log: device r's first k columns become columns r*k .. of the output
+ * device's. */
+static int gather_row(struct dp_strategy *d, size_t log) {
+    struct tensor rows[MAX_DEVICES];
+    struct dp *dp = &d->model->dp;
+    int k = d->segments / dp->count, sizes[MAX_DEVICES];
+    for (int r = 0; r < dp->count; r++) {
+        const struct tensor *x = (const struct tensor *)((const char *)&d->replica[r] + log);
+        size_t offset = (size_t)d->step->row * (size_t)x->dims[1] * dtype_bytes(x->dtype);
+        rows[r] = tensor_plain((char *)x->data + offset, x->dtype, 1, &k);
+        sizes[r] = k;
+    }
+    struct tensor whole = rows[d->output];
+    whole.dims[0] = d->segments;
+    return dp_gather(dp, rows, sizes, &whole);
+}
+
+static int gather_losses(void *strategy) {
+    CHECK(gather_row(strategy, offsetof(struct replica, losses)));
+    return gather_row(strategy, offsetof(struct replica, hits));
+}
+
+/* In training the devices have gone back, too. */
+static int losses_in_forward(struct dp_strategy *d) {
+    const struct replica *first = &d->replica[0];
+    const struct duet_tensor x = pixels(d), *inputs = &x,
+                             y = {.device = first->device,
+                                  .t = model_answers(first->model, first->labels, d->all->n),
+                                  .borrowed = 1};
+    CHECK(data_parallel_forward(d->model, &inputs, 1, &y, 1,
+                                d->training ? DUET_TRAIN : DUET_EVALUATE));
+    d->model->roots = d->training ? LOSSES : NO_ROOTS;
+    return dp_at_output(&d->model->dp, gather_losses, d);
+}
+
+/* ---- a step ---- */
+
+static int dp_strategy_step(struct session *s, const struct step_block *step,
+                            const struct batch *batch) {
+    struct dp_strategy *d = s->state;
+    duet_var *loss;
+    CHECK(begin(d, step, batch, 1));
+    if (d->own_loss) {
+        CHECK(losses_in_forward(d));
+        CHECK(data_parallel_backward(d->model, NULL, 0, NULL)); /* the reduce alone */
+    } else {
+        CHECK(forward_and_loss(d, &loss));
+        CHECK(duet_backward(d->tape, loss, NULL));
+    }
+    return step->more_passes ? OK : replica_update(&d->replica[0]);
+}
+
+static int dp_strategy_evaluate(struct session *s, const struct step_block *step,
+                                const struct batch *batch) {
+    struct dp_strategy *d = s->state;
+    duet_var *loss;
+    CHECK(begin(d, step, batch, 0));
+    if (d->own_loss) return losses_in_forward(d);
+    CHECK(forward_and_loss(d, &loss));
+    /* the next batch's labels come behind this loss; in training backward has seen to it */
+    return dp_at_output(&d->model->dp, NULL, NULL);
+}
+
+/* The end of the proof: the parameters are replicated once more. */
+static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
+    struct dp_strategy *d = s->state;
+    CHECK(begin_row(d, step, 1));
+    CHECK(replica_write_other(&d->replica[0], step, PHASE_PROOF));
+    CHECK(dp_replicate(&d->model->dp, PHASE_PROOF));
+    return dp_on_all_devices(&d->model->dp, PHASE_PROOF, hash_on);
+}
+
+/* ---- its life ---- */
 
 /* What PyTorch warns of when a module is wrapped, and when losses are gathered first. */
 static void warn(const struct session *s) {
@@ -22,54 +254,109 @@ static void warn(const struct session *s) {
                 program_name());
 }
 
-static int dp_strategy_open(struct session *s) {
+/* Samples of a device's share, at most. */
+static int share_capacity(const struct dp_strategy *d, const struct session *s) {
+    return (s->largest_batch + d->segments - 1) / d->segments * s->segments_per_device;
+}
+
+/* Device 0 holds the whole batch. Nothing is recorded: a recording would split the step at gather
+ * and scatter. */
+static int init_replica(struct dp_strategy *d, struct session *s, int r) {
+    int k = s->segments_per_device, capacity = r ? share_capacity(d, s) : s->largest_batch;
+    struct replica_config config = session_replica_config(s, capacity);
+    config.log_segments = r == d->output ? d->segments : d->own_loss ? k : 0;
+    config.optimizer = r == 0;
+    config.graph = 0;
+    s->replicas[r] = &d->replica[r];
+    return replica_init(&d->replica[r], s->device[r], &s->model, &config, r ? NULL : s->values);
+}
+
+/* The waits inside a replica end before the wait for it, so that the error says which it was. */
+static int init_model(struct dp_strategy *d, const struct session *s) {
     const struct run_config *c = s->config;
-    struct dp_trainer *dp;
-    CHECK(run_check_sync_bn(c));
-    struct dp_trainer_config config = {.devices = s->devices,
-                                       .device = s->device,
-                                       .model = &s->model,
-                                       .values = s->values,
-                                       .max_samples = s->largest_batch,
-                                       .segments = s->devices * s->segments_per_device,
-                                       .loss_in_forward = c->dp.loss_in_forward,
-                                       .output_device = c->dp.output_device,
-                                       .sharded_reduce = c->dp.sharded_reduce,
-                                       .update = run_optimizer(c),
-                                       .hashes = c->hashes,
-                                       .blocking_copies = c->data.blocking_copies,
-                                       .graph = !c->no_graph,
-                                       .log_rows = session_log_rows(s),
-                                       .passes = c->update.passes,
-                                       .timeout_s = c->timeout};
-    CHECK(dp_trainer_init(&dp, &config));
-    s->state = dp;
-    warn(s);
-    for (int i = 0; i < s->devices; i++)
-        s->replicas[i] = dp_trainer_replica(dp, i);
+    duet_params *params[MAX_DEVICES];
+    duet_tape *tapes[MAX_DEVICES];
+    for (int r = 0; r < s->devices; r++) {
+        params[r] = d->replica[r].params;
+        tapes[r] = d->replica[r].tape;
+    }
+    struct dp_config config = {.devices = s->devices,
+                               .device = s->device,
+                               .params = params,
+                               .output_device = d->output,
+                               .sharded_reduce = c->dp.sharded_reduce,
+                               .timeout_s =
+                                   (c->timeout > 0 ? c->timeout : DP_TIMEOUT_S) + JOIN_GRACE_S,
+                               .spans = device_config(s->device[0])->spans};
+    d->shares.begin = begin_on;
+    d->shares.context = d;
+    CHECK(data_parallel_around(&d->model, &config, tapes, &d->shares));
+    d->model->forward = forward;
+    d->model->loss = loss_in_forward;
+    d->model->context = d;
     return OK;
 }
 
-static int dp_strategy_step(struct session *s, const struct step_block *step,
-                            const struct batch *batch) {
-    return dp_trainer_step(s->state, step, batch);
+/* Shares go to the replicas' own input; their rows of dL/dy get memory at once. */
+static int lend_memory(struct dp_strategy *d, const struct session *s) {
+    const struct model *m = &s->model;
+    size_t pixel_bytes = sizeof(float) * (size_t)m->channels * (size_t)m->height * (size_t)m->width;
+    for (int r = 1; r < s->devices; r++) {
+        struct replica *replica = &d->replica[r];
+        size_t most = (size_t)replica->config.max_samples;
+        const struct tensor labels = model_answers(m, NULL, replica->config.max_samples);
+        data_parallel_lend(&d->model->x[0], r, replica->pixels, most * pixel_bytes);
+        data_parallel_lend(&d->model->y, r, replica->labels, tensor_bytes(&labels));
+    }
+    size_t grad_bytes = (size_t)share_capacity(d, s) * (size_t)m->classes * sizeof(float);
+    struct pieces *grads = &d->model->output[0].grads;
+    for (int r = 0; r < s->devices && !d->own_loss; r++)
+        if (r != d->output)
+            CHECK(data_parallel_room(d->model, grads, r, grad_bytes, MEM_ACTIVATIONS));
+    return OK;
 }
 
-static int dp_strategy_evaluate(struct session *s, const struct step_block *step,
-                                const struct batch *batch) {
-    return dp_trainer_evaluate(s->state, step, batch);
+static int init_loss(struct dp_strategy *d, const struct session *s) {
+    struct device *output = s->device[d->output];
+    const struct tensor labels = model_answers(&s->model, NULL, s->largest_batch);
+    if (d->own_loss) return OK;
+    if (d->output) CHECK(device_alloc(output, &d->labels, tensor_bytes(&labels), MEM_INPUT));
+    CHECK(tape_init(&d->tape, output));
+    tape_set_cause(d->tape, MEM_GATHERED); /* the gathered outputs, dL/dy and the losses */
+    return OK;
 }
 
-static int dp_strategy_hash_values(struct session *s, const struct step_block *step) {
-    return dp_trainer_hash_values(s->state, step);
+static int dp_strategy_open(struct session *s) {
+    CHECK(run_check_sync_bn(s->config));
+    struct dp_strategy *d = s->state = calloc(1, sizeof *d);
+    if (!d) return fail(ERR_MEMORY, "DataParallel: no host memory");
+    d->output = s->config->dp.output_device;
+    CHECK(dp_check_devices(s->devices, d->output));
+    d->segments = s->devices * s->segments_per_device;
+    d->own_loss = s->config->dp.loss_in_forward || s->devices == 1;
+    for (int r = 0; r < s->devices; r++)
+        CHECK(init_replica(d, s, r));
+    CHECK(init_loss(d, s));
+    CHECK(init_model(d, s));
+    CHECK(lend_memory(d, s));
+    warn(s);
+    return OK;
 }
 
 static struct span_log *dp_strategy_waits(struct session *s) {
-    return dp_trainer_waits(s->state);
+    return &((struct dp_strategy *)s->state)->model->dp.waits;
 }
 
 static int dp_strategy_close(struct session *s) {
-    return dp_trainer_free(s->state);
+    struct dp_strategy *d = s->state;
+    if (!d) return 1;
+    if (!data_parallel_close(d->model)) return 0;
+    duet_tape_free(d->tape);
+    if (d->labels) device_free(s->device[d->output], d->labels);
+    for (int r = 0; r < MAX_DEVICES; r++)
+        replica_free(&d->replica[r]);
+    free(d);
+    return 1;
 }
 
 const struct strategy strategy_dp = {.open = dp_strategy_open,

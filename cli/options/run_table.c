@@ -321,8 +321,8 @@ const struct option run_options[] = {
     {"--tf32", NULL, "products may round their inputs to tf32", read_on, AT(tf32), NO_LIMITS,
      BY_ALL, IN_ANY_MODE, ON_GPUS},
     {"--no-graph", NULL,
-     "enqueue each kernel anew in every step instead of replaying a graph (compare, profile and "
-     "runs with a trace always do)",
+     "enqueue each kernel anew in every step instead of replaying a graph (mode dp, compare, "
+     "profile and runs with a trace always do)",
      read_on, AT(no_graph), NO_LIMITS,
      BY_TRAIN | BY_SCALE, IN_ANY_MODE, ON_GPUS | WITHOUT_SPANS},
 

@@ -13,35 +13,57 @@ static void need_gpu(int gpus) {
     if (device_probe(DEVICE_CUDA, &count)) cr_skip_test("%s", error_message());
 }
 
-/* ---- DP, whose recorded parts have work between them ---- */
+/* ---- a replica that trains alone ---- */
 
-/* Trains on `devices` devices, batch[i] samples in step i (an evaluation if negative). *replays
- * counts the replayed steps of device 0. */
-static void train(struct record *record, int devices, const int *batch, int steps,
-                  int loss_in_forward, int graph, int *replays) {
-    struct rig rig;
-    rig_open(&rig, "mlp", devices, devices, DEVICE_CUDA, 0);
-    struct dp_trainer_config config = rig_config(&rig, loss_in_forward);
-    config.graph = graph;
+/* Trains on batches of `segments` segments, batch[i] samples in step i (an evaluation if negative).
+ * *replays counts the replayed steps. */
+static void train(struct record *record, int segments, const int *batch, int steps, int graph,
+                  int *replays) {
+    struct model model;
+    struct replica r;
+    struct replica_config config = {.max_samples = RIG_BATCH,
+                                    .log_rows = RIG_ROWS,
+                                    .log_segments = segments,
+                                    .hashes = 1,
+                                    .optimizer = 1,
+                                    .update = {.momentum = 0.9, .weight_decay = 1e-3},
+                                    .graph = graph};
+    rig_model(&model, "mlp");
+    float **values = rig_values(&model);
+    struct device *device = rig_device(0, DEVICE_CUDA, 160, 0);
+    cr_assert_eq(replica_init(&r, device, &model, &config, values), OK, "%s", error_message());
     *replays = 0;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s", error_message());
-    struct replica *first = dp_trainer_replica(rig.dp, 0);
     for (int i = 0; i < steps; i++) {
-        cr_assert_eq(rig_run(&rig, i, abs(batch[i]), batch[i] > 0), OK, "step %d: %s", i,
-                     error_message());
-        *replays += first->recorded.stage ==
-                    STAGE_REPLAYED; /* the stage of the optimizer, if the step trains */
+        int n = abs(batch[i]), code;
+        struct rig_batch drawn;
+        struct step_block block = rig_step(i, n);
+        rig_batch(&drawn, i, n, segments, 1);
+        struct batch b = {
+            .segments = drawn.segments, .pixels = drawn.pixels, .labels = drawn.labels};
+        if (batch[i] > 0) {
+            code = replica_write_step(&r, &block);
+            if (!code) code = replica_load(&r, &b);
+            if (!code) code = replica_step(&r, &b.segments);
+        } else {
+            code = replica_evaluate(&r, &block, &b);
+        }
+        cr_assert_eq(code, OK, "step %d: %s", i, error_message());
+        cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
+        free(drawn.pixels);
+        *replays += r.recorded.stage == STAGE_REPLAYED;
     }
-    record_replica(record, first);
-    rig_free(&rig);
+    record_replica(record, &r);
+    replica_free(&r);
+    rig_close(device);
+    model_values_free(values);
+    model_free(&model);
 }
 
-static void same_either_way(int devices, const int *batch, int steps, int loss_in_forward,
-                            int least_replays) {
+static void same_either_way(int segments, const int *batch, int steps, int least_replays) {
     struct record plain, recorded;
-    int none, replays, columns = devices;
-    train(&plain, devices, batch, steps, loss_in_forward, 0, &none);
-    train(&recorded, devices, batch, steps, loss_in_forward, 1, &replays);
+    int none, replays, columns = segments;
+    train(&plain, segments, batch, steps, 0, &none);
+    train(&recorded, segments, batch, steps, 1, &replays);
     cr_expect_eq(none, 0);
     cr_expect_geq(replays, least_replays, "%d replays", replays);
     for (int i = 0; i < steps; i++) {
@@ -57,24 +79,14 @@ static void same_either_way(int devices, const int *batch, int steps, int loss_i
     cr_expect(!memcmp(plain.values, recorded.values, plain.count * sizeof(float)),
               "other parameters");
     cr_expect(!memcmp(plain.grads, recorded.grads, plain.count * sizeof(float)), "other gradients");
-    record_free(&plain), record_free(&recorded);
-}
-
-/* 33 samples over 3 devices: device 0 has as many as of 32, so its own tape stays as it is. The
- * loss's tape grows, and moves at the step after, so dL/dy, which a recorded backward reads, lies
- * elsewhere from then on. */
-Test(cuda_recorded, loss_that_moves_alone, .timeout = 120) {
-    static const int batch[] = {32, 32, 32, 32, 32, 33, 32, 32, 32, 32, 33, 33};
-    need_gpu(1);
-    same_either_way(3, batch, 12, 0, 2);
+    judged_free(&plain), judged_free(&recorded);
 }
 
 /* Shapes and evaluations in turn: each has a recording of its own, over the same tape. */
 Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
     static const int batch[] = {40, 24, -29, 40, 24, -29, 40, 24, -29, 40, 24, 40};
-    need_gpu(2);
-    for (int own = 0; own < 2; own++)
-        same_either_way(2, batch, 12, own, 2);
+    need_gpu(1);
+    same_either_way(2, batch, 12, 2);
 }
 
 /* A larger batch comes late: what was recorded is dropped, and recorded anew where memory lies
@@ -82,8 +94,7 @@ Test(cuda_recorded, shapes_by_turns, .timeout = 240) {
 Test(cuda_recorded, memory_grows, .timeout = 240) {
     static const int batch[] = {8, 8, 8, 8, 8, 40, 8, 8, 8, 8, 8, 40};
     need_gpu(1);
-    for (int own = 0; own < 2; own++)
-        same_either_way(2, batch, 12, own, 3);
+    same_either_way(2, batch, 12, 3);
 }
 
 /* ---- recorded steps by themselves ---- */
@@ -132,16 +143,11 @@ static int body(struct bench *b) {
     return launch(device_compute(b->device), OP_SCALE, &args);
 }
 
-/* Runs the next part of the step that has begun. */
-static int part(struct bench *b, const char *name) {
-    int code = OK;
-    if (recorded_enter(&b->recorded, name)) code = body(b);
-    return recorded_leave(&b->recorded, code);
-}
-
 static int whole_step(struct bench *b, const struct recorded_key *key) {
-    recorded_begin(&b->recorded, key, 1);
-    return part(b, "a step");
+    int code = OK;
+    recorded_begin(&b->recorded, key);
+    if (recorded_enter(&b->recorded, "a step")) code = body(b);
+    return recorded_leave(&b->recorded, code);
 }
 
 static int step_of(struct bench *b, int kind) {
@@ -228,31 +234,6 @@ Test(cuda_recorded, the_oldest_goes, .timeout = 60) {
         cr_expect_eq((int)b.recorded.stage, stage[i], "step %d, kind %d: stage %d", i, next[i],
                      b.recorded.stage);
     }
-    close_bench(&b);
-}
-
-/* The second of a step's two parts fails while it is recorded: the body of the first, on whose tape
- * the second works, is called again too. */
-Test(cuda_recorded, a_second_part_that_fails, .timeout = 60) {
-    struct bench b;
-    need_gpu(1);
-    open_bench(&b, DEVICE_CUDA);
-    set_x(&b, 1);
-    int failed = 0;
-    for (int i = 0; i < 8; i++) {
-        struct recorded_key key = {.kind = 1};
-        int before = b.calls;
-        enum recorded_stage stage = recorded_begin(&b.recorded, &key, 2);
-        cr_assert_eq(part(&b, "first"), OK, "%s", error_message());
-        if (stage == STAGE_RECORDED && !failed) b.fail_at = b.calls + 1;
-        int code = part(&b, "second");
-        cr_expect_eq(b.calls - before, stage == STAGE_REPLAYED ? 0 : 2,
-                     "step %d: a body was left out", i);
-        failed += code != OK;
-    }
-    cr_expect_eq(failed, 1);
-    cr_expect_eq(b.recorded.stage, STAGE_REPLAYED);
-    cr_expect_eq(x_of(&b), 32768, "15 of 16 parts doubled it");
     close_bench(&b);
 }
 

@@ -47,7 +47,7 @@ static int judge_steps(struct judge *judge, const struct job *job, struct worker
             CHECK(replica_load(r, &batch));
             CHECK(replica_forward(r, &batch.segments, 1, &output));
             CHECK(replica_loss(r, output, 1, &loss));
-            CHECK(replica_backward(r, loss, NULL));
+            CHECK(replica_backward(r, loss));
             CHECK(read_all(r, 1, judge->terms + (size_t)rank * judge->elements));
         }
         fold_terms(judge, job, s);

@@ -225,7 +225,7 @@ static int run_backward_alone(void *context) {
     duet_var *loss;
     int code = worker_open(&w, job);
     if (!code && comm_rank(w.comm) == 0) code = forward_of(&w, job, 0, &loss);
-    if (!code && comm_rank(w.comm) == 0) code = replica_backward(&w.replica, loss, NULL);
+    if (!code && comm_rank(w.comm) == 0) code = replica_backward(&w.replica, loss);
     if (!code) code = train(&w, job);
     return note_end(job, &w, code);
 }

@@ -65,7 +65,7 @@ static void grads_of_rank_0(const struct job *job, float *grads) {
     if (!code) code = replica_load(r, &batch);
     if (!code) code = replica_forward(r, &batch.segments, 1, &output);
     if (!code) code = replica_loss(r, output, 1, &loss);
-    if (!code) code = replica_backward(r, loss, NULL);
+    if (!code) code = replica_backward(r, loss);
     if (!code) code = read_all(r, 1, grads);
     cr_assert_eq(code, OK, "%s", error_message());
     worker_close(&w);

@@ -31,7 +31,7 @@ static inline void record_replica(struct record *record, struct replica *r) {
                  "%s", error_message());
 }
 
-static inline void record_free(struct record *record) {
+static inline void judged_free(struct record *record) {
     free(record->values);
     free(record->grads);
     free(record->hashes);
@@ -72,7 +72,7 @@ static inline void judge(struct record *record, const char *name, int segments, 
                      error_message());
         cr_assert_eq(replica_loss(&replica, output, training, &loss), OK, "%s", error_message());
         if (training) {
-            cr_assert_eq(replica_backward(&replica, loss, NULL), OK, "%s", error_message());
+            cr_assert_eq(replica_backward(&replica, loss), OK, "%s", error_message());
             cr_assert_eq(replica_update(&replica), OK, "%s", error_message());
         }
         cr_assert_eq(stream_sync(device_compute(device)), OK, "%s", error_message());
@@ -97,7 +97,7 @@ static inline void check_against(struct rig *rig, const struct record *want, con
                                  int steps, int output_device, const char *what) {
     struct record got;
     int params = want->params, columns = rig->segments;
-    record_replica(&got, dp_trainer_replica(rig->dp, output_device));
+    record_replica(&got, rig_replica(rig, output_device));
     for (int i = 0; i < steps; i++)
         for (int c = 0; c < columns; c++) {
             int v = column_v(rig, c), n = abs(batches[i]);
@@ -111,8 +111,8 @@ static inline void check_against(struct rig *rig, const struct record *want, con
                 cr_assert_eq(got.losses[i * columns + c], 0.0, "%s: an empty segment has no loss",
                              what);
         }
-    record_free(&got);
-    record_replica(&got, dp_trainer_replica(rig->dp, 0));
+    judged_free(&got);
+    record_replica(&got, rig_replica(rig, 0));
     for (int i = 0; i <= steps; i++) {
         if (i < steps && batches[i] < 0) continue;
         for (int p = 0; p < 2 * params && (i < steps || p < params); p++)
@@ -124,16 +124,16 @@ static inline void check_against(struct rig *rig, const struct record *want, con
               "%s: other parameters", what);
     cr_assert(memcmp(got.grads, want->grads, want->count * sizeof(float)) == 0,
               "%s: other gradients", what);
-    record_free(&got);
+    judged_free(&got);
 
     /* every device saw the same values, by its own hashes */
     for (int r = 1; r < rig->devices; r++) {
-        record_replica(&got, dp_trainer_replica(rig->dp, r));
+        record_replica(&got, rig_replica(rig, r));
         for (int i = 0; i <= steps; i++)
             for (int p = 0; p < params && (i == steps || batches[i] > 0); p++)
                 cr_assert_eq(got.hashes[i * 2 * params + p], want->hashes[i * 2 * params + p],
                              "%s: step %d, device %d saw another parameter %d", what, i, r, p);
-        record_free(&got);
+        judged_free(&got);
     }
 }
 

@@ -1,12 +1,14 @@
-/* What the tests of DP share: devices, weights that make a difference, batches cut by virtual
- * device. tests/dp/judge.h has what they are compared with. */
+/* What the tests of DP share: the strategy of the trainer in a session made by hand, devices,
+ * weights that make a difference, batches cut by virtual device. tests/dp/judge.h has what they are
+ * compared with. */
 #ifndef TESTS_DP_RIG_H
 #define TESTS_DP_RIG_H
 
 #include "tests/harness/harness.h"
 
 #include "base/error.h"
-#include "dp/trainer.h"
+#include "dp/dp.h"
+#include "train/session.h"
 
 enum { RIG_BATCH = 40, RIG_ROWS = 12, RIG_MIB = 1024 * 1024, RIG_DEVICES = 8 };
 
@@ -114,21 +116,62 @@ struct rig {
     struct device *device[RIG_DEVICES];
     struct model model;
     float **values;
-    struct dp_trainer *dp;
+    struct run_config run;
+    struct session session;
 };
 
-static inline struct dp_trainer_config rig_config(struct rig *rig, int loss_in_forward) {
-    return (struct dp_trainer_config){.devices = rig->devices,
-                                      .device = rig->device,
-                                      .model = &rig->model,
-                                      .values = rig->values,
-                                      .max_samples = RIG_BATCH,
-                                      .segments = rig->segments,
-                                      .loss_in_forward = loss_in_forward,
-                                      .update = {.momentum = 0.9, .weight_decay = 1e-3},
-                                      .hashes = 1,
-                                      .log_rows = RIG_ROWS,
-                                      .timeout_s = 20};
+struct rig_config {
+    int devices, loss_in_forward, output_device, sharded_reduce, hashes;
+    int max_samples; /* of the largest batch */
+};
+
+static inline struct rig_config rig_config(struct rig *rig, int loss_in_forward) {
+    return (struct rig_config){.devices = rig->devices,
+                               .loss_in_forward = loss_in_forward,
+                               .hashes = 1,
+                               .max_samples = RIG_BATCH};
+}
+
+/* Opens the strategy. After a failure nothing of it is left. */
+static inline int rig_init(struct rig *rig, const struct rig_config *config) {
+    struct session *s = &rig->session;
+    run_config_default(&rig->run);
+    rig->run.mode = MODE_DP;
+    rig->run.warned = 1;
+    rig->run.timeout = 20;
+    rig->run.hashes = config->hashes;
+    rig->run.update.momentum = 0.9;
+    rig->run.update.weight_decay = 1e-3;
+    rig->run.dp.loss_in_forward = config->loss_in_forward;
+    rig->run.dp.output_device = config->output_device;
+    rig->run.dp.sharded_reduce = config->sharded_reduce;
+    *s = (struct session){.config = &rig->run,
+                          .devices = config->devices,
+                          .device_count = config->devices,
+                          .model = rig->model,
+                          .values = rig->values,
+                          .largest_batch = config->max_samples,
+                          .segments_per_device = rig->segments / rig->devices,
+                          .output_device = config->output_device};
+    memcpy(s->device, rig->device, sizeof rig->device);
+    int code = strategy_dp.open(s);
+    struct failures first = {0};
+    failures_add(&first, code);
+    if (code) strategy_dp.close(s), s->state = NULL;
+    return failures_end(&first);
+}
+
+static inline struct replica *rig_replica(struct rig *rig, int r) {
+    return rig->session.replicas[r];
+}
+
+static inline int rig_step_of(struct rig *rig, const struct step_block *step,
+                              const struct batch *batch) {
+    return strategy_dp.step(&rig->session, step, batch);
+}
+
+static inline int rig_hash_values(struct rig *rig, const struct step_block *step) {
+    return strategy_dp.hash_values(&rig->session, step);
 }
 
 static inline void rig_open(struct rig *rig, const char *model, int devices, int segments,
@@ -143,7 +186,7 @@ static inline void rig_open(struct rig *rig, const char *model, int devices, int
 }
 
 static inline void rig_free(struct rig *rig) {
-    dp_trainer_free(rig->dp);
+    strategy_dp.close(&rig->session);
     for (int r = 0; r < rig->devices; r++)
         rig_close(rig->device[r]);
     model_values_free(rig->values);
@@ -157,7 +200,7 @@ static inline int rig_run(struct rig *rig, int step, int n, int training) {
     rig_batch(&batch, step, n, rig->segments, rig->devices);
     struct batch b = {.segments = batch.segments, .pixels = batch.pixels, .labels = batch.labels};
     int code =
-        training ? dp_trainer_step(rig->dp, &block, &b) : dp_trainer_evaluate(rig->dp, &block, &b);
+        training ? rig_step_of(rig, &block, &b) : strategy_dp.evaluate(&rig->session, &block, &b);
     char text[512];
     snprintf(text, sizeof text, "%s", error_message());
     int synced = stream_sync(device_compute(rig->device[0]));

@@ -8,9 +8,9 @@
 static void open_dp(struct rig *rig, const char *model, int devices, int loss_in_forward,
                     int hashes, int spans) {
     rig_open(rig, model, devices, devices, DEVICE_HOST, spans);
-    struct dp_trainer_config config = rig_config(rig, loss_in_forward);
+    struct rig_config config = rig_config(rig, loss_in_forward);
     config.hashes = hashes;
-    cr_assert_eq(dp_trainer_init(&rig->dp, &config), OK, "%s", error_message());
+    cr_assert_eq(rig_init(rig, &config), OK, "%s", error_message());
 }
 
 static void run(struct rig *rig, int step, int n, int training) {
@@ -63,8 +63,8 @@ Test(dp_costs, every_link_carries_exactly_this, .timeout = 60) {
             struct param_range groups[32];
             int group_count;
             uint64_t model_bytes = 0;
-            cr_assert_eq(coalesce_params(&dp_trainer_replica(rig.dp, 0)->params->set, 0,
-                                         COALESCE_BYTES, groups, &group_count),
+            cr_assert_eq(coalesce_params(&rig_replica(&rig, 0)->params->set, 0, COALESCE_BYTES,
+                                         groups, &group_count),
                          OK);
             for (int g = 0; g < group_count; g++)
                 model_bytes += groups[g].count * sizeof(float);
@@ -149,7 +149,7 @@ Test(dp_costs, each_phase_runs_where_it_should, .timeout = 60) {
         }
         cr_assert_eq(phases(&rig, 0, 1), (unsigned)P(EVALUATE), "device 0 evaluates: %x",
                      phases(&rig, 0, 1));
-        const struct span_log *waits = dp_trainer_waits(rig.dp);
+        const struct span_log *waits = strategy_dp.waits(&rig.session);
         const enum phase first[] = {
             PHASE_FORWARD, loss_in_forward ? PHASE_EVALUATE : PHASE_BACKWARD, PHASE_EVALUATE};
         cr_assert_eq(waits->count, loss_in_forward ? 2 : 3,

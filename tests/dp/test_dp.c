@@ -14,13 +14,13 @@ static void train(const char *model, int devices, int segments, enum device_kind
     snprintf(what, sizeof what, "%s on %d devices, %d segments%s%s", model, devices, segments,
              loss_in_forward ? ", loss in forward" : "", kind == DEVICE_HOST_LATE ? ", late" : "");
     rig_open(&rig, model, devices, segments, kind, 0);
-    struct dp_trainer_config config = rig_config(&rig, loss_in_forward);
-    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s: %s", what, error_message());
+    struct rig_config config = rig_config(&rig, loss_in_forward);
+    cr_assert_eq(rig_init(&rig, &config), OK, "%s: %s", what, error_message());
     for (int i = 0; i < STEPS; i++)
         cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
                      i, error_message());
     struct step_block last = rig_step(STEPS, 1);
-    cr_assert_eq(dp_trainer_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    cr_assert_eq(rig_hash_values(&rig, &last), OK, "%s: %s", what, error_message());
     check_against(&rig, want, batches, STEPS, 0, what);
     rig_free(&rig);
 }
@@ -36,7 +36,7 @@ static void train_all(const char *model, int segments) {
         train(model, devices, segments, DEVICE_HOST_LATE, 0, &want);
         train(model, devices, segments, DEVICE_HOST_LATE, 1, &want);
     }
-    record_free(&want);
+    judged_free(&want);
 }
 
 Test(dp, lenet_has_the_bits_of_one_device, .timeout = 240) {
@@ -56,7 +56,7 @@ Test(dp, mlp_with_many_virtual_devices, .timeout = 120) {
     judge(&want, "mlp", 8, batches, STEPS);
     train("mlp", 8, 8, DEVICE_HOST, 0, &want);
     train("mlp", 8, 8, DEVICE_HOST_LATE, 1, &want);
-    record_free(&want);
+    judged_free(&want);
 }
 
 /* Dropout masks belong to the virtual device; log-softmax and nll instead of cross entropy. */
@@ -65,7 +65,7 @@ Test(dp, convnet_has_the_bits_of_one_device, .timeout = 240) {
     judge(&want, "convnet", 4, batches, STEPS);
     train("convnet", 2, 4, DEVICE_HOST, 0, &want);
     train("convnet", 4, 4, DEVICE_HOST, 1, &want);
-    record_free(&want);
+    judged_free(&want);
 }
 
 /* The judge must notice a wrong order: in these very steps sums over four segments in another order
@@ -79,6 +79,6 @@ Test(dp, the_order_of_summing_shows, .timeout = 120) {
         same += four.hashes[four.params + p] == one.hashes[four.params + p];
     cr_assert_lt(same, four.params,
                  "gradients summed over 1 or 4 segments are equal: the data is too easy");
-    record_free(&four);
-    record_free(&one);
+    judged_free(&four);
+    judged_free(&one);
 }

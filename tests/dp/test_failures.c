@@ -26,10 +26,10 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
      * 160. */
     reopen(&rig, 2, kind, 6);
     if (also) reopen(&rig, also, kind, 6);
-    struct dp_trainer_config config = rig_config(&rig, loss_in_forward);
+    struct rig_config config = rig_config(&rig, loss_in_forward);
     config.max_samples = 4 * SHARE;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s", error_message());
-    record_replica(&before, dp_trainer_replica(rig.dp, 0));
+    cr_assert_eq(rig_init(&rig, &config), OK, "%s", error_message());
+    record_replica(&before, rig_replica(&rig, 0));
 
     struct segments segments = {.count = 4, .n = 4 * SHARE};
     for (int v = 0; v < 4; v++)
@@ -39,7 +39,7 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
     struct batch batch = {.segments = segments, .pixels = pixels, .labels = labels};
     struct step_block step = rig_step(0, segments.n);
     for (int attempt = 0; attempt < 2; attempt++) {
-        int code = dp_trainer_step(rig.dp, &step, &batch), lowest = also && also < 2 ? also : 2;
+        int code = rig_step_of(&rig, &step, &batch), lowest = also && also < 2 ? also : 2;
         char want[128];
         snprintf(want, sizeof want,
                  "Caught OutOfMemoryError in replica %d on device %d. out of memory on device %d",
@@ -51,11 +51,11 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
             cr_assert_eq(stream_sync(device_compute(rig.device[r])), OK, "device %d: %s", r,
                          error_message());
     }
-    record_replica(&after, dp_trainer_replica(rig.dp, 0));
+    record_replica(&after, rig_replica(&rig, 0));
     cr_assert(memcmp(before.values, after.values, before.count * sizeof(float)) == 0,
               "the parameters changed");
-    record_free(&before);
-    record_free(&after);
+    judged_free(&before);
+    judged_free(&after);
 
     /* A batch that fits trains on, to the bits of a run that never failed. */
     struct record want;
@@ -63,11 +63,11 @@ static void fail_then_go_on(enum device_kind kind, int loss_in_forward, int also
     judge(&want, "lenet", 4, small, 2);
     for (int i = 0; i < 2; i++)
         cr_assert_eq(rig_run(&rig, i, small[i], 1), OK, "%s", error_message());
-    record_replica(&after, dp_trainer_replica(rig.dp, 0));
+    record_replica(&after, rig_replica(&rig, 0));
     cr_assert(memcmp(want.values, after.values, want.count * sizeof(float)) == 0,
               "after the failure: other parameters");
-    record_free(&after);
-    record_free(&want);
+    judged_free(&after);
+    judged_free(&want);
     rig_free(&rig);
     free(pixels);
     free(labels);
@@ -95,57 +95,47 @@ Test(dp_failures, a_device_too_small_for_the_model_is_named, .timeout = 60) {
     /* 1.2 MB of parameters, as much of gradients */
     rig_open(&rig, "convnet", 3, 3, DEVICE_HOST, 0);
     reopen(&rig, 1, DEVICE_HOST, 2);
-    struct dp_trainer_config config = rig_config(&rig, 0);
-    cr_assert_eq(dp_trainer_init(&rig.dp, &config), ERR_MEMORY, "%s", error_message());
+    struct rig_config config = rig_config(&rig, 0);
+    cr_assert_eq(rig_init(&rig, &config), ERR_MEMORY, "%s", error_message());
     cr_assert(strstr(error_message(), "out of memory on device 1"), "%s", error_message());
-    cr_assert_null(rig.dp);
+    cr_assert_null(rig.session.state);
     rig_free(&rig);
 }
 
 Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
     struct rig rig;
     rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);
-    struct dp_trainer_config good = rig_config(&rig, 0), bad;
+    struct rig_config good = rig_config(&rig, 0), bad;
     bad = good, bad.devices = 0;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
     bad = good, bad.devices = 65;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
     cr_assert(strstr(error_message(), "65"), "%s", error_message());
-    bad = good, bad.segments = 3;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE, "3 segments over 2 devices");
-    bad = good, bad.segments = 0;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
-    bad = good, bad.max_samples = 0;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
-    bad = good, bad.log_rows = 0;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
     bad = good, bad.output_device = 2;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
+    cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
     cr_assert_str_eq(error_message(), "DataParallel: output device 2: there are devices 0 to 1");
     bad = good, bad.output_device = -1;
-    cr_assert_eq(dp_trainer_init(&rig.dp, &bad), ERR_USAGE);
-    cr_assert_null(rig.dp);
-    cr_assert_eq(dp_trainer_init(&rig.dp, &good), OK, "%s", error_message());
+    cr_assert_eq(rig_init(&rig, &bad), ERR_USAGE);
+    cr_assert_null(rig.session.state);
+    cr_assert_eq(rig_init(&rig, &good), OK, "%s", error_message());
 
     /* Batches that it was not set up for. */
     static float pixels[784 * SHARE];
     static int32_t labels[RIG_BATCH];
-    struct step_block step = rig_step(0, 1), row = rig_step(0, 1);
+    struct step_block step = rig_step(0, 1);
     struct batch batch = {.segments = {.count = 3, .n = 3, .seg = {{0, 1}, {1, 1}, {2, 1}}},
                           .pixels = pixels,
                           .labels = labels};
-    cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), ERR_FAILED, "3 segments");
+    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "3 segments");
     batch.segments = (struct segments){.count = 2, .n = 0};
-    cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), ERR_FAILED, "no sample at all");
+    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "no sample at all");
     batch.segments = (struct segments){.count = 2, .n = 30, .seg = {{0, 5}, {1, 25}}};
-    cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), ERR_FAILED, "more than a share");
+    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "more than a share");
     cr_assert(strstr(error_message(), "25 samples for device 1"), "%s", error_message());
     batch.segments = (struct segments){.count = 2, .n = 3, .seg = {{0, 1}, {1, 1}}};
-    cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), ERR_FAILED, "segments that do not sum");
+    cr_assert_eq(rig_step_of(&rig, &step, &batch), ERR_FAILED, "segments that do not sum");
     batch.segments.n = 2;
-    row.row = RIG_ROWS;
-    cr_assert_eq(dp_trainer_step(rig.dp, &row, &batch), ERR_FAILED, "a row past the logs");
-    cr_assert_eq(dp_trainer_step(rig.dp, &step, &batch), OK, "%s", error_message());
+    cr_assert_eq(rig_step_of(&rig, &step, &batch), OK, "%s", error_message());
     rig_free(&rig);
 }
 
@@ -153,10 +143,10 @@ Test(dp_failures, numbers_that_do_not_fit, .timeout = 60) {
 Test(dp_failures, a_module_that_lies_elsewhere, .timeout = 60) {
     struct rig rig;
     rig_open(&rig, "mlp", 2, 2, DEVICE_HOST, 0);
-    struct dp_trainer_config config = rig_config(&rig, 0);
-    cr_assert_eq(dp_trainer_init(&rig.dp, &config), OK, "%s", error_message());
-    struct param_set *first = &dp_trainer_replica(rig.dp, 0)->params->set, kept = *first;
-    *first = dp_trainer_replica(rig.dp, 1)->params->set; /* as module.to(device 1) */
+    struct rig_config config = rig_config(&rig, 0);
+    cr_assert_eq(rig_init(&rig, &config), OK, "%s", error_message());
+    struct param_set *first = &rig_replica(&rig, 0)->params->set, kept = *first;
+    *first = rig_replica(&rig, 1)->params->set; /* as module.to(device 1) */
     cr_assert_eq(rig_run(&rig, 0, 8, 1), ERR_USAGE);
     cr_assert_str_eq(error_message(),
                      "module must have its parameters and buffers on device cpu(0) (device_ids[0]) "

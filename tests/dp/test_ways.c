@@ -11,10 +11,10 @@ enum { STEPS = 7, N = 38 };
 static void open_way(struct rig *rig, const char *model, int devices, int segments,
                      enum device_kind kind, int loss_in_forward, int output_device, int sharded) {
     rig_open(rig, model, devices, segments, kind, 0);
-    struct dp_trainer_config config = rig_config(rig, loss_in_forward);
+    struct rig_config config = rig_config(rig, loss_in_forward);
     config.output_device = output_device;
     config.sharded_reduce = sharded;
-    cr_assert_eq(dp_trainer_init(&rig->dp, &config), OK, "%s", error_message());
+    cr_assert_eq(rig_init(rig, &config), OK, "%s", error_message());
 }
 
 static void train_way(const char *model, int devices, int segments, enum device_kind kind,
@@ -30,7 +30,7 @@ static void train_way(const char *model, int devices, int segments, enum device_
         cr_assert_eq(rig_run(&rig, i, abs(batches[i]), batches[i] > 0), OK, "%s: step %d: %s", what,
                      i, error_message());
     struct step_block last = rig_step(STEPS, 1);
-    cr_assert_eq(dp_trainer_hash_values(rig.dp, &last), OK, "%s: %s", what, error_message());
+    cr_assert_eq(rig_hash_values(&rig, &last), OK, "%s: %s", what, error_message());
     check_against(&rig, want, batches, STEPS, output_device, what);
     rig_free(&rig);
 }
@@ -42,7 +42,7 @@ static void train_ways(const char *model, int devices, int segments) {
         for (int output = 0; output < devices; output++)
             train_way(model, devices, segments, way & 1 ? DEVICE_HOST_LATE : DEVICE_HOST,
                       way >> 1 & 1, output, way >> 2, &want);
-    record_free(&want);
+    judged_free(&want);
 }
 
 Test(dp_ways, every_way_has_the_bits_of_one_device, .timeout = 120) {
@@ -56,7 +56,7 @@ Test(dp_ways, one_device_and_eight, .timeout = 120) {
     judge(&want, "mlp", 8, batches, STEPS);
     train_way("mlp", 1, 8, DEVICE_HOST, 0, 0, 1, &want);
     train_way("mlp", 8, 8, DEVICE_HOST_LATE, 0, 7, 1, &want);
-    record_free(&want);
+    judged_free(&want);
 }
 
 /* ---- bytes ---- */
@@ -130,7 +130,7 @@ Test(dp_ways, every_link_carries_exactly_this, .timeout = 60) {
             uint64_t got[4][4], into_0 = 0, gradients = 0;
             open_way(&rig, "lenet", devices, devices, DEVICE_HOST, 0, output, sharded);
             step_traffic(&rig, got);
-            uint64_t model_bytes = moved_bytes(&dp_trainer_replica(rig.dp, 0)->params->set);
+            uint64_t model_bytes = moved_bytes(&rig_replica(&rig, 0)->params->set);
             for (int a = 0; a < devices; a++)
                 for (int b = 0; b < devices; b++) {
                     uint64_t want = expected(a, b, devices, output, sharded, model_bytes);

@@ -79,7 +79,7 @@ static double run_batch(struct trial *t, int first, int n, int parts) {
     MUST(replica_load(&t->replica, &batch));
     MUST(replica_forward(&t->replica, &segments, 1, &output));
     MUST(replica_loss(&t->replica, output, 1, &loss));
-    MUST(replica_backward(&t->replica, loss, NULL));
+    MUST(replica_backward(&t->replica, loss));
     MUST(replica_read_logs(&t->replica, 1, sums, NULL, NULL));
     for (int v = 0; v < parts; v++)
         sum += sums[v];

@@ -44,7 +44,7 @@ static double step(const struct duet_model *own, float *grads, int *code) {
     *code = replica_forward(&r, &segments, 1, &output);
     if (!*code) {
         MUST(replica_loss(&r, output, 1, &loss));
-        MUST(replica_backward(&r, loss, NULL));
+        MUST(replica_backward(&r, loss));
         MUST(replica_read_logs(&r, 1, sums, NULL, NULL));
         for (int i = 0; i < m.param_count; grads += r.params->set.param[i++].count)
             MUST(param_read_grad(&r.params->set, i, grads));

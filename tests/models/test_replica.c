@@ -61,7 +61,7 @@ static void train(struct replica *r, uint64_t number, int row, float lr) {
     MUST(replica_load(r, &batch));
     MUST(replica_forward(r, &two_segments, 1, &output));
     MUST(replica_loss(r, output, 1, &loss));
-    MUST(replica_backward(r, loss, NULL));
+    MUST(replica_backward(r, loss));
     MUST(replica_update(r));
 }
 

@@ -1,0 +1,100 @@
+/* What a step of DataParallel (dp.c) is made of: parts that run on every device, each on its own
+ * thread, and moves, which device 0's stream executes. It knows parameters and streams, and neither
+ * tapes nor forward functions. */
+#ifndef DP_MOVES_H
+#define DP_MOVES_H
+
+#include "dp/worker.h"
+#include "nn/params.h"
+#include "scatter_gather/shards.h"
+#include "trace/span.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { DP_TIMEOUT_S = 300 };
+
+struct dp_config {
+    int devices;                  /* W */
+    struct device *const *device; /* borrowed; device[0] leads; DP uses their compute streams */
+    duet_params *const *params;   /* [W], borrowed: those of device 0 count */
+    int output_device;            /* PyTorch's: outputs are gathered there; 0 .. W-1 */
+    int sharded_reduce;           /* 1: device d adds up shard d of the gradients (shards.h) */
+    void *context;                /* of the parts */
+    double timeout_s;             /* for a replica to come back; 0: DP_TIMEOUT_S */
+    int spans;                    /* 1: the waits of device 0's thread are logged */
+};
+
+struct dp {
+    int count; /* W */
+    int output_device;
+    struct device_group group;
+    struct workers *workers;
+    duet_params *params[MAX_DEVICES];
+    uint64_t layout_version; /* of params[0], as it was at the beginning */
+    size_t buffer_bytes;     /* of its buffers, as they were at the beginning */
+    /* Ranges of the parameter arena, at most 10 MiB each: replicate and reduce move one at once. */
+    struct param_range *groups, *grad_groups; /* of the values, and of the gradients; owned */
+    int group_count, grad_group_count;
+    int sharded; /* 1: `shards` sums the gradients, not `reduce` */
+    struct reduce_plan reduce;
+    struct sharded_reduce shards;
+    void *context;
+
+    /* The step under way. */
+    int32_t step;      /* for spans */
+    int training;      /* 0: all phases are PHASE_EVALUATE */
+    worker_task *part; /* what the threads run now */
+    enum phase phase;  /* of that part */
+
+    struct span_log waits; /* thread 0's waits for the other threads (LANE_HOST) */
+};
+
+/* Starts the threads and makes ready what moves. The caller's thread becomes device 0's: it alone
+ * may call the functions below. On failure everything is freed. dp_free returns 1, also for what is
+ * zeroed; the devices stay open. It returns 0 if a thread was lost (ERR_TIMEOUT): that thread may
+ * go on at any time, so nothing is freed, and all that dp_init was given must stay until the
+ * process ends. */
+int dp_init(struct dp *dp, const struct dp_config *config);
+int dp_free(struct dp *dp);
+
+/* The first call of a step, before anything is touched: fails if a thread is lost, or if, in
+ * PyTorch's words, the parameters have left device 0 since. */
+int dp_begin(struct dp *dp, int32_t step, int training);
+
+/* A tensor that is scattered: whole on the leading device, and where its rows go on each. */
+struct dp_rows {
+    struct tensor whole;
+    const int *sizes; /* rows of each device */
+    void *parts[MAX_DEVICES];
+};
+
+/* The moves of a step. Everything is enqueued. The spans carry `phase`. */
+int dp_scatter(struct dp *dp, enum phase phase, const struct dp_rows *rows, int count);
+int dp_gather(struct dp *dp, const struct tensor *parts, const int *sizes, const struct tensor *to);
+/* Parameters and buffers of device 0 to all others. */
+int dp_replicate(struct dp *dp, enum phase phase);
+int dp_reduce(struct dp *dp); /* device 0's gradients become the sums */
+
+/* Runs a part on all devices, each on its own thread and in order with what is moved. Where
+ * replicas fail, all threads come to the end of the part; then the code of the lowest failing
+ * replica is returned, with "Caught <what> in replica <i> on device <d>. " before its text. */
+int dp_on_all_devices(struct dp *dp, enum phase phase, worker_task *part);
+
+/* Runs `work` while the output device leads: what is gathered comes to it, what is scattered goes
+ * out from it. Device 0 leads again afterwards, behind all of it, also after a failure, whose text
+ * stays. NULL: device 0 waits for what the output device has enqueued, and nothing else. */
+int dp_at_output(struct dp *dp, int (*work)(void *context), void *context);
+
+/* ERR_USAGE: not 1 to MAX_DEVICES devices, or no output device among them. */
+int dp_check_devices(int devices, int output_device);
+
+/* ERR_USAGE, in PyTorch's words: the parameters do not lie on the first device, or they have a ddp
+ * or a SyncBatchNorm. */
+int dp_check_module(const duet_params *params, const struct device *first);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
