@@ -88,8 +88,9 @@ void recorded_forget(struct recorded *r);
 enum recorded_stage recorded_begin(struct recorded *r, const struct recorded_key *key);
 
 /* Returns 1 if the caller must enqueue the step's work on the stream now, which may be nothing but
- * launches, copies and event records; 0 if not. recorded_leave must follow in both cases, also after
- * an error in between: it is what ends a recording. name: of the replay's span, static storage. */
+ * launches, copies and event records; 0 if not. recorded_leave must follow in both cases, also
+ * after an error in between: it is what ends a recording. name: of the replay's span, static
+ * storage. */
 int recorded_enter(struct recorded *r, const char *name);
 
 /* Ends the step; `code` is that of the work since recorded_enter, OK where there was none. Returns
