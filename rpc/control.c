@@ -147,7 +147,7 @@ void on_frame(void *context, void *user, struct frame *f) {
 
 static void send_empty(const struct peer *p, enum frame_kind kind) {
     struct frame *f = frame_new(kind, 0);
-    if (f) link_send(p->link, f);
+    if (f) send_frame(p->rpc, p->rank, f);
 }
 
 /* late: by how much this comes too late. After half of silence_s it is this worker that was

@@ -71,7 +71,10 @@ static int wait_for_all(duet_rpc_call *call, enum meeting at) {
     pthread_cond_broadcast(&rpc->changed);
     pthread_cond_broadcast(&rpc->ended);
     for (int late = 0; !all_came(rpc, at, &code) && !code && !rpc->stop;) {
-        if (late) code = name_missing(rpc, at);
+        if (rpc->peers[call->from].state != PEER_HERE) /* nobody waits for the answer */
+            code = peer_error(rpc, call->from, name_of(at));
+        else if (late)
+            code = name_missing(rpc, at);
         if (!late) late = wait_changed(rpc, call->deadline) != OK;
     }
     rpc->leaving -= at == AT_END;
